@@ -1,0 +1,4 @@
+//! Experiments, sampling, statistics and the result schema: numbers one can defend.
+#![forbid(unsafe_code)]
+
+pub mod schema;
