@@ -1,0 +1,20 @@
+//! What code may ask of the machine it runs on: what time it is, to wait, to run something beside.
+//!
+//! Everything above the NICs blocks in [`Host::wait`] and [`Host::poll`] and nowhere else, so that the same
+//! code runs in real time (threads, TSC, futex) and in virtual time (one event queue).
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
+//! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
+//! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
+//! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
+
+pub mod bell;
+mod ops;
+pub mod real;
+mod units;
+
+pub use bell::Bell;
+pub use ops::{ClockKind, Host, HostOps, Task};
+pub use units::{Bytes, Rate, Span, Time};

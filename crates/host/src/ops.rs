@@ -1,0 +1,200 @@
+//! [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Bell, Span, Time};
+
+/// What a clock counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockKind {
+    /// The processor's invariant time-stamp counter, calibrated against CLOCK_MONOTONIC_RAW.
+    Tsc,
+    /// CLOCK_MONOTONIC_RAW, where there is no invariant TSC.
+    Monotonic,
+    /// Simulated time.
+    Virtual,
+}
+
+impl fmt::Display for ClockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tsc => "tsc",
+            Self::Monotonic => "monotonic",
+            Self::Virtual => "virtual",
+        })
+    }
+}
+
+/// Something started by [`Host::spawn`]; dropped without [`Task::join`], it goes on by itself.
+pub struct Task(pub(crate) Box<dyn FnOnce() + Send>);
+
+impl Task {
+    /// A task that is joined by calling `join`; for implementors of [`HostOps`].
+    pub fn new(join: impl FnOnce() + Send + 'static) -> Self {
+        Self(Box::new(join))
+    }
+
+    /// Waits until it has ended. A panic in it has been reported where it happened and ends here.
+    pub fn join(self) {
+        (self.0)()
+    }
+}
+
+/// One turn of a wait loop, as the kind of time sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// How many turns this wait has taken so far.
+    pub count: u32,
+    /// When the wait began.
+    pub began: Time,
+    /// When it must end, if ever.
+    pub deadline: Option<Time>,
+    /// The call that waits, for a deadlock report.
+    pub call: &'static str,
+    /// Whether it looks at bare memory ([`Host::poll`]), which no bell announces.
+    pub polls: bool,
+}
+
+/// What a kind of time provides. Users call [`Host`].
+pub trait HostOps: Send + Sync {
+    /// Now, on this host's clock.
+    fn now(&self) -> Time;
+    /// What the clock counts.
+    fn clock(&self) -> ClockKind;
+    /// Spends `span` of this rank's processor time: nothing in real time, which charges itself.
+    fn charge(&self, span: Span);
+    /// Between two looks at memory or a queue: lets some time pass without giving up the wait.
+    fn relax(&self, turn: Turn);
+    /// Whether the wait should go to sleep on its bell from here on.
+    fn tired(&self, turn: Turn) -> bool;
+    /// Sleeps on a bell that was announced on with `ticket`.
+    fn sleep(&self, bell: &Bell, ticket: u32, turn: Turn);
+    /// Tells how a wait ended, so that later ones can choose better between spinning and sleeping.
+    fn learn(&self, turn: Turn, slept: bool);
+    /// Runs `body` beside the caller, on core number `core` if given.
+    fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
+    -> std::io::Result<Task>;
+}
+
+/// The machine that code runs on; cheap to clone.
+#[derive(Clone)]
+pub struct Host(Arc<dyn HostOps>);
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Host({})", self.clock())
+    }
+}
+
+impl Host {
+    /// A host with its own kind of time.
+    pub fn new(ops: Arc<dyn HostOps>) -> Self {
+        Self(ops)
+    }
+
+    /// Now, on this host's clock.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    /// What the clock counts.
+    pub fn clock(&self) -> ClockKind {
+        self.0.clock()
+    }
+
+    /// The point `span` from now, as a deadline.
+    pub fn after(&self, span: Span) -> Option<Time> {
+        Some(self.now() + span)
+    }
+
+    /// Spends `span` of processor time; free in real time.
+    #[inline]
+    pub fn charge(&self, span: Span) {
+        self.0.charge(span);
+    }
+
+    /// Runs `body` beside the caller, on core number `core` if given.
+    ///
+    /// # Errors
+    /// The operating system's, when it refuses another thread.
+    pub fn spawn(
+        &self,
+        name: &str,
+        core: Option<usize>,
+        body: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Task> {
+        self.0.spawn(name, core, Box::new(body))
+    }
+
+    /// **The** wait loop: calls `progress` until it has something, sleeping on `bell` between calls once
+    /// spinning no longer pays. `None` when `deadline` passes first. `call` names the waiting API call.
+    pub fn wait<T>(
+        &self,
+        call: &'static str,
+        bell: &Bell,
+        deadline: Option<Time>,
+        mut progress: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        if let Some(found) = progress() {
+            return Some(found);
+        }
+        let mut turn = Turn { count: 0, began: self.now(), deadline, call, polls: false };
+        let mut slept = false;
+        let found = loop {
+            if self.0.tired(turn) {
+                slept = true;
+                let ticket = bell.announce();
+                let found = progress();
+                if found.is_none() && !self.overdue(deadline) {
+                    self.0.sleep(bell, ticket, turn);
+                }
+                bell.retract();
+                if found.is_some() {
+                    break found;
+                }
+            } else {
+                self.0.relax(turn);
+            }
+            if let Some(found) = progress() {
+                break Some(found);
+            }
+            turn.count = turn.count.saturating_add(1);
+            if (slept || turn.count.is_multiple_of(32)) && self.overdue(deadline) {
+                break None;
+            }
+        };
+        self.0.learn(turn, slept);
+        found
+    }
+
+    /// Looks at memory until `look` sees what it wants: for data that arrives without an event, such as the
+    /// last byte of an RDMA write. Never sleeps, but yields. `None` when `deadline` passes first.
+    #[inline]
+    pub fn poll<T>(
+        &self,
+        call: &'static str,
+        deadline: Option<Time>,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, polls: true };
+        loop {
+            self.0.relax(turn);
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            turn.count = turn.count.saturating_add(1);
+            if turn.count.is_multiple_of(1024) && self.overdue(deadline) {
+                return None;
+            }
+        }
+    }
+
+    fn overdue(&self, deadline: Option<Time>) -> bool {
+        deadline.is_some_and(|d| self.now() >= d)
+    }
+}
