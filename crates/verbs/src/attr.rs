@@ -1,0 +1,148 @@
+//! Attributes and limits of devices and queues, and the states of a queue pair.
+
+use crate::{Cq, Srq};
+use host::{Rate, Span};
+
+/// How far a device's atomics are atomic (`ibv_atomic_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicCap {
+    /// It has none.
+    None,
+    /// Among the queue pairs of this device.
+    Hca,
+    /// With respect to the processors as well.
+    Global,
+}
+
+/// What a device can do (`ibv_device_attr`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceAttr {
+    /// Queue pairs.
+    pub max_qp: u32,
+    /// Work requests in one queue.
+    pub max_qp_wr: u32,
+    /// Pieces in one request.
+    pub max_sge: u32,
+    /// Bytes of inline data in one request.
+    pub max_inline: u32,
+    /// Completion queues.
+    pub max_cq: u32,
+    /// Entries of one completion queue.
+    pub max_cqe: u32,
+    /// Memory regions.
+    pub max_mr: u32,
+    /// Bytes in one memory region.
+    pub max_mr_size: u64,
+    /// Bytes in one message.
+    pub max_msg_size: u64,
+    /// Shared receive queues.
+    pub max_srq: u32,
+    /// Work requests in one shared receive queue.
+    pub max_srq_wr: u32,
+    /// Bytes of private data in a connect, accept or reject.
+    pub max_private_data: u32,
+    /// Outstanding reads and atomics of a queue pair.
+    pub max_rd_atomic: u32,
+    /// Bytes of NIC memory in all; 0 where there is none.
+    pub max_dm_size: u64,
+    /// How far atomics on host memory are atomic.
+    pub atomic_cap: AtomicCap,
+    /// How far atomics on NIC memory are atomic.
+    pub atomic_cap_dm: AtomicCap,
+    /// The link's rate, where there is a link.
+    pub link_rate: Option<Rate>,
+    /// Ports of the device.
+    pub ports: u8,
+    /// In a sentence each: what the device chose at its start and why (the copy path of private memory...).
+    pub notes: Vec<String>,
+}
+
+/// Sizes of a queue pair's queues (`ibv_qp_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpCap {
+    /// Outstanding send requests.
+    pub max_send_wr: u32,
+    /// Outstanding receives; ignored with a shared receive queue.
+    pub max_recv_wr: u32,
+    /// Pieces in a send request.
+    pub max_send_sge: u32,
+    /// Pieces in a receive.
+    pub max_recv_sge: u32,
+    /// Bytes of inline data in a send request.
+    pub max_inline: u32,
+}
+
+impl Default for QpCap {
+    /// 128 of each, 4 pieces, 64 bytes inline.
+    fn default() -> Self {
+        Self { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 4, max_recv_sge: 4, max_inline: 64 }
+    }
+}
+
+/// What a queue pair is made of (`ibv_qp_init_attr`).
+#[derive(Clone, Debug)]
+pub struct QpInit {
+    /// Where its send requests complete.
+    pub send_cq: Cq,
+    /// Where its receives complete; may be the same.
+    pub recv_cq: Cq,
+    /// Receives come from here, if given, instead of from a queue of its own.
+    pub srq: Option<Srq>,
+    /// Sizes.
+    pub cap: QpCap,
+    /// Every send request is signalled, whatever its flags say.
+    pub sq_sig_all: bool,
+}
+
+impl QpInit {
+    /// A queue pair of default size with one completion queue for both directions.
+    pub fn new(cq: &Cq) -> Self {
+        Self { send_cq: cq.clone(), recv_cq: cq.clone(), srq: None, cap: QpCap::default(), sq_sig_all: false }
+    }
+
+    /// The same with other sizes.
+    pub fn cap(mut self, cap: QpCap) -> Self {
+        self.cap = cap;
+        self
+    }
+
+    /// The same with another completion queue for receives.
+    pub fn recv_cq(mut self, cq: &Cq) -> Self {
+        self.recv_cq = cq.clone();
+        self
+    }
+
+    /// The same with a shared receive queue.
+    pub fn srq(mut self, srq: &Srq) -> Self {
+        self.srq = Some(srq.clone());
+        self
+    }
+}
+
+/// Sizes of a shared receive queue (`ibv_srq_init_attr`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqInit {
+    /// Outstanding receives.
+    pub max_wr: u32,
+    /// Pieces in a receive.
+    pub max_sge: u32,
+}
+
+/// The state of a queue pair (IBA 10.3.1). Connecting takes it from `Init` over `ReadyToReceive` to
+/// `ReadyToSend`; any failure, and disconnecting, to `Error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpState {
+    /// Nothing may be posted.
+    Reset,
+    /// Receives may be posted; created in this state.
+    Init,
+    /// Messages are accepted, but none may be sent: passive side until the peer confirms.
+    ReadyToReceive,
+    /// Fully working.
+    ReadyToSend,
+    /// Requests that are outstanding or posted are flushed.
+    Error,
+}
+
+/// The pause before a message is tried again whose receiver had no receive posted (IBA 9.7.5.2.8).
+pub const RNR_PAUSE: Span = Span::from_us(640);

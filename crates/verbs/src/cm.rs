@@ -1,0 +1,260 @@
+//! [`Cm`]: connections, with the semantics of RDMA-CM. Calls start things; events tell how they went.
+//!
+//! Active side: [`Cm::connect`], then `Established`, `Rejected` or `ConnectFailed`. Passive side:
+//! [`Cm::listen`], then a `ConnectRequest`, [`Cm::accept`] or [`ConnectRequest::reject`], then `Established`
+//! or `ConnectFailed`. Either side: `Disconnected` once, when the peer disconnects, destroys its queue pair,
+//! or dies; also after an own [`Cm::disconnect`].
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use host::{Span, Time};
+
+use crate::provider::{CmOps, ListenerOps, RequestOps};
+use crate::{Device, Error, Qp, Result};
+
+/// What the two ends agree on (`rdma_conn_param`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnParam {
+    /// For the peer's eyes, up to [`crate::DeviceAttr::max_private_data`] bytes.
+    pub private_data: Vec<u8>,
+    /// How often a message is tried again whose receiver has no receive posted; 7 means for ever.
+    pub rnr_retry: u8,
+    /// How long the peer may take to answer.
+    pub timeout: Span,
+    /// Reads and atomics that the peer may have outstanding here.
+    pub responder_resources: u8,
+    /// Reads and atomics that this side will have outstanding there.
+    pub initiator_depth: u8,
+}
+
+impl Default for ConnParam {
+    /// No private data, retries for ever, 10 s, 16 reads each way.
+    fn default() -> Self {
+        Self {
+            private_data: Vec::new(),
+            rnr_retry: 7,
+            timeout: Span::from_secs(10),
+            responder_resources: 16,
+            initiator_depth: 16,
+        }
+    }
+}
+
+impl ConnParam {
+    /// The default with private data.
+    pub fn with_private_data(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { private_data: bytes.into(), ..Self::default() }
+    }
+}
+
+/// Why a connection did not come about.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CmFailure {
+    /// Nobody listens at the address.
+    #[error("nobody listens at {0}; is the peer running, and is the port right?")]
+    Refused(SocketAddr),
+    /// The address cannot be reached.
+    #[error("{0} cannot be reached: {1}")]
+    Unreachable(SocketAddr, String),
+    /// The peer did not answer in time.
+    #[error("the peer did not answer within the time-out")]
+    TimedOut,
+    /// The peer broke the connection protocol, or speaks another version of it.
+    #[error("the peer does not speak this protocol: {0}")]
+    Protocol(String),
+    /// The peer went away in the middle.
+    #[error("the peer went away during the set-up")]
+    PeerGone,
+}
+
+/// Something that happened to a connection (`rdma_cm_event`).
+#[derive(Debug)]
+pub enum CmEvent {
+    /// Somebody wants to connect to a listener of this channel. Dropped unanswered, it is rejected.
+    ConnectRequest(ConnectRequest),
+    /// The queue pair is connected and may send.
+    Established {
+        /// [`Qp::num`].
+        qp_num: u32,
+        /// What the accepting side said; empty on the passive side.
+        private_data: Vec<u8>,
+    },
+    /// The peer said no. The queue pair is back in `Init`.
+    Rejected {
+        /// [`Qp::num`].
+        qp_num: u32,
+        /// What it said.
+        private_data: Vec<u8>,
+    },
+    /// The connection did not come about. The queue pair is back in `Init`, or, on the passive side, in `Error`.
+    ConnectFailed {
+        /// [`Qp::num`].
+        qp_num: u32,
+        /// Why.
+        why: CmFailure,
+    },
+    /// The connection is over, and the queue pair in the error state.
+    Disconnected {
+        /// [`Qp::num`].
+        qp_num: u32,
+    },
+}
+
+/// A wish to connect, as it arrives at a listener.
+pub struct ConnectRequest {
+    ops: Option<Box<dyn RequestOps>>,
+    /// What the connecting side said.
+    pub private_data: Vec<u8>,
+    /// Where it comes from, as far as the device knows.
+    pub peer: SocketAddr,
+    /// The listener's own address.
+    pub local: SocketAddr,
+}
+
+impl std::fmt::Debug for ConnectRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ConnectRequest(from {} to {})", self.peer, self.local)
+    }
+}
+
+impl ConnectRequest {
+    /// A request as a NIC received it.
+    pub fn new(ops: Box<dyn RequestOps>, private_data: Vec<u8>, peer: SocketAddr, local: SocketAddr) -> Self {
+        Self { ops: Some(ops), private_data, peer, local }
+    }
+
+    /// Says no, with a reason for the peer's eyes (`rdma_reject`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for too much private data; the request is then rejected without any.
+    pub fn reject(mut self, private_data: &[u8]) -> Result<()> {
+        match self.ops.take() {
+            Some(ops) => ops.reject(private_data),
+            None => Ok(()),
+        }
+    }
+
+    /// The implementation's part, taken out to accept it; for NICs.
+    pub fn take_ops(&mut self) -> Option<Box<dyn RequestOps>> {
+        self.ops.take()
+    }
+}
+
+impl Drop for ConnectRequest {
+    fn drop(&mut self) {
+        if let Some(ops) = self.ops.take() {
+            // The peer learns of it from the closed connection if even this fails.
+            let _ = ops.reject(&[]);
+        }
+    }
+}
+
+/// An address that accepts connections, until dropped.
+pub struct Listener {
+    ops: Box<dyn ListenerOps>,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({})", self.addr())
+    }
+}
+
+impl Listener {
+    /// The address, with the port that was chosen if 0 was asked for.
+    pub fn addr(&self) -> SocketAddr {
+        self.ops.addr()
+    }
+}
+
+/// A channel of connection events (`rdma_event_channel`); cheap to clone.
+#[derive(Clone)]
+pub struct Cm {
+    ops: Arc<dyn CmOps>,
+    device: Device,
+}
+
+impl std::fmt::Debug for Cm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cm({:?})", self.device)
+    }
+}
+
+impl Cm {
+    pub(crate) fn new(ops: Arc<dyn CmOps>, device: Device) -> Self {
+        Self { ops, device }
+    }
+
+    /// Accepts connections at `addr`; port 0 chooses one. At most `backlog` requests wait to be answered.
+    ///
+    /// # Errors
+    /// [`Error::Address`] when it is taken or not this device's.
+    pub fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Listener> {
+        Ok(Listener { ops: self.ops.listen(addr, backlog.max(1))? })
+    }
+
+    /// Starts connecting `qp` to the listener at `addr`; its events come to this channel from now on.
+    ///
+    /// # Errors
+    /// [`Error::WrongState`] unless the queue pair is in `Init`; [`Error::Limit`] for too much private data;
+    /// [`Error::Address`] for an address that is not one of this kind of device; [`Error::Foreign`].
+    pub fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.check_private_data(param)?;
+        self.ops.connect(qp, addr, param)
+    }
+
+    /// Accepts a request with `qp`; its events come to this channel from now on. Receives posted before this
+    /// are ready for the peer's first message.
+    ///
+    /// # Errors
+    /// As [`Cm::connect`]; the request is rejected then.
+    pub fn accept(&self, mut request: ConnectRequest, qp: &Qp, param: &ConnParam) -> Result<()> {
+        self.check_private_data(param)?;
+        match request.take_ops() {
+            Some(ops) => ops.accept(&*self.ops, qp, param),
+            None => Err(Error::Invalid("the connect request has already been answered".into())),
+        }
+    }
+
+    /// Ends the connection of `qp`: both sides' requests are flushed, both get `Disconnected`.
+    ///
+    /// # Errors
+    /// [`Error::WrongState`] when it was never connected.
+    pub fn disconnect(&self, qp: &Qp) -> Result<()> {
+        self.ops.disconnect(qp)
+    }
+
+    /// The next event, if there is one.
+    pub fn poll_event(&self) -> Option<CmEvent> {
+        self.ops.poll_event()
+    }
+
+    /// Waits for the next event (`rdma_get_cm_event`).
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when `deadline` passes first.
+    pub fn get_event(&self, deadline: Option<Time>) -> Result<CmEvent> {
+        self.device
+            .host()
+            .wait("Cm::get_event", self.ops.bell(), deadline, || self.ops.poll_event())
+            .ok_or(Error::TimedOut { call: "Cm::get_event" })
+    }
+
+    /// A descriptor that is readable while an event is pending; `None` in virtual time.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.ops.fd()
+    }
+
+    /// The implementation, for its own crate.
+    pub fn ops(&self) -> &Arc<dyn CmOps> {
+        &self.ops
+    }
+
+    fn check_private_data(&self, param: &ConnParam) -> Result<()> {
+        let limit = self.device.attr().max_private_data;
+        Error::check_limit("bytes of private data", param.private_data.len() as u64, limit.into())
+    }
+}

@@ -1,0 +1,142 @@
+//! [`Cq`] and [`CompChannel`]: where completions arrive, and where one can sleep for them.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use host::Time;
+
+use crate::provider::{CompChannelOps, CqOps};
+use crate::{Device, Error, Result, Wc};
+
+/// A completion queue (`ibv_cq`); cheap to clone.
+#[derive(Clone)]
+pub struct Cq {
+    ops: Arc<dyn CqOps>,
+    device: Device,
+}
+
+impl std::fmt::Debug for Cq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cq({}, {} entries)", self.id(), self.cqe())
+    }
+}
+
+impl Cq {
+    pub(crate) fn new(ops: Arc<dyn CqOps>, device: Device) -> Self {
+        Self { ops, device }
+    }
+
+    /// Its number, as [`CompChannel::get_event`] and [`crate::AsyncEvent`] give it.
+    pub fn id(&self) -> u32 {
+        self.ops.id()
+    }
+
+    /// Its size in entries.
+    pub fn cqe(&self) -> u32 {
+        self.ops.cqe()
+    }
+
+    /// Takes up to `wcs.len()` completions; returns how many (`ibv_poll_cq`). Completions of one queue of one
+    /// queue pair come in the order of its requests.
+    ///
+    /// # Errors
+    /// [`Error::CqOverrun`], from then on always.
+    #[inline]
+    pub fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        self.ops.poll(wcs)
+    }
+
+    /// Takes one completion, if there is one.
+    ///
+    /// # Errors
+    /// As [`Cq::poll`].
+    #[inline]
+    pub fn poll_one(&self) -> Result<Option<Wc>> {
+        let mut wc = [Wc::default()];
+        Ok((self.ops.poll(&mut wc)? == 1).then_some(wc[0]))
+    }
+
+    /// Waits for a completion and takes it: spins for a while, then sleeps.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when `deadline` passes first; as [`Cq::poll`].
+    pub fn wait(&self, deadline: Option<Time>) -> Result<Wc> {
+        self.device
+            .host()
+            .wait("Cq::wait", self.ops.bell(), deadline, || self.poll_one().transpose())
+            .unwrap_or(Err(Error::TimedOut { call: "Cq::wait" }))
+    }
+
+    /// Waits for a completion without ever sleeping: the lowest latency, for a whole core.
+    ///
+    /// # Errors
+    /// As [`Cq::wait`].
+    #[inline]
+    pub fn spin(&self, deadline: Option<Time>) -> Result<Wc> {
+        self.device
+            .host()
+            .poll("Cq::spin", deadline, || self.poll_one().transpose())
+            .unwrap_or(Err(Error::TimedOut { call: "Cq::spin" }))
+    }
+
+    /// Arms the queue: the next completion (the next solicited or failed one) puts one event into its channel
+    /// (`ibv_req_notify_cq`). Completions already there do not count: arm, then poll once more.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it was created without a channel.
+    pub fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        self.ops.req_notify(solicited_only)
+    }
+
+    /// The implementation, for its own crate.
+    pub fn ops(&self) -> &Arc<dyn CqOps> {
+        &self.ops
+    }
+}
+
+/// A channel that completion queues report to (`ibv_comp_channel`); cheap to clone.
+#[derive(Clone)]
+pub struct CompChannel {
+    ops: Arc<dyn CompChannelOps>,
+    device: Device,
+}
+
+impl std::fmt::Debug for CompChannel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CompChannel({:?})", self.device)
+    }
+}
+
+impl CompChannel {
+    pub(crate) fn new(ops: Arc<dyn CompChannelOps>, device: Device) -> Self {
+        Self { ops, device }
+    }
+
+    /// A descriptor that is readable exactly while an event is pending, for poll(2) and its like.
+    /// `None` where there is no operating system below (virtual time).
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.ops.fd()
+    }
+
+    /// Takes an event, if there is one: the [`Cq::id`] of the queue that reported.
+    pub fn poll_event(&self) -> Option<u32> {
+        self.ops.poll_event()
+    }
+
+    /// Waits for an event: the [`Cq::id`] of the queue that reported (`ibv_get_cq_event`). Events need no
+    /// acknowledgement.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when `deadline` passes first.
+    pub fn get_event(&self, deadline: Option<Time>) -> Result<u32> {
+        self.device
+            .host()
+            .wait("CompChannel::get_event", self.ops.bell(), deadline, || self.ops.poll_event())
+            .ok_or(Error::TimedOut { call: "CompChannel::get_event" })
+    }
+
+    /// The implementation, for its own crate.
+    pub fn ops(&self) -> &Arc<dyn CompChannelOps> {
+        &self.ops
+    }
+}

@@ -1,0 +1,124 @@
+//! [`Device`]: an opened NIC, and where everything begins.
+
+use std::sync::Arc;
+
+use host::Host;
+
+use crate::provider::DeviceOps;
+use crate::{Buf, Cm, CompChannel, Cq, DeviceAttr, Error, Pd, Result};
+
+/// Something that happened to an object outside of any request (`ibv_async_event`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AsyncEvent {
+    /// A completion queue overran.
+    CqError {
+        /// [`Cq::id`].
+        cq: u32,
+    },
+    /// A peer's request made this queue pair fail.
+    QpAccessError {
+        /// [`crate::Qp::num`].
+        qp_num: u32,
+    },
+    /// A shared receive queue fell below its limit; the limit is disarmed.
+    SrqLimitReached {
+        /// [`crate::Srq::id`].
+        srq: u32,
+    },
+}
+
+/// An opened NIC (`ibv_context`); cheap to clone, closed with its last object.
+#[derive(Clone)]
+pub struct Device(Arc<dyn DeviceOps>);
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}
+
+impl Device {
+    /// The device that `ops` implements; called by `fabric`.
+    pub fn new(ops: Arc<dyn DeviceOps>) -> Self {
+        Self(ops)
+    }
+
+    /// Its name, as one would give it to open it again.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// The machine that it is part of.
+    pub fn host(&self) -> &Host {
+        self.0.host()
+    }
+
+    /// What it can do.
+    pub fn attr(&self) -> &DeviceAttr {
+        self.0.attr()
+    }
+
+    /// A new protection domain (`ibv_alloc_pd`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when there are too many.
+    pub fn alloc_pd(&self) -> Result<Pd> {
+        Ok(Pd::new(self.0.alloc_pd()?, self.clone()))
+    }
+
+    /// `len` bytes of NIC memory, zeroed (`ibv_alloc_dm`), freed with the last handle or region.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] beyond what is left, [`Error::Unsupported`] where there is none.
+    pub fn alloc_dm(&self, len: usize) -> Result<Buf> {
+        self.0.alloc_dm(len)
+    }
+
+    /// A completion queue of at least `cqe` entries (`ibv_create_cq`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large or zero.
+    pub fn create_cq(&self, cqe: u32) -> Result<Cq> {
+        Ok(Cq::new(self.0.create_cq(cqe, None)?, self.clone()))
+    }
+
+    /// A completion queue that reports to `channel` once armed by [`Cq::req_notify`].
+    ///
+    /// # Errors
+    /// As [`Device::create_cq`]; [`Error::Foreign`] for another device's channel.
+    pub fn create_cq_with(&self, cqe: u32, channel: &CompChannel) -> Result<Cq> {
+        Ok(Cq::new(self.0.create_cq(cqe, Some(channel))?, self.clone()))
+    }
+
+    /// A channel on which one can sleep for completions (`ibv_create_comp_channel`).
+    ///
+    /// # Errors
+    /// [`Error::System`] when no file descriptor can be had.
+    pub fn create_comp_channel(&self) -> Result<CompChannel> {
+        Ok(CompChannel::new(self.0.create_comp_channel()?, self.clone()))
+    }
+
+    /// A channel for connections (`rdma_create_event_channel`).
+    ///
+    /// # Errors
+    /// [`Error::System`] when no file descriptor can be had.
+    pub fn create_cm(&self) -> Result<Cm> {
+        Ok(Cm::new(self.0.create_cm()?, self.clone()))
+    }
+
+    /// The next asynchronous event, if there is one (`ibv_get_async_event`, not blocking).
+    pub fn poll_async_event(&self) -> Option<AsyncEvent> {
+        self.0.poll_async_event()
+    }
+
+    /// The implementation, for its own crate.
+    pub fn ops(&self) -> &Arc<dyn DeviceOps> {
+        &self.0
+    }
+
+    /// The answer of a device that does not offer `what`.
+    pub fn unsupported<T>(&self, what: &'static str) -> Result<T> {
+        Err(Error::Unsupported { device: self.name().into(), what })
+    }
+}

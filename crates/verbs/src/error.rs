@@ -1,0 +1,116 @@
+//! [`Error`]: why a call could not be carried out. What became of posted work is a [`crate::WcStatus`].
+
+use std::net::SocketAddr;
+
+use crate::QpState;
+
+/// The result of every call that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call could not be carried out. Nothing has happened when one of these comes back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The NIC does not offer the operation (EOPNOTSUPP of ibv_*(3)).
+    #[error("{device} does not support {what}")]
+    Unsupported {
+        /// The device that was asked.
+        device: String,
+        /// What it was asked for.
+        what: &'static str,
+    },
+    /// A size, count or value beyond what the device or the object allows.
+    #[error("{what} is {given}, but at most {limit} is possible")]
+    Limit {
+        /// The quantity, with its unit.
+        what: &'static str,
+        /// What was asked for.
+        given: u64,
+        /// What is possible.
+        limit: u64,
+    },
+    /// An argument that has no meaning.
+    #[error("{0}")]
+    Invalid(String),
+    /// The send, receive or shared receive queue has no free entry (ENOMEM of ibv_post_send(3)).
+    #[error("the {queue} queue is full: {depth} work requests are outstanding; poll its completions first")]
+    QueueFull {
+        /// `send`, `receive` or `shared receive`.
+        queue: &'static str,
+        /// Its depth.
+        depth: u32,
+    },
+    /// More completions arrived than the completion queue holds; it and its queue pairs are dead (IBA 11.6.3.1).
+    #[error("the completion queue overran its {cqe} entries; make it larger or poll it more often")]
+    CqOverrun {
+        /// Its size.
+        cqe: u32,
+    },
+    /// The queue pair is in a state that does not allow the call (IBA 10.3.1).
+    #[error("{call} is not allowed in state {state:?} of the queue pair")]
+    WrongState {
+        /// The call.
+        call: &'static str,
+        /// The state that the queue pair is in.
+        state: QpState,
+    },
+    /// An object of another device, or of another protection domain, was passed.
+    #[error("{what} belongs to another device or protection domain")]
+    Foreign {
+        /// The object.
+        what: &'static str,
+    },
+    /// The object is still in use and may not go away (EBUSY).
+    #[error("{what} is still in use: {why}")]
+    Busy {
+        /// The object.
+        what: &'static str,
+        /// By what.
+        why: String,
+    },
+    /// The address cannot be used to listen on or to connect to.
+    #[error("{addr}: {why}")]
+    Address {
+        /// The address.
+        addr: SocketAddr,
+        /// What is wrong with it and what to do.
+        why: String,
+    },
+    /// The deadline passed first.
+    #[error("{call} did not finish in time")]
+    TimedOut {
+        /// The call that waited.
+        call: &'static str,
+    },
+    /// The device has gone, or was closed.
+    #[error("{device} is gone: {why}")]
+    DeviceGone {
+        /// The device.
+        device: String,
+        /// Why.
+        why: String,
+    },
+    /// The operating system refused something that the device needs.
+    #[error("{what}: {why}")]
+    System {
+        /// What was asked of it, and what to do if that is known.
+        what: String,
+        /// The system's own words.
+        why: String,
+    },
+}
+
+impl Error {
+    /// A [`Error::System`] from an I/O error.
+    pub fn system(what: impl Into<String>, why: impl std::fmt::Display) -> Self {
+        Self::System { what: what.into(), why: why.to_string() }
+    }
+
+    /// `Ok` if `given <= limit`, else [`Error::Limit`].
+    ///
+    /// # Errors
+    /// [`Error::Limit`] that names `what`.
+    pub fn check_limit(what: &'static str, given: u64, limit: u64) -> Result<()> {
+        if given <= limit { Ok(()) } else { Err(Self::Limit { what, given, limit }) }
+    }
+}

@@ -1,0 +1,47 @@
+//! The device API: one way to talk to every NIC, with the semantics of the OFA verbs and RDMA-CM.
+//!
+//! A [`Device`] hands out protection domains ([`Pd`]), completion queues ([`Cq`]), NIC memory
+//! ([`Device::alloc_dm`]) and connection channels ([`Cm`]). Memory ([`Buf`], host or NIC) becomes reachable by
+//! registering it ([`Pd::reg_mr`]); a reliable connected queue pair ([`Qp`]) moves data between registered
+//! memory of two ends. Names are those of libibverbs and librdmacm; shapes are Rust's: objects free
+//! themselves, errors are typed and say the cause, no user error panics.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `device`, `pd`, `mr`, `cq`, `srq`, `qp`, `cm` | the objects, one per file |
+//! | `memory` | [`Buf`]: memory that a NIC may read and write, in the host or on the NIC |
+//! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
+//! | `error` | [`Error`] |
+//! | `provider` | what a NIC implements; unsupported is the default answer |
+//! | `conformance` | the suite that every NIC passes |
+//!
+//! Rules cite the InfiniBand Architecture Specification, volume 1, release 1.x (IBA) and the manual pages of
+//! libibverbs and librdmacm (ibv_*(3), rdma_*(3)).
+
+mod attr;
+mod cm;
+mod cq;
+mod device;
+mod error;
+mod memory;
+mod mr;
+mod pd;
+pub mod provider;
+mod qp;
+mod srq;
+mod wc;
+mod wr;
+
+pub use attr::{AtomicCap, DeviceAttr, QpCap, QpInit, QpState, RNR_PAUSE, SrqInit};
+pub use cm::{Cm, CmEvent, CmFailure, ConnParam, ConnectRequest, Listener};
+pub use cq::{CompChannel, Cq};
+pub use device::{AsyncEvent, Device};
+pub use error::{Error, Result};
+pub use host;
+pub use memory::{Buf, MemoryKind};
+pub use mr::{Access, Mr};
+pub use pd::Pd;
+pub use qp::Qp;
+pub use srq::Srq;
+pub use wc::{Wc, WcOpcode, WcStatus};
+pub use wr::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};

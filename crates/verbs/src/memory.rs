@@ -1,0 +1,262 @@
+//! [`Buf`]: memory that a NIC may read and write at any time, in the host or on the NIC.
+//!
+//! No reference to its bytes ever leaves this file: a peer may write them at any moment, so they are reached
+//! by copies and by atomics only. Handles are cheap to clone and keep the memory mapped.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::{Error, Result};
+
+/// Where memory lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MemoryKind {
+    /// Private memory of the process.
+    Host,
+    /// Memory of the NIC (`ibv_alloc_dm(3)`).
+    Nic,
+}
+
+/// What keeps the bytes mapped; dropped with the last handle.
+type Owner = Arc<dyn Send + Sync>;
+
+/// A range of memory that may be registered; all handles cloned or sliced from one share the bytes.
+#[derive(Clone)]
+pub struct Buf {
+    base: NonNull<u8>,
+    len: usize,
+    kind: MemoryKind,
+    /// The NIC's own address of byte 0, for NIC memory.
+    nic_offset: u64,
+    owner: Owner,
+}
+
+// SAFETY: `base` points to memory that `owner` keeps mapped, and is used for raw copies and atomics only, which
+// any thread may do at any time. Test: buf_is_shared_between_threads.
+unsafe impl Send for Buf {}
+// SAFETY: as above.
+unsafe impl Sync for Buf {}
+
+impl std::fmt::Debug for Buf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buf({:?}, {:p}, {} B)", self.kind, self.base, self.len)
+    }
+}
+
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is only an address range; unmapping it is allowed from any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `Buf::alloc` and no handle is left. Test: alloc_zeroes_and_frees.
+        let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
+    }
+}
+
+impl Buf {
+    /// `len` bytes of private host memory: zeroed, page-aligned, committed at first touch.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for no bytes, [`Error::System`] when the memory cannot be had.
+    pub fn alloc(len: usize) -> Result<Self> {
+        if len == 0 {
+            return Err(Error::Invalid("a buffer needs at least one byte".into()));
+        }
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing. Test: all of this file.
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
+            .map_err(|e| Error::system(format!("cannot allocate a buffer of {len} bytes"), e))?;
+        let base = NonNull::new(base.cast::<u8>())
+            .ok_or_else(|| Error::system("cannot allocate a buffer", "mapped at address 0"))?;
+        let owner = Arc::new(Mapping { base, len });
+        Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner })
+    }
+
+    /// Memory that somebody else owns: a C program's buffer, or a NIC's memory.
+    ///
+    /// `nic_offset` is the NIC's own address of the first byte (0 for host memory).
+    ///
+    /// # Safety
+    /// `base..base+len` must stay mapped for reading and writing until `owner` is dropped, and no reference
+    /// to its bytes may be alive while a handle is.
+    pub unsafe fn from_raw(
+        base: NonNull<u8>,
+        len: usize,
+        kind: MemoryKind,
+        nic_offset: u64,
+        owner: Arc<dyn Send + Sync>,
+    ) -> Self {
+        Self { base, len, kind, nic_offset, owner }
+    }
+
+    /// Its length in bytes; never zero.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where it lies.
+    pub fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+
+    /// The address of byte 0 in this process.
+    pub fn addr(&self) -> u64 {
+        self.base.as_ptr().addr() as u64
+    }
+
+    /// The NIC's own address of byte 0; 0 for host memory.
+    pub fn nic_offset(&self) -> u64 {
+        self.nic_offset
+    }
+
+    /// The first byte, for code that places data. Valid while any handle lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// A handle to a part.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] or [`Error::Invalid`] when `range` is not inside, or empty.
+    pub fn slice(&self, range: Range<usize>) -> Result<Self> {
+        if range.start >= range.end {
+            return Err(Error::Invalid(format!("the range {range:?} is empty")));
+        }
+        Error::check_limit("the end of the range", range.end as u64, self.len as u64)?;
+        // SAFETY: start < end <= len, so the pointer stays inside the mapping. Test: slices_share_and_check.
+        let base = unsafe { self.base.add(range.start) };
+        let nic_offset = self.nic_offset + range.start as u64;
+        Ok(Self { base, len: range.end - range.start, nic_offset, ..self.clone() })
+    }
+
+    /// Copies bytes in at `offset`.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when they do not fit; nothing is written then.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        let at = self.check(offset, bytes.len())?;
+        // SAFETY: `at` has room for the bytes (checked), and a caller's slice never overlaps NIC-reachable
+        // memory. Peers may write at the same time: the outcome is then some mixture of bytes, as on any NIC.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes out from `offset`.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the range ends outside.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let at = self.check(offset, bytes.len())?;
+        // SAFETY: as in `write`, the other way.
+        unsafe { std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// The bytes of a range, copied.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the range ends outside.
+    pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; range.end.saturating_sub(range.start)];
+        self.read(range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Sets every byte.
+    pub fn fill(&self, byte: u8) {
+        // SAFETY: the whole range is ours to write, as in `write`.
+        unsafe { std::ptr::write_bytes(self.base.as_ptr(), byte, self.len) };
+    }
+
+    /// One byte as an atomic: what one polls on for data that arrives without an event.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when it lies outside.
+    pub fn byte(&self, offset: usize) -> Result<&AtomicU8> {
+        let at = self.check(offset, 1)?;
+        // SAFETY: in bounds, alive as long as `self`, and never accessed through a plain reference.
+        Ok(unsafe { AtomicU8::from_ptr(at) })
+    }
+
+    /// Eight bytes as an atomic.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when they end outside, [`Error::Invalid`] when not 8-byte aligned in memory.
+    pub fn word(&self, offset: usize) -> Result<&AtomicU64> {
+        let at = self.check(offset, 8)?.cast::<u64>();
+        if !at.is_aligned() {
+            return Err(Error::Invalid(format!("offset {offset} is not aligned to 8 bytes")));
+        }
+        // SAFETY: in bounds, aligned, alive as long as `self`, never accessed through a plain reference.
+        Ok(unsafe { AtomicU64::from_ptr(at) })
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<*mut u8> {
+        match offset.checked_add(len) {
+            // SAFETY: offset <= len of the mapping.
+            Some(end) if end <= self.len => Ok(unsafe { self.base.as_ptr().add(offset) }),
+            _ => Err(Error::Limit {
+                what: "the end of the access",
+                given: (offset as u64).saturating_add(len as u64),
+                limit: self.len as u64,
+            }),
+        }
+    }
+
+    /// Keeps the bytes mapped without a handle to them.
+    pub fn owner(&self) -> Arc<dyn Send + Sync> {
+        self.owner.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn alloc_zeroes_and_frees() {
+        let buf = Buf::alloc(10_000).expect("memory");
+        assert_eq!(buf.to_vec(0..10_000).expect("inside"), vec![0; 10_000]);
+        assert!(Buf::alloc(0).is_err());
+        assert!(Buf::alloc(usize::MAX / 2).is_err(), "more than there is");
+    }
+
+    #[test]
+    fn slices_share_and_check() {
+        let buf = Buf::alloc(100).expect("memory");
+        let part = buf.slice(10..20).expect("inside");
+        part.write(0, &[7; 10]).expect("fits");
+        assert_eq!(buf.to_vec(9..21).expect("inside")[..3], [0, 7, 7]);
+        for (offset, len) in [(0, 11), (10, 1), (usize::MAX, 2)] {
+            assert!(part.write(offset, &vec![1; len]).is_err(), "{offset}+{len}");
+        }
+        assert!(buf.slice(5..5).is_err());
+        assert!(buf.slice(50..101).is_err());
+        assert!(buf.word(4).is_err());
+        assert!(buf.byte(100).is_err());
+    }
+
+    #[test]
+    fn buf_is_shared_between_threads() {
+        let buf = Buf::alloc(8).expect("memory");
+        let other = buf.clone();
+        std::thread::spawn(move || other.word(0).expect("aligned").store(42, Ordering::Release))
+            .join()
+            .expect("no panic");
+        assert_eq!(buf.word(0).expect("aligned").load(Ordering::Acquire), 42);
+    }
+}

@@ -1,0 +1,102 @@
+//! [`Mr`]: memory regions, and the rights that they give.
+
+use bitflags::bitflags;
+
+use crate::provider::MrOps;
+use crate::{Buf, Error, RemoteAddr, Result, Sge};
+
+bitflags! {
+    /// What may be done to a region beyond reading it locally (`ibv_access_flags`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Access: u8 {
+        /// The own NIC may write: receives, results of reads and atomics.
+        const LOCAL_WRITE = 1;
+        /// Peers may write.
+        const REMOTE_WRITE = 2;
+        /// Peers may read.
+        const REMOTE_READ = 4;
+        /// Peers may do atomics.
+        const REMOTE_ATOMIC = 8;
+    }
+}
+
+impl Access {
+    /// Every right.
+    pub const ALL: Self = Self::all();
+
+    /// IBA 10.6.3.1: whom peers may write to, the NIC must be able to write to.
+    pub(crate) fn check(self) -> Result<()> {
+        let remote = Self::REMOTE_WRITE | Self::REMOTE_ATOMIC;
+        if self.intersects(remote) && !self.contains(Self::LOCAL_WRITE) {
+            return Err(Error::Invalid(
+                "remote write or atomic access needs local write access as well; add LOCAL_WRITE".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A registered range of memory (`ibv_mr`). Dropping it deregisters: once that returns, no NIC touches the
+/// memory through it any more.
+pub struct Mr {
+    ops: Box<dyn MrOps>,
+    buf: Buf,
+    access: Access,
+}
+
+impl std::fmt::Debug for Mr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mr({:?}, lkey {:#x}, rkey {:#x}, {:?})", self.buf, self.lkey(), self.rkey(), self.access)
+    }
+}
+
+impl Mr {
+    pub(crate) fn new(ops: Box<dyn MrOps>, buf: Buf, access: Access) -> Self {
+        Self { ops, buf, access }
+    }
+
+    /// Names it in local work requests.
+    pub fn lkey(&self) -> u32 {
+        self.ops.lkey()
+    }
+
+    /// Names it in peers' work requests.
+    pub fn rkey(&self) -> u32 {
+        self.ops.rkey()
+    }
+
+    /// The address of its first byte as work requests give it: the virtual address for host memory, 0 for NIC
+    /// memory, whose regions are zero-based (`ibv_reg_dm_mr(3)`).
+    pub fn addr(&self) -> u64 {
+        self.ops.addr()
+    }
+
+    /// The memory.
+    pub fn buf(&self) -> &Buf {
+        &self.buf
+    }
+
+    /// The rights.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// A piece of it for a local work request. Not checked here: the NIC does, as it must.
+    pub fn sge(&self, offset: u64, length: u32) -> Sge {
+        Sge { addr: self.addr().wrapping_add(offset), length, lkey: self.lkey() }
+    }
+
+    /// A place in it for a peer's work request.
+    pub fn remote(&self, offset: u64) -> RemoteAddr {
+        RemoteAddr { addr: self.addr(), rkey: self.rkey() }.offset(offset)
+    }
+
+    /// Deregisters and says whether that worked, which dropping cannot.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when a peer is stopped in the middle of an access: the region is unreachable for new
+    /// accesses, but the memory may not be reused yet. It stays mapped until the process ends.
+    pub fn dereg(self) -> Result<()> {
+        self.ops.dereg()
+    }
+}

@@ -1,0 +1,91 @@
+//! [`Pd`]: protection domains. Queue pairs reach only regions of their own domain.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::provider::PdOps;
+use crate::{Access, Buf, Device, Error, Mr, Qp, QpInit, Result, Srq, SrqInit};
+
+/// A protection domain (`ibv_pd`); freed with its last object.
+#[derive(Clone)]
+pub struct Pd {
+    ops: Arc<dyn PdOps>,
+    device: Device,
+}
+
+impl std::fmt::Debug for Pd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pd({:?})", self.device)
+    }
+}
+
+impl Pd {
+    pub(crate) fn new(ops: Arc<dyn PdOps>, device: Device) -> Self {
+        Self { ops, device }
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Registers all of `buf`, host or NIC memory (`ibv_reg_mr`, `ibv_reg_dm_mr`).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for remote write or atomic access without local write access (IBA 10.6.3.1);
+    /// [`Error::Limit`] when there are too many regions; [`Error::Foreign`] for another device's NIC memory.
+    pub fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Mr> {
+        self.reg_mr_range(buf, 0..buf.len(), access)
+    }
+
+    /// Registers a part of `buf`.
+    ///
+    /// # Errors
+    /// As [`Pd::reg_mr`]; [`Error::Limit`] when the range ends outside.
+    pub fn reg_mr_range(&self, buf: &Buf, range: Range<usize>, access: Access) -> Result<Mr> {
+        access.check()?;
+        let part = buf.slice(range)?;
+        Error::check_limit("the region's size in bytes", part.len() as u64, self.device.attr().max_mr_size)?;
+        Ok(Mr::new(self.ops.reg_mr(&part, access)?, part, access))
+    }
+
+    /// A shared receive queue (`ibv_create_srq`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`], [`Error::Invalid`] for a size of zero, [`Error::Unsupported`].
+    pub fn create_srq(&self, init: SrqInit) -> Result<Srq> {
+        let attr = self.device.attr();
+        check_count("receives of the shared queue", init.max_wr, attr.max_srq_wr)?;
+        check_count("pieces of a receive", init.max_sge, attr.max_sge)?;
+        Ok(Srq::new(self.ops.create_srq(init)?, self.clone(), init))
+    }
+
+    /// A reliable connected queue pair in state `Init` (`rdma_create_qp`): receives may be posted.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] beyond the device's attributes, [`Error::Invalid`] for queues of no entries,
+    /// [`Error::Foreign`] for completion or shared receive queues of elsewhere.
+    pub fn create_qp(&self, init: &QpInit) -> Result<Qp> {
+        let (attr, cap) = (self.device.attr(), &init.cap);
+        check_count("send requests", cap.max_send_wr, attr.max_qp_wr)?;
+        if init.srq.is_none() {
+            check_count("receives", cap.max_recv_wr, attr.max_qp_wr)?;
+        }
+        check_count("pieces of a send request", cap.max_send_sge, attr.max_sge)?;
+        check_count("pieces of a receive", cap.max_recv_sge, attr.max_sge)?;
+        Error::check_limit("inline bytes", cap.max_inline.into(), attr.max_inline.into())?;
+        Ok(Qp::new(self.ops.create_qp(init)?, self.clone(), init.clone()))
+    }
+
+    /// The implementation, for its own crate.
+    pub fn ops(&self) -> &Arc<dyn PdOps> {
+        &self.ops
+    }
+}
+
+fn check_count(what: &'static str, given: u32, limit: u32) -> Result<()> {
+    if given == 0 {
+        return Err(Error::Invalid(format!("the number of {what} must be at least 1")));
+    }
+    Error::check_limit(what, given.into(), limit.into())
+}

@@ -1,0 +1,163 @@
+//! What a NIC implements. Each trait is one object of the API; its methods are called with arguments that the
+//! API has checked against [`DeviceAttr`]. What a NIC does not override, it does not offer.
+//!
+//! Objects of the API come back as arguments ([`QpInit`] holds queues): a NIC finds its own behind them with
+//! [`own`], which refuses those of another NIC.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use host::{Bell, Host};
+
+use crate::{
+    Access, AsyncEvent, Buf, CmEvent, CompChannel, ConnParam, DeviceAttr, Error, Qp, QpInit, QpState, RecvWr,
+    Result, SendWr, SrqInit, Wc,
+};
+
+/// An opened NIC.
+pub trait DeviceOps: Any + Send + Sync {
+    /// The name that opens it.
+    fn name(&self) -> &str;
+    /// The machine that it is part of.
+    fn host(&self) -> &Host;
+    /// What it can do; constant.
+    fn attr(&self) -> &DeviceAttr;
+    /// See [`crate::Device::alloc_pd`].
+    fn alloc_pd(&self) -> Result<Arc<dyn PdOps>>;
+    /// See [`crate::Device::create_cq`].
+    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>>;
+    /// See [`crate::Device::create_cm`].
+    fn create_cm(&self) -> Result<Arc<dyn CmOps>>;
+    /// See [`crate::Device::create_comp_channel`].
+    fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
+        Err(unsupported(self.name(), "completion channels"))
+    }
+    /// See [`crate::Device::alloc_dm`].
+    fn alloc_dm(&self, _len: usize) -> Result<Buf> {
+        Err(unsupported(self.name(), "NIC memory"))
+    }
+    /// See [`crate::Device::poll_async_event`].
+    fn poll_async_event(&self) -> Option<AsyncEvent> {
+        None
+    }
+}
+
+/// A protection domain.
+pub trait PdOps: Any + Send + Sync {
+    /// Registers all of `buf`.
+    fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>>;
+    /// See [`crate::Pd::create_qp`].
+    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>>;
+    /// See [`crate::Pd::create_srq`].
+    fn create_srq(&self, _init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        Err(unsupported("the device", "shared receive queues"))
+    }
+}
+
+/// A memory region; dropping it deregisters.
+pub trait MrOps: Any + Send + Sync {
+    /// See [`crate::Mr::lkey`].
+    fn lkey(&self) -> u32;
+    /// See [`crate::Mr::rkey`].
+    fn rkey(&self) -> u32;
+    /// See [`crate::Mr::addr`].
+    fn addr(&self) -> u64;
+    /// See [`crate::Mr::dereg`].
+    fn dereg(self: Box<Self>) -> Result<()>;
+}
+
+/// A completion queue.
+pub trait CqOps: Any + Send + Sync {
+    /// See [`crate::Cq::id`].
+    fn id(&self) -> u32;
+    /// See [`crate::Cq::cqe`].
+    fn cqe(&self) -> u32;
+    /// See [`crate::Cq::poll`].
+    fn poll(&self, wcs: &mut [Wc]) -> Result<usize>;
+    /// See [`crate::Cq::req_notify`].
+    fn req_notify(&self, solicited_only: bool) -> Result<()>;
+    /// Rung for every completion.
+    fn bell(&self) -> &Bell;
+}
+
+/// A completion channel.
+pub trait CompChannelOps: Any + Send + Sync {
+    /// See [`CompChannel::fd`].
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// See [`CompChannel::poll_event`].
+    fn poll_event(&self) -> Option<u32>;
+    /// Rung for every event.
+    fn bell(&self) -> &Bell;
+}
+
+/// A queue pair; dropping the last reference that the API holds destroys it.
+pub trait QpOps: Any + Send + Sync {
+    /// See [`Qp::num`].
+    fn num(&self) -> u32;
+    /// See [`Qp::state`].
+    fn state(&self) -> QpState;
+    /// See [`Qp::post_send`].
+    fn post_send(&self, wr: &SendWr<'_>) -> Result<()>;
+    /// See [`Qp::post_sends`].
+    fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        wrs.iter().enumerate().try_for_each(|(posted, wr)| self.post_send(wr).map_err(|e| (posted, e)))
+    }
+    /// See [`Qp::post_recv`].
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
+    /// See [`Qp::to_error`].
+    fn to_error(&self);
+}
+
+/// A shared receive queue.
+pub trait SrqOps: Any + Send + Sync {
+    /// See [`crate::Srq::id`].
+    fn id(&self) -> u32;
+    /// See [`crate::Srq::post_recv`].
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
+    /// See [`crate::Srq::arm_limit`].
+    fn arm_limit(&self, limit: u32) -> Result<()>;
+}
+
+/// A channel of connection events.
+pub trait CmOps: Any + Send + Sync {
+    /// See [`crate::Cm::listen`].
+    fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>>;
+    /// See [`crate::Cm::connect`].
+    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()>;
+    /// See [`crate::Cm::disconnect`].
+    fn disconnect(&self, qp: &Qp) -> Result<()>;
+    /// See [`crate::Cm::poll_event`].
+    fn poll_event(&self) -> Option<CmEvent>;
+    /// Rung for every event.
+    fn bell(&self) -> &Bell;
+    /// See [`crate::Cm::fd`].
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// A listener; dropping it stops listening.
+pub trait ListenerOps: Any + Send + Sync {
+    /// See [`crate::Listener::addr`].
+    fn addr(&self) -> SocketAddr;
+}
+
+/// A connect request that waits for its answer.
+pub trait RequestOps: Any + Send {
+    /// Says yes; later events go to `cm`. See [`crate::Cm::accept`].
+    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()>;
+    /// Says no. See [`crate::ConnectRequest::reject`].
+    fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()>;
+}
+
+/// The NIC's own object behind one of the API.
+///
+/// # Errors
+/// [`Error::Foreign`] that names `what`, for another NIC's.
+pub fn own<T: Any + Send + Sync>(object: Arc<dyn Any + Send + Sync>, what: &'static str) -> Result<Arc<T>> {
+    object.downcast().map_err(|_| Error::Foreign { what })
+}
+
+fn unsupported(device: &str, what: &'static str) -> Error {
+    Error::Unsupported { device: device.into(), what }
+}

@@ -1,0 +1,89 @@
+//! [`Qp`]: reliable connected queue pairs.
+
+use std::sync::Arc;
+
+use crate::provider::QpOps;
+use crate::{Pd, QpInit, QpState, RecvWr, Result, SendWr};
+
+/// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
+/// requests then complete nowhere, the peer's are flushed.
+///
+/// Requests of the send queue are carried out and complete in order. Any thread may post at any time.
+pub struct Qp {
+    ops: Arc<dyn QpOps>,
+    pd: Pd,
+    init: QpInit,
+}
+
+impl std::fmt::Debug for Qp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Qp({}, {:?})", self.num(), self.state())
+    }
+}
+
+impl Qp {
+    pub(crate) fn new(ops: Arc<dyn QpOps>, pd: Pd, init: QpInit) -> Self {
+        Self { ops, pd, init }
+    }
+
+    /// Its number, as completions and events give it.
+    pub fn num(&self) -> u32 {
+        self.ops.num()
+    }
+
+    /// Its state now.
+    pub fn state(&self) -> QpState {
+        self.ops.state()
+    }
+
+    /// The protection domain that it reaches.
+    pub fn pd(&self) -> &Pd {
+        &self.pd
+    }
+
+    /// What it was made of.
+    pub fn init(&self) -> &QpInit {
+        &self.init
+    }
+
+    /// Posts one request to the send queue (`ibv_post_send`).
+    ///
+    /// # Errors
+    /// Nothing is posted on any of these: [`crate::Error::QueueFull`]; [`crate::Error::WrongState`] before the
+    /// connection is established; [`crate::Error::Limit`] for too many pieces, too much inline or message
+    /// data; [`crate::Error::Invalid`] for inline data with an operation that returns data. In the error state
+    /// requests are accepted and flushed (IBA 10.3.1). Everything else that is wrong with a request
+    /// shows in its completion.
+    #[inline]
+    pub fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        self.ops.post_send(wr)
+    }
+
+    /// Posts several requests in order, for one doorbell where the NIC has one.
+    ///
+    /// # Errors
+    /// As [`Qp::post_send`], with the number of requests that *were* posted.
+    pub fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, crate::Error)> {
+        self.ops.post_sends(wrs)
+    }
+
+    /// Posts a receive (`ibv_post_recv`).
+    ///
+    /// # Errors
+    /// [`crate::Error::QueueFull`]; [`crate::Error::WrongState`] in `Reset`; [`crate::Error::Limit`] for too
+    /// many pieces; [`crate::Error::Invalid`] on a queue pair with a shared receive queue.
+    #[inline]
+    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.ops.post_recv(wr)
+    }
+
+    /// Moves it to the error state: everything posted is flushed, the peer is disconnected.
+    pub fn to_error(&self) {
+        self.ops.to_error();
+    }
+
+    /// The implementation, for its own crate.
+    pub fn ops(&self) -> &Arc<dyn QpOps> {
+        &self.ops
+    }
+}

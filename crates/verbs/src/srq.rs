@@ -1,0 +1,59 @@
+//! [`Srq`]: receives that several queue pairs share.
+
+use std::sync::Arc;
+
+use crate::provider::SrqOps;
+use crate::{Pd, RecvWr, Result, SrqInit};
+
+/// A shared receive queue (`ibv_srq`); cheap to clone.
+#[derive(Clone)]
+pub struct Srq {
+    ops: Arc<dyn SrqOps>,
+    pd: Pd,
+    init: SrqInit,
+}
+
+impl std::fmt::Debug for Srq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Srq({}, {:?})", self.id(), self.init)
+    }
+}
+
+impl Srq {
+    pub(crate) fn new(ops: Arc<dyn SrqOps>, pd: Pd, init: SrqInit) -> Self {
+        Self { ops, pd, init }
+    }
+
+    /// Its number, as [`crate::AsyncEvent`] gives it.
+    pub fn id(&self) -> u32 {
+        self.ops.id()
+    }
+
+    /// The protection domain of its receives.
+    pub fn pd(&self) -> &Pd {
+        &self.pd
+    }
+
+    /// Posts a receive (`ibv_post_srq_recv`).
+    ///
+    /// # Errors
+    /// [`crate::Error::QueueFull`]; [`crate::Error::Limit`] for too many pieces.
+    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.ops.post_recv(wr)
+    }
+
+    /// Asks for one [`crate::AsyncEvent::SrqLimitReached`] when fewer than `limit` receives are left
+    /// (`ibv_modify_srq` with `IBV_SRQ_LIMIT`); 0 disarms.
+    ///
+    /// # Errors
+    /// [`crate::Error::Limit`] for more than the queue holds.
+    pub fn arm_limit(&self, limit: u32) -> Result<()> {
+        crate::Error::check_limit("the shared receive queue's limit", limit.into(), self.init.max_wr.into())?;
+        self.ops.arm_limit(limit)
+    }
+
+    /// The implementation, for its own crate.
+    pub fn ops(&self) -> &Arc<dyn SrqOps> {
+        &self.ops
+    }
+}

@@ -1,0 +1,78 @@
+//! Work completions: what became of a request.
+
+/// How a request ended (`ibv_wc_status`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WcStatus {
+    /// As asked.
+    #[default]
+    Success,
+    /// A message longer than the receive, or than the device's maximum.
+    LocLenErr,
+    /// The queue pair itself is inconsistent.
+    LocQpOpErr,
+    /// A local key, range or right did not allow the access.
+    LocProtErr,
+    /// Flushed: the queue pair was in the error state before this request began.
+    WrFlushErr,
+    /// The peer found the request malformed: too long for its receive, unaligned atomic, not supported.
+    RemInvReqErr,
+    /// The peer's key, range or rights did not allow the access.
+    RemAccessErr,
+    /// The peer could not complete the operation for reasons of its own.
+    RemOpErr,
+    /// The peer does not answer, or is gone.
+    RetryExcErr,
+    /// The peer had no receive posted for longer than the retries lasted.
+    RnrRetryExcErr,
+    /// Anything else.
+    GeneralErr,
+}
+
+/// What kind of request completed (`ibv_wc_opcode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WcOpcode {
+    /// A send of any form.
+    #[default]
+    Send,
+    /// An RDMA write, with or without immediate data.
+    Write,
+    /// An RDMA read.
+    Read,
+    /// A compare-and-swap.
+    CompareSwap,
+    /// A fetch-and-add.
+    FetchAdd,
+    /// A receive that a send filled.
+    Recv,
+    /// A receive that an RDMA write with immediate data consumed.
+    RecvWriteImm,
+}
+
+/// The completion of one request (`ibv_wc`). With a status other than success only `wr_id`, `status`,
+/// `opcode` and `qp_num` have a meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wc {
+    /// The request's own number.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: WcStatus,
+    /// What it was.
+    pub opcode: WcOpcode,
+    /// Bytes received (receives), written by a peer (write with immediate) or fetched (reads, atomics).
+    pub byte_len: u32,
+    /// The queue pair it was posted to; for a shared receive queue, the one that consumed it.
+    pub qp_num: u32,
+    /// Immediate data, of receives only.
+    pub imm: Option<u32>,
+    /// The remote key that a send with invalidate took away here, of receives only.
+    pub invalidated: Option<u32>,
+}
+
+impl Wc {
+    /// Whether it ended as asked.
+    pub fn is_ok(&self) -> bool {
+        self.status == WcStatus::Success
+    }
+}

@@ -1,0 +1,144 @@
+//! Work requests: what one posts to a queue.
+
+use bitflags::bitflags;
+
+/// A piece of registered local memory (`ibv_sge`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sge {
+    /// Its address as registered: a virtual address, or an offset for NIC memory (zero-based).
+    pub addr: u64,
+    /// Its length in bytes; 0 contributes nothing and is not checked.
+    pub length: u32,
+    /// The local key of the region that holds it.
+    pub lkey: u32,
+}
+
+/// A place in a peer's registered memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteAddr {
+    /// The address as the peer registered it.
+    pub addr: u64,
+    /// The peer's key for it.
+    pub rkey: u32,
+}
+
+impl RemoteAddr {
+    /// The place `bytes` further on; wraps like the arithmetic of a NIC, which then refuses it.
+    pub fn offset(self, bytes: u64) -> Self {
+        Self { addr: self.addr.wrapping_add(bytes), ..self }
+    }
+}
+
+bitflags! {
+    /// How a send-queue request behaves (`ibv_send_flags`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SendFlags: u8 {
+        /// Completes with an entry in the completion queue. Errors always do.
+        const SIGNALED = 1;
+        /// Counts as solicited at the receiver's completion channel.
+        const SOLICITED = 2;
+        /// Starts only after all earlier RDMA reads and atomics of the queue pair have completed.
+        const FENCE = 4;
+    }
+}
+
+/// The local data of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data<'a> {
+    /// Gathered from (or scattered to) registered memory, in order.
+    Sges(&'a [Sge]),
+    /// Copied at the call (IBV_SEND_INLINE): needs no registration, may be reused at once.
+    Inline(&'a [u8]),
+}
+
+impl Data<'_> {
+    /// No data at all.
+    pub const NONE: Self = Data::Sges(&[]);
+}
+
+/// What a send-queue request does (`ibv_wr_opcode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendOp {
+    /// Sends a message into the peer's next receive.
+    Send,
+    /// The same, with 32 bits for the receive's completion.
+    SendImm(u32),
+    /// The same, and the peer's region with this key becomes unreachable (IBA 9.4.1.1.3).
+    SendInv(u32),
+    /// Writes into the peer's memory without its taking part.
+    Write(RemoteAddr),
+    /// The same; then consumes a receive at the peer and gives it 32 bits.
+    WriteImm(RemoteAddr, u32),
+    /// Reads from the peer's memory into local memory, which must have local write access.
+    Read(RemoteAddr),
+    /// Replaces eight aligned bytes of the peer by `swap` if they equal `compare`; the old value goes to
+    /// local memory (8 bytes, local write access).
+    CompareSwap {
+        /// The eight bytes, aligned.
+        remote: RemoteAddr,
+        /// What they must equal.
+        compare: u64,
+        /// What replaces them.
+        swap: u64,
+    },
+    /// Adds to eight aligned bytes of the peer, wrapping; the old value goes to local memory.
+    FetchAdd {
+        /// The eight bytes, aligned.
+        remote: RemoteAddr,
+        /// What is added.
+        add: u64,
+    },
+}
+
+/// A request for the send queue (`ibv_send_wr`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// Local data.
+    pub data: Data<'a>,
+    /// How.
+    pub flags: SendFlags,
+}
+
+impl<'a> SendWr<'a> {
+    /// A request that signals its completion.
+    pub fn new(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> Self {
+        Self { wr_id, op, data: Data::Sges(sges), flags: SendFlags::SIGNALED }
+    }
+
+    /// The same with inline data.
+    pub fn inline(wr_id: u64, op: SendOp, bytes: &'a [u8]) -> Self {
+        Self { wr_id, op, data: Data::Inline(bytes), flags: SendFlags::SIGNALED }
+    }
+
+    /// The same request, signalling nothing on success.
+    pub fn unsignaled(mut self) -> Self {
+        self.flags.remove(SendFlags::SIGNALED);
+        self
+    }
+
+    /// The same request with more flags.
+    pub fn with(mut self, flags: SendFlags) -> Self {
+        self.flags |= flags;
+        self
+    }
+}
+
+/// A request for a receive queue (`ibv_recv_wr`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// Where an incoming message goes, in order; local write access is needed.
+    pub sges: &'a [Sge],
+}
+
+impl<'a> RecvWr<'a> {
+    /// A receive into these pieces.
+    pub fn new(wr_id: u64, sges: &'a [Sge]) -> Self {
+        Self { wr_id, sges }
+    }
+}
