@@ -73,9 +73,9 @@ pub struct QpCap {
 }
 
 impl Default for QpCap {
-    /// 128 of each, 4 pieces, 64 bytes inline.
+    /// 64 of each, 4 pieces, 64 bytes inline.
     fn default() -> Self {
-        Self { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 4, max_recv_sge: 4, max_inline: 64 }
+        Self { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 4, max_recv_sge: 4, max_inline: 64 }
     }
 }
 
