@@ -139,7 +139,7 @@ pub struct NoiseSummary {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AaNoise {
-    /// Half-width of the 95 % interval of the A/A ratio, a fraction: smaller effects cannot be seen.
+    /// Distance from 1 of the farther end of the 95 % interval of the A/A ratio: smaller effects cannot be seen.
     pub floor: f64,
     /// The ratio itself; 1 if nothing drifted.
     pub ratio: f64,
@@ -248,7 +248,7 @@ pub struct Measurement {
     /// Interquartile range of the launch medians; `None` below four launches.
     #[serde(default)]
     pub between_launch: Option<f64>,
-    /// Median over launches of the interquartile range within each.
+    /// Median over launches of the interquartile range of the samples within each.
     #[serde(default)]
     pub within_launch: Option<f64>,
     /// Each start of the processes, in order.
@@ -397,8 +397,8 @@ pub struct Launch {
 pub struct WarmUp {
     /// Samples cut.
     pub cut: u64,
-    /// False if no steady state was found by half of the samples.
-    pub steady: bool,
+    /// False if no steady state was found by half of the samples; `None` if they were too few to tell.
+    pub steady: Option<bool>,
 }
 
 /// Outliers by Tukey's fences (rule 9).
