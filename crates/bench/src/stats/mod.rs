@@ -1,0 +1,34 @@
+//! Statistics for communication benchmarks: pure functions on slices, one rule a file.
+//!
+//! Values are in any one unit. "Sorted" arguments ascend. Nothing here assumes normality, averages ratios or
+//! drops a sample. Rules are those of Hoefler & Belli (SC'15), Hunold & Carpen-Amarie (TPDS 27(12), 2016),
+//! Kalibera & Jones (ISMM'13); the files name others.
+
+mod bimodal;
+mod compare;
+mod dependence;
+mod histogram;
+mod launches;
+mod matrix;
+mod order;
+mod outliers;
+mod reservoir;
+mod rng;
+mod special;
+mod summary;
+mod trend;
+mod warmup;
+
+pub use bimodal::{Modes, bimodal};
+pub use compare::{Direction, RatioInterval, Verdict, benjamini_hochberg, p_beyond, ratio_interval, verdict};
+pub use dependence::{block_bootstrap_median, effective_size, lag1, lag1_clipped, widened_median_interval};
+pub use histogram::LogHistogram;
+pub use launches::{LAUNCHES_FOR_95, LaunchMedian, Spread, over_launches, spread};
+pub use matrix::{CellComparison, CompareOptions, Comparison, compare_runs};
+pub use order::{Interval, Ranks, median_interval, median_ranks, needed, quantile_interval, quantile_ranks};
+pub use outliers::{Fences, OutlierClass, count_outliers};
+pub use reservoir::Reservoir;
+pub use rng::Rng;
+pub use summary::{harmonic_mean, iqr, mean, median, quantile, sort, standard_deviation};
+pub use trend::{Trend, trend};
+pub use warmup::{MSER_BLOCK, WarmUpCut, mser5};
