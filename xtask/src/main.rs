@@ -1,0 +1,78 @@
+//! `cargo xtask`: the checks that hold the workspace together, the same on a desk and in CI.
+//!
+//! Each check is a module that returns `Err` with what is wrong and what to do about it; `ci` runs them all in order.
+
+#![forbid(unsafe_code)]
+
+mod ci;
+mod corpora;
+mod licences;
+mod loom;
+mod rows;
+mod tidy;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use workspace::Workspace;
+
+/// The project's own checks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Options {
+    #[command(subcommand)]
+    check: Check,
+}
+
+/// What to check.
+#[derive(Subcommand)]
+enum Check {
+    /// Run exactly what CI runs, in order; stop at the first failure.
+    Ci {
+        /// Run only these steps (in CI's order); may be given more than once.
+        #[arg(long, value_name = "STEP")]
+        only: Vec<String>,
+        /// Print the steps and what each one runs.
+        #[arg(long)]
+        list: bool,
+    },
+    /// Hold the row rule: a crate uses crates of lower rows only.
+    Rows,
+    /// Hold the list of accepted licences, for every dependency.
+    Licences,
+    /// Check style that can be checked: banned calls, lengths, unsafe code, headers, leftovers.
+    Tidy {
+        /// Rewrite `xtask/unsafe-count.toml` to what the code has now.
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Check that every fuzz corpus is replayed by an ordinary test.
+    Corpora,
+    /// Run the loom models of the crates that have them.
+    Loom,
+}
+
+fn run(check: Check) -> anyhow::Result<()> {
+    let workspace = Workspace::find()?;
+    match check {
+        Check::Ci { list: true, .. } => ci::list(),
+        Check::Ci { only, list: false } => return ci::run(&workspace, &only),
+        Check::Rows => println!("{}", rows::check(&workspace)?),
+        Check::Licences => println!("{}", licences::check(&workspace)?),
+        Check::Tidy { bless: true } => println!("{}", tidy::bless(&workspace)?),
+        Check::Tidy { bless: false } => println!("{}", tidy::check(&workspace)?),
+        Check::Corpora => println!("{}", corpora::check(&workspace)?),
+        Check::Loom => println!("{}", loom::check(&workspace)?),
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(Options::parse().check) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
