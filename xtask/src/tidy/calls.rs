@@ -1,0 +1,275 @@
+//! Calls that code in the rows may not make, each with what to call instead.
+//!
+//! Waiting, clocks and the environment belong to `host` and to the programs: everything between must run in virtual time too.
+
+use super::tokens::{Kind, Token, starts_with_path};
+use super::{Finding, Source};
+use proc_macro2::Delimiter;
+use std::collections::BTreeSet;
+use syn::UseTree;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// What is looked for.
+enum Pattern {
+    /// A path's last names, called or imported.
+    Path(&'static [&'static str]),
+    /// An identifier, wherever it stands.
+    Name(&'static str),
+    /// A method called without arguments (with any number, if `true`).
+    Method(&'static str, bool),
+    /// A macro.
+    Macro(&'static str),
+}
+
+/// A group of banned calls.
+struct Ban {
+    rule: &'static str,
+    patterns: &'static [Pattern],
+    /// What to do instead.
+    instead: &'static str,
+    /// Whether the rule holds in this file at all.
+    holds: fn(&Source) -> bool,
+}
+
+use Pattern::{Macro, Method, Name, Path};
+
+const BANS: &[Ban] = &[
+    Ban {
+        rule: "wait",
+        patterns: &[
+            Path(&["thread", "park"]),
+            Path(&["thread", "park_timeout"]),
+            Path(&["thread", "sleep"]),
+            Path(&["thread", "yield_now"]),
+            Name("Condvar"),
+            Name("sched_yield"),
+            Method("recv", false),
+            Method("recv_timeout", true),
+        ],
+        instead: "wait through Host::wait",
+        holds: |source| {
+            !under(source, &["crates/host/src/real", "crates/nicety/", "crates/bench/src/launch"])
+        },
+    },
+    Ban {
+        rule: "clock",
+        patterns: &[
+            Path(&["Instant", "now"]),
+            Path(&["SystemTime", "now"]),
+            Name("clock_gettime"),
+            Name("_rdtsc"),
+        ],
+        instead: "ask Host::now, which virtual time answers too",
+        holds: |source| !under(source, &["crates/host/", "crates/nicety/", "crates/bench/src/env"]),
+    },
+    Ban {
+        rule: "print",
+        patterns: &[Macro("println"), Macro("print")],
+        instead: "return the text or write to a `Write` that the caller passes in",
+        holds: Source::is_library,
+    },
+    Ban {
+        rule: "unwrap",
+        patterns: &[Method("unwrap", false), Method("unwrap_err", false)],
+        instead: "return an error, or say why it cannot fail: expect(\"reason\")",
+        holds: |source| source.is_library() && !under(source, &["crates/verbs/src/conformance"]),
+    },
+    Ban {
+        rule: "env",
+        patterns: &[
+            Path(&["env", "var"]),
+            Path(&["env", "var_os"]),
+            Path(&["env", "vars"]),
+            Path(&["env", "vars_os"]),
+        ],
+        instead: "take it as a parameter; the command and the C faces read the environment",
+        holds: |source| source.row().is_some_and(|row| row <= 4),
+    },
+];
+
+fn under(source: &Source, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| source.path.starts_with(prefix))
+}
+
+/// Findings of all bans in one file.
+pub(super) fn check(source: &Source) -> Vec<Finding> {
+    if source.package().is_none() {
+        return Vec::new();
+    }
+    let imports = Imports::of(source);
+    let mut findings = BTreeSet::new();
+    for ban in BANS.iter().filter(|ban| (ban.holds)(source)) {
+        for pattern in ban.patterns {
+            let found = pattern.lines(&source.tokens).into_iter().chain(imports.lines(pattern));
+            for line in found.filter(|&line| !source.is_test(line)) {
+                let what = format!("{}: {}", pattern.shown(), ban.instead);
+                findings.insert(Finding::new(&source.path, line, ban.rule, what));
+            }
+        }
+    }
+    findings.into_iter().collect()
+}
+
+impl Pattern {
+    /// The lines that it stands on.
+    fn lines(&self, tokens: &[Token]) -> Vec<usize> {
+        (0..tokens.len()).filter(|&at| self.is_at(tokens, at)).map(|at| tokens[at].line).collect()
+    }
+
+    fn is_at(&self, tokens: &[Token], at: usize) -> bool {
+        let rest = &tokens[at..];
+        let before = at.checked_sub(1).map(|previous| &tokens[previous].kind);
+        let punct = |token: Option<&Token>, c| token.is_some_and(|token| token.kind == Kind::Punct(c));
+        match self {
+            // loom's own threads are part of a model, which has no Host.
+            Path(path) => {
+                starts_with_path(rest, path)
+                    && !(at >= 3 && starts_with_path(&tokens[at - 3..], &["loom", path[0]]))
+            }
+            Name(name) => rest[0].is(name),
+            Macro(name) => rest[0].is(name) && punct(rest.get(1), '!'),
+            Method(name, arguments) => {
+                let called =
+                    rest.get(1).is_some_and(|token| token.kind == Kind::Open(Delimiter::Parenthesis));
+                let empty = rest.get(2).is_some_and(|token| token.kind == Kind::Close);
+                rest[0].is(name) && before == Some(&Kind::Punct('.')) && called && (*arguments || empty)
+            }
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Path(path) => format!("`{}`", path.join("::")),
+            Name(name) => format!("`{name}`"),
+            Method(name, _) => format!("`.{name}()`"),
+            Macro(name) => format!("`{name}!`"),
+        }
+    }
+}
+
+/// Every path that a file imports, so that `use std::thread::{self, sleep}` hides nothing.
+struct Imports(Vec<(Vec<String>, usize)>);
+
+impl Imports {
+    fn of(source: &Source) -> Self {
+        let mut imports = Self(Vec::new());
+        if let Some(file) = &source.syntax {
+            imports.visit_file(file);
+        }
+        imports
+    }
+
+    fn lines(&self, pattern: &Pattern) -> Vec<usize> {
+        let Path(wanted) = pattern else { return Vec::new() };
+        let ends =
+            |path: &[String]| path.len() >= wanted.len() && path[path.len() - wanted.len()..] == **wanted;
+        let found =
+            self.0.iter().filter(|(path, _)| ends(path) && path.first().is_none_or(|first| first != "loom"));
+        found.map(|(_, line)| *line).collect()
+    }
+
+    fn add(&mut self, mut prefix: Vec<String>, tree: &UseTree) {
+        match tree {
+            UseTree::Path(path) => {
+                prefix.push(path.ident.to_string());
+                self.add(prefix, &path.tree);
+            }
+            UseTree::Name(name) => {
+                prefix.push(name.ident.to_string());
+                self.0.push((prefix, name.span().start().line));
+            }
+            UseTree::Rename(rename) => {
+                prefix.push(rename.ident.to_string());
+                self.0.push((prefix, rename.span().start().line));
+            }
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add(prefix.clone(), tree)),
+            _ => {}
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Imports {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.add(Vec::new(), &item.tree);
+        visit::visit_item_use(self, item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rules that object to `body`, the body of a function in the file at `path`.
+    fn objections(path: &str, body: &str) -> Vec<&'static str> {
+        let source = Source::parse(path, &format!("fn f() {{ {body} }}"));
+        assert!(source.unparsable().is_none(), "{body}");
+        check(&source).iter().map(|finding| finding.rule).collect()
+    }
+
+    const SOFT: &str = "crates/nic-soft/src/shm.rs";
+
+    #[test]
+    fn waiting_goes_through_the_host() {
+        for body in [
+            "std::thread::park();",
+            "use std::thread::{self, sleep}; sleep(d);",
+            "thread::sleep(d);",
+            "std::thread::yield_now();",
+            "let c = std::sync::Condvar::new();",
+            "assert_eq!(rx.recv(), Ok(1));",
+            "rx.recv_timeout(d);",
+        ] {
+            assert_eq!(objections(SOFT, body), ["wait"], "{body}");
+            assert_eq!(objections("crates/host/src/real/park.rs", body), [""; 0], "{body}");
+            assert_eq!(objections("crates/bench/src/launch.rs", body), [""; 0], "{body}");
+            assert_eq!(objections("crates/nicety/src/main.rs", body), [""; 0], "{body}");
+            assert_eq!(objections("crates/nic-soft/tests/kill.rs", body), [""; 0], "{body}");
+        }
+        for body in
+            ["socket.recv(buffer);", "host.park(d);", "loom::thread::yield_now();", "// thread::park\n"]
+        {
+            assert_eq!(objections(SOFT, body), [""; 0], "{body}");
+        }
+    }
+
+    #[test]
+    fn clocks_belong_to_the_host() {
+        assert_eq!(objections(SOFT, "let t = std::time::Instant::now();"), ["clock"]);
+        assert_eq!(objections(SOFT, "let t = SystemTime::now();"), ["clock"]);
+        assert_eq!(objections("crates/host/src/real/clock.rs", "Instant::now();"), [""; 0]);
+        assert_eq!(objections("crates/bench/src/environment.rs", "SystemTime::now();"), [""; 0]);
+        assert_eq!(objections(SOFT, "let t = host.now();"), [""; 0]);
+    }
+
+    #[test]
+    fn libraries_do_not_print() {
+        assert_eq!(objections("crates/bench/src/table.rs", "println!(\"x\");"), ["print"]);
+        assert_eq!(objections("crates/nicety/src/main.rs", "println!(\"x\");"), [""; 0]);
+        assert_eq!(objections("crates/bench/src/table.rs", "writeln!(out, \"println!\")?;"), [""; 0]);
+    }
+
+    #[test]
+    fn libraries_do_not_unwrap() {
+        assert_eq!(objections(SOFT, "a.unwrap();"), ["unwrap"]);
+        assert_eq!(objections(SOFT, "a.expect(\"checked above\"); b.unwrap_or(1);"), [""; 0]);
+        let tests = "#[cfg(test)]\nmod tests { fn f() { a.unwrap(); } }";
+        assert_eq!(check(&Source::parse(SOFT, tests)), []);
+    }
+
+    #[test]
+    fn the_environment_is_read_at_the_top() {
+        assert_eq!(objections(SOFT, "std::env::var(\"X\");"), ["env"]);
+        assert_eq!(objections("crates/nicety/src/main.rs", "std::env::var(\"X\");"), [""; 0]);
+        assert_eq!(objections(SOFT, "std::env::temp_dir();"), [""; 0]);
+    }
+
+    #[test]
+    fn a_finding_names_the_replacement() {
+        let source = Source::parse(SOFT, "//! Doc.\nfn f() {\n    std::thread::sleep(d);\n}\n");
+        assert_eq!(
+            check(&source)[0].to_string(),
+            "crates/nic-soft/src/shm.rs:3: `thread::sleep`: wait through Host::wait [wait]"
+        );
+    }
+}

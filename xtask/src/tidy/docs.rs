@@ -1,0 +1,143 @@
+//! Documents that stay true: paths they name exist, and every crate says what it is.
+
+use super::Finding;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The documents whose paths are checked.
+const DOCUMENTS: [&str; 4] = ["ARCHITECTURE.md", "README.md", "CAVEATS.md", "CONTRIBUTING.md"];
+
+/// Files at the root that a path without a folder may mean.
+const ROOT_ENDINGS: [&str; 2] = [".md", ".toml"];
+
+/// Every path in backticks exists.
+pub(super) fn paths(root: &Path, tracked: &BTreeSet<String>, path: &str, text: &str) -> Vec<Finding> {
+    if !DOCUMENTS.contains(&path) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    let mut fenced = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            for name in quoted(line).filter(|name| is_missing(root, tracked, name)) {
+                let what = format!("`{name}` does not exist: name the file that does");
+                findings.push(Finding::new(path, index + 1, "path", what));
+            }
+        }
+    }
+    findings
+}
+
+/// What stands between backticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    let closed = line.matches('`').count() / 2;
+    line.split('`').skip(1).step_by(2).take(closed)
+}
+
+/// Whether the name looks like a path of this repository, and there is no such file or folder.
+fn is_missing(root: &Path, tracked: &BTreeSet<String>, name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    let end = name.find(|c: char| !plain(c)).unwrap_or(name.len());
+    // `file.rs:12` names a file; of `machines/*.toml` only the folder can be checked.
+    let path = match name[end..].chars().next() {
+        None | Some(':') => &name[..end],
+        Some('*' | '<' | '{') => name[..end].rsplit_once('/').map_or("", |(folder, _)| folder),
+        Some(_) => return false,
+    };
+    let path = path.trim_end_matches('/');
+    if name.contains("::") || !looks_like_ours(tracked, path) {
+        return false;
+    }
+    !root.join(path).exists() && !root.join("crates").join(path).exists()
+}
+
+/// A path of this repository begins with a folder of it (or with a crate's name), or is a document at its root.
+fn looks_like_ours(tracked: &BTreeSet<String>, path: &str) -> bool {
+    match path.split_once('/') {
+        Some((first, _)) => ["", "crates/"].iter().any(|prefix| {
+            let folder = format!("{prefix}{first}/");
+            !first.is_empty()
+                && tracked.range(folder.clone()..).next().is_some_and(|next| next.starts_with(&folder))
+        }),
+        None => {
+            let shouted = path.starts_with(|c: char| c.is_ascii_uppercase());
+            shouted && ROOT_ENDINGS.iter().any(|ending| path.ends_with(ending))
+        }
+    }
+}
+
+/// Every crate's manifest has a description.
+pub(super) fn descriptions(path: &str, text: &str) -> Option<Finding> {
+    if !path.ends_with("Cargo.toml") {
+        return None;
+    }
+    let manifest: toml::Table = text.parse().ok()?;
+    let package = manifest.get("package")?.as_table()?;
+    let described =
+        package.get("description").and_then(toml::Value::as_str).is_some_and(|d| !d.trim().is_empty());
+    let line = text.lines().position(|line| line.starts_with("description")).map_or(1, |index| index + 1);
+    let what = "no description: say in one line what the crate is for";
+    (!described).then(|| Finding::new(path, line, "description", what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(text: &str) -> Vec<String> {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let files = ["crates/host/src/lib.rs", "docs/a.md", "Cargo.toml"];
+        for file in files {
+            let file = root.path().join(file);
+            std::fs::create_dir_all(file.parent().expect("it has a folder")).expect("created");
+            std::fs::write(file, "").expect("written");
+        }
+        let tracked = files.map(str::to_owned).into();
+        paths(root.path(), &tracked, "README.md", text).into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn named_paths_must_exist() {
+        for name in
+            ["crates/host/src/gone.rs", "host/src/gone.rs", "docs/b.md", "GONE.md", "crates/gone/*.toml"]
+        {
+            let found = missing(&format!("See `{name}`.\n"));
+            assert!(found.len() == 1 && found[0].contains(name), "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_exists_or_is_no_path_of_ours_is_left_alone() {
+        for name in [
+            "crates/host/src/lib.rs",
+            "crates/host/src/lib.rs:12",
+            "host/src/lib.rs",
+            "host/",
+            "crates/*/src",
+            "docs/",
+            "Cargo.toml",
+            "/dev/shm",
+            "target/release/nicety",
+            "send/receive",
+            "host::real",
+            "cargo xtask ci",
+            "--html out/report.html",
+            "report.html",
+        ] {
+            assert_eq!(missing(&format!("See `{name}`.\n")), [""; 0], "{name}");
+        }
+        assert_eq!(missing("```\n`docs/gone.md`\n```\n"), [""; 0]);
+    }
+
+    #[test]
+    fn crates_are_described() {
+        let manifest = |line: &str| format!("[package]\nname = \"a\"\n{line}\n");
+        let path = "crates/a/Cargo.toml";
+        assert_eq!(descriptions(path, &manifest("description = \"\"")).map(|finding| finding.line), Some(3));
+        assert!(descriptions(path, &manifest("")).is_some());
+        assert!(descriptions(path, &manifest("description = \"An a\"")).is_none());
+        assert!(descriptions("Cargo.toml", "[workspace]\n").is_none());
+    }
+}

@@ -1,0 +1,118 @@
+//! Functions and files that one can still read: limits, with a list of the exceptions that were worth it.
+
+use super::{Finding, Source};
+use proc_macro2::Span;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// The most lines that a function may have, signature and closing brace included.
+pub(super) const FUNCTION_LINES_MAX: usize = 70;
+
+/// The most lines outside tests that a file may have.
+pub(super) const FILE_LINES_MAX: usize = 600;
+
+/// The rule's name for functions.
+pub(super) const FUNCTION_RULE: &str = "long-function";
+
+/// The rule's name for files.
+pub(super) const FILE_RULE: &str = "long-file";
+
+/// Findings for one file. Test code may be as long as it likes.
+pub(super) fn check(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let lines = file_lines(source);
+    if lines > FILE_LINES_MAX {
+        let what = format!("{lines} lines outside tests, {FILE_LINES_MAX} is the limit: split it by purpose");
+        let length = Some((String::new(), lines));
+        findings.push(Finding { length, ..Finding::new(&source.path, 1, FILE_RULE, what) });
+    }
+    for function in functions(source).into_iter().filter(|function| function.lines > FUNCTION_LINES_MAX) {
+        let Function { name, line, lines } = function;
+        let what =
+            format!("`{name}` has {lines} lines, {FUNCTION_LINES_MAX} is the limit: give its parts names");
+        let length = Some((name, lines));
+        findings.push(Finding { length, ..Finding::new(&source.path, line, FUNCTION_RULE, what) });
+    }
+    findings
+}
+
+/// Lines outside tests.
+fn file_lines(source: &Source) -> usize {
+    (1..=source.text.lines().count()).filter(|&line| !source.is_test(line)).count()
+}
+
+struct Function {
+    name: String,
+    line: usize,
+    lines: usize,
+}
+
+/// The functions with a body that are not test code.
+fn functions(source: &Source) -> Vec<Function> {
+    let mut functions = Functions(Vec::new());
+    if let Some(file) = &source.syntax {
+        functions.visit_file(file);
+    }
+    functions.0.retain(|function| !source.is_test(function.line));
+    functions.0
+}
+
+struct Functions(Vec<Function>);
+
+impl Functions {
+    fn add(&mut self, signature: &syn::Signature, body: Span) {
+        let line = signature.span().start().line;
+        let lines = body.end().line + 1 - line;
+        self.0.push(Function { name: signature.ident.to_string(), line, lines });
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        self.add(&function.sig, function.block.span());
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        self.add(&function.sig, function.block.span());
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
+        if let Some(body) = &function.default {
+            self.add(&function.sig, body.span());
+        }
+        visit::visit_trait_item_fn(self, function);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Vec<&'static str> {
+        check(&Source::parse("crates/verbs/src/cq.rs", text)).iter().map(|finding| finding.rule).collect()
+    }
+
+    fn function(lines: usize) -> String {
+        format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2))
+    }
+
+    #[test]
+    fn a_function_may_have_seventy_lines() {
+        assert_eq!(rules(&function(70)), [""; 0]);
+        assert_eq!(rules(&function(71)), [FUNCTION_RULE]);
+        let method = format!("impl A {{\n{}}}\n", function(71));
+        assert_eq!(rules(&method), [FUNCTION_RULE]);
+        assert_eq!(rules(&format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(200))), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_may_have_six_hundred_lines_outside_tests() {
+        assert_eq!(rules(&"const A: u8 = 0;\n".repeat(600)), [""; 0]);
+        assert_eq!(rules(&"const A: u8 = 0;\n".repeat(601)), [FILE_RULE]);
+        let tested =
+            format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{}}}\n", "const A: u8 = 0;\n".repeat(700));
+        assert_eq!(rules(&tested), [""; 0]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Style that can be checked: each rule is a function from sources to findings.
+//!
+//! A finding reads `path:line: what is wrong, and what to do instead [rule]`. Exceptions and their reasons are in
+//! `xtask/exceptions.toml`, the amount of unsafe code in `xtask/unsafe-count.toml`; both are committed, so that a change to
+//! them is reviewed like code.
+
+mod calls;
+mod docs;
+mod exceptions;
+mod hashes;
+mod length;
+mod marks;
+mod source;
+mod text;
+mod tokens;
+mod unsafety;
+
+pub(crate) use source::Source;
+
+use crate::workspace::Workspace;
+use anyhow::{Context, Result, bail};
+use exceptions::Exceptions;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+
+/// Something that a rule objects to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    rule: &'static str,
+    what: String,
+    /// The function and its lines, or the file's lines: what an exception may grant.
+    length: Option<(String, usize)>,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, rule: &'static str, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, rule, what: what.into(), length: None }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {} [{}]", self.path, self.line, self.what, self.rule)
+    }
+}
+
+/// Everything that the rules look at.
+struct Tree {
+    /// Every tracked file.
+    paths: BTreeSet<String>,
+    /// The text files among them.
+    texts: BTreeMap<String, String>,
+    /// The Rust files among those, read.
+    sources: Vec<Source>,
+    /// Tracked files and their sizes in bytes.
+    sizes: BTreeMap<String, u64>,
+}
+
+impl Tree {
+    fn read(workspace: &Workspace) -> Result<Self> {
+        let (mut texts, mut sizes) = (BTreeMap::new(), BTreeMap::new());
+        let paths: BTreeSet<String> = workspace.files()?.into_iter().collect();
+        for path in &paths {
+            let bytes =
+                std::fs::read(workspace.root.join(path)).with_context(|| format!("reading {path}"))?;
+            sizes.insert(path.clone(), bytes.len() as u64);
+            if let Ok(text) = String::from_utf8(bytes).map_err(drop).and_then(no_nul) {
+                texts.insert(path.clone(), text);
+            }
+        }
+        let rust = texts.iter().filter(|(path, _)| path.ends_with(".rs"));
+        let mut sources: Vec<Source> = rust.map(|(path, text)| Source::parse(path, text)).collect();
+        source::mark_test_files(&mut sources);
+        Ok(Self { paths, texts, sources, sizes })
+    }
+}
+
+/// Text has no NUL bytes.
+fn no_nul(text: String) -> Result<String, ()> {
+    if text.contains('\0') { Err(()) } else { Ok(text) }
+}
+
+/// Holds all rules; says what was looked at, with the unsafe code of each crate.
+pub(crate) fn check(workspace: &Workspace) -> Result<String> {
+    let tree = Tree::read(workspace)?;
+    let exceptions = Exceptions::read(&workspace.root.join(exceptions::PATH))?;
+    let counts = unsafety::Counts::read(&workspace.root.join(unsafety::PATH))?;
+    let findings = findings(&workspace.root, &tree, exceptions, &counts);
+    if !findings.is_empty() {
+        let lines: Vec<String> = findings.iter().map(|finding| format!("\n{finding}")).collect();
+        let files: BTreeSet<&String> = findings.iter().map(|finding| &finding.path).collect();
+        bail!("tidy: {} findings in {} files:{}", findings.len(), files.len(), lines.concat());
+    }
+    Ok(format!(
+        "tidy: {} files, {} of them Rust, nothing to object to\n{}",
+        tree.paths.len(),
+        tree.sources.len(),
+        unsafety::summary(&tree.sources, &counts)
+    ))
+}
+
+/// Rewrites the count of unsafe code to what there is.
+pub(crate) fn bless(workspace: &Workspace) -> Result<String> {
+    let tree = Tree::read(workspace)?;
+    let counts = unsafety::Counts::of(&tree.sources);
+    std::fs::write(workspace.root.join(unsafety::PATH), counts.to_toml()?)
+        .with_context(|| format!("writing {}", unsafety::PATH))?;
+    Ok(format!("wrote {}\n{}", unsafety::PATH, unsafety::summary(&tree.sources, &counts)))
+}
+
+/// All findings of all rules, without those that are excepted, in order of path and line.
+fn findings(root: &Path, tree: &Tree, exceptions: Exceptions, counts: &unsafety::Counts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for source in &tree.sources {
+        found.extend(source.unparsable());
+        found.extend(text::header(source));
+        found.extend(calls::check(source));
+        found.extend(hashes::check(source));
+        found.extend(marks::ignored_tests(source));
+        found.extend(length::check(source));
+    }
+    for (path, text) in &tree.texts {
+        found.extend(text::lines(path, text));
+        found.extend(marks::unfinished(path, text));
+        found.extend(docs::descriptions(path, text));
+        found.extend(docs::paths(root, &tree.paths, path, text));
+    }
+    found.extend(text::sizes(&tree.sizes));
+    found.extend(unsafety::check(&tree.sources, counts));
+    let mut found = exceptions.apply(found);
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_one_clickable_line() {
+        let finding = Finding::new("crates/host/src/lib.rs", 7, "wait", "`a`, use `b`");
+        assert_eq!(finding.to_string(), "crates/host/src/lib.rs:7: `a`, use `b` [wait]");
+    }
+
+    #[test]
+    fn the_real_workspace_can_be_read() {
+        let workspace = Workspace::find().expect("cargo metadata of this workspace");
+        let tree = Tree::read(&workspace).expect("all files are readable");
+        let own = tree.sources.iter().find(|source| source.path == "xtask/src/tidy/mod.rs");
+        assert!(own.is_some_and(|source| source.unparsable().is_none()));
+    }
+}
