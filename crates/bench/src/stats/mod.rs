@@ -29,6 +29,7 @@ pub use order::{Interval, Ranks, median_interval, median_ranks, needed, quantile
 pub use outliers::{Fences, OutlierClass, count_outliers};
 pub use reservoir::Reservoir;
 pub use rng::Rng;
+pub(crate) use summary::rank;
 pub use summary::{harmonic_mean, iqr, mean, median, quantile, sort, standard_deviation};
 pub use trend::{Trend, trend};
 pub use warmup::{MSER_BLOCK, WarmUpCut, mser5};

@@ -42,6 +42,12 @@ impl Reservoir {
         self.seen += 1;
     }
 
+    /// Values kept at most.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Values offered.
     #[must_use]
     pub const fn seen(&self) -> u64 {
