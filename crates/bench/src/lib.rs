@@ -1,4 +1,6 @@
 //! Experiments, sampling, statistics and the result schema: numbers one can defend.
 #![forbid(unsafe_code)]
 
+pub mod sample;
 pub mod schema;
+pub mod stats;
