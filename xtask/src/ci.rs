@@ -1,6 +1,6 @@
 //! Exactly what CI runs, in order, each step with its duration; the first failure ends it and says how to repeat it.
 
-use crate::workspace::{Workspace, capture, run as run_command};
+use crate::workspace::{Workspace, capture, counted, run as run_command};
 use crate::{corpora, licences, loom, rows, tidy};
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
@@ -76,10 +76,10 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
             Ok(line) if line.is_empty() => {}
             Ok(line) => println!("{line}"),
             Err(error) => {
-                let skipped = steps.len() - index - 1;
+                let skipped = counted(steps.len() - index - 1, "step");
                 print!("\nci: summary\n{summary}");
                 bail!(
-                    "{error:#}\n\nci: {} failed after {took}; {skipped} steps not run. Repeat it with:\n  cargo xtask ci --only {}",
+                    "{error:#}\n\nci: {} failed after {took}; {skipped} not run. Repeat it with:\n  cargo xtask ci --only {}",
                     step.name,
                     step.name
                 );
@@ -87,7 +87,11 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
         }
         println!("ci: [{}/{}] {} ok, {took}", index + 1, steps.len(), step.name);
     }
-    println!("\nci: summary\n{summary}ci: {} steps passed in {}", steps.len(), seconds(start.elapsed()));
+    println!(
+        "\nci: summary\n{summary}ci: {} passed in {}",
+        counted(steps.len(), "step"),
+        seconds(start.elapsed())
+    );
     Ok(())
 }
 

@@ -73,6 +73,11 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed what is not UTF-8"))
 }
 
+/// "1 step", "2 steps".
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// The command as one would type it.
 fn shown(command: &Command) -> String {
     let variables = command

@@ -17,7 +17,7 @@ mod unsafety;
 
 pub(crate) use source::Source;
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, counted};
 use anyhow::{Context, Result, bail};
 use exceptions::Exceptions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,7 +92,12 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     if !findings.is_empty() {
         let lines: Vec<String> = findings.iter().map(|finding| format!("\n{finding}")).collect();
         let files: BTreeSet<&String> = findings.iter().map(|finding| &finding.path).collect();
-        bail!("tidy: {} findings in {} files:{}", findings.len(), files.len(), lines.concat());
+        bail!(
+            "tidy: {} in {}:{}",
+            counted(findings.len(), "finding"),
+            counted(files.len(), "file"),
+            lines.concat()
+        );
     }
     Ok(format!(
         "tidy: {} files, {} of them Rust, nothing to object to\n{}",

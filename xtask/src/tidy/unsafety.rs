@@ -118,7 +118,12 @@ pub(super) fn summary(sources: &[Source], granted: &Counts) -> String {
         return "unsafe: none".to_owned();
     }
     let line = |(name, count): (&String, &Count)| {
-        format!("{name} {} of {} in {} files", count.count, granted.count(name), count.files.len())
+        format!(
+            "{name} {} of {} in {}",
+            count.count,
+            granted.count(name),
+            crate::workspace::counted(count.files.len(), "file")
+        )
     };
     format!("unsafe: {}", actual.0.iter().map(line).collect::<Vec<_>>().join(", "))
 }
@@ -233,6 +238,6 @@ mod tests {
         let text = Counts::of(&sources).to_toml().expect("counts are TOML");
         let granted: Counts = toml::from_str(&text).expect("TOML read back");
         assert_eq!(check(&sources, &granted), []);
-        assert_eq!(summary(&sources, &granted), "unsafe: host 1 of 1 in 1 files");
+        assert_eq!(summary(&sources, &granted), "unsafe: host 1 of 1 in 1 file");
     }
 }
