@@ -7,7 +7,7 @@ use std::path::Path;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ImplItem, Item, Meta};
+use syn::{Attribute, Expr, ExprLit, ImplItem, Item, Lit, Meta};
 
 /// A Rust file.
 pub(crate) struct Source {
@@ -87,12 +87,28 @@ impl Source {
         items
             .filter_map(|item| match item {
                 Item::Mod(module) if module.content.is_none() && has_test_attribute(&module.attrs) => {
-                    Some(folder.join(module.ident.to_string()).to_string_lossy().into_owned())
+                    let file = match named_file(&module.attrs) {
+                        Some(name) => parent.join(name.trim_end_matches(".rs")),
+                        None => folder.join(module.ident.to_string()),
+                    };
+                    Some(file.to_string_lossy().into_owned())
                 }
                 _ => None,
             })
             .collect()
     }
+}
+
+/// The file that a `#[path = "…"]` names.
+fn named_file(attributes: &[Attribute]) -> Option<String> {
+    let value = |attribute: &Attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(name), .. }) => Some(name.value()),
+            _ => None,
+        },
+        _ => None,
+    };
+    attributes.iter().find_map(value)
 }
 
 /// Marks the files of modules that other files declare under `#[cfg(test)]`.
@@ -227,12 +243,14 @@ mod tests {
         let mut sources = [
             Source::parse(LIB, "#[cfg(test)]\nmod tests;\nmod cq;\n"),
             Source::parse("crates/verbs/src/cq.rs", "#[cfg(test)]\nmod deep;\n"),
+            Source::parse("crates/verbs/src/qp/a.rs", "#[cfg(test)]\n#[path = \"b_tests.rs\"]\nmod tests;\n"),
+            Source::parse("crates/verbs/src/qp/b_tests.rs", "fn a() {}\n"),
             Source::parse("crates/verbs/src/cq/deep.rs", "fn a() {}\n"),
             Source::parse("crates/verbs/src/tests.rs", "fn a() {}\n"),
             Source::parse("crates/verbs/src/tests_not.rs", "fn a() {}\n"),
         ];
         mark_test_files(&mut sources);
-        assert_eq!(sources.map(|source| source.is_test(1)), [true, true, true, true, false]);
+        assert_eq!(sources.map(|source| source.is_test(1)), [true, true, true, true, true, true, false]);
     }
 
     #[test]
