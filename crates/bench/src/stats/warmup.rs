@@ -126,6 +126,9 @@ mod tests {
     fn quantised_and_constant_data_are_steady() {
         let samples = Rng::new(9).draws(2000, |r| if r.unit() < 0.02 { 121.0 } else { 120.0 });
         assert_eq!(mser5(&samples, 1.0), Some(WarmUpCut { cut: 0, steady: true }));
+        let mut calm_end = Rng::new(10).draws(2000, |r| (120.0 + 2.0 * r.unit()).floor());
+        calm_end[1700..].fill(120.0);
+        assert!(mser5(&calm_end, 1.0).expect("enough").steady);
         assert_eq!(mser5(&[7.0; 500], 0.0), Some(WarmUpCut { cut: 0, steady: true }));
         assert_eq!(mser5(&[0.0; 500], 0.0), Some(WarmUpCut { cut: 0, steady: true }));
     }
