@@ -20,6 +20,7 @@
 
 mod attr;
 mod cm;
+pub mod conformance;
 mod cq;
 mod device;
 mod error;

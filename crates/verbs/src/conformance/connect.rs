@@ -1,0 +1,369 @@
+//! Setting up connections (rdma_connect(3), rdma_accept(3), rdma_reject(3)).
+
+use std::net::SocketAddr;
+
+use super::Env;
+use super::check::{ok, pattern};
+use super::conn::{Conn, End, Setup, connect, connect_qps};
+use crate::{CmEvent, CmFailure, ConnParam, Error, QpState, SendOp, SendWr, WcOpcode};
+use host::Span;
+
+pub(super) fn ends(env: &Env) -> (End, End) {
+    (End::new(env, &env.a, &Setup::default()), End::new(env, &env.b, &Setup::default()))
+}
+
+/// An address of device `b` at which nobody listens any more.
+fn dead_address(env: &Env) -> SocketAddr {
+    let cm = env.b.create_cm().expect("a channel");
+    cm.listen(env.addr(), 1).expect("a listener").addr()
+}
+
+/// Waits for `ConnectFailed` of this end's queue pair.
+#[track_caller]
+fn failure(end: &End) -> CmFailure {
+    match end.waiter.event(&end.cm, "ConnectFailed") {
+        CmEvent::ConnectFailed { qp_num, why } if qp_num == end.qp.num() => why,
+        other => panic!("expected ConnectFailed, got {other:?}"),
+    }
+}
+
+#[track_caller]
+fn rejected(end: &End) -> Vec<u8> {
+    match end.waiter.event(&end.cm, "Rejected") {
+        CmEvent::Rejected { qp_num, private_data } if qp_num == end.qp.num() => private_data,
+        other => panic!("expected Rejected, got {other:?}"),
+    }
+}
+
+/// Private data of no byte, one, and as much as there may be arrives both ways.
+pub(super) fn private_data_arrives(env: &Env) {
+    let max = env.a.attr().max_private_data.min(env.b.attr().max_private_data) as usize;
+    assert!(max > 0, "some private data is possible on every NIC");
+    for (there, back) in [(0, 0), (1, 0), (0, 1), (7, max), (max, max)] {
+        let (a, b) = ends(env);
+        let (hello, answer) = (pattern(1, there), pattern(2, back));
+        let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+        let param = ConnParam::with_private_data(hello.clone());
+        a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
+        let request = b.waiter.request(&b.cm);
+        assert_eq!(request.private_data, hello);
+        assert_eq!(request.local, listener.addr());
+        b.cm.accept(request, &b.qp, &ConnParam::with_private_data(answer.clone())).expect("accept");
+        assert_eq!(a.waiter.established(&a.cm, a.qp.num()), answer);
+        assert_eq!(b.waiter.established(&b.cm, b.qp.num()), [0; 0], "empty on the passive side");
+    }
+}
+
+/// One byte more is refused at the call; the queue pair can still be connected.
+pub(super) fn too_much_private_data_is_refused(env: &Env) {
+    let (a, b) = ends(env);
+    let over = ConnParam::with_private_data(vec![1; env.a.attr().max_private_data as usize + 1]);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    let refusal = a.cm.connect(&a.qp, listener.addr(), &over);
+    assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+    assert_eq!(a.qp.state(), QpState::Init);
+    connect(env, &a, &b, &Setup::default());
+}
+
+/// An accept with too much private data is an error, and the request is rejected.
+pub(super) fn accepting_with_too_much_rejects(env: &Env) {
+    let (a, b) = ends(env);
+    let over = ConnParam::with_private_data(vec![1; env.b.attr().max_private_data as usize + 1]);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let refusal = b.cm.accept(b.waiter.request(&b.cm), &b.qp, &over);
+    assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+    rejected(&a);
+    assert_eq!((a.qp.state(), b.qp.state()), (QpState::Init, QpState::Init));
+}
+
+/// A rejection carries private data, and the queue pair is back in `Init`.
+pub(super) fn rejections_carry_data(env: &Env) {
+    for len in [0, 1, env.b.attr().max_private_data as usize] {
+        let (a, b) = ends(env);
+        let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+        a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+        b.waiter.request(&b.cm).reject(&pattern(3, len)).expect("reject");
+        assert_eq!(rejected(&a), pattern(3, len));
+        assert_eq!(a.qp.state(), QpState::Init);
+    }
+}
+
+/// Too much data in a rejection is an error, but it still rejects.
+pub(super) fn rejecting_with_too_much_still_rejects(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let over = vec![1; env.b.attr().max_private_data as usize + 1];
+    let refusal = b.waiter.request(&b.cm).reject(&over);
+    assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+    assert_eq!(rejected(&a), [0; 0]);
+}
+
+/// A request that is dropped without an answer is rejected.
+pub(super) fn dropping_a_request_rejects(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    drop(b.waiter.request(&b.cm));
+    assert_eq!(rejected(&a), [0; 0]);
+}
+
+/// After a rejection the same queue pair can connect again, and receives posted before are still there.
+pub(super) fn a_rejected_queue_pair_connects_again(env: &Env) {
+    let (a, b) = ends(env);
+    a.post_recv(1, &[a.host.sge(0, 8)]);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    for _ in 0..3 {
+        a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+        b.waiter.request(&b.cm).reject(&[]).expect("reject");
+        rejected(&a);
+    }
+    connect(env, &a, &b, &Setup::default());
+    b.post(&SendWr::new(2, SendOp::Send, &[b.host.sge(0, 8)]));
+    ok(a.received(), 1, WcOpcode::Recv);
+}
+
+/// Where nobody listens, the connection is refused, and the queue pair is back in `Init`.
+pub(super) fn nobody_listens(env: &Env) {
+    let (a, b) = ends(env);
+    let addr = dead_address(env);
+    a.cm.connect(&a.qp, addr, &ConnParam::default()).expect("the answer comes as an event");
+    let why = failure(&a);
+    assert_eq!(why, CmFailure::Refused(addr));
+    assert_eq!(a.qp.state(), QpState::Init);
+    connect(env, &a, &b, &Setup::default());
+}
+
+/// A listener that is dropped listens no more; connections that it brought live on.
+pub(super) fn a_dropped_listener_refuses(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 4).expect("a listener");
+    connect_through(&a, &b, listener.addr());
+    let addr = listener.addr();
+    drop(listener);
+    let late = End::new(env, &env.a, &Setup::default());
+    late.cm.connect(&late.qp, addr, &ConnParam::default()).expect("the answer comes as an event");
+    assert_eq!(failure(&late), CmFailure::Refused(addr));
+    Conn { a, b }.still_works();
+}
+
+/// Connects `a` to `b`, which listens at `addr`.
+fn connect_through(a: &End, b: &End, addr: SocketAddr) {
+    a.cm.connect(&a.qp, addr, &ConnParam::default()).expect("connect");
+    b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default()).expect("accept");
+    a.waiter.established(&a.cm, a.qp.num());
+    b.waiter.established(&b.cm, b.qp.num());
+}
+
+/// Port 0 chooses a port, another one each time.
+pub(super) fn port_zero_chooses(env: &Env) {
+    let cm = env.b.create_cm().expect("a channel");
+    let (one, two) = (cm.listen(env.addr(), 1).expect("one"), cm.listen(env.addr(), 1).expect("two"));
+    assert_ne!(one.addr().port(), 0);
+    assert_ne!(one.addr().port(), two.addr().port());
+    assert_eq!(one.addr().ip(), env.addr().ip());
+}
+
+/// A port that is taken is refused at once, and is free again when its listener is dropped.
+pub(super) fn a_port_is_taken_once(env: &Env) {
+    let cm = env.b.create_cm().expect("a channel");
+    let one = cm.listen(env.addr(), 1).expect("a listener");
+    let addr = one.addr();
+    let refusal = cm.listen(addr, 1);
+    assert!(matches!(refusal, Err(Error::Address { .. })), "{refusal:?}");
+    let other = env.b.create_cm().expect("another channel");
+    let refusal = other.listen(addr, 1);
+    assert!(matches!(refusal, Err(Error::Address { .. })), "{refusal:?}");
+    drop(one);
+    other.listen(addr, 1).expect("free again");
+}
+
+/// As many requests as the backlog may wait; all of them can then be answered, in the order of arrival.
+pub(super) fn the_backlog_waits(env: &Env) {
+    let count = 16;
+    let b = End::new(env, &env.b, &Setup::default());
+    let listener = b.cm.listen(env.addr(), count).expect("a listener");
+    let actives: Vec<End> = (0..count).map(|_| End::new(env, &env.a, &Setup::default())).collect();
+    for (i, a) in actives.iter().enumerate() {
+        let param = ConnParam::with_private_data([i as u8]);
+        a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
+    }
+    let requests: Vec<_> = (0..count).map(|_| b.waiter.request(&b.cm)).collect();
+    let mut passive = Vec::new();
+    for request in requests {
+        let (active, qp) = (usize::from(request.private_data[0]), b.another_qp());
+        b.cm.accept(request, &qp, &ConnParam::default()).expect("accept");
+        actives[active].waiter.established(&actives[active].cm, actives[active].qp.num());
+        b.waiter.established(&b.cm, qp.num());
+        passive.push(qp);
+    }
+}
+
+/// Requests that wait may be answered in any order, and differently.
+pub(super) fn requests_are_answered_in_any_order(env: &Env) {
+    let b = End::new(env, &env.b, &Setup::default());
+    let listener = b.cm.listen(env.addr(), 3).expect("a listener");
+    let actives: Vec<End> = (0..3).map(|_| End::new(env, &env.a, &Setup::default())).collect();
+    let mut requests = Vec::new();
+    for (i, a) in actives.iter().enumerate() {
+        let param = ConnParam::with_private_data([i as u8]);
+        a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
+        requests.push(b.waiter.request(&b.cm));
+        assert_eq!(requests[i].private_data, [i as u8]);
+    }
+    requests.pop().expect("three").reject(b"later").expect("reject");
+    drop(requests.remove(0));
+    b.cm.accept(requests.remove(0), &b.qp, &ConnParam::default()).expect("accept");
+    assert_eq!(rejected(&actives[2]), b"later");
+    assert_eq!(rejected(&actives[0]), [0; 0]);
+    actives[1].waiter.established(&actives[1].cm, actives[1].qp.num());
+    b.waiter.established(&b.cm, b.qp.num());
+}
+
+/// When nobody answers within the time-out, the connection fails and the queue pair is back in `Init`.
+pub(super) fn an_unanswered_request_times_out(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    let param = ConnParam { timeout: Span::from_ms(50), ..ConnParam::default() };
+    a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
+    let request = b.waiter.request(&b.cm);
+    assert_eq!(failure(&a), CmFailure::TimedOut);
+    assert_eq!(a.qp.state(), QpState::Init);
+    late_accept(&b, request);
+}
+
+/// Accepting somebody who has given up: an error at once, or a failed connection as an event, or (where the
+/// passive side only learns later) an established connection that ends.
+fn late_accept(b: &End, request: crate::ConnectRequest) {
+    if b.cm.accept(request, &b.qp, &ConnParam::default()).is_err() {
+        return;
+    }
+    match b.waiter.event(&b.cm, "the end of a late accept") {
+        CmEvent::ConnectFailed { qp_num, .. } => assert_eq!(qp_num, b.qp.num()),
+        CmEvent::Established { qp_num, .. } => b.waiter.disconnected(&b.cm, qp_num),
+        other => panic!("expected the end of a late accept, got {other:?}"),
+    }
+    b.in_error();
+}
+
+/// The connecting side goes away before the answer: the same set of outcomes.
+pub(super) fn the_connecting_side_vanishes(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let request = b.waiter.request(&b.cm);
+    drop(a);
+    late_accept(&b, request);
+    let (a, b) = ends(env);
+    connect(env, &a, &b, &Setup::default());
+    Conn { a, b }.still_works();
+}
+
+/// A queue pair of the wrong device cannot accept; the request is rejected.
+pub(super) fn a_foreign_queue_pair_cannot_accept(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let foreign = a.another_qp();
+    let refusal = b.cm.accept(b.waiter.request(&b.cm), &foreign, &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::Foreign { .. })), "{refusal:?}");
+    rejected(&a);
+    assert_eq!(foreign.state(), QpState::Init);
+}
+
+/// A queue pair of the wrong device cannot connect.
+pub(super) fn a_foreign_queue_pair_cannot_connect(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    let refusal = a.cm.connect(&b.qp, listener.addr(), &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::Foreign { .. })), "{refusal:?}");
+    assert_eq!(b.qp.state(), QpState::Init);
+}
+
+/// 64 connections at once, all of which carry data.
+pub(super) fn sixty_four_connections(env: &Env) {
+    let setup = Setup { cqe: 4096, ..Setup::default() };
+    let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+    let param = ConnParam::default();
+    let pairs: Vec<_> = (0..64).map(|_| (a.another_qp(), b.another_qp())).collect();
+    for (near, far) in &pairs {
+        connect_qps(env, (&a.cm, near, &param), (&b.cm, far, &param));
+    }
+    for (i, (near, _)) in pairs.iter().enumerate() {
+        let data = [a.host.sge(i as u64 * 8, 8)];
+        a.host.buf().write(i * 8, &(i as u64).to_le_bytes()).expect("inside");
+        near.post_send(&SendWr::new(i as u64, SendOp::Write(b.host.remote(i as u64 * 8)), &data))
+            .expect("post");
+    }
+    let mut done: Vec<u64> =
+        (0..64).map(|_| a.sent()).inspect(|wc| assert!(wc.is_ok())).map(|wc| wc.wr_id).collect();
+    done.sort_unstable();
+    assert_eq!(done, (0..64).collect::<Vec<u64>>());
+    let want: Vec<u8> = (0..64_u64).flat_map(u64::to_le_bytes).collect();
+    super::check::same_bytes("64 writes", &b.host.buf().to_vec(0..512).expect("inside"), &want);
+}
+
+/// The active side may send as soon as it has its `Established`; the passive side's receives, posted before
+/// its accept, take it, whatever the order in which the passive side looks at its queues.
+pub(super) fn data_right_after_established(env: &Env) {
+    let (a, b) = ends(env);
+    b.post_recv(1, &[b.host.sge(0, 8)]);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default()).expect("accept");
+    a.waiter.established(&a.cm, a.qp.num());
+    a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
+    ok(b.received(), 1, WcOpcode::Recv);
+    ok(a.sent(), 2, WcOpcode::Send);
+    b.waiter.established(&b.cm, b.qp.num());
+}
+
+/// The passive side may send as soon as it has its own `Established`.
+pub(super) fn the_passive_side_may_send_first(env: &Env) {
+    let (a, b) = ends(env);
+    a.post_recv(1, &[a.host.sge(0, 8)]);
+    connect(env, &a, &b, &Setup::default());
+    b.post(&SendWr::new(2, SendOp::Send, &[b.host.sge(0, 8)]));
+    ok(a.received(), 1, WcOpcode::Recv);
+    ok(b.sent(), 2, WcOpcode::Send);
+}
+
+/// A device connects to itself.
+pub(super) fn a_device_connects_to_itself(env: &Env) {
+    let (near, far) = (End::new(env, &env.b, &Setup::default()), End::new(env, &env.b, &Setup::default()));
+    connect(env, &near, &far, &Setup::default());
+    Conn { a: near, b: far }.still_works();
+}
+
+/// Both ends in one protection domain, with one completion queue and one channel for everything.
+pub(super) fn one_channel_for_both_ends(env: &Env) {
+    let end = End::new(env, &env.b, &Setup::default());
+    let (other, param) = (end.another_qp(), ConnParam::default());
+    let listener = end.cm.listen(env.addr(), 1).expect("a listener");
+    end.cm.connect(&end.qp, listener.addr(), &param).expect("connect");
+    let request = end.waiter.request(&end.cm);
+    end.cm.accept(request, &other, &param).expect("accept");
+    let mut nums: Vec<u32> = (0..2)
+        .map(|_| match end.waiter.event(&end.cm, "Established") {
+            CmEvent::Established { qp_num, .. } => qp_num,
+            event => panic!("expected Established, got {event:?}"),
+        })
+        .collect();
+    let mut want = [end.qp.num(), other.num()];
+    nums.sort_unstable();
+    want.sort_unstable();
+    assert_eq!(nums, want);
+    end.post(&SendWr::new(1, SendOp::Write(end.host.remote(64)), &[end.host.sge(0, 8)]));
+    ok(end.sent(), 1, WcOpcode::Write);
+}
+
+/// A wait for an event that does not come ends at its deadline, and says what it waited for.
+pub(super) fn waiting_for_events_times_out(env: &Env) {
+    let cm = env.a.create_cm().expect("a channel");
+    assert_eq!(
+        cm.get_event(env.waiter.moment()).expect_err("nothing happens"),
+        Error::TimedOut { call: "Cm::get_event" }
+    );
+    assert!(cm.poll_event().is_none());
+}
