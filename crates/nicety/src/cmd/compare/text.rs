@@ -1,0 +1,157 @@
+//! A comparison on the terminal: curves as blocks, a line for each size, verdict first.
+
+use std::fmt::Write as _;
+
+use bench::stats::{CellComparison, Comparison, Verdict};
+
+use super::VERDICTS;
+use crate::term::{Paint, Stream, plural, size, wrap};
+
+/// The whole text.
+pub(super) fn render(compared: &Comparison, cautions: &[String], asked: f64, stream: Stream) -> String {
+    let (width, colour) = (stream.width(), stream.colour());
+    let mut out = String::new();
+    let mut block = String::new();
+    for cell in &compared.cells {
+        let series = format!("{} ({})", super::series(&cell.cell), cell.unit);
+        if series != block {
+            let _ = writeln!(
+                out,
+                "{}{}",
+                if block.is_empty() { "" } else { "\n" },
+                Paint::Strong.on(&series, colour)
+            );
+            block = series;
+        }
+        line(&mut out, cell, colour);
+    }
+    reasons(&mut out, compared, width);
+    for (cells, run) in [(&compared.only_old, "old"), (&compared.only_new, "new")] {
+        if !cells.is_empty() {
+            let _ = writeln!(out, "\nOnly in the {run} run: {}", plural(cells.len(), "cell"));
+            for cell in cells {
+                let _ = writeln!(out, "  {}", wrap(&super::name(cell), 4, width));
+            }
+        }
+    }
+    if !cautions.is_empty() {
+        let _ = writeln!(
+            out,
+            "\n{}",
+            Paint::Caution.on("Caution: the runs differ in more than their numbers", colour)
+        );
+        for caution in cautions {
+            let _ = writeln!(out, "  {}", wrap(caution, 4, width));
+        }
+    }
+    summary(&mut out, compared, asked, width, colour);
+    out
+}
+
+fn paint(verdict: Verdict) -> Paint {
+    match verdict {
+        Verdict::Worse => Paint::Bad,
+        Verdict::Better => Paint::Good,
+        Verdict::CannotTell => Paint::Caution,
+        Verdict::Same => Paint::Faint,
+    }
+}
+
+fn line(out: &mut String, cell: &CellComparison, colour: bool) {
+    let verdict = paint(cell.verdict).on(&format!("{:<11}", cell.verdict.to_string()), colour);
+    let (old, new) = (significant(cell.old), significant(cell.new));
+    let _ = write!(out, "  {verdict} {:>9}  {old:>9} -> {new:>9}", size(cell.cell.size_bytes));
+    let change = |ratio: f64| format!("{:+.1}", 100.0 * (ratio - 1.0));
+    if let Some(found) = cell.ratio {
+        let _ = write!(out, "  {:>8} %", change(found.ratio));
+        if let Some((low, high)) = found.low.zip(found.high) {
+            let _ = write!(out, "  [{}, {}]", change(low), change(high));
+        }
+    }
+    out.push('\n');
+}
+
+/// Why cells cannot be told, each reason once.
+fn reasons(out: &mut String, compared: &Comparison, width: usize) {
+    let mut reasons: Vec<(&str, usize)> = Vec::new();
+    for reason in compared.cells.iter().filter_map(|c| c.reason.as_deref()) {
+        match reasons.iter_mut().find(|(text, _)| *text == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    if reasons.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\nWhy it cannot be told:");
+    for (reason, count) in reasons {
+        let _ = writeln!(out, "  {}", wrap(&format!("{}: {reason}", plural(count, "cell")), 4, width));
+    }
+}
+
+fn summary(out: &mut String, compared: &Comparison, asked: f64, width: usize, colour: bool) {
+    let count = |v: &Verdict| (*v, compared.count(*v));
+    let found: Vec<String> = VERDICTS
+        .iter()
+        .map(count)
+        .filter(|(_, n)| *n > 0)
+        .map(|(verdict, n)| paint(verdict).on(&format!("{n} {verdict}"), colour))
+        .collect();
+    let _ = writeln!(out, "\n{}: {}", plural(compared.cells.len(), "cell"), found.join(", "));
+    let percent = |share: f64| format!("{} %", significant(100.0 * share));
+    let threshold = if compared.threshold > asked {
+        let (noise, asked) = (percent(compared.threshold), percent(asked));
+        format!(
+            "Threshold {noise}: more than the {asked} asked for, because the runs' own noise is that large."
+        )
+    } else {
+        format!("Threshold {}; intervals are 95 %; + means a larger value in the new run.", percent(asked))
+    };
+    let _ = writeln!(out, "{}", wrap(&threshold, 0, width));
+    let unsure = compared.count(Verdict::CannotTell);
+    if unsure > 0 {
+        let all =
+            if unsure == compared.cells.len() { "NOTHING can be told" } else { "Not everything can be told" };
+        let text = format!(
+            "{all}: {} of {} without a verdict. This is not \"same\": run both with more launches.",
+            unsure,
+            plural(compared.cells.len(), "cell")
+        );
+        let _ = writeln!(out, "{}", Paint::Caution.on(&wrap(&text, 0, width), colour));
+    }
+}
+
+/// Four significant digits, without an exponent where a person would not want one.
+pub(super) fn significant(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    if !(1e-4..1e15).contains(&magnitude) {
+        return format!("{value:.3e}");
+    }
+    let decimals = 3 - magnitude.log10().floor() as i32;
+    let text = format!("{value:.*}", decimals.max(0) as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits() {
+        let cases = [
+            (0.123_456, "0.1235"),
+            (12.0, "12"),
+            (1234.56, "1235"),
+            (1_234_567.0, "1234567"),
+            (0.05 * 100.0, "5"),
+            (1e-9, "1.000e-9"),
+            (0.0, "0"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(significant(value), text);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `nicety doctor`: the checks of this machine, for people or as JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::doctor::{Check, State, System, examine};
+use crate::error::{FAILED, OK, Outcome};
+use crate::term::{Paint, Stream, plural, wrap};
+
+/// Kind and version of the JSON.
+const SCHEMA: &str = "nicety-doctor/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    nicety_version: &'static str,
+    /// The worst of all.
+    state: State,
+    checks: &'a [Check],
+}
+
+/// Examines the machine.
+///
+/// # Errors
+/// Output that cannot be written.
+pub(crate) fn run(args: &DoctorArgs) -> Outcome {
+    let checks = examine(&System::real());
+    let worst = checks.iter().map(|check| check.state).max().unwrap_or(State::Ok);
+    if args.json {
+        let nicety_version = env!("CARGO_PKG_VERSION");
+        Stream::Out.json(&Document { schema: SCHEMA, nicety_version, state: worst, checks: &checks })?;
+    } else {
+        Stream::Out.print(&render(&checks, Stream::Out.width(), Stream::Out.colour()))?;
+    }
+    Ok(if worst == State::Bad { FAILED } else { OK })
+}
+
+fn render(checks: &[Check], width: usize, colour: bool) -> String {
+    let name = checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
+    let margin = "  warn  ".len() + name + 2;
+    let mut out = String::new();
+    for check in checks {
+        let paint = match check.state {
+            State::Ok => Paint::Good,
+            State::Warn => Paint::Caution,
+            State::Bad => Paint::Bad,
+        };
+        let state = paint.on(&format!("{:<4}", check.state.word()), colour);
+        let _ = writeln!(out, "  {state}  {:<name$}  {}", check.id, wrap(&check.found, margin, width));
+        let more = [("why", &check.why), ("do", &check.remedy)];
+        for (label, text) in more.into_iter().filter_map(|(label, text)| Some((label, text.as_ref()?))) {
+            let label = Paint::Faint.on(&format!("{label:<3}"), colour);
+            let _ = writeln!(out, "{}{label}  {}", " ".repeat(margin), wrap(text, margin + 5, width));
+        }
+    }
+    let count = |state| checks.iter().filter(|check| check.state == state).count();
+    let (warn, bad) = (count(State::Warn), count(State::Bad));
+    let verdict = match (bad, warn) {
+        (0, 0) => "All is well: numbers of this machine can be trusted.".to_owned(),
+        (0, n) => format!(
+            "{}: measuring works, but its numbers are weaker than they could be.",
+            plural(n, "warning")
+        ),
+        (n, _) => format!(
+            "{}: some measurements will fail.",
+            plural(n, "check") + if n == 1 { " is bad" } else { " are bad" }
+        ),
+    };
+    let _ = writeln!(out, "\n{}", wrap(&verdict, 0, width));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_to_the_width_and_remedies_stand_below() {
+        let check = |state, why: &str| Check {
+            id: "memory",
+            state,
+            found: "something quite long ".repeat(8),
+            why: Some(why.to_owned()),
+            remedy: Some("ulimit -n 65536".to_owned()),
+        };
+        let text = render(
+            &[check(State::Warn, "because of that"), check(State::Bad, "for another reason")],
+            60,
+            false,
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        assert!(text.contains("do   ulimit -n 65536"), "{text}");
+        assert!(text.contains("1 check is bad"), "{text}");
+    }
+}

@@ -1,0 +1,4 @@
+//! One file for each command.
+
+pub(crate) mod compare;
+pub(crate) mod doctor;

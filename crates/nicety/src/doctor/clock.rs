@@ -1,0 +1,97 @@
+//! Time: the cores' frequency, the clock that measures, and who else decides about both.
+
+use super::{Check, System};
+
+/// Whether the cores keep one frequency.
+pub(super) fn governor(system: &System, cores: &[usize]) -> Check {
+    let id = "governor";
+    let of = |core: &usize| {
+        let path = format!("sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor");
+        system.read(&path).map(|name| (*core, name))
+    };
+    let all: Vec<(usize, String)> = cores.iter().filter_map(of).collect();
+    let others: Vec<String> = all
+        .iter()
+        .filter(|(_, name)| name != "performance")
+        .map(|(core, name)| format!("{name} on core {core}"))
+        .collect();
+    if all.is_empty() {
+        return Check::ok(id, "the kernel shows none (usual in a virtual machine: the host decides)");
+    }
+    match others.as_slice() {
+        [] => Check::ok(id, "performance"),
+        [first, rest @ ..] => Check::warn(
+            id,
+            if rest.is_empty() { first.clone() } else { format!("{first} and {} more", rest.len()) },
+            "The frequency follows the load, so short messages are timed at one speed and long ones at another.",
+            "sudo cpupower frequency-set -g performance",
+        ),
+    }
+}
+
+/// The clock that times measurements.
+pub(super) fn source(system: &System) -> Check {
+    let id = "clock";
+    let base = "sys/devices/system/clocksource/clocksource0/";
+    let kernel = system.read(&format!("{base}current_clocksource")).unwrap_or_else(|| "unknown".to_owned());
+    if host::real::Clock::get().kind() == host::ClockKind::Tsc {
+        return Check::ok(id, format!("invariant time-stamp counter; the kernel's clock source is {kernel}"));
+    }
+    let available = system.read(&format!("{base}available_clocksource")).unwrap_or_default();
+    let remedy = if available.split_whitespace().any(|name| name == "tsc") {
+        format!("echo tsc | sudo tee /{base}current_clocksource")
+    } else {
+        "nothing in software: results of this machine carry clock=monotonic and batch more operations"
+            .to_owned()
+    };
+    Check::warn(
+        id,
+        format!("no invariant time-stamp counter; the kernel's clock source is {kernel}"),
+        "Reading the system's clock costs tens to hundreds of ns, so single short operations cannot be timed.",
+        remedy,
+    )
+}
+
+/// Whether this is a virtual machine. Nothing can be done about it, so it is no warning; stolen time is.
+pub(super) fn hypervisor(system: &System) -> Check {
+    let id = "hypervisor";
+    let text = system.read("proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    let guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    let kind = system.read("sys/class/dmi/id/product_name").filter(|name| !name.is_empty());
+    Check::ok(
+        id,
+        match (guest, kind) {
+            (false, _) => "none seen".to_owned(),
+            (true, Some(kind)) => {
+                format!("a virtual machine ({kind}): compare its numbers with its own only")
+            }
+            (true, None) => "a virtual machine: compare its numbers with its own only".to_owned(),
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::super::system::tests::Fake;
+    use super::*;
+
+    #[test]
+    fn a_governor_that_follows_the_load_is_named_with_its_cores() {
+        let path = |n: usize| format!("sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor");
+        let fake = Fake::new(&[(&path(0), "powersave"), (&path(1), "powersave"), (&path(2), "performance")]);
+        assert_eq!(governor(&fake.system, &[0, 1]).found, "powersave on core 0 and 1 more");
+        assert_eq!(governor(&fake.system, &[0, 1]).state, State::Warn);
+        assert_eq!(governor(&fake.system, &[2]).state, State::Ok);
+        assert_eq!(governor(&fake.system, &[7]).state, State::Ok);
+    }
+
+    #[test]
+    fn a_virtual_machine_is_seen_by_its_flag() {
+        let fake = Fake::new(&[("proc/cpuinfo", "processor : 0\nflags : fpu hypervisor sse\n")]);
+        assert!(hypervisor(&fake.system).found.contains("virtual machine"));
+        fake.set(&[("proc/cpuinfo", "processor : 0\nflags : fpu sse\n")]);
+        assert_eq!(hypervisor(&fake.system).found, "none seen");
+    }
+}

@@ -1,0 +1,146 @@
+//! Cores: how many, whether a thread can be pinned to one, whether they are cores at all.
+
+use super::{Check, System};
+use crate::term::plural;
+
+/// How many cores the process may use, and how much of their time.
+pub(super) fn count(system: &System, cores: &[usize]) -> Check {
+    let id = "cores";
+    let n = cores.len();
+    let quota = quota(system);
+    let found = match quota {
+        Some(share) => format!("{n} usable, limited to the time of {share:.1}"),
+        None => format!("{n} usable"),
+    };
+    let limited = quota.is_some_and(|share| share < 2.0);
+    match n {
+        0 => Check::warn(
+            id,
+            "the kernel does not say which cores may be used",
+            "Without that, neither side is pinned and the scheduler moves them about.",
+            "taskset -c 0,1 nicety bench",
+        ),
+        1 => Check::warn(
+            id,
+            found,
+            "Both sides of a measurement share one core, so every message waits for a context switch.",
+            "give the process a second core, e.g. taskset -c 0,1 nicety bench, or --cpus=2 of a container",
+        ),
+        _ if limited => Check::warn(
+            id,
+            found,
+            "The control group stops the process when its share is used up, in the middle of a measurement.",
+            "raise the limit (cpu.max of the control group; --cpus=2 or more of a container)",
+        ),
+        _ => Check::ok(id, found),
+    }
+}
+
+/// Cores' worth of time that the control group grants, if it limits it (`cpu.max` of this group and those above).
+fn quota(system: &System) -> Option<f64> {
+    let groups = system.read("proc/self/cgroup")?;
+    let mut group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
+    let mut least: Option<f64> = None;
+    loop {
+        let limit = system.read(&format!("sys/fs/cgroup/{group}/cpu.max")).and_then(|text| {
+            let (quota, period) = text.split_once(' ')?;
+            Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+        });
+        least = [least, limit].into_iter().flatten().reduce(f64::min);
+        match group.rsplit_once('/') {
+            Some((above, _)) => group = above.to_owned(),
+            None if group.is_empty() => return least,
+            None => group.clear(),
+        }
+    }
+}
+
+/// Whether threads can be pinned: tried on each core.
+pub(super) fn pinning(cores: &[usize]) -> Check {
+    let tried: Vec<usize> = cores.to_vec();
+    // In a thread of its own, so that this one stays where it may be.
+    let refused = std::thread::spawn(move || {
+        tried.into_iter().find_map(|core| Some((core, host::real::pin_to_core(core).err()?)))
+    });
+    match refused.join() {
+        Ok(None) => Check::ok("pinning", "works on each of them"),
+        Ok(Some((core, why))) => Check::warn(
+            "pinning",
+            format!("core {core} refuses: {why}"),
+            "An unpinned side moves between cores in the middle of a measurement.",
+            "allow sched_setaffinity in the container's seccomp profile",
+        ),
+        Err(_) => Check::warn(
+            "pinning",
+            "the attempt itself failed",
+            "An unpinned side moves between cores in the middle of a measurement.",
+            "please report this bug",
+        ),
+    }
+}
+
+/// Whether there are two real cores, or only two threads of one.
+pub(super) fn threads_of_a_core(system: &System, cores: &[usize]) -> Check {
+    let id = "smt";
+    let siblings = |core: &usize| {
+        system.read(&format!("sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"))
+    };
+    let mut groups: Vec<String> = cores.iter().filter_map(siblings).collect();
+    groups.sort();
+    groups.dedup();
+    match groups.len() {
+        0 => Check::ok(id, "the kernel does not say which cores are threads of one"),
+        1 if cores.len() > 1 => Check::warn(
+            id,
+            format!("all usable cores are hardware threads of one core ({})", groups[0]),
+            "The two sides share its execution units and caches: latency looks better than between two cores, \
+             bandwidth worse.",
+            "use cores of different groups of /sys/devices/system/cpu/cpu*/topology/thread_siblings_list, \
+             e.g. taskset -c 0,2 nicety bench",
+        ),
+        n => Check::ok(id, format!("{} behind them", plural(n, "physical core"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::super::system::tests::Fake;
+    use super::*;
+
+    #[test]
+    fn a_control_group_above_limits_too() {
+        let fake = Fake::new(&[
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/cpu.max", "max 100000"),
+            ("sys/fs/cgroup/a/cpu.max", "150000 100000"),
+        ]);
+        assert_eq!(quota(&fake.system), Some(1.5));
+        let check = count(&fake.system, &[0, 1]);
+        assert_eq!(check.state, State::Warn);
+        assert!(check.found.contains("limited to the time of 1.5"), "{}", check.found);
+    }
+
+    #[test]
+    fn two_free_cores_are_fine_and_one_is_not() {
+        let fake = Fake::new(&[("proc/self/cgroup", "0::/\n")]);
+        assert_eq!(count(&fake.system, &[0, 1]).state, State::Ok);
+        assert_eq!(count(&fake.system, &[3]).state, State::Warn);
+        assert_eq!(count(&fake.system, &[]).state, State::Warn);
+    }
+
+    #[test]
+    fn threads_of_one_core_are_told_from_cores() {
+        let path = |n: usize| format!("sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list");
+        let fake = Fake::new(&[(&path(0), "0-1\n"), (&path(1), "0-1\n"), (&path(2), "2-3\n")]);
+        assert_eq!(threads_of_a_core(&fake.system, &[0, 1]).state, State::Warn);
+        assert_eq!(threads_of_a_core(&fake.system, &[0, 2]).state, State::Ok);
+        assert_eq!(threads_of_a_core(&fake.system, &[0]).state, State::Ok);
+    }
+
+    #[test]
+    fn pinning_works_where_it_is_allowed() {
+        assert_eq!(pinning(&host::real::allowed_cores()).state, State::Ok);
+        assert_eq!(pinning(&[usize::MAX]).state, State::Warn);
+    }
+}

@@ -1,0 +1,79 @@
+//! Processes of this program that were left running.
+
+use super::{Check, System};
+use crate::term::plural;
+
+/// Arguments of processes that measure, and so disturb.
+const MEASURING: [&str; 2] = ["bench", "worker"];
+
+/// Other processes named nicety.
+pub(super) fn other_processes(system: &System) -> Check {
+    let id = "leftovers";
+    let me = std::process::id();
+    let pids = system.list("proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
+    let mut measuring = Vec::new();
+    let mut serving = 0;
+    for pid in pids.filter(|pid| *pid != me) {
+        match command(system, pid).as_deref() {
+            Some("serve") => serving += 1,
+            Some(verb) if MEASURING.contains(&verb) => measuring.push(pid),
+            _ => {}
+        }
+    }
+    measuring.sort_unstable();
+    let served = if serving > 0 {
+        format!("; {serving} serving, which costs nothing while idle")
+    } else {
+        String::new()
+    };
+    if measuring.is_empty() {
+        return Check::ok(id, format!("no other nicety is measuring{served}"));
+    }
+    let list: Vec<String> = measuring.iter().map(u32::to_string).collect();
+    Check::warn(
+        id,
+        format!(
+            "{} measuring: {}{served}",
+            plural(measuring.len(), "nicety process").replace("processs", "processes"),
+            list.join(", ")
+        ),
+        "Two measurements at once measure each other.",
+        format!("wait for them, or kill {}", list.join(" ")),
+    )
+}
+
+/// The first argument of a process of this program.
+fn command(system: &System, pid: u32) -> Option<String> {
+    if system.read(&format!("proc/{pid}/comm"))? != "nicety" {
+        return None;
+    }
+    let line = system.read(&format!("proc/{pid}/cmdline"))?;
+    line.split('\0').nth(1).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::super::system::tests::Fake;
+    use super::*;
+
+    #[test]
+    fn only_processes_that_measure_disturb() {
+        let fake = Fake::new(&[
+            ("proc/10/comm", "nicety\n"),
+            ("proc/10/cmdline", "/usr/bin/nicety\0serve\0"),
+            ("proc/11/comm", "bash\n"),
+            ("proc/11/cmdline", "bash\0bench\0"),
+            ("proc/self/comm", "nicety\n"),
+        ]);
+        let calm = other_processes(&fake.system);
+        assert_eq!(calm.state, State::Ok);
+        assert!(calm.found.contains("1 serving"));
+        fake.set(&[("proc/12/comm", "nicety\n"), ("proc/12/cmdline", "nicety\0worker\0")]);
+        fake.set(&[("proc/9/comm", "nicety\n"), ("proc/9/cmdline", "nicety\0bench\0latency\0")]);
+        let check = other_processes(&fake.system);
+        assert_eq!(check.state, State::Warn);
+        assert_eq!(check.remedy.as_deref(), Some("wait for them, or kill 9 12"));
+        assert!(check.found.starts_with("2 nicety processes measuring: 9, 12"), "{}", check.found);
+    }
+}

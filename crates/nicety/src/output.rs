@@ -1,0 +1,194 @@
+//! Where results go: files that are known to be writable before anything is measured, and replaced as a whole.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::args::Target;
+use crate::error::Failure;
+
+/// One output that the user asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The option that asked, e.g. `--json`.
+    pub(crate) option: &'static str,
+    /// Where to.
+    pub(crate) target: &'a Target,
+}
+
+/// Refuses outputs that would fail or overwrite each other later, before any work is done.
+///
+/// # Errors
+/// The first that cannot be, and why.
+pub(crate) fn check(wanted: &[Wanted<'_>]) -> Result<(), Failure> {
+    for (i, one) in wanted.iter().enumerate() {
+        if let Some(other) = wanted[..i].iter().find(|other| same(other.target, one.target)) {
+            let (first, second) = (other.option, one.option);
+            let place = match one.target {
+                Target::Stdout => "standard output".to_owned(),
+                Target::File(path) => path.display().to_string(),
+            };
+            return Err(Failure::usage(format!(
+                "{first} and {second} both write to {place}: one would spoil the other; give one of them another file"
+            )));
+        }
+    }
+    for one in wanted {
+        if let Target::File(path) = one.target {
+            writable(path).map_err(|why| {
+                let (option, path) = (one.option, path.display());
+                Failure::usage(format!("cannot write {option} {path}: {why}"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether two outputs end in the same place.
+fn same(a: &Target, b: &Target) -> bool {
+    match (a, b) {
+        (Target::Stdout, Target::Stdout) => true,
+        (Target::File(a), Target::File(b)) => resolved(a) == resolved(b),
+        _ => false,
+    }
+}
+
+/// The path with links followed as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let whole = || std::fs::canonicalize(path).ok();
+    let by_directory = || Some(std::fs::canonicalize(directory(path)).ok()?.join(path.file_name()?));
+    whole().or_else(by_directory).unwrap_or_else(|| path.to_owned())
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|dir| *dir != OsStr::new("")).unwrap_or(Path::new("."))
+}
+
+/// Whether the file can be replaced: a temporary file is made beside it and removed again.
+fn writable(path: &Path) -> Result<(), String> {
+    const ELSEWHERE: &str = "give another path";
+    if path.file_name().is_none() {
+        return Err(format!("it names no file; {ELSEWHERE}"));
+    }
+    match std::fs::metadata(path) {
+        Ok(old) if old.is_dir() => return Err("it is a directory; name a file in it".to_owned()),
+        // Devices and pipes are written in place.
+        Ok(old) if !old.is_file() => return Ok(()),
+        Ok(_) => match std::fs::OpenOptions::new().append(true).open(path) {
+            Ok(_) => {}
+            Err(why) => return Err(format!("the file is there and {}; {ELSEWHERE}", reason(&why))),
+        },
+        Err(_) => {}
+    }
+    let target = resolved(path);
+    let dir = directory(&target);
+    match std::fs::metadata(dir) {
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
+            Err(format!("directory {0} does not exist; mkdir -p {0}", dir.display()))
+        }
+        Err(why) => Err(format!("directory {}: {}; {ELSEWHERE}", dir.display(), reason(&why))),
+        Ok(meta) if !meta.is_dir() => Err(format!("{} is not a directory; {ELSEWHERE}", dir.display())),
+        Ok(_) => match tempfile::Builder::new().prefix(".nicety-").suffix(".tmp").tempfile_in(dir) {
+            Ok(_) => Ok(()),
+            Err(why) => {
+                Err(format!("directory {} takes no file ({}); {ELSEWHERE}", dir.display(), reason(&why)))
+            }
+        },
+    }
+}
+
+/// The system's reason without the path that tempfile adds.
+fn reason(why: &std::io::Error) -> String {
+    let kind = why.kind();
+    if kind == std::io::ErrorKind::Other { why.to_string() } else { kind.to_string() }
+}
+
+/// Writes text to where it was wanted, the file as a whole or not at all.
+///
+/// # Errors
+/// What the system says; an old file is then as it was.
+pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
+    match wanted.target {
+        Target::Stdout => crate::term::Stream::Out.print(text),
+        Target::File(path) => replace(path, text).map_err(|why| {
+            let (option, path) = (wanted.option, path.display());
+            Failure::run(format!("cannot write {option} {path}: {why}; nothing was overwritten, free space or give another path"))
+        }),
+    }
+}
+
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    if std::fs::metadata(path).is_ok_and(|old| !old.is_file()) {
+        return std::fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes());
+    }
+    let target = resolved(path);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".nicety-").suffix(".tmp");
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(directory(&target))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(target).map(drop).map_err(|e| e.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: impl Into<PathBuf>) -> Target {
+        Target::File(path.into())
+    }
+
+    fn problem(wanted: &[(&'static str, &Target)]) -> String {
+        let wanted: Vec<Wanted<'_>> =
+            wanted.iter().map(|(option, target)| Wanted { option, target }).collect();
+        check(&wanted).map_or_else(|f| f.lines.join("\n"), |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn two_outputs_never_meet() {
+        let dir = tempfile::tempdir().expect("directory");
+        let a = file(dir.path().join("a"));
+        let roundabout = file(dir.path().join(".").join("a"));
+        assert!(
+            problem(&[("--json", &Target::Stdout), ("--csv", &Target::Stdout)])
+                .contains("both write to standard")
+        );
+        assert!(problem(&[("--json", &a), ("--csv", &roundabout)]).contains("both write to"));
+        assert_eq!(
+            problem(&[("--json", &a), ("--csv", &file(dir.path().join("b"))), ("--html", &Target::Stdout)]),
+            "fine"
+        );
+    }
+
+    #[test]
+    fn impossible_files_are_refused_with_the_reason() {
+        let dir = tempfile::tempdir().expect("directory");
+        let plain = dir.path().join("plain");
+        std::fs::write(&plain, "old").expect("file");
+        let said = |path: PathBuf| problem(&[("--json", &file(path))]);
+        assert!(said(dir.path().to_owned()).contains("is a directory"));
+        assert!(said(dir.path().join("no/where.json")).contains("does not exist; mkdir -p"));
+        assert!(said(plain.join("under-a-file.json")).contains("cannot write"));
+        assert!(said(PathBuf::from("")).contains("names no file"));
+        assert_eq!(said(plain.clone()), "fine");
+        assert_eq!(said(PathBuf::from("/dev/null")), "fine");
+        assert_eq!(std::fs::read_to_string(&plain).expect("file"), "old", "checking changes nothing");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("directory").count(), 1, "and leaves nothing");
+    }
+
+    #[test]
+    fn a_file_is_replaced_through_its_link() {
+        let dir = tempfile::tempdir().expect("directory");
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        std::fs::write(&real, "old").expect("file");
+        std::os::unix::fs::symlink(&real, &link).expect("link");
+        let target = file(&link);
+        write(Wanted { option: "--html", target: &target }, "new").expect("written");
+        assert_eq!(std::fs::read_to_string(&real).expect("file"), "new");
+        assert!(std::fs::symlink_metadata(&link).expect("link").is_symlink());
+    }
+}

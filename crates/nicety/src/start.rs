@@ -1,0 +1,26 @@
+//! `nicety` alone: where to start.
+
+use crate::error::{OK, Outcome};
+use crate::term::{Paint, Stream};
+
+const STEPS: [(&str, &str); 3] = [
+    ("nicety doctor", "checks this machine: what would spoil numbers, and the remedy"),
+    ("nicety compare A.json B.json", "says whether a run is worse than another"),
+    ("nicety --help", "all commands; COMMAND --help explains one and shows examples"),
+];
+
+/// Prints the three commands to try first.
+///
+/// # Errors
+/// Output that cannot be written.
+pub(crate) fn run() -> Outcome {
+    let colour = Stream::Out.colour();
+    let mut text =
+        "nicety: RDMA on any machine, measured so that one can believe the numbers.\n\nTry first:\n"
+            .to_owned();
+    for (command, what) in STEPS {
+        text += &format!("  {}\n      {what}\n", Paint::Strong.on(command, colour));
+    }
+    Stream::Out.print(&text)?;
+    Ok(OK)
+}

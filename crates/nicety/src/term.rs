@@ -1,0 +1,193 @@
+//! The terminal: what it can show, and writing that survives a reader who has seen enough.
+
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
+
+use crate::error::Failure;
+
+/// Width of output that no terminal shows.
+const WIDTH_WITHOUT_TERMINAL: usize = 100;
+/// Narrower than this nothing can be laid out.
+const WIDTH_MIN: usize = 40;
+
+/// Where text for people goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error: when standard output carries data, and for all that is not a result.
+    Err,
+}
+
+impl Stream {
+    /// Whether a terminal shows it.
+    pub(crate) fn is_terminal(self) -> bool {
+        match self {
+            Self::Out => io::stdout().is_terminal(),
+            Self::Err => io::stderr().is_terminal(),
+        }
+    }
+
+    /// Columns to use: the terminal's, else what COLUMNS says, else 100.
+    pub(crate) fn width(self) -> usize {
+        let size = match self {
+            Self::Out => rustix::termios::tcgetwinsize(rustix::stdio::stdout()),
+            Self::Err => rustix::termios::tcgetwinsize(rustix::stdio::stderr()),
+        };
+        let terminal = size.ok().map(|s| usize::from(s.ws_col)).filter(|columns| *columns > 0);
+        let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+        terminal.or_else(told).unwrap_or(WIDTH_WITHOUT_TERMINAL).max(WIDTH_MIN)
+    }
+
+    /// Whether to colour: on a terminal that can, unless NO_COLOR is set (no-color.org).
+    pub(crate) fn colour(self) -> bool {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        self.is_terminal() && !dumb && !set("NO_COLOR")
+    }
+
+    /// Writes text. A closed pipe is no failure: its reader has seen enough.
+    ///
+    /// # Errors
+    /// A full disk and the like.
+    pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
+        let (name, done) = match self {
+            Self::Out => ("standard output", write(&mut io::stdout().lock(), text)),
+            Self::Err => ("standard error", write(&mut io::stderr().lock(), text)),
+        };
+        match done {
+            Err(why) if why.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::run(format!("cannot write to {name}: {why}; send it to where there is room")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a value as indented JSON.
+    ///
+    /// # Errors
+    /// As [`Stream::print`].
+    pub(crate) fn json(self, value: &impl serde::Serialize) -> Result<(), Failure> {
+        self.print(&json(value)?)
+    }
+}
+
+/// A value as indented JSON with a final newline.
+///
+/// # Errors
+/// Only a bug here could cause one.
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => Ok(text + "\n"),
+        Err(why) => Err(Failure::run(format!("cannot write JSON: {why}; please report this bug"))),
+    }
+}
+
+fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
+}
+
+/// A remark on standard error; nobody is owed an error for a lost remark.
+pub(crate) fn remark(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "nicety: {text}");
+}
+
+/// Colours, by what they mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    /// As hoped.
+    Good,
+    /// Worth a look.
+    Caution,
+    /// Not as it should be.
+    Bad,
+    /// A heading.
+    Strong,
+    /// Beside the point.
+    Faint,
+}
+
+impl Paint {
+    /// Text in this colour, if colours are on.
+    pub(crate) fn on(self, text: &str, colour: bool) -> String {
+        let code = match self {
+            Self::Good => "32",
+            Self::Caution => "33",
+            Self::Bad => "1;31",
+            Self::Strong => "1",
+            Self::Faint => "2",
+        };
+        if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Text broken at spaces into lines of at most `width`, all but the first behind `indent` spaces. The first line is
+/// taken to start there too.
+pub(crate) fn wrap(text: &str, indent: usize, width: usize) -> String {
+    let room = width.saturating_sub(indent).max(20);
+    let mut out = String::new();
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if used > 0 && used + 1 + len > room {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            used = 0;
+        }
+        if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += len;
+    }
+    out
+}
+
+/// `1 cell`, `2 cells`.
+pub(crate) fn plural(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// A size in bytes, exactly, with a binary prefix where it divides: `8 B`, `64 KiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let fits = units.into_iter().find(|(_, shift)| bytes >> shift > 0 && bytes.is_multiple_of(1 << shift));
+    fits.map_or_else(|| format!("{bytes} B"), |(unit, shift)| format!("{} {unit}", bytes >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_text_keeps_its_margin() {
+        assert_eq!(wrap("one two three four five six", 4, 24), "one two three four\n    five six");
+        assert_eq!(wrap("", 4, 24), "");
+        assert_eq!(
+            wrap("a-word-that-is-longer-than-the-line x", 0, 20),
+            "a-word-that-is-longer-than-the-line\nx"
+        );
+    }
+
+    #[test]
+    fn sizes_are_exact() {
+        let cases = [
+            (0, "0 B"),
+            (8, "8 B"),
+            (1500, "1500 B"),
+            (4096, "4 KiB"),
+            (1 << 20, "1 MiB"),
+            (1 << 30, "1 GiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn colour_is_only_where_asked_for() {
+        assert_eq!(Paint::Bad.on("x", false), "x");
+        assert_eq!(Paint::Good.on("x", true), "\x1b[32mx\x1b[0m");
+    }
+}

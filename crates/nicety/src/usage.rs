@@ -1,0 +1,60 @@
+//! From the command line to [`Cli`]; what cannot be read becomes one line.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+use crate::args::Cli;
+use crate::error::{Failure, one_line};
+use crate::term::Stream;
+
+/// The command line's description, with what only the program knows filled in.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Reads the command line; `None` if it asked for help or the version, which has been printed.
+///
+/// # Errors
+/// In one line what cannot be read, and what to do.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let parsed = command().try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches));
+    match parsed {
+        Ok(cli) => Ok(Some(cli)),
+        Err(asked) if matches!(asked.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            let text = asked.render();
+            let colour = Stream::Out.colour();
+            Stream::Out.print(&if colour { text.ansi().to_string() } else { text.to_string() })?;
+            Ok(None)
+        }
+        Err(wrong) => Err(explain(&wrong, &whose(&args))),
+    }
+}
+
+/// The command whose help explains the arguments.
+fn whose(args: &[OsString]) -> String {
+    let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
+    let known =
+        command().get_subcommands().any(|command| command.get_name() == first && !command.is_hide_set());
+    if known { format!("nicety {first}") } else { "nicety".to_owned() }
+}
+
+/// The parser's message without its decoration: what, which one was probably meant, where to read on.
+fn explain(wrong: &clap::Error, help: &str) -> Failure {
+    let text = wrong.render().to_string();
+    let body = text.strip_prefix("error: ").unwrap_or(&text);
+    let what = body.split("\n\n").next().unwrap_or(body);
+    // A list of the possible values stands in brackets on a line of its own.
+    let what = one_line(what).replace(" [possible values:", "; possible values:").replace("]", "");
+    let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]
+        .into_iter()
+        .find_map(|kind| match wrong.get(kind)? {
+            ContextValue::String(one) => Some(one.clone()),
+            ContextValue::Strings(several) => several.first().cloned(),
+            _ => None,
+        });
+    let meant = meant.map_or_else(String::new, |name| format!(": did you mean '{name}'?"));
+    Failure::usage(format!("{what}{meant}; see `{help} --help`"))
+}

@@ -1,0 +1,91 @@
+//! What the end-to-end tests share: running the built command as a user would.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use bench::schema::{Environment, Floor, Launch, Measurement, Run};
+
+/// The built command, without the surroundings' wishes about colour and width.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nicety"));
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").env("TERM", "xterm").stdin(Stdio::null());
+    command
+}
+
+/// What a run of the command gave.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Exit status; `None` after a signal.
+    pub(crate) status: Option<i32>,
+    /// Standard output.
+    pub(crate) out: String,
+    /// Standard error.
+    pub(crate) err: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { status: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+}
+
+impl Ended {
+    /// The house rule for errors: the status, nothing on standard output, one line that names the program, what is
+    /// wrong (`what`) and what to do (after a semicolon).
+    #[track_caller]
+    pub(crate) fn is_error(&self, status: i32, what: &str) {
+        assert_eq!(self.status, Some(status), "{self:?}");
+        assert_eq!(self.out, "", "{self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        assert!(self.err.starts_with("nicety: "), "{self:?}");
+        assert!(self.err.contains(what), "{what:?} is not in {self:?}");
+        assert!(self.err.contains("; ") || self.err.contains(" see `"), "no remedy in {self:?}");
+    }
+}
+
+/// Runs the command to its end.
+pub(crate) fn nicety(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ended {
+    command().args(args).output().expect("the command runs").into()
+}
+
+/// A run with six launches of 8 B latency and 64 KiB bandwidth around the given medians.
+pub(crate) fn made_up_run(latency_us: f64, bandwidth: f64) -> Run {
+    let result = |experiment: &str, metric: &str, unit: &str, size_bytes: u64, median: f64| Measurement {
+        experiment: experiment.to_owned(),
+        device: "shm".to_owned(),
+        variant: [("op".to_owned(), "write".to_owned())].into(),
+        size_bytes,
+        metric: metric.to_owned(),
+        unit: unit.to_owned(),
+        n: 6000,
+        median,
+        ci95: Some([0.99 * median, 1.01 * median]),
+        floor: Some(Floor { value: median, unit: unit.to_owned(), what: "memcpy".to_owned(), ratio: 1.0 }),
+        launches: (0..6)
+            .map(|i| Launch { median: median * (1.0 + 0.001 * f64::from(i)), n: 1000, ..Launch::default() })
+            .collect(),
+        ..Measurement::default()
+    };
+    Run {
+        environment: Environment { host: "node1".to_owned(), cores: 2, ..Environment::default() },
+        results: vec![
+            result("latency", "one_way_latency", "us", 8, latency_us),
+            result("bandwidth", "bandwidth", "MB/s", 65536, bandwidth),
+        ],
+        ..Run::default()
+    }
+}
+
+/// Writes a run into a directory.
+pub(crate) fn save(dir: &Path, name: &str, run: &Run) -> PathBuf {
+    let path = dir.join(name);
+    run.write(&path).expect("the run is written");
+    path
+}
+
+/// Text as JSON.
+pub(crate) fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|why| panic!("{why}: {text}"))
+}
