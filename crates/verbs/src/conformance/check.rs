@@ -1,5 +1,9 @@
 //! Patterns, comparisons that print what differs, and memory that remembers what it must hold.
 
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::{Mr, Wc, WcOpcode, WcStatus};
 
 /// A small generator of random numbers (SplitMix64): the same numbers for the same seed everywhere.
@@ -112,4 +116,11 @@ pub(super) fn failed(wc: Wc, wr_id: u64, status: WcStatus) {
 pub(super) fn failed_as(wc: Wc, wr_id: u64, legal: &[WcStatus]) {
     assert_eq!(wc.wr_id, wr_id, "{wc:?}");
     assert!(legal.contains(&wc.status), "{wc:?}: expected one of {legal:?}");
+}
+
+/// Whether the descriptor, if there is one, is readable now.
+pub(super) fn readable(fd: Option<BorrowedFd<'_>>) -> Option<bool> {
+    let fd = fd?;
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    Some(poll(&mut fds, Some(&Timespec::default())).expect("poll(2)") == 1)
 }

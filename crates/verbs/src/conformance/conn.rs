@@ -7,6 +7,10 @@ use crate::{
     SendWr, Sge, Srq, Wc, WcStatus,
 };
 
+/// Room for every test's requests; what the API's default is does not matter here.
+pub(super) const CAP: QpCap =
+    QpCap { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 4, max_recv_sge: 4, max_inline: 64 };
+
 /// How [`Conn`] is built where the default does not do.
 #[derive(Clone)]
 pub(super) struct Setup {
@@ -26,7 +30,7 @@ pub(super) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            cap: QpCap::default(),
+            cap: CAP,
             sq_sig_all: false,
             len: 16 << 10,
             cqe: 512,

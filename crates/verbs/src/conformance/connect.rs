@@ -367,3 +367,20 @@ pub(super) fn waiting_for_events_times_out(env: &Env) {
     );
     assert!(cm.poll_event().is_none());
 }
+
+/// The channel's descriptor is readable exactly while an event is pending.
+pub(super) fn the_descriptor_is_readable(env: &Env) {
+    let (a, b) = ends(env);
+    if b.cm.fd().is_none() {
+        return assert_eq!(env.b.host().clock(), host::ClockKind::Virtual);
+    }
+    let readable = || super::check::readable(b.cm.fd()) == Some(true);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    assert!(!readable(), "readable without an event");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    env.waiter.until("readable descriptor", || readable().then_some(()));
+    assert!(readable(), "stays so until the event is taken");
+    let request = b.waiter.request(&b.cm);
+    assert!(!readable(), "readable after the event");
+    request.reject(&[]).expect("reject");
+}

@@ -2,7 +2,7 @@
 
 use super::Env;
 use super::check::ok;
-use super::conn::{Conn, End, Setup};
+use super::conn::{CAP, Conn, End, Setup};
 use crate::{AsyncEvent, Data, Error, QpCap, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, WcOpcode};
 
 /// Posts until the queue is full; returns how many that were.
@@ -23,7 +23,7 @@ fn fill(end: &End, queue: &str, at_least: u32, mut post: impl FnMut(u64) -> crat
 }
 
 fn small(depth: u32) -> Setup {
-    let cap = QpCap { max_send_wr: depth, max_recv_wr: depth, ..QpCap::default() };
+    let cap = QpCap { max_send_wr: depth, max_recv_wr: depth, ..CAP };
     Setup { cap, cqe: 4096, ..Setup::default() }
 }
 
@@ -131,7 +131,7 @@ pub(super) fn too_many_pieces_are_refused(env: &Env) {
 /// As many pieces as the device allows work.
 pub(super) fn as_many_pieces_as_allowed(env: &Env) {
     let max = env.a.attr().max_sge.min(env.b.attr().max_sge);
-    let cap = QpCap { max_send_sge: max, max_recv_sge: max, ..QpCap::default() };
+    let cap = QpCap { max_send_sge: max, max_recv_sge: max, ..CAP };
     let c = Conn::with(env, &Setup { cap, ..Setup::default() });
     let near = super::check::Shadow::new(&c.a.host, 1);
     let mut far = super::check::Shadow::new(&c.b.host, 2);

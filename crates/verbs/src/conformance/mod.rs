@@ -26,6 +26,8 @@
 mod check;
 mod conn;
 mod env;
+#[cfg(test)]
+mod reference;
 mod table;
 
 mod atomics;

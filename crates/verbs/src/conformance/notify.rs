@@ -1,7 +1,5 @@
 //! Completion channels: sleeping until a completion (ibv_req_notify_cq(3), ibv_get_cq_event(3)).
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use super::Env;
 use super::conn::{Conn, End, Setup, connect};
 use crate::{CompChannel, Cq, Error, QpInit, SendFlags, SendOp, SendWr};
@@ -70,10 +68,7 @@ impl Watched {
 
     /// Whether the descriptor is readable now.
     fn readable(&self) -> Option<bool> {
-        let fd = self.channel.fd()?;
-        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-        let n = poll(&mut fds, Some(&Timespec::default())).expect("poll(2)");
-        Some(n == 1)
+        super::check::readable(self.channel.fd())
     }
 }
 

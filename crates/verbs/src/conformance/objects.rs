@@ -2,7 +2,7 @@
 
 use super::Env;
 use super::check::ok;
-use super::conn::{Conn, End, Setup};
+use super::conn::{CAP, Conn, End, Setup};
 use crate::{Access, Buf, Error, MemoryKind, QpCap, QpInit, SendOp, SendWr, WcOpcode};
 
 /// Attributes make sense: what is offered is offered in some amount.
@@ -21,12 +21,11 @@ pub(super) fn attributes_make_sense(env: &Env) {
 /// Queue pairs of no entries, or of no pieces, are refused.
 pub(super) fn queue_pairs_of_nothing_are_refused(env: &Env) {
     let (pd, cq) = (env.a.alloc_pd().expect("a domain"), env.a.create_cq(4).expect("a queue"));
-    let cap = QpCap::default();
     for cap in [
-        QpCap { max_send_wr: 0, ..cap },
-        QpCap { max_recv_wr: 0, ..cap },
-        QpCap { max_send_sge: 0, ..cap },
-        QpCap { max_recv_sge: 0, ..cap },
+        QpCap { max_send_wr: 0, ..CAP },
+        QpCap { max_recv_wr: 0, ..CAP },
+        QpCap { max_send_sge: 0, ..CAP },
+        QpCap { max_recv_sge: 0, ..CAP },
     ] {
         let refusal = pd.create_qp(&QpInit::new(&cq).cap(cap));
         assert!(matches!(refusal, Err(Error::Invalid(_))), "{cap:?}: {refusal:?}");
@@ -36,7 +35,7 @@ pub(super) fn queue_pairs_of_nothing_are_refused(env: &Env) {
 /// Queue pairs beyond each of the device's limits are refused, at the limit they are made.
 pub(super) fn queue_pairs_beyond_limits_are_refused(env: &Env) {
     let (pd, cq) = (env.a.alloc_pd().expect("a domain"), env.a.create_cq(4).expect("a queue"));
-    let (attr, cap) = (env.a.attr(), QpCap { max_inline: 0, ..QpCap::default() });
+    let (attr, cap) = (env.a.attr(), QpCap { max_inline: 0, ..CAP });
     for cap in [
         QpCap { max_send_wr: attr.max_qp_wr.saturating_add(1), ..cap },
         QpCap { max_recv_wr: attr.max_qp_wr.saturating_add(1), ..cap },

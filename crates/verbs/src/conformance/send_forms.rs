@@ -2,7 +2,7 @@
 
 use super::Env;
 use super::check::{Shadow, failed, failed_as, ok, pattern, same_bytes};
-use super::conn::{Conn, Setup, fit, region};
+use super::conn::{CAP, Conn, Setup, region};
 use crate::{Access, Error, MemoryKind, QpCap, SendOp, SendWr, WcOpcode, WcStatus};
 
 /// Immediate data comes with the receive's completion, all 32 bits of it.
@@ -128,7 +128,7 @@ pub(super) fn inline_data_waits_as_a_copy(env: &Env) {
 
 /// One byte more than the queue pair's limit is refused at the call, and nothing is posted.
 pub(super) fn too_much_inline_data_is_refused(env: &Env) {
-    let c = Conn::with(env, &Setup { cap: QpCap { max_inline: 16, ..QpCap::default() }, ..Setup::default() });
+    let c = Conn::with(env, &Setup { cap: QpCap { max_inline: 16, ..CAP }, ..Setup::default() });
     // A device may round the queue pair's limit up, as ibv_create_qp(3) allows, but not above its own.
     let over = env.a.attr().max_inline as usize + 1;
     let refusal = c.a.qp.post_send(&SendWr::inline(1, SendOp::Send, &vec![1; over]));
@@ -205,7 +205,7 @@ pub(super) fn lists_are_posted_in_order(env: &Env) {
 /// A list that does not fit is posted up to the request that failed, and the error says how many that were.
 pub(super) fn a_list_tells_how_far_it_came(env: &Env) {
     let c = Conn::new(env);
-    let max = fit(&env.a, QpCap::default()).max_send_sge.max(env.a.attr().max_sge) as usize;
+    let max = env.a.attr().max_sge as usize;
     let one = [c.a.host.sge(0, 8)];
     let many = vec![c.a.host.sge(0, 8); max + 1];
     let wrs = [

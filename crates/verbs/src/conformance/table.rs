@@ -318,6 +318,7 @@ macro_rules! __conformance_table {
                 a_device_connects_to_itself
                 one_channel_for_both_ends
                 waiting_for_events_times_out
+                the_descriptor_is_readable
             }
             disconnect {
                 the_active_side_disconnects
