@@ -210,7 +210,7 @@ pub(super) fn pipelined_atomics_are_ordered(env: &Env) {
 pub(super) fn the_owner_may_take_part(env: &Env) {
     let Some(c) = on_host(env) else { return };
     if env.b.attr().atomic_cap != AtomicCap::Global {
-        // Nothing is promised then, and nothing can be refused: only that the value is a sum when they alternate.
+        // Nothing more is promised then than that the value is a sum when they alternate.
         assert_eq!(env.b.attr().atomic_cap, AtomicCap::Hca);
     }
     c.b.host.buf().fill(0);

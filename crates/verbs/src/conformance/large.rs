@@ -1,4 +1,4 @@
-//! Messages of 1 GiB, the largest that IBA promises to be possible is 2^31 bytes (9.7.1).
+//! Messages of 1 GiB; the largest that IBA promises to be possible is 2^31 bytes (9.7.1).
 
 use super::Env;
 use super::check::{Rng, mix, ok, same_bytes};
@@ -12,10 +12,13 @@ const NEEDED: u64 = 6 << 30;
 
 /// Fills with words that each depend on their position, cheaply.
 fn chunk_of(seed: u64, chunk: usize, len: usize) -> Vec<u8> {
-    let start = mix(seed ^ chunk as u64);
-    (0..len as u64 / 8)
-        .flat_map(|i| start.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes())
-        .collect()
+    let mut word = mix(seed ^ chunk as u64);
+    let mut bytes = vec![0; len];
+    for place in bytes.chunks_exact_mut(8) {
+        word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
 }
 
 fn fill(buf: &Buf, seed: u64) {

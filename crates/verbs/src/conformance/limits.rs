@@ -2,7 +2,7 @@
 
 use super::Env;
 use super::check::ok;
-use super::conn::{CAP, Conn, End, Setup};
+use super::conn::{CAP, Conn, End, Setup, connect};
 use crate::{AsyncEvent, Data, Error, QpCap, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, WcOpcode};
 
 /// Posts until the queue is full; returns how many that were.
@@ -58,6 +58,24 @@ pub(super) fn slots_come_back_by_polling(env: &Env) {
         let more = c.a.qp.post_send(&write(0));
         assert!(matches!(more, Err(Error::QueueFull { .. })), "one slot was free, not two: {more:?}");
     }
+}
+
+/// A list longer than the queue is posted as far as it fits.
+pub(super) fn a_list_fills_the_queue(env: &Env) {
+    let c = Conn::with(env, &small(8));
+    let data = [c.a.host.sge(0, 8)];
+    let op = SendOp::Write(c.b.host.remote(0));
+    let depth = u64::from(fill(&c.a, "send", 8, |i| c.a.qp.post_send(&SendWr::new(i, op, &data))));
+    for i in 0..depth {
+        ok(c.a.sent(), i, WcOpcode::Write);
+    }
+    let wrs: Vec<SendWr<'_>> = (0..depth + 3).map(|i| SendWr::new(i, op, &data)).collect();
+    let (posted, error) = c.a.qp.post_sends(&wrs).expect_err("three more than fit");
+    assert_eq!((posted as u64, error), (depth, Error::QueueFull { queue: "send", depth: depth as u32 }));
+    for i in 0..depth {
+        ok(c.a.sent(), i, WcOpcode::Write);
+    }
+    c.no_more_sent("what did not fit");
 }
 
 /// The slot of an unsignalled request comes back when a later signalled one's completion is polled.
@@ -182,6 +200,30 @@ pub(super) fn a_completion_queue_overruns(env: &Env) {
     assert_eq!(c.a.send_cq.poll_one(), Err(Error::CqOverrun { cqe }), "from then on always");
     c.a.in_error();
     assert_eq!(c.a.send_cq.wait(env.waiter.moment()), Err(Error::CqOverrun { cqe }), "waiting ends at once");
+}
+
+/// The same for receives: the receiver's queue pair is dead, and its peer is disconnected. The sends whose
+/// completions were lost at the receiver may have succeeded or not; those before have.
+pub(super) fn a_receive_completion_queue_overruns(env: &Env) {
+    let (large, small) = (Setup::default(), Setup { cqe: 4, ..Setup::default() });
+    let c = Conn { a: End::new(env, &env.a, &large), b: End::new(env, &env.b, &small) };
+    connect(env, &c.a, &c.b, &large);
+    let cqe = c.b.recv_cq.cqe();
+    for i in 0..u64::from(cqe) + 2 {
+        let posted = c.b.qp.post_recv(&RecvWr::new(i, &[c.b.host.sge(0, 8)]));
+        posted.expect("the receive queue is deeper than the completion queue");
+    }
+    for i in 0..u64::from(cqe) + 2 {
+        c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    }
+    c.a.waiter.async_event(&env.b, AsyncEvent::CqError { cq: c.b.recv_cq.id() });
+    c.b.in_error();
+    c.a.waiter.disconnected(&c.a.cm, c.a.qp.num());
+    for i in 0..u64::from(cqe) {
+        ok(c.a.sent(), i, WcOpcode::Send);
+    }
+    let error = (0..=cqe).find_map(|_| c.b.recv_cq.poll_one().err());
+    assert_eq!(error, Some(Error::CqOverrun { cqe }));
 }
 
 /// A completion queue holds as many entries as it says.

@@ -19,7 +19,7 @@
 //! | `send_recv`, `send_forms`, `write`, `read`, `atomics`, `placement` | what each operation does |
 //! | `remote_violations`, `local_violations` | what it must not do |
 //! | `order`, `limits`, `states`, `rnr`, `srq`, `cq`, `notify` | queues |
-//! | `connect`, `disconnect`, `vanish` | connections |
+//! | `connect`, `listen`, `disconnect`, `vanish` | connections |
 //! | `large`, `random`, `threads` | 1 GiB messages, a seeded comparison with a model, concurrent use |
 //! | `reference` | (tests only) a simple NIC that passes, and broken ones that do not |
 
@@ -36,6 +36,7 @@ mod cq;
 mod disconnect;
 mod large;
 mod limits;
+mod listen;
 mod local_violations;
 mod memory;
 mod notify;

@@ -46,8 +46,8 @@ pub(super) fn one_completion_covers_those_before(env: &Env) {
     c.no_more_sent("63 unsignalled writes");
 }
 
-/// A list in which most are unsignalled, then a failure: completions before are successes, the failed one tells
-/// why, and everything after is flushed with an entry each, signalled or not (IBA 10.7.3.1).
+/// Most requests are unsignalled, then one fails: completions before it are successes, it tells why itself,
+/// and everything after it is flushed with an entry each, signalled or not (IBA 10.7.3.1).
 pub(super) fn unsignalled_requests_are_flushed_aloud(env: &Env) {
     let c = Conn::new(env);
     let data = [c.a.host.sge(0, 8)];

@@ -44,7 +44,7 @@ impl Op {
         matches!(self, Self::Cas | Self::Add)
     }
 
-    /// Those that device `b` offers on memory of this kind; the group `atomics` checks that others are refused.
+    /// Those that device `b` offers on memory of this kind; the group `atomics` has the others refused.
     pub(super) fn offered(env: &Env, kind: MemoryKind) -> Vec<Self> {
         let attr = env.b.attr();
         let cap = if kind == MemoryKind::Nic { attr.atomic_cap_dm } else { attr.atomic_cap };

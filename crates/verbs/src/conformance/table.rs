@@ -232,7 +232,9 @@ macro_rules! __conformance_table {
                 too_many_pieces_are_refused
                 as_many_pieces_as_allowed
                 too_long_a_message_is_refused
+                a_list_fills_the_queue
                 a_completion_queue_overruns
+                a_receive_completion_queue_overruns
                 a_completion_queue_holds_its_entries
                 refused_requests_leave_no_trace
             }
@@ -302,23 +304,27 @@ macro_rules! __conformance_table {
                 rejecting_with_too_much_still_rejects
                 dropping_a_request_rejects
                 a_rejected_queue_pair_connects_again
-                nobody_listens
-                a_dropped_listener_refuses
-                port_zero_chooses
-                a_port_is_taken_once
-                the_backlog_waits
-                requests_are_answered_in_any_order
                 an_unanswered_request_times_out
                 the_connecting_side_vanishes
                 a_foreign_queue_pair_cannot_accept
                 a_foreign_queue_pair_cannot_connect
-                sixty_four_connections
                 data_right_after_established
                 the_passive_side_may_send_first
                 a_device_connects_to_itself
                 one_channel_for_both_ends
                 waiting_for_events_times_out
                 the_descriptor_is_readable
+            }
+            listen {
+                nobody_listens
+                a_dropped_listener_refuses
+                port_zero_chooses
+                a_port_is_taken_once
+                the_backlog_waits
+                requests_are_answered_in_any_order
+                a_dropped_listener_answers_who_waits
+                a_taken_request_outlives_its_listener
+                sixty_four_connections
             }
             disconnect {
                 the_active_side_disconnects
@@ -368,6 +374,7 @@ macro_rules! __conformance_threads {
                 atomics_from_several_threads
                 deregistering_under_fire
                 failing_under_fire
+                vanishing_under_fire
                 connecting_from_several_threads
                 making_objects_from_several_threads
                 sleepers_are_woken

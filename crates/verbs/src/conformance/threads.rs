@@ -190,7 +190,7 @@ pub(super) fn deregistering_under_fire(env: &Env) {
     }
 }
 
-/// A queue pair is moved to the error state while another thread posts: every accepted request completes once.
+/// A queue pair is moved to the error state while another thread posts: each accepted request completes once.
 pub(super) fn failing_under_fire(env: &Env) {
     for _ in 0..20 {
         let c = Arc::new(Conn::new(env));
@@ -205,6 +205,25 @@ pub(super) fn failing_under_fire(env: &Env) {
         });
         together(env, vec![post, Box::new(move || killer.a.qp.to_error())]);
         c.a.sends_flushed(0..accepted.load(Ordering::Acquire));
+    }
+}
+
+/// A peer with its memory goes away while another thread writes to it: the writer gets an error and an event.
+pub(super) fn vanishing_under_fire(env: &Env) {
+    for _ in 0..20 {
+        let Conn { a, b } = Conn::new(env);
+        let remote = b.host.remote(0);
+        let writer = Box::new(move || {
+            for i in 0..1_000_000 {
+                post_patiently(&a, &SendWr::new(i, SendOp::Write(remote), &[a.host.sge(0, 512)]));
+                if !a.sent().is_ok() {
+                    a.waiter.disconnected(&a.cm, a.qp.num());
+                    return a.in_error();
+                }
+            }
+            panic!("the peer is gone, and writes still succeed");
+        });
+        together(env, vec![writer, Box::new(move || drop(b))]);
     }
 }
 
@@ -240,8 +259,8 @@ pub(super) fn making_objects_from_several_threads(env: &Env) {
     together(env, bodies);
 }
 
-/// A thread that sleeps for a completion is woken by another thread's request; one that sleeps for an event by
-/// the connection's end.
+/// A thread that sleeps for a completion is woken by another thread's request, and by the connection's end
+/// one that sleeps for an event.
 pub(super) fn sleepers_are_woken(env: &Env) {
     let c = Arc::new(Conn::new(env));
     c.b.post_recv(1, &[c.b.host.sge(0, 8)]);

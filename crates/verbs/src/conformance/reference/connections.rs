@@ -146,7 +146,25 @@ impl ListenerOps for ListenerObject {
 
 impl Drop for ListenerObject {
     fn drop(&mut self) {
-        self.world.lock().listeners.remove(&self.addr);
+        let mut state = self.world.lock();
+        let Some(manager) = state.listeners.remove(&self.addr) else { return };
+        let State { managers, requests, .. } = &mut *state;
+        let Some(manager) = managers.get_mut(&manager) else { return };
+        let (before, mut waiting) = (manager.events.len(), Vec::new());
+        manager.events.retain(|event| match event {
+            Event::Request(n) if requests.get(n).is_none_or(|r| r.listener == self.addr) => {
+                waiting.push(*n);
+                false
+            }
+            _ => true,
+        });
+        if before > 0 && manager.events.is_empty() {
+            manager.signal.lower();
+        }
+        drop(state);
+        for number in waiting {
+            answer(&self.world, number, |pair| Event::Rejected(pair, Vec::new()));
+        }
     }
 }
 

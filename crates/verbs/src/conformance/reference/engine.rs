@@ -42,21 +42,33 @@ impl State {
             return false;
         }
         let send = self.pairs.get_mut(&pair).and_then(|p| p.sends.pop_front()).expect("the head");
+        self.conclude(pair, peer, &send, outcome);
+        self.bury();
+        true
+    }
+
+    /// Fails the queue pairs whose completion queue overran.
+    pub(super) fn bury(&mut self) {
+        while let Some(pair) = self.doomed.pop() {
+            self.fail(pair);
+        }
+    }
+
+    fn conclude(&mut self, pair: u32, peer: u32, send: &Send, outcome: Outcome) {
         match outcome {
             Outcome::Waits => {}
-            Outcome::Done(bytes) => self.sent(pair, &send, WcStatus::Success, bytes),
+            Outcome::Done(bytes) => self.sent(pair, send, WcStatus::Success, bytes),
             Outcome::Failed(status) => {
-                self.sent(pair, &send, status, 0);
+                self.sent(pair, send, status, 0);
                 self.fail(pair);
             }
             Outcome::Forbidden(status) => {
                 let device = self.pairs[&peer].device;
                 self.happened[device].push_back(AsyncEvent::QpAccessError { qp_num: peer });
-                self.sent(pair, &send, status, 0);
+                self.sent(pair, send, status, 0);
                 self.fail(pair);
             }
         }
-        true
     }
 
     fn carry_out(&mut self, pair: u32, peer: u32, op: SendOp, data: &Pieces, solicited: bool) -> Outcome {
@@ -313,8 +325,7 @@ impl State {
             cq.bell.ring();
             self.happened[cq.device].push_back(AsyncEvent::CqError { cq: queue });
             let dead = self.pairs.iter().filter(|(_, p)| p.send_cq == queue || p.recv_cq == queue);
-            let dead: Vec<u32> = dead.map(|(&number, _)| number).collect();
-            return dead.into_iter().for_each(|pair| self.fail(pair));
+            return self.doomed.extend(dead.map(|(&number, _)| number));
         }
         cq.entries.push_back((wc, slots));
         cq.bell.ring();

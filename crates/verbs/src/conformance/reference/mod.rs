@@ -28,7 +28,7 @@ impl Fixture for Reference {
         let (a, b) = (objects::device(&world, 0), objects::device(&world, 1));
         let env = Env::new(a, b, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let patience = if matches!(self.0, Fault::None) { Span::from_secs(20) } else { Span::from_ms(200) };
-        body(&env.patience(patience));
+        body(&env.patience(patience).large_bytes(64 << 20));
     }
 
     fn departs(&self, test: &str) -> Option<&'static str> {

@@ -388,7 +388,9 @@ impl QpOps for QpObject {
     }
 
     fn to_error(&self) {
-        self.world.lock().fail(self.number);
+        let mut state = self.world.lock();
+        state.fail(self.number);
+        state.bury();
     }
 }
 

@@ -84,6 +84,8 @@ pub(super) struct State {
     pub(super) happened: [VecDeque<AsyncEvent>; 2],
     pub(super) nic_memory: Vec<NicMemory>,
     pub(super) last_port: u16,
+    /// Queue pairs whose completion queue overran.
+    pub(super) doomed: Vec<u32>,
 }
 
 impl State {
