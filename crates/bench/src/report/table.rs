@@ -73,12 +73,12 @@ impl Columns {
             (true, "median", unit, true),
             (true, "95 % interval", unit, true),
             (true, "±", "%", true),
+            (true, "precision", "", false),
             (self.floor, "floor", unit, true),
             (self.floor, "ratio", "to floor", true),
             (self.p99, "p99", unit, true),
             (true, "n", "samples", true),
             (true, "n", "launches", true),
-            (true, "precision", "", false),
             (true, "flags", "", false),
         ];
         all.into_iter().filter(|h| h.0).map(|(_, name, unit, number)| (name, unit, number)).collect()
@@ -150,11 +150,11 @@ fn row(run: usize, r: &Measurement, columns: &Columns) -> Markup {
                 (interval(r, columns.scale))
             }
             (number(half_width(r).map(|w| sig(w * 100.0, 2)), half_width(r)))
+            td.(if missed { "missed" } else { "met" }) { (state(r)) }
             @if columns.floor { (floor(r, columns)) }
             @if columns.p99 { (number(p99.map(|v| columns.scaled(v)), p99)) }
             (number(Some(count(r.n)), Some(r.n as f64)))
             (number(Some(count(launches)), Some(launches as f64)))
-            td.(if missed { "missed" } else { "met" }) { (state(r)) }
             td { (flags.join(", ")) }
         }
     }
