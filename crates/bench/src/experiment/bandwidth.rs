@@ -1,0 +1,44 @@
+//! `bandwidth`: one side pushes (or reads) a stream of messages with W in flight, refilled by W/2.
+//!
+//! Timed at the initiator from the first post of a burst to the peer's acknowledgement that the last message is
+//! there; for reads, which arrive at the initiator, to the last completion. Bandwidth is bytes over that time, so its
+//! mean is the harmonic one.
+
+use super::stream::{Flow, Stream};
+use super::{Experiment, FOUR, Fault, Metric, Sampling, Scale, Session, Side, Variant, placements, usual};
+
+pub(super) struct Bandwidth;
+
+impl Experiment for Bandwidth {
+    fn name(&self) -> &'static str {
+        "bandwidth"
+    }
+
+    fn about(&self) -> &'static str {
+        "one side streams: write, send or read with a window in flight, until the last is acknowledged"
+    }
+
+    fn variants(&self, quick: bool) -> Vec<Variant> {
+        let mut all = placements("write", &FOUR);
+        all.extend(usual("send", quick));
+        all.extend(usual("read", quick));
+        all
+    }
+
+    fn metric(&self, _variant: &Variant) -> Metric {
+        Metric {
+            name: "bandwidth",
+            unit: "MB/s",
+            about: "bytes of a burst over the time from its first post to the acknowledgement of its last message",
+            scale: Scale::Bandwidth(1.0),
+        }
+    }
+
+    fn sampling(&self) -> Sampling {
+        Sampling { long: true, samples: None }
+    }
+
+    fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
+        Ok(Box::new(Stream::prepare(session, Flow::Push)?))
+    }
+}

@@ -1,0 +1,41 @@
+//! `bibw`: both sides stream at once on one connection; the bytes of both directions over the time.
+
+use super::stream::{Flow, Stream};
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant, usual};
+
+pub(super) struct Bibw;
+
+impl Experiment for Bibw {
+    fn name(&self) -> &'static str {
+        "bibw"
+    }
+
+    fn about(&self) -> &'static str {
+        "both sides stream at once; the sum of both directions"
+    }
+
+    fn variants(&self, quick: bool) -> Vec<Variant> {
+        let mut all = usual("write", quick);
+        if !quick {
+            all.extend(usual("send", false));
+        }
+        all
+    }
+
+    fn metric(&self, _variant: &Variant) -> Metric {
+        Metric {
+            name: "bandwidth",
+            unit: "MB/s",
+            about: "bytes of both directions over the time from the start signal to the last completion on either side",
+            scale: Scale::Bandwidth(2.0),
+        }
+    }
+
+    fn sampling(&self) -> Sampling {
+        Sampling { long: true, samples: None }
+    }
+
+    fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
+        Ok(Box::new(Stream::prepare(session, Flow::Both)?))
+    }
+}

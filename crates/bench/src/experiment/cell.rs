@@ -1,0 +1,200 @@
+//! [`Cell`]: one thing to measure, [`Metric`]: in what unit, and [`Settings`]: how. All of it travels to the peer.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Fault;
+
+/// The factors of a cell other than its size, e.g. `op=write source=nic sink=nic`.
+pub type Variant = BTreeMap<String, String>;
+
+/// A variant from pairs.
+#[must_use]
+pub fn variant(pairs: &[(&str, &str)]) -> Variant {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+/// One thing to measure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// Experiment, one of [`super::all`].
+    pub experiment: String,
+    /// Factors other than size.
+    pub variant: Variant,
+    /// Message size in bytes.
+    pub size: u64,
+    /// Second measurement of the same cell, for the noise floor; not a result of its own.
+    #[serde(default)]
+    pub twin: bool,
+}
+
+impl Cell {
+    /// A factor, or why the cell has no meaning.
+    ///
+    /// # Errors
+    /// [`Fault::Meaningless`] when it is missing.
+    pub fn factor(&self, key: &str) -> Result<&str, Fault> {
+        self.variant
+            .get(key)
+            .map(String::as_str)
+            .ok_or_else(|| Fault::Meaningless(format!("{} without {key}", self.experiment)))
+    }
+
+    /// The size for a work request.
+    ///
+    /// # Errors
+    /// [`Fault::Meaningless`] for 0 and beyond [`MAX_SIZE`].
+    pub fn length(&self) -> Result<u32, Fault> {
+        match u32::try_from(self.size) {
+            Ok(n) if n > 0 && self.size <= MAX_SIZE => Ok(n),
+            _ => Err(Fault::Meaningless(format!("a message of {} bytes", self.size))),
+        }
+    }
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let factors: Vec<&str> = self.variant.values().map(String::as_str).collect();
+        write!(f, "{} {} {} B", self.experiment, factors.join(" "), self.size)
+    }
+}
+
+/// The largest message, in bytes.
+pub const MAX_SIZE: u64 = 1 << 30;
+
+/// How a reading becomes a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scale {
+    /// Microseconds per operation, over this divisor (2 for half a round trip).
+    Time(f64),
+    /// 10^6 bytes per second, this many times the message's size per operation.
+    Bandwidth(f64),
+    /// Operations per second.
+    Rate,
+    /// The reading itself.
+    Plain,
+}
+
+/// What an experiment measures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metric {
+    /// Name in the results, e.g. `one_way_latency`.
+    pub name: &'static str,
+    /// Its unit: `us`, `MB/s`, `1/s` or `B`.
+    pub unit: &'static str,
+    /// What exactly is timed.
+    pub about: &'static str,
+    /// From readings to values.
+    pub scale: Scale,
+}
+
+impl Metric {
+    /// The value of a reading (picoseconds, or the quantity itself) over `ops` operations of `size` bytes.
+    #[must_use]
+    pub fn value(&self, reading: f64, ops: u64, size: u64) -> f64 {
+        let (ops, size) = (ops.max(1) as f64, size as f64);
+        let ps = reading.max(1.0);
+        match self.scale {
+            Scale::Time(over) => ps / ops / over / 1e6,
+            // Bytes per picosecond are 10^6 times MB/s.
+            Scale::Bandwidth(times) => times * size * ops / ps * 1e6,
+            Scale::Rate => ops / ps * 1e12,
+            Scale::Plain => reading,
+        }
+    }
+}
+
+/// How to measure; chosen by the client, the same at both ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Seed of data patterns and of the order of cells.
+    pub seed: u64,
+    /// Messages in flight in a stream; refilled by half.
+    pub window: u32,
+    /// Messages of one timed burst of a stream; 0 chooses by size.
+    pub burst: u32,
+    /// One send request in so many is signalled in ping-pongs.
+    pub signal: u32,
+    /// Connections that the memory experiment opens.
+    pub connections: u32,
+    /// Whether contents are compared after the timed rounds.
+    pub verify: bool,
+    /// Longest wait for the other side, in milliseconds.
+    pub patience_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            window: 64,
+            burst: 0,
+            signal: 16,
+            connections: 256,
+            verify: true,
+            patience_ms: 20_000,
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses what a hostile client could ask of a server.
+    ///
+    /// # Errors
+    /// [`Fault::Meaningless`] that names the first setting out of range.
+    pub fn check(&self) -> Result<(), Fault> {
+        let ranges = [
+            ("window", u64::from(self.window), 1, 4096),
+            ("burst", u64::from(self.burst), 0, 1 << 20),
+            ("signal", u64::from(self.signal), 1, 1024),
+            ("connections", u64::from(self.connections), 1, 65_536),
+            ("patience", self.patience_ms, 10, 3_600_000),
+        ];
+        match ranges.iter().find(|(_, v, low, high)| v < low || v > high) {
+            Some((name, v, low, high)) => {
+                Err(Fault::Meaningless(format!("{name} = {v}, which is not in {low}..{high}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metric(scale: Scale) -> Metric {
+        Metric { name: "m", unit: "u", about: "", scale }
+    }
+
+    #[test]
+    fn readings_become_values_in_the_unit() {
+        // 10 round trips in 20 us: 1 us one way.
+        assert_eq!(metric(Scale::Time(2.0)).value(20e6, 10, 8), 1.0);
+        // 1000 bytes, 10 times, in 1 us: 10 GB/s.
+        assert_eq!(metric(Scale::Bandwidth(1.0)).value(1e6, 10, 1000), 10_000.0);
+        assert_eq!(metric(Scale::Bandwidth(2.0)).value(1e6, 10, 1000), 20_000.0);
+        assert_eq!(metric(Scale::Rate).value(1e6, 10, 8), 1e7);
+        assert_eq!(metric(Scale::Plain).value(4096.0, 10, 8), 4096.0);
+    }
+
+    /// A clock that did not advance must not make an infinite rate.
+    #[test]
+    fn no_reading_makes_a_value_that_is_not_finite() {
+        for scale in [Scale::Time(2.0), Scale::Bandwidth(1.0), Scale::Rate, Scale::Plain] {
+            assert!(metric(scale).value(0.0, 0, MAX_SIZE).is_finite());
+        }
+    }
+
+    #[test]
+    fn settings_of_a_hostile_client_are_refused() {
+        assert!(Settings::default().check().is_ok());
+        assert!(Settings { window: 0, ..Settings::default() }.check().is_err());
+        assert!(Settings { connections: u32::MAX, ..Settings::default() }.check().is_err());
+        let cell = Cell { size: u64::MAX, ..Cell::default() };
+        assert!(cell.length().is_err() && cell.factor("op").is_err());
+        assert!(Cell { size: 0, ..Cell::default() }.length().is_err());
+        assert_eq!(Cell { size: MAX_SIZE, ..Cell::default() }.length().ok(), Some(1 << 30));
+    }
+}

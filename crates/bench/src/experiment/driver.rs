@@ -1,0 +1,265 @@
+//! The driver: rounds of a prepared side, as the sampler of the client asks for them.
+//!
+//! Every round is announced outside of timed regions, so that both sides do the same number of operations; each but the
+//! first begins with untimed operations that hide the announcement. The record of all rounds travels to whoever
+//! assembles results, and [`replay`] makes of it what the sampler here saw.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Cell, Experiment, Fault, Round, Session, Side, Word, find, peer_failed};
+use crate::sample::{Plan, RoundKind, Sampled, Sampler};
+
+/// Untimed operations at the beginning of a round.
+const LEAD_IN: u64 = 4;
+const LEAD_IN_LONG: u64 = 1;
+
+/// What the client measured of one cell in one launch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The readings of each round, in ps.
+    pub rounds: Vec<Vec<f64>>,
+    /// Operations in a reading of the last round.
+    #[serde(default)]
+    pub batch: u64,
+    /// Messages in one operation.
+    pub messages: u64,
+    /// Whether it was ended before its time.
+    #[serde(default)]
+    pub interrupted: bool,
+    /// A remark for the result.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+/// The sampler's plan for an experiment.
+#[must_use]
+pub fn plan_for(experiment: &dyn Experiment, base: &Plan) -> Plan {
+    let sampling = experiment.sampling();
+    let mut plan = *base;
+    if sampling.long {
+        plan.batch = Some(1);
+    }
+    if let Some(samples) = sampling.samples {
+        plan.samples_min = samples;
+        plan.samples_max = samples;
+    }
+    plan
+}
+
+/// What a sampler with that plan makes of the record; `None` without samples.
+#[must_use]
+pub fn replay(record: &Record, plan: Plan) -> Option<Sampled> {
+    let mut sampler = Sampler::new(plan);
+    for round in &record.rounds {
+        sampler.next_round()?;
+        let ns: Vec<f64> = round.iter().map(|ps| ps / 1e3).collect();
+        sampler.push(&ns).ok()?;
+    }
+    if record.interrupted {
+        sampler.interrupt();
+    }
+    sampler.finish()
+}
+
+/// Measures one cell as the client; the other ranks run [`serve_cell`].
+///
+/// # Errors
+/// [`Fault`]; with [`Fault::is_local`] all ranks are ready for the next cell.
+pub fn client_cell(
+    session: &mut Session<'_>,
+    plan: Plan,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Record, Fault> {
+    let experiment = known(session.cell)?;
+    let ranks = experiment.ranks() as usize;
+    if session.ways.len() + 1 < ranks {
+        return Err(Fault::Machine(format!("{} needs {ranks} processes", experiment.name())));
+    }
+    session.ways.truncate(ranks - 1);
+    for rank in 1..ranks {
+        let cell = session.cell.clone();
+        session.way(rank)?.tell(&Word::Begin { cell, rank: rank as u32 })?;
+    }
+    let prepared = experiment.prepare(session);
+    let mut side = agree(session, prepared)?;
+    let record = rounds(session, &mut *side, plan_for(experiment, &plan), stop);
+    let record = match record {
+        Ok(record) => record,
+        Err(fault) => return Err(settle(session, fault)),
+    };
+    tell_all(session, &Word::Finish)?;
+    let verdict = if session.settings.verify { side.verify(session) } else { Ok(()) };
+    agree(session, verdict)?;
+    Ok(record)
+}
+
+fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
+    find(&cell.experiment)
+        .ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))
+}
+
+fn rounds(
+    session: &mut Session<'_>,
+    side: &mut dyn Side,
+    plan: Plan,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Record, Fault> {
+    let long = plan.batch.is_some();
+    let mut sampler = Sampler::new(plan);
+    let mut record = Record { messages: side.messages(), ..Record::default() };
+    let mut readings = Vec::with_capacity(sampler.round_max() as usize);
+    let mut ns = Vec::with_capacity(sampler.round_max() as usize);
+    while let Some(asked) = sampler.next_round() {
+        if stop() {
+            record.interrupted = true;
+            break;
+        }
+        let first = asked.kind == RoundKind::First;
+        let lead_in = if first {
+            0
+        } else if long {
+            LEAD_IN_LONG
+        } else {
+            LEAD_IN
+        };
+        // One sample in all needs no lead-in either: it stands for itself.
+        let lead_in = if plan.samples_max == 1 { 0 } else { lead_in };
+        let round = Round { lead_in, samples: asked.samples, batch: asked.batch };
+        tell_all(session, &Word::Round(round))?;
+        hear_all(session, &Word::Go)?;
+        readings.clear();
+        side.round(session, round, &mut readings)?;
+        ns.clear();
+        ns.extend(readings.iter().map(|ps| ps / 1e3));
+        sampler.push(&ns).map_err(|e| Fault::Machine(e.to_string()))?;
+        record.rounds.push(readings.clone());
+        record.batch = asked.batch;
+        if first {
+            tell_all(session, &Word::Warm)?;
+            side.warm(session)?;
+        }
+    }
+    record.note = side.note();
+    Ok(record)
+}
+
+/// Runs the cell that [`Word::Begin`] announced, as any rank but the client.
+///
+/// # Errors
+/// [`Fault`]; with [`Fault::is_local`] this side is ready for the next cell, else the session is over.
+pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
+    let prepared = known(session.cell).and_then(|e| {
+        session.settings.check()?;
+        e.prepare(session)
+    });
+    let mut side = agree(session, prepared)?;
+    let mut readings = Vec::new();
+    loop {
+        let word = session.way(1)?.hear()?;
+        let done = match word {
+            Word::Round(round) => {
+                session.way(1)?.tell(&Word::Go)?;
+                readings.clear();
+                side.round(session, round, &mut readings)
+            }
+            Word::Warm => side.warm(session),
+            Word::Finish => {
+                let verdict = if session.settings.verify { side.verify(session) } else { Ok(()) };
+                return agree(session, verdict);
+            }
+            Word::Failed { why, local } => Err(peer_failed(why, local)),
+            other => Err(Fault::Control(format!("{other:?} came out of turn"))),
+        };
+        if let Err(fault) = done {
+            return Err(settle(session, fault));
+        }
+    }
+}
+
+/// Tells the others that the session is over, and why; a later error is no news.
+fn settle(session: &mut Session<'_>, fault: Fault) -> Fault {
+    let _ = tell_all(session, &Word::Failed { why: fault.to_string(), local: false });
+    match fault {
+        // In the middle of a cell the sides are no longer in step: the session is lost whatever it was.
+        local if local.is_local() => Fault::Connection(local.to_string()),
+        other => other,
+    }
+}
+
+/// Every side says exactly once how its part went and hears it from the others, so that all go on or none does.
+fn agree<T>(session: &mut Session<'_>, mine: Result<T, Fault>) -> Result<T, Fault> {
+    let word = match &mine {
+        Ok(_) => Word::Ready,
+        Err(fault) => Word::Failed { why: fault.to_string(), local: fault.is_local() },
+    };
+    tell_all(session, &word)?;
+    let mut theirs = Ok(());
+    let failed = std::mem::take(&mut session.failed);
+    for (index, way) in session.ways.iter_mut().enumerate() {
+        // It has spoken already, and this side's part is an error for that very reason.
+        while !failed.contains(&index) {
+            match way.hear()? {
+                Word::Ready => break,
+                Word::Failed { why, local } => {
+                    theirs = theirs.and(Err(peer_failed(why, local)));
+                    break;
+                }
+                // What it said before it noticed; or what it would have answered.
+                Word::Info { .. } => {}
+                other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
+            }
+        }
+    }
+    let mine = mine?;
+    theirs.map(|()| mine)
+}
+
+fn tell_all(session: &mut Session<'_>, word: &Word) -> Result<(), Fault> {
+    session.ways.iter_mut().try_for_each(|way| way.tell(word))
+}
+
+fn hear_all(session: &mut Session<'_>, wanted: &Word) -> Result<(), Fault> {
+    for way in &mut session.ways {
+        match way.hear()? {
+            word if word == *wanted => {}
+            Word::Failed { why, .. } => return Err(Fault::Peer(why)),
+            other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what is assembled from a record is what the sampler saw. Method: drive one, replay the record, compare.
+    #[test]
+    fn a_replayed_record_gives_the_same_samples() {
+        let plan = Plan { samples_max: 500, ..Plan::default() };
+        let mut sampler = Sampler::new(plan);
+        let mut record = Record { messages: 1, ..Record::default() };
+        let mut tick = 0u64;
+        while let Some(round) = sampler.next_round() {
+            let ps: Vec<f64> = (0..round.samples)
+                .map(|_| {
+                    tick += 1;
+                    (round.batch * 1_000_000 + tick % 7 * 1000) as f64
+                })
+                .collect();
+            sampler.push(&ps.iter().map(|v| v / 1e3).collect::<Vec<_>>()).expect("durations");
+            record.rounds.push(ps);
+        }
+        let (seen, again) = (sampler.finish().expect("samples"), replay(&record, plan).expect("samples"));
+        assert_eq!(seen.samples, again.samples);
+        assert_eq!((seen.first_ns, seen.n, seen.batch), (again.first_ns, again.n, again.batch));
+        assert_eq!(seen.stop(), again.stop());
+    }
+
+    #[test]
+    fn a_record_of_nothing_or_of_nonsense_gives_nothing() {
+        assert!(replay(&Record::default(), Plan::default()).is_none());
+        let wrong = Record { rounds: vec![vec![1.0, 2.0, 3.0]], ..Record::default() };
+        assert!(replay(&wrong, Plan::default()).is_none());
+    }
+}

@@ -1,0 +1,66 @@
+//! Contents that can be checked: bytes that depend on a seed and on their place, so that anything else shows.
+
+use verbs::Buf;
+
+use super::Fault;
+use crate::stats::Rng;
+
+const CHUNK: usize = 1 << 16;
+
+fn chunks(
+    seed: u64,
+    len: usize,
+    mut each: impl FnMut(usize, &[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut rng = Rng::new(seed);
+    let mut bytes = vec![0; len.min(CHUNK)];
+    for start in (0..len).step_by(CHUNK) {
+        let part = (len - start).min(CHUNK);
+        for word in bytes[..part].chunks_mut(8) {
+            word.copy_from_slice(&rng.next_u64().to_le_bytes()[..word.len()]);
+        }
+        each(start, &bytes[..part])?;
+    }
+    Ok(())
+}
+
+/// Writes the pattern of `seed` into the first `len` bytes from `offset`.
+pub(super) fn fill(buf: &Buf, offset: usize, len: usize, seed: u64) -> Result<(), Fault> {
+    chunks(seed, len, |start, bytes| Ok(buf.write(offset + start, bytes)?))
+}
+
+/// Compares `len` bytes from `offset` with the pattern of `seed`.
+pub(super) fn compare(buf: &Buf, offset: usize, len: usize, seed: u64) -> Result<(), Fault> {
+    let mut found = vec![0; len.min(CHUNK)];
+    chunks(seed, len, |start, bytes| {
+        let found = &mut found[..bytes.len()];
+        buf.read(offset + start, found)?;
+        match found.iter().zip(bytes).position(|(a, b)| a != b) {
+            None => Ok(()),
+            Some(at) => Err(Fault::Corrupt(format!(
+                "byte {} of {len} is {:#04x} and not {:#04x}",
+                start + at,
+                found[at],
+                bytes[at]
+            ))),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_found_again_and_a_single_changed_byte_is_named() {
+        let buf = Buf::alloc(200_000).expect("memory");
+        fill(&buf, 100, 150_001, 7).expect("fits");
+        compare(&buf, 100, 150_001, 7).expect("the same");
+        assert!(compare(&buf, 100, 150_001, 8).is_err());
+        let old = buf.to_vec(100_100..100_101).expect("inside")[0];
+        buf.write(100_100, &[old ^ 1]).expect("fits");
+        let why = compare(&buf, 100, 150_001, 7).expect_err("changed").to_string();
+        assert!(why.contains("byte 100000 of 150001"), "{why}");
+        assert!(fill(&buf, 100, 200_000, 7).is_err());
+    }
+}

@@ -1,0 +1,255 @@
+//! [`Session`]: what an experiment has in hand on one side: machine, device, cell, and words with the others.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use verbs::host::{Host, Span, Time};
+use verbs::{Device, WcStatus};
+
+use super::{Cell, Settings};
+
+/// Why a cell could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The device refused a call.
+    #[error("{0}")]
+    Device(#[from] verbs::Error),
+    /// Posted work failed.
+    #[error("{what} ended with {status:?}")]
+    Completion {
+        /// What was posted.
+        what: &'static str,
+        /// How it ended.
+        status: WcStatus,
+    },
+    /// Data arrived that was not sent.
+    #[error("wrong data: {0}; do not trust this device, and please report it")]
+    Corrupt(String),
+    /// The connection could not be made, or was lost.
+    #[error("no connection: {0}")]
+    Connection(String),
+    /// The other side failed, in its own words.
+    #[error("the peer says: {0}")]
+    Peer(String),
+    /// The control connection failed.
+    #[error("the control connection failed: {0}")]
+    Control(String),
+    /// The other side did not do its part in time.
+    #[error("{0} did not finish in time; the peer may hang, or --set patience is too short")]
+    TimedOut(&'static str),
+    /// The cell makes no sense.
+    #[error("cannot measure {0}")]
+    Meaningless(String),
+    /// The machine refuses what the measurement needs.
+    #[error("not possible on this machine: {0}")]
+    Machine(String),
+    /// Somebody asked to stop.
+    #[error("interrupted")]
+    Stopped,
+}
+
+impl Fault {
+    /// Whether only this cell is lost: the next one may work.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        use verbs::Error as E;
+        match self {
+            Self::Device(e) => matches!(e, E::Unsupported { .. } | E::Limit { .. } | E::Invalid(_)),
+            Self::Meaningless(_) | Self::Machine(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What both sides say to each other outside of timed regions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub enum Word {
+    /// Client: the next cell, as rank `rank`.
+    Begin {
+        /// What to measure.
+        cell: Cell,
+        /// Which rank the receiver is.
+        rank: u32,
+    },
+    /// Both, after [`Word::Begin`] and after [`Word::Finish`]: this side is ready.
+    Ready,
+    /// Client: run this round.
+    Round(Round),
+    /// Server: running it from now on.
+    Go,
+    /// Client: make the memory warm.
+    Warm,
+    /// Client: no more rounds; check the data.
+    Finish,
+    /// Something of the experiment's own.
+    Info {
+        /// JSON.
+        body: serde_json::Value,
+    },
+    /// This side could not do its part.
+    Failed {
+        /// Why.
+        why: String,
+        /// Whether only this cell is lost.
+        local: bool,
+    },
+    /// Client: the end.
+    Bye,
+}
+
+/// Work between two looks at the control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// Operations before the first sample, untimed.
+    pub lead_in: u64,
+    /// Timed samples.
+    pub samples: u64,
+    /// Operations of each.
+    pub batch: u64,
+}
+
+impl Round {
+    /// All operations.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.lead_in.saturating_add(self.samples.saturating_mul(self.batch))
+    }
+}
+
+/// The way to another rank. Used outside of timed regions only, so it may be slow.
+pub trait Control {
+    /// Says something.
+    ///
+    /// # Errors
+    /// [`Fault::Control`].
+    fn tell(&mut self, word: &Word) -> Result<(), Fault>;
+    /// Waits for what the other says next.
+    ///
+    /// # Errors
+    /// [`Fault::Control`], also when it says nothing for too long.
+    fn hear(&mut self) -> Result<Word, Fault>;
+    /// The address of this side as the other reaches it.
+    fn local_ip(&self) -> IpAddr;
+    /// The address of the other side.
+    fn peer_ip(&self) -> IpAddr;
+    /// The other's process number, if it runs on this machine.
+    fn neighbour(&self) -> Option<u32>;
+}
+
+/// Bytes of memory that this process holds, by itself and its share of what it shares; `None` where unknown.
+pub type Gauge<'a> = &'a dyn Fn() -> Option<u64>;
+
+/// One side of one cell.
+pub struct Session<'a> {
+    /// The machine.
+    pub host: &'a Host,
+    /// The device under test.
+    pub device: &'a Device,
+    /// 0 is the client, 1 the server, others are helpers.
+    pub rank: u32,
+    /// The client's ways to ranks 1, 2, ...; the only one of the others leads to the client.
+    pub ways: Vec<&'a mut dyn Control>,
+    /// What to measure.
+    pub cell: &'a Cell,
+    /// How.
+    pub settings: &'a Settings,
+    /// Memory in use.
+    pub gauge: Gauge<'a>,
+    /// Ways whose other end has already said that it failed.
+    pub failed: Vec<usize>,
+}
+
+impl Session<'_> {
+    /// Whether this side decides and times.
+    #[must_use]
+    pub fn is_client(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// A point that no wait may pass.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.host.after(Span::from_ms(self.settings.patience_ms))
+    }
+
+    /// Tells the other side (for the client: rank 1) something of the experiment's own.
+    ///
+    /// # Errors
+    /// [`Fault::Control`].
+    pub fn tell<T: Serialize>(&mut self, what: &T) -> Result<(), Fault> {
+        self.tell_rank(1, what)
+    }
+
+    /// Hears what the other side told.
+    ///
+    /// # Errors
+    /// [`Fault::Peer`] when it failed instead, [`Fault::Control`].
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Fault> {
+        self.hear_rank(1)
+    }
+
+    /// As [`tell`](Self::tell), to any rank. Ranks other than the client know only the client.
+    ///
+    /// # Errors
+    /// As [`tell`](Self::tell).
+    pub fn tell_rank<T: Serialize>(&mut self, rank: usize, what: &T) -> Result<(), Fault> {
+        let body = serde_json::to_value(what).map_err(|e| Fault::Control(e.to_string()))?;
+        self.way(rank)?.tell(&Word::Info { body })
+    }
+
+    /// As [`hear`](Self::hear), from any rank.
+    ///
+    /// # Errors
+    /// As [`hear`](Self::hear).
+    pub fn hear_rank<T: DeserializeOwned>(&mut self, rank: usize) -> Result<T, Fault> {
+        match self.way(rank)?.hear()? {
+            Word::Info { body } => serde_json::from_value(body).map_err(|e| Fault::Control(e.to_string())),
+            Word::Failed { why, local } => {
+                self.failed.push(self.index(rank));
+                Err(peer_failed(why, local))
+            }
+            other => Err(Fault::Control(format!("{other:?} came out of turn"))),
+        }
+    }
+
+    fn index(&self, rank: usize) -> usize {
+        if self.is_client() { rank.wrapping_sub(1) } else { 0 }
+    }
+
+    /// The way to a rank.
+    ///
+    /// # Errors
+    /// [`Fault::Meaningless`] when there is none.
+    pub fn way(&mut self, rank: usize) -> Result<&mut dyn Control, Fault> {
+        let index = self.index(rank);
+        match self.ways.get_mut(index) {
+            Some(way) => Ok(&mut **way),
+            None => Err(Fault::Meaningless(format!("{} without a rank {rank}", self.cell.experiment))),
+        }
+    }
+
+    /// Where to listen: the own address as the other side reaches it, any port.
+    ///
+    /// # Errors
+    /// As [`way`](Self::way).
+    pub fn listen_addr(&mut self) -> Result<SocketAddr, Fault> {
+        Ok(SocketAddr::new(self.way(1)?.local_ip(), 0))
+    }
+
+    /// The other side's process number.
+    ///
+    /// # Errors
+    /// [`Fault::Machine`] when it runs elsewhere.
+    pub fn neighbour(&mut self) -> Result<u32, Fault> {
+        self.way(1)?.neighbour().ok_or_else(|| Fault::Machine("the peer runs on another machine".into()))
+    }
+}
+
+/// The fault for a peer's [`Word::Failed`].
+#[must_use]
+pub fn peer_failed(why: String, local: bool) -> Fault {
+    if local { Fault::Meaningless(format!("this: the peer says: {why}")) } else { Fault::Peer(why) }
+}
