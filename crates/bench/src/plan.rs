@@ -1,0 +1,382 @@
+//! [`Plan`]: what the user asked for; [`CheckedPlan`]: what will be measured, cell by cell.
+
+pub mod keys;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::experiment::{Cell, Experiment, MAX_SIZE, Settings, all, find, variant};
+use crate::floor::FLOOR;
+use crate::schema::{Origin, Parameter};
+use keys::{KEYS, Values};
+
+/// Port of `nicety serve`, unless another is given.
+pub const DEFAULT_PORT: u16 = 7471;
+
+/// What an overview measures.
+const OVERVIEW: [&str; 6] = ["latency", "bandwidth", "bibw", "rate", "park", "memory"];
+const OVERVIEW_MORE: [&str; 1] = ["bilat"];
+const SIZES_QUICK: [u64; 8] = [1, 8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20];
+const SIZES_OVERVIEW: [u64; 11] =
+    [1, 8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const LARGEST_DEFAULT: u64 = 4 << 20;
+/// The size of the cells that are measured twice, and of those that stand for many small messages.
+const SMALL: u64 = 8;
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Names of experiments; none means an overview.
+    pub experiments: Vec<String>,
+    /// Device to measure, e.g. `shm`.
+    pub device: String,
+    /// `HOST[:PORT]` of a `nicety serve`; `None` starts a second process here.
+    pub peer: Option<String>,
+    /// Message sizes in bytes; `None` for the usual ones.
+    pub sizes: Option<Vec<u64>>,
+    /// Fewer sizes, variants and launches: under a minute.
+    pub quick: bool,
+    /// Seed of order and contents.
+    pub seed: u64,
+    /// Fresh starts of the processes; `None` for the usual number.
+    pub launches: Option<u32>,
+    /// Values of [`keys::KEYS`].
+    pub set: BTreeMap<String, String>,
+}
+
+/// What is wrong with a plan: one line each, saying what exists instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// No such experiment.
+    #[error("there is no experiment {name:?}{hint}; there are: {known}")]
+    Experiment {
+        /// As given.
+        name: String,
+        /// `, did you mean ...?`
+        hint: String,
+        /// All names.
+        known: String,
+    },
+    /// No such device, or no such option of it.
+    #[error("{why}{hint}")]
+    Device {
+        /// What is wrong, and what there is.
+        why: String,
+        /// `, did you mean ...?`
+        hint: String,
+    },
+    /// No such parameter.
+    #[error("there is no parameter {name:?}{hint}; --set takes: {known}")]
+    Key {
+        /// As given.
+        name: String,
+        /// `, did you mean ...?`
+        hint: String,
+        /// All names.
+        known: String,
+    },
+    /// A parameter does not take that value.
+    #[error("{key} cannot be {value:?}; it takes {range}")]
+    Value {
+        /// Key.
+        key: String,
+        /// As given.
+        value: String,
+        /// What it takes.
+        range: String,
+    },
+    /// A size that no message has.
+    #[error("a message cannot have {size} bytes; sizes go from 1 to {MAX_SIZE} (1 GiB)")]
+    Size {
+        /// As given.
+        size: u64,
+    },
+    /// No sizes at all.
+    #[error("no sizes were given; leave --size away for the usual ones")]
+    NoSizes,
+    /// Not an address.
+    #[error("{peer:?} is not HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
+    Peer {
+        /// As given.
+        peer: String,
+    },
+}
+
+/// A plan that can be run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckedPlan {
+    /// Device.
+    pub device: String,
+    /// `HOST:PORT` of the peer.
+    pub peer: Option<String>,
+    /// Seed.
+    pub seed: u64,
+    /// Whether it is a short overview.
+    pub quick: bool,
+    /// Everything to measure, in the order of the report; floors and twins included.
+    pub cells: Vec<Cell>,
+    /// The effective value of every key.
+    pub values: Values,
+    /// The effective parameters, with where each came from.
+    pub parameters: Vec<Parameter>,
+}
+
+impl Plan {
+    /// Checks everything and says all that is wrong.
+    ///
+    /// # Errors
+    /// One [`PlanError`] for each mistake.
+    pub fn check(&self) -> Result<CheckedPlan, Vec<PlanError>> {
+        let mut wrong = Vec::new();
+        let names = self.names(&mut wrong);
+        self.check_sizes(&mut wrong);
+        let mut set = self.set.clone();
+        if let Some(launches) = self.launches {
+            set.insert("launches".to_owned(), launches.to_string());
+        }
+        check_set(&set, &mut wrong);
+        if let Err(why) = crate::launch::check_device(&self.device) {
+            let devices = crate::launch::devices();
+            let hint = did_you_mean(&self.device, devices.iter().map(String::as_str));
+            wrong.push(PlanError::Device { why, hint });
+        }
+        let peer = self.peer.as_deref().map(with_port);
+        if let Some(None) = peer {
+            wrong.push(PlanError::Peer { peer: self.peer.clone().unwrap_or_default() });
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let values = Values::new(self.quick, &set);
+        let peer = peer.flatten();
+        Ok(CheckedPlan {
+            parameters: self.parameters(&names, &values, peer.as_deref()),
+            device: self.device.clone(),
+            peer,
+            seed: self.seed,
+            quick: self.quick,
+            cells: self.cells(&names),
+            values,
+        })
+    }
+
+    fn names(&self, wrong: &mut Vec<PlanError>) -> Vec<&'static dyn Experiment> {
+        if self.experiments.is_empty() {
+            let more = OVERVIEW_MORE.iter().filter(|_| !self.quick);
+            return OVERVIEW.iter().chain(more).filter_map(|n| find(n)).collect();
+        }
+        let mut found: Vec<&'static dyn Experiment> = Vec::new();
+        for name in &self.experiments {
+            match find(name) {
+                Some(e) if found.iter().any(|f| f.name() == e.name()) => {}
+                Some(e) => found.push(e),
+                None => wrong.push(PlanError::Experiment {
+                    name: name.clone(),
+                    hint: did_you_mean(name, all().iter().map(|e| e.name())),
+                    known: join(all().iter().map(|e| e.name())),
+                }),
+            }
+        }
+        found
+    }
+
+    fn check_sizes(&self, wrong: &mut Vec<PlanError>) {
+        let Some(sizes) = &self.sizes else { return };
+        if sizes.is_empty() {
+            wrong.push(PlanError::NoSizes);
+        }
+        let bad = sizes.iter().filter(|s| !(1..=MAX_SIZE).contains(*s));
+        wrong.extend(bad.map(|size| PlanError::Size { size: *size }));
+    }
+
+    fn sizes(&self) -> Vec<u64> {
+        let mut sizes = match &self.sizes {
+            Some(sizes) => sizes.clone(),
+            None if self.quick => SIZES_QUICK.to_vec(),
+            None if self.experiments.is_empty() => SIZES_OVERVIEW.to_vec(),
+            None => (0..).map(|k| 1 << k).take_while(|s| *s <= LARGEST_DEFAULT).collect(),
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// Every cell of the experiments, then the floors of all sizes that occur, then the twin.
+    fn cells(&self, names: &[&'static dyn Experiment]) -> Vec<Cell> {
+        let sizes = self.sizes();
+        // An overview shows every experiment and not every variant.
+        let short = self.quick || self.experiments.is_empty();
+        let mut cells = Vec::new();
+        for experiment in names.iter().filter(|e| e.name() != FLOOR) {
+            add(&mut cells, *experiment, &sizes, short);
+        }
+        let floor_sizes: BTreeSet<u64> = match cells.is_empty() {
+            true => sizes.into_iter().collect(),
+            false => cells.iter().map(|c| c.size).filter(|s| *s > 0).collect(),
+        };
+        if let Some(floor) = find(FLOOR) {
+            add(&mut cells, floor, &floor_sizes.into_iter().collect::<Vec<_>>(), short);
+        }
+        let factors = variant(&[("op", "write"), ("source", "nic"), ("sink", "nic")]);
+        let same = |c: &&Cell| c.experiment == "latency" && c.size == SMALL && c.variant == factors;
+        if let Some(cell) = cells.iter().find(same).cloned() {
+            cells.push(Cell { twin: true, ..cell });
+        }
+        cells
+    }
+
+    fn parameters(
+        &self,
+        names: &[&'static dyn Experiment],
+        values: &Values,
+        peer: Option<&str>,
+    ) -> Vec<Parameter> {
+        let own = |key: &str, value: String, given: bool| Parameter {
+            key: key.to_owned(),
+            value,
+            unit: None,
+            origin: if given { Origin::Flag } else { Origin::Default },
+        };
+        let sizes: Vec<String> = self.sizes().iter().map(u64::to_string).collect();
+        let mut all = vec![
+            own("experiments", join(names.iter().map(|e| e.name())), !self.experiments.is_empty()),
+            own("device", self.device.clone(), true),
+            own("peer", peer.unwrap_or("a second process of this machine").to_owned(), peer.is_some()),
+            Parameter { unit: Some("B".into()), ..own("sizes", sizes.join(","), self.sizes.is_some()) },
+            own("quick", if self.quick { "on" } else { "off" }.to_owned(), self.quick),
+            own("seed", self.seed.to_string(), true),
+        ];
+        all.extend(values.parameters());
+        all
+    }
+}
+
+impl CheckedPlan {
+    /// Launches.
+    #[must_use]
+    pub fn launches(&self) -> u32 {
+        self.values.whole("launches").clamp(1, 1000) as u32
+    }
+
+    /// What both sides need to know.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let v = &self.values;
+        Settings {
+            seed: self.seed,
+            window: v.whole("window") as u32,
+            burst: v.whole("burst") as u32,
+            signal: v.whole("signal") as u32,
+            connections: v.whole("connections") as u32,
+            verify: v.on("verify"),
+            patience_ms: (v.real("patience") * 1e3) as u64,
+        }
+    }
+
+    /// How to sample a cell in launch number `launch`.
+    #[must_use]
+    pub fn sampling(&self, launch: u32, clock: crate::sample::Calibration) -> crate::sample::Plan {
+        let v = &self.values;
+        let share = v.real("budget") * 1e9 / f64::from(self.launches()) / self.cells.len().max(1) as f64;
+        let (min, max) = (v.whole("min-count"), v.whole("max-count"));
+        crate::sample::Plan {
+            target: v.real("half-width") / 100.0,
+            samples_min: min.min(max),
+            samples_max: max,
+            time_min_ns: 1e7_f64.min(share / 4.0),
+            time_max_ns: share,
+            keep: max.max(1) as usize,
+            round_max: 4096,
+            batch: Some(v.whole("batch")).filter(|b| *b > 0),
+            seed: self.seed.wrapping_add(launch.into()),
+            clock,
+            ..crate::sample::Plan::default()
+        }
+    }
+}
+
+fn add(cells: &mut Vec<Cell>, experiment: &dyn Experiment, sizes: &[u64], short: bool) {
+    for variant in experiment.variants(short) {
+        let one = experiment.only_size(&variant).map(|s| vec![s]);
+        for size in one.as_deref().unwrap_or(sizes) {
+            cells.push(Cell {
+                experiment: experiment.name().to_owned(),
+                variant: variant.clone(),
+                size: *size,
+                twin: false,
+            });
+        }
+    }
+}
+
+fn check_set(set: &BTreeMap<String, String>, wrong: &mut Vec<PlanError>) {
+    for (name, value) in set {
+        match keys::find(name) {
+            None => wrong.push(PlanError::Key {
+                name: name.clone(),
+                hint: did_you_mean(name, KEYS.iter().map(|k| k.name)),
+                known: join(KEYS.iter().map(|k| k.name)),
+            }),
+            Some(key) if !key.takes(value) => {
+                wrong.push(PlanError::Value { key: name.clone(), value: value.clone(), range: key.range() })
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// `HOST:PORT` from `HOST[:PORT]`, also for IPv6 addresses with or without brackets.
+fn with_port(peer: &str) -> Option<String> {
+    if let Ok(ip) = peer.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
+        return Some(std::net::SocketAddr::new(ip, DEFAULT_PORT).to_string());
+    }
+    let (host, port) = match peer.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse::<u16>().ok().filter(|p| *p > 0)?),
+        None => (peer, DEFAULT_PORT),
+    };
+    let plain = !host.is_empty() && !host.contains(char::is_whitespace);
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    (plain && (bracketed || !host.contains(':'))).then(|| format!("{host}:{port}"))
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// `, did you mean "..."?` for the closest name within two changes of a letter, else nothing.
+fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let closest = names.map(|n| (distance(given, n), n)).min();
+    match closest {
+        Some((changes, name)) if changes <= 2 && changes < name.len() => format!(", did you mean {name:?}?"),
+        _ => String::new(),
+    }
+}
+
+/// Letters to insert, delete, replace or swap with a neighbour to get from one word to the other.
+fn distance(a: &str, b: &str) -> usize {
+    // A word of this length is no slip of the finger, and costs the square of it.
+    if a.len() > 40 {
+        return usize::MAX;
+    }
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            if i == 0 || j == 0 {
+                table[i][j] = i + j;
+                continue;
+            }
+            let replace = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replace.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(table[i - 2][j - 2] + 1);
+            }
+            table[i][j] = best;
+        }
+    }
+    table[a.len()][b.len()]
+}
+
+#[cfg(test)]
+#[path = "plan/tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+//! Plans: what is refused and in what words, and what a plan makes of itself.
+
+use super::*;
+
+fn plan() -> Plan {
+    Plan { device: crate::launch::devices().remove(0), seed: 1, ..Plan::default() }
+}
+
+fn refusals(plan: &Plan) -> Vec<String> {
+    plan.check().expect_err("refused").iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_mistake_is_named_with_what_exists_instead() {
+    let mut wrong = plan();
+    wrong.experiments = vec!["latncy".into(), "bandwidth".into(), "zzz".into()];
+    wrong.device = "shn".into();
+    wrong.sizes = Some(vec![0, 8, MAX_SIZE + 1]);
+    wrong.set = BTreeMap::from([("windw".into(), "8".into()), ("window".into(), "1".into())]);
+    wrong.peer = Some("host:port".into());
+    let all = refusals(&wrong);
+    assert_eq!(all.len(), 8, "{all:#?}");
+    assert!(all[0].contains("did you mean \"latency\"?") && all[0].contains("bandwidth, bibw"), "{}", all[0]);
+    assert!(!all[1].contains("did you mean"), "{}", all[1]);
+    assert!(all[2].contains("0 bytes") && all[3].contains("1073741825 bytes"));
+    assert!(all[4].contains("window cannot be \"1\"; it takes 2 to 4096"), "{}", all[4]);
+    assert!(all[5].contains("did you mean \"window\"?"), "{}", all[5]);
+    assert!(all[6].contains("shm") && all[7].contains("HOST:PORT"));
+    assert!(all.iter().all(|line| !line.contains('\n')));
+}
+
+#[test]
+fn no_launches_and_no_sizes_are_refused() {
+    let wrong = Plan { launches: Some(0), sizes: Some(Vec::new()), ..plan() };
+    assert_eq!(refusals(&wrong).len(), 2);
+}
+
+#[test]
+fn peers_get_the_usual_port() {
+    for (given, expected) in [
+        ("host", Some("host:7471")),
+        ("host:1", Some("host:1")),
+        ("10.0.0.2", Some("10.0.0.2:7471")),
+        ("::1", Some("[::1]:7471")),
+        ("[::1]", Some("[::1]:7471")),
+        ("[::1]:9", Some("[::1]:9")),
+        ("", None),
+        (":5", None),
+        ("host:", None),
+        ("host:0", None),
+        ("host:70000", None),
+        ("a b", None),
+        ("a:b:5", None),
+    ] {
+        assert_eq!(with_port(given).as_deref(), expected, "{given:?}");
+    }
+}
+
+#[test]
+fn an_overview_holds_every_floor_that_its_results_need_and_a_twin() {
+    for quick in [true, false] {
+        let checked = Plan { quick, ..plan() }.check().expect("sound");
+        let sizes: BTreeSet<u64> = checked.cells.iter().map(|c| c.size).filter(|s| *s > 0).collect();
+        let has = |what: &str, size: u64| {
+            checked.cells.iter().any(|c| {
+                c.experiment == FLOOR && c.size == size && c.variant.get("what").is_some_and(|w| w == what)
+            })
+        };
+        assert!(sizes.iter().all(|s| has("memcpy", *s) && has("process_vm_writev", *s)));
+        assert!(has("line", 64) && has("futex", 0));
+        assert_eq!(checked.cells.iter().filter(|c| c.twin).count(), 1);
+        let unique: BTreeSet<&Cell> = checked.cells.iter().collect();
+        assert_eq!(unique.len(), checked.cells.len());
+        assert!(checked.cells.len() < if quick { 230 } else { 340 }, "{}", checked.cells.len());
+        assert_eq!(checked.launches(), if quick { 6 } else { 8 });
+    }
+}
+
+#[test]
+fn parameters_say_where_they_came_from() {
+    let given = Plan { launches: Some(3), sizes: Some(vec![64, 8, 8]), ..plan() };
+    let checked = given.check().expect("sound");
+    let of = |key: &str| checked.parameters.iter().find(|p| p.key == key).expect("there").clone();
+    assert_eq!((of("launches").value.as_str(), of("launches").origin), ("3", Origin::Flag));
+    assert_eq!((of("sizes").value.as_str(), of("sizes").origin), ("8,64", Origin::Flag));
+    assert_eq!(of("window").origin, Origin::Default);
+    assert!(checked.parameters.len() >= KEYS.len() + 6);
+}
+
+#[test]
+fn the_time_is_shared_among_cells() {
+    let checked = Plan { experiments: vec!["rate".into()], ..plan() }.check().expect("sound");
+    let sampling = checked.sampling(0, crate::sample::Calibration::default());
+    let all = sampling.time_max_ns * f64::from(checked.launches()) * checked.cells.len() as f64;
+    assert!((all / 240e9 - 1.0).abs() < 1e-9, "{all}");
+    assert!(sampling.time_min_ns < sampling.time_max_ns);
+}
+
+#[test]
+fn slips_of_the_finger_have_small_distances() {
+    assert_eq!(distance("latency", "latency"), 0);
+    assert_eq!(distance("latnecy", "latency"), 1);
+    assert_eq!(distance("", "abc"), 3);
+    assert_eq!(distance(&"x".repeat(100), "abc"), usize::MAX);
+}
