@@ -1,6 +1,10 @@
 //! Experiments, sampling, statistics and the result schema: numbers one can defend.
 #![forbid(unsafe_code)]
 
+pub mod experiment;
+pub mod floor;
+pub mod launch;
+pub mod plan;
 pub mod report;
 pub mod sample;
 pub mod schema;

@@ -1,0 +1,256 @@
+//! From records to a run: samplers replayed, launches joined, floors beside results, noise and warnings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::job::Sampling;
+use super::machine;
+use super::orchestrator::Reasons;
+use crate::experiment::driver::{Record, plan_for, replay};
+use crate::experiment::{Cell, Metric, find};
+use crate::floor::{FLOOR, Floors};
+use crate::plan::CheckedPlan;
+use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
+use crate::schema::{ClockInfo, Environment, Measurement, NoiseSummary, Origin, Parameter, Run, Warning};
+
+/// One cell in one launch.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub(super) clock: ClockInfo,
+    pub(super) sampling: Sampling,
+    pub(super) record: Record,
+    pub(super) switches: u64,
+}
+
+/// Everything measured so far.
+pub(super) struct Collected {
+    cells: Vec<Cell>,
+    device: String,
+    parameters: Vec<Parameter>,
+    keep: usize,
+    samples: Vec<Vec<Sample>>,
+    skipped: BTreeMap<usize, String>,
+    environment: Environment,
+    launches: u32,
+    begun: u32,
+    count: u64,
+    interrupted: bool,
+}
+
+impl Collected {
+    pub(super) fn new(plan: &CheckedPlan, cores: [Option<usize>; 2], launches: u32) -> Self {
+        let pinned: Vec<usize> = cores.iter().flatten().copied().collect();
+        let mut environment = machine::environment(&pinned);
+        let mut warn = |holds: bool, what: &str, advice: &str| {
+            if holds {
+                environment.warnings.push(Warning { what: what.to_owned(), advice: advice.to_owned() });
+            }
+        };
+        let one_core = plan.peer.is_none() && cores[0] == cores[1];
+        warn(
+            one_core,
+            "client and server share one core, so they wait for each other to be scheduled",
+            "allow the run two cores (taskset, cgroup), or use a peer",
+        );
+        warn(
+            launches < crate::stats::LAUNCHES_FOR_95 as u32,
+            "fewer than 6 launches carry no 95 % interval",
+            "leave --set launches at its default",
+        );
+        Self {
+            cells: plan.cells.clone(),
+            device: plan.device.clone(),
+            parameters: plan.parameters.clone(),
+            keep: plan.values.whole("keep") as usize,
+            samples: vec![Vec::new(); plan.cells.len()],
+            skipped: BTreeMap::new(),
+            environment,
+            launches,
+            begun: 0,
+            count: 0,
+            interrupted: false,
+        }
+    }
+
+    /// A launch has begun.
+    pub(super) fn begun(
+        &mut self,
+        clock: ClockInfo,
+        noise: Option<NoiseSummary>,
+        pinned: [Option<usize>; 2],
+    ) {
+        if self.begun == 0 {
+            self.environment.clock = clock;
+            self.environment.noise_before = noise;
+            self.environment.pinned_cores = pinned.iter().flatten().map(|c| *c as u32).collect();
+        }
+        self.begun += 1;
+    }
+
+    /// A launch has ended in order.
+    pub(super) fn done(&mut self, noise: Option<NoiseSummary>) {
+        self.environment.noise_after = noise;
+    }
+
+    pub(super) fn measured(&mut self, index: usize, _launch: u32, sample: Sample) {
+        // Half a cell is none: its samples would be those of the cold part.
+        if sample.record.interrupted {
+            return;
+        }
+        if let Some(samples) = self.samples.get_mut(index) {
+            samples.push(sample);
+            self.count += 1;
+        }
+    }
+
+    pub(super) fn skipped(&mut self, index: usize, why: String) {
+        self.count += 1;
+        self.skipped.insert(index, why);
+    }
+
+    pub(super) fn interrupt(&mut self) {
+        self.interrupted = true;
+    }
+
+    /// Cells done, over all launches.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The run.
+    pub(super) fn finish(mut self) -> Run {
+        let analysed = self.analyse();
+        let floors: Vec<Measurement> = self
+            .result_cells()
+            .filter(|i| self.cells[*i].experiment == FLOOR)
+            .filter_map(|i| self.result(i, &analysed[i], &Floors::default()))
+            .collect();
+        let table = Floors::new(&floors);
+        let mut results: Vec<Measurement> = self
+            .result_cells()
+            .filter(|i| self.cells[*i].experiment != FLOOR)
+            .filter_map(|i| self.result(i, &analysed[i], &table))
+            .collect();
+        results.extend(floors);
+        self.compare_twins(&analysed);
+        self.explain_skipped();
+        self.add_derived();
+        Run { environment: self.environment, parameters: self.parameters, results, ..Run::default() }
+    }
+
+    fn result_cells(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.cells.len()).filter(|i| !self.cells[*i].twin)
+    }
+
+    /// Replays every sampler, on all cores: nothing is being measured any more.
+    fn analyse(&mut self) -> Vec<Vec<Sampled>> {
+        let samples = std::mem::take(&mut self.samples);
+        let cells = &self.cells;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
+        let one = |i: usize| -> Vec<Sampled> {
+            let experiment = find(&cells[i].experiment);
+            samples[i].iter().filter_map(|s| replayed(experiment?, s)).collect()
+        };
+        let mut all: Vec<Vec<Sampled>> = Vec::new();
+        all.resize_with(cells.len(), Vec::new);
+        std::thread::scope(|scope| {
+            let part = |first: usize| (first..cells.len()).step_by(threads);
+            let jobs: Vec<_> = (0..threads)
+                .map(|t| scope.spawn(move || part(t).map(|i| (i, one(i))).collect::<Vec<_>>()))
+                .collect();
+            // A thread that panicked has printed why; its cells are missing, the others are kept.
+            for (i, found) in jobs.into_iter().flat_map(|j| j.join().unwrap_or_default()) {
+                all[i] = found;
+            }
+        });
+        self.samples = samples;
+        all
+    }
+
+    fn result(&self, index: usize, launches: &[Sampled], floors: &Floors) -> Option<Measurement> {
+        let cell = &self.cells[index];
+        let metric = find(&cell.experiment)?.metric(&cell.variant);
+        let records = &self.samples[index];
+        let messages = records.first()?.record.messages.max(1);
+        let head = CellHead {
+            experiment: cell.experiment.clone(),
+            device: if cell.experiment == FLOOR { "machine".to_owned() } else { self.device.clone() },
+            variant: cell.variant.clone(),
+            size_bytes: cell.size,
+            metric: metric.name.to_owned(),
+            unit: metric.unit.to_owned(),
+        };
+        let floor: Option<FloorOf> = floors.of(cell, &metric);
+        let detail = Detail { samples: self.keep, ..Detail::default() };
+        let map = |ns: f64| metric.value(ns * 1e3, messages, cell.size);
+        let mut result = measurement(head, launches, map, floor, &detail)?;
+        result.batch = result.batch.saturating_mul(messages);
+        result.note = note(records, &metric);
+        Some(result)
+    }
+
+    /// The same cell measured twice in every launch: what differs is noise.
+    fn compare_twins(&mut self, analysed: &[Vec<Sampled>]) {
+        let Some(twin) = self.cells.iter().position(|c| c.twin) else { return };
+        let wanted = Cell { twin: false, ..self.cells[twin].clone() };
+        let Some(original) = self.cells.iter().position(|c| *c == wanted) else { return };
+        let medians = |i: usize| analysed[i].iter().map(Sampled::median_ns).collect::<Vec<_>>();
+        self.environment.aa_noise = aa_noise(&medians(original), &medians(twin));
+    }
+
+    fn explain_skipped(&mut self) {
+        let mut reasons = Reasons::new();
+        for (index, why) in &self.skipped {
+            reasons.entry(why.clone()).or_default().push(self.cells[*index].to_string());
+        }
+        for (why, cells) in reasons {
+            let more = if cells.len() > 1 { format!(" and {} more", cells.len() - 1) } else { String::new() };
+            self.environment.warnings.push(Warning {
+                what: format!("not measured: {}{more}: {why}", cells[0]),
+                advice: "leave it out, or use a device or machine that can".to_owned(),
+            });
+        }
+    }
+
+    fn add_derived(&mut self) {
+        let mut add = |key: &str, value: String| {
+            self.parameters.push(Parameter {
+                key: key.to_owned(),
+                value,
+                unit: None,
+                origin: Origin::Derived,
+            });
+        };
+        let bursts: BTreeSet<(u64, u64)> = self
+            .samples
+            .iter()
+            .enumerate()
+            .filter_map(|(i, s)| Some((self.cells[i].size, s.first()?.record.messages)))
+            .filter(|(_, messages)| *messages > 1)
+            .collect();
+        if !bursts.is_empty() {
+            let text: Vec<String> = bursts.iter().map(|(size, n)| format!("{size} B: {n}")).collect();
+            add("burst-messages", text.join(", "));
+        }
+        add("launches-begun", format!("{} of {}", self.begun, self.launches));
+        if self.interrupted {
+            add("interrupted", "yes: only finished cells are in the results".to_owned());
+        }
+    }
+}
+
+fn replayed(experiment: &dyn crate::experiment::Experiment, sample: &Sample) -> Option<Sampled> {
+    let plan = plan_for(experiment, &sample.sampling.plan(sample.clock));
+    let mut found = replay(&sample.record, plan)?;
+    if sample.switches > 0 {
+        found.flags.push(format!("context switches: {}", sample.switches));
+    }
+    Some(found)
+}
+
+/// What is special about a result, over its launches; what is timed, where the name does not say it.
+fn note(samples: &[Sample], metric: &Metric) -> Option<String> {
+    let notes: BTreeSet<&str> = samples.iter().filter_map(|s| s.record.note.as_deref()).collect();
+    let mut all = vec![metric.about.to_owned()];
+    all.extend(notes.into_iter().map(str::to_owned));
+    Some(all.join("; "))
+}

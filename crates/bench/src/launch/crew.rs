@@ -1,0 +1,171 @@
+//! The processes of one launch: started, watched, and always ended and reaped.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::job::{Job, Lines, News, write_line};
+use super::{BenchError, WorkerCommand};
+
+/// One worker process; dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    name: &'static str,
+    child: Child,
+    lines: Lines,
+    ended: bool,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // One that has ended by itself cannot be killed, and needs not be; it is reaped all the same.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What came from a worker.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A line.
+    News(News),
+    /// It has ended, or hung up.
+    Ended(String),
+}
+
+/// Starts a worker with `input` as its standard input.
+pub(super) fn spawn(command: &WorkerCommand, input: OwnedFd) -> io::Result<Child> {
+    Command::new(&command.program)
+        .args(&command.args)
+        .stdin(Stdio::from(input))
+        .stdout(Stdio::null())
+        // A process group of its own: Ctrl-C reaches the orchestrator alone, which then ends all in order.
+        .process_group(0)
+        .spawn()
+}
+
+impl Worker {
+    /// Starts a worker and gives it its job.
+    pub(super) fn start(name: &'static str, command: &WorkerCommand, job: &Job) -> Result<Self, BenchError> {
+        let no = |e: io::Error| {
+            BenchError::new(format!("cannot start the {name} process {}: {e}", command.program.display()))
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(no)?;
+        let child = spawn(command, OwnedFd::from(theirs)).map_err(no)?;
+        let worker = Self { name, child, lines: Lines::new(ours), ended: false };
+        write_line(worker.lines.stream(), job).map_err(no)?;
+        Ok(worker)
+    }
+
+    /// Asks it to finish after what it is doing.
+    pub(super) fn ask_to_stop(&self) {
+        // One that does not listen any more is killed later.
+        let _ = write_line(self.lines.stream(), &"stop");
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn hear(&mut self) -> Heard {
+        match self.lines.next() {
+            Ok(Some(news)) => Heard::News(news),
+            Ok(None) => self.end(None),
+            Err(e) => self.end(Some(e)),
+        }
+    }
+
+    /// Why it ended, in words.
+    fn end(&mut self, error: Option<io::Error>) -> Heard {
+        self.ended = true;
+        // A closed socket comes a moment before the end of the process.
+        let patience = Instant::now() + Duration::from_secs(1);
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break Some(status),
+                Ok(None) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(2)),
+                _ => break None,
+            }
+        };
+        let how = match (status, error) {
+            (Some(status), _) => describe(status),
+            (None, Some(e)) => format!("sent what is no message: {e}"),
+            (None, None) => "hung up".to_owned(),
+        };
+        Heard::Ended(format!("the {} process {how}", self.name))
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(9), _) => "was killed (signal 9)".to_owned(),
+        (Some(signal), _) => format!("died of signal {signal}"),
+        (None, Some(0)) => "ended early".to_owned(),
+        (None, code) => format!("failed with status {}", code.unwrap_or_default()),
+    }
+}
+
+/// Waits until a worker says something, at most for `limit`; `None` when none does.
+pub(super) fn listen(workers: &mut [Worker], limit: Duration) -> Option<(usize, Heard)> {
+    if let Some(index) = workers.iter().position(|w| !w.ended && w.lines.is_buffered()) {
+        return Some((index, workers[index].hear()));
+    }
+    let open: Vec<usize> = (0..workers.len()).filter(|i| !workers[*i].ended).collect();
+    let mut fds: Vec<PollFd<'_>> =
+        open.iter().map(|i| PollFd::new(workers[*i].lines.stream(), PollFlags::IN)).collect();
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    // A signal, such as Ctrl-C, ends the wait early: the caller looks at its flag.
+    rustix::event::poll(&mut fds, Some(&limit)).ok()?;
+    let ready = fds.iter().position(|fd| !fd.revents().is_empty())?;
+    let index = open[ready];
+    Some((index, workers[index].hear()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(program: &str, args: &[&str]) -> WorkerCommand {
+        WorkerCommand { program: program.into(), args: args.iter().map(Into::into).collect() }
+    }
+
+    fn server() -> Job {
+        Job::Server { token: String::new(), core: None }
+    }
+
+    #[test]
+    fn a_worker_that_ends_says_how() {
+        for (script, expected) in [
+            ("exit 3", "the server process failed with status 3"),
+            ("kill -9 $$", "the server process was killed (signal 9)"),
+            ("exit 0", "the server process ended early"),
+            ("echo nonsense >&0; exec sleep 60", "the server process sent what is no message"),
+        ] {
+            let worker = Worker::start("server", &command("/bin/sh", &["-c", script]), &server());
+            let mut crew = [worker.expect("a shell")];
+            let heard = listen(&mut crew, Duration::from_secs(20));
+            let Some((0, Heard::Ended(how))) = heard else { panic!("{script}: {heard:?}") };
+            assert!(how.starts_with(expected), "{how}");
+            assert!(listen(&mut crew, Duration::ZERO).is_none(), "it is said once");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let why = Worker::start("client", &command("/no/such/program", &[]), &server()).expect_err("absent");
+        assert!(why.what.contains("/no/such/program") && why.what.contains("client"), "{why}");
+    }
+
+    #[test]
+    fn dropping_ends_and_reaps() {
+        let worker = Worker::start("server", &command("/bin/sleep", &["60"]), &server()).expect("sleep");
+        let pid = rustix::process::Pid::from_child(&worker.child);
+        drop(worker);
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+}

@@ -1,0 +1,297 @@
+//! [`run`]: launches one after the other, until all are done, somebody stops it, or something breaks.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use verbs::host::real::allowed_cores;
+
+use super::collect::{Collected, Sample};
+use super::crew::{Heard, Worker, listen};
+use super::job::{ClientJob, Job, News, Sampling};
+use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
+use crate::experiment::driver::Record;
+use crate::experiment::{Cell, find};
+use crate::plan::CheckedPlan;
+use crate::sample::{Calibration, interleaved};
+use crate::schema::{ClockInfo, Run};
+use crate::stats::median;
+
+/// Between two looks at the stop flag.
+const TICK: Duration = Duration::from_millis(100);
+/// For a worker to start, calibrate and open its device.
+const START: Duration = Duration::from_secs(30);
+/// For the client to end in order once it was asked to.
+const STOP: Duration = Duration::from_secs(5);
+/// For the client to say what it saw, once another process has died.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Readings of a record that the displayed value is taken from.
+const SHOWN: usize = 64;
+
+/// Measures a plan with workers of this very program.
+///
+/// # Errors
+/// [`BenchError`] with what was measured until then.
+pub fn run(plan: &CheckedPlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Run, BenchError> {
+    run_with(&WorkerCommand::own()?, plan, progress, stop)
+}
+
+/// The same with another program as worker.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(
+    command: &WorkerCommand,
+    plan: &CheckedPlan,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Run, BenchError> {
+    let (launches, cells) = (plan.launches(), plan.cells.len());
+    progress.plan(u64::from(launches) * cells as u64);
+    let cores = choose_cores(plan);
+    let mut all = Collected::new(plan, cores, launches);
+    let order = interleaved(cells, launches as usize, plan.seed);
+    for (number, order) in order.chunks(cells.max(1)).enumerate() {
+        let number = number as u32;
+        let mut launch = Launch { command, plan, cores, number, progress, stop, all: &mut all };
+        match launch.run(order) {
+            Ok(()) if stop.load(Ordering::Relaxed) => {
+                all.interrupt();
+                break;
+            }
+            Ok(()) => {}
+            Err(mut error) => {
+                error.what = format!("launch {} of {launches}: {}", number + 1, error.what);
+                all.interrupt();
+                error.partial = Some(Box::new(all.finish()));
+                return Err(error);
+            }
+        }
+    }
+    Ok(all.finish())
+}
+
+/// The cores of client and server.
+fn choose_cores(plan: &CheckedPlan) -> [Option<usize>; 2] {
+    let allowed = allowed_cores();
+    match plan.values.cores() {
+        Some(cores) => cores.map(Some),
+        None => [allowed.first().copied(), allowed.get(1).or(allowed.first()).copied()],
+    }
+}
+
+struct Launch<'a> {
+    command: &'a WorkerCommand,
+    plan: &'a CheckedPlan,
+    cores: [Option<usize>; 2],
+    number: u32,
+    progress: &'a mut dyn Progress,
+    stop: &'a AtomicBool,
+    all: &'a mut Collected,
+}
+
+/// How far a launch is.
+struct State {
+    clock: ClockInfo,
+    sampling: Sampling,
+    current: Option<usize>,
+    /// A process other than the client that has gone, and when.
+    lost: Option<(String, Instant)>,
+    asked: Option<Instant>,
+    silent_since: Instant,
+}
+
+impl Launch<'_> {
+    /// Measures all cells once; returns early if it is stopped.
+    fn run(&mut self, order: &[usize]) -> Result<(), BenchError> {
+        let token = if self.plan.peer.is_some() { String::new() } else { secret()? };
+        let mut crew = Vec::new();
+        let mut connect = Vec::new();
+        if let Some(peer) = &self.plan.peer {
+            connect.push(peer.clone());
+        } else {
+            self.add_server("server", self.cores[1], &token, &mut crew, &mut connect)?;
+            let ranks = self.plan.cells.iter().filter_map(|c| find(&c.experiment)).map(|e| e.ranks());
+            for rank in 2..ranks.max().unwrap_or(2) {
+                let core = self.cores[rank as usize % 2];
+                self.add_server("helper", core, &token, &mut crew, &mut connect)?;
+            }
+        }
+        let sampling = Sampling::from(self.plan.sampling(self.number, Calibration::default()));
+        let job = ClientJob {
+            token,
+            core: self.cores[0],
+            peer_core: self.plan.values.cores().map(|c| c[1]),
+            connect,
+            device: self.plan.device.clone(),
+            settings: self.plan.settings(),
+            cells: order.iter().map(|i| (*i, self.plan.cells[*i].clone())).collect(),
+            sampling,
+        };
+        crew.push(Worker::start("client", self.command, &Job::Client(job))?);
+        let state = State {
+            clock: ClockInfo::default(),
+            sampling,
+            current: None,
+            lost: None,
+            asked: None,
+            silent_since: Instant::now(),
+        };
+        self.watch(&mut crew, state)
+    }
+
+    /// Starts a process that the client will connect to, and learns where it waits.
+    fn add_server(
+        &mut self,
+        name: &'static str,
+        core: Option<usize>,
+        token: &str,
+        crew: &mut Vec<Worker>,
+        connect: &mut Vec<String>,
+    ) -> Result<(), BenchError> {
+        let job = Job::Server { token: token.to_owned(), core };
+        let mut worker = Worker::start(name, self.command, &job)?;
+        match listen(std::slice::from_mut(&mut worker), START) {
+            Some((_, Heard::News(News::Listening { addr }))) => connect.push(addr),
+            Some((_, Heard::News(News::Failed { why, .. }))) => {
+                return Err(BenchError::new(format!("the {name} process says: {why}")));
+            }
+            Some((_, Heard::Ended(how))) => return Err(BenchError::new(how)),
+            _ => return Err(BenchError::new(format!("the {name} process does not start within 30 s"))),
+        }
+        crew.push(worker);
+        Ok(())
+    }
+
+    /// Listens to all processes until the client is done; it is the last of the crew.
+    fn watch(&mut self, crew: &mut [Worker], mut state: State) -> Result<(), BenchError> {
+        let client = crew.len() - 1;
+        loop {
+            match listen(crew, TICK) {
+                Some((who, Heard::News(news))) if who == client => {
+                    state.silent_since = Instant::now();
+                    if self.take(news, &mut state)? {
+                        return Ok(());
+                    }
+                }
+                Some((who, heard)) if who != client => {
+                    let how = match heard {
+                        Heard::Ended(how) => how,
+                        Heard::News(News::Failed { why, .. }) => {
+                            format!("the {} process says: {why}", crew[who].name())
+                        }
+                        Heard::News(_) => continue,
+                    };
+                    state.lost.get_or_insert((how, Instant::now()));
+                }
+                Some((_, Heard::Ended(how))) => {
+                    let lost = state.lost.take().map(|(other, _)| format!("; before that {other}"));
+                    return Err(self.broken(&state, &format!("{how}{}", lost.unwrap_or_default())));
+                }
+                _ => {}
+            }
+            if state.asked.is_none() && self.stop.load(Ordering::Relaxed) {
+                crew[client].ask_to_stop();
+                state.asked = Some(Instant::now());
+            }
+            if state.asked.is_some_and(|at| at.elapsed() > STOP) {
+                // What it was doing takes too long; the crew is killed, what it sent is kept.
+                return Ok(());
+            }
+            if let Some((how, at)) = &state.lost
+                && at.elapsed() > LAST_WORDS
+            {
+                return Err(self.broken(&state, how));
+            }
+            if state.silent_since.elapsed() > self.longest_silence() {
+                return Err(self.broken(&state, "the client process says nothing any more"));
+            }
+        }
+    }
+
+    /// A cell with all its rounds, the contents of 1 GiB compared, and every wait in it run to its end.
+    fn longest_silence(&self) -> Duration {
+        let timed = Duration::from_secs_f64(self.plan.values.real("budget").min(86_400.0));
+        START + timed + Duration::from_millis(3 * self.plan.settings().patience_ms)
+    }
+
+    fn broken(&self, state: &State, how: &str) -> BenchError {
+        match state.current.and_then(|i| self.plan.cells.get(i)) {
+            Some(cell) => BenchError::new(format!("{cell}: {how}")),
+            None => BenchError::new(how),
+        }
+    }
+
+    /// Takes news of the client; whether it was the last.
+    fn take(&mut self, news: News, state: &mut State) -> Result<bool, BenchError> {
+        match news {
+            News::Begun { clock, noise, core, notes } => {
+                state.clock = clock;
+                let pinned = [core, self.cores[1].filter(|_| self.plan.peer.is_none())];
+                self.all.begun(clock, noise, pinned);
+                if self.number == 0 {
+                    notes.iter().for_each(|n| self.progress.note(n));
+                }
+            }
+            News::Cell { index } => {
+                state.current = Some(index);
+                self.tell(index, CellState::Began);
+            }
+            News::Measured { index, record, switches } => {
+                let shown = self.plan.cells.get(index).and_then(|cell| displayed(cell, &record));
+                let sample = Sample { clock: state.clock, sampling: state.sampling, record, switches };
+                self.all.measured(index, self.number, sample);
+                if let Some((value, unit)) = shown {
+                    self.tell(index, CellState::Measured { value, unit });
+                }
+                state.current = None;
+            }
+            News::Skipped { index, why } => {
+                self.tell(index, CellState::Skipped { why: &why });
+                self.all.skipped(index, why);
+                state.current = None;
+            }
+            News::Done { noise } => {
+                self.all.done(noise);
+                return Ok(true);
+            }
+            News::Failed { why, index, .. } => {
+                state.current = index.or(state.current);
+                let lost = state.lost.take().map(|(how, _)| format!("; {how}")).unwrap_or_default();
+                return Err(self.broken(state, &format!("{why}{lost}")));
+            }
+            News::Listening { .. } => {}
+        }
+        Ok(false)
+    }
+
+    fn tell(&mut self, index: usize, state: CellState<'_>) {
+        if let Some(cell) = self.plan.cells.get(index) {
+            let (launch, launches) = (self.number + 1, self.plan.launches());
+            self.progress.cell(&CellEvent { launch, launches, done: self.all.count(), cell, state });
+        }
+    }
+}
+
+/// About the median of a record, from its last readings.
+fn displayed(cell: &Cell, record: &Record) -> Option<(f64, &'static str)> {
+    let metric = find(&cell.experiment)?.metric(&cell.variant);
+    let last = record.rounds.last()?;
+    let mut readings = last[last.len().saturating_sub(SHOWN)..].to_vec();
+    crate::stats::sort(&mut readings);
+    let operations = record.batch.max(1) * record.messages.max(1);
+    Some((metric.value(median(&readings)?, operations, cell.size), metric.unit))
+}
+
+/// What only the processes of one run know.
+fn secret() -> Result<String, BenchError> {
+    use std::io::Read;
+    let mut bytes = [0u8; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut f| f.read_exact(&mut bytes))
+        .map_err(|e| BenchError::new(format!("cannot read /dev/urandom: {e}")))?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// Reasons and the cells that each kept from being measured.
+pub(super) type Reasons = BTreeMap<String, Vec<String>>;

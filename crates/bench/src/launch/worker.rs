@@ -1,0 +1,154 @@
+//! The worker: a fresh process of the same program that measures, or stands at the other end, and then ends.
+//!
+//! Its standard input is a socket: a Unix one leads to the orchestrator of a run, a TCP one to a client that
+//! `nicety serve` has accepted. It dies with the process that started it.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::AddressFamily;
+use verbs::host::Host;
+use verbs::host::real::{host, pin_to_core};
+
+use super::job::{ClientJob, Job, Lines, News, write_line};
+use super::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
+use super::way::Way;
+use super::wire::Frame;
+use super::{fabric, serving};
+use crate::experiment::driver::client_cell;
+use crate::experiment::{Control, Fault, Session, Word};
+use crate::schema::ClockInfo;
+
+/// Runs a worker to its end; what the hidden command `worker` does, with nothing else on the command line.
+#[must_use]
+pub fn worker_main() -> ExitCode {
+    // Without it a worker would only notice at its next word that its parent is gone.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    match work() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("nicety worker: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work() -> Result<(), Fault> {
+    let hint = "`worker` is started by `nicety bench` and `nicety serve`, not by hand";
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| Fault::Control(e.to_string()))?;
+    match rustix::net::sockopt::socket_domain(&input) {
+        Ok(AddressFamily::UNIX) => orchestrated(input),
+        Ok(AddressFamily::INET | AddressFamily::INET6) => {
+            let way = Way::greet(TcpStream::from(input), "").map_err(serving::control)?;
+            serving::session(way, None)
+        }
+        _ => Err(Fault::Control(hint.into())),
+    }
+}
+
+fn control(e: impl std::fmt::Display) -> Fault {
+    Fault::Control(e.to_string())
+}
+
+fn orchestrated(input: OwnedFd) -> Result<(), Fault> {
+    let mut lines = Lines::new(UnixStream::from(input));
+    let job = lines.next::<Job>().map_err(control)?.ok_or_else(|| control("no job came"))?;
+    let out = lines.stream().try_clone().map_err(control)?;
+    let mut cell = None;
+    let done = match job {
+        Job::Server { token, core } => serve_one(&out, &token, core),
+        Job::Client(job) => measure(&out, &job, &mut cell),
+    };
+    if let Err(fault) = done {
+        let corrupt = matches!(fault, Fault::Corrupt(_));
+        write_line(&out, &News::Failed { why: fault.to_string(), index: cell, corrupt }).map_err(control)?;
+    }
+    Ok(())
+}
+
+/// Waits for the client of the run; others are refused and change nothing.
+fn serve_one(out: &UnixStream, token: &str, core: Option<usize>) -> Result<(), Fault> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(control)?;
+    let addr = listener.local_addr().map_err(control)?.to_string();
+    write_line(out, &News::Listening { addr }).map_err(control)?;
+    loop {
+        let (stream, _) = listener.accept().map_err(control)?;
+        if let Ok(way) = Way::greet(stream, token) {
+            drop(listener);
+            return serving::session(way, core);
+        }
+    }
+}
+
+/// Measures all cells of the job.
+fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Result<(), Fault> {
+    let core = job.core.filter(|core| pin_to_core(*core).is_ok());
+    let host = host();
+    let clock = calibrate(&host);
+    let before = noise(&host);
+    let patience = Duration::from_millis(job.settings.patience_ms);
+    let mut ways = Vec::new();
+    for to in &job.connect {
+        let mut way = Way::dial(to, &job.token, patience)?;
+        way.set_patience(patience + Duration::from_secs(5)).map_err(control)?;
+        let (device, settings) = (job.device.clone(), job.settings.clone());
+        way.write(&Frame::Setup { device, settings, core: job.peer_core }).map_err(control)?;
+        match way.read().map_err(control)? {
+            Frame::Opened { .. } => ways.push(way),
+            Frame::Refused { why } => return Err(Fault::Peer(why)),
+            other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
+        }
+    }
+    let device = fabric::open(&job.device, &host)?;
+    let notes = device.attr().notes.clone();
+    write_line(out, &News::Begun { clock, noise: before, core, notes }).map_err(control)?;
+    let plan = job.sampling.plan(clock);
+    for (index, cell) in &job.cells {
+        if stop_asked(out) {
+            break;
+        }
+        *current = Some(*index);
+        write_line(out, &News::Cell { index: *index }).map_err(control)?;
+        let switches = involuntary_switches().unwrap_or(0);
+        let mut session = Session {
+            host: &host,
+            device: &device,
+            rank: 0,
+            ways: ways.iter_mut().map(|w| w as &mut dyn Control).collect(),
+            cell,
+            settings: &job.settings,
+            gauge: &memory_in_use,
+            failed: Vec::new(),
+        };
+        let news = match client_cell(&mut session, plan, &mut || stop_asked(out)) {
+            Ok(record) => {
+                let switches = involuntary_switches().unwrap_or(0).saturating_sub(switches);
+                News::Measured { index: *index, record, switches }
+            }
+            Err(fault) if fault.is_local() => News::Skipped { index: *index, why: fault.to_string() },
+            Err(fault) => return Err(fault),
+        };
+        write_line(out, &news).map_err(control)?;
+    }
+    *current = None;
+    for way in &mut ways {
+        // A peer that has gone already has no need of it.
+        let _ = way.tell(&Word::Bye);
+    }
+    write_line(out, &News::Done { noise: noise(&host) }).map_err(control)
+}
+
+/// Whether the orchestrator has said anything since the job, which can only be: stop; or has gone.
+fn stop_asked(orchestrator: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(orchestrator, PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+}
+
+fn calibrate(host: &Host) -> ClockInfo {
+    // The host's clock counts in picoseconds.
+    crate::sample::calibrate(clock_kind(host.clock()), 1e-3, 50, || host.now().as_ps()).into()
+}
