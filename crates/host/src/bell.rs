@@ -43,6 +43,12 @@ impl Bell {
     /// Wakes all sleepers. Publish what they wait for *before* this.
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
+        self.ring_after_fence();
+    }
+
+    /// [`Bell::ring`] for a producer that has passed a full fence since it published.
+    #[inline]
+    pub fn ring_after_fence(&self) {
         if self.waiters.load(Ordering::Relaxed) != 0 {
             self.ring_loudly();
         }

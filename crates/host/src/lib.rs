@@ -16,5 +16,5 @@ pub mod real;
 mod units;
 
 pub use bell::Bell;
-pub use ops::{ClockKind, Host, HostOps, Task};
+pub use ops::{ClockKind, Host, HostOps, Task, Turn};
 pub use units::{Bytes, Rate, Span, Time};

@@ -278,7 +278,8 @@ fn sleep_until(word: &AtomicU32, value: u32, give_up: &dyn Fn() -> bool) -> io::
             return Ok(());
         }
         // Woken, changed before, a signal, the limit: in all cases look again.
-        if futex::wait(word, futex::Flags::empty(), seen, Some(&second)).is_err_and(|e| e == rustix::io::Errno::TIMEDOUT)
+        if futex::wait(word, futex::Flags::empty(), seen, Some(&second))
+            .is_err_and(|e| e == rustix::io::Errno::TIMEDOUT)
             && give_up()
         {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not answer"));
@@ -323,7 +324,9 @@ impl PeerMemory {
             let done = unsafe { libc::process_vm_writev(self.pid, &local, 1, &remote, 1, 0) };
             match usize::try_from(done) {
                 Err(_) => return Err(io::Error::last_os_error()),
-                Ok(done) if done < len => return Err(io::Error::other("process_vm_writev wrote only a part")),
+                Ok(done) if done < len => {
+                    return Err(io::Error::other("process_vm_writev wrote only a part"));
+                }
                 Ok(_) => {}
             }
         }

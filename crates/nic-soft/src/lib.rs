@@ -1,0 +1,13 @@
+//! NICs in software, behind the traits of `verbs`.
+//!
+//! | module | device |
+//! |---|---|
+//! | `shm` | between the processes of one host: the initiator's processor is the DMA engine |
+//! | `floor` | what the machine itself can do, for a benchmark to stand beside |
+
+#[cfg(not(loom))]
+pub mod floor;
+#[cfg(not(loom))]
+pub mod shm;
+#[cfg_attr(loom, allow(dead_code, reason = "only the models of these parts are built"))]
+mod sync;

@@ -1,0 +1,399 @@
+//! Data path: completion. Completion queues: from the engines (here and in peers) to whoever polls.
+//!
+//! Completions of send requests come from this process's own posting threads, through a ring under a lock.
+//! Completions of receives are written by peers, each into the ring of its queue pair, so that a peer which
+//! dies in the middle has published nothing and hinders nobody. Polling looks at both.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+
+use host::Bell;
+use rustix::event::{EventfdFlags, eventfd};
+use verbs::provider::{CompChannelOps, CqOps};
+use verbs::{AsyncEvent, Error, Result, Wc};
+
+use super::device::Inner;
+use super::layout::{CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, channel_at, cq_at};
+use super::qp::QpInner;
+use super::segment::Ref;
+use crate::sync::spin::Spin;
+
+/// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
+const FEW: usize = 8;
+
+const ARMED_SOLICITED: u32 = 1;
+const ARMED_ANY: u32 = 2;
+
+/// The completion of a send request, with where it was posted.
+pub(super) struct SendDone {
+    pub(super) wc: Wc,
+    /// The queue pair's place among those attached here.
+    pub(super) seat: usize,
+    /// How many requests of its queue are done with it.
+    pub(super) upto: u64,
+}
+
+/// What polling works on.
+#[derive(Default)]
+pub(super) struct PollSide {
+    /// Queue pairs whose send requests complete here, by seat.
+    senders: Vec<Option<Arc<QpInner>>>,
+    /// Queue pairs whose receives complete here, by their index.
+    receivers: Vec<Arc<QpInner>>,
+    /// Where the next look begins, so that none is starved.
+    turn: usize,
+    /// Queue pairs that reported something and may have more (only with many).
+    due: VecDeque<Arc<QpInner>>,
+}
+
+/// A completion queue.
+pub(super) struct CqInner {
+    pub(super) device: Arc<Inner>,
+    pub(super) index: usize,
+    cqe: u32,
+    pub(super) shared: Ref<CqShared>,
+    pub(super) channel: Option<Arc<ChannelInner>>,
+    local: Spin<VecDeque<SendDone>>,
+    local_len: AtomicUsize,
+    pub(super) poll: Spin<PollSide>,
+    /// Sum of what may be outstanding; more than `cqe` means that overrunning is possible.
+    demand: AtomicU32,
+    dead: AtomicBool,
+    /// Queue pairs with send requests that wait; they are driven by whoever polls.
+    pub(super) stalled: AtomicUsize,
+}
+
+impl CqInner {
+    pub(super) fn create(
+        device: &Arc<Inner>,
+        cqe: u32,
+        channel: Option<Arc<ChannelInner>>,
+    ) -> Result<Arc<Self>> {
+        let index = device.indices.lock().cq.take("completion queues", CQ_MAX)?;
+        let shared: Ref<CqShared> = Ref::new(&device.segment.map, cq_at(index))?;
+        shared.armed.store(0, Ordering::Relaxed);
+        shared.events.store(0, Ordering::Relaxed);
+        shared.many.store(0, Ordering::Relaxed);
+        shared.channel.store(channel.as_ref().map_or(0, |c| c.index as u32 + 1), Ordering::Relaxed);
+        let cq = Arc::new(Self {
+            device: device.clone(),
+            index,
+            cqe,
+            shared,
+            channel,
+            local: Spin::new(VecDeque::new()),
+            local_len: AtomicUsize::new(0),
+            poll: Spin::new(PollSide::default()),
+            demand: AtomicU32::new(0),
+            dead: AtomicBool::new(false),
+            stalled: AtomicUsize::new(0),
+        });
+        device.register_cq(&cq);
+        Ok(cq)
+    }
+
+    /// Takes a queue pair's send side in: its seat.
+    pub(super) fn attach_sender(&self, qp: &Arc<QpInner>, depth: u32) -> usize {
+        self.demand.fetch_add(depth, Ordering::Relaxed);
+        let mut side = self.poll.lock();
+        // Room for everything that may complete, so that completing never allocates.
+        self.local.lock().reserve(self.demand.load(Ordering::Relaxed) as usize);
+        let seat = side.senders.iter().position(Option::is_none).unwrap_or_else(|| {
+            side.senders.push(None);
+            side.senders.len() - 1
+        });
+        side.senders[seat] = Some(qp.clone());
+        seat
+    }
+
+    /// Takes a queue pair's receive side in.
+    pub(super) fn attach_receiver(&self, qp: &Arc<QpInner>, depth: u32) {
+        self.demand.fetch_add(depth, Ordering::Relaxed);
+        let mut side = self.poll.lock();
+        let at = side.receivers.partition_point(|other| other.index < qp.index);
+        side.receivers.insert(at, qp.clone());
+        if side.receivers.len() > FEW && self.shared.many.swap(1, Ordering::SeqCst) == 0 {
+            // Peers publish first and look at `many` afterwards; whoever looked too early is found by this.
+            crate::sync::fence::heavy();
+            let all: Vec<_> = side.receivers.clone();
+            side.due.extend(all);
+        }
+    }
+
+    /// Forgets a queue pair and its completions.
+    pub(super) fn detach(&self, qp: &Arc<QpInner>, seat: Option<usize>, depth: u32) {
+        self.demand.fetch_sub(depth, Ordering::Relaxed);
+        let mut side = self.poll.lock();
+        match seat {
+            Some(seat) => {
+                side.senders[seat] = None;
+                let mut local = self.local.lock();
+                local.retain(|done| done.seat != seat);
+                self.local_len.store(local.len(), Ordering::Release);
+            }
+            None => {
+                side.receivers.retain(|other| !Arc::ptr_eq(other, qp));
+                side.due.retain(|other| !Arc::ptr_eq(other, qp));
+            }
+        }
+    }
+
+    /// The completion of a send request of this process.
+    #[inline]
+    pub(super) fn push(&self, done: SendDone, solicited: bool) {
+        let mut local = self.local.lock();
+        if local.len() >= self.cqe as usize {
+            drop(local);
+            self.overrun();
+            return;
+        }
+        local.push_back(done);
+        self.local_len.store(local.len(), Ordering::Release);
+        drop(local);
+        self.notify(solicited);
+    }
+
+    /// Tells sleepers and the channel that something was published here by this process.
+    #[inline]
+    pub(super) fn notify(&self, solicited: bool) {
+        fence(Ordering::SeqCst);
+        let channel = self.channel.as_ref().map(|c| (&*c.shared, c.fd.as_fd()));
+        announce(&self.shared, channel, solicited);
+    }
+
+    /// Wakes everybody: something changed that is no single completion.
+    pub(super) fn alarm(&self, qp_index: usize) {
+        self.shared.ready.add(qp_index);
+        self.notify(true);
+    }
+
+    /// An event, armed or not: an arming may have died with a peer.
+    pub(super) fn force_event(&self) {
+        if let Some(channel) = &self.channel {
+            self.shared.events.fetch_add(1, Ordering::AcqRel);
+            raise(&channel.shared, channel.fd.as_fd());
+        }
+    }
+
+    #[inline]
+    fn poll_sends(&self, side: &PollSide, wcs: &mut [Wc]) -> usize {
+        if self.local_len.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        let mut local = self.local.lock();
+        let count = wcs.len().min(local.len());
+        for (wc, done) in wcs.iter_mut().zip(local.drain(..count)) {
+            if let Some(qp) = side.senders.get(done.seat).and_then(Option::as_ref) {
+                qp.reclaim(done.upto);
+            }
+            *wc = done.wc;
+        }
+        self.local_len.store(local.len(), Ordering::Release);
+        count
+    }
+
+    #[inline]
+    fn poll_receives(&self, side: &mut PollSide, wcs: &mut [Wc]) -> usize {
+        if self.shared.many.load(Ordering::Relaxed) != 0 {
+            return self.poll_due(side, wcs);
+        }
+        let count = side.receivers.len();
+        let mut got = 0;
+        for step in 0..count {
+            let i = (side.turn + step) % count;
+            got += side.receivers[i].poll_receives(&mut wcs[got..]);
+            if got == wcs.len() {
+                side.turn = i;
+                return got;
+            }
+        }
+        side.turn = if count > 0 { (side.turn + 1) % count } else { 0 };
+        got
+    }
+
+    fn poll_due(&self, side: &mut PollSide, wcs: &mut [Wc]) -> usize {
+        if self.shared.ready.any() {
+            let PollSide { receivers, due, .. } = side;
+            self.shared.ready.take(|index| {
+                let found = receivers.binary_search_by_key(&index, |qp| qp.index);
+                due.extend(found.ok().map(|at| receivers[at].clone()));
+            });
+        }
+        let mut got = 0;
+        while got < wcs.len()
+            && let Some(qp) = side.due.pop_front()
+        {
+            let n = qp.poll_receives(&mut wcs[got..]);
+            got += n;
+            if n > 0 {
+                // It may have more; others get their turn first.
+                side.due.push_back(qp);
+            }
+        }
+        got
+    }
+
+    /// Overrun: more completions wait than the queue has entries (IBA 11.6.3.1).
+    fn check_overrun(&self, side: &PollSide) -> bool {
+        if self.demand.load(Ordering::Relaxed) <= self.cqe {
+            return false;
+        }
+        let waiting = self.local_len.load(Ordering::Acquire)
+            + side.receivers.iter().map(|qp| qp.waiting_receives()).sum::<usize>();
+        waiting > self.cqe as usize
+    }
+
+    /// Finds an overrun that nobody has polled for.
+    pub(super) fn look_for_overrun(&self) {
+        let overran = self.check_overrun(&self.poll.lock());
+        if overran {
+            self.overrun();
+        }
+    }
+
+    #[cold]
+    fn overrun(&self) {
+        if !self.dead.swap(true, Ordering::AcqRel) {
+            self.device.async_event(AsyncEvent::CqError { cq: self.index as u32 });
+            self.device.condemn_users_of(self.index);
+            self.notify(true);
+        }
+    }
+
+    /// The queue pairs attached here; for failing them all.
+    pub(super) fn users(&self) -> Vec<Arc<QpInner>> {
+        let side = self.poll.lock();
+        side.senders.iter().flatten().chain(&side.receivers).cloned().collect()
+    }
+
+    #[cold]
+    fn drive_stalled(&self) {
+        let senders: Vec<_> = self.poll.lock().senders.iter().flatten().cloned().collect();
+        senders.iter().for_each(|qp| qp.progress());
+    }
+}
+
+impl CqOps for CqInner {
+    fn id(&self) -> u32 {
+        self.index as u32
+    }
+
+    fn cqe(&self) -> u32 {
+        self.cqe
+    }
+
+    #[inline]
+    fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        if self.dead.load(Ordering::Relaxed) {
+            return Err(Error::CqOverrun { cqe: self.cqe });
+        }
+        if self.stalled.load(Ordering::Relaxed) != 0 {
+            self.drive_stalled();
+        }
+        let mut side = self.poll.lock();
+        if self.check_overrun(&side) {
+            drop(side);
+            self.overrun();
+            return Err(Error::CqOverrun { cqe: self.cqe });
+        }
+        let sends = self.poll_sends(&side, wcs);
+        let receives = self.poll_receives(&mut side, &mut wcs[sends..]);
+        drop(side);
+        if self.device.has_failures() {
+            self.device.settle_failures();
+        }
+        Ok(sends + receives)
+    }
+
+    fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        if self.channel.is_none() {
+            return Err(Error::Invalid("the completion queue has no channel to report to".into()));
+        }
+        let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
+        self.shared.armed.fetch_max(kind, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        self.device.indices.lock().cq.give(self.index);
+    }
+}
+
+/// After publishing and a full fence: wakes who sleeps on a completion queue, raises an event if it is armed.
+#[inline]
+pub(super) fn announce(cq: &CqShared, channel: Option<(&ChannelShared, BorrowedFd<'_>)>, solicited: bool) {
+    cq.bell.ring_after_fence();
+    let wanted = if solicited { ARMED_SOLICITED } else { ARMED_ANY };
+    let armed = cq.armed.load(Ordering::Relaxed);
+    if armed >= wanted
+        && cq.armed.compare_exchange(armed, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        && let Some((shared, fd)) = channel
+    {
+        cq.events.fetch_add(1, Ordering::AcqRel);
+        raise(shared, fd);
+    }
+}
+
+fn raise(channel: &ChannelShared, fd: BorrowedFd<'_>) {
+    // The counter cannot fill up: each event needed an arming.
+    let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+    channel.bell.ring();
+}
+
+/// A completion channel: an event counter, which peers hold a duplicate of.
+pub(super) struct ChannelInner {
+    device: Arc<Inner>,
+    pub(super) index: usize,
+    pub(super) fd: OwnedFd,
+    pub(super) shared: Ref<ChannelShared>,
+}
+
+impl ChannelInner {
+    pub(super) fn create(device: &Arc<Inner>) -> Result<Arc<Self>> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+        let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create a completion channel", e))?;
+        let index = device.indices.lock().channel.take("completion channels", CHANNEL_MAX)?;
+        let shared = Ref::new(&device.segment.map, channel_at(index))?;
+        Ok(Arc::new(Self { device: device.clone(), index, fd, shared }))
+    }
+
+    pub(super) fn belongs_to(&self, device: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.device, device)
+    }
+}
+
+impl CompChannelOps for ChannelInner {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
+    fn poll_event(&self) -> Option<u32> {
+        let mut count = [0; 8];
+        rustix::io::read(&self.fd, &mut count).ok()?;
+        let mine = |cq: &Arc<CqInner>| cq.channel.as_ref().is_some_and(|c| c.index == self.index);
+        self.device.live_cqs().into_iter().filter(mine).find_map(|cq| {
+            let events = &cq.shared.events;
+            let had = events.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| n.checked_sub(1));
+            had.is_ok().then_some(cq.index as u32)
+        })
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
+    }
+}
+
+impl Drop for ChannelInner {
+    fn drop(&mut self) {
+        self.device.indices.lock().channel.give(self.index);
+    }
+}

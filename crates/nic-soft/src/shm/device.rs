@@ -1,0 +1,500 @@
+//! The device: its segment, its objects by number, and what happens when something of it fails.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
+
+use host::{Bytes, Host, Span};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
+use verbs::{
+    Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, Error, MemoryKind, QpInit, Result, SrqInit,
+};
+
+use super::cm::{CmHandle, CmInner};
+use super::copy_path::{CopyPath, CopyState};
+use super::cq::{ChannelInner, CqInner};
+use super::heap::Heap;
+use super::layout::{CQ_MAX, DM_BASE, HEAP_BASE, Header, MR_MAX, QP_MAX, SRQ_MAX, VERSION, state};
+use super::mr::ShmMr;
+use super::nic::Nic;
+use super::peer::Peer;
+use super::place::SGE_MAX;
+use super::qp::{QpHandle, QpInner};
+use super::segment::Segment;
+use super::srq::SrqInner;
+use crate::sync::fence;
+use crate::sync::spin::Spin;
+
+/// How a shared-memory device is set up.
+#[derive(Clone, Debug, Default)]
+pub struct ShmConfig {
+    /// How private memory of other processes is reached.
+    pub copy: CopyPath,
+    /// Bytes of NIC memory that can be allocated; half of the machine's memory if not given. Memory is taken
+    /// from the machine only as it is allocated.
+    pub dm_size: Option<Bytes>,
+}
+
+/// Numbers of objects, lowest first.
+#[derive(Default)]
+pub(super) struct Numbers {
+    next: usize,
+    free: Vec<usize>,
+}
+
+impl Numbers {
+    pub(super) fn take(&mut self, what: &'static str, max: usize) -> Result<usize> {
+        if let Some(index) = self.free.pop() {
+            return Ok(index);
+        }
+        if self.next == max {
+            return Err(Error::Limit { what, given: max as u64 + 1, limit: max as u64 });
+        }
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    pub(super) fn give(&mut self, index: usize) {
+        self.free.push(index);
+    }
+}
+
+/// Numbers of every kind of object.
+#[derive(Default)]
+pub(super) struct Indices {
+    pub(super) mr: Numbers,
+    pub(super) cq: Numbers,
+    pub(super) srq: Numbers,
+    pub(super) channel: Numbers,
+    qp: Numbers,
+    qp_generation: BTreeMap<usize, u32>,
+}
+
+/// What all objects of a device share.
+pub(super) struct Inner {
+    pub(super) host: Host,
+    pub(super) attr: DeviceAttr,
+    name: String,
+    pub(super) segment: Segment,
+    pub(super) token: u64,
+    pub(super) process: u64,
+    pub(super) copy: CopyState,
+    pub(super) indices: Spin<Indices>,
+    heap: Mutex<Heap>,
+    dm: Mutex<Heap>,
+    pds: AtomicU32,
+    keys: AtomicU64,
+    qps: RwLock<BTreeMap<usize, Arc<QpInner>>>,
+    cqs: RwLock<BTreeMap<usize, Weak<CqInner>>>,
+    pub(super) peers: Mutex<BTreeMap<u64, Weak<Peer>>>,
+    events: Mutex<VecDeque<AsyncEvent>>,
+    failures: AtomicBool,
+    condemned_cqs: Mutex<Vec<usize>>,
+    pub(super) nic: Nic,
+}
+
+/// A random number that this process was born with; it stands still in memory, for peers to probe.
+pub(super) fn process_token() -> &'static u64 {
+    static TOKEN: OnceLock<u64> = OnceLock::new();
+    TOKEN.get_or_init(random)
+}
+
+/// 64 random bits from the kernel; never 0.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // The kernel's generator is always ready by the time programs run; a short read leaves zeros, handled below.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes) | 1
+}
+
+/// Opens the shared-memory device.
+///
+/// # Errors
+/// [`Error::System`] when shared memory, descriptors or a thread cannot be had.
+pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
+    fence::register();
+    let files = raise_file_limit();
+    let dm_size = config.dm_size.map_or_else(half_of_memory, |b| b.0).next_multiple_of(PAGE).max(PAGE);
+    let segment = Segment::create(DM_BASE + dm_size)?;
+    let token = random();
+    let header: &Header = segment.map.get(0).ok_or_else(|| Error::Invalid("an empty segment".into()))?;
+    header.token.store(token, Ordering::Relaxed);
+    header.version.store(VERSION, Ordering::Release);
+    let copy = CopyState::new(config.copy);
+    let attr = attributes(dm_size, files, &copy);
+    let inner = Arc::new(Inner {
+        host: host.clone(),
+        attr,
+        name: "shm".into(),
+        segment,
+        token,
+        process: *process_token(),
+        copy,
+        indices: Spin::new(Indices::default()),
+        heap: Mutex::new(Heap::new("bytes of the segment's rings", HEAP_BASE, DM_BASE)),
+        dm: Mutex::new(Heap::new("bytes of NIC memory", DM_BASE, DM_BASE + dm_size)),
+        pds: AtomicU32::new(1),
+        keys: AtomicU64::new(random()),
+        qps: RwLock::new(BTreeMap::new()),
+        cqs: RwLock::new(BTreeMap::new()),
+        peers: Mutex::new(BTreeMap::new()),
+        events: Mutex::new(VecDeque::new()),
+        failures: AtomicBool::new(false),
+        condemned_cqs: Mutex::new(Vec::new()),
+        nic: Nic::new()?,
+    });
+    inner.nic.start(&inner)?;
+    Ok(verbs::Device::new(Arc::new(ShmDevice(inner))))
+}
+
+const PAGE: u64 = 4096;
+
+fn half_of_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram * u64::from(info.mem_unit) / 2).max(64 << 20)
+}
+
+/// Connections need descriptors: the soft limit goes up to the hard one.
+fn raise_file_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        // Refused, the old limit stays, and running out of descriptors says so where it happens.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    }
+    getrlimit(Resource::Nofile).current
+}
+
+fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr {
+    let barriers = if fence::register() { "expedited membarrier(2)" } else { "full fences" };
+    DeviceAttr {
+        max_qp: QP_MAX as u32,
+        max_qp_wr: 16_384,
+        max_sge: SGE_MAX as u32,
+        max_inline: 1024,
+        max_cq: CQ_MAX as u32,
+        max_cqe: 1 << 22,
+        max_mr: MR_MAX as u32,
+        max_mr_size: 1 << 46,
+        max_msg_size: 1 << 30,
+        max_srq: SRQ_MAX as u32,
+        max_srq_wr: 16_384,
+        max_private_data: super::wire::PRIVATE_MAX as u32,
+        max_rd_atomic: 255,
+        max_dm_size: dm_size,
+        atomic_cap: AtomicCap::Hca,
+        atomic_cap_dm: AtomicCap::Global,
+        link_rate: None,
+        ports: 1,
+        notes: vec![
+            copy.describe(),
+            format!("deregistration waits for accesses by {barriers}"),
+            match files {
+                Some(n) => format!("{n} descriptors allow about {} connections", n / 4),
+                None => "descriptors are not limited".into(),
+            },
+        ],
+    }
+}
+
+impl Inner {
+    /// A key for region `index` that differs from its last.
+    pub(super) fn fresh_key(&self, index: usize) -> u32 {
+        // An odd factor permutes the 65,536 values, so that none comes back before all have been used; the
+        // start is random. Key 0 is nobody's.
+        let low = loop {
+            let count = self.keys.fetch_add(1, Ordering::Relaxed);
+            let low = count.wrapping_mul(40_503) as u32 & 0xffff;
+            if low != 0 {
+                break low;
+            }
+        };
+        (index as u32) << 16 | low
+    }
+
+    /// Whether NIC memory lies in this device.
+    pub(super) fn owns_nic_memory(&self, buf: &Buf) -> bool {
+        self.segment
+            .map
+            .bytes(buf.nic_offset(), buf.len() as u64)
+            .is_some_and(|at| at == buf.as_ptr() && buf.nic_offset() >= DM_BASE)
+    }
+
+    /// Room for a ring, committed and zeroed.
+    pub(super) fn take_ring(self: &Arc<Self>, len: u64) -> Result<Ring> {
+        let len = len.next_multiple_of(64);
+        let at = unpoisoned(&self.heap).take(len, 64)?;
+        let ring = Ring { device: self.clone(), at, len };
+        self.segment.commit(at, len)?;
+        if let Some(bytes) = self.segment.map.bytes(at, len) {
+            // SAFETY: the range is ours alone until its place is published. Test: all that makes queue pairs.
+            unsafe { std::ptr::write_bytes(bytes, 0, len as usize) };
+        }
+        Ok(ring)
+    }
+
+    pub(super) fn take_qp_index(&self) -> Result<(usize, u32)> {
+        let mut indices = self.indices.lock();
+        let index = indices.qp.take("queue pairs", QP_MAX)?;
+        let generation = indices.qp_generation.entry(index).or_insert(0);
+        *generation = generation.wrapping_add(1);
+        Ok((index, *generation))
+    }
+
+    pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
+        self.qps.write().unwrap_or_else(|e| e.into_inner()).insert(qp.index, qp.clone());
+    }
+
+    pub(super) fn forget_qp(&self, index: usize, reuse: bool) {
+        self.qps.write().unwrap_or_else(|e| e.into_inner()).remove(&index);
+        if reuse {
+            self.indices.lock().qp.give(index);
+        }
+    }
+
+    pub(super) fn register_cq(&self, cq: &Arc<CqInner>) {
+        let mut cqs = self.cqs.write().unwrap_or_else(|e| e.into_inner());
+        cqs.retain(|_, c| c.strong_count() > 0);
+        cqs.insert(cq.index, Arc::downgrade(cq));
+    }
+
+    pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
+    }
+
+    pub(super) fn live_cqs(&self) -> Vec<Arc<CqInner>> {
+        self.cqs.read().unwrap_or_else(|e| e.into_inner()).values().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn async_event(&self, event: AsyncEvent) {
+        unpoisoned(&self.events).push_back(event);
+    }
+
+    /// A queue pair is to fail, found out where it cannot be done at once.
+    pub(super) fn condemn(&self, qp: &QpInner) {
+        let _ = qp.failure.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
+        self.failures.store(true, Ordering::Release);
+        self.nic.wake();
+    }
+
+    /// All queue pairs that use an overrun completion queue are to fail.
+    pub(super) fn condemn_users_of(&self, cq_index: usize) {
+        unpoisoned(&self.condemned_cqs).push(cq_index);
+        self.failures.store(true, Ordering::Release);
+        self.nic.wake();
+    }
+
+    #[inline]
+    pub(super) fn has_failures(&self) -> bool {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Deals with what was condemned; holding no lock.
+    pub(super) fn settle_failures(&self) {
+        if !self.failures.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let cqs = std::mem::take(&mut *unpoisoned(&self.condemned_cqs));
+        for cq in self.live_cqs().iter().filter(|cq| cqs.contains(&cq.index)) {
+            for qp in cq.users() {
+                // Its completions are lost: the peer must not go on as if nothing had happened.
+                self.nic.part(self, &qp, true);
+                qp.fail();
+            }
+        }
+        for qp in self.live_qps() {
+            if qp.failure.load(Ordering::Acquire) == 1 {
+                qp.fail();
+            }
+        }
+    }
+
+    /// Wakes peers that wait for a receive of a shared queue.
+    pub(super) fn feed_starved_of_srq(&self, srq_index: usize) {
+        let uses = |qp: &&Arc<QpInner>| qp.srq.as_ref().is_some_and(|s| s.index == srq_index);
+        let qps = self.qps.read().unwrap_or_else(|e| e.into_inner());
+        qps.values().filter(uses).for_each(|qp| qp.feed_if_starved());
+    }
+
+    /// After a key was invalidated: waits until peers that saw it valid have left.
+    pub(super) fn wait_for_peers_outside(&self) {
+        fence::heavy();
+        let deadline = self.host.after(Span::from_secs(1));
+        for qp in self.live_qps() {
+            let out = || (!qp.peer_is_inside()).then_some(());
+            // A peer that is stopped inside was there before the invalidation; it cannot be waited for.
+            let _ = self.host.poll("send with invalidate", deadline, out);
+        }
+    }
+}
+
+impl QpInner {
+    /// Fails: both ends go to the error state, everything that waits is flushed, everybody is woken. Holding no lock.
+    pub(super) fn fail(&self) {
+        for from in [state::INIT, state::RTR, state::RTS] {
+            self.advance(from, state::ERROR);
+        }
+        let first = self.failure.swap(2, Ordering::AcqRel) != 2;
+        if let Some(link) = self.link.get() {
+            for from in [state::RTS, state::RTR] {
+                let (from, to) =
+                    (state::word(link.generation, from), state::word(link.generation, state::ERROR));
+                if link.qp.status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    link.peer.kick();
+                }
+            }
+        }
+        self.flush_sends();
+        if first && !self.quiet.load(Ordering::Acquire) {
+            self.device.async_event(AsyncEvent::QpAccessError { qp_num: self.num });
+        }
+        self.recv_cq.alarm(self.index);
+        self.send_cq.notify(true);
+        if self.peer_is_inside() {
+            self.device.nic.watch_unsettled();
+        }
+    }
+}
+
+pub(super) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these locks half-way through a change.
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A piece of the segment's heap, given back when dropped.
+pub(super) struct Ring {
+    device: Arc<Inner>,
+    pub(super) at: u64,
+    len: u64,
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let (from, to) = (self.at.next_multiple_of(PAGE), (self.at + self.len) / PAGE * PAGE);
+        if from < to {
+            self.device.segment.release(from, to - from);
+        }
+        unpoisoned(&self.device.heap).give(self.at, self.len);
+    }
+}
+
+/// A piece of NIC memory, given back with its last handle.
+struct DmPiece {
+    device: Arc<Inner>,
+    at: u64,
+    len: u64,
+}
+
+impl Drop for DmPiece {
+    fn drop(&mut self) {
+        self.device.segment.release(self.at, self.len);
+        unpoisoned(&self.device.dm).give(self.at, self.len);
+    }
+}
+
+/// The opened device.
+struct ShmDevice(Arc<Inner>);
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.nic.stop();
+    }
+}
+
+impl DeviceOps for ShmDevice {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn host(&self) -> &Host {
+        &self.0.host
+    }
+
+    fn attr(&self) -> &DeviceAttr {
+        &self.0.attr
+    }
+
+    fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
+        let id = self.0.pds.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(ShmPd { device: self.0.clone(), id }))
+    }
+
+    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+        if cqe == 0 {
+            return Err(Error::Invalid("a completion queue needs at least one entry".into()));
+        }
+        Error::check_limit("entries of the completion queue", cqe.into(), self.0.attr.max_cqe.into())?;
+        let channel = match channel {
+            Some(channel) => {
+                let channel: Arc<ChannelInner> = own(channel.ops().clone(), "the completion channel")?;
+                if !channel.belongs_to(&self.0) {
+                    return Err(Error::Foreign { what: "the completion channel" });
+                }
+                Some(channel)
+            }
+            None => None,
+        };
+        Ok(CqInner::create(&self.0, cqe, channel)?)
+    }
+
+    fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
+        Ok(Arc::new(CmHandle(CmInner::create(&self.0)?)))
+    }
+
+    fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
+        Ok(ChannelInner::create(&self.0)?)
+    }
+
+    fn alloc_dm(&self, len: usize) -> Result<Buf> {
+        if len == 0 {
+            return Err(Error::Invalid("NIC memory needs at least one byte".into()));
+        }
+        let rounded = (len as u64).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        let at = {
+            let mut dm = unpoisoned(&self.0.dm);
+            Error::check_limit("bytes of NIC memory", rounded, dm.total())?;
+            dm.take(rounded, PAGE)?
+        };
+        let piece = Arc::new(DmPiece { device: self.0.clone(), at, len: rounded });
+        self.0.segment.commit(at, rounded)?;
+        let base = self.0.segment.map.bytes(at, rounded).and_then(std::ptr::NonNull::new);
+        let base = base.ok_or_else(|| Error::Invalid("NIC memory outside the segment".into()))?;
+        // SAFETY: the piece keeps the device and with it the mapping; nobody makes references into it.
+        Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Nic, at, piece) })
+    }
+
+    fn poll_async_event(&self) -> Option<AsyncEvent> {
+        // Peers fill queues and take receives without a word; whoever asks finds out.
+        self.0.live_cqs().iter().for_each(|cq| cq.look_for_overrun());
+        self.0.settle_failures();
+        self.0.live_qps().iter().filter_map(|qp| qp.srq.as_ref()).for_each(|srq| srq.check_limit());
+        unpoisoned(&self.0.events).pop_front()
+    }
+}
+
+/// A protection domain: a number.
+struct ShmPd {
+    device: Arc<Inner>,
+    id: u32,
+}
+
+impl PdOps for ShmPd {
+    fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
+        Ok(Box::new(ShmMr::register(&self.device, self.id, buf, access)?))
+    }
+
+    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+        Ok(Arc::new(QpHandle(QpInner::create(&self.device, self.id, init)?)))
+    }
+
+    fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        Ok(SrqInner::create(&self.device, self.id, init)?)
+    }
+}
+
+/// Whether the kernel's Yama module restricts process_vm access, as the number in its file; `None` without Yama.
+pub(super) fn yama_scope() -> Option<u8> {
+    let file = Path::new("/proc/sys/kernel/yama/ptrace_scope");
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,585 @@
+//! Data path: NIC engine. Carries out send requests in the initiator's own thread: from the post, through both
+//! protection tables and placement, to the completion at the peer; and, at the peer, takes that completion.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use verbs::{Access, Data, RNR_PAUSE, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
+
+use super::layout::{comp, recv, state};
+use super::mr::{self, Place};
+use super::peer::{Link, Reach};
+use super::place::{self, Fault, Pieces, Way};
+use super::qp::{QpInner, SendSide};
+use super::service::Job;
+use crate::sync::guard::Busy;
+use crate::sync::{ring, shared_queue};
+
+/// What became of a request.
+pub(super) enum Outcome {
+    /// It is over: how, and the bytes that it fetched.
+    Done(WcStatus, u32),
+    /// It must wait for the peer; ask again.
+    Wait,
+}
+
+/// Where this side stands in the peer's rings.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Receives of the peer's own ring that this side has consumed.
+    next_recv: u64,
+    /// Completions that this side has published to the peer.
+    next_comp: u64,
+    /// A receive claimed from the peer's shared queue, for the request that is waiting.
+    claimed: Option<u16>,
+    /// A copy that the peer's own thread is carrying out.
+    pub(super) job: Option<Job>,
+}
+
+impl Progress {
+    /// Forgets what was under way; the queue pair has failed.
+    pub(super) fn abandon(&mut self) {
+        self.job = None;
+    }
+}
+
+const FLAG_IMM: u32 = 1;
+const FLAG_INVALIDATE: u32 = 2;
+const FLAG_SOLICITED: u32 = 4;
+const FLAG_CARRIED: u32 = 8;
+
+/// What a completion tells the receiver.
+struct News {
+    opcode: WcOpcode,
+    status: WcStatus,
+    len: u64,
+    imm: Option<u32>,
+    invalidate: Option<u32>,
+    solicited: bool,
+}
+
+/// Why a request cannot go on now.
+enum Stop {
+    Wait,
+    Fail(WcStatus),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fail(match fault {
+            Fault::Access => WcStatus::RemAccessErr,
+            Fault::Gone => WcStatus::RetryExcErr,
+        })
+    }
+}
+
+/// Inside the peer's memory, until dropped.
+struct Inside<'a>(&'a Busy);
+
+impl<'a> Inside<'a> {
+    #[inline]
+    fn enter(busy: &'a Busy) -> Self {
+        busy.enter();
+        Self(busy)
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl QpInner {
+    /// Carries out a request, or as much as can be done now.
+    #[inline]
+    pub(super) fn execute(&self, side: &mut SendSide, wr: &SendWr<'_>) -> Outcome {
+        let Some(link) = self.link.get() else { return Outcome::Done(WcStatus::WrFlushErr, 0) };
+        match self.try_execute(side, link, wr) {
+            Ok(bytes) => Outcome::Done(WcStatus::Success, bytes),
+            Err(Stop::Wait) => Outcome::Wait,
+            Err(Stop::Fail(_)) if self.state() == state::ERROR => Outcome::Done(WcStatus::WrFlushErr, 0),
+            Err(Stop::Fail(status)) => Outcome::Done(status, 0),
+        }
+    }
+
+    #[inline]
+    fn try_execute(&self, side: &mut SendSide, link: &Link, wr: &SendWr<'_>) -> Result<u32, Stop> {
+        let fetches = matches!(wr.op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
+        let need = if fetches { Access::LOCAL_WRITE } else { Access::empty() };
+        let local = self.collect(&wr.data, need).ok_or(Stop::Fail(WcStatus::LocProtErr))?;
+        let _inside = Inside::enter(&link.qp.peer.0.busy);
+        if !link.accepts() {
+            return Err(Stop::Fail(WcStatus::RetryExcErr));
+        }
+        let solicited = wr.flags.contains(SendFlags::SOLICITED);
+        match wr.op {
+            SendOp::Write(remote) => self.reach(side, link, &local, remote, Way::Out).map(|()| 0),
+            SendOp::Read(remote) => {
+                self.reach(side, link, &local, remote, Way::In).map(|()| local.total() as u32)
+            }
+            SendOp::WriteImm(remote, imm) => {
+                self.next_receive(side, link)?;
+                self.reach(side, link, &local, remote, Way::Out)?;
+                let mut news = News::of(WcOpcode::RecvWriteImm, local.total(), solicited);
+                news.imm = Some(imm);
+                self.publish(side, link, &news, None);
+                Ok(0)
+            }
+            SendOp::Send => self.send(side, link, &local, News::of(WcOpcode::Recv, local.total(), solicited)),
+            SendOp::SendImm(imm) => {
+                let news = News::of(WcOpcode::Recv, local.total(), solicited);
+                self.send(side, link, &local, News { imm: Some(imm), ..news })
+            }
+            SendOp::SendInv(key) => {
+                let news = News::of(WcOpcode::Recv, local.total(), solicited);
+                self.send(side, link, &local, News { invalidate: Some(key), ..news })
+            }
+            SendOp::CompareSwap { remote, compare, swap } => {
+                self.atomic(side, link, &local, remote, Atomic::CompareSwap(compare, swap))
+            }
+            SendOp::FetchAdd { remote, add } => {
+                self.atomic(side, link, &local, remote, Atomic::FetchAdd(add))
+            }
+        }
+    }
+
+    /// The local memory of a request, if the protection table allows all of it.
+    #[inline]
+    fn collect(&self, data: &Data<'_>, need: Access) -> Option<Pieces> {
+        let mut pieces = Pieces::new();
+        match data {
+            Data::Inline(bytes) => pieces.push(bytes.as_ptr().cast_mut(), bytes.len() as u64),
+            Data::Sges(sges) => {
+                for sge in sges.iter().filter(|s| s.length > 0) {
+                    let len = u64::from(sge.length);
+                    pieces.push(self.own_memory(sge.lkey, need, sge.addr, len)?, len);
+                }
+            }
+        }
+        Some(pieces)
+    }
+
+    /// A range of this process's registered memory.
+    #[inline]
+    fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+        let map = &self.device.segment.map;
+        match mr::check(map, key, self.pd, need, addr, len)? {
+            Place::Nic(offset) => map.bytes(offset, len),
+            Place::Private(at) => Some(at as *mut u8),
+        }
+    }
+
+    /// RDMA: copies between local pieces and one range of the peer.
+    #[inline]
+    fn reach(
+        &self,
+        side: &mut SendSide,
+        link: &Link,
+        local: &Pieces,
+        remote: RemoteAddr,
+        way: Way,
+    ) -> Result<(), Stop> {
+        let len = local.total();
+        if len == 0 {
+            return Ok(());
+        }
+        let need = if way == Way::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        let place = mr::check(&link.peer.map, remote.rkey, link.pd, need, remote.addr, len)
+            .ok_or(Stop::Fail(WcStatus::RemAccessErr))?;
+        self.copy(side, link, local, place, remote.rkey, way)
+    }
+
+    /// Copies between local pieces and a checked place of the peer.
+    #[inline]
+    fn copy(
+        &self,
+        side: &mut SendSide,
+        link: &Link,
+        local: &Pieces,
+        place: Place,
+        key: u32,
+        way: Way,
+    ) -> Result<(), Stop> {
+        let len = local.total();
+        let mapped = match (place, link.peer.reach) {
+            (Place::Nic(offset), _) => {
+                link.peer.map.bytes(offset, len).ok_or(Stop::Fail(WcStatus::RemAccessErr))?
+            }
+            (Place::Private(at), Reach::Direct) => at as *mut u8,
+            (Place::Private(at), Reach::Kernel { pid }) => {
+                let mut remote = Pieces::new();
+                remote.push(at as *mut u8, len);
+                return Ok(place::across(pid, local, &remote, way)?);
+            }
+            (Place::Private(at), Reach::Service) => {
+                return match self.serve_copy(side, link, local, at, key, way) {
+                    Some(result) => Ok(result?),
+                    None => Err(Stop::Wait),
+                };
+            }
+        };
+        // SAFETY: both sides were checked against protection tables whose entries keep the memory mapped until
+        // we have left ([`Inside`]; the send lock for our own). Test: the conformance suite; `violations` in it.
+        unsafe {
+            match way {
+                Way::Out => place::gather(local, mapped),
+                Way::In => place::scatter(mapped, local),
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer's next receive: its slot's words. Waits if there is none.
+    #[inline]
+    fn next_receive<'l>(&self, side: &mut SendSide, link: &'l Link) -> Result<&'l [AtomicU64], Stop> {
+        if let Some(slot) = self.find_receive(side, link) {
+            side.rnr_deadline = None;
+            return Ok(slot);
+        }
+        link.qp.starved.0.store(1, Ordering::Relaxed);
+        crate::sync::fence::heavy();
+        if let Some(slot) = self.find_receive(side, link) {
+            side.rnr_deadline = None;
+            return Ok(slot);
+        }
+        if link.rnr_retry < 7 {
+            let now = self.device.host.now();
+            let patience = RNR_PAUSE * u64::from(link.rnr_retry);
+            if now >= *side.rnr_deadline.get_or_insert(now + patience) {
+                return Err(Stop::Fail(WcStatus::RnrRetryExcErr));
+            }
+        }
+        Err(Stop::Wait)
+    }
+
+    #[inline]
+    fn find_receive<'l>(&self, side: &mut SendSide, link: &'l Link) -> Option<&'l [AtomicU64]> {
+        let progress = &mut side.progress;
+        if let Some(recvs) = &link.recvs {
+            let slot = recvs.slot(progress.next_recv);
+            let lap = ring::lap(progress.next_recv, recvs.shift());
+            return ring::filled(&slot[recv::MARK], lap).map(|_| slot);
+        }
+        let srq = link.srq.as_ref()?;
+        if progress.claimed.is_none() {
+            let taken = link.qp.taken.load(Ordering::Acquire);
+            if progress.next_comp.wrapping_sub(taken) >> link.comps.shift() != 0 {
+                return None;
+            }
+            let entry = |i| &srq.ring.slot(i)[0];
+            let me = link.index as u16 + 1;
+            progress.claimed = shared_queue::claim(&srq.shared.head.0, srq.ring.shift(), entry, me);
+        }
+        progress.claimed.map(|receive| srq.store.slot(receive.into()))
+    }
+
+    /// Delivers a message into the peer's next receive.
+    #[inline]
+    fn send(&self, side: &mut SendSide, link: &Link, local: &Pieces, mut news: News) -> Result<u32, Stop> {
+        let slot = self.next_receive(side, link)?;
+        let result = self.fill_receive(side, link, slot, local);
+        if let Err(Stop::Wait) = result {
+            return Err(Stop::Wait);
+        }
+        let result = result.and_then(|carried| match news.invalidate {
+            Some(key) if !mr::invalidate(&link.peer.map, key, link.pd) => {
+                Err(Stop::Fail(WcStatus::RemAccessErr))
+            }
+            _ => Ok(carried),
+        });
+        match result {
+            Ok(carried) => {
+                self.publish(side, link, &news, carried.then_some(local));
+                Ok(0)
+            }
+            Err(Stop::Fail(WcStatus::RetryExcErr)) => Err(Stop::Fail(WcStatus::RetryExcErr)),
+            Err(stop) => {
+                // What the receiver learns is its own side of the failure.
+                let (own, theirs) = match stop {
+                    Stop::Fail(WcStatus::RemInvReqErr) => (WcStatus::RemInvReqErr, WcStatus::LocLenErr),
+                    Stop::Fail(WcStatus::RemAccessErr) => (WcStatus::RemAccessErr, WcStatus::LocProtErr),
+                    _ => (WcStatus::RemOpErr, WcStatus::LocProtErr),
+                };
+                (news.status, news.imm, news.invalidate) = (theirs, None, None);
+                self.publish(side, link, &news, None);
+                Err(Stop::Fail(own))
+            }
+        }
+    }
+
+    /// Puts a message where the receive wants it; true if the completion is to carry it instead.
+    #[inline]
+    fn fill_receive(
+        &self,
+        side: &mut SendSide,
+        link: &Link,
+        slot: &[AtomicU64],
+        local: &Pieces,
+    ) -> Result<bool, Stop> {
+        let total = local.total();
+        let count = (slot[recv::MARK].load(Ordering::Relaxed) & 0xffff) as usize;
+        let sges = || {
+            slot[recv::SGES..].chunks_exact(2).take(count).map(|words| {
+                let length_key = words[1].load(Ordering::Relaxed);
+                (words[0].load(Ordering::Relaxed), length_key >> 32, length_key as u32)
+            })
+        };
+        if sges().map(|(_, len, _)| len).sum::<u64>() < total {
+            return Err(Stop::Fail(WcStatus::RemInvReqErr));
+        }
+        let carried = total <= comp::INLINE_MAX as u64;
+        let mut done = 0;
+        for (addr, len, key) in sges() {
+            let len = len.min(total - done);
+            if len == 0 {
+                continue;
+            }
+            let place = mr::check(&link.peer.map, key, link.pd, Access::LOCAL_WRITE, addr, len)
+                .ok_or(Stop::Fail(WcStatus::RemOpErr))?;
+            if !carried {
+                let part = local.part(done, len);
+                // A piece that was copied before the request had to wait is not copied twice.
+                if !side.progress.job.as_ref().is_some_and(|job| job.is_behind(done)) {
+                    self.copy_piece(side, link, &part, place, key, done)?;
+                }
+            }
+            done += len;
+        }
+        side.progress.job = None;
+        Ok(carried)
+    }
+
+    fn copy_piece(
+        &self,
+        side: &mut SendSide,
+        link: &Link,
+        part: &Pieces,
+        place: Place,
+        key: u32,
+        from: u64,
+    ) -> Result<(), Stop> {
+        if let (Place::Private(at), Reach::Service) = (place, link.peer.reach) {
+            return match self.serve_piece(side, link, part, at, key, from) {
+                Some(Ok(())) => Ok(()),
+                Some(Err(_)) => Err(Stop::Fail(WcStatus::RemOpErr)),
+                None => Err(Stop::Wait),
+            };
+        }
+        self.copy(side, link, part, place, key, Way::Out).map_err(|stop| match stop {
+            Stop::Fail(WcStatus::RemAccessErr) => Stop::Fail(WcStatus::RemOpErr),
+            other => other,
+        })
+    }
+
+    /// Publishes a completion at the peer and consumes the receive that it is about.
+    #[inline]
+    fn publish(&self, side: &mut SendSide, link: &Link, news: &News, carried: Option<&Pieces>) {
+        let progress = &mut side.progress;
+        let (index, shift) = (progress.next_comp, link.comps.shift());
+        let slot = link.comps.slot(index);
+        let mut bytes = 0;
+        let mut flags = 0;
+        if let Some(local) = carried {
+            bytes = local.total() as u32;
+            flags |= FLAG_CARRIED;
+            // SAFETY: the slot has INLINE_MAX bytes from this word on, and the total is at most that.
+            unsafe { place::gather(local, slot[comp::BYTES].as_ptr().cast()) };
+        }
+        flags |= if news.imm.is_some() { FLAG_IMM } else { 0 };
+        flags |= if news.invalidate.is_some() { FLAG_INVALIDATE } else { 0 };
+        flags |= if news.solicited { FLAG_SOLICITED } else { 0 };
+        let imm = news.imm.or(news.invalidate).unwrap_or(0);
+        slot[comp::LEN_IMM].store(news.len << 32 | u64::from(imm), Ordering::Relaxed);
+        slot[comp::RECEIVE].store(progress.claimed.take().unwrap_or(0).into(), Ordering::Relaxed);
+        let kind = u32::from(news.opcode == WcOpcode::RecvWriteImm);
+        let low = kind | status_number(news.status) << 8 | flags << 16 | bytes << 24;
+        ring::publish(&slot[comp::MARK], ring::lap(index, shift), low);
+        progress.next_comp += 1;
+        progress.next_recv += 1;
+        fence(Ordering::SeqCst);
+        if link.cq.many.load(Ordering::Relaxed) != 0 {
+            link.cq.ready.add(link.index);
+        }
+        let channel = link.channel.as_ref().map(|(shared, fd)| (&**shared, fd.as_fd()));
+        super::cq::announce(&link.cq, channel, news.solicited || news.status != WcStatus::Success);
+    }
+
+    /// Takes completion `next` out of its slot; under the receive queue's poll lock.
+    #[inline]
+    pub(super) fn take_completion(&self, slot: &[AtomicU64], low: u32, next: u64) -> Wc {
+        let len_imm = slot[comp::LEN_IMM].load(Ordering::Relaxed);
+        let (flags, imm) = (low >> 16, len_imm as u32);
+        let receive = self.receive_of(slot, next);
+        let mut wc = Wc {
+            wr_id: receive[recv::WR_ID].load(Ordering::Relaxed),
+            status: status_of(low >> 8 & 0xff),
+            opcode: if low & 0xff == 1 { WcOpcode::RecvWriteImm } else { WcOpcode::Recv },
+            byte_len: (len_imm >> 32) as u32,
+            qp_num: self.num,
+            imm: (flags & FLAG_IMM != 0).then_some(imm),
+            invalidated: (flags & FLAG_INVALIDATE != 0).then_some(imm),
+        };
+        if flags & FLAG_CARRIED != 0 && !self.unload(slot, receive, (low >> 24) as u64) {
+            wc.status = WcStatus::LocProtErr;
+            self.device.condemn(self);
+        }
+        if wc.invalidated.is_some() {
+            self.device.wait_for_peers_outside();
+        }
+        if let Some(srq) = &self.srq {
+            srq.give_back(slot[comp::RECEIVE].load(Ordering::Relaxed) as u16);
+        }
+        wc
+    }
+
+    /// Moves what a completion carries to where its receive wants it; false if that memory is gone.
+    #[inline]
+    fn unload(&self, slot: &[AtomicU64], receive: &[AtomicU64], len: u64) -> bool {
+        let mut left = len.min(comp::INLINE_MAX as u64);
+        let mut src = slot[comp::BYTES].as_ptr().cast::<u8>().cast_const();
+        for words in receive[recv::SGES..].chunks_exact(2) {
+            if left == 0 {
+                break;
+            }
+            let length_key = words[1].load(Ordering::Relaxed);
+            let n = (length_key >> 32).min(left);
+            if n == 0 {
+                continue;
+            }
+            let addr = words[0].load(Ordering::Relaxed);
+            let Some(dst) = self.own_memory(length_key as u32, Access::LOCAL_WRITE, addr, n) else {
+                return false;
+            };
+            // SAFETY: checked memory, kept by the poll lock that deregistering takes; the slot has `left` bytes.
+            unsafe {
+                place::copy_last_byte_last(dst, src, n as usize);
+                src = src.add(n as usize);
+            }
+            left -= n;
+        }
+        left == 0
+    }
+
+    fn atomic(
+        &self,
+        side: &mut SendSide,
+        link: &Link,
+        local: &Pieces,
+        remote: RemoteAddr,
+        op: Atomic,
+    ) -> Result<u32, Stop> {
+        if local.total() != 8 {
+            return Err(Stop::Fail(WcStatus::LocLenErr));
+        }
+        if !remote.addr.is_multiple_of(8) {
+            return Err(Stop::Fail(WcStatus::RemInvReqErr));
+        }
+        let refused = || Stop::Fail(WcStatus::RemAccessErr);
+        let place = mr::check(&link.peer.map, remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8)
+            .ok_or_else(refused)?;
+        let mapped = match (place, link.peer.reach) {
+            (Place::Nic(offset), _) => link.peer.map.bytes(offset, 8).ok_or_else(refused)?,
+            (Place::Private(at), Reach::Direct) => at as *mut u8,
+            (Place::Private(at), Reach::Kernel { pid }) => {
+                let old = self.atomic_across(link, pid, at, op)?;
+                return Ok(store_old(local, old));
+            }
+            (Place::Private(at), Reach::Service) => {
+                return match self.serve_atomic(side, link, at, remote.rkey, op) {
+                    Some(old) => Ok(store_old(local, old?)),
+                    None => Err(Stop::Wait),
+                };
+            }
+        };
+        if !mapped.cast::<u64>().is_aligned() {
+            return Err(Stop::Fail(WcStatus::RemInvReqErr));
+        }
+        // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
+        let word = unsafe { AtomicU64::from_ptr(mapped.cast()) };
+        Ok(store_old(local, op.apply(word)))
+    }
+
+    /// An atomic on another process's private memory: atomic among the users of the peer device, which pass
+    /// one by one. A holder that dies is cleared by the owner's NIC thread.
+    fn atomic_across(&self, link: &Link, pid: i32, at: u64, op: Atomic) -> Result<u64, Stop> {
+        let holder = &link.peer.map.get::<super::layout::Header>(0).ok_or(Stop::Wait)?.atomic_holder.0;
+        let me = link.index as u32 + 1;
+        let free = || holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if !(0..1000).any(|_| {
+            free() || {
+                std::hint::spin_loop();
+                false
+            }
+        }) {
+            return Err(Stop::Wait);
+        }
+        let mut word = 0_u64;
+        let (mut local, mut remote) = (Pieces::new(), Pieces::new());
+        local.push((&raw mut word).cast(), 8);
+        remote.push(at as *mut u8, 8);
+        let result = place::across(pid, &local, &remote, Way::In).and_then(|()| {
+            let cell = AtomicU64::new(word);
+            let old = op.apply(&cell);
+            let mut new = cell.into_inner();
+            let mut local = Pieces::new();
+            local.push((&raw mut new).cast(), 8);
+            place::across(pid, &local, &remote, Way::Out).map(|()| old)
+        });
+        holder.store(0, Ordering::Release);
+        Ok(result?)
+    }
+}
+
+/// Puts an atomic's result into the local memory: 8 bytes fetched.
+fn store_old(local: &Pieces, old: u64) -> u32 {
+    // SAFETY: the local pieces hold 8 bytes in all (checked) and are mapped.
+    unsafe { place::scatter((&raw const old).cast(), local) };
+    8
+}
+
+/// An atomic operation.
+#[derive(Clone, Copy)]
+pub(super) enum Atomic {
+    /// Compare, swap.
+    CompareSwap(u64, u64),
+    /// Add.
+    FetchAdd(u64),
+}
+
+impl Atomic {
+    /// Carries it out; the old value.
+    pub(super) fn apply(self, word: &AtomicU64) -> u64 {
+        match self {
+            Self::CompareSwap(compare, swap) => word
+                .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
+                .unwrap_or_else(|found| found),
+            Self::FetchAdd(add) => word.fetch_add(add, Ordering::SeqCst),
+        }
+    }
+}
+
+impl News {
+    fn of(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
+        Self { opcode, status: WcStatus::Success, len, imm: None, invalidate: None, solicited }
+    }
+}
+
+fn status_number(status: WcStatus) -> u32 {
+    match status {
+        WcStatus::Success => 0,
+        WcStatus::LocLenErr => 1,
+        WcStatus::LocProtErr => 2,
+        _ => 3,
+    }
+}
+
+fn status_of(number: u32) -> WcStatus {
+    match number {
+        0 => WcStatus::Success,
+        1 => WcStatus::LocLenErr,
+        2 => WcStatus::LocProtErr,
+        _ => WcStatus::GeneralErr,
+    }
+}

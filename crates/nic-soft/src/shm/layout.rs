@@ -1,0 +1,253 @@
+//! What lies where in a device's segment, and the words that processes share.
+//!
+//! Everything here consists of atomics: any bytes are valid, so a peer can at worst make us wait or fail, and
+//! all zero is a fresh object.
+//!
+//! ```text
+//! 0          header
+//! 64 KiB     memory regions     65,536 x 64 B
+//! 8 MiB      queue pairs         8,192 x 1 KiB
+//! 16 MiB     completion queues   4,096 x 2 KiB
+//! 28 MiB     shared receive queues, completion channels
+//! 32 MiB     heap of rings
+//! 1 GiB      NIC memory
+//! ```
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use host::Bell;
+
+use crate::sync::guard::Busy;
+use crate::sync::ready::{MEMBERS, Ready};
+
+/// Changes with every change of this file.
+pub(super) const VERSION: u32 = 1;
+
+pub(super) const MR_MAX: usize = 65_536;
+pub(super) const QP_MAX: usize = MEMBERS;
+pub(super) const CQ_MAX: usize = 4_096;
+pub(super) const SRQ_MAX: usize = 4_096;
+pub(super) const CHANNEL_MAX: usize = 4_096;
+
+const MR_BASE: u64 = 64 << 10;
+const QP_BASE: u64 = 8 << 20;
+const CQ_BASE: u64 = 16 << 20;
+const CQ_STRIDE: u64 = 2 << 10;
+const SRQ_BASE: u64 = 28 << 20;
+const CHANNEL_BASE: u64 = 30 << 20;
+/// The heap of rings.
+pub(super) const HEAP_BASE: u64 = 32 << 20;
+/// NIC memory, up to the end of the segment.
+pub(super) const DM_BASE: u64 = 1 << 30;
+
+/// Marks types that may be laid over shared memory.
+///
+/// # Safety
+/// The type is `repr(C)` and consists of atomics (or of types that do), so that every bit pattern is valid and
+/// shared references to it are sound whatever other processes do.
+pub(super) unsafe trait Shared {}
+
+/// What the owner says of itself; the peer checks it before anything else.
+#[repr(C, align(64))]
+pub(super) struct Header {
+    pub(super) version: AtomicU32,
+    /// A random number that the device was born with.
+    pub(super) token: AtomicU64,
+    /// Who is in the middle of an atomic on private memory: its queue pair here + 1; 0 for nobody.
+    pub(super) atomic_holder: Line<AtomicU32>,
+}
+
+/// A memory region's entry in the protection table.
+#[repr(C, align(64))]
+pub(super) struct MrEntry {
+    /// The key; 0 while free. Everything else is written before it and not changed while it stands.
+    pub(super) key: AtomicU32,
+    pub(super) access: AtomicU32,
+    pub(super) pd: AtomicU32,
+    /// 1 for NIC memory.
+    pub(super) is_nic: AtomicU32,
+    /// The address of the first byte as work requests give it.
+    pub(super) addr: AtomicU64,
+    pub(super) len: AtomicU64,
+    /// The address of the first byte in the owner's process; in the segment for NIC memory.
+    pub(super) place: AtomicU64,
+}
+
+/// A queue pair's shared part.
+#[repr(C, align(64))]
+pub(super) struct QpShared {
+    /// Generation in the upper half, [`verbs::QpState`] as a number in the lower.
+    pub(super) status: AtomicU64,
+    pub(super) pd: AtomicU32,
+    pub(super) recv_cq: AtomicU32,
+    /// Shared receive queue + 1; 0 without one.
+    pub(super) srq: AtomicU32,
+    pub(super) recv_shift: AtomicU32,
+    pub(super) recv_stride: AtomicU32,
+    pub(super) comp_shift: AtomicU32,
+    pub(super) recv_ring: AtomicU64,
+    pub(super) comp_ring: AtomicU64,
+    /// The peer's: inside this device's memory.
+    pub(super) peer: Line<PeerWords>,
+    /// Set by a peer that waits for a receive (or for room among the completions); cleared by the owner.
+    pub(super) starved: Line<AtomicU32>,
+    /// How many completions the owner has taken from the ring.
+    pub(super) taken: AtomicU64,
+    /// The peer's request for a copy by this device's own thread.
+    pub(super) service: Line<ServiceWords>,
+}
+
+/// What only the peer writes, once per operation.
+#[repr(C)]
+pub(super) struct PeerWords {
+    pub(super) busy: Busy,
+}
+
+/// A copy asked of the owner of private memory, where the kernel lets nobody else do it.
+#[repr(C)]
+pub(super) struct ServiceWords {
+    /// See `service`: a number that the asker raises by 1 to ask and the owner by 1 to answer.
+    pub(super) turn: AtomicU32,
+    /// 0 read from the owner's memory, 1 write to it, 2 compare-and-swap, 3 fetch-and-add.
+    pub(super) kind: AtomicU32,
+    pub(super) len: AtomicU64,
+    /// The address in the owner's process, checked by the owner against `key`.
+    pub(super) place: AtomicU64,
+    pub(super) key: AtomicU32,
+    /// 0 done, 1 refused.
+    pub(super) refused: AtomicU32,
+    pub(super) operand: [AtomicU64; 2],
+    /// Where the bytes cross, in the owner's segment; 0 until the owner has made one.
+    pub(super) bounce: AtomicU64,
+}
+
+/// A cache line (two, as processors fetch pairs) of its own.
+#[repr(C, align(128))]
+pub(super) struct Line<T>(pub(super) T);
+
+/// The words of a posted receive, in a ring or in a shared queue's store.
+pub(super) mod recv {
+    /// Lap mark and number of pieces (rings only).
+    pub(crate) const MARK: usize = 0;
+    pub(crate) const WR_ID: usize = 1;
+    /// Number of pieces, for stores, whose slots have no lap.
+    pub(crate) const COUNT: usize = 0;
+    /// The pieces: address, then length in the upper half and key in the lower.
+    pub(crate) const SGES: usize = 2;
+
+    /// The bytes that a receive with up to `sges` pieces takes.
+    pub(crate) const fn stride(sges: u32) -> u64 {
+        ((SGES as u64 + 2 * sges as u64) * 8).next_multiple_of(64)
+    }
+}
+
+/// The words of the completion of a receive, written by the peer.
+pub(super) mod comp {
+    /// Lap mark; below it opcode, status, flags and the number of bytes that it carries itself.
+    pub(crate) const MARK: usize = 0;
+    /// Length in the upper half, immediate data or key in the lower.
+    pub(crate) const LEN_IMM: usize = 1;
+    /// The receive in its shared queue's store.
+    pub(crate) const RECEIVE: usize = 2;
+    /// Bytes that it carries itself.
+    pub(crate) const BYTES: usize = 4;
+    pub(crate) const STRIDE: u64 = 128;
+    pub(crate) const INLINE_MAX: usize = STRIDE as usize - BYTES * 8;
+}
+
+/// A completion queue's shared part.
+#[repr(C, align(64))]
+pub(super) struct CqShared {
+    pub(super) bell: Bell,
+    /// 0 not armed, 1 for solicited completions, 2 for any.
+    pub(super) armed: AtomicU32,
+    /// Completion channel + 1; 0 without one.
+    pub(super) channel: AtomicU32,
+    /// Events for the channel that the owner has not fetched yet.
+    pub(super) events: AtomicU32,
+    /// Whether `ready` is used: there are too many queue pairs to look at each.
+    pub(super) many: AtomicU32,
+    pub(super) ready: Ready,
+}
+
+/// A completion channel's shared part.
+#[repr(C, align(64))]
+pub(super) struct ChannelShared {
+    pub(super) bell: Bell,
+}
+
+/// A shared receive queue's shared part.
+#[repr(C, align(64))]
+pub(super) struct SrqShared {
+    pub(super) pd: AtomicU32,
+    pub(super) shift: AtomicU32,
+    pub(super) stride: AtomicU32,
+    /// The ring of entries and the store of receives.
+    pub(super) ring: AtomicU64,
+    pub(super) store: AtomicU64,
+    pub(super) head: Line<AtomicU64>,
+    pub(super) tail: AtomicU64,
+    /// Event wanted when fewer are left; 0 disarmed.
+    pub(super) limit: AtomicU32,
+}
+
+macro_rules! shared {
+    ($($t:ty),* $(,)?) => {$(
+        // SAFETY: `repr(C)` and atomics only, as its definition above shows.
+        unsafe impl Shared for $t {}
+    )*};
+}
+
+shared!(Header, MrEntry, QpShared, CqShared, ChannelShared, SrqShared);
+
+const _: () = {
+    assert!(MR_BASE + (MR_MAX * size_of::<MrEntry>()) as u64 <= QP_BASE);
+    assert!(size_of::<QpShared>() <= QP_STRIDE as usize);
+    assert!(QP_BASE + QP_MAX as u64 * QP_STRIDE <= CQ_BASE);
+    assert!(size_of::<CqShared>() <= CQ_STRIDE as usize);
+    assert!(CQ_BASE + CQ_MAX as u64 * CQ_STRIDE <= SRQ_BASE);
+    assert!(size_of::<SrqShared>() <= SRQ_STRIDE as usize);
+    assert!(SRQ_BASE + SRQ_MAX as u64 * SRQ_STRIDE <= CHANNEL_BASE);
+    assert!(CHANNEL_BASE + CHANNEL_MAX as u64 * 128 <= HEAP_BASE);
+};
+
+const QP_STRIDE: u64 = 1024;
+const SRQ_STRIDE: u64 = 512;
+
+/// Where region `i`'s entry lies.
+pub(super) const fn mr_at(i: usize) -> u64 {
+    MR_BASE + (i * size_of::<MrEntry>()) as u64
+}
+
+/// Where queue pair `i`'s shared part lies.
+pub(super) const fn qp_at(i: usize) -> u64 {
+    QP_BASE + i as u64 * QP_STRIDE
+}
+
+/// Where completion queue `i`'s shared part lies.
+pub(super) const fn cq_at(i: usize) -> u64 {
+    CQ_BASE + i as u64 * CQ_STRIDE
+}
+
+/// Where shared receive queue `i`'s shared part lies.
+pub(super) const fn srq_at(i: usize) -> u64 {
+    SRQ_BASE + i as u64 * SRQ_STRIDE
+}
+
+/// Where completion channel `i`'s shared part lies.
+pub(super) const fn channel_at(i: usize) -> u64 {
+    CHANNEL_BASE + i as u64 * 128
+}
+
+/// The state of a queue pair as its status word holds it.
+pub(super) mod state {
+    pub(crate) const INIT: u32 = 1;
+    pub(crate) const RTR: u32 = 2;
+    pub(crate) const RTS: u32 = 3;
+    pub(crate) const ERROR: u32 = 4;
+
+    /// The status word.
+    pub(crate) const fn word(generation: u32, state: u32) -> u64 {
+        (generation as u64) << 32 | state as u64
+    }
+}

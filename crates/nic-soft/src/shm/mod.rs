@@ -1,0 +1,38 @@
+//! The shared-memory NIC: between processes of one user on one host, and within a process.
+//!
+//! The initiator's processor is the DMA engine. Protection tables, queue pairs and rings of a device lie in a
+//! segment that its peers map, so a post places the data, consumes the peer's receive and writes its completion
+//! without the peer's processor. A peer that is killed at any instruction has either published or not.
+//!
+//! The way of a message: `qp` (post) → `engine` → `mr` (both protection tables) → `place` (the copy) →
+//! `engine` (completion in the peer's ring) → `cq` (poll, bell, channel).
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `device` | the device and its objects by number |
+//! | `layout`, `segment`, `heap` | what lies where in shared memory, mapping it, which parts are taken |
+//! | `qp`, `cq`, `srq`, `mr` | the objects |
+//! | `engine`, `place`, `service` | carrying out requests, copying, asking the owner to copy |
+//! | `peer` | the other end |
+//! | `wire`, `cm`, `nic` | the connection protocol's messages, its state machine, the thread that serves it |
+//! | `copy_path` | which way into private memory, and why |
+
+mod cm;
+mod copy_path;
+mod cq;
+mod device;
+mod engine;
+mod heap;
+mod layout;
+mod mr;
+mod nic;
+mod peer;
+mod place;
+mod qp;
+mod segment;
+mod service;
+mod srq;
+mod wire;
+
+pub use copy_path::{CopyPath, copy_path};
+pub use device::{ShmConfig, open};

@@ -1,0 +1,165 @@
+//! Who is at the other end: a mapped peer device, how to reach its private memory, and one queue pair of it.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use verbs::{Error, Result};
+
+use super::device::Inner;
+use super::layout::{
+    ChannelShared, CqShared, Header, QpShared, SrqShared, VERSION, channel_at, comp, cq_at, qp_at, srq_at,
+    state,
+};
+use super::place;
+use super::segment::{Map, Ref, Slots, map_peer};
+use super::wire::Hello;
+
+/// How private memory of the peer is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// It is this very process.
+    Direct,
+    /// By process_vm_readv/writev(2).
+    Kernel {
+        /// The peer's process.
+        pid: i32,
+    },
+    /// Its own NIC thread copies.
+    Service,
+}
+
+/// A peer device, shared by all connections to it.
+pub(super) struct Peer {
+    pub(super) map: Arc<Map>,
+    pub(super) reach: Reach,
+    /// Wakes its NIC thread.
+    kick: OwnedFd,
+}
+
+impl Peer {
+    /// The device that said hello, mapped once for all its connections.
+    pub(super) fn get(device: &Inner, hello: &Hello, pid: i32, fds: &mut Vec<OwnedFd>) -> Result<Arc<Self>> {
+        if fds.len() < 2 {
+            return Err(Error::Invalid("the peer sent too few descriptors".into()));
+        }
+        let (file, kick) = (fds.remove(0), fds.remove(0));
+        let mut peers = device.peers.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(known) = peers.get(&hello.token).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let map = map_peer(&file)?;
+        let header: &Header =
+            map.get(0).ok_or_else(|| Error::Invalid("the peer's segment is empty".into()))?;
+        if header.version.load(Ordering::Acquire) != VERSION
+            || header.token.load(Ordering::Relaxed) != hello.token
+        {
+            return Err(Error::Invalid("the peer's segment is of another version; update both sides".into()));
+        }
+        let peer = Arc::new(Self { map, reach: device.choose_reach(hello, pid), kick });
+        peers.retain(|_, p| p.strong_count() > 0);
+        peers.insert(hello.token, Arc::downgrade(&peer));
+        Ok(peer)
+    }
+
+    /// Wakes the peer's NIC thread, which then looks at everything.
+    pub(super) fn kick(&self) {
+        // A full counter means that it is awake already.
+        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Inner {
+    fn choose_reach(&self, hello: &Hello, pid: i32) -> Reach {
+        if hello.process == self.process && !self.copy.is_forced() {
+            return Reach::Direct;
+        }
+        match self.copy.probe(|| place::probe(pid, hello.probe_addr, hello.process)) {
+            true => Reach::Kernel { pid },
+            false => Reach::Service,
+        }
+    }
+}
+
+/// The peer's queue pair of a connection, as this side uses it.
+pub(super) struct Link {
+    pub(super) peer: Arc<Peer>,
+    pub(super) qp: Ref<QpShared>,
+    /// Its index in the peer's device.
+    pub(super) index: usize,
+    pub(super) generation: u32,
+    pub(super) pd: u32,
+    /// Where it takes receives from: its own ring...
+    pub(super) recvs: Option<Slots>,
+    /// ...or a shared queue.
+    pub(super) srq: Option<SrqLink>,
+    pub(super) comps: Slots,
+    pub(super) cq: Ref<CqShared>,
+    pub(super) channel: Option<(Ref<ChannelShared>, OwnedFd)>,
+    pub(super) rnr_retry: u8,
+}
+
+/// A peer's shared receive queue.
+pub(super) struct SrqLink {
+    pub(super) shared: Ref<SrqShared>,
+    pub(super) ring: Slots,
+    pub(super) store: Slots,
+}
+
+impl Link {
+    /// The queue pair that said hello, every offset of which is checked here once.
+    pub(super) fn new(
+        peer: Arc<Peer>,
+        hello: &Hello,
+        channel: Option<OwnedFd>,
+        rnr_retry: u8,
+    ) -> Result<Self> {
+        let bad = |what: &str| Error::Invalid(format!("the peer's {what} does not exist"));
+        let map = &peer.map;
+        let index = hello.qp_index as usize;
+        if index >= super::layout::QP_MAX {
+            return Err(bad("queue pair"));
+        }
+        let qp: Ref<QpShared> = Ref::new(map, qp_at(index))?;
+        let cq_index = qp.recv_cq.load(Ordering::Relaxed) as usize;
+        if cq_index >= super::layout::CQ_MAX {
+            return Err(bad("completion queue"));
+        }
+        let cq: Ref<CqShared> = Ref::new(map, cq_at(cq_index))?;
+        let stride = u64::from(qp.recv_stride.load(Ordering::Relaxed));
+        let shift = qp.recv_shift.load(Ordering::Relaxed);
+        let (mut recvs, mut srq) = (None, None);
+        match qp.srq.load(Ordering::Relaxed) as usize {
+            0 => recvs = Some(Slots::new(map, qp.recv_ring.load(Ordering::Relaxed), stride, shift)?),
+            n if n <= super::layout::SRQ_MAX => srq = Some(SrqLink::new(map, n - 1)?),
+            _ => return Err(bad("shared receive queue")),
+        }
+        let comp_shift = qp.comp_shift.load(Ordering::Relaxed);
+        let comps = Slots::new(map, qp.comp_ring.load(Ordering::Relaxed), comp::STRIDE, comp_shift)?;
+        let channel = match (cq.channel.load(Ordering::Relaxed) as usize, channel) {
+            (n @ 1..=super::layout::CHANNEL_MAX, Some(fd)) => Some((Ref::new(map, channel_at(n - 1))?, fd)),
+            _ => None,
+        };
+        let pd = qp.pd.load(Ordering::Relaxed);
+        let generation = hello.generation;
+        Ok(Self { qp, index, generation, pd, recvs, srq, comps, cq, channel, rnr_retry, peer })
+    }
+
+    /// Whether the peer's queue pair (still) accepts operations. Look only while inside ([`super::layout::PeerWords`]).
+    #[inline]
+    pub(super) fn accepts(&self) -> bool {
+        let word = self.qp.status.load(Ordering::Acquire);
+        word == state::word(self.generation, state::RTS) || word == state::word(self.generation, state::RTR)
+    }
+}
+
+impl SrqLink {
+    fn new(map: &Arc<Map>, index: usize) -> Result<Self> {
+        let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
+        let shift = shared.shift.load(Ordering::Relaxed);
+        let stride = u64::from(shared.stride.load(Ordering::Relaxed));
+        let ring = Slots::new(map, shared.ring.load(Ordering::Relaxed), 8, shift)?;
+        let store = Slots::new(map, shared.store.load(Ordering::Relaxed), stride, shift)?;
+        Ok(Self { shared, ring, store })
+    }
+}

@@ -1,0 +1,541 @@
+//! Data path: posting. Queue pairs: from the program's post to the engine, and from peers' completions to polls.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use host::{Span, Time};
+use verbs::provider::{QpOps, own};
+use verbs::{
+    Data, Error, QpCap, QpInit, QpState, RecvWr, Result, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus,
+};
+
+use super::cq::{CqInner, SendDone};
+use super::device::{Inner, Ring};
+use super::engine::Outcome;
+use super::layout::{QpShared, comp, qp_at, recv, state};
+use super::peer::Link;
+use super::segment::{Ref, Slots};
+use super::srq::{SrqInner, check_sges, fill};
+use crate::sync::ring;
+use crate::sync::spin::Spin;
+
+/// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
+const SRQ_COMPS: u32 = 64;
+/// How long destroying waits for a peer that is inside.
+const DESTROY_PATIENCE: Span = Span::from_secs(1);
+
+/// A send request that must wait, with everything of it that the caller may reuse.
+pub(super) struct Pending {
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    inline: bool,
+    sges: Vec<verbs::Sge>,
+    bytes: Vec<u8>,
+}
+
+impl Pending {
+    fn of(wr: &SendWr<'_>) -> Self {
+        let (inline, sges, bytes) = match wr.data {
+            Data::Sges(sges) => (false, sges.to_vec(), Vec::new()),
+            Data::Inline(bytes) => (true, Vec::new(), bytes.to_vec()),
+        };
+        Self { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, inline, sges, bytes }
+    }
+
+    fn request(&self) -> SendWr<'_> {
+        let data = if self.inline { Data::Inline(&self.bytes) } else { Data::Sges(&self.sges) };
+        SendWr { wr_id: self.wr_id, op: self.op, data, flags: self.flags }
+    }
+}
+
+/// What posting to the send queue works on.
+#[derive(Default)]
+pub(super) struct SendSide {
+    posted: u64,
+    /// Requests that wait for the peer, in order.
+    pending: VecDeque<Pending>,
+    /// Where this side stands in the peer's rings.
+    pub(super) progress: super::engine::Progress,
+    /// When the first pending request gives up on a peer without receives; `None` while not waiting for one.
+    pub(super) rnr_deadline: Option<Time>,
+}
+
+/// A queue pair.
+pub(super) struct QpInner {
+    pub(super) device: Arc<Inner>,
+    pub(super) index: usize,
+    pub(super) generation: u32,
+    pub(super) num: u32,
+    pub(super) pd: u32,
+    cap: QpCap,
+    sq_sig_all: bool,
+    pub(super) shared: Ref<QpShared>,
+    pub(super) send_cq: Arc<CqInner>,
+    pub(super) recv_cq: Arc<CqInner>,
+    pub(super) srq: Option<Arc<SrqInner>>,
+    seat: OnceLock<usize>,
+    recvs: Option<Slots>,
+    comps: Slots,
+    pub(super) rings: Spin<Vec<Ring>>,
+    pub(super) send: Spin<SendSide>,
+    /// Receives posted so far; under this lock.
+    recv: Spin<u64>,
+    reclaimed: AtomicU64,
+    /// Completions of receives taken so far; advanced under the receive queue's poll lock.
+    taken: AtomicU64,
+    /// Whether requests are pending.
+    stalled: AtomicBool,
+    pub(super) link: OnceLock<Link>,
+    /// The peer process is gone: it is inside nothing any more.
+    pub(super) peer_dead: AtomicBool,
+    /// 0 fine, 1 failed and not yet dealt with, 2 dealt with.
+    pub(super) failure: AtomicU32,
+    /// The failure came from the peer's side of the link.
+    pub(super) quiet: AtomicBool,
+}
+
+impl QpInner {
+    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: &QpInit) -> Result<Arc<Self>> {
+        let send_cq: Arc<CqInner> = own(init.send_cq.ops().clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqInner> = own(init.recv_cq.ops().clone(), "the receive completion queue")?;
+        let srq: Option<Arc<SrqInner>> = match &init.srq {
+            Some(srq) => Some(own(srq.ops().clone(), "the shared receive queue")?),
+            None => None,
+        };
+        let foreign = |what| Err(Error::Foreign { what });
+        if !Arc::ptr_eq(&send_cq.device, device) || !Arc::ptr_eq(&recv_cq.device, device) {
+            return foreign("the completion queue");
+        }
+        if srq.as_ref().is_some_and(|s| s.pd != pd || !s.is_of(device)) {
+            return foreign("the shared receive queue");
+        }
+        let cap = init.cap;
+        let depth = if srq.is_some() { SRQ_COMPS } else { cap.max_recv_wr };
+        let shift = depth.next_power_of_two().trailing_zeros();
+        let stride = recv::stride(cap.max_recv_sge);
+        let mut rings = vec![device.take_ring(comp::STRIDE << shift)?];
+        if srq.is_none() {
+            rings.push(device.take_ring(stride << shift)?);
+        }
+        let (index, generation) = device.take_qp_index()?;
+        let map = &device.segment.map;
+        let shared: Ref<QpShared> = Ref::new(map, qp_at(index))?;
+        shared.pd.store(pd, Ordering::Relaxed);
+        shared.recv_cq.store(recv_cq.index as u32, Ordering::Relaxed);
+        shared.srq.store(srq.as_ref().map_or(0, |s| s.index as u32 + 1), Ordering::Relaxed);
+        shared.recv_shift.store(shift, Ordering::Relaxed);
+        shared.recv_stride.store(stride as u32, Ordering::Relaxed);
+        shared.comp_shift.store(shift, Ordering::Relaxed);
+        shared.comp_ring.store(rings[0].at, Ordering::Relaxed);
+        shared.recv_ring.store(rings.get(1).map_or(0, |r| r.at), Ordering::Relaxed);
+        shared.taken.store(0, Ordering::Relaxed);
+        shared.starved.0.store(0, Ordering::Relaxed);
+        shared.service.0.turn.store(0, Ordering::Relaxed);
+        shared.service.0.bounce.store(0, Ordering::Relaxed);
+        shared.peer.0.busy.leave();
+        shared.status.store(state::word(generation, state::INIT), Ordering::Release);
+        let recvs = match rings.get(1) {
+            Some(r) => Some(Slots::new(map, r.at, stride, shift)?),
+            None => None,
+        };
+        let qp = Arc::new(Self {
+            comps: Slots::new(map, rings[0].at, comp::STRIDE, shift)?,
+            device: device.clone(),
+            index,
+            generation,
+            num: (generation & 0x7ff) << 13 | index as u32,
+            pd,
+            cap,
+            sq_sig_all: init.sq_sig_all,
+            shared,
+            send_cq,
+            recv_cq,
+            srq,
+            seat: OnceLock::new(),
+            recvs,
+            rings: Spin::new(rings),
+            send: Spin::new(SendSide::default()),
+            recv: Spin::new(0),
+            reclaimed: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            stalled: AtomicBool::new(false),
+            link: OnceLock::new(),
+            peer_dead: AtomicBool::new(false),
+            failure: AtomicU32::new(0),
+            quiet: AtomicBool::new(false),
+        });
+        let seat = qp.send_cq.attach_sender(&qp, cap.max_send_wr);
+        let _ = qp.seat.set(seat);
+        qp.recv_cq.attach_receiver(&qp, depth);
+        device.register_qp(&qp);
+        Ok(qp)
+    }
+
+    /// The state's number; see [`state`].
+    #[inline]
+    pub(super) fn state(&self) -> u32 {
+        let word = self.shared.status.load(Ordering::Acquire);
+        // The place belongs to a successor once this queue pair is destroyed.
+        if (word >> 32) as u32 == self.generation { word as u32 } else { state::ERROR }
+    }
+
+    /// Moves from one state to another; false if it was not in the first.
+    pub(super) fn advance(&self, from: u32, to: u32) -> bool {
+        let word = |s| state::word(self.generation, s);
+        self.shared.status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether the peer is in the middle of an operation on this device's memory.
+    pub(super) fn peer_is_inside(&self) -> bool {
+        self.shared.peer.0.busy.is_inside() && !self.peer_dead.load(Ordering::Acquire)
+    }
+
+    /// Send requests up to this one need their places no more.
+    #[inline]
+    pub(super) fn reclaim(&self, upto: u64) {
+        self.reclaimed.fetch_max(upto, Ordering::Release);
+    }
+
+    fn check_request(&self, wr: &SendWr<'_>) -> Result<u64> {
+        let fetches = matches!(wr.op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
+        let total = match wr.data {
+            Data::Inline(_) if fetches => {
+                return Err(Error::Invalid("inline data cannot take what the operation returns".into()));
+            }
+            Data::Inline(bytes) => {
+                Error::check_limit("inline bytes", bytes.len() as u64, self.cap.max_inline.into())?;
+                bytes.len() as u64
+            }
+            Data::Sges(sges) => {
+                Error::check_limit("the number of pieces", sges.len() as u64, self.cap.max_send_sge.into())?;
+                sges.iter().map(|s| u64::from(s.length)).sum()
+            }
+        };
+        Error::check_limit("bytes in the message", total, self.device.attr.max_msg_size)?;
+        Ok(total)
+    }
+
+    /// Posts a request; whether the queue pair failed on it.
+    #[inline]
+    fn post(&self, wr: &SendWr<'_>) -> Result<bool> {
+        self.check_request(wr)?;
+        let mut side = self.send.lock();
+        if side.posted - self.reclaimed.load(Ordering::Acquire) >= self.cap.max_send_wr.into() {
+            return Err(Error::QueueFull { queue: "send", depth: self.cap.max_send_wr });
+        }
+        let status = self.state();
+        if status != state::RTS {
+            return self.post_unready(&mut side, wr, status);
+        }
+        side.posted += 1;
+        if side.pending.is_empty() {
+            match self.execute(&mut side, wr) {
+                Outcome::Done(status, bytes) => {
+                    return Ok(self.finish(&side, wr, side.posted, status, bytes));
+                }
+                Outcome::Wait => self.set_stalled(true),
+            }
+        }
+        side.pending.push_back(Pending::of(wr));
+        Ok(false)
+    }
+
+    #[cold]
+    fn post_unready(&self, side: &mut SendSide, wr: &SendWr<'_>, status: u32) -> Result<bool> {
+        if status != state::ERROR {
+            return Err(Error::WrongState { call: "post_send", state: state_of(status) });
+        }
+        side.posted += 1;
+        if side.pending.is_empty() {
+            self.finish(side, wr, side.posted, WcStatus::WrFlushErr, 0);
+        } else {
+            side.pending.push_back(Pending::of(wr));
+        }
+        Ok(false)
+    }
+
+    /// Reports a request that is over, if it is to be reported; whether the queue pair fails with it.
+    #[inline]
+    fn finish(&self, _side: &SendSide, wr: &SendWr<'_>, upto: u64, status: WcStatus, bytes: u32) -> bool {
+        let failed = status != WcStatus::Success;
+        if failed || self.sq_sig_all || wr.flags.contains(SendFlags::SIGNALED) {
+            let wc = Wc {
+                wr_id: wr.wr_id,
+                status,
+                opcode: opcode_of(&wr.op),
+                byte_len: bytes,
+                qp_num: self.num,
+                imm: None,
+                invalidated: None,
+            };
+            let seat = self.seat.get().copied().unwrap_or(usize::MAX);
+            self.send_cq.push(SendDone { wc, seat, upto }, failed);
+        }
+        failed && status != WcStatus::WrFlushErr
+    }
+
+    fn set_stalled(&self, stalled: bool) {
+        if self.stalled.swap(stalled, Ordering::AcqRel) != stalled {
+            let count = &self.send_cq.stalled;
+            if stalled {
+                count.fetch_add(1, Ordering::AcqRel);
+                self.device.nic.wake();
+            } else {
+                count.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Whether requests wait for the peer.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Acquire)
+    }
+
+    /// Carries on with requests that wait; called by whoever polls, and by the NIC thread.
+    pub(super) fn progress(&self) {
+        if !self.is_stalled() {
+            return;
+        }
+        let mut side = self.send.lock();
+        let mut failed = false;
+        while !failed && self.state() == state::RTS {
+            let Some(first) = side.pending.pop_front() else { break };
+            let upto = side.posted - side.pending.len() as u64;
+            match self.execute(&mut side, &first.request()) {
+                Outcome::Done(status, bytes) => {
+                    failed = self.finish(&side, &first.request(), upto, status, bytes)
+                }
+                Outcome::Wait => {
+                    side.pending.push_front(first);
+                    return;
+                }
+            }
+        }
+        if side.pending.is_empty() {
+            self.set_stalled(false);
+        }
+        drop(side);
+        if failed {
+            self.fail();
+        }
+    }
+
+    /// Flushes everything that waits in the send queue; the queue pair has failed.
+    pub(super) fn flush_sends(&self) {
+        let mut side = self.send.lock();
+        while let Some(first) = side.pending.pop_front() {
+            let upto = side.posted - side.pending.len() as u64;
+            self.finish(&side, &first.request(), upto, WcStatus::WrFlushErr, 0);
+        }
+        side.progress.abandon();
+        self.set_stalled(false);
+    }
+
+    /// Completions of receives that wait to be polled.
+    pub(super) fn waiting_receives(&self) -> usize {
+        let (mut next, shift) = (self.taken.load(Ordering::Relaxed), self.comps.shift());
+        let first = next;
+        while next - first < 1 << shift
+            && ring::filled(&self.comps.slot(next)[comp::MARK], ring::lap(next, shift)).is_some()
+        {
+            next += 1;
+        }
+        (next - first) as usize
+    }
+
+    /// Takes completions of receives, in order; under the receive queue's poll lock.
+    #[inline]
+    pub(super) fn poll_receives(&self, wcs: &mut [Wc]) -> usize {
+        let shift = self.comps.shift();
+        let mut next = self.taken.load(Ordering::Relaxed);
+        let mut got = 0;
+        while got < wcs.len() {
+            let slot = self.comps.slot(next);
+            let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
+            wcs[got] = self.take_completion(slot, low, next);
+            got += 1;
+            next += 1;
+        }
+        if got > 0 {
+            self.taken.store(next, Ordering::Release);
+            if self.srq.is_some() {
+                self.after_shared_receives(next);
+            }
+        } else if self.state() == state::ERROR && !wcs.is_empty() {
+            got = self.flush_receives(next, wcs);
+        }
+        got
+    }
+
+    #[cold]
+    fn after_shared_receives(&self, taken: u64) {
+        self.shared.taken.store(taken, Ordering::Release);
+        crate::sync::fence::light();
+        self.feed_if_starved();
+        if let Some(srq) = &self.srq {
+            srq.check_limit();
+        }
+    }
+
+    /// The posted receive that completion `next` is about.
+    pub(super) fn receive_of(&self, slot: &[AtomicU64], next: u64) -> &[AtomicU64] {
+        match (&self.recvs, &self.srq) {
+            (Some(recvs), _) => recvs.slot(next),
+            (None, Some(srq)) => srq.receive(slot[comp::RECEIVE].load(Ordering::Relaxed) as u16),
+            (None, None) => &[],
+        }
+    }
+
+    /// Flushes posted receives, once nothing of the peer can arrive any more.
+    #[cold]
+    fn flush_receives(&self, mut next: u64, wcs: &mut [Wc]) -> usize {
+        crate::sync::fence::heavy();
+        if self.peer_is_inside() || self.waiting_receives() > 0 {
+            return 0;
+        }
+        let flushed = |wr_id| Wc {
+            wr_id,
+            status: WcStatus::WrFlushErr,
+            opcode: WcOpcode::Recv,
+            qp_num: self.num,
+            ..Wc::default()
+        };
+        let mut got = 0;
+        if let Some(recvs) = &self.recvs {
+            let posted = *self.recv.lock();
+            while got < wcs.len() && next < posted {
+                wcs[got] = flushed(recvs.slot(next)[recv::WR_ID].load(Ordering::Relaxed));
+                got += 1;
+                next += 1;
+            }
+            self.taken.store(next, Ordering::Release);
+        } else if let Some(srq) = &self.srq {
+            for receive in srq.claims_of(self.index as u16 + 1).into_iter().take(wcs.len()) {
+                wcs[got] = flushed(srq.receive(receive)[recv::WR_ID].load(Ordering::Relaxed));
+                srq.give_back(receive);
+                got += 1;
+            }
+        }
+        got
+    }
+
+    /// Wakes a peer that waits for something here.
+    #[inline]
+    pub(super) fn feed_if_starved(&self) {
+        let starved = &self.shared.starved.0;
+        if starved.load(Ordering::Relaxed) != 0 {
+            starved.store(0, Ordering::Release);
+            if let Some(link) = self.link.get() {
+                link.peer.kick();
+            }
+        }
+    }
+
+    fn post_receive(&self, wr: &RecvWr<'_>) -> Result<()> {
+        let Some(recvs) = &self.recvs else {
+            return Err(Error::Invalid(
+                "the queue pair takes its receives from a shared queue; post there".into(),
+            ));
+        };
+        check_sges(wr, self.cap.max_recv_sge)?;
+        let mut posted = self.recv.lock();
+        if *posted - self.taken.load(Ordering::Acquire) >= self.cap.max_recv_wr.into() {
+            return Err(Error::QueueFull { queue: "receive", depth: self.cap.max_recv_wr });
+        }
+        let (slot, shift) = (recvs.slot(*posted), recvs.shift());
+        fill(slot, wr);
+        ring::publish(&slot[recv::MARK], ring::lap(*posted, shift), wr.sges.len() as u32);
+        *posted += 1;
+        drop(posted);
+        crate::sync::fence::light();
+        self.feed_if_starved();
+        if self.state() == state::ERROR {
+            self.recv_cq.alarm(self.index);
+        }
+        Ok(())
+    }
+
+    /// Destroys: the peer is told, nothing of this queue pair is left anywhere.
+    fn destroy(self: &Arc<Self>) {
+        self.device.nic.part(&self.device, self, false);
+        self.quiet.store(true, Ordering::Release);
+        self.fail();
+        let out = || (!self.peer_is_inside()).then_some(());
+        let is_out =
+            self.device.host.poll("Qp::drop", self.device.host.after(DESTROY_PATIENCE), out).is_some();
+        self.send_cq.detach(self, self.seat.get().copied(), self.cap.max_send_wr);
+        let depth = 1 << self.comps.shift();
+        let depth = if self.srq.is_some() { depth } else { self.cap.max_recv_wr };
+        self.recv_cq.detach(self, None, depth);
+        if let Some(srq) = &self.srq {
+            srq.claims_of(self.index as u16 + 1).into_iter().for_each(|r| srq.give_back(r));
+        }
+        self.device.forget_qp(self.index, is_out);
+        let rings = std::mem::take(&mut *self.rings.lock());
+        if !is_out {
+            // A stopped peer may wake up inside: its rings and its number stay taken until the device goes.
+            std::mem::forget(rings);
+        }
+    }
+}
+
+/// The state behind a number of [`state`].
+pub(super) fn state_of(number: u32) -> QpState {
+    match number {
+        state::INIT => QpState::Init,
+        state::RTR => QpState::ReadyToReceive,
+        state::RTS => QpState::ReadyToSend,
+        state::ERROR => QpState::Error,
+        _ => QpState::Reset,
+    }
+}
+
+fn opcode_of(op: &SendOp) -> WcOpcode {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
+        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::Write,
+        SendOp::Read(_) => WcOpcode::Read,
+        SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
+        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+    }
+}
+
+/// The API's hold on a queue pair: dropping it destroys.
+pub(super) struct QpHandle(pub(super) Arc<QpInner>);
+
+impl Drop for QpHandle {
+    fn drop(&mut self) {
+        self.0.destroy();
+    }
+}
+
+impl QpOps for QpHandle {
+    fn num(&self) -> u32 {
+        self.0.num
+    }
+
+    fn state(&self) -> QpState {
+        state_of(self.0.state())
+    }
+
+    #[inline]
+    fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        if self.0.post(wr)? {
+            self.0.fail();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.0.post_receive(wr)
+    }
+
+    fn to_error(&self) {
+        self.0.device.nic.part(&self.0.device, &self.0, true);
+        self.0.quiet.store(true, Ordering::Release);
+        self.0.fail();
+    }
+}

@@ -1,0 +1,225 @@
+//! A device's segment: an anonymous file in memory, mapped by its owner and by every connected peer.
+//!
+//! It has no name, so nothing of it outlives its last process; its mode is 0600, and it reaches other processes
+//! over a connection whose two ends are of one user. Its size is sealed, so that no peer can cut it short
+//! under us.
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
+    ftruncate, memfd_create,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use verbs::{Error, Result};
+
+use super::layout::Shared;
+
+const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
+
+/// A mapped segment, one's own or a peer's.
+pub(super) struct Map {
+    base: NonNull<u8>,
+    len: u64,
+}
+
+// SAFETY: a mapping is a range of shared memory that is reached through atomics and raw copies only, from any
+// thread. Test: the conformance suite.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `Map::of`, and all who use it hold the `Arc` that is gone now.
+        let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len as usize) };
+    }
+}
+
+impl Map {
+    fn of(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
+        let size = usize::try_from(len)
+            .map_err(|_| Error::Invalid("the segment exceeds the address space".into()))?;
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let base = unsafe { mmap(std::ptr::null_mut(), size, prot, flags, fd, 0) }
+            .map_err(|e| Error::system("cannot map a device's segment (is the address space limited?)", e))?;
+        let base = NonNull::new(base.cast::<u8>())
+            .ok_or_else(|| Error::system("cannot map a segment", "address 0"))?;
+        Ok(Arc::new(Self { base, len }))
+    }
+
+    /// The shared object at `offset`, if it lies inside and is aligned.
+    pub(super) fn get<T: Shared>(&self, offset: u64) -> Option<&T> {
+        let at = self.bytes(offset, size_of::<T>() as u64)?.cast::<T>();
+        // SAFETY: inside the mapping, aligned, and valid for any bytes (`Shared`).
+        at.is_aligned().then(|| unsafe { &*at })
+    }
+
+    /// `len` bytes at `offset`, if they lie inside.
+    pub(super) fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
+        let end = offset.checked_add(len)?;
+        // SAFETY: offset <= end <= length of the mapping.
+        (end <= self.len).then(|| unsafe { self.base.as_ptr().add(offset as usize) })
+    }
+}
+
+/// A shared object in a mapping, which it keeps alive.
+pub(super) struct Ref<T> {
+    _map: Arc<Map>,
+    at: NonNull<T>,
+}
+
+// SAFETY: a shared reference to atomics in a mapping that `map` keeps, for any thread.
+unsafe impl<T: Shared> Send for Ref<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shared> Sync for Ref<T> {}
+
+impl<T: Shared> Ref<T> {
+    /// The object at `offset`.
+    pub(super) fn new(map: &Arc<Map>, offset: u64) -> Result<Self> {
+        let at = map.get::<T>(offset).ok_or_else(|| {
+            Error::Invalid(format!("a shared object at {offset:#x} does not lie in its segment"))
+        })?;
+        Ok(Self { _map: map.clone(), at: NonNull::from(at) })
+    }
+}
+
+impl<T: Shared> std::ops::Deref for Ref<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: inside the mapping (checked by `new`), which is kept.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+/// An array of shared slots of a fixed stride, a power of two of them: a ring or a store.
+pub(super) struct Slots {
+    base: NonNull<u8>,
+    stride: usize,
+    shift: u32,
+    _map: Arc<Map>,
+}
+
+// SAFETY: as for `Ref`.
+unsafe impl Send for Slots {}
+// SAFETY: as for `Ref`.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    /// `1 << shift` slots of `stride` bytes (a multiple of 8) at `offset`.
+    pub(super) fn new(map: &Arc<Map>, offset: u64, stride: u64, shift: u32) -> Result<Self> {
+        let bad = || Error::Invalid(format!("a ring at {offset:#x} does not lie in its segment"));
+        let len = stride.checked_mul(1 << shift.min(40)).ok_or_else(bad)?;
+        let base = map.bytes(offset, len).and_then(NonNull::new).ok_or_else(bad)?;
+        if !stride.is_multiple_of(8) || !offset.is_multiple_of(64) || shift > 20 {
+            return Err(bad());
+        }
+        Ok(Self { base, stride: stride as usize, shift, _map: map.clone() })
+    }
+
+    /// log2 of the number of slots.
+    #[inline]
+    pub(super) fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    /// The words of slot `index` modulo the number of slots.
+    #[inline]
+    pub(super) fn slot(&self, index: u64) -> &[std::sync::atomic::AtomicU64] {
+        let i = (index & ((1 << self.shift) - 1)) as usize;
+        // SAFETY: slot i lies inside (checked by `new`), aligned to 8, atomics only; the map lives with us.
+        unsafe {
+            let at = self.base.as_ptr().add(i * self.stride).cast();
+            std::slice::from_raw_parts(at, self.stride / 8)
+        }
+    }
+}
+
+/// One's own segment: the mapping and the file to hand to peers.
+pub(super) struct Segment {
+    pub(super) map: Arc<Map>,
+    file: OwnedFd,
+}
+
+impl Segment {
+    /// A segment of `len` bytes, none of which is committed yet.
+    pub(super) fn create(len: u64) -> Result<Self> {
+        let refused = |e: rustix::io::Errno| Error::system("cannot create a device's shared memory", e);
+        let file =
+            memfd_create("nicety-shm", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(refused)?;
+        fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+        ftruncate(&file, len).map_err(refused)?;
+        fcntl_add_seals(&file, SEALS).map_err(refused)?;
+        Ok(Self { map: Map::of(file.as_fd(), len)?, file })
+    }
+
+    /// Commits a range, so that touching it cannot fail later.
+    pub(super) fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        fallocate(&self.file, FallocateFlags::empty(), offset, len).map_err(|e| {
+            Error::system(format!("no memory for {len} bytes of shared memory; free some or ask for less"), e)
+        })
+    }
+
+    /// Gives a range back; it reads as zero afterwards.
+    pub(super) fn release(&self, offset: u64, len: u64) {
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A range that cannot be given back stays committed until the device goes.
+        let _ = fallocate(&self.file, punch, offset, len);
+    }
+}
+
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Maps a peer's segment, after making sure that it is what it must be.
+pub(super) fn map_peer(file: &OwnedFd) -> Result<Arc<Map>> {
+    let bad = |why: &str| Error::Invalid(format!("the peer's segment {why}"));
+    let stat = fstat(file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
+    let seals = fcntl_get_seals(file).map_err(|_| bad("is no sealed memory file"))?;
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(bad("could be cut short under us"));
+    }
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(bad("belongs to another user"));
+    }
+    let len = u64::try_from(stat.st_size).map_err(|_| bad("has no size"))?;
+    if len < super::layout::DM_BASE {
+        return Err(bad("is too small"));
+    }
+    Map::of(file.as_fd(), len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::{DM_BASE, Header};
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn owner_and_peer_see_the_same_memory_and_nothing_outside() {
+        let segment = Segment::create(DM_BASE + 4096).expect("a segment");
+        let file = segment.file.try_clone().expect("a descriptor");
+        let peer = map_peer(&file).expect("the same memory");
+        segment.map.get::<Header>(0).expect("inside").token.store(7, Ordering::Release);
+        assert_eq!(peer.get::<Header>(0).expect("inside").token.load(Ordering::Acquire), 7);
+        assert!(peer.get::<Header>(DM_BASE + 4096).is_none());
+        assert!(peer.get::<Header>(8).is_none(), "not aligned");
+        assert!(peer.bytes(u64::MAX, 2).is_none());
+        assert!(ftruncate(&file, 0).is_err(), "sealed");
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_is_refused() {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a file");
+        ftruncate(&file, DM_BASE + 1).expect("a size");
+        assert!(map_peer(&file).is_err());
+    }
+}

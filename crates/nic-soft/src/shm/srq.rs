@@ -1,0 +1,185 @@
+//! Shared receive queues: receives that peers of several queue pairs claim.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::provider::SrqOps;
+use verbs::{AsyncEvent, Error, RecvWr, Result, SrqInit};
+
+use super::device::{Inner, Ring};
+use super::layout::{SRQ_MAX, SrqShared, recv, srq_at};
+use super::segment::{Ref, Slots};
+use crate::sync::shared_queue;
+use crate::sync::spin::Spin;
+
+/// What posting works on.
+struct PostSide {
+    /// Places in the store that no receive occupies.
+    free: Vec<u16>,
+    /// For each place of the store, the receive that occupies it.
+    occupants: Vec<Option<Occupant>>,
+    posted: u64,
+}
+
+/// A receive between its posting and its completion.
+#[derive(Clone, Copy)]
+struct Occupant {
+    /// Its position in the ring.
+    position: u64,
+    /// Who claimed it, once the ring's entry has been reused; the entry says it until then.
+    claimant: Option<u16>,
+}
+
+/// A shared receive queue.
+pub(super) struct SrqInner {
+    device: Arc<Inner>,
+    pub(super) index: usize,
+    pub(super) pd: u32,
+    max_sge: u32,
+    max_wr: u32,
+    shared: Ref<SrqShared>,
+    ring: Slots,
+    store: Slots,
+    _rings: [Ring; 2],
+    side: Spin<PostSide>,
+}
+
+impl SrqInner {
+    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: SrqInit) -> Result<Arc<Self>> {
+        let shift = init.max_wr.next_power_of_two().trailing_zeros();
+        let stride = recv::stride(init.max_sge);
+        let rings = [device.take_ring(8 << shift)?, device.take_ring(stride << shift)?];
+        let index = device.indices.lock().srq.take("shared receive queues", SRQ_MAX)?;
+        let map = &device.segment.map;
+        let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
+        shared.pd.store(pd, Ordering::Relaxed);
+        shared.shift.store(shift, Ordering::Relaxed);
+        shared.stride.store(stride as u32, Ordering::Relaxed);
+        shared.ring.store(rings[0].at, Ordering::Relaxed);
+        shared.store.store(rings[1].at, Ordering::Relaxed);
+        shared.head.0.store(0, Ordering::Relaxed);
+        shared.tail.store(0, Ordering::Relaxed);
+        shared.limit.store(0, Ordering::Release);
+        let side = PostSide {
+            free: (0..init.max_wr as u16).rev().collect(),
+            occupants: vec![None; init.max_wr as usize],
+            posted: 0,
+        };
+        Ok(Arc::new(Self {
+            ring: Slots::new(map, rings[0].at, 8, shift)?,
+            store: Slots::new(map, rings[1].at, stride, shift)?,
+            device: device.clone(),
+            index,
+            pd,
+            max_sge: init.max_sge,
+            max_wr: init.max_wr,
+            shared,
+            _rings: rings,
+            side: Spin::new(side),
+        }))
+    }
+
+    pub(super) fn is_of(&self, device: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.device, device)
+    }
+
+    /// The posted receive at place `receive` of the store.
+    pub(super) fn receive(&self, receive: u16) -> &[AtomicU64] {
+        self.store.slot(receive.into())
+    }
+
+    /// A place in the store is free again: its completion has been taken.
+    pub(super) fn give_back(&self, receive: u16) {
+        let mut side = self.side.lock();
+        if side.occupants.get_mut(receive as usize).and_then(Option::take).is_some() {
+            side.free.push(receive);
+        }
+    }
+
+    /// Receives that `claimant` has claimed and that have not been given back.
+    pub(super) fn claims_of(&self, claimant: u16) -> Vec<u16> {
+        let side = self.side.lock();
+        let claimed = |o: &Occupant| {
+            let by_entry = || self.entry(o.position).map(|e| e.claimant);
+            o.claimant.or_else(by_entry) == Some(claimant)
+        };
+        (0_u16..)
+            .zip(&side.occupants)
+            .filter(|(_, o)| o.as_ref().is_some_and(claimed))
+            .map(|(receive, _)| receive)
+            .collect()
+    }
+
+    fn entry(&self, position: u64) -> Option<shared_queue::Entry> {
+        shared_queue::look(&self.ring.slot(position)[0])
+    }
+
+    /// Raises the limit event if it is due; called when completions are taken.
+    pub(super) fn check_limit(&self) {
+        let limit = u64::from(self.shared.limit.load(Ordering::Relaxed));
+        if limit == 0 {
+            return;
+        }
+        let left = self.side.lock().posted.saturating_sub(self.shared.head.0.load(Ordering::Acquire));
+        if left < limit && self.shared.limit.swap(0, Ordering::AcqRel) != 0 {
+            self.device.async_event(AsyncEvent::SrqLimitReached { srq: self.index as u32 });
+        }
+    }
+}
+
+/// Writes a receive's words, except the first; `fits` has been checked.
+pub(super) fn fill(slot: &[AtomicU64], wr: &RecvWr<'_>) {
+    slot[recv::WR_ID].store(wr.wr_id, Ordering::Relaxed);
+    for (words, sge) in slot[recv::SGES..].chunks_exact(2).zip(wr.sges) {
+        words[0].store(sge.addr, Ordering::Relaxed);
+        words[1].store(u64::from(sge.length) << 32 | u64::from(sge.lkey), Ordering::Relaxed);
+    }
+}
+
+/// Refuses a receive of too many pieces.
+pub(super) fn check_sges(wr: &RecvWr<'_>, max: u32) -> Result<()> {
+    Error::check_limit("the number of pieces of the receive", wr.sges.len() as u64, max.into())
+}
+
+impl SrqOps for SrqInner {
+    fn id(&self) -> u32 {
+        self.index as u32
+    }
+
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        check_sges(wr, self.max_sge)?;
+        let mut side = self.side.lock();
+        let Some(receive) = side.free.pop() else {
+            return Err(Error::QueueFull { queue: "shared receive", depth: self.max_wr });
+        };
+        let slot = self.store.slot(receive.into());
+        fill(slot, wr);
+        slot[recv::COUNT].store(wr.sges.len() as u64, Ordering::Relaxed);
+        let (position, shift) = (side.posted, self.ring.shift());
+        if let Some(old) = shared_queue::post(&self.ring.slot(position)[0], position, shift, receive)
+            && let Some(Some(occupant)) = side.occupants.get_mut(old.receive as usize)
+            && occupant.position + (1 << shift) == position
+        {
+            occupant.claimant = Some(old.claimant);
+        }
+        side.occupants[receive as usize] = Some(Occupant { position, claimant: None });
+        side.posted += 1;
+        self.shared.tail.store(side.posted, Ordering::Release);
+        drop(side);
+        crate::sync::fence::light();
+        self.device.feed_starved_of_srq(self.index);
+        Ok(())
+    }
+
+    fn arm_limit(&self, limit: u32) -> Result<()> {
+        self.shared.limit.store(limit, Ordering::Release);
+        self.check_limit();
+        Ok(())
+    }
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        self.device.indices.lock().srq.give(self.index);
+    }
+}

@@ -1,0 +1,192 @@
+//! The messages of the connection protocol, one packet each on a Unix seqpacket socket.
+//!
+//! A packet is parsed once, completely, before anything is done with it. Descriptors travel beside `Request`
+//! and `Reply`: the segment, the NIC thread's event counter, and the receive channel's event counter if any.
+
+/// Private data in a packet, at most.
+pub(super) const PRIVATE_MAX: usize = 512;
+/// A packet's size, at most.
+pub(super) const PACKET_MAX: usize = HELLO_LEN + 8 + PRIVATE_MAX;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"nSHM");
+const VERSION: u16 = 1;
+const HEAD_LEN: usize = 8;
+const HELLO_LEN: usize = 40;
+
+/// What a side says of its queue pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    /// The device's random number.
+    pub(super) token: u64,
+    /// The process's random number, which also stands at `probe_addr` in its private memory.
+    pub(super) process: u64,
+    pub(super) probe_addr: u64,
+    pub(super) qp_index: u32,
+    pub(super) generation: u32,
+    pub(super) qp_num: u32,
+    /// Whether expedited memory barriers reach the process.
+    pub(super) barriers: bool,
+    pub(super) private_data: Vec<u8>,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// From the active side: wants to connect.
+    Request(Hello),
+    /// From the passive side: accepts.
+    Reply(Hello),
+    /// From the active side: has understood the reply.
+    Ready,
+    /// From the passive side: declines, with private data.
+    Reject(Vec<u8>),
+    /// From either side: it is over.
+    Disconnect,
+}
+
+/// Why a packet is no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Malformed {
+    Magic,
+    Version(u16),
+    Kind(u8),
+    Length,
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Magic => write!(f, "it sent something else than the shared-memory protocol"),
+            Self::Version(v) => write!(f, "it speaks version {v} of it, this side version {VERSION}"),
+            Self::Kind(k) => write!(f, "it sent a message of the unknown kind {k}"),
+            Self::Length => write!(f, "it sent a message of a wrong length"),
+        }
+    }
+}
+
+impl Message {
+    /// The packet.
+    pub(super) fn emit(&self) -> Vec<u8> {
+        let (kind, hello, private): (u8, Option<&Hello>, &[u8]) = match self {
+            Self::Request(h) => (1, Some(h), &h.private_data),
+            Self::Reply(h) => (2, Some(h), &h.private_data),
+            Self::Ready => (3, None, &[]),
+            Self::Reject(p) => (4, None, p),
+            Self::Disconnect => (5, None, &[]),
+        };
+        let mut out = Vec::with_capacity(PACKET_MAX);
+        out.extend(MAGIC.to_le_bytes());
+        out.extend(VERSION.to_le_bytes());
+        out.push(kind);
+        out.push(hello.is_some_and(|h| h.barriers).into());
+        if let Some(h) = hello {
+            for word in [h.token, h.process, h.probe_addr] {
+                out.extend(word.to_le_bytes());
+            }
+            for word in [h.qp_index, h.generation, h.qp_num, 0] {
+                out.extend(word.to_le_bytes());
+            }
+        }
+        out.extend(private);
+        out
+    }
+
+    /// The message in a packet.
+    pub(super) fn parse(packet: &[u8]) -> Result<Self, Malformed> {
+        let (head, body) = packet.split_at_checked(HEAD_LEN).ok_or(Malformed::Magic)?;
+        if head[..4] != MAGIC.to_le_bytes() {
+            return Err(Malformed::Magic);
+        }
+        let version = u16::from_le_bytes([head[4], head[5]]);
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let barriers = head[7] != 0;
+        match head[6] {
+            1 => Ok(Self::Request(Hello::parse(body, barriers)?)),
+            2 => Ok(Self::Reply(Hello::parse(body, barriers)?)),
+            3 if body.is_empty() => Ok(Self::Ready),
+            4 if body.len() <= PRIVATE_MAX => Ok(Self::Reject(body.to_vec())),
+            5 if body.is_empty() => Ok(Self::Disconnect),
+            3..=5 => Err(Malformed::Length),
+            kind => Err(Malformed::Kind(kind)),
+        }
+    }
+}
+
+impl Hello {
+    fn parse(body: &[u8], barriers: bool) -> Result<Self, Malformed> {
+        let (words, private) = body.split_at_checked(HELLO_LEN).ok_or(Malformed::Length)?;
+        if private.len() > PRIVATE_MAX {
+            return Err(Malformed::Length);
+        }
+        let long = |i: usize| u64::from_le_bytes(std::array::from_fn(|k| words[i * 8 + k]));
+        let short = |i: usize| u32::from_le_bytes(std::array::from_fn(|k| words[24 + i * 4 + k]));
+        Ok(Self {
+            token: long(0),
+            process: long(1),
+            probe_addr: long(2),
+            qp_index: short(0),
+            generation: short(1),
+            qp_num: short(2),
+            barriers,
+            private_data: private.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(private: usize) -> Hello {
+        Hello {
+            token: 1,
+            process: u64::MAX,
+            probe_addr: 0x1234_5678_9abc,
+            qp_index: 7,
+            generation: 8,
+            qp_num: 9,
+            barriers: true,
+            private_data: vec![3; private],
+        }
+    }
+
+    fn samples() -> Vec<Message> {
+        vec![
+            Message::Request(hello(0)),
+            Message::Reply(hello(PRIVATE_MAX)),
+            Message::Ready,
+            Message::Reject(vec![1, 2, 3]),
+            Message::Disconnect,
+        ]
+    }
+
+    #[test]
+    fn what_is_emitted_parses_back() {
+        for message in samples() {
+            let packet = message.emit();
+            assert!(packet.len() <= PACKET_MAX);
+            assert_eq!(Message::parse(&packet), Ok(message));
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_byte_is_an_error_or_a_message_that_emits_alike() {
+        for message in samples() {
+            let packet = message.emit();
+            for cut in 0..packet.len() {
+                if let Ok(m) = Message::parse(&packet[..cut]) {
+                    assert_eq!(m.emit(), packet[..cut]);
+                }
+            }
+            for at in 0..packet.len() {
+                let mut bad = packet.clone();
+                bad[at] ^= 0xff;
+                let _ = Message::parse(&bad);
+            }
+            assert!(Message::parse(&[packet.as_slice(), &[0; PACKET_MAX]].concat()).is_err());
+        }
+        assert_eq!(Message::parse(b"GET / HTTP/1.1\r\n\r\n"), Err(Malformed::Magic));
+    }
+}

@@ -1,0 +1,70 @@
+//! Asymmetric fences: free on the data path, a system call on the rare side.
+//!
+//! Two parties that each write one word and then read the other's need a full fence on both sides. Here the
+//! frequent side pays a compiler fence only, and the rare side makes every running thread of every registered
+//! process pass a full fence (membarrier(2), MEMBARRIER_CMD_GLOBAL_EXPEDITED). Where a process may not do
+//! that, both sides of all its connections use full fences.
+
+use super::atomics::*;
+
+#[cfg(not(loom))]
+mod state {
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicBool;
+
+    use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
+
+    /// Whether this process takes part in expedited barriers.
+    pub(super) fn registered() -> bool {
+        static REGISTERED: OnceLock<bool> = OnceLock::new();
+        *REGISTERED.get_or_init(|| {
+            let query = membarrier_query();
+            query.contains_command(MembarrierCommand::GlobalExpedited)
+                && query.contains_command(MembarrierCommand::RegisterGlobalExpedited)
+                && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
+        })
+    }
+
+    /// Set once a process on the other side cannot take part.
+    pub(super) static FULL: AtomicBool = AtomicBool::new(false);
+}
+
+/// Prepares this process for [`heavy`]; whether the light fence can be light.
+#[cfg(not(loom))]
+pub(crate) fn register() -> bool {
+    let registered = state::registered();
+    if !registered {
+        require_full();
+    }
+    registered
+}
+
+/// From now on light fences are full ones: some peer cannot issue or receive heavy ones.
+#[cfg(not(loom))]
+pub(crate) fn require_full() {
+    state::FULL.store(true, Ordering::SeqCst);
+}
+
+/// The frequent side: between its write and its read.
+#[inline]
+pub(crate) fn light() {
+    #[cfg(not(loom))]
+    if state::FULL.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    } else {
+        compiler_fence(Ordering::SeqCst);
+    }
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
+/// The rare side: between its write and its read.
+pub(crate) fn heavy() {
+    fence(Ordering::SeqCst);
+    #[cfg(not(loom))]
+    if !state::FULL.load(Ordering::Relaxed) {
+        use rustix::thread::{MembarrierCommand, membarrier};
+        // Registered, so it cannot fail; were it to, the full fence above is what is left.
+        let _ = membarrier(MembarrierCommand::GlobalExpedited);
+    }
+}
