@@ -1,9 +1,13 @@
 //! The command line: every option with its help, and an example for each thing one does with it.
 
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 
+use bench::plan::DEFAULT_PORT;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+
+use crate::sizes::{self, Sizes};
 
 /// RDMA on any machine, measured so that one can believe the numbers.
 #[derive(Debug, Parser)]
@@ -19,19 +23,152 @@ const MORE: &str = "`nicety COMMAND --help` explains a command and shows example
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check this machine: what would spoil numbers, why, and the remedy
-    #[command(after_long_help = DOCTOR)]
-    Doctor(DoctorArgs),
+    /// Measure; without an experiment an overview, with a report for the browser
+    Bench(BenchArgs),
+    /// Be the other side of measurements from another machine or terminal
+    #[command(after_long_help = SERVE)]
+    Serve(ServeArgs),
+    /// List the devices, what each is for, and whether it works here
+    #[command(after_long_help = DEVICES)]
+    Devices(DevicesArgs),
     /// Say whether run B is worse than run A, with an exit status for CI
     #[command(after_long_help = COMPARE)]
     Compare(CompareArgs),
+    /// Make a report for the browser from result files
+    #[command(after_long_help = REPORT)]
+    Report(ReportArgs),
+    /// Check this machine: what would spoil numbers, why, and the remedy
+    #[command(after_long_help = DOCTOR)]
+    Doctor(DoctorArgs),
     /// Print a completion script for a shell
     #[command(after_long_help = COMPLETIONS)]
     Completions {
         /// The shell
         shell: Shell,
     },
+    /// The second process of a measurement; started by `nicety bench`
+    #[command(hide = true)]
+    Worker,
 }
+
+/// `nicety bench`
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure; none for an overview of everything
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) experiments: Vec<String>,
+    /// Device to measure (see `nicety devices`)
+    #[arg(long, value_name = "DEV", default_value = "shm")]
+    pub(crate) device: String,
+    /// The other side, where `nicety serve` runs; without it a second process of this machine
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) peer: Option<String>,
+    /// Message sizes, such as 8,4K,1M or 1..4M
+    ///
+    /// Bytes with an optional K, M or G (powers of 1024); a..b doubles from a up to b.
+    #[arg(long, value_name = "LIST", value_parser = sizes::parse)]
+    pub(crate) size: Option<Sizes>,
+    /// Fewer sizes, variants and launches: about a minute
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Seed of the order of measurements and of the data; a run prints its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Change a parameter; --help lists them
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Fresh starts of both processes; 6 or more carry a 95 % interval
+    #[arg(long, value_name = "N")]
+    pub(crate) launches: Option<u32>,
+    /// Write the results as JSON; - for standard output, which then carries nothing else
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<Target>,
+    /// Write the results as CSV, a row for each; - as above
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) csv: Option<Target>,
+    /// Write the report for the browser; the overview writes nicety-report.html anyway
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) html: Option<Target>,
+    /// No colour and no live display: plain lines, as into a file
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+/// The report of an overview, in the current directory.
+pub(crate) const REPORT_FILE: &str = "nicety-report.html";
+
+/// After the list of experiments and parameters in `nicety bench --help`.
+pub(crate) const BENCH: &str = "\
+EXAMPLES
+  nicety bench --quick                    the overview in a minute, and nicety-report.html
+  nicety bench                            the overview, with intervals as narrow as they get
+  nicety bench latency --size 8           one experiment, one size
+  nicety bench latency bandwidth --size 1..4M --json run.json --html run.html
+  nicety bench bandwidth --set window=8 --set half-width=0.5
+  nicety bench latency --json - | jq '.results[] | [.size_bytes, .median]'
+  nicety bench --peer 10.0.0.2            where `nicety serve --listen 0.0.0.0` runs
+
+Ctrl-C once ends both sides and keeps what was measured (exit status 130); twice ends at once.
+Files are written as a whole at the end; one that is already there stays until then.
+
+EXIT STATUS
+  0  measured    1  the run failed    2  the command line cannot be used    130  interrupted";
+
+/// `nicety serve`
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen; only programs of this machine reach the default
+    ///
+    /// There is no password: who reaches the port can make this process measure. 0.0.0.0 opens it to the network.
+    #[arg(long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1", value_parser = listen)]
+    pub(crate) listen: SocketAddr,
+}
+
+const SERVE: &str = "\
+The client sends every parameter, so there is nothing to agree on. Clients may come one after the \
+other or at once. Ctrl-C ends it.
+
+EXAMPLES
+  nicety serve                            then, in another terminal: nicety bench --peer 127.0.0.1
+  nicety serve --listen 0.0.0.0           for other machines: nicety bench --peer THIS-HOST
+  nicety serve --listen 10.0.0.2:9000     one address, another port";
+
+/// `nicety devices`
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// Show the limits of each device too
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Print JSON, with the limits
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const DEVICES: &str = "\
+EXAMPLES
+  nicety devices                          what there is
+  nicety devices -v                       with every limit
+  nicety devices --json | jq -r '.devices[] | select(.available) | .name'";
+
+/// `nicety report`
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Result files, written by `nicety bench --json`
+    #[arg(value_name = "RUN.json", required = true)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where to write the page; - for standard output
+    #[arg(short, long, value_name = "FILE|-", default_value = REPORT_FILE)]
+    pub(crate) output: Target,
+}
+
+const REPORT: &str = "\
+One page with findings in words, plots, tables and all parameters. It carries its data and opens \
+without a network.
+
+EXAMPLES
+  nicety report run.json                       writes nicety-report.html
+  nicety report before.json after.json -o both.html
+  nicety report run.json -o - | gzip > run.html.gz";
 
 /// `nicety doctor`
 #[derive(Debug, Args)]
@@ -112,6 +249,33 @@ impl From<std::ffi::OsString> for Target {
     }
 }
 
+impl Target {
+    /// The file, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Stdout => None,
+            Self::File(path) => Some(path),
+        }
+    }
+}
+
+/// `KEY=VALUE`.
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        _ => Err(format!("{text:?} is not KEY=VALUE; write for example window=8")),
+    }
+}
+
+/// `ADDR[:PORT]` with an address of this machine.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let with_port = || bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT));
+    text.parse().or_else(|_| with_port()).map_err(|_| {
+        format!("{text:?} is not an address of this machine; write for example 0.0.0.0 or 127.0.0.1:{DEFAULT_PORT}")
+    })
+}
+
 /// A share: `5%`, `5 %` or `0.05`.
 fn share(text: &str) -> Result<f64, String> {
     const HOW: &str = "write a share such as 5% or 0.05";
@@ -143,13 +307,28 @@ mod tests {
     /// Goal: help teaches. Method: every visible command has an EXAMPLES section that begins with its own name.
     #[test]
     fn every_command_has_examples() {
-        let cli = Cli::command();
+        let cli = crate::usage::command();
         for command in cli.get_subcommands().filter(|c| !c.is_hide_set()) {
             let name = command.get_name();
             let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("EXAMPLES\n  nicety {name}")), "{name}: {help}");
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             assert!(!about.is_empty() && !about.contains('\n'), "{name}: {about}");
+        }
+    }
+
+    #[test]
+    fn settings_and_addresses() {
+        assert_eq!(setting("window=8"), Ok(("window".to_owned(), "8".to_owned())));
+        assert_eq!(setting("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(setting("window").is_err() && setting("=8").is_err());
+        let at = |text: &str| listen(text).map(|addr| addr.to_string());
+        assert_eq!(at("0.0.0.0"), Ok(format!("0.0.0.0:{DEFAULT_PORT}")));
+        assert_eq!(at("127.0.0.1:9"), Ok("127.0.0.1:9".to_owned()));
+        assert_eq!(at("::1"), Ok(format!("[::1]:{DEFAULT_PORT}")));
+        assert_eq!(at("[::1]:9"), Ok("[::1]:9".to_owned()));
+        for text in ["", "host", "1.2.3.4:x", "1.2.3.4:70000", ":80"] {
+            assert!(listen(text).is_err(), "{text}");
         }
     }
 

@@ -6,6 +6,9 @@ mod cmd;
 mod doctor;
 mod error;
 mod output;
+mod progress;
+mod signals;
+mod sizes;
 mod start;
 mod term;
 mod usage;
@@ -14,30 +17,40 @@ use std::process::ExitCode;
 
 use args::{Cli, Command};
 use error::{Failure, OK, Outcome};
+use signals::Signals;
 use term::Stream;
 
 fn main() -> ExitCode {
     let ended = match usage::parse(std::env::args_os()) {
         Ok(Some(cli)) => dispatch(cli),
-        Ok(None) => Ok(OK),
+        Ok(None) => Ok(ExitCode::SUCCESS),
         Err(failure) => Err(failure),
     };
-    ExitCode::from(match ended {
-        Ok(status) => status,
-        Err(Failure { lines, status }) => {
-            lines.iter().for_each(term::remark);
-            status
-        }
+    ended.unwrap_or_else(|Failure { lines, status }| {
+        lines.iter().for_each(term::remark);
+        ExitCode::from(status)
     })
 }
 
-fn dispatch(cli: Cli) -> Outcome {
-    match cli.command {
+fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
+    let outcome = match cli.command {
         None => start::run(),
-        Some(Command::Doctor(args)) => cmd::doctor::run(&args),
+        Some(Command::Bench(args)) => cmd::bench::run(&args),
+        Some(Command::Serve(args)) => cmd::serve::run(&args),
+        Some(Command::Devices(args)) => cmd::devices::run(&args),
         Some(Command::Compare(args)) => cmd::compare::run(&args),
+        Some(Command::Report(args)) => cmd::report::run(&args),
+        Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Completions { shell }) => completions(shell),
-    }
+        Some(Command::Worker) => return worker(),
+    };
+    outcome.map(ExitCode::from)
+}
+
+/// A worker hears from its parent when to stop; the terminal's Ctrl-C goes to both.
+fn worker() -> Result<ExitCode, Failure> {
+    Signals::ignore_interrupt()?;
+    Ok(bench::launch::worker_main())
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

@@ -5,8 +5,8 @@ use crate::term::{Paint, Stream};
 
 const STEPS: [(&str, &str); 3] = [
     ("nicety doctor", "checks this machine: what would spoil numbers, and the remedy"),
-    ("nicety compare A.json B.json", "says whether a run is worse than another"),
-    ("nicety --help", "all commands; COMMAND --help explains one and shows examples"),
+    ("nicety bench --quick", "measures everything briefly, and writes a report for the browser"),
+    ("nicety bench latency --size 8", "measures one thing well"),
 ];
 
 /// Prints the three commands to try first.
@@ -21,6 +21,8 @@ pub(crate) fn run() -> Outcome {
     for (command, what) in STEPS {
         text += &format!("  {}\n      {what}\n", Paint::Strong.on(command, colour));
     }
+    text +=
+        "\n`nicety --help` lists all commands; `nicety COMMAND --help` explains one and shows examples.\n";
     Stream::Out.print(&text)?;
     Ok(OK)
 }

@@ -149,11 +149,18 @@ pub(crate) fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
-/// A size in bytes, exactly, with a binary prefix where it divides: `8 B`, `64 KiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let fits = units.into_iter().find(|(_, shift)| bytes >> shift > 0 && bytes.is_multiple_of(1 << shift));
-    fits.map_or_else(|| format!("{bytes} B"), |(unit, shift)| format!("{} {unit}", bytes >> shift))
+/// Four significant digits, without an exponent where a person would not want one.
+pub(crate) fn significant(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    if !(1e-4..1e15).contains(&magnitude) {
+        return format!("{value:.3e}");
+    }
+    let decimals = 3 - magnitude.log10().floor() as i32;
+    let text = format!("{value:.*}", decimals.max(0) as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 #[cfg(test)]
@@ -171,23 +178,24 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_exact() {
-        let cases = [
-            (0, "0 B"),
-            (8, "8 B"),
-            (1500, "1500 B"),
-            (4096, "4 KiB"),
-            (1 << 20, "1 MiB"),
-            (1 << 30, "1 GiB"),
-        ];
-        for (bytes, text) in cases {
-            assert_eq!(size(bytes), text);
-        }
-    }
-
-    #[test]
     fn colour_is_only_where_asked_for() {
         assert_eq!(Paint::Bad.on("x", false), "x");
         assert_eq!(Paint::Good.on("x", true), "\x1b[32mx\x1b[0m");
+    }
+
+    #[test]
+    fn four_digits() {
+        let cases = [
+            (0.123_456, "0.1235"),
+            (12.0, "12"),
+            (1234.56, "1235"),
+            (1_234_567.0, "1234567"),
+            (0.05 * 100.0, "5"),
+            (1e-9, "1.000e-9"),
+            (0.0, "0"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(significant(value), text);
+        }
     }
 }

@@ -5,13 +5,30 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
-use crate::args::Cli;
+use crate::args::{BENCH, Cli};
 use crate::error::{Failure, one_line};
 use crate::term::Stream;
 
 /// The command line's description, with what only the program knows filled in.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
+    Cli::command().mut_subcommand("bench", |bench| bench.after_long_help(about_bench()))
+}
+
+/// The experiments and parameters that there are, then examples. From the tables that hold them, so it cannot be stale.
+fn about_bench() -> String {
+    let mut text = "EXPERIMENTS\n".to_owned();
+    for experiment in bench::experiment::all() {
+        text += &format!("  {:<12} {}\n", experiment.name(), experiment.about());
+    }
+    text += "\nPARAMETERS (--set KEY=VALUE)\n";
+    for key in bench::plan::keys::KEYS {
+        let unit = if key.unit.is_empty() { String::new() } else { format!(" {}", key.unit) };
+        let quick =
+            if key.quick == key.default { String::new() } else { format!(", with --quick {}", key.quick) };
+        text += &format!("  {:<12} {}\n", key.name, key.help);
+        text += &format!("  {:<12} default {}{unit}{quick}; takes {}\n", "", key.default, key.range());
+    }
+    text + "\n" + BENCH
 }
 
 /// Reads the command line; `None` if it asked for help or the version, which has been printed.

@@ -6,6 +6,7 @@ mod text;
 
 use bench::schema::{Cell, ReadError, Run};
 use bench::stats::{CompareOptions, Comparison, Verdict, compare_runs};
+use host::Bytes;
 
 use crate::args::{CompareArgs, Target};
 use crate::error::{FAILED, Failure, OK, Outcome, UNSURE};
@@ -64,7 +65,7 @@ fn nothing_in_common(args: &CompareArgs, old: &Run, new: &Run) -> Failure {
 
 /// A cell in words: `latency one_way_latency on shm, op=write sink=nic, 8 B`.
 fn name(cell: &Cell) -> String {
-    format!("{}, {}", series(cell), term::size(cell.size_bytes))
+    format!("{}, {}", series(cell), Bytes(cell.size_bytes))
 }
 
 /// A cell without its size.

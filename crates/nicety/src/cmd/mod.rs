@@ -1,4 +1,8 @@
 //! One file for each command.
 
+pub(crate) mod bench;
 pub(crate) mod compare;
+pub(crate) mod devices;
 pub(crate) mod doctor;
+pub(crate) mod report;
+pub(crate) mod serve;

@@ -38,21 +38,12 @@ pub(super) fn count(system: &System, cores: &[usize]) -> Check {
 
 /// Cores' worth of time that the control group grants, if it limits it (`cpu.max` of this group and those above).
 fn quota(system: &System) -> Option<f64> {
-    let groups = system.read("proc/self/cgroup")?;
-    let mut group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?.to_owned();
-    let mut least: Option<f64> = None;
-    loop {
-        let limit = system.read(&format!("sys/fs/cgroup/{group}/cpu.max")).and_then(|text| {
-            let (quota, period) = text.split_once(' ')?;
-            Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
-        });
-        least = [least, limit].into_iter().flatten().reduce(f64::min);
-        match group.rsplit_once('/') {
-            Some((above, _)) => group = above.to_owned(),
-            None if group.is_empty() => return least,
-            None => group.clear(),
-        }
-    }
+    let of = |group: String| {
+        let text = system.read(&format!("sys/fs/cgroup/{group}/cpu.max"))?;
+        let (quota, period) = text.split_once(' ')?;
+        Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+    };
+    system.control_groups().into_iter().filter_map(of).reduce(f64::min)
 }
 
 /// Whether threads can be pinned: tried on each core.

@@ -1,9 +1,9 @@
 //! Limits of the process and the age of the kernel.
 
+use host::Bytes;
 use rustix::process::{Resource, getrlimit};
 
 use super::Check;
-use crate::term::size;
 
 /// A connection takes about four descriptors on each side.
 const FILES_WANTED: u64 = 1024;
@@ -15,7 +15,7 @@ const KERNEL_NEEDED: (u32, u32) = (5, 3);
 /// Memory that may be locked. The devices of this program lock none, hardware does.
 pub(super) fn memlock() -> Check {
     let limit = getrlimit(Resource::Memlock).current;
-    let text = limit.map_or_else(|| "unlimited".to_owned(), size);
+    let text = limit.map_or_else(|| "unlimited".to_owned(), |bytes| Bytes(bytes).to_string());
     let found = match limit {
         None => text,
         Some(_) => format!(

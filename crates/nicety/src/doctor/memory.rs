@@ -1,7 +1,10 @@
 //! Memory: how much there is, for sharing too; large pages; reaching another process's.
 
+use fabric::CopyPath;
+use host::Bytes;
+use rustix::fs::{MemfdFlags, memfd_create};
+
 use super::{Check, System};
-use crate::term::size;
 
 /// The largest transfer, on both sides, with room to spare.
 const MEMORY_WANTED: u64 = 512 << 20;
@@ -23,36 +26,38 @@ pub(super) fn available(system: &System) -> Check {
     }
 }
 
-/// Room in /dev/shm.
+/// Shared memory. Segments are anonymous files, so neither the size of /dev/shm nor what lies there matters.
 pub(super) fn shared(system: &System) -> Check {
-    let Ok(room) = rustix::fs::statvfs("/dev/shm") else {
-        return shared_of(None, system.meminfo("MemAvailable"));
-    };
-    shared_of(
-        Some((room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize)),
-        system.meminfo("MemAvailable"),
-    )
+    let made = memfd_create("nicety-doctor", MemfdFlags::CLOEXEC).map(drop);
+    shared_of(made.map_err(|why| why.to_string()), group_room(system))
 }
 
-fn shared_of(room: Option<(u64, u64)>, available: Option<u64>) -> Check {
+fn shared_of(made: Result<(), String>, room: Option<u64>) -> Check {
     let id = "shared-memory";
-    let why = "Segments of the shm device live there: a measurement with large messages would find it full.";
-    let Some((total, free)) = room else {
-        return Check::bad(id, "/dev/shm is not there", why, "sudo mount -t tmpfs -o size=1G tmpfs /dev/shm");
-    };
-    let found = format!("{} of {} free in /dev/shm", about(free), about(total));
-    match free.min(available.unwrap_or(u64::MAX)) {
-        n if n >= SHARED_WANTED => Check::ok(id, found),
-        _ if total > 2 * SHARED_WANTED => {
-            Check::warn(id, found, why, "ls -lhS /dev/shm; remove what nobody uses")
-        }
-        _ => Check::warn(
+    match (made, room) {
+        (Err(why), _) => Check::bad(
             id,
-            found,
-            why,
-            "sudo mount -o remount,size=1G /dev/shm, or --shm-size=1g of a container",
+            format!("memfd_create is refused: {why}"),
+            "The shm device keeps its segments in such files and cannot open without.",
+            "allow memfd_create in the container's seccomp profile",
         ),
+        (Ok(()), Some(room)) if room < SHARED_WANTED => Check::warn(
+            id,
+            format!("the control group grants {} more", about(room)),
+            "Segments of the shm device count as its memory; beyond the limit the process is killed.",
+            "raise the limit (memory.max of the control group; --memory=1g or more of a container)",
+        ),
+        (Ok(()), _) => Check::ok(id, "anonymous (memfd): limited by free memory only, not by /dev/shm"),
     }
+}
+
+/// Bytes that the process's control group may still use, if it is limited.
+fn group_room(system: &System) -> Option<u64> {
+    let of = |group: String| {
+        let limit = system.number(&format!("sys/fs/cgroup/{group}/memory.max"))?;
+        Some(limit.saturating_sub(system.number(&format!("sys/fs/cgroup/{group}/memory.current"))?))
+    };
+    system.control_groups().into_iter().filter_map(of).min()
 }
 
 /// Transparent huge pages: no warning, but it changes the bandwidth of large transfers and of the floor alike.
@@ -71,21 +76,22 @@ pub(super) fn huge_pages(system: &System) -> Check {
     )
 }
 
-/// Whether one process may copy from and to another's private memory.
+/// How the shm device will copy from and to another process's private memory, and why.
 pub(super) fn process_access(system: &System) -> Check {
+    let (path, why) = fabric::copy_path();
+    process_access_of(path, why, system.number("proc/sys/kernel/yama/ptrace_scope"))
+}
+
+fn process_access_of(path: CopyPath, found: String, scope: Option<u64>) -> Check {
     let id = "process-access";
-    let scope = system.number("proc/sys/kernel/yama/ptrace_scope");
-    let why = "The shm device then copies private memory through a bounce buffer: two copies instead of one.";
-    let remedy = "sudo sysctl kernel.yama.ptrace_scope=0";
-    match scope {
-        None => Check::ok(id, "no ptrace_scope; processes of one user may copy from and to each other"),
-        Some(0) => Check::ok(id, "ptrace_scope is 0; processes of one user may copy from and to each other"),
-        Some(1) => {
-            Check::ok(id, "ptrace_scope is 1; a process must allow its peer, which the shm device does")
-        }
-        Some(n) => {
-            Check::warn(id, format!("ptrace_scope is {n}; no process may reach into another"), why, remedy)
-        }
+    let remedy = match scope {
+        Some(1..) => "sudo sysctl kernel.yama.ptrace_scope=0",
+        _ => "allow process_vm_readv and process_vm_writev in the container's seccomp profile",
+    };
+    let why = "Transfers into private memory need two copies and the owner's processor; their bandwidth about halves.";
+    match path {
+        CopyPath::Service => Check::warn(id, found, why, remedy),
+        CopyPath::Auto | CopyPath::Kernel => Check::ok(id, found),
     }
 }
 
@@ -97,6 +103,44 @@ fn about(bytes: u64) -> String {
             let scaled = bytes as f64 / f64::from(1u32 << shift);
             format!("{scaled:.*} {unit}", usize::from(scaled < 10.0))
         }
-        _ => size(bytes),
+        _ => Bytes(bytes).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::super::system::tests::Fake;
+    use super::*;
+
+    #[test]
+    fn little_memory_is_a_warning() {
+        let fake = Fake::new(&[("proc/meminfo", "MemTotal: 8000000 kB\nMemAvailable: 7000000 kB\n")]);
+        assert_eq!(available(&fake.system).found, "6.7 GiB of 7.6 GiB available");
+        assert_eq!(available(&fake.system).state, State::Ok);
+        fake.set(&[("proc/meminfo", "MemTotal: 8000000 kB\nMemAvailable: 70000 kB\n")]);
+        assert_eq!(available(&fake.system).state, State::Warn);
+    }
+
+    #[test]
+    fn the_tightest_control_group_counts() {
+        let fake = Fake::new(&[
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("sys/fs/cgroup/a/memory.current", "400\n"),
+        ]);
+        assert_eq!(group_room(&fake.system), Some(600));
+        assert_eq!(shared_of(Ok(()), Some(600)).state, State::Warn);
+        assert_eq!(shared_of(Ok(()), None).state, State::Ok);
+        assert_eq!(shared_of(Err("no".to_owned()), None).state, State::Bad);
+    }
+
+    #[test]
+    fn two_copies_are_a_warning_with_the_remedy_for_their_cause() {
+        let of = |path, scope| process_access_of(path, "because".to_owned(), scope);
+        assert_eq!(of(CopyPath::Kernel, Some(1)).state, State::Ok);
+        assert!(of(CopyPath::Service, Some(2)).remedy.is_some_and(|r| r.contains("ptrace_scope=0")));
+        assert!(of(CopyPath::Service, None).remedy.is_some_and(|r| r.contains("seccomp")));
     }
 }

@@ -31,6 +31,17 @@ impl System {
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
+    /// The process's control group (version 2) and those above it, as paths below /sys/fs/cgroup.
+    pub(super) fn control_groups(&self) -> Vec<String> {
+        let text = self.read("proc/self/cgroup").unwrap_or_default();
+        let Some(own) = text.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };
+        let above = |group: &String| group.rsplit_once('/').map(|(above, _)| above.to_owned());
+        let mut groups: Vec<String> = std::iter::successors(Some(own.to_owned()), above).collect();
+        // The root's own directory: what a container sees as its group.
+        groups.push(String::new());
+        groups
+    }
+
     /// The value of `Key:   123 kB` in /proc/meminfo, in bytes.
     pub(super) fn meminfo(&self, key: &str) -> Option<u64> {
         let text = self.read("proc/meminfo")?;

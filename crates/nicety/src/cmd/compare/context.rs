@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bench::schema::{Environment, Floor, Run};
 
-use crate::term;
+use host::Bytes;
+
+use crate::term::significant;
 
 /// Parameters that differ in every pair of runs and mean nothing.
 const MEANINGLESS: [&str; 1] = ["seed"];
@@ -72,12 +74,12 @@ fn floors(old: &Run, new: &Run, threshold: f64) -> Vec<String> {
         if change.abs() <= threshold {
             continue;
         }
-        let size = term::size(cell.size_bytes);
+        let size = Bytes(cell.size_bytes);
         let line = format!(
             "the machine itself differs: {} at {size} went from {} to {} {} ({:+.1} %)",
             a.what,
-            super::text::significant(a.value),
-            super::text::significant(b.value),
+            significant(a.value),
+            significant(b.value),
             a.unit,
             100.0 * change
         );

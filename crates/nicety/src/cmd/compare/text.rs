@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use bench::stats::{CellComparison, Comparison, Verdict};
 
 use super::VERDICTS;
-use crate::term::{Paint, Stream, plural, size, wrap};
+use crate::term::{Paint, Stream, plural, significant, wrap};
+use host::Bytes;
 
 /// The whole text.
 pub(super) fn render(compared: &Comparison, cautions: &[String], asked: f64, stream: Stream) -> String {
@@ -60,7 +61,7 @@ fn paint(verdict: Verdict) -> Paint {
 fn line(out: &mut String, cell: &CellComparison, colour: bool) {
     let verdict = paint(cell.verdict).on(&format!("{:<11}", cell.verdict.to_string()), colour);
     let (old, new) = (significant(cell.old), significant(cell.new));
-    let _ = write!(out, "  {verdict} {:>9}  {old:>9} -> {new:>9}", size(cell.cell.size_bytes));
+    let _ = write!(out, "  {verdict} {:>9}  {old:>9} -> {new:>9}", Bytes(cell.cell.size_bytes).to_string());
     let change = |ratio: f64| format!("{:+.1}", 100.0 * (ratio - 1.0));
     if let Some(found) = cell.ratio {
         let _ = write!(out, "  {:>8} %", change(found.ratio));
@@ -118,40 +119,5 @@ fn summary(out: &mut String, compared: &Comparison, asked: f64, width: usize, co
             plural(compared.cells.len(), "cell")
         );
         let _ = writeln!(out, "{}", Paint::Caution.on(&wrap(&text, 0, width), colour));
-    }
-}
-
-/// Four significant digits, without an exponent where a person would not want one.
-pub(super) fn significant(value: f64) -> String {
-    let magnitude = value.abs();
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    if !(1e-4..1e15).contains(&magnitude) {
-        return format!("{value:.3e}");
-    }
-    let decimals = 3 - magnitude.log10().floor() as i32;
-    let text = format!("{value:.*}", decimals.max(0) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn four_digits() {
-        let cases = [
-            (0.123_456, "0.1235"),
-            (12.0, "12"),
-            (1234.56, "1235"),
-            (1_234_567.0, "1234567"),
-            (0.05 * 100.0, "5"),
-            (1e-9, "1.000e-9"),
-            (0.0, "0"),
-        ];
-        for (value, text) in cases {
-            assert_eq!(significant(value), text);
-        }
     }
 }

@@ -1,0 +1,158 @@
+//! `nicety bench`: from the command line to a plan, and from the run to the table and the files.
+
+use bench::launch::{self, BenchError};
+use bench::plan::{Plan, PlanError};
+use bench::report;
+use bench::schema::Run;
+
+use crate::args::{BenchArgs, REPORT_FILE, Target};
+use crate::error::{FAILED, Failure, OK, Outcome, USAGE, one_line};
+use crate::output::{self, Wanted};
+use crate::progress::Display;
+use crate::signals::Signals;
+use crate::term::{Stream, remark};
+
+/// Measures, shows the table and writes the files.
+///
+/// # Errors
+/// A plan that makes no sense, files that cannot be written, a run that failed.
+pub(crate) fn run(args: &BenchArgs) -> Outcome {
+    let plan = plan(args).check().map_err(refused)?;
+    let outputs = Outputs::new(args);
+    output::check(&outputs.wanted())?;
+    let signals = Signals::install()?;
+    let mut display = Display::new(args.plain, &signals.stop);
+    let measured = launch::run(&plan, &mut display, &signals.stop);
+    display.clear();
+    let interrupted = signals.status();
+    match measured {
+        Ok(run) if run.results.is_empty() => Err(Failure {
+            status: interrupted.unwrap_or(FAILED),
+            ..Failure::run(
+                "nothing was measured, so nothing was written; `nicety bench` again, or see the remarks above",
+            )
+        }),
+        Ok(run) => {
+            deliver(args, &outputs, &run)?;
+            if interrupted.is_some() {
+                remark("interrupted: the table and the files hold what was measured until then");
+            }
+            Ok(interrupted.unwrap_or(OK))
+        }
+        Err(why) => Err(failed(args, outputs, why, interrupted)),
+    }
+}
+
+/// A failed run overwrites nothing; what it measured goes to the terminal and to files named `.partial`.
+fn failed(args: &BenchArgs, outputs: Outputs, why: BenchError, interrupted: Option<u8>) -> Failure {
+    let mut failure = Failure::run(&why);
+    failure.status = interrupted.unwrap_or(FAILED);
+    if let Some(run) = why.partial.filter(|run| !run.results.is_empty())
+        && let Err(more) = deliver(args, &outputs.partial(), &run)
+    {
+        failure.lines.extend(more.lines);
+    }
+    failure
+}
+
+fn plan(args: &BenchArgs) -> Plan {
+    Plan {
+        experiments: args.experiments.clone(),
+        device: args.device.clone(),
+        peer: args.peer.clone(),
+        sizes: args.size.as_ref().map(|sizes| sizes.0.clone()),
+        quick: args.quick,
+        seed: args.seed,
+        launches: args.launches,
+        set: args.set.iter().cloned().collect(),
+    }
+}
+
+/// All that is wrong, a line each.
+fn refused(problems: Vec<PlanError>) -> Failure {
+    Failure { lines: problems.iter().map(|problem| one_line(&problem.to_string())).collect(), status: USAGE }
+}
+
+/// Where results go besides the terminal.
+struct Outputs {
+    json: Option<Target>,
+    csv: Option<Target>,
+    html: Option<Target>,
+}
+
+impl Outputs {
+    /// As asked for; an overview has a report even so.
+    fn new(args: &BenchArgs) -> Self {
+        let overview = args.experiments.is_empty();
+        let html = args.html.clone().or_else(|| overview.then(|| Target::File(REPORT_FILE.into())));
+        Self { json: args.json.clone(), csv: args.csv.clone(), html }
+    }
+
+    /// The same beside the files that were meant: `run.json` becomes `run.partial.json`. Standard output gets nothing.
+    fn partial(self) -> Self {
+        let beside = |target: Option<Target>| {
+            let path = target?.file()?.to_owned();
+            let end =
+                path.extension().map_or_else(|| "partial".into(), |end| format!("partial.{}", end.display()));
+            Some(Target::File(path.with_extension(end)))
+        };
+        Self { json: beside(self.json), csv: beside(self.csv), html: beside(self.html) }
+    }
+
+    fn wanted(&self) -> Vec<Wanted<'_>> {
+        let all = [("--json", &self.json), ("--csv", &self.csv), ("--html", &self.html)];
+        all.into_iter()
+            .filter_map(|(option, target)| Some(Wanted { option, target: target.as_ref()? }))
+            .collect()
+    }
+
+    /// Where people read: standard error if standard output carries data.
+    fn people(&self) -> Stream {
+        let taken = self.wanted().iter().any(|wanted| *wanted.target == Target::Stdout);
+        if taken { Stream::Err } else { Stream::Out }
+    }
+}
+
+/// Shows and writes everything; one failure does not keep the rest back.
+fn deliver(args: &BenchArgs, outputs: &Outputs, run: &Run) -> Result<(), Failure> {
+    let people = outputs.people();
+    let mut problems = Vec::new();
+    let mut text = report::terminal(run, people.width(), people.colour() && !args.plain);
+    let mut written = String::new();
+    for wanted in outputs.wanted() {
+        match content(wanted.option, run).and_then(|text| output::write(wanted, &text)) {
+            Ok(()) => written += &notice(wanted),
+            Err(problem) => problems.extend(problem.lines),
+        }
+    }
+    if !written.is_empty() {
+        text += "\n";
+        text += &written;
+    }
+    if let Err(problem) = people.print(&text) {
+        problems.extend(problem.lines);
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Failure { lines: problems, status: FAILED }) }
+}
+
+fn content(option: &str, run: &Run) -> Result<String, Failure> {
+    match option {
+        "--json" => run.to_json().map_err(Failure::run),
+        "--csv" => {
+            let mut text = Vec::new();
+            run.to_csv(&mut text).map_err(Failure::run)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        }
+        _ => report::html(std::slice::from_ref(run)).map_err(Failure::run),
+    }
+}
+
+fn notice(wanted: Wanted<'_>) -> String {
+    let what = match wanted.option {
+        "--json" => "Results",
+        "--csv" => "Results as CSV",
+        _ => "Report",
+    };
+    let how = if what == "Report" { " (open it in a browser)" } else { "" };
+    wanted.target.file().map_or_else(String::new, |path| format!("{what}: {}{how}\n", path.display()))
+}

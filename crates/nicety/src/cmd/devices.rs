@@ -1,0 +1,171 @@
+//! `nicety devices`: what there is, what for, and whether it works here.
+
+use std::fmt::Write as _;
+
+use fabric::Entry;
+use host::Bytes;
+use serde::Serialize;
+use verbs::{AtomicCap, DeviceAttr};
+
+use crate::args::DevicesArgs;
+use crate::error::{OK, Outcome};
+use crate::term::{Paint, Stream, wrap};
+
+/// Kind and version of the JSON.
+const SCHEMA: &str = "nicety-devices/1";
+/// Where text begins below a device's name.
+const MARGIN: usize = 4;
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    devices: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    about: &'static str,
+    options: Vec<[&'static str; 2]>,
+    available: bool,
+    why_not: Option<String>,
+    /// What it chose at its start, and why.
+    notes: Vec<String>,
+    limits: Vec<Limit>,
+}
+
+#[derive(Serialize)]
+struct Limit {
+    name: &'static str,
+    #[serde(skip)]
+    about: &'static str,
+    value: serde_json::Value,
+    #[serde(skip)]
+    text: String,
+}
+
+/// Lists the devices.
+///
+/// # Errors
+/// Output that cannot be written.
+pub(crate) fn run(args: &DevicesArgs) -> Outcome {
+    let devices: Vec<Listed> = fabric::list().into_iter().map(look).collect();
+    if args.json {
+        Stream::Out.json(&Document { schema: SCHEMA, devices })?;
+    } else {
+        Stream::Out.print(&render(&devices, args.verbose, Stream::Out.width(), Stream::Out.colour()))?;
+    }
+    Ok(OK)
+}
+
+/// Opens a device to see whether it works and what it can do.
+fn look(entry: Entry) -> Listed {
+    let Entry { name, about, options, available } = entry;
+    let opened = available.and_then(|()| {
+        let device = fabric::open(name, &host::real::host()).map_err(|why| why.to_string())?;
+        Ok(device.attr().clone())
+    });
+    let (attr, why_not) = match opened {
+        Ok(attr) => (Some(attr), None),
+        Err(why) => (None, Some(why)),
+    };
+    Listed {
+        name,
+        about,
+        options: options.iter().map(|(form, meaning)| [*form, *meaning]).collect(),
+        available: attr.is_some(),
+        why_not,
+        notes: attr.as_ref().map(|attr| attr.notes.clone()).unwrap_or_default(),
+        limits: attr.as_ref().map(limits).unwrap_or_default(),
+    }
+}
+
+fn limits(attr: &DeviceAttr) -> Vec<Limit> {
+    let count = |name, about, n: u64| Limit { name, about, value: n.into(), text: n.to_string() };
+    let bytes = |name, about, n: u64| Limit { name, about, value: n.into(), text: Bytes(n).to_string() };
+    let words = |name, about, text: &str| Limit { name, about, value: text.into(), text: text.to_owned() };
+    let mut all = vec![
+        count("max_qp", "queue pairs", attr.max_qp.into()),
+        count("max_qp_wr", "work requests in one queue", attr.max_qp_wr.into()),
+        count("max_sge", "pieces in one request", attr.max_sge.into()),
+        bytes("max_inline", "inline data in one request", attr.max_inline.into()),
+        count("max_cq", "completion queues", attr.max_cq.into()),
+        count("max_cqe", "entries of one completion queue", attr.max_cqe.into()),
+        count("max_mr", "memory regions", attr.max_mr.into()),
+        bytes("max_mr_size", "one memory region", attr.max_mr_size),
+        bytes("max_msg_size", "one message", attr.max_msg_size),
+        count("max_srq", "shared receive queues", attr.max_srq.into()),
+        count("max_srq_wr", "work requests in one shared receive queue", attr.max_srq_wr.into()),
+        bytes(
+            "max_private_data",
+            "private data of a connect, accept or reject",
+            attr.max_private_data.into(),
+        ),
+        count("max_rd_atomic", "outstanding reads and atomics of a queue pair", attr.max_rd_atomic.into()),
+        bytes("max_dm_size", "NIC memory", attr.max_dm_size),
+        words("atomic_cap", "atomics on host memory", atomics(attr.atomic_cap)),
+        words("atomic_cap_dm", "atomics on NIC memory", atomics(attr.atomic_cap_dm)),
+        count("ports", "ports", attr.ports.into()),
+    ];
+    if let Some(rate) = attr.link_rate {
+        all.push(Limit { name: "link_rate", about: "link", value: rate.0.into(), text: rate.to_string() });
+    }
+    all
+}
+
+fn atomics(cap: AtomicCap) -> &'static str {
+    match cap {
+        AtomicCap::None => "none",
+        AtomicCap::Hca => "atomic among this device's queue pairs",
+        AtomicCap::Global => "atomic for processors too",
+    }
+}
+
+fn render(devices: &[Listed], verbose: bool, width: usize, colour: bool) -> String {
+    let mut out = String::new();
+    let margin = " ".repeat(MARGIN);
+    for device in devices {
+        let state = match &device.why_not {
+            None => Paint::Good.on("available", colour),
+            Some(_) => Paint::Bad.on("not available", colour),
+        };
+        let _ = writeln!(out, "{}  {state}", Paint::Strong.on(device.name, colour));
+        let _ = writeln!(out, "{margin}{}", wrap(device.about, MARGIN, width));
+        for text in device.why_not.iter().chain(&device.notes) {
+            let _ = writeln!(out, "{margin}{}", wrap(text, MARGIN, width));
+        }
+        let column = device.options.iter().map(|[form, _]| form.len()).max().unwrap_or(0);
+        for [form, meaning] in &device.options {
+            let room = MARGIN + 2 + column + 2;
+            let _ = writeln!(out, "{margin}  {form:<column$}  {}", wrap(meaning, room, width));
+        }
+        if verbose {
+            limit_lines(&mut out, &device.limits, width);
+        }
+    }
+    if let Some(device) = devices.iter().find(|device| device.available) {
+        let option =
+            device.options.first().map_or("", |[form, _]| form.split(['=', '|']).next().unwrap_or(""));
+        let _ = writeln!(out, "\nMeasure one: nicety bench --device {}", device.name);
+        if !option.is_empty() {
+            let _ = writeln!(out, "With an option: nicety bench --device '{}({option}=...)'", device.name);
+        }
+    }
+    out
+}
+
+fn limit_lines(out: &mut String, limits: &[Limit], width: usize) {
+    let widest = |text: fn(&Limit) -> usize| limits.iter().map(text).max().unwrap_or(0);
+    let (name, value) =
+        (widest(|l| l.name.len()), widest(|l| if l.value.is_string() { 0 } else { l.text.len() }));
+    for limit in limits {
+        let room = MARGIN + 2 + name + 2 + value + 2;
+        let text = if limit.value.is_string() {
+            wrap(&format!("{}: {}", limit.about, limit.text), room, width)
+        } else {
+            wrap(limit.about, room, width)
+        };
+        let number = if limit.value.is_string() { "" } else { limit.text.as_str() };
+        let _ = writeln!(out, "      {:<name$}  {number:>value$}  {text}", limit.name);
+    }
+}

@@ -1,0 +1,186 @@
+//! How far a measurement is: a live line on a terminal, plain lines at intervals elsewhere. Always on standard error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bench::experiment::Cell;
+use bench::launch::{CellEvent, CellState, Progress};
+use bench::stats::median;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::term::{Stream, remark, significant};
+
+/// Between two plain lines at least.
+const PLAIN_EVERY: Duration = Duration::from_secs(5);
+/// A guess of the rest is worth showing once this share is done.
+const GUESS_FROM: f64 = 0.02;
+
+/// The display.
+pub(crate) struct Display<'a> {
+    bar: Option<ProgressBar>,
+    began: Instant,
+    /// When the last plain line was written.
+    spoke: Option<Instant>,
+    /// Cells in all.
+    total: u64,
+    /// What the launches so far measured of each cell.
+    values: BTreeMap<Cell, Vec<f64>>,
+    /// Cells that cannot be measured: said once each.
+    skipped: BTreeSet<Cell>,
+    stop: &'a AtomicBool,
+    /// Whether the user was told that the end is near.
+    stopping: bool,
+}
+
+impl<'a> Display<'a> {
+    /// A live line if a terminal shows standard error and `plain` is not asked for.
+    pub(crate) fn new(plain: bool, stop: &'a AtomicBool) -> Self {
+        let live = !plain && Stream::Err.is_terminal();
+        Self {
+            bar: live.then(live_line),
+            began: Instant::now(),
+            spoke: None,
+            total: 0,
+            values: BTreeMap::new(),
+            skipped: BTreeSet::new(),
+            stop,
+            stopping: false,
+        }
+    }
+
+    /// A remark that stays.
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| remark(text)),
+            None => remark(text),
+        }
+    }
+
+    /// Takes the live line away.
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// The median over the launches so far, with its unit.
+    fn running(&self, cell: &Cell) -> Option<String> {
+        let mut values = self.values.get(cell)?.clone();
+        bench::stats::sort(&mut values);
+        let unit = bench::experiment::find(&cell.experiment)?.metric(&cell.variant).unit;
+        Some(format!("{} {unit}", significant(median(&values)?)))
+    }
+}
+
+impl Progress for Display<'_> {
+    fn plan(&mut self, cells: u64) {
+        self.total = cells;
+        if let Some(bar) = &self.bar {
+            bar.set_length(cells);
+        }
+    }
+
+    fn cell(&mut self, what: &CellEvent<'_>) {
+        match what.state {
+            CellState::Measured { value, .. } => {
+                self.values.entry(what.cell.clone()).or_default().push(value)
+            }
+            CellState::Skipped { why } if self.skipped.insert(what.cell.clone()) => {
+                self.say(&format!("left out {}: {why}", what.cell));
+            }
+            CellState::Skipped { .. } | CellState::Began => {}
+        }
+        if self.stop.load(Ordering::Relaxed) && !self.stopping {
+            self.stopping = true;
+            self.say("stopping; what was measured is kept; Ctrl-C again ends at once");
+        }
+        let left = rest(what.done, self.total, self.began.elapsed());
+        let text = describe(what, self.running(what.cell), left);
+        if let Some(bar) = &self.bar {
+            bar.set_position(what.done);
+            bar.set_message(text);
+        } else if due(self.spoke.map(|spoke| spoke.elapsed())) {
+            self.spoke = Some(Instant::now());
+            remark(format_args!("{}/{} {text}", what.done, self.total));
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.say(text);
+    }
+}
+
+fn live_line() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    let colour = if Stream::Err.colour() { "{bar:12.cyan/dim}" } else { "{bar:12}" };
+    // A template that cannot be read leaves the default: less pretty, never wrong.
+    let style = ProgressStyle::with_template(&format!("{colour} {{pos}}/{{len}} {{wide_msg}}"));
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn due(since: Option<Duration>) -> bool {
+    since.is_none_or(|since| since >= PLAIN_EVERY)
+}
+
+/// `about 40 s left: latency write nic 8 B, 0.52 us, launch 2 of 6`: the end is what a narrow terminal cuts off.
+fn describe(what: &CellEvent<'_>, median: Option<String>, left: Option<Duration>) -> String {
+    let left = left.map(|left| format!("about {} left: ", spoken(left))).unwrap_or_default();
+    let median = median.map(|median| format!(", {median}")).unwrap_or_default();
+    let CellEvent { cell, launch, launches, .. } = what;
+    format!("{left}{cell}{median}, launch {launch} of {launches}")
+}
+
+/// How long it still takes, if it goes on as so far.
+fn rest(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
+    let share = done as f64 / total.max(1) as f64;
+    (GUESS_FROM..1.0).contains(&share).then(|| elapsed.mul_f64((1.0 - share) / share))
+}
+
+/// A duration to about ten per cent, which is what a guess is worth.
+fn spoken(span: Duration) -> String {
+    match span.as_secs() {
+        s @ 0..10 => format!("{} s", s.max(1)),
+        s @ 10..60 => format!("{} s", (s + 2) / 5 * 5),
+        s @ 60..600 => format!("{}:{:02} min", s / 60, s % 60 / 10 * 10),
+        s => format!("{} min", s / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_in_words() {
+        let cell = Cell { experiment: "latency".to_owned(), size: 8, ..Cell::default() };
+        let what = CellEvent { launch: 2, launches: 6, done: 1, cell: &cell, state: CellState::Began };
+        let text = describe(&what, Some("0.5 us".to_owned()), Some(Duration::from_secs(30)));
+        assert!(text.starts_with("about 30 s left: latency"), "{text}");
+        assert!(text.ends_with("8 B, 0.5 us, launch 2 of 6"), "{text}");
+    }
+
+    #[test]
+    fn the_rest_is_guessed_from_what_is_done() {
+        assert_eq!(rest(1, 4, Duration::from_secs(10)), Some(Duration::from_secs(30)));
+        for (done, total) in [(0, 4), (4, 4), (0, 0), (1, 1000)] {
+            assert_eq!(rest(done, total, Duration::from_secs(9)), None);
+        }
+    }
+
+    #[test]
+    fn durations_for_people() {
+        let cases = [(0, "1 s"), (9, "9 s"), (12, "10 s"), (58, "60 s"), (95, "1:30 min"), (3600, "60 min")];
+        for (seconds, text) in cases {
+            assert_eq!(spoken(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn plain_lines_are_seldom() {
+        assert!(due(None));
+        assert!(!due(Some(Duration::from_secs(4))));
+        assert!(due(Some(Duration::from_secs(5))));
+    }
+}
