@@ -108,7 +108,10 @@ impl QpInner {
     fn try_execute(&self, side: &mut SendSide, link: &Link, wr: &SendWr<'_>) -> Result<u32, Stop> {
         let fetches = matches!(wr.op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
         let need = if fetches { Access::LOCAL_WRITE } else { Access::empty() };
-        let local = self.collect(&wr.data, need).ok_or(Stop::Fail(WcStatus::LocProtErr))?;
+        let mut local = Pieces::new();
+        if !self.collect(&wr.data, need, &mut local) {
+            return Err(Stop::Fail(WcStatus::LocProtErr));
+        }
         let _inside = Inside::enter(&link.qp.peer.0.busy);
         if !link.accepts() {
             return Err(Stop::Fail(WcStatus::RetryExcErr));
@@ -145,20 +148,24 @@ impl QpInner {
         }
     }
 
-    /// The local memory of a request, if the protection table allows all of it.
+    /// Collects the local memory of a request; false if the protection table does not allow all of it.
+    /// Into a place of the caller's, as the list is too long to be moved for every message.
     #[inline]
-    fn collect(&self, data: &Data<'_>, need: Access) -> Option<Pieces> {
-        let mut pieces = Pieces::new();
+    fn collect(&self, data: &Data<'_>, need: Access, pieces: &mut Pieces) -> bool {
         match data {
             Data::Inline(bytes) => pieces.push(bytes.as_ptr().cast_mut(), bytes.len() as u64),
             Data::Sges(sges) => {
-                for sge in sges.iter().filter(|s| s.length > 0) {
+                for sge in *sges {
                     let len = u64::from(sge.length);
-                    pieces.push(self.own_memory(sge.lkey, need, sge.addr, len)?, len);
+                    if len == 0 {
+                        continue;
+                    }
+                    let Some(at) = self.own_memory(sge.lkey, need, sge.addr, len) else { return false };
+                    pieces.push(at, len);
                 }
             }
         }
-        Some(pieces)
+        true
     }
 
     /// A range of this process's registered memory.

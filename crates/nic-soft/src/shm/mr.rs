@@ -50,9 +50,10 @@ pub(super) fn invalidate(map: &Map, key: u32, pd: u32) -> bool {
     })
 }
 
+#[inline]
 fn entry(map: &Map, key: u32) -> Option<&MrEntry> {
     // Key 0 marks a free entry.
-    if key == 0 { None } else { map.get(mr_at(key as usize >> 16)) }
+    if key == 0 { None } else { Some(map.region((key >> 16) as u16)) }
 }
 
 /// A registered region.

@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use verbs::{Error, Result};
 
-use super::layout::Shared;
+use super::layout::{DM_BASE, MrEntry, Shared, mr_at};
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
@@ -41,6 +41,7 @@ impl Drop for Map {
 
 impl Map {
     fn of(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
+        assert!(len >= DM_BASE, "a segment holds at least its tables");
         let size = usize::try_from(len)
             .map_err(|_| Error::Invalid("the segment exceeds the address space".into()))?;
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
@@ -53,13 +54,24 @@ impl Map {
     }
 
     /// The shared object at `offset`, if it lies inside and is aligned.
+    #[inline]
     pub(super) fn get<T: Shared>(&self, offset: u64) -> Option<&T> {
         let at = self.bytes(offset, size_of::<T>() as u64)?.cast::<T>();
         // SAFETY: inside the mapping, aligned, and valid for any bytes (`Shared`).
         at.is_aligned().then(|| unsafe { &*at })
     }
 
+    /// The protection table's entry of a region: there is one for every 16-bit number.
+    #[inline]
+    pub(super) fn region(&self, index: u16) -> &MrEntry {
+        const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= DM_BASE) };
+        // SAFETY: every mapping is longer than DM_BASE (`Segment::create` and `map_peer` see to it), below which the
+        // whole table lies, aligned; valid for any bytes (`Shared`).
+        unsafe { &*self.base.as_ptr().add(mr_at(index.into()) as usize).cast() }
+    }
+
     /// `len` bytes at `offset`, if they lie inside.
+    #[inline]
     pub(super) fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
         // SAFETY: offset <= end <= length of the mapping.
@@ -191,7 +203,7 @@ pub(super) fn map_peer(file: &OwnedFd) -> Result<Arc<Map>> {
         return Err(bad("belongs to another user"));
     }
     let len = u64::try_from(stat.st_size).map_err(|_| bad("has no size"))?;
-    if len < super::layout::DM_BASE {
+    if len < DM_BASE {
         return Err(bad("is too small"));
     }
     Map::of(file.as_fd(), len)
@@ -199,7 +211,7 @@ pub(super) fn map_peer(file: &OwnedFd) -> Result<Arc<Map>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{DM_BASE, Header};
+    use super::super::layout::Header;
     use super::*;
     use std::sync::atomic::Ordering;
 
