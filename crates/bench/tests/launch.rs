@@ -2,9 +2,13 @@
 //! and that failures are named and leave nothing behind; never how long anything takes.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bench::launch::{BenchError, CellEvent, CellState, Progress, WorkerCommand, run_with, worker_main};
+use bench::launch::{
+    BenchError, CellEvent, CellState, Progress, WorkerCommand, run_with, serve_with, worker_main,
+};
 use bench::plan::{CheckedPlan, Plan};
 use bench::schema::{Measurement, Run};
 
@@ -12,7 +16,15 @@ use bench::schema::{Measurement, Run};
 #[test]
 #[ignore = "the entry of worker processes, started by the other tests"]
 fn worker_entry() {
-    assert!(format!("{:?}", worker_main()).contains("0"));
+    // Run by hand, there is no job for it.
+    if rustix::net::sockopt::socket_type(std::io::stdin()).is_ok() && !succeeded(worker_main()) {
+        std::process::exit(1);
+    }
+}
+
+/// An exit code does not say what it is but in its debug form.
+fn succeeded(code: std::process::ExitCode) -> bool {
+    format!("{code:?}") == format!("{:?}", std::process::ExitCode::SUCCESS)
 }
 
 fn command() -> WorkerCommand {
@@ -133,4 +145,134 @@ fn a_run_that_is_stopped_keeps_what_it_has_and_says_so() {
     let run = run_with(&command(), &plan, &mut Stopper(&stop, 0), &stop).expect("stopped, not broken");
     assert!(run.results.len() >= 3 && run.results.len() < plan.cells.len());
     assert!(run.parameters.iter().any(|p| p.key == "interrupted"));
+}
+
+/// Runs a server beside `body`, which gets its address; returns what it logged.
+fn with_server(body: impl FnOnce(SocketAddr)) -> Vec<String> {
+    let (stop, log) = (AtomicBool::new(false), std::sync::Mutex::new(Vec::<String>::new()));
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let result = serve_with(&command(), any, &stop, &mut |line| {
+                if let Some(addr) = line.strip_prefix("listening at ") {
+                    said.send(addr.parse().expect("an address")).expect("heard");
+                }
+                log.lock().expect("no panic").push(line.to_owned());
+            });
+            result.expect("an address of this machine");
+        });
+        let addr = heard.recv().expect("it says where it listens");
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(addr)));
+        // Else a failed check would leave the server, and with it this test, running for ever.
+        stop.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    log.into_inner().expect("no panic")
+}
+
+/// Goal: garbage, early hang-ups and the wrong protocol end themselves alone. Method: several such clients, then a
+/// run over the same server, then two at once.
+#[test]
+fn a_server_outlives_hostile_clients_and_serves_many() {
+    let log = with_server(|addr| {
+        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"", &[0; 64], &[0xff; 4096], b"\0\0\0\x02{}"] {
+            let mut stream = TcpStream::connect(addr).expect("it listens");
+            // It may have hung up already.
+            let _ = stream.write_all(bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+        let small = || {
+            let mut plan = plan(&["rate"], &[8], &[]);
+            plan.peer = Some(addr.to_string());
+            plan.cells.retain(|c| c.experiment == "rate");
+            plan
+        };
+        let (run, _) = measure(&small());
+        assert_eq!(run.results.len(), 4);
+        std::thread::scope(|scope| {
+            let both = [scope.spawn(|| measure(&small())), scope.spawn(|| measure(&small()))];
+            both.into_iter().for_each(|b| assert_eq!(b.join().expect("measured").0.results.len(), 4));
+        });
+    });
+    assert_eq!(log.iter().filter(|l| l.contains("begins")).count(), 5 + 3, "{log:#?}");
+}
+
+#[test]
+fn a_peer_that_is_not_there_and_one_that_is_no_peer_are_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("bound");
+    let mut checked = plan(&["rate"], &[8], &[]);
+    checked.peer = Some(addr.to_string());
+    let fail = |plan: &CheckedPlan| {
+        run_with(&command(), plan, &mut (), &AtomicBool::new(false)).expect_err("no peer").to_string()
+    };
+    let answer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("sent");
+    });
+    let why = fail(&checked);
+    answer.join().expect("no panic");
+    assert!(why.contains(&addr.to_string()) && why.contains("no nicety peer"), "{why}");
+    let why = fail(&checked);
+    assert!(why.contains("nicety serve") && !why.contains('\n'), "{why}");
+}
+
+/// Processes whose parent is this one and that run a worker.
+fn workers() -> Vec<i32> {
+    let own = std::process::id().to_string();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("Linux").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+        let status = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = status.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)).map(str::to_owned);
+        if parent.as_deref() == Some(&own) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Goal: whichever process is killed, the run names it, keeps what it had, and ends all the others. Method: a run in
+/// a process of its own (other tests have workers too) kills each of its workers in turn after a few cells.
+#[test]
+#[ignore = "run by a_worker_that_is_killed_is_named_and_the_rest_is_kept, in a process of its own"]
+fn killing_entry() {
+    if !std::env::args().any(|a| a == "killing_entry") {
+        return;
+    }
+    struct Killer(u64, usize);
+    impl Progress for Killer {
+        fn plan(&mut self, _cells: u64) {}
+        fn cell(&mut self, what: &CellEvent<'_>) {
+            if matches!(what.state, CellState::Measured { .. }) {
+                self.0 += 1;
+            }
+            if self.0 == 3 {
+                self.0 += 1;
+                let mut pids = workers();
+                pids.sort_unstable();
+                let pid = rustix::process::Pid::from_raw(pids[self.1]).expect("a process");
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+            }
+        }
+        fn note(&mut self, _text: &str) {}
+    }
+    for (victim, name) in [(0, "server"), (1, "client")] {
+        let plan = plan(&["latency"], &[8, 64], &[("launches", "1000")]);
+        let stop = AtomicBool::new(false);
+        let error = run_with(&command(), &plan, &mut Killer(0, victim), &stop).expect_err("one was killed");
+        assert!(error.what.contains(name) && error.what.contains("signal 9"), "{error}");
+        let partial = error.partial.expect("what was measured");
+        assert!(partial.results.len() >= 3, "{} results", partial.results.len());
+        assert!(workers().is_empty(), "left behind: {:?}", workers());
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_is_named_and_the_rest_is_kept() {
+    let mut again = std::process::Command::new(std::env::current_exe().expect("this test"));
+    let status = again.args(["killing_entry", "--exact", "--ignored", "--nocapture"]).status();
+    assert!(status.expect("started").success());
 }

@@ -58,7 +58,8 @@ impl Worker {
         let (ours, theirs) = UnixStream::pair().map_err(no)?;
         let child = spawn(command, OwnedFd::from(theirs)).map_err(no)?;
         let worker = Self { name, child, lines: Lines::new(ours), ended: false };
-        write_line(worker.lines.stream(), job).map_err(no)?;
+        // One that has ended already does not take it; how it ended is heard when it is listened to.
+        let _ = write_line(worker.lines.stream(), job);
         Ok(worker)
     }
 
