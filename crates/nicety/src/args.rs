@@ -71,7 +71,7 @@ pub(crate) struct BenchArgs {
     /// Fewer sizes, variants and launches: about a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Seed of the order of measurements and of the data; a run prints its own
+    /// Seed of the order of measurements and of the data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Change a parameter; --help lists them

@@ -66,9 +66,6 @@ fn directory(path: &Path) -> &Path {
 /// Whether the file can be replaced: a temporary file is made beside it and removed again.
 fn writable(path: &Path) -> Result<(), String> {
     const ELSEWHERE: &str = "give another path";
-    if path.file_name().is_none() {
-        return Err(format!("it names no file; {ELSEWHERE}"));
-    }
     match std::fs::metadata(path) {
         Ok(old) if old.is_dir() => return Err("it is a directory; name a file in it".to_owned()),
         // Devices and pipes are written in place.
@@ -77,6 +74,7 @@ fn writable(path: &Path) -> Result<(), String> {
             Ok(_) => {}
             Err(why) => return Err(format!("the file is there and {}; {ELSEWHERE}", reason(&why))),
         },
+        Err(_) if path.file_name().is_none() => return Err(format!("it names no file; {ELSEWHERE}")),
         Err(_) => {}
     }
     let target = resolved(path);

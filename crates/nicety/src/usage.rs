@@ -7,7 +7,10 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::args::{BENCH, Cli};
 use crate::error::{Failure, one_line};
-use crate::term::Stream;
+use crate::term::{Stream, wrap};
+
+/// Where the parser wraps help, however wide the terminal is.
+const HELP_WIDTH: usize = 100;
 
 /// The command line's description, with what only the program knows filled in.
 pub(crate) fn command() -> clap::Command {
@@ -16,17 +19,19 @@ pub(crate) fn command() -> clap::Command {
 
 /// The experiments and parameters that there are, then examples. From the tables that hold them, so it cannot be stale.
 fn about_bench() -> String {
+    let width = Stream::Out.width().min(HELP_WIDTH);
+    let entry = |name: &str, text: &str| format!("  {name:<12} {}\n", wrap(text, 15, width));
     let mut text = "EXPERIMENTS\n".to_owned();
     for experiment in bench::experiment::all() {
-        text += &format!("  {:<12} {}\n", experiment.name(), experiment.about());
+        text += &entry(experiment.name(), experiment.about());
     }
     text += "\nPARAMETERS (--set KEY=VALUE)\n";
     for key in bench::plan::keys::KEYS {
         let unit = if key.unit.is_empty() { String::new() } else { format!(" {}", key.unit) };
         let quick =
             if key.quick == key.default { String::new() } else { format!(", with --quick {}", key.quick) };
-        text += &format!("  {:<12} {}\n", key.name, key.help);
-        text += &format!("  {:<12} default {}{unit}{quick}; takes {}\n", "", key.default, key.range());
+        text += &entry(key.name, key.help);
+        text += &entry("", &format!("default {}{unit}{quick}; takes {}", key.default, key.range()));
     }
     text + "\n" + BENCH
 }
@@ -63,8 +68,17 @@ fn explain(wrong: &clap::Error, help: &str) -> Failure {
     let text = wrong.render().to_string();
     let body = text.strip_prefix("error: ").unwrap_or(&text);
     let what = body.split("\n\n").next().unwrap_or(body);
+    let what = one_line(what);
     // A list of the possible values stands in brackets on a line of its own.
-    let what = one_line(what).replace(" [possible values:", "; possible values:").replace("]", "");
+    let what = match what.split_once(" [possible values:") {
+        Some((what, values)) => format!("{what}; possible values:{}", values.trim_end_matches(']')),
+        None => what,
+    };
+    // Our own words about a value quote it already: `--size <LIST>: '8X' is no size`.
+    let what = match (wrong.kind(), wrong.get(ContextKind::InvalidArg), what.split_once("': ")) {
+        (ErrorKind::ValueValidation, Some(option), Some((_, why))) => format!("{option}: {why}"),
+        _ => what,
+    };
     let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]
         .into_iter()
         .find_map(|kind| match wrong.get(kind)? {
