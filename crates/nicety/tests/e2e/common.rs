@@ -2,7 +2,10 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use bench::schema::{Environment, Floor, Launch, Measurement, Run};
 
@@ -50,6 +53,11 @@ pub(crate) fn nicety(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ended
     command().args(args).output().expect("the command runs").into()
 }
 
+/// Runs the command in a directory.
+pub(crate) fn nicety_in(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ended {
+    command().current_dir(dir).args(args).output().expect("the command runs").into()
+}
+
 /// A run with six launches of 8 B latency and 64 KiB bandwidth around the given medians.
 pub(crate) fn made_up_run(latency_us: f64, bandwidth: f64) -> Run {
     let result = |experiment: &str, metric: &str, unit: &str, size_bytes: u64, median: f64| Measurement {
@@ -88,4 +96,21 @@ pub(crate) fn save(dir: &Path, name: &str, run: &Run) -> PathBuf {
 /// Text as JSON.
 pub(crate) fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|why| panic!("{why}: {text}"))
+}
+
+/// Sends a signal to a child.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("the child is there");
+}
+
+/// Waits for a child, killing it after a minute.
+pub(crate) fn wait(child: &mut Child) -> Option<i32> {
+    for _ in 0..600 {
+        if let Some(status) = child.try_wait().expect("a status") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    child.kill().expect("the child is there");
+    panic!("the child did not end within a minute");
 }

@@ -1,6 +1,10 @@
 //! The built command, end to end: what a user types and what comes of it.
 
+mod bench_command;
 mod common;
 mod compare;
+mod devices;
 mod doctor;
+mod report;
+mod serve;
 mod usage;

@@ -6,13 +6,14 @@ use std::process::Stdio;
 
 use crate::common::{command, nicety};
 
-const COMMANDS: [&str; 3] = ["doctor", "compare", "completions"];
+const COMMANDS: [&str; 7] = ["bench", "serve", "devices", "compare", "report", "doctor", "completions"];
 
 #[test]
 fn alone_it_says_where_to_start() {
     let ended = nicety([""; 0]);
     assert_eq!(ended.status, Some(0));
-    assert!(ended.out.contains("Try first:\n  nicety doctor"), "{}", ended.out);
+    let steps = ["nicety doctor", "nicety bench --quick", "nicety bench latency"];
+    assert!(steps.iter().all(|step| ended.out.contains(step)), "{}", ended.out);
 }
 
 #[test]

@@ -1,0 +1,174 @@
+//! `nicety bench`, end to end: real measurements, made as short as they can be.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use bench::schema::Run;
+use rustix::process::Signal;
+
+use crate::common::{Ended, command, json, nicety, nicety_in, signal, wait};
+
+/// One size, one launch, half a second.
+const SHORT: [&str; 7] = ["--size", "8", "--quick", "--launches", "1", "--set", "budget=0.5"];
+
+fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    ["bench", "latency"].iter().chain(&SHORT).chain(more).copied().collect()
+}
+
+#[test]
+fn a_measurement_is_shown_and_written_three_ways() {
+    let dir = tempfile::tempdir().expect("directory");
+    let ended = nicety_in(dir.path(), short(&["--json", "r.json", "--csv", "r.csv", "--html", "r.html"]));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    for text in ["One-way latency", "Findings", "Results: r.json", "Report: r.html (open it"] {
+        assert!(ended.out.contains(text), "{text}: {}", ended.out);
+    }
+    assert!(!ended.out.contains('\x1b') && !ended.err.contains('\x1b'), "no colour in pipes");
+    let run = Run::read(dir.path().join("r.json")).expect("a result file");
+    assert!(run.results.iter().any(|r| r.experiment == "latency" && r.size_bytes == 8 && r.median > 0.0));
+    assert!(run.results.iter().any(|r| r.floor.is_some()), "results stand beside their floor");
+    let text = |name: &str| fs::read_to_string(dir.path().join(name)).expect(name);
+    assert!(text("r.csv").starts_with("experiment,device,"));
+    assert!(text("r.html").contains("</html>"));
+    assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 3, "no temporary files");
+}
+
+#[test]
+fn json_to_standard_output_stands_there_alone() {
+    let ended = nicety(short(&["--json", "-"]));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(json(&ended.out)["schema"], "nicety-results/1");
+    assert!(ended.err.contains("One-way latency"), "people read it on standard error");
+}
+
+#[test]
+fn what_there_is_not_is_refused_before_anything_runs() {
+    let cases: [(&[&str], &str); 11] = [
+        (&["latncy"], "did you mean \"latency\"?"),
+        (&["--device", "shn"], "there is no device"),
+        (&["--size", "8X"], "'8X' is no size"),
+        (&["--size", "0"], "a message cannot have 0 bytes"),
+        (&["--size", "8..4"], "is empty"),
+        (&["--set", "windw=8"], "did you mean \"window\"?"),
+        (&["--set", "window=1"], "it takes 2 to 4096"),
+        (&["--set", "window"], "is not KEY=VALUE"),
+        (&["--launches", "0"], "it takes 1 to"),
+        (&["--json", "-", "--csv", "-"], "both write to standard output"),
+        (&["--html", "no-such-directory/r.html"], "mkdir -p"),
+    ];
+    for (args, what) in cases {
+        nicety(["bench"].iter().chain(args)).is_error(2, what);
+    }
+    let two = nicety(["bench", "latncy", "--set", "window=1"]);
+    assert_eq!(two.err.lines().count(), 2, "a line for each mistake: {two:?}");
+}
+
+/// Goal: a run that fails leaves the files of the run before as they were.
+#[test]
+fn a_peer_that_is_not_there_is_named_and_nothing_is_overwritten() {
+    let dir = tempfile::tempdir().expect("directory");
+    fs::write(dir.path().join("r.json"), "old").expect("file");
+    let free =
+        TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").to_string();
+    let ended = nicety_in(dir.path(), short(&["--json", "r.json", "--peer", &free]));
+    assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{ended:?}");
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("nicety: ") && last.contains("refused") && last.contains("nicety serve"),
+        "{ended:?}"
+    );
+    assert_eq!(fs::read_to_string(dir.path().join("r.json")).expect("file"), "old");
+}
+
+/// Method: the peer's port takes connections, which the kernel does by itself, and never says a word.
+#[test]
+fn a_peer_that_says_nothing_is_given_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = silent.local_addr().expect("its address").to_string();
+    let ended = nicety(short(&["--peer", &addr, "--set", "patience=0.5"]));
+    assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{ended:?}");
+    assert!(ended.err.lines().last().unwrap_or_default().starts_with("nicety: "), "{ended:?}");
+}
+
+/// A measurement of many minutes, once progress says that something has been measured.
+pub(crate) fn long(dir: &Path, mark: &str, more: &[&str]) -> Child {
+    let mut child = command()
+        .current_dir(dir)
+        .env("NICETY_TEST_MARK", mark)
+        .args([
+            "bench",
+            "latency",
+            "--size",
+            "8",
+            "--set",
+            "budget=900",
+            "--launches",
+            "1000",
+            "--json",
+            "r.json",
+        ])
+        .args(more)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("standard error")).lines();
+    let measured = |line: &str| line.contains(", launch ") && !line.starts_with("nicety: 0/");
+    let first = lines.find(|line| line.as_ref().is_ok_and(|line| measured(line)));
+    first.expect("progress").expect("text");
+    // Somebody must read on, or the remarks to come would have nowhere to go.
+    std::thread::spawn(move || lines.count());
+    child
+}
+
+/// Processes with this mark in their environment that have not ended.
+fn marked(mark: &str) -> usize {
+    let wanted = format!("NICETY_TEST_MARK={mark}");
+    let of = |entry: fs::DirEntry| fs::read(entry.path().join("environ")).ok();
+    let all = fs::read_dir("/proc").expect("/proc").flatten().filter_map(of);
+    all.filter(|environ| environ.split(|byte| *byte == 0).any(|part| part == wanted.as_bytes())).count()
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
+    let dir = tempfile::tempdir().expect("directory");
+    let mark = dir.path().display().to_string();
+    let mut child = long(dir.path(), &mark, &[]);
+    signal(&child, Signal::INT);
+    assert_eq!(wait(&mut child), Some(130));
+    let run = Run::read(dir.path().join("r.json")).expect("a result file");
+    assert!(!run.results.is_empty());
+    assert_eq!(marked(&mark), 0, "processes were left");
+}
+
+#[test]
+fn ctrl_c_twice_ends_at_once_and_leaves_no_process_either() {
+    let dir = tempfile::tempdir().expect("directory");
+    let mark = dir.path().display().to_string();
+    let mut child = long(dir.path(), &mark, &[]);
+    let began = Instant::now();
+    signal(&child, Signal::INT);
+    // Two signals at the same moment would be one.
+    std::thread::sleep(Duration::from_millis(20));
+    signal(&child, Signal::INT);
+    assert_eq!(wait(&mut child), Some(130));
+    assert!(began.elapsed() < Duration::from_secs(4), "took {:?}", began.elapsed());
+    // The kernel kills the workers with their parent; they need a moment to be gone.
+    let gone = (0..50).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        marked(&mark) == 0
+    });
+    assert!(gone, "processes were left");
+}
+
+#[test]
+fn the_help_lists_experiments_and_parameters() {
+    let Ended { out, .. } = nicety(["bench", "--help"]);
+    for text in ["EXPERIMENTS\n  latency ", "  bandwidth ", "PARAMETERS", "  window ", "takes 2 to 4096"] {
+        assert!(out.contains(text), "{text}: {out}");
+    }
+}

@@ -1,0 +1,126 @@
+//! `nicety serve`, end to end: clients, garbage, the end.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use bench::schema::Run;
+use rustix::process::Signal;
+
+use crate::bench_command::long;
+use crate::common::{command, json, nicety, signal, wait};
+
+/// A server at a free port, with its address. Dropping ends it.
+struct Server {
+    child: Child,
+    addr: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut child = command()
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the command runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("standard output")).lines();
+        let first = lines.next().expect("a line").expect("text");
+        let addr = first.rsplit(' ').next().expect("an address").to_owned();
+        std::thread::spawn(move || lines.count());
+        Self { child, addr }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already, which is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn measure(addr: &str) {
+    let args = [
+        "bench",
+        "latency",
+        "--size",
+        "8",
+        "--quick",
+        "--launches",
+        "1",
+        "--set",
+        "budget=0.5",
+        "--json",
+        "-",
+    ];
+    let ended = nicety(args.into_iter().chain(["--peer", addr]));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(json(&ended.out)["results"].as_array().is_some_and(|results| !results.is_empty()));
+}
+
+/// Goal: the server outlives what clients do to it. Method: before, between and after good clients come bytes that
+/// are no protocol, a frame that claims 4 GiB, nothing at all, and a sender who stays connected.
+#[test]
+fn garbage_is_refused_and_the_server_lives_on() {
+    let server = Server::start();
+    let idle = TcpStream::connect(&server.addr).expect("a connection");
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 3000], &[0, 0, 0, 4, b'n', b'u'], b""] {
+        let mut stream = TcpStream::connect(&server.addr).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+        // The server may have hung up in the middle, which is an answer too.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.len() < 4096);
+    }
+    measure(&server.addr);
+    drop(idle);
+    measure(&server.addr);
+}
+
+#[test]
+fn clients_may_come_at_once() {
+    let server = Server::start();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| measure(&server.addr));
+        }
+    });
+}
+
+/// Goal: a peer that dies in the middle costs what is not yet measured and nothing else. Method: its server is
+/// killed after the first cells.
+#[test]
+fn when_the_peer_dies_what_was_measured_is_in_a_file_of_its_own() {
+    let dir = tempfile::tempdir().expect("directory");
+    std::fs::write(dir.path().join("r.json"), "old").expect("file");
+    let mut server = Server::start();
+    let mut child = long(dir.path(), "peer-dies", &["--peer", &server.addr]);
+    server.child.kill().expect("the server is there");
+    server.child.wait().expect("a status");
+    assert_eq!(wait(&mut child), Some(1));
+    assert_eq!(std::fs::read_to_string(dir.path().join("r.json")).expect("file"), "old");
+    let run = Run::read(dir.path().join("r.partial.json")).expect("a result file");
+    assert!(!run.results.is_empty());
+}
+
+#[test]
+fn it_ends_cleanly_when_asked_to() {
+    for ask in [Signal::INT, Signal::TERM] {
+        let mut server = Server::start();
+        signal(&server.child, ask);
+        assert_eq!(wait(&mut server.child), Some(0));
+        assert!(TcpStream::connect(&server.addr).is_err(), "nobody listens any more");
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_is_refused() {
+    let server = Server::start();
+    nicety(["serve", "--listen", &server.addr]).is_error(1, "cannot listen");
+    nicety(["serve", "--listen", "nowhere"])
+        .is_error(2, "--listen <ADDR[:PORT]>: \"nowhere\" is not an address");
+}
