@@ -610,12 +610,11 @@ impl CmOps for CmHandle {
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
-        let event = unpoisoned(&self.0.queue).pop_front()?;
         let mut count = [0; 8];
-        // One count per event; written before anybody can take the event... or about to be: then it stays one
-        // ahead until the next look.
+        // One count per event, written after it; where a look came between the two, the count stays one ahead
+        // until the next look, which takes it back even if there is no event.
         let _ = rustix::io::read(&self.0.fd, &mut count);
-        Some(event)
+        unpoisoned(&self.0.queue).pop_front()
     }
 
     fn bell(&self) -> &Bell {

@@ -4,12 +4,13 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
 use verbs::{Error, Result};
 
 use super::device::Inner;
 use super::layout::{
-    ChannelShared, CqShared, Header, QpShared, SrqShared, VERSION, channel_at, comp, cq_at, qp_at, srq_at,
-    state,
+    ChannelShared, CqShared, Header, QpShared, SrqShared, VERSION, channel_at, comp, cq_at, qp_at, recv,
+    srq_at, state,
 };
 use super::place;
 use super::segment::{Map, Ref, Slots, map_peer};
@@ -33,6 +34,8 @@ pub(super) enum Reach {
 pub(super) struct Peer {
     pub(super) map: Arc<Map>,
     pub(super) reach: Reach,
+    /// Its process, as the kernel says.
+    pid: i32,
     /// Wakes its NIC thread.
     kick: OwnedFd,
 }
@@ -44,9 +47,14 @@ impl Peer {
             return Err(Error::Invalid("the peer sent too few descriptors".into()));
         }
         let (file, kick) = (fds.remove(0), fds.remove(0));
+        check_counter(&kick)?;
+        fds.iter().try_for_each(check_counter)?;
         let mut peers = device.peers.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(known) = peers.get(&hello.token).and_then(Weak::upgrade) {
-            return Ok(known);
+            return match known.pid == pid {
+                true => Ok(known),
+                false => Err(Error::Invalid("the peer claims to be another device".into())),
+            };
         }
         let map = map_peer(&file)?;
         let header: &Header =
@@ -56,7 +64,7 @@ impl Peer {
         {
             return Err(Error::Invalid("the peer's segment is of another version; update both sides".into()));
         }
-        let peer = Arc::new(Self { map, reach: device.choose_reach(hello, pid), kick });
+        let peer = Arc::new(Self { map, pid, reach: device.choose_reach(hello, pid), kick });
         peers.retain(|_, p| p.strong_count() > 0);
         peers.insert(hello.token, Arc::downgrade(&peer));
         Ok(peer)
@@ -71,7 +79,9 @@ impl Peer {
 
 impl Inner {
     fn choose_reach(&self, hello: &Hello, pid: i32) -> Reach {
-        if hello.process == self.process && !self.copy.is_forced() {
+        // What the kernel says counts: every peer of ours knows our number and might repeat it.
+        let is_self = pid == std::process::id() as i32 && hello.process == self.process;
+        if is_self && !self.copy.is_forced() {
             return Reach::Direct;
         }
         match self.copy.probe(|| place::probe(pid, hello.probe_addr, hello.process)) {
@@ -79,6 +89,16 @@ impl Inner {
             false => Reach::Service,
         }
     }
+}
+
+/// Makes sure that writing to what the peer sent as an event counter can neither block nor raise a signal.
+fn check_counter(fd: &OwnedFd) -> Result<()> {
+    let refused = |e: rustix::io::Errno| Error::system("cannot inspect a descriptor of the peer's", e);
+    // Only anonymous inodes have no type; a pipe, a socket or a file is none.
+    if FileType::from_raw_mode(fstat(fd).map_err(refused)?.st_mode) != FileType::Unknown {
+        return Err(Error::Invalid("the peer sent something else than an event counter".into()));
+    }
+    fcntl_setfl(fd, OFlags::NONBLOCK).map_err(refused)
 }
 
 /// The peer's queue pair of a connection, as this side uses it.
@@ -130,6 +150,7 @@ impl Link {
         let shift = qp.recv_shift.load(Ordering::Relaxed);
         let (mut recvs, mut srq) = (None, None);
         match qp.srq.load(Ordering::Relaxed) as usize {
+            0 if stride < recv::stride(1) => return Err(bad("receive ring")),
             0 => recvs = Some(Slots::new(map, qp.recv_ring.load(Ordering::Relaxed), stride, shift)?),
             n if n <= super::layout::SRQ_MAX => srq = Some(SrqLink::new(map, n - 1)?),
             _ => return Err(bad("shared receive queue")),
@@ -158,6 +179,9 @@ impl SrqLink {
         let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
         let shift = shared.shift.load(Ordering::Relaxed);
         let stride = u64::from(shared.stride.load(Ordering::Relaxed));
+        if stride < recv::stride(1) {
+            return Err(Error::Invalid("the peer's shared receives do not exist".into()));
+        }
         let ring = Slots::new(map, shared.ring.load(Ordering::Relaxed), 8, shift)?;
         let store = Slots::new(map, shared.store.load(Ordering::Relaxed), stride, shift)?;
         Ok(Self { shared, ring, store })

@@ -441,7 +441,8 @@ impl QpInner {
         };
         check_sges(wr, self.cap.max_recv_sge)?;
         let mut posted = self.recv.lock();
-        if *posted - self.taken.load(Ordering::Acquire) >= self.cap.max_recv_wr.into() {
+        // A peer that publishes what nobody posted makes the difference wrap: full, then.
+        if posted.wrapping_sub(self.taken.load(Ordering::Acquire)) >= self.cap.max_recv_wr.into() {
             return Err(Error::QueueFull { queue: "receive", depth: self.cap.max_recv_wr });
         }
         let (slot, shift) = (recvs.slot(*posted), recvs.shift());

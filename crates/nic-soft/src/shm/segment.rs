@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
-    ftruncate, memfd_create,
+    fstatfs, ftruncate, memfd_create,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use verbs::{Error, Result};
@@ -19,6 +19,9 @@ use verbs::{Error, Result};
 use super::layout::{DM_BASE, MrEntry, Shared, mr_at};
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
+
+/// statfs(2).
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 /// A mapped segment, one's own or a peer's.
 pub(super) struct Map {
@@ -201,6 +204,11 @@ pub(super) fn map_peer(file: &OwnedFd) -> Result<Arc<Map>> {
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(bad("belongs to another user"));
+    }
+    let fs = fstatfs(file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
+    if fs.f_type as u64 == HUGETLBFS_MAGIC {
+        // Touching it could fail for want of huge pages, which kills.
+        return Err(bad("consists of huge pages"));
     }
     let len = u64::try_from(stat.st_size).map_err(|_| bad("has no size"))?;
     if len < DM_BASE {

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::Access;
 
-use super::device::Ring;
 use super::engine::Atomic;
 use super::layout::ServiceWords;
 use super::mr::{self, Place};
@@ -155,7 +154,7 @@ impl QpInner {
             unsafe { place::gather(&local.part(job.done, len), buffer) };
         }
         job.asked = Some(len);
-        ask(link, &Ask { kind, at: at + job.done, len, key, operand: [0; 2] });
+        ask(link, &Ask { kind, at: at.wrapping_add(job.done), len, key, operand: [0; 2] });
         None
     }
 
@@ -204,9 +203,8 @@ impl QpInner {
     fn carry_out(&self, words: &ServiceWords) -> Option<()> {
         let (kind, len) = (words.kind.load(Ordering::Relaxed), words.len.load(Ordering::Relaxed));
         if kind == MAKE_BOUNCE {
-            let ring = self.device.take_ring(BOUNCE).ok()?;
-            words.bounce.store(ring.at, Ordering::Release);
-            self.keep_ring(ring);
+            let at = self.bounce_ring()?;
+            words.bounce.store(at, Ordering::Release);
             return Some(());
         }
         let need = match kind {
@@ -235,8 +233,14 @@ impl QpInner {
         Some(())
     }
 
-    fn keep_ring(&self, ring: Ring) {
-        self.rings.lock().push(ring);
+    /// Where the bounce buffer lies, made at the first call, however often the peer asks.
+    fn bounce_ring(&self) -> Option<u64> {
+        let own = if self.srq.is_some() { 1 } else { 2 };
+        let mut rings = self.rings.lock();
+        if rings.len() <= own {
+            rings.push(self.device.take_ring(BOUNCE).ok()?);
+        }
+        rings.last().map(|ring| ring.at)
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn claim<'a>(
                 )
                 .is_ok();
         // Claimed, by whomever: help the head past it, as its claimant may be dead.
-        let _ = head.compare_exchange(index, index + 1, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = head.compare_exchange(index, index.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed);
         if mine {
             return Some(entry.receive);
         }
