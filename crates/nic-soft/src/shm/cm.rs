@@ -365,8 +365,12 @@ impl Inner {
             return cm.failed(&qp, CmFailure::Protocol(why.to_string()));
         }
         *unpoisoned(&conn.phase) = Phase::Up { qp: qp.clone(), cm: cm.clone() };
-        let connected = qp.advance(state::INIT, state::RTS);
-        if let Some(link) = qp.link.get().filter(|_| connected) {
+        if !qp.advance(state::INIT, state::RTS) {
+            // Destroyed or failed by the program while the reply was on its way.
+            *unpoisoned(&conn.phase) = Phase::Over;
+            return self.drop_conn(conn);
+        }
+        if let Some(link) = qp.link.get() {
             // The passive side may send from now on, before it has read our confirmation.
             let word = |s| state::word(link.generation, s);
             let status = &link.qp.status;
@@ -388,14 +392,16 @@ impl Inner {
     fn on_end(self: &Arc<Self>, conn: &Arc<Conn>, why: &CmFailure) {
         let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
         self.drop_conn(conn);
+        // A peer that is only late, or speaks nonsense, may still be inside.
+        let gone = *why == CmFailure::PeerGone;
         match phase {
             Phase::AwaitReply { qp, cm, .. } => cm.failed(&qp, why.clone()),
             Phase::AwaitReady { qp, cm, .. } => {
-                self.bury_peer(&qp);
+                self.bury_peer(&qp, gone);
                 cm.failed(&qp, why.clone());
             }
             Phase::Up { qp, cm } => {
-                self.bury_peer(&qp);
+                self.bury_peer(&qp, gone);
                 cm.push(CmEvent::Disconnected { qp_num: qp.num });
             }
             Phase::AwaitRequest { .. } | Phase::Requested { .. } | Phase::Over => {}

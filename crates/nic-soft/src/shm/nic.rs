@@ -177,11 +177,11 @@ impl Inner {
         }
     }
 
-    /// The peer process of a queue pair is gone.
-    pub(super) fn bury_peer(&self, qp: &Arc<QpInner>) {
-        qp.peer_dead.store(true, Ordering::Release);
+    /// The peer of a queue pair takes no part any more; if it is `gone`, it is inside nothing.
+    pub(super) fn bury_peer(&self, qp: &Arc<QpInner>, gone: bool) {
+        qp.peer_dead.store(gone, Ordering::Release);
         qp.quiet.store(true, Ordering::Release);
-        if let Some(header) = self.segment.map.get::<Header>(0) {
+        if let Some(header) = self.segment.map.get::<Header>(0).filter(|_| gone) {
             let me = qp.index as u32 + 1;
             let _ = header.atomic_holder.0.compare_exchange(me, 0, Ordering::AcqRel, Ordering::Relaxed);
         }

@@ -463,6 +463,8 @@ impl QpInner {
         self.device.nic.part(&self.device, self, false);
         self.quiet.store(true, Ordering::Release);
         self.fail();
+        // A connection that came about between the two is over as well.
+        self.device.nic.part(&self.device, self, false);
         let out = || (!self.peer_is_inside()).then_some(());
         let is_out =
             self.device.host.poll("Qp::drop", self.device.host.after(DESTROY_PATIENCE), out).is_some();
