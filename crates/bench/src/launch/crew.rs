@@ -5,12 +5,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::job::{Job, Lines, News, write_line};
-use super::{BenchError, WorkerCommand};
+use super::{BenchError, WorkerCommand, machine};
+
+/// Between the end of a worker's socket and that of its process.
+const REAPING: Duration = Duration::from_secs(1);
 
 /// One worker process; dropping it ends it.
 #[derive(Debug)]
@@ -85,11 +88,11 @@ impl Worker {
     fn end(&mut self, error: Option<io::Error>) -> Heard {
         self.ended = true;
         // A closed socket comes a moment before the end of the process.
-        let patience = Instant::now() + Duration::from_secs(1);
+        let began = machine::now();
         let status = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => break Some(status),
-                Ok(None) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(2)),
+                Ok(None) if machine::since(began) < REAPING => std::thread::sleep(Duration::from_millis(2)),
                 _ => break None,
             }
         };

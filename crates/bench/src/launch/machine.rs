@@ -6,6 +6,16 @@ use std::sync::OnceLock;
 use crate::schema::{ClockKind, Environment, NoiseSummary};
 use verbs::host::{self, Host};
 
+/// Now, on the machine's clock: launches are real whatever time the device lives in.
+pub(super) fn now() -> host::Time {
+    host::real::Clock::get().now()
+}
+
+/// The time since then.
+pub(super) fn since(then: host::Time) -> std::time::Duration {
+    (now() - then).to_std()
+}
+
 /// Text of a file of the kernel, trimmed; `None` where there is none.
 fn text(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|s| s.trim().to_owned()).filter(|s| !s.is_empty())

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use verbs::host::Time;
 use verbs::host::real::allowed_cores;
 
 use super::collect::{Collected, Sample};
 use super::crew::{Heard, Worker, listen};
 use super::job::{ClientJob, Job, News, Sampling};
+use super::machine::{now, since};
 use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, find};
@@ -96,9 +98,9 @@ struct State {
     sampling: Sampling,
     current: Option<usize>,
     /// A process other than the client that has gone, and when.
-    lost: Option<(String, Instant)>,
-    asked: Option<Instant>,
-    silent_since: Instant,
+    lost: Option<(String, Time)>,
+    asked: Option<Time>,
+    silent_since: Time,
 }
 
 impl Launch<'_> {
@@ -135,7 +137,7 @@ impl Launch<'_> {
             current: None,
             lost: None,
             asked: None,
-            silent_since: Instant::now(),
+            silent_since: now(),
         };
         self.watch(&mut crew, state)
     }
@@ -169,7 +171,7 @@ impl Launch<'_> {
         loop {
             match listen(crew, TICK) {
                 Some((who, Heard::News(news))) if who == client => {
-                    state.silent_since = Instant::now();
+                    state.silent_since = now();
                     if self.take(news, &mut state)? {
                         return Ok(());
                     }
@@ -182,7 +184,7 @@ impl Launch<'_> {
                         }
                         Heard::News(_) => continue,
                     };
-                    state.lost.get_or_insert((how, Instant::now()));
+                    state.lost.get_or_insert((how, now()));
                 }
                 Some((_, Heard::Ended(how))) => {
                     let lost = state.lost.take().map(|(other, _)| format!("; before that {other}"));
@@ -192,18 +194,18 @@ impl Launch<'_> {
             }
             if state.asked.is_none() && self.stop.load(Ordering::Relaxed) {
                 crew[client].ask_to_stop();
-                state.asked = Some(Instant::now());
+                state.asked = Some(now());
             }
-            if state.asked.is_some_and(|at| at.elapsed() > STOP) {
+            if state.asked.is_some_and(|at| since(at) > STOP) {
                 // What it was doing takes too long; the crew is killed, what it sent is kept.
                 return Ok(());
             }
             if let Some((how, at)) = &state.lost
-                && at.elapsed() > LAST_WORDS
+                && since(*at) > LAST_WORDS
             {
                 return Err(self.broken(&state, how));
             }
-            if state.silent_since.elapsed() > self.longest_silence() {
+            if since(state.silent_since) > self.longest_silence() {
                 return Err(self.broken(&state, "the client process says nothing any more"));
             }
         }
