@@ -1,0 +1,33 @@
+//! The shared-memory NIC between processes: what works, and what happens when a process is stopped or killed.
+//!
+//! Children are this binary again (see `support::child`). Tests run one at a time: some count descriptors.
+
+#[path = "processes/basics.rs"]
+mod basics;
+#[path = "processes/dereg.rs"]
+mod dereg;
+#[path = "processes/killed.rs"]
+mod killed;
+#[path = "processes/rounds.rs"]
+mod rounds;
+#[path = "processes/stopped.rs"]
+mod stopped;
+mod support;
+#[path = "processes/users.rs"]
+mod users;
+#[path = "processes/waking.rs"]
+mod waking;
+
+/// The children's way in; does nothing in an ordinary run.
+#[test]
+fn child_entry() {
+    support::child::enter(&[
+        ("agent", support::agent::role),
+        ("storm", rounds::storm_role),
+        ("churn", rounds::churn_role),
+        ("listen", killed::listen_role),
+        ("pingpong", waking::pingpong_role),
+        ("writer", dereg::writer_role),
+        ("stranger", users::stranger_role),
+    ]);
+}

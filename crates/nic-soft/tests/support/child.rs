@@ -1,0 +1,167 @@
+//! Children: this test binary once more, in a role that an environment variable names. They speak in lines.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child as Process, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+
+use super::PATIENCE;
+
+const ROLE: &str = "NICETY_TEST_ROLE";
+/// Sets the child's lines off from what the test harness prints.
+const MARK: &str = "@ ";
+
+/// The child's side: what a test named `child_entry` does. Nothing, unless it is run as a child.
+pub(crate) fn enter(roles: &[(&str, fn())]) {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("a death signal");
+    let (_, body) = roles.iter().find(|(name, _)| *name == role).expect("a role that there is");
+    body();
+    std::process::exit(0);
+}
+
+/// In a child: tells the parent.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush()).expect("a parent that listens");
+}
+
+/// In a child: the parent's next line; `None` at its end.
+pub(crate) fn hear() -> Option<String> {
+    let mut line = String::new();
+    let n = std::io::stdin().lock().read_line(&mut line).expect("a parent that speaks");
+    (n > 0).then(|| line.trim_end().to_string())
+}
+
+/// A child; killed and reaped when dropped.
+pub(crate) struct Child {
+    process: Process,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+    reaped: bool,
+}
+
+impl Child {
+    /// Starts this test binary as `role`.
+    #[track_caller]
+    pub(crate) fn start(role: &str) -> Self {
+        let exe = std::env::current_exe().expect("this binary");
+        Self::try_start(role, &exe, None).expect("a child")
+    }
+
+    /// Starts the binary at `exe`, as another user if given.
+    pub(crate) fn try_start(role: &str, exe: &std::path::Path, uid: Option<u32>) -> std::io::Result<Self> {
+        let mut command = Command::new(exe);
+        command
+            .args(["--exact", "child_entry", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if let Some(uid) = uid {
+            command.uid(uid).gid(uid).current_dir("/");
+        }
+        let mut process = command.spawn()?;
+        let stdin = process.stdin.take().expect("piped");
+        let stdout = process.stdout.take().expect("piped");
+        let (tx, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let Ok(line) = line else { return };
+                if let Some(said) = line.strip_prefix(MARK)
+                    && tx.send(said.to_string()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(Self { process, stdin, lines, reaped: false })
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.process.id() as i32).expect("a process number")
+    }
+
+    /// Says a line to it.
+    #[track_caller]
+    pub(crate) fn tell(&mut self, line: impl std::fmt::Display) {
+        writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush()).expect("a child that listens");
+    }
+
+    /// Its next line.
+    #[track_caller]
+    pub(crate) fn heard(&self) -> String {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => panic!("the child is silent"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the child has ended"),
+        }
+    }
+
+    /// Its next line, if it says one within `limit`.
+    pub(crate) fn heard_within(&self, limit: Duration) -> Option<String> {
+        self.lines.recv_timeout(limit).ok()
+    }
+
+    /// Says a line and hears the answer.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, line: impl std::fmt::Display) -> String {
+        self.tell(line);
+        self.heard()
+    }
+
+    /// Sends a signal.
+    #[track_caller]
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("a process to signal");
+    }
+
+    /// Stops it; returns when it stands still.
+    #[track_caller]
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.process.id());
+        super::until("stopped process", || {
+            let text = std::fs::read_to_string(&stat).expect("its state");
+            text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T')).then_some(())
+        });
+    }
+
+    /// Lets it go on.
+    #[track_caller]
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills and reaps it: the instant at which it was gone.
+    #[track_caller]
+    pub(crate) fn kill(&mut self) -> Instant {
+        self.process.kill().expect("killed");
+        let status = self.process.wait().expect("reaped");
+        self.reaped = true;
+        assert_eq!(status.signal(), Some(9), "it ended by itself: {status:?}");
+        Instant::now()
+    }
+
+    /// Waits for its own good end.
+    #[track_caller]
+    pub(crate) fn end(mut self) {
+        let process = &mut self.process;
+        let status = super::until("end of the child", || process.try_wait().expect("a child"));
+        self.reaped = true;
+        assert!(status.success(), "{status:?}");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.reaped {
+            // It may have ended already.
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
