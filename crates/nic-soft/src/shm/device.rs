@@ -86,6 +86,7 @@ pub(super) struct Inner {
     dm: Mutex<Heap>,
     pds: AtomicU32,
     keys: AtomicU64,
+    stamps: AtomicU64,
     qps: RwLock<BTreeMap<usize, Arc<QpInner>>>,
     cqs: RwLock<BTreeMap<usize, Weak<CqInner>>>,
     pub(super) peers: Mutex<BTreeMap<u64, Weak<Peer>>>,
@@ -137,6 +138,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         dm: Mutex::new(Heap::new("bytes of NIC memory", DM_BASE, DM_BASE + dm_size)),
         pds: AtomicU32::new(1),
         keys: AtomicU64::new(random()),
+        stamps: AtomicU64::new(1),
         qps: RwLock::new(BTreeMap::new()),
         cqs: RwLock::new(BTreeMap::new()),
         peers: Mutex::new(BTreeMap::new()),
@@ -211,6 +213,11 @@ impl Inner {
             }
         };
         (index as u32) << 16 | low
+    }
+
+    /// A number for a registration that no other has.
+    pub(super) fn fresh_stamp(&self) -> u64 {
+        self.stamps.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Whether NIC memory lies in this device.

@@ -10,8 +10,9 @@ use super::layout::{comp, recv, state};
 use super::mr::{self, Place};
 use super::peer::{Link, Reach};
 use super::place::{self, Fault, Pieces, Way};
-use super::qp::{QpInner, SendSide};
+use super::qp::{QpInner, SendSide, fetches};
 use super::service::Job;
+use super::tlb::Tlb;
 use crate::sync::guard::Busy;
 use crate::sync::{ring, shared_queue};
 
@@ -74,11 +75,11 @@ impl From<Fault> for Stop {
 }
 
 /// Inside the peer's memory, until dropped.
-struct Inside<'a>(&'a Busy);
+pub(super) struct Inside<'a>(&'a Busy);
 
 impl<'a> Inside<'a> {
     #[inline]
-    fn enter(busy: &'a Busy) -> Self {
+    pub(super) fn enter(busy: &'a Busy) -> Self {
         busy.enter();
         Self(busy)
     }
@@ -106,10 +107,9 @@ impl QpInner {
 
     #[inline]
     fn try_execute(&self, side: &mut SendSide, link: &Link, wr: &SendWr<'_>) -> Result<u32, Stop> {
-        let fetches = matches!(wr.op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
-        let need = if fetches { Access::LOCAL_WRITE } else { Access::empty() };
+        let need = if fetches(&wr.op) { Access::LOCAL_WRITE } else { Access::empty() };
         let mut local = Pieces::new();
-        if !self.collect(&wr.data, need, &mut local) {
+        if !self.collect(&mut side.near, &wr.data, need, &mut local) {
             return Err(Stop::Fail(WcStatus::LocProtErr));
         }
         let _inside = Inside::enter(&link.qp.peer.0.busy);
@@ -151,7 +151,7 @@ impl QpInner {
     /// Collects the local memory of a request; false if the protection table does not allow all of it.
     /// Into a place of the caller's, as the list is too long to be moved for every message.
     #[inline]
-    fn collect(&self, data: &Data<'_>, need: Access, pieces: &mut Pieces) -> bool {
+    fn collect(&self, near: &mut Tlb, data: &Data<'_>, need: Access, pieces: &mut Pieces) -> bool {
         match data {
             Data::Inline(bytes) => pieces.push(bytes.as_ptr().cast_mut(), bytes.len() as u64),
             Data::Sges(sges) => {
@@ -160,7 +160,16 @@ impl QpInner {
                     if len == 0 {
                         continue;
                     }
-                    let Some(at) = self.own_memory(sge.lkey, need, sge.addr, len) else { return false };
+                    let at = match near.find(sge.lkey, need, sge.addr, len) {
+                        Some(at) => at,
+                        None => match self.own_memory(sge.lkey, need, sge.addr, len) {
+                            Some(at) => {
+                                near.learn(&self.device.segment.map, sge.lkey, sge.addr, at);
+                                at
+                            }
+                            None => return false,
+                        },
+                    };
                     pieces.push(at, len);
                 }
             }
@@ -193,13 +202,20 @@ impl QpInner {
             return Ok(());
         }
         let need = if way == Way::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        if let Some(at) = side.far.find(remote.rkey, need, remote.addr, len) {
+            // SAFETY: as in `copy`.
+            unsafe { move_mapped(local, at, way) };
+            return Ok(());
+        }
         let place = mr::check(&link.peer.map, remote.rkey, link.pd, need, remote.addr, len)
             .ok_or(Stop::Fail(WcStatus::RemAccessErr))?;
+        if let Some(at) = mapped(link, place, len) {
+            side.far.learn(&link.peer.map, remote.rkey, remote.addr, at);
+        }
         self.copy(side, link, local, place, remote.rkey, way)
     }
 
     /// Copies between local pieces and a checked place of the peer.
-    #[inline]
     fn copy(
         &self,
         side: &mut SendSide,
@@ -209,33 +225,25 @@ impl QpInner {
         key: u32,
         way: Way,
     ) -> Result<(), Stop> {
-        let len = local.total();
-        let mapped = match (place, link.peer.reach) {
-            (Place::Nic(offset), _) => {
-                link.peer.map.bytes(offset, len).ok_or(Stop::Fail(WcStatus::RemAccessErr))?
-            }
-            (Place::Private(at), Reach::Direct) => at as *mut u8,
+        if let Some(at) = mapped(link, place, local.total()) {
+            // SAFETY: both sides were checked against protection tables whose entries keep the memory mapped until
+            // we have left ([`Inside`]; the send lock for our own). Test: the conformance suite; `violations` in it.
+            unsafe { move_mapped(local, at, way) };
+            return Ok(());
+        }
+        match (place, link.peer.reach) {
             (Place::Private(at), Reach::Kernel { pid }) => {
                 let mut remote = Pieces::new();
-                remote.push(at as *mut u8, len);
-                return Ok(place::across(pid, local, &remote, way)?);
+                remote.push(at as *mut u8, local.total());
+                Ok(place::across(pid, local, &remote, way)?)
             }
-            (Place::Private(at), Reach::Service) => {
-                return match self.serve_copy(side, link, local, at, key, way) {
-                    Some(result) => Ok(result?),
-                    None => Err(Stop::Wait),
-                };
-            }
-        };
-        // SAFETY: both sides were checked against protection tables whose entries keep the memory mapped until
-        // we have left ([`Inside`]; the send lock for our own). Test: the conformance suite; `violations` in it.
-        unsafe {
-            match way {
-                Way::Out => place::gather(local, mapped),
-                Way::In => place::scatter(mapped, local),
-            }
+            (Place::Private(at), Reach::Service) => match self.serve_copy(side, link, local, at, key, way) {
+                Some(result) => Ok(result?),
+                None => Err(Stop::Wait),
+            },
+            // A peer's table that names memory outside its segment.
+            _ => Err(Stop::Fail(WcStatus::RemAccessErr)),
         }
-        Ok(())
     }
 
     /// The peer's next receive: its slot's words. Waits if there is none.
@@ -405,6 +413,9 @@ impl QpInner {
         ring::publish(&slot[comp::MARK], ring::lap(index, shift), low);
         progress.next_comp += 1;
         progress.next_recv += 1;
+        if let Some(recvs) = &link.recvs {
+            place::fetch_soon(&recvs.slot(progress.next_recv)[recv::MARK]);
+        }
         fence(Ordering::SeqCst);
         if link.cq.many.load(Ordering::Relaxed) != 0 {
             link.cq.ready.add(link.index);
@@ -486,25 +497,25 @@ impl QpInner {
         let refused = || Stop::Fail(WcStatus::RemAccessErr);
         let place = mr::check(&link.peer.map, remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8)
             .ok_or_else(refused)?;
-        let mapped = match (place, link.peer.reach) {
-            (Place::Nic(offset), _) => link.peer.map.bytes(offset, 8).ok_or_else(refused)?,
-            (Place::Private(at), Reach::Direct) => at as *mut u8,
-            (Place::Private(at), Reach::Kernel { pid }) => {
+        let at = match (mapped(link, place, 8), place, link.peer.reach) {
+            (Some(at), ..) => at.cast::<u64>(),
+            (None, Place::Private(at), Reach::Kernel { pid }) => {
                 let old = self.atomic_across(link, pid, at, op)?;
                 return Ok(store_old(local, old));
             }
-            (Place::Private(at), Reach::Service) => {
+            (None, Place::Private(at), Reach::Service) => {
                 return match self.serve_atomic(side, link, at, remote.rkey, op) {
                     Some(old) => Ok(store_old(local, old?)),
                     None => Err(Stop::Wait),
                 };
             }
+            _ => return Err(refused()),
         };
-        if !mapped.cast::<u64>().is_aligned() {
+        if !at.is_aligned() {
             return Err(Stop::Fail(WcStatus::RemInvReqErr));
         }
         // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
-        let word = unsafe { AtomicU64::from_ptr(mapped.cast()) };
+        let word = unsafe { AtomicU64::from_ptr(at) };
         Ok(store_old(local, op.apply(word)))
     }
 
@@ -536,6 +547,31 @@ impl QpInner {
         });
         holder.store(0, Ordering::Release);
         Ok(result?)
+    }
+}
+
+/// A pointer to a checked place of the peer, where there is one.
+#[inline]
+fn mapped(link: &Link, place: Place, len: u64) -> Option<*mut u8> {
+    match (place, link.peer.reach) {
+        (Place::Nic(offset), _) => link.peer.map.bytes(offset, len),
+        (Place::Private(at), Reach::Direct) => Some(at as *mut u8),
+        _ => None,
+    }
+}
+
+/// Copies between local pieces and mapped memory.
+///
+/// # Safety
+/// `at` must have room for all pieces, and everything must be mapped.
+#[inline]
+unsafe fn move_mapped(local: &Pieces, at: *mut u8, way: Way) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match way {
+            Way::Out => place::gather(local, at),
+            Way::In => place::scatter(at, local),
+        }
     }
 }
 

@@ -71,6 +71,8 @@ pub(super) struct MrEntry {
     pub(super) len: AtomicU64,
     /// The address of the first byte in the owner's process; in the segment for NIC memory.
     pub(super) place: AtomicU64,
+    /// The number of this registration, which no other ever had; 0 while the key is not valid.
+    pub(super) stamp: AtomicU64,
 }
 
 /// A queue pair's shared part.

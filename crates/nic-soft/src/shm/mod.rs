@@ -12,9 +12,10 @@
 //! | `device` | the device and its objects by number |
 //! | `layout`, `segment`, `heap` | what lies where in shared memory, mapping it, which parts are taken |
 //! | `qp`, `cq`, `srq`, `mr` | the objects |
-//! | `engine`, `place`, `service` | carrying out requests, copying, asking the owner to copy |
+//! | `express`, `engine`, `tlb`, `place`, `service` | carrying out requests, remembering translations, copying, asking the owner |
 //! | `peer` | the other end |
 //! | `wire`, `cm`, `nic` | the connection protocol's messages, its state machine, the thread that serves it |
+//! | `fuzzing` | what the fuzz targets call (test builds only) |
 //! | `copy_path` | which way into private memory, and why |
 
 mod cm;
@@ -22,6 +23,11 @@ mod copy_path;
 mod cq;
 mod device;
 mod engine;
+mod express;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+#[allow(missing_docs, reason = "for the fuzz targets only")]
+pub mod fuzzing;
 mod heap;
 mod layout;
 mod mr;
@@ -32,6 +38,7 @@ mod qp;
 mod segment;
 mod service;
 mod srq;
+mod tlb;
 mod wire;
 
 pub use copy_path::{CopyPath, copy_path};

@@ -47,6 +47,7 @@ pub(super) fn invalidate(map: &Map, key: u32, pd: u32) -> bool {
         key != 0
             && e.pd.load(Ordering::Relaxed) == pd
             && e.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && e.stamp.swap(0, Ordering::AcqRel) != 0
     })
 }
 
@@ -84,6 +85,7 @@ impl ShmMr {
         entry.addr.store(addr, Ordering::Relaxed);
         entry.len.store(buf.len() as u64, Ordering::Relaxed);
         entry.place.store(place, Ordering::Relaxed);
+        entry.stamp.store(device.fresh_stamp(), Ordering::Release);
         entry.key.store(key, Ordering::Release);
         Ok(Self { device: device.clone(), index, key, addr, buf: buf.clone(), live: true })
     }
@@ -95,6 +97,7 @@ impl ShmMr {
         }
         if let Some(entry) = self.device.segment.map.get::<MrEntry>(mr_at(self.index)) {
             entry.key.store(0, Ordering::Release);
+            entry.stamp.store(0, Ordering::Release);
         }
         match self.device.quiesce("Mr::dereg", DEREG_PATIENCE) {
             Ok(()) => {

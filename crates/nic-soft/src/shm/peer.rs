@@ -117,6 +117,8 @@ pub(super) struct Link {
     pub(super) cq: Ref<CqShared>,
     pub(super) channel: Option<(Ref<ChannelShared>, OwnedFd)>,
     pub(super) rnr_retry: u8,
+    /// The status word of the peer's queue pair while all is well.
+    ready: u64,
 }
 
 /// A peer's shared receive queue.
@@ -163,14 +165,21 @@ impl Link {
         };
         let pd = qp.pd.load(Ordering::Relaxed);
         let generation = hello.generation;
-        Ok(Self { qp, index, generation, pd, recvs, srq, comps, cq, channel, rnr_retry, peer })
+        let ready = state::word(generation, state::RTS);
+        Ok(Self { qp, index, generation, pd, recvs, srq, comps, cq, channel, rnr_retry, ready, peer })
     }
 
-    /// Whether the peer's queue pair (still) accepts operations. Look only while inside ([`super::layout::PeerWords`]).
+    /// Whether the peer's queue pair is (still) fully connected. Look only while inside ([`super::layout::PeerWords`]).
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.qp.status.load(Ordering::Acquire) == self.ready
+    }
+
+    /// Whether it accepts operations at all: also while the peer waits for our confirmation.
     #[inline]
     pub(super) fn accepts(&self) -> bool {
         let word = self.qp.status.load(Ordering::Acquire);
-        word == state::word(self.generation, state::RTS) || word == state::word(self.generation, state::RTR)
+        word == self.ready || word == state::word(self.generation, state::RTR)
     }
 }
 

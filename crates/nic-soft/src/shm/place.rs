@@ -97,6 +97,31 @@ pub(super) unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize)
     }
 }
 
+/// Begins to fetch the line of a word that will be read soon.
+#[inline]
+pub(super) fn fetch_soon<T>(word: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint that reads nothing architecturally, of a line that a reference proves mapped.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
+}
+
+/// Begins to fetch the line of a word that will be written soon, so that the write need not wait for it.
+#[inline]
+pub(super) fn own_soon<T>(word: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: PREFETCHW is a hint, and a no-op where it is unknown; the reference proves the line mapped.
+    unsafe {
+        std::arch::asm!("prefetchw [{0}]", in(reg) std::ptr::from_ref(word), options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
+}
+
 /// Copies all pieces, in order, to mapped memory.
 ///
 /// # Safety

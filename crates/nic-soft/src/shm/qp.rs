@@ -15,8 +15,10 @@ use super::device::{Inner, Ring};
 use super::engine::Outcome;
 use super::layout::{QpShared, comp, qp_at, recv, state};
 use super::peer::Link;
+use super::place;
 use super::segment::{Ref, Slots};
 use super::srq::{SrqInner, check_sges, fill};
+use super::tlb::Tlb;
 use crate::sync::ring;
 use crate::sync::spin::Spin;
 
@@ -56,10 +58,27 @@ pub(super) struct SendSide {
     posted: u64,
     /// Requests that wait for the peer, in order.
     pending: VecDeque<Pending>,
+    /// The local and the remote region used last.
+    pub(super) near: Tlb,
+    pub(super) far: Tlb,
     /// Where this side stands in the peer's rings.
     pub(super) progress: super::engine::Progress,
     /// When the first pending request gives up on a peer without receives; `None` while not waiting for one.
     pub(super) rnr_deadline: Option<Time>,
+}
+
+impl SendSide {
+    /// Requests posted whose places have not been given back.
+    #[inline]
+    pub(super) fn outstanding(&self, qp: &QpInner) -> u64 {
+        self.posted - qp.reclaimed.load(Ordering::Acquire)
+    }
+
+    /// Whether requests wait for the peer.
+    #[inline]
+    pub(super) fn pending_any(&self) -> bool {
+        !self.pending.is_empty()
+    }
 }
 
 /// A queue pair.
@@ -72,6 +91,8 @@ pub(super) struct QpInner {
     cap: QpCap,
     sq_sig_all: bool,
     pub(super) shared: Ref<QpShared>,
+    /// The status word while all is well.
+    pub(super) ready: u64,
     pub(super) send_cq: Arc<CqInner>,
     pub(super) recv_cq: Arc<CqInner>,
     pub(super) srq: Option<Arc<SrqInner>>,
@@ -149,6 +170,7 @@ impl QpInner {
             pd,
             cap,
             sq_sig_all: init.sq_sig_all,
+            ready: state::word(generation, state::RTS),
             shared,
             send_cq,
             recv_cq,
@@ -198,46 +220,42 @@ impl QpInner {
         self.reclaimed.fetch_max(upto, Ordering::Release);
     }
 
-    fn check_request(&self, wr: &SendWr<'_>) -> Result<u64> {
-        let fetches = matches!(wr.op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
-        let total = match wr.data {
-            Data::Inline(_) if fetches => {
-                return Err(Error::Invalid("inline data cannot take what the operation returns".into()));
-            }
-            Data::Inline(bytes) => {
-                Error::check_limit("inline bytes", bytes.len() as u64, self.cap.max_inline.into())?;
-                bytes.len() as u64
-            }
+    #[inline]
+    fn check_request(&self, wr: &SendWr<'_>) -> Result<()> {
+        match wr.data {
             Data::Sges(sges) => {
                 Error::check_limit("the number of pieces", sges.len() as u64, self.cap.max_send_sge.into())?;
-                sges.iter().map(|s| u64::from(s.length)).sum()
+                let total = sges.iter().map(|s| u64::from(s.length)).sum();
+                Error::check_limit("bytes in the message", total, self.device.attr.max_msg_size)
             }
-        };
-        Error::check_limit("bytes in the message", total, self.device.attr.max_msg_size)?;
-        Ok(total)
+            Data::Inline(_) if fetches(&wr.op) => {
+                Err(Error::Invalid("inline data cannot take what the operation returns".into()))
+            }
+            Data::Inline(bytes) => {
+                Error::check_limit("inline bytes", bytes.len() as u64, self.cap.max_inline.into())
+            }
+        }
     }
 
     /// Posts a request; whether the queue pair failed on it.
-    #[inline]
+    #[inline(never)]
     fn post(&self, wr: &SendWr<'_>) -> Result<bool> {
         self.check_request(wr)?;
         let mut side = self.send.lock();
-        if side.posted - self.reclaimed.load(Ordering::Acquire) >= self.cap.max_send_wr.into() {
+        if side.outstanding(self) >= self.send_depth() {
             return Err(Error::QueueFull { queue: "send", depth: self.cap.max_send_wr });
         }
         let status = self.state();
         if status != state::RTS {
             return self.post_unready(&mut side, wr, status);
         }
-        side.posted += 1;
         if side.pending.is_empty() {
             match self.execute(&mut side, wr) {
-                Outcome::Done(status, bytes) => {
-                    return Ok(self.finish(&side, wr, side.posted, status, bytes));
-                }
+                Outcome::Done(status, bytes) => return Ok(self.post_done(&mut side, wr, status, bytes)),
                 Outcome::Wait => self.set_stalled(true),
             }
         }
+        side.posted += 1;
         side.pending.push_back(Pending::of(wr));
         Ok(false)
     }
@@ -247,18 +265,44 @@ impl QpInner {
         if status != state::ERROR {
             return Err(Error::WrongState { call: "post_send", state: state_of(status) });
         }
-        side.posted += 1;
         if side.pending.is_empty() {
-            self.finish(side, wr, side.posted, WcStatus::WrFlushErr, 0);
+            self.post_done(side, wr, WcStatus::WrFlushErr, 0);
         } else {
+            side.posted += 1;
             side.pending.push_back(Pending::of(wr));
         }
         Ok(false)
     }
 
-    /// Reports a request that is over, if it is to be reported; whether the queue pair fails with it.
+    /// Counts a request that was over at once and reports it; whether the queue pair fails with it.
     #[inline]
-    fn finish(&self, _side: &SendSide, wr: &SendWr<'_>, upto: u64, status: WcStatus, bytes: u32) -> bool {
+    pub(super) fn post_done(
+        &self,
+        side: &mut SendSide,
+        wr: &SendWr<'_>,
+        status: WcStatus,
+        bytes: u32,
+    ) -> bool {
+        side.posted += 1;
+        let quiet =
+            status == WcStatus::Success && !wr.flags.contains(SendFlags::SIGNALED) && !self.sq_sig_all;
+        !quiet && self.finish(wr, side.posted, status, bytes)
+    }
+
+    /// Requests that a send queue holds.
+    #[inline]
+    pub(super) fn send_depth(&self) -> u64 {
+        self.cap.max_send_wr.into()
+    }
+
+    /// Bytes of inline data that a request may have.
+    #[inline]
+    pub(super) fn inline_max(&self) -> usize {
+        self.cap.max_inline as usize
+    }
+
+    /// Reports a request that is over, if it is to be reported; whether the queue pair fails with it.
+    fn finish(&self, wr: &SendWr<'_>, upto: u64, status: WcStatus, bytes: u32) -> bool {
         let failed = status != WcStatus::Success;
         if failed || self.sq_sig_all || wr.flags.contains(SendFlags::SIGNALED) {
             let wc = Wc {
@@ -304,9 +348,7 @@ impl QpInner {
             let Some(first) = side.pending.pop_front() else { break };
             let upto = side.posted - side.pending.len() as u64;
             match self.execute(&mut side, &first.request()) {
-                Outcome::Done(status, bytes) => {
-                    failed = self.finish(&side, &first.request(), upto, status, bytes)
-                }
+                Outcome::Done(status, bytes) => failed = self.finish(&first.request(), upto, status, bytes),
                 Outcome::Wait => {
                     side.pending.push_front(first);
                     return;
@@ -327,7 +369,7 @@ impl QpInner {
         let mut side = self.send.lock();
         while let Some(first) = side.pending.pop_front() {
             let upto = side.posted - side.pending.len() as u64;
-            self.finish(&side, &first.request(), upto, WcStatus::WrFlushErr, 0);
+            self.finish(&first.request(), upto, WcStatus::WrFlushErr, 0);
         }
         side.progress.abandon();
         self.set_stalled(false);
@@ -449,6 +491,7 @@ impl QpInner {
         fill(slot, wr);
         ring::publish(&slot[recv::MARK], ring::lap(*posted, shift), wr.sges.len() as u32);
         *posted += 1;
+        place::own_soon(&recvs.slot(*posted)[recv::MARK]);
         drop(posted);
         crate::sync::fence::light();
         self.feed_if_starved();
@@ -495,6 +538,12 @@ pub(super) fn state_of(number: u32) -> QpState {
     }
 }
 
+/// Whether an operation brings data back.
+#[inline]
+pub(super) fn fetches(op: &SendOp) -> bool {
+    matches!(op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
+}
+
 fn opcode_of(op: &SendOp) -> WcOpcode {
     match op {
         SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
@@ -525,6 +574,9 @@ impl QpOps for QpHandle {
 
     #[inline]
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        if self.0.express(wr) {
+            return Ok(());
+        }
         if self.0.post(wr)? {
             self.0.fail();
         }

@@ -1,0 +1,356 @@
+//! What the fuzz targets in `fuzz/` call, and the replay of their corpora by ordinary tests.
+//!
+//! `packet` is the parser of the connection protocol. `segment` is a peer that lies: a segment whose words come
+//! from the input is connected to and worked with, while further words change, in it and in the shared parts of
+//! this side's queue pair. Nothing may panic or reach outside of what is registered. The own protection table is
+//! left alone: whoever writes there is a process of the same user that may write anywhere in this one.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustix::event::{EventfdFlags, eventfd};
+use verbs::provider::own;
+use verbs::{
+    Access, Buf, Cq, Data, Device, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr,
+    Sge, Wc,
+};
+
+use super::layout::{
+    CHANNEL_MAX, DM_BASE, HEAP_BASE, VERSION, channel_at, cq_at, mr_at, qp_at, recv, srq_at, state,
+};
+use super::peer::{Link, Peer};
+use super::qp::{QpHandle, QpInner};
+use super::segment::{Map, Segment};
+use super::wire::{Hello, Message};
+use super::{CopyPath, ShmConfig, open, place};
+
+const CANARY: u8 = 0xa7;
+/// The local region, in the middle of a buffer of three times its size.
+const LEN: usize = 4096;
+/// Steps of one input, at most.
+const STEPS: usize = 96;
+const GENERATION: u32 = 1;
+
+/// Goal: whatever parses is emitted such that it parses to the same.
+pub fn packet(data: &[u8]) {
+    if let Ok(message) = Message::parse(data) {
+        assert_eq!(Message::parse(&message.emit()), Ok(message));
+    }
+}
+
+/// The input, taken piece by piece; zeros after its end.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        let n = N.min(self.0.len());
+        bytes[..n].copy_from_slice(&self.0[..n]);
+        self.0 = &self.0[n..];
+        bytes
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take::<1>()[0]
+    }
+
+    /// A value at or beside a limit, or any.
+    fn word(&mut self) -> u64 {
+        let kind = self.byte();
+        let shift = self.byte() % 64;
+        match kind % 8 {
+            0 => 0,
+            1 => u64::MAX,
+            2 => 1 << shift,
+            3 => (1 << shift) - 1,
+            4 => DM_BASE + u64::from(self.byte()) * 8,
+            5 => HEAP_BASE + u64::from(self.byte()) * 64,
+            6 => u64::from(self.byte()),
+            _ => u64::from_le_bytes(self.take()),
+        }
+    }
+}
+
+/// The side under test, opened once.
+struct Victim {
+    device: Device,
+    pd: Pd,
+    cq: Cq,
+    buf: Buf,
+    mr: Mr,
+    /// A process that stands for the peer's: its private memory may be overwritten.
+    sheep: Child,
+    /// A word in it, and what it holds.
+    probe: (u64, u64),
+    tokens: AtomicU64,
+}
+
+impl Victim {
+    fn get() -> &'static Self {
+        static VICTIM: OnceLock<Victim> = OnceLock::new();
+        VICTIM.get_or_init(Self::new)
+    }
+
+    fn new() -> Self {
+        let config = ShmConfig { copy: CopyPath::Auto, ..ShmConfig::default() };
+        let device = open(&host::real::host(), &config).expect("a device");
+        let pd = device.alloc_pd().expect("a domain");
+        let cq = device.create_cq(4096).expect("a completion queue");
+        let buf = Buf::alloc(3 * LEN).expect("memory");
+        buf.fill(CANARY);
+        let mr = pd.reg_mr_range(&buf, LEN..2 * LEN, Access::ALL).expect("a region");
+        // It ends with its standard input, so with this process.
+        let sheep = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let maps = format!("/proc/{}/maps", sheep.id());
+        let probe = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let text = std::fs::read_to_string(&maps).ok()?;
+            let base = u64::from_str_radix(text.split('-').next()?, 16).ok()?;
+            // What an ELF file begins with on this machine.
+            let word = 0x0001_0102_464c_457f;
+            place::probe(sheep.id() as i32, base, word).ok().map(|()| (base, word))
+        });
+        let probe = probe.unwrap_or((8, 8));
+        Self { device, pd, cq, buf, mr, sheep, probe, tokens: AtomicU64::new(1) }
+    }
+
+    fn check_canaries(&self) {
+        for range in [0..LEN, 2 * LEN..3 * LEN] {
+            let bytes = self.buf.to_vec(range).expect("inside");
+            assert!(bytes.iter().all(|&b| b == CANARY), "memory outside of the region was written");
+        }
+    }
+}
+
+/// Sets a word of shared memory, if it lies in the segment.
+fn set(map: &Map, at: u64, value: u64) {
+    if let Some(word) = map.bytes(at & !7, 8) {
+        // SAFETY: inside the mapping, aligned; shared memory is reached by atomics only. Test: the corpora.
+        unsafe { AtomicU64::from_ptr(word.cast()) }.store(value, Ordering::Relaxed);
+    }
+}
+
+/// A segment that would do, before the input changes it.
+fn honest_segment(token: u64, index: usize, sheep_at: u64) -> Option<Segment> {
+    let segment = Segment::create(DM_BASE + 64 * 1024).ok()?;
+    let map = &segment.map;
+    set(map, 0, VERSION.into());
+    set(map, 8, token);
+    let pair = |low: u64, high: u64| high << 32 | low;
+    for (i, is_nic, place) in [(1, 1, DM_BASE), (2, 0, sheep_at)] {
+        set(map, mr_at(i), pair((i as u64) << 16 | 7, 15));
+        set(map, mr_at(i) + 8, pair(1, is_nic));
+        set(map, mr_at(i) + 16, 0);
+        set(map, mr_at(i) + 24, 4096);
+        set(map, mr_at(i) + 32, place);
+    }
+    let qp = qp_at(index);
+    set(map, qp, state::word(GENERATION, state::RTS));
+    set(map, qp + 8, pair(1, 0));
+    set(map, qp + 16, pair(0, 4));
+    set(map, qp + 24, pair(recv::stride(4), 4));
+    set(map, qp + 32, HEAP_BASE);
+    set(map, qp + 40, HEAP_BASE + 65_536);
+    for i in 0..8 {
+        let slot = HEAP_BASE + i * recv::stride(4);
+        set(map, slot, pair(1, 1));
+        set(map, slot + 16, 0);
+        set(map, slot + 24, pair(1 << 16 | 7, 1024));
+    }
+    Some(segment)
+}
+
+/// One input's world.
+struct World {
+    segment: Segment,
+    qp: Qp,
+    inner: Arc<QpInner>,
+    index: usize,
+}
+
+impl World {
+    fn new(victim: &Victim, index: usize, token: u64) -> Option<Self> {
+        let segment = honest_segment(token, index, victim.probe.0)?;
+        let cap = QpCap { max_send_wr: 16, max_recv_wr: 16, ..QpCap::default() };
+        let qp = victim.pd.create_qp(&QpInit::new(&victim.cq).cap(cap)).ok()?;
+        let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").ok()?;
+        let inner = handle.0.clone();
+        Some(Self { segment, qp, inner, index })
+    }
+
+    /// Changes one word, of the peer's segment or of what peers share of ours.
+    fn scribble(&self, input: &mut Input<'_>) {
+        let (place, offset) = (input.byte() % 12, u64::from(input.byte()) * 8);
+        let value = input.word();
+        let map = &self.segment.map;
+        let own = &self.inner.device.segment.map;
+        match place {
+            0 => set(map, 16 + offset % 128, value),
+            1 => set(map, mr_at(1) + offset % 64, value),
+            2 => set(map, mr_at(2) + offset % 64, value),
+            3 | 4 => set(map, qp_at(self.index) + offset % 1024, value),
+            5 => set(map, cq_at(usize::from(value as u8)) + offset % 2048, value),
+            6 => set(map, srq_at(0) + offset % 512, value),
+            7 => set(map, channel_at((value as usize) % CHANNEL_MAX), value),
+            8 => set(map, HEAP_BASE + offset, value),
+            9 => set(map, HEAP_BASE + 65_536 + offset, value),
+            10 => {
+                let at = qp_at(self.inner.index) + offset % 1024;
+                let busy = std::ptr::from_ref(&self.inner.shared.peer).cast::<u8>().cast_mut();
+                // Whoever says for ever that it is inside makes us wait, a second each time.
+                if own.bytes(at, 8) != Some(busy) {
+                    set(own, at, value);
+                }
+            }
+            _ => {
+                let ring = self.inner.rings.lock().first().map_or(HEAP_BASE, |ring| ring.at);
+                set(own, ring + offset, value);
+            }
+        }
+    }
+
+    fn link(&self, victim: &Victim, input: &mut Input<'_>, token: u64) {
+        let by_kernel = input.byte().is_multiple_of(2);
+        let hello = Hello {
+            token,
+            process: if by_kernel { victim.probe.1 } else { 3 },
+            probe_addr: victim.probe.0,
+            qp_index: self.index as u32,
+            generation: GENERATION,
+            qp_num: 5,
+            barriers: true,
+            private_data: Vec::new(),
+        };
+        let counter = || eventfd(0, EventfdFlags::CLOEXEC);
+        let mut fds: Vec<OwnedFd> = self.segment.as_fd().try_clone_to_owned().into_iter().collect();
+        fds.extend(counter());
+        fds.extend(counter());
+        let device = &self.inner.device;
+        let Ok(peer) = Peer::get(device, &hello, victim.sheep.id() as i32, &mut fds) else { return };
+        if let Ok(link) = Link::new(peer, &hello, fds.pop(), input.byte() % 8)
+            && self.inner.link.set(link).is_ok()
+        {
+            self.inner.advance(state::INIT, state::RTS);
+        }
+    }
+
+    fn post(&self, victim: &Victim, input: &mut Input<'_>) {
+        let kind = input.byte();
+        let rkey = [1 << 16 | 7, 2 << 16 | 7, input.byte().into(), input.word() as u32];
+        let addr = if input.byte().is_multiple_of(2) { 0 } else { input.word() };
+        let remote = RemoteAddr { addr, rkey: rkey[usize::from(kind >> 4) % 4] };
+        let op = match kind % 8 {
+            0 => SendOp::Send,
+            1 => SendOp::SendImm(7),
+            2 => SendOp::SendInv(remote.rkey),
+            3 => SendOp::Write(remote),
+            4 => SendOp::WriteImm(remote, 8),
+            5 => SendOp::Read(remote),
+            6 => SendOp::CompareSwap { remote, compare: 0, swap: 1 },
+            _ => SendOp::FetchAdd { remote, add: 1 },
+        };
+        let len = if kind % 8 >= 6 { 8 } else { [0, 1, 96, 97, 1024, 4096][usize::from(input.byte()) % 6] };
+        let sge = [victim.mr.sge(0, len)];
+        let data = match (input.byte() % 4, &op) {
+            (0, SendOp::Send | SendOp::Write(_)) => Data::Inline(b"inline data"),
+            _ => Data::Sges(&sge),
+        };
+        // A refusal is an answer.
+        let _ = self.qp.post_send(&SendWr { wr_id: 1, op, data, flags: SendFlags::SIGNALED });
+    }
+
+    fn step(&self, victim: &Victim, input: &mut Input<'_>, token: u64) {
+        let mut wcs = [Wc::default(); 8];
+        match input.byte() % 8 {
+            0..=2 => self.scribble(input),
+            3 => self.link(victim, input, token),
+            4 | 5 => self.post(victim, input),
+            6 => {
+                let sge = Sge { length: input.byte().into(), ..victim.mr.sge(0, 0) };
+                let _ = self.qp.post_recv(&RecvWr::new(2, &[sge]));
+            }
+            _ => {
+                let _ = victim.cq.poll(&mut wcs);
+            }
+        }
+    }
+}
+
+/// Goal: a peer whose shared memory says anything at all makes nothing worse than errors and waits.
+pub fn segment(data: &[u8]) {
+    let victim = Victim::get();
+    let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
+    let mut input = Input(data);
+    let index = usize::from(input.byte()) * 32;
+    let Some(world) = World::new(victim, index, token) else { return };
+    for _ in 0..STEPS {
+        if input.0.is_empty() {
+            break;
+        }
+        world.step(victim, &mut input, token);
+    }
+    world.inner.shared.peer.0.busy.leave();
+    let World { qp, inner, .. } = world;
+    drop(qp);
+    drop(inner);
+    let mut wcs = [Wc::default(); 64];
+    while victim.cq.poll(&mut wcs).is_ok_and(|n| n > 0) {}
+    while victim.device.poll_async_event().is_some() {}
+    victim.check_canaries();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replay(folder: &str, target: fn(&[u8])) {
+        let folder = format!("{}/../../{folder}", env!("CARGO_MANIFEST_DIR"));
+        let mut count = 0;
+        for entry in std::fs::read_dir(&folder).expect("the corpus") {
+            target(&std::fs::read(entry.expect("an entry").path()).expect("an input"));
+            count += 1;
+        }
+        assert!(count > 0, "{folder} is empty");
+    }
+
+    /// Goal: what the fuzzer found once stays found. Method: every input of the corpus.
+    #[test]
+    fn packets_of_the_corpus() {
+        replay("fuzz/corpus/packet", packet);
+    }
+
+    /// The same for hostile segments.
+    #[test]
+    fn segments_of_the_corpus() {
+        replay("fuzz/corpus/segment", segment);
+    }
+
+    /// Goal: a process that repeats this one's number is not taken for it. Method: the hello of an own device, as
+    /// another process would send it.
+    #[test]
+    fn another_process_cannot_pass_for_this_one() {
+        use super::super::peer::Reach;
+        let victim = Victim::get();
+        let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
+        let world = World::new(victim, 0, token).expect("a world");
+        let hello = Hello {
+            token,
+            process: world.inner.device.process,
+            probe_addr: victim.probe.0,
+            qp_index: 0,
+            generation: GENERATION,
+            qp_num: 5,
+            barriers: true,
+            private_data: Vec::new(),
+        };
+        let mut fds = vec![
+            world.segment.as_fd().try_clone_to_owned().expect("a descriptor"),
+            eventfd(0, EventfdFlags::CLOEXEC).expect("a counter"),
+        ];
+        let peer =
+            Peer::get(&world.inner.device, &hello, victim.sheep.id() as i32, &mut fds).expect("a peer");
+        assert_ne!(peer.reach, Reach::Direct);
+    }
+}
