@@ -5,7 +5,6 @@
 //! stays open: its end tells of the peer's death.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +12,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use host::{Bell, Span, Time};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recvmsg, sendmsg, socket_with, sockopt,
-};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, connect, listen};
 use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
 use verbs::{CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, Result};
 
@@ -26,15 +21,14 @@ use super::device::{Inner, process_token, unpoisoned};
 use super::layout::state;
 use super::peer::{Link, Peer};
 use super::qp::{QpHandle, QpInner, state_of};
-use super::wire::{Hello, Message, PACKET_MAX};
+use super::socket::{address, bind_port, check_local, new_socket, receive, same_user, send};
+use super::wire::{Hello, Message};
 use crate::sync::fence;
 
 /// How long somebody who has connected to a listener may take to say what it wants.
 const HELLO_PATIENCE: Span = Span::from_secs(5);
 /// How many may be in that state at once; more are turned away.
 const HALF_OPEN_MAX: usize = 256;
-/// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
-const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
 /// Sockets that the NIC thread watches, by number.
 #[derive(Default)]
@@ -42,9 +36,6 @@ pub(super) struct Registry {
     conns: Mutex<BTreeMap<u64, Arc<Conn>>>,
     listeners: Mutex<BTreeMap<u64, Arc<ListenerInner>>>,
 }
-
-/// A packet and the descriptors that came with it.
-type Packet = (Vec<u8>, Vec<OwnedFd>);
 
 /// A connection, or one in the making.
 pub(super) struct Conn {
@@ -130,72 +121,6 @@ impl Drop for ListenerHandle {
     }
 }
 
-fn address(port: u16) -> Result<SocketAddrUnix> {
-    let uid = rustix::process::geteuid().as_raw();
-    SocketAddrUnix::new_abstract_name(format!("nicety-shm/{uid}/{port}").as_bytes())
-        .map_err(|e| Error::system("cannot name a socket", e))
-}
-
-fn new_socket() -> Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(|e| {
-        Error::system("cannot create a socket (if descriptors ran out, raise the limit with ulimit -n)", e)
-    })
-}
-
-/// Shared memory reaches this host only.
-fn check_local(addr: SocketAddr) -> Result<()> {
-    let ip = addr.ip();
-    if ip.is_loopback() || ip.is_unspecified() {
-        return Ok(());
-    }
-    let why =
-        "shared memory reaches this host only; use 127.0.0.1, or a device that reaches other hosts".into();
-    Err(Error::Address { addr, why })
-}
-
-/// The peer's process, if it runs as the same user.
-fn same_user(socket: &OwnedFd) -> Option<i32> {
-    let peer = sockopt::socket_peercred(socket).ok()?;
-    (peer.uid == rustix::process::geteuid()).then(|| peer.pid.as_raw_nonzero().get())
-}
-
-impl Conn {
-    fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-        let packet = message.emit();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() {
-            ancillary.push(SendAncillaryMessage::ScmRights(fds));
-        }
-        sendmsg(&self.socket, &[IoSlice::new(&packet)], &mut ancillary, SendFlags::NOSIGNAL).map(|_| ())
-    }
-
-    /// The next packet with its descriptors; `Ok(None)` if there is none now, an error at the end.
-    fn receive(&self) -> Result<Option<Packet>, Errno> {
-        let mut packet = vec![0; PACKET_MAX + 1];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut slices = [IoSliceMut::new(&mut packet)];
-        let got = match recvmsg(&self.socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Ok(got) => got.bytes,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        let mut fds = Vec::new();
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                fds.extend(rights);
-            }
-        }
-        if got == 0 {
-            return Err(Errno::CONNRESET);
-        }
-        packet.truncate(got);
-        Ok(Some((packet, fds)))
-    }
-}
-
 impl Inner {
     fn hello(&self, qp: &QpInner, private_data: &[u8]) -> Hello {
         Hello {
@@ -214,7 +139,7 @@ impl Inner {
     fn greet(&self, conn: &Conn, qp: &QpInner, message: &Message) -> Result<(), Errno> {
         let mut fds = vec![self.segment.as_fd(), self.nic.kick_fd()];
         fds.extend(qp.recv_cq.channel.as_ref().map(|c| c.fd.as_fd()));
-        conn.send(message, &fds)
+        send(&conn.socket, message, &fds)
     }
 
     /// Connects a queue pair to the one that said hello.
@@ -275,7 +200,7 @@ impl Inner {
 
     fn on_conn(self: &Arc<Self>, conn: &Arc<Conn>) {
         loop {
-            match conn.receive() {
+            match receive(&conn.socket) {
                 Ok(None) => return,
                 Ok(Some((packet, fds))) => match Message::parse(&packet) {
                     Ok(message) => self.on_message(conn, message, fds),
@@ -343,7 +268,7 @@ impl Inner {
         if listener.pending.fetch_add(1, Ordering::AcqRel) >= listener.backlog {
             // Answered by its destructor: rejected.
             drop(request);
-            let _ = conn.send(&Message::Reject(Vec::new()), &[]);
+            let _ = send(&conn.socket, &Message::Reject(Vec::new()), &[]);
             return self.drop_conn(conn);
         }
         let peer = SocketAddr::new(listener.addr.ip(), 0);
@@ -381,7 +306,7 @@ impl Inner {
                 Ordering::Relaxed,
             );
         }
-        let sent = conn.send(&Message::Ready, &[]);
+        let sent = send(&conn.socket, &Message::Ready, &[]);
         cm.push(CmEvent::Established { qp_num: qp.num, private_data: hello.private_data });
         if sent.is_err() {
             self.on_end(conn, &CmFailure::PeerGone);
@@ -437,7 +362,7 @@ impl super::nic::Nic {
         let Some(conn) = conns.into_iter().find(|c| c.is_of(qp)) else { return };
         let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
         // If it cannot be told so, the closed socket tells it.
-        let _ = conn.send(&Message::Disconnect, &[]);
+        let _ = send(&conn.socket, &Message::Disconnect, &[]);
         qp.quiet.store(true, Ordering::Release);
         qp.fail();
         self.unwatch(conn.socket.as_fd());
@@ -476,7 +401,7 @@ impl RequestHandle {
     fn decline(&self, private_data: &[u8]) {
         *unpoisoned(&self.conn.phase) = Phase::Over;
         // A peer that is gone needs no answer.
-        let _ = self.conn.send(&Message::Reject(private_data.to_vec()), &[]);
+        let _ = send(&self.conn.socket, &Message::Reject(private_data.to_vec()), &[]);
         self.device.drop_conn(&self.conn);
     }
 
@@ -630,29 +555,4 @@ impl CmOps for CmHandle {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.0.fd.as_fd())
     }
-}
-
-/// Binds to the port asked for, or to a free one.
-fn bind_port(socket: &OwnedFd, addr: SocketAddr) -> Result<u16> {
-    let taken = |why: &str| Error::Address { addr, why: why.into() };
-    let try_bind = |port| match bind(socket, &address(port)?) {
-        Ok(()) => Ok(true),
-        Err(Errno::ADDRINUSE) => Ok(false),
-        Err(e) => Err(Error::system("cannot bind a socket", e)),
-    };
-    if addr.port() != 0 {
-        return match try_bind(addr.port())? {
-            true => Ok(addr.port()),
-            false => Err(taken("the port is taken; choose another, or 0 for any")),
-        };
-    }
-    let span = u32::from(u16::MAX - FIRST_DYNAMIC_PORT);
-    let start = (*process_token() as u32).wrapping_add(std::process::id()) % span;
-    for step in 0..span {
-        let port = FIRST_DYNAMIC_PORT + ((start + step) % span) as u16;
-        if try_bind(port)? {
-            return Ok(port);
-        }
-    }
-    Err(taken("every dynamic port is taken"))
 }

@@ -4,8 +4,9 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use verbs::{Access, Data, RNR_PAUSE, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
+use verbs::{Access, Data, RNR_PAUSE, RemoteAddr, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
 
+use super::atomic::Atomic;
 use super::layout::{comp, recv, state};
 use super::mr::{self, Place};
 use super::peer::{Link, Reach};
@@ -44,10 +45,10 @@ impl Progress {
     }
 }
 
-const FLAG_IMM: u32 = 1;
-const FLAG_INVALIDATE: u32 = 2;
+pub(super) const FLAG_IMM: u32 = 1;
+pub(super) const FLAG_INVALIDATE: u32 = 2;
 const FLAG_SOLICITED: u32 = 4;
-const FLAG_CARRIED: u32 = 8;
+pub(super) const FLAG_CARRIED: u32 = 8;
 
 /// What a completion tells the receiver.
 struct News {
@@ -60,7 +61,7 @@ struct News {
 }
 
 /// Why a request cannot go on now.
-enum Stop {
+pub(super) enum Stop {
     Wait,
     Fail(WcStatus),
 }
@@ -179,7 +180,7 @@ impl QpInner {
 
     /// A range of this process's registered memory.
     #[inline]
-    fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+    pub(super) fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
         let map = &self.device.segment.map;
         match mr::check(map, key, self.pd, need, addr, len)? {
             Place::Nic(offset) => map.bytes(offset, len),
@@ -423,136 +424,11 @@ impl QpInner {
         let channel = link.channel.as_ref().map(|(shared, fd)| (&**shared, fd.as_fd()));
         super::cq::announce(&link.cq, channel, news.solicited || news.status != WcStatus::Success);
     }
-
-    /// Takes completion `next` out of its slot; under the receive queue's poll lock.
-    #[inline]
-    pub(super) fn take_completion(&self, slot: &[AtomicU64], low: u32, next: u64) -> Wc {
-        let len_imm = slot[comp::LEN_IMM].load(Ordering::Relaxed);
-        let (flags, imm) = (low >> 16, len_imm as u32);
-        let receive = self.receive_of(slot, next);
-        let mut wc = Wc {
-            wr_id: receive[recv::WR_ID].load(Ordering::Relaxed),
-            status: status_of(low >> 8 & 0xff),
-            opcode: if low & 0xff == 1 { WcOpcode::RecvWriteImm } else { WcOpcode::Recv },
-            byte_len: (len_imm >> 32) as u32,
-            qp_num: self.num,
-            imm: (flags & FLAG_IMM != 0).then_some(imm),
-            invalidated: (flags & FLAG_INVALIDATE != 0).then_some(imm),
-        };
-        if flags & FLAG_CARRIED != 0 && !self.unload(slot, receive, (low >> 24) as u64) {
-            wc.status = WcStatus::LocProtErr;
-            self.device.condemn(self);
-        }
-        if wc.invalidated.is_some() {
-            self.device.wait_for_peers_outside();
-        }
-        if let Some(srq) = &self.srq {
-            srq.give_back(slot[comp::RECEIVE].load(Ordering::Relaxed) as u16);
-        }
-        wc
-    }
-
-    /// Moves what a completion carries to where its receive wants it; false if that memory is gone.
-    #[inline]
-    fn unload(&self, slot: &[AtomicU64], receive: &[AtomicU64], len: u64) -> bool {
-        let mut left = len.min(comp::INLINE_MAX as u64);
-        let mut src = slot[comp::BYTES].as_ptr().cast::<u8>().cast_const();
-        for words in receive[recv::SGES..].chunks_exact(2) {
-            if left == 0 {
-                break;
-            }
-            let length_key = words[1].load(Ordering::Relaxed);
-            let n = (length_key >> 32).min(left);
-            if n == 0 {
-                continue;
-            }
-            let addr = words[0].load(Ordering::Relaxed);
-            let Some(dst) = self.own_memory(length_key as u32, Access::LOCAL_WRITE, addr, n) else {
-                return false;
-            };
-            // SAFETY: checked memory, kept by the poll lock that deregistering takes; the slot has `left` bytes.
-            unsafe {
-                place::copy_last_byte_last(dst, src, n as usize);
-                src = src.add(n as usize);
-            }
-            left -= n;
-        }
-        left == 0
-    }
-
-    fn atomic(
-        &self,
-        side: &mut SendSide,
-        link: &Link,
-        local: &Pieces,
-        remote: RemoteAddr,
-        op: Atomic,
-    ) -> Result<u32, Stop> {
-        if local.total() != 8 {
-            return Err(Stop::Fail(WcStatus::LocLenErr));
-        }
-        if !remote.addr.is_multiple_of(8) {
-            return Err(Stop::Fail(WcStatus::RemInvReqErr));
-        }
-        let refused = || Stop::Fail(WcStatus::RemAccessErr);
-        let place = mr::check(&link.peer.map, remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8)
-            .ok_or_else(refused)?;
-        let at = match (mapped(link, place, 8), place, link.peer.reach) {
-            (Some(at), ..) => at.cast::<u64>(),
-            (None, Place::Private(at), Reach::Kernel { pid }) => {
-                let old = self.atomic_across(link, pid, at, op)?;
-                return Ok(store_old(local, old));
-            }
-            (None, Place::Private(at), Reach::Service) => {
-                return match self.serve_atomic(side, link, at, remote.rkey, op) {
-                    Some(old) => Ok(store_old(local, old?)),
-                    None => Err(Stop::Wait),
-                };
-            }
-            _ => return Err(refused()),
-        };
-        if !at.is_aligned() {
-            return Err(Stop::Fail(WcStatus::RemInvReqErr));
-        }
-        // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
-        let word = unsafe { AtomicU64::from_ptr(at) };
-        Ok(store_old(local, op.apply(word)))
-    }
-
-    /// An atomic on another process's private memory: atomic among the users of the peer device, which pass
-    /// one by one. A holder that dies is cleared by the owner's NIC thread.
-    fn atomic_across(&self, link: &Link, pid: i32, at: u64, op: Atomic) -> Result<u64, Stop> {
-        let holder = &link.peer.map.get::<super::layout::Header>(0).ok_or(Stop::Wait)?.atomic_holder.0;
-        let me = link.index as u32 + 1;
-        let free = || holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if !(0..1000).any(|_| {
-            free() || {
-                std::hint::spin_loop();
-                false
-            }
-        }) {
-            return Err(Stop::Wait);
-        }
-        let mut word = 0_u64;
-        let (mut local, mut remote) = (Pieces::new(), Pieces::new());
-        local.push((&raw mut word).cast(), 8);
-        remote.push(at as *mut u8, 8);
-        let result = place::across(pid, &local, &remote, Way::In).and_then(|()| {
-            let cell = AtomicU64::new(word);
-            let old = op.apply(&cell);
-            let mut new = cell.into_inner();
-            let mut local = Pieces::new();
-            local.push((&raw mut new).cast(), 8);
-            place::across(pid, &local, &remote, Way::Out).map(|()| old)
-        });
-        holder.store(0, Ordering::Release);
-        Ok(result?)
-    }
 }
 
 /// A pointer to a checked place of the peer, where there is one.
 #[inline]
-fn mapped(link: &Link, place: Place, len: u64) -> Option<*mut u8> {
+pub(super) fn mapped(link: &Link, place: Place, len: u64) -> Option<*mut u8> {
     match (place, link.peer.reach) {
         (Place::Nic(offset), _) => link.peer.map.bytes(offset, len),
         (Place::Private(at), Reach::Direct) => Some(at as *mut u8),
@@ -575,34 +451,6 @@ unsafe fn move_mapped(local: &Pieces, at: *mut u8, way: Way) {
     }
 }
 
-/// Puts an atomic's result into the local memory: 8 bytes fetched.
-fn store_old(local: &Pieces, old: u64) -> u32 {
-    // SAFETY: the local pieces hold 8 bytes in all (checked) and are mapped.
-    unsafe { place::scatter((&raw const old).cast(), local) };
-    8
-}
-
-/// An atomic operation.
-#[derive(Clone, Copy)]
-pub(super) enum Atomic {
-    /// Compare, swap.
-    CompareSwap(u64, u64),
-    /// Add.
-    FetchAdd(u64),
-}
-
-impl Atomic {
-    /// Carries it out; the old value.
-    pub(super) fn apply(self, word: &AtomicU64) -> u64 {
-        match self {
-            Self::CompareSwap(compare, swap) => word
-                .compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst)
-                .unwrap_or_else(|found| found),
-            Self::FetchAdd(add) => word.fetch_add(add, Ordering::SeqCst),
-        }
-    }
-}
-
 impl News {
     fn of(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
         Self { opcode, status: WcStatus::Success, len, imm: None, invalidate: None, solicited }
@@ -615,14 +463,5 @@ fn status_number(status: WcStatus) -> u32 {
         WcStatus::LocLenErr => 1,
         WcStatus::LocProtErr => 2,
         _ => 3,
-    }
-}
-
-fn status_of(number: u32) -> WcStatus {
-    match number {
-        0 => WcStatus::Success,
-        1 => WcStatus::LocLenErr,
-        2 => WcStatus::LocProtErr,
-        _ => WcStatus::GeneralErr,
     }
 }

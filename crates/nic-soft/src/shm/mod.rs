@@ -12,12 +12,16 @@
 //! | `device` | the device and its objects by number |
 //! | `layout`, `segment`, `heap` | what lies where in shared memory, mapping it, which parts are taken |
 //! | `qp`, `cq`, `srq`, `mr` | the objects |
-//! | `express`, `engine`, `tlb`, `place`, `service` | carrying out requests, remembering translations, copying, asking the owner |
+//! | `express`, `engine`, `atomic`, `tlb` | carrying out requests, at the initiator |
+//! | `place`, `service` | copying, asking the owner to copy |
+//! | `arrival` | what the receiver does |
 //! | `peer` | the other end |
-//! | `wire`, `cm`, `nic` | the connection protocol's messages, its state machine, the thread that serves it |
+//! | `wire`, `socket`, `cm`, `nic` | the connection protocol's messages, sockets, state machine, and the thread that serves it |
 //! | `fuzzing` | what the fuzz targets call (test builds only) |
 //! | `copy_path` | which way into private memory, and why |
 
+mod arrival;
+mod atomic;
 mod cm;
 mod copy_path;
 mod cq;
@@ -37,6 +41,7 @@ mod place;
 mod qp;
 mod segment;
 mod service;
+mod socket;
 mod srq;
 mod tlb;
 mod wire;

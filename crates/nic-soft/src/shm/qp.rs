@@ -146,17 +146,8 @@ impl QpInner {
         shared.pd.store(pd, Ordering::Relaxed);
         shared.recv_cq.store(recv_cq.index as u32, Ordering::Relaxed);
         shared.srq.store(srq.as_ref().map_or(0, |s| s.index as u32 + 1), Ordering::Relaxed);
-        shared.recv_shift.store(shift, Ordering::Relaxed);
-        shared.recv_stride.store(stride as u32, Ordering::Relaxed);
-        shared.comp_shift.store(shift, Ordering::Relaxed);
-        shared.comp_ring.store(rings[0].at, Ordering::Relaxed);
-        shared.recv_ring.store(rings.get(1).map_or(0, |r| r.at), Ordering::Relaxed);
-        shared.taken.store(0, Ordering::Relaxed);
-        shared.starved.0.store(0, Ordering::Relaxed);
-        shared.service.0.turn.store(0, Ordering::Relaxed);
-        shared.service.0.bounce.store(0, Ordering::Relaxed);
-        shared.peer.0.busy.leave();
-        shared.status.store(state::word(generation, state::INIT), Ordering::Release);
+        shared.describe_rings(&rings, shift, stride);
+        shared.renew(generation);
         let recvs = match rings.get(1) {
             Some(r) => Some(Slots::new(map, r.at, stride, shift)?),
             None => None,
@@ -524,6 +515,27 @@ impl QpInner {
             // A stopped peer may wake up inside: its rings and its number stay taken until the device goes.
             std::mem::forget(rings);
         }
+    }
+}
+
+impl QpShared {
+    /// Tells peers where the rings are.
+    fn describe_rings(&self, rings: &[Ring], shift: u32, recv_stride: u64) {
+        self.recv_shift.store(shift, Ordering::Relaxed);
+        self.recv_stride.store(recv_stride as u32, Ordering::Relaxed);
+        self.comp_shift.store(shift, Ordering::Relaxed);
+        self.comp_ring.store(rings[0].at, Ordering::Relaxed);
+        self.recv_ring.store(rings.get(1).map_or(0, |r| r.at), Ordering::Relaxed);
+    }
+
+    /// Forgets what a predecessor left; from here on the place belongs to this generation.
+    fn renew(&self, generation: u32) {
+        self.taken.store(0, Ordering::Relaxed);
+        self.starved.0.store(0, Ordering::Relaxed);
+        self.service.0.turn.store(0, Ordering::Relaxed);
+        self.service.0.bounce.store(0, Ordering::Relaxed);
+        self.peer.0.busy.leave();
+        self.status.store(state::word(generation, state::INIT), Ordering::Release);
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::Access;
 
-use super::engine::Atomic;
+use super::atomic::Atomic;
 use super::layout::ServiceWords;
 use super::mr::{self, Place};
 use super::peer::Link;
