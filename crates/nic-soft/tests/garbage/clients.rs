@@ -88,8 +88,8 @@ impl Victim {
         self.check();
         until("return of all descriptors", || {
             self.serve();
-            let now = (traces::descriptors(), traces::mapped_segments());
-            (self.open.is_empty() && now == (self.descriptors, self.segments)).then_some(())
+            let more = traces::descriptors() > self.descriptors || traces::mapped_segments() > self.segments;
+            (self.open.is_empty() && !more).then_some(())
         });
         self.good.check_canaries();
         self.agent.take().expect("an agent").end();
@@ -167,7 +167,7 @@ fn garbage_packets() {
 }
 
 /// Sets of descriptors that are not what they should be.
-fn wrong_descriptors(rng: &mut Rng) -> Vec<(&'static str, Vec<OwnedFd>)> {
+fn wrong_descriptors(rng: &mut Rng, segment: &OwnedFd) -> Vec<(&'static str, Vec<OwnedFd>)> {
     let file =
         |path| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).expect("a file");
     let good = SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
@@ -176,6 +176,7 @@ fn wrong_descriptors(rng: &mut Rng) -> Vec<(&'static str, Vec<OwnedFd>)> {
     for at in [0, 64 << 10, QP_AT, 16 << 20, 28 << 20] {
         write_at(&random, at, &rng.bytes(65_536));
     }
+    let own = |fd: &OwnedFd| fd.try_clone().expect("a descriptor");
     let (read, full) = full_pipe();
     let (_, closed) = rustix::pipe::pipe().map(|(r, w)| (drop(r), w)).expect("a pipe");
     let mut sets = vec![
@@ -190,8 +191,8 @@ fn wrong_descriptors(rng: &mut Rng) -> Vec<(&'static str, Vec<OwnedFd>)> {
         ("no memory", vec![memory(0, good), counter()]),
         ("memory that may not be written", vec![memory(SEGMENT_LEN, good | SealFlags::WRITE), counter()]),
         ("random memory", vec![random, counter()]),
-        ("a full pipe as counter", vec![memory(SEGMENT_LEN, good), full]),
-        ("a closed pipe as counter", vec![memory(SEGMENT_LEN, good), closed]),
+        ("a full pipe as counter", vec![own(segment), full]),
+        ("a closed pipe as counter", vec![own(segment), closed]),
     ];
     if let Some(huge) = memory_file(SEGMENT_LEN, MemfdFlags::HUGETLB, good) {
         sets.push(("huge pages", vec![huge, counter()]));
@@ -204,12 +205,11 @@ fn wrong_descriptors(rng: &mut Rng) -> Vec<(&'static str, Vec<OwnedFd>)> {
 #[test]
 fn wrong_descriptors_are_refused() {
     let _gate = one_at_a_time();
-    let (mut real, _fds) = real_request();
+    let (real, real_fds) = real_request();
     let mut rng = Rng(32);
-    let sets = wrong_descriptors(&mut rng);
+    let sets = wrong_descriptors(&mut rng, &real_fds[0]);
     let mut victim = Victim::new();
     for (round, (what, fds)) in sets.iter().enumerate() {
-        real[TOKEN_AT..TOKEN_AT + 8].copy_from_slice(&rng.next().to_le_bytes());
         let raw = Raw::connect(victim.port());
         raw.send(&real, &borrowed(fds));
         until("decision", || {

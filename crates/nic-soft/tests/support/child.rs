@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
@@ -42,6 +43,8 @@ pub(crate) struct Child {
     stdin: ChildStdin,
     lines: Receiver<String>,
     reaped: bool,
+    /// Ends with the child's output.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Child {
@@ -67,7 +70,7 @@ impl Child {
         let stdin = process.stdin.take().expect("piped");
         let stdout = process.stdout.take().expect("piped");
         let (tx, lines) = channel();
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
                 let Ok(line) = line else { return };
                 if let Some(said) = line.strip_prefix(MARK)
@@ -77,7 +80,7 @@ impl Child {
                 }
             }
         });
-        Ok(Self { process, stdin, lines, reaped: false })
+        Ok(Self { process, stdin, lines, reaped: false, reader: Some(reader) })
     }
 
     /// Its number.
@@ -163,5 +166,6 @@ impl Drop for Child {
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
+        let _ = self.reader.take().map(JoinHandle::join);
     }
 }
