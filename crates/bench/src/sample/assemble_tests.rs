@@ -1,3 +1,5 @@
+//! From launches to results: intervals, quantiles and what is refused, on data whose truth is known.
+
 use super::*;
 use crate::sample::{Calibration, Plan, Sampler, drive};
 use crate::schema::{ClockKind, Run};
@@ -14,7 +16,7 @@ fn head(unit: &str) -> CellHead {
 }
 
 fn launches(count: u64, op_ns: f64, keep: usize) -> Vec<Sampled> {
-    let clock = Calibration { kind: ClockKind::Tsc, overhead_ns: 10.0, resolution_ns: 0.5 };
+    let clock = Calibration { kind: ClockKind::Tsc, overhead_ns: 2.0, resolution_ns: 0.5 };
     let plan =
         Plan { clock, target: 1e-9, samples_max: 3000, time_max_ns: f64::INFINITY, keep, ..Plan::default() };
     let one = |seed| {

@@ -1,9 +1,11 @@
+//! The sampler on operations whose times are known: batches, stop rule, limits, nonsense.
+
 use super::*;
 use crate::schema::ClockKind;
 use crate::stats::Rng;
 
 fn clock() -> Calibration {
-    Calibration { kind: ClockKind::Tsc, overhead_ns: 10.0, resolution_ns: 0.5 }
+    Calibration { kind: ClockKind::Tsc, overhead_ns: 2.0, resolution_ns: 0.5 }
 }
 
 fn plan() -> Plan {
