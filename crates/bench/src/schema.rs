@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use read::ReadError;
-pub use write::WriteError;
+pub use write::{WriteError, replace};
 
 /// Kind of file, before the slash of [`SCHEMA`].
 pub const SCHEMA_KIND: &str = "nicety-results";

@@ -107,29 +107,11 @@ fn reason(why: &std::io::Error) -> String {
 pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     match wanted.target {
         Target::Stdout => crate::term::Stream::Out.print(text),
-        Target::File(path) => replace(path, text).map_err(|why| {
+        Target::File(path) => bench::schema::replace(path, text.as_bytes()).map_err(|why| {
             let (option, path) = (wanted.option, path.display());
             Failure::run(format!("cannot write {option} {path}: {why}; nothing was overwritten, free space or give another path"))
         }),
     }
-}
-
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write as _;
-    if std::fs::metadata(path).is_ok_and(|old| !old.is_file()) {
-        return std::fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes());
-    }
-    let target = resolved(path);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".nicety-").suffix(".tmp");
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let mut file = builder.tempfile_in(directory(&target))?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(target).map(drop).map_err(|e| e.error)
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use bench::experiment::Cell;
 use bench::launch::{CellEvent, CellState, Progress};
+use bench::report::number::sig;
 use bench::stats::median;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::term::{Stream, remark, significant};
+use crate::term::{Stream, remark};
 
 /// Between two plain lines at least.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
@@ -69,7 +70,7 @@ impl<'a> Display<'a> {
         let mut values = self.values.get(cell)?.clone();
         bench::stats::sort(&mut values);
         let unit = bench::experiment::find(&cell.experiment)?.metric(&cell.variant).unit;
-        Some(format!("{} {unit}", significant(median(&values)?)))
+        Some(format!("{} {unit}", sig(median(&values)?, 3)))
     }
 }
 

@@ -144,25 +144,6 @@ pub(crate) fn wrap(text: &str, indent: usize, width: usize) -> String {
     out
 }
 
-/// `1 cell`, `2 cells`.
-pub(crate) fn plural(n: usize, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
-}
-
-/// Four significant digits, without an exponent where a person would not want one.
-pub(crate) fn significant(value: f64) -> String {
-    let magnitude = value.abs();
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    if !(1e-4..1e15).contains(&magnitude) {
-        return format!("{value:.3e}");
-    }
-    let decimals = 3 - magnitude.log10().floor() as i32;
-    let text = format!("{value:.*}", decimals.max(0) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,21 +162,5 @@ mod tests {
     fn colour_is_only_where_asked_for() {
         assert_eq!(Paint::Bad.on("x", false), "x");
         assert_eq!(Paint::Good.on("x", true), "\x1b[32mx\x1b[0m");
-    }
-
-    #[test]
-    fn four_digits() {
-        let cases = [
-            (0.123_456, "0.1235"),
-            (12.0, "12"),
-            (1234.56, "1235"),
-            (1_234_567.0, "1234567"),
-            (0.05 * 100.0, "5"),
-            (1e-9, "1.000e-9"),
-            (0.0, "0"),
-        ];
-        for (value, text) in cases {
-            assert_eq!(significant(value), text);
-        }
     }
 }

@@ -6,7 +6,7 @@
 
 mod figures;
 mod findings;
-mod number;
+pub mod number;
 mod page;
 mod plots;
 mod series;

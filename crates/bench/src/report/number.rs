@@ -1,7 +1,8 @@
 //! Numbers for people: three or four digits, thousands in groups, units that fit.
 
-/// `value` with `digits` significant digits, without exponent between 1e-4 and 1e15.
-pub(super) fn sig(value: f64, digits: usize) -> String {
+/// `value` with `digits` significant digits, thousands in groups, without exponent between 1e-4 and 1e15.
+#[must_use]
+pub fn sig(value: f64, digits: usize) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -22,7 +23,8 @@ pub(super) fn sig(value: f64, digits: usize) -> String {
 }
 
 /// Commas between groups of three digits before the point.
-pub(super) fn group(text: &str) -> String {
+#[must_use]
+pub fn group(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
     let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
     let mut out = sign.to_owned();
@@ -40,29 +42,34 @@ pub(super) fn group(text: &str) -> String {
 }
 
 /// A count, grouped.
-pub(super) fn count(n: u64) -> String {
+#[must_use]
+pub fn count(n: u64) -> String {
     group(&n.to_string())
 }
 
 /// `one thing`, `3 things`.
-pub(super) fn plural(n: usize, noun: &str) -> String {
+#[must_use]
+pub fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as u64)) }
 }
 
 /// A fraction as per cent with two digits.
-pub(super) fn percent(fraction: f64) -> String {
+#[must_use]
+pub fn percent(fraction: f64) -> String {
     format!("{} %", sig(fraction * 100.0, 2))
 }
 
 /// A ratio, e.g. `1.20×`.
-pub(super) fn times(ratio: f64) -> String {
+#[must_use]
+pub fn times(ratio: f64) -> String {
     format!("{}×", sig(ratio, 3))
 }
 
 const SIZE_UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
 
 /// A size in bytes, exactly: `64 KiB`, `1,500 B`.
-pub(super) fn size(bytes: u64) -> String {
+#[must_use]
+pub fn size(bytes: u64) -> String {
     let (unit, shift) = SIZE_UNITS
         .into_iter()
         .find(|(_, shift)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift))
@@ -71,7 +78,8 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// A computed size with two digits: `2.1 KiB`.
-pub(super) fn size_about(bytes: f64) -> String {
+#[must_use]
+pub fn size_about(bytes: f64) -> String {
     let (unit, shift) =
         SIZE_UNITS.into_iter().find(|(_, shift)| bytes >= f64::from(1u32 << shift)).unwrap_or(("B", 0));
     let scaled = bytes / f64::from(1u32 << shift);
@@ -80,7 +88,8 @@ pub(super) fn size_about(bytes: f64) -> String {
 }
 
 /// Unit for people and what a value of the schema's unit is multiplied with to be in it.
-pub(super) fn display_unit(unit: &str, largest: f64) -> (String, f64) {
+#[must_use]
+pub fn display_unit(unit: &str, largest: f64) -> (String, f64) {
     match unit {
         "us" => ("µs".to_owned(), 1.0),
         "1/s" if largest >= 1e6 => ("million/s".to_owned(), 1e-6),
@@ -89,7 +98,8 @@ pub(super) fn display_unit(unit: &str, largest: f64) -> (String, f64) {
 }
 
 /// A value with its unit: `0.120 µs`, `11,200 MB/s`, `12.3 million/s`.
-pub(super) fn value(v: f64, unit: &str) -> String {
+#[must_use]
+pub fn value(v: f64, unit: &str) -> String {
     let (shown, scale) = display_unit(unit, v);
     match shown.as_str() {
         "1/s" => format!("{}/s", sig(v, 3)),

@@ -39,11 +39,14 @@ pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
         out.wrapped("", LEGEND);
     }
     out.heading("Findings");
-    for f in findings(run) {
-        out.finding(&f);
-    }
+    out.findings(findings(run));
     out.text
 }
+
+/// Lines of findings that one reads.
+const FINDINGS_MAX: usize = 25;
+const ELSEWHERE: &str =
+    "More of this, with details, is in the report (--html FILE) and the result file (--json FILE).";
 
 const LEGEND: &str = "Cells: median, ± half of the 95 % interval (? without one, ! where the wanted precision was \
                       not reached), ratio to the machine's own floor.";
@@ -113,6 +116,41 @@ impl Out {
             empty = false;
         }
         self.line(&line);
+    }
+
+    /// As much as one reads: details go first, then what the data does not carry, then the later facts. What weakens
+    /// the numbers stays.
+    fn findings(&mut self, mut all: Vec<Finding>) {
+        let whole = self.text.len();
+        let full = all.clone();
+        let cap = FINDINGS_MAX - ELSEWHERE.len().div_ceil(self.width);
+        for details in [usize::MAX, 6, 4, 3, 2, 1, 0] {
+            for (f, full) in all.iter_mut().zip(&full) {
+                f.items = full.items.iter().take(details).cloned().collect();
+            }
+            if self.fits(&all, if details == usize::MAX { FINDINGS_MAX } else { cap }) {
+                break;
+            }
+        }
+        while !self.fits(&all, FINDINGS_MAX) || (all != full && !self.fits(&all, cap)) {
+            let least = |tone| all.iter().rposition(|f| f.tone == tone);
+            let Some(index) = least(Tone::CannotTell).or_else(|| least(Tone::Fact)) else { break };
+            all.remove(index);
+        }
+        self.text.truncate(whole);
+        all.iter().for_each(|f| self.finding(f));
+        if all != full {
+            self.wrapped("", ELSEWHERE);
+        }
+    }
+
+    /// Whether these findings take no more lines.
+    fn fits(&mut self, all: &[Finding], lines: usize) -> bool {
+        let whole = self.text.len();
+        all.iter().for_each(|f| self.finding(f));
+        let taken = self.text[whole..].lines().count();
+        self.text.truncate(whole);
+        taken <= lines
     }
 
     fn finding(&mut self, f: &Finding) {
@@ -293,6 +331,33 @@ mod tests {
         let coloured = terminal(&run, 80, true);
         assert!(!coloured.contains("\x1b[31m") && !coloured.contains('\x07'));
         assert!(coloured.contains("\x1b[1m") && coloured.contains('µ'));
+    }
+
+    /// Goal: what weakens the numbers is never pushed off the screen. Method: more findings than fit, the warnings last.
+    #[test]
+    fn findings_are_as_many_as_one_reads() {
+        let item =
+            |i| format!("detail {i} of some length, so that it takes about a line of a terminal by itself");
+        let finding = |tone, topic: &str| Finding {
+            tone,
+            topic: topic.to_owned(),
+            text: "It is so. ".repeat(12),
+            items: (0..30).map(item).collect(),
+        };
+        let mut all: Vec<Finding> = (0..9).map(|i| finding(Tone::Fact, &format!("Fact {i}"))).collect();
+        all.extend((0..9).map(|i| finding(Tone::CannotTell, &format!("Doubt {i}"))));
+        all.extend((0..2).map(|i| finding(Tone::Caution, &format!("Caution {i}"))));
+        for (width, few) in [(60, 1), (100, 1), (100, 20)] {
+            let mut out = Out { text: String::new(), width, colour: false };
+            out.findings(all[all.len() - few..].to_vec());
+            let lines = out.text.lines().count();
+            assert!(lines <= FINDINGS_MAX, "{lines} lines:\n{}", out.text);
+            assert!(out.text.contains("Caution 1") && out.text.contains("--html"), "{}", out.text);
+            assert!(few == 1 || out.text.contains("Fact 0"), "{}", out.text);
+        }
+        let mut out = Out { text: String::new(), width: 100, colour: false };
+        out.findings(vec![Finding { items: Vec::new(), ..finding(Tone::Fact, "Fact") }]);
+        assert!(!out.text.contains("--html"), "nothing is left out: {}", out.text);
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Result files: the documented example, round trips, and files that are cut off, foreign or from a newer schema.
+
 use super::*;
 
 /// The example of the documentation, so that it cannot go stale.

@@ -49,7 +49,7 @@ impl Run {
     /// # Errors
     /// [`WriteError`]; an old file of that name is then as it was.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
-        replace(path.as_ref(), self.to_json()?.as_bytes())
+        written(path.as_ref(), self.to_json()?.as_bytes())
     }
 
     /// Writes CSV, one row for each result, with a header row.
@@ -72,7 +72,7 @@ impl Run {
     pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
         let mut text = Vec::new();
         self.to_csv(&mut text)?;
-        replace(path.as_ref(), &text)
+        written(path.as_ref(), &text)
     }
 
     /// JSON writes NaN as null, silently: a comparison of the file with the value finds every such field.
@@ -102,11 +102,16 @@ impl Run {
     }
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    replace_io(path, bytes).map_err(|source| WriteError::Io { path: path.display().to_string(), source })
+fn written(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    replace(path, bytes).map_err(|source| WriteError::Io { path: path.display().to_string(), source })
 }
 
-fn replace_io(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file as a whole: a temporary file beside it, then a rename. Links are followed; devices and pipes are
+/// written in place.
+///
+/// # Errors
+/// The system's; an old file is then as it was.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A rename would replace a symbolic link by a file, and a device such as /dev/stdout by one too.
     let target = match std::fs::metadata(path) {
         Ok(old) if !old.is_file() => {

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use bench::report::number::plural;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::doctor::{Check, State, System, examine};
 use crate::error::{FAILED, OK, Outcome};
-use crate::term::{Paint, Stream, plural, wrap};
+use crate::term::{Paint, Stream, wrap};
 
 /// Kind and version of the JSON.
 const SCHEMA: &str = "nicety-doctor/1";

@@ -1,12 +1,13 @@
 //! `nicety report`: the page for runs that were measured before.
 
 use bench::report::html;
+use bench::report::number::plural;
 use bench::schema::{ReadError, Run};
 
 use crate::args::ReportArgs;
 use crate::error::{Failure, OK, Outcome};
 use crate::output::{self, Wanted};
-use crate::term::{Stream, plural};
+use crate::term::Stream;
 
 /// Writes one page for all the runs given.
 ///

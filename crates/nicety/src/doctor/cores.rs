@@ -1,7 +1,8 @@
 //! Cores: how many, whether a thread can be pinned to one, whether they are cores at all.
 
+use bench::report::number::plural;
+
 use super::{Check, System};
-use crate::term::plural;
 
 /// How many cores the process may use, and how much of their time.
 pub(super) fn count(system: &System, cores: &[usize]) -> Check {

@@ -1,7 +1,8 @@
 //! Processes of this program that were left running.
 
+use bench::report::number::plural;
+
 use super::{Check, System};
-use crate::term::plural;
 
 /// Arguments of processes that measure, and so disturb.
 const MEASURING: [&str; 2] = ["bench", "worker"];

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bench::report::number::plural;
+
 use super::{Check, System};
-use crate::term::plural;
 
 /// How long.
 const WATCH: Duration = Duration::from_millis(300);

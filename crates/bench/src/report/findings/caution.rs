@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{Finding, Tone, list};
-use crate::report::number::{percent, plural, size};
+use crate::report::number::{count, percent, plural, size};
 use crate::report::series;
 use crate::schema::{Environment, Measurement, NoiseSummary};
 
 /// Share of stolen time that is told.
 const NOISY: f64 = 0.01;
-/// Results named in a list.
-const NAMED: usize = 5;
 
 fn cell(r: &Measurement) -> String {
     let s = series::alone(r);
@@ -28,26 +26,16 @@ pub(super) fn precision(results: &[Measurement]) -> Vec<Finding> {
     let mut out = Vec::new();
     if !missed.is_empty() {
         missed.sort_by(|a, b| b.1.worst.unwrap_or(0.0).total_cmp(&a.1.worst.unwrap_or(0.0)));
+        let (worst, precision) = &missed[0];
+        let width = precision.worst.map_or_else(String::new, |w| format!(" ±{}", percent(w)));
         let text = format!(
-            "{} of {} have a launch whose interval stayed wider than wanted; the table marks them. \
-             Give more time, or quieten the machine.",
+            "{} of {} (marked in the table) have launches whose interval stayed too wide, the worst{width} ({}): quieten \
+             the machine, or give more time (--set budget).",
             plural(missed.len(), "result"),
-            series_count(results.len())
+            series_count(results.len()),
+            cell(worst)
         );
-        let told = missed.iter().take(NAMED).map(|(r, p)| {
-            let width = p.worst.map_or_else(String::new, |w| format!(": ±{}", percent(w)));
-            format!(
-                "{}{width} in {} of {}",
-                cell(r),
-                p.missed,
-                plural(r.launches.len(), "launch").replace("launchs", "launches")
-            )
-        });
-        let mut items: Vec<String> = told.collect();
-        if missed.len() > NAMED {
-            items.push(format!("and {} more", missed.len() - NAMED));
-        }
-        out.push(Finding::new(Tone::Caution, "Precision not reached", text).with(items));
+        out.push(Finding::new(Tone::Caution, "Precision not reached", text));
     }
     if !bare.is_empty() {
         let mut reasons: Vec<String> = bare.iter().filter_map(|r| r.ci95_reason.clone()).collect();
@@ -65,33 +53,59 @@ pub(super) fn precision(results: &[Measurement]) -> Vec<Finding> {
 }
 
 fn series_count(n: usize) -> String {
-    crate::report::number::count(n as u64)
+    count(n as u64)
 }
 
-/// Results whose launches carry flags.
+/// Results whose launches carry flags, by kind: what stands before the colon. A number behind it is a count.
 pub(super) fn flagged(results: &[Measurement]) -> Option<Finding> {
-    let mut by_flag: BTreeMap<&str, Vec<&Measurement>> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, Kind<'_>> = BTreeMap::new();
     for r in results {
-        for flag in series::flags(r) {
-            by_flag.entry(flag).or_default().push(r);
+        for flag in r.launches.iter().flat_map(|l| &l.flags) {
+            let (name, count) =
+                flag.split_once(": ").map_or((flag.as_str(), ""), |(name, count)| (name, count));
+            let kind = kinds.entry(name).or_default();
+            kind.counts.extend(count.parse::<u64>().ok());
+            if !kind.of.last().is_some_and(|last| std::ptr::eq(*last, r)) {
+                kind.of.push(r);
+            }
         }
     }
-    if by_flag.is_empty() {
+    if kinds.is_empty() {
         return None;
     }
-    let flags: Vec<String> =
-        by_flag.iter().map(|(flag, of)| format!("{flag} ({})", plural(of.len(), "result"))).collect();
-    let text = format!("Samples are not one steady distribution everywhere: {}.", list(&flags));
-    let items = by_flag
+    let told: Vec<String> = kinds.iter_mut().map(|(name, kind)| kind.text(name)).collect();
+    let text = format!("Samples are not one steady distribution everywhere: {}.", list(&told));
+    let items = kinds
         .iter()
-        .map(|(flag, of)| {
-            let named: Vec<String> = of.iter().take(3).map(|r| cell(r)).collect();
-            let more = of.len().saturating_sub(3);
+        .map(|(name, kind)| {
+            let named: Vec<String> = kind.of.iter().take(3).map(|r| cell(r)).collect();
+            let more = kind.of.len().saturating_sub(3);
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-            format!("{flag}: {}{more}", named.join("; "))
+            format!("{name}: {}{more}", named.join("; "))
         })
         .collect();
     Some(Finding::new(Tone::Caution, "Flags", text).with(items))
+}
+
+/// Flags of one kind.
+#[derive(Default)]
+struct Kind<'a> {
+    of: Vec<&'a Measurement>,
+    counts: Vec<u64>,
+}
+
+impl Kind<'_> {
+    /// `trend (2 results)`, or `context switches (median 6, up to 3,405 in a launch, 188 results)`.
+    fn text(&mut self, name: &str) -> String {
+        let of = plural(self.of.len(), "result");
+        self.counts.sort_unstable();
+        match (self.counts.get(self.counts.len() / 2), self.counts.last()) {
+            (Some(middle), Some(most)) => {
+                format!("{name} (median {}, up to {} in a launch, {of})", count(*middle), count(*most))
+            }
+            _ => format!("{name} ({of})"),
+        }
+    }
 }
 
 /// The machine's own trouble, each with its remedy.
@@ -143,8 +157,12 @@ mod tests {
         }
         let found = precision(&results);
         assert!(found[0].text.starts_with("7 results of 8 "), "{}", found[0].text);
-        assert_eq!(found[0].items[0], "one-way latency, write, 128 B: ±7.0 % in 1 of 6 launches");
-        assert_eq!(found[0].items.last().map(String::as_str), Some("and 2 more"));
+        assert!(
+            found[0].text.contains("the worst ±7.0 % (one-way latency, write, 128 B): "),
+            "{}",
+            found[0].text
+        );
+        assert!(found[0].items.is_empty(), "one line");
     }
 
     #[test]
@@ -167,6 +185,20 @@ mod tests {
         results[0].launches[1].flags = vec!["trend".to_owned(), "bimodal".to_owned()];
         let found = flagged(&results).expect("flags");
         assert!(found.text.contains("bimodal (1 result) and trend (1 result)"), "{}", found.text);
+    }
+
+    /// A count belongs to its kind: hundreds of different ones are still one line.
+    #[test]
+    fn flags_that_count_are_summed_up_by_kind() {
+        let mut results: Vec<_> = (0..100).map(|i| point("latency", "op=write", 1 + i, 1.0)).collect();
+        for (i, r) in results.iter_mut().enumerate() {
+            r.launches[0].flags = vec![format!("context switches: {}", 11 * (i + 1))];
+            r.launches[1].flags = vec!["context switches: 1".to_owned()];
+        }
+        let found = flagged(&results).expect("flags");
+        let expected = "context switches (median 11, up to 1,100 in a launch, 100 results)";
+        assert!(found.text.contains(expected), "{}", found.text);
+        assert_eq!(found.items.len(), 1, "{:?}", found.items);
     }
 
     #[test]

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use bench::report::number::sig;
 use bench::schema::{Environment, Floor, Run};
 
 use host::Bytes;
-
-use crate::term::significant;
 
 /// Parameters that differ in every pair of runs and mean nothing.
 const MEANINGLESS: [&str; 1] = ["seed"];
@@ -78,8 +77,8 @@ fn floors(old: &Run, new: &Run, threshold: f64) -> Vec<String> {
         let line = format!(
             "the machine itself differs: {} at {size} went from {} to {} {} ({:+.1} %)",
             a.what,
-            significant(a.value),
-            significant(b.value),
+            sig(a.value, 4),
+            sig(b.value, 4),
             a.unit,
             100.0 * change
         );

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use bench::report::number::{plural, sig};
 use bench::stats::{CellComparison, Comparison, Verdict};
 
 use super::VERDICTS;
-use crate::term::{Paint, Stream, plural, significant, wrap};
+use crate::term::{Paint, Stream, wrap};
 use host::Bytes;
 
 /// The whole text.
@@ -60,7 +61,7 @@ fn paint(verdict: Verdict) -> Paint {
 
 fn line(out: &mut String, cell: &CellComparison, colour: bool) {
     let verdict = paint(cell.verdict).on(&format!("{:<11}", cell.verdict.to_string()), colour);
-    let (old, new) = (significant(cell.old), significant(cell.new));
+    let (old, new) = (sig(cell.old, 4), sig(cell.new, 4));
     let _ = write!(out, "  {verdict} {:>9}  {old:>9} -> {new:>9}", Bytes(cell.cell.size_bytes).to_string());
     let change = |ratio: f64| format!("{:+.1}", 100.0 * (ratio - 1.0));
     if let Some(found) = cell.ratio {
@@ -99,7 +100,7 @@ fn summary(out: &mut String, compared: &Comparison, asked: f64, width: usize, co
         .map(|(verdict, n)| paint(verdict).on(&format!("{n} {verdict}"), colour))
         .collect();
     let _ = writeln!(out, "\n{}: {}", plural(compared.cells.len(), "cell"), found.join(", "));
-    let percent = |share: f64| format!("{} %", significant(100.0 * share));
+    let percent = |share: f64| format!("{} %", sig(100.0 * share, 3));
     let threshold = if compared.threshold > asked {
         let (noise, asked) = (percent(compared.threshold), percent(asked));
         format!(
