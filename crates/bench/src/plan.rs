@@ -95,7 +95,7 @@ pub enum PlanError {
     #[error("no sizes were given; leave --size away for the usual ones")]
     NoSizes,
     /// Not an address.
-    #[error("{peer:?} is not HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
+    #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
     Peer {
         /// As given.
         peer: String,
@@ -267,6 +267,7 @@ impl CheckedPlan {
             window: v.whole("window") as u32,
             burst: v.whole("burst") as u32,
             signal: v.whole("signal") as u32,
+            inline: v.whole("inline") as u32,
             connections: v.whole("connections") as u32,
             verify: v.on("verify"),
             patience_ms: (v.real("patience") * 1e3) as u64,

@@ -105,6 +105,9 @@ impl Metric {
     }
 }
 
+/// Bytes that travel within a request, where the device can.
+const INLINE_DEFAULT: u32 = 64;
+
 /// How to measure; chosen by the client, the same at both ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -116,6 +119,8 @@ pub struct Settings {
     pub burst: u32,
     /// One send request in so many is signalled in ping-pongs.
     pub signal: u32,
+    /// Bytes of a send or write from host memory that travel within the request, at most; 0 for none.
+    pub inline: u32,
     /// Connections that the memory experiment opens.
     pub connections: u32,
     /// Whether contents are compared after the timed rounds.
@@ -131,6 +136,7 @@ impl Default for Settings {
             window: 64,
             burst: 0,
             signal: 16,
+            inline: INLINE_DEFAULT,
             connections: 256,
             verify: true,
             patience_ms: 20_000,
@@ -148,6 +154,7 @@ impl Settings {
             ("window", u64::from(self.window), 1, 4096),
             ("burst", u64::from(self.burst), 0, 1 << 20),
             ("signal", u64::from(self.signal), 1, 1024),
+            ("inline", u64::from(self.inline), 0, 4096),
             ("connections", u64::from(self.connections), 1, 65_536),
             ("patience", self.patience_ms, 10, 3_600_000),
         ];

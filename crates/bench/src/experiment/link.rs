@@ -1,4 +1,5 @@
-//! [`Link`]: one reliable connection between the two sides, and registered memory of either kind at its ends.
+//! [`Link`]: one reliable connection between the two sides, registered memory of either kind at its ends, and data that
+//! is small enough to travel within a request.
 
 use std::net::SocketAddr;
 
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use verbs::host::Time;
 use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Listener, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr,
-    SendOp, SendWr, Sge, Wc,
+    SendWr, Sge, Wc,
 };
 
 use super::{Fault, Session};
@@ -26,6 +27,8 @@ pub(super) struct Link {
 pub(super) struct Depth {
     pub(super) send: u32,
     pub(super) recv: u32,
+    /// Bytes that travel within a request.
+    pub(super) inline: u32,
 }
 
 impl Link {
@@ -39,7 +42,7 @@ impl Link {
             max_recv_wr: depth.recv,
             max_send_sge: 1,
             max_recv_sge: 1,
-            max_inline: 0,
+            max_inline: depth.inline,
         };
         let qp = pd.create_qp(&QpInit::new(&send_cq).recv_cq(&recv_cq).cap(cap))?;
         Ok(Self { qp, send_cq, recv_cq, pd, cm: device.create_cm()?, listener: None })
@@ -47,17 +50,16 @@ impl Link {
 
     /// Connects it to the other side's: the client connects, the other listens.
     pub(super) fn connect(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
-        let deadline = session.deadline();
         if session.is_client() {
             let addr: SocketAddr = session.hear()?;
             let addr = reachable(addr, session)?;
             self.cm.connect(&self.qp, addr, &ConnParam::default())?;
-            establish(&self.cm, &[], 1, deadline)
+            establish(session, &self.cm, &[], 1)
         } else {
             let listener = self.cm.listen(session.listen_addr()?, 1)?;
             session.tell(&listener.addr())?;
             self.listener = Some(listener);
-            establish(&self.cm, &[&self.qp], 1, deadline)
+            establish(session, &self.cm, &[&self.qp], 1)
         }
     }
 
@@ -86,12 +88,15 @@ pub(super) fn reachable(addr: SocketAddr, session: &mut Session<'_>) -> Result<S
 }
 
 /// Answers connection events until `count` queue pairs are connected; `passive` are those that are connected to.
-pub(super) fn establish(cm: &Cm, passive: &[&Qp], count: usize, deadline: Option<Time>) -> Result<(), Fault> {
+///
+/// Whoever connects may be a request ahead of this side's events: all that will come are to be passed in one call.
+pub(super) fn establish(session: &Session<'_>, cm: &Cm, passive: &[&Qp], count: usize) -> Result<(), Fault> {
     let mut passive = passive.iter();
     let mut missing = count;
     while missing > 0 {
         let lost = |why: String| Err(Fault::Connection(why));
-        match cm.get_event(deadline)? {
+        // Each has its own time, however many there are.
+        match cm.get_event(session.deadline())? {
             CmEvent::ConnectRequest(request) => match passive.next() {
                 Some(qp) => cm.accept(request, qp, &ConnParam::default())?,
                 None => request.reject(b"not expected")?,
@@ -136,40 +141,106 @@ pub(super) fn exchange(session: &mut Session<'_>, mine: &Mr) -> Result<RemoteAdd
     Ok(RemoteAddr { addr, rkey })
 }
 
+/// The least of what was asked for, what the device can, and what the cell needs; 0 unless the source is host memory
+/// and the operation one that takes inline data.
+pub(super) fn inline_limit(session: &Session<'_>, size: u32) -> u32 {
+    let factor = |key: &str| session.cell.variant.get(key).map(String::as_str);
+    let able =
+        matches!(factor("op"), Some("send" | "write" | "write-imm")) && factor("source") == Some("host");
+    let most = session.settings.inline.min(session.device.attr().max_inline);
+    if able && size <= most { size } else { 0 }
+}
+
 /// Posts send requests and signals one in `every`, so that completions cost little and the queue never fills.
 pub(super) struct Poster {
     every: u32,
     since: u32,
-    awaited: bool,
+    /// Signalled requests whose completion has not been taken.
+    awaited: u32,
 }
 
 impl Poster {
     /// At most twice `every` requests are outstanding.
     pub(super) fn new(every: u32) -> Self {
-        Self { every: every.max(1), since: 0, awaited: false }
+        Self { every: every.max(1), since: 0, awaited: 0 }
     }
 
-    /// Posts one request.
+    /// Posts one request and does nothing else: the other side waits for it.
     #[inline]
-    pub(super) fn post(
-        &mut self,
-        link: &Link,
-        op: SendOp,
-        sges: &[Sge],
-        deadline: Option<Time>,
-    ) -> Result<(), Fault> {
+    pub(super) fn post(&mut self, link: &Link, mut wr: SendWr<'_>) -> Result<(), Fault> {
         self.since += 1;
-        let mut wr = SendWr::new(0, op, sges);
         if self.since < self.every {
             wr = wr.unsignaled();
         } else {
-            // The signal of the round before: long there, so this is one look.
-            if self.awaited {
-                link.sent(deadline, "a send request")?;
-            }
-            self.awaited = true;
             self.since = 0;
+            self.awaited += 1;
         }
         Ok(link.qp.post_send(&wr)?)
+    }
+
+    /// Takes the completion of the signal before the last: long there, so this is one look.
+    #[inline]
+    pub(super) fn reap(&mut self, link: &Link, deadline: Option<Time>) -> Result<(), Fault> {
+        if self.awaited > 1 {
+            self.awaited -= 1;
+            link.sent(deadline, "a send request")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Cell, Settings};
+
+    /// Goal: a client that is ahead of the server's events is not turned away. Method: all requests are made before the
+    /// server looks for the first time.
+    #[test]
+    fn requests_that_came_early_are_accepted() {
+        const COUNT: usize = 20;
+        let host = verbs::host::real::host();
+        let device = fabric::open("shm", &host).expect("a device");
+        let (cell, settings) = (Cell::default(), Settings::default());
+        let session = Session {
+            host: &host,
+            device: &device,
+            rank: 0,
+            ways: Vec::new(),
+            cell: &cell,
+            settings: &settings,
+            gauge: &|| None,
+            failed: Vec::new(),
+        };
+        let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
+        let qps: Vec<Qp> =
+            (0..2 * COUNT).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
+        let (active, passive) = qps.split_at(COUNT);
+        let (near, far) = (device.create_cm().expect("a manager"), device.create_cm().expect("a manager"));
+        let listener = far.listen(([127, 0, 0, 1], 0).into(), COUNT as u32).expect("listening");
+        for qp in active {
+            near.connect(qp, listener.addr(), &ConnParam::default()).expect("under way");
+        }
+        std::thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let passive: Vec<&Qp> = passive.iter().collect();
+                let host = verbs::host::real::host();
+                let device = fabric::open("shm", &host)?;
+                let (cell, settings) = (Cell::default(), Settings::default());
+                let session = Session {
+                    host: &host,
+                    device: &device,
+                    rank: 1,
+                    ways: Vec::new(),
+                    cell: &cell,
+                    settings: &settings,
+                    gauge: &|| None,
+                    failed: Vec::new(),
+                };
+                establish(&session, &far, &passive, COUNT)
+            });
+            establish(&session, &near, &[], COUNT).expect("all are accepted");
+            server.join().expect("no panic").expect("all are established");
+        });
     }
 }

@@ -59,42 +59,59 @@ struct Crowd {
 impl Crowd {
     /// Opens all connections, and says how much memory this side then holds more than before.
     fn grow(&self, session: &mut Session<'_>) -> Result<f64, Fault> {
-        let mut qps: Vec<Qp> = Vec::with_capacity(self.count as usize);
         let cm = session.device.create_cm()?;
         let listener = if session.is_client() {
             None
         } else {
-            let listener = cm.listen(session.listen_addr()?, 16)?;
+            // The client is never more than one request ahead; the room costs nothing.
+            let listener = cm.listen(session.listen_addr()?, self.count.saturating_add(1))?;
             session.tell(&listener.addr())?;
             Some(listener)
         };
-        let addr: Option<SocketAddr> = if listener.is_none() { Some(session.hear()?) } else { None };
+        let addr = match listener {
+            None => Some(reachable(session.hear()?, session)?),
+            Some(_) => None,
+        };
         // The first connection pays for what all of them share.
-        qps.push(self.open(session, &cm, addr)?);
+        let first = self.open(session, &cm, addr, 1)?;
         let before = gauge(session)?;
-        for _ in 1..=self.count {
-            qps.push(self.open(session, &cm, addr)?);
-        }
+        meet(session)?;
+        let rest = self.open(session, &cm, addr, self.count)?;
         let growth = gauge(session)? - before;
         // Nobody closes before both have looked.
-        session.tell(&())?;
-        session.hear::<()>()?;
+        meet(session)?;
+        drop((first, rest));
         Ok(growth)
     }
 
-    fn open(&self, session: &mut Session<'_>, cm: &Cm, addr: Option<SocketAddr>) -> Result<Qp, Fault> {
-        let qp = self.pd.create_qp(&QpInit::new(&self.cq))?;
-        let deadline = session.deadline();
-        match addr {
-            Some(addr) => {
-                let addr = reachable(addr, session)?;
-                cm.connect(&qp, addr, &ConnParam::default())?;
-                establish(cm, &[], 1, deadline)?;
-            }
-            None => establish(cm, &[&qp], 1, deadline)?,
-        }
-        Ok(qp)
+    /// Opens so many connections: one after the other as the client, as they come as the server.
+    fn open(
+        &self,
+        session: &Session<'_>,
+        cm: &Cm,
+        addr: Option<SocketAddr>,
+        count: u32,
+    ) -> Result<Vec<Qp>, Fault> {
+        let create = |_| self.pd.create_qp(&QpInit::new(&self.cq));
+        let Some(addr) = addr else {
+            let qps: Vec<Qp> = (0..count).map(create).collect::<Result<_, _>>()?;
+            establish(session, cm, &qps.iter().collect::<Vec<_>>(), qps.len())?;
+            return Ok(qps);
+        };
+        let connect = |index| {
+            let qp = create(index)?;
+            cm.connect(&qp, addr, &ConnParam::default())?;
+            establish(session, cm, &[], 1)?;
+            Ok(qp)
+        };
+        (0..count).map(connect).collect()
     }
+}
+
+/// Goes on when the other side is here too.
+fn meet(session: &mut Session<'_>) -> Result<(), Fault> {
+    session.tell(&())?;
+    session.hear()
 }
 
 fn gauge(session: &Session<'_>) -> Result<f64, Fault> {

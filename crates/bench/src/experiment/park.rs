@@ -61,7 +61,7 @@ impl Experiment for Park {
         let listener = cm.listen(session.listen_addr()?, 1)?;
         let next = next_of_ring(session, listener.addr())?;
         cm.connect(&to, next, &ConnParam::default())?;
-        establish(&cm, &[&from], 2, session.deadline())?;
+        establish(session, &cm, &[&from], 2)?;
         let patience = Span::from_ms(session.settings.patience_ms);
         let client = session.is_client();
         Ok(Box::new(Hop {

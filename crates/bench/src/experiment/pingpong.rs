@@ -3,13 +3,16 @@
 //! A write is noticed by polling the last byte of the sink. That byte changes with every message and is never 0, so
 //! that stale data cannot be taken for new. Where both sides speak at once the peer can be one message ahead, so
 //! messages go to two sinks in turn.
+//!
+//! Between seeing the peer's message and posting the answer lies nothing that can wait: the next request is prepared,
+//! completions are taken and receives are posted again while the peer is at work.
 
 use std::sync::atomic::Ordering;
 
 use verbs::host::{Host, Span, Time};
-use verbs::{Mr, QpState, RemoteAddr, SendOp, Sge};
+use verbs::{Mr, QpState, RemoteAddr, SendOp, SendWr, Sge};
 
-use super::link::{Depth, Link, Poster, exchange, place};
+use super::link::{Depth, Link, Poster, exchange, inline_limit, place};
 use super::{Fault, Round, Session, Side, pattern};
 
 /// What is timed.
@@ -52,6 +55,8 @@ const RECEIVES: u32 = 16;
 const LOOKS: u32 = 1 << 14;
 /// Messages whose whole contents are compared.
 const CHECKED: u64 = 3;
+/// Messages up to this size go out from two places in turn, so that one can be prepared while the other is sent.
+const TWO_SOURCES_MAX: u32 = 4096;
 
 /// One side of a ping-pong.
 pub(super) struct PingPong {
@@ -65,9 +70,17 @@ pub(super) struct PingPong {
     size: u32,
     /// Distance of the two sinks; 0 for one.
     stride: u64,
+    /// Distance of the two sources; 0 for one.
+    source_stride: u64,
+    /// The message itself, if it travels within the request; else empty.
+    inline: Vec<u8>,
+    /// What [`put`](Self::put) will post.
+    next: (SendOp, [Sge; 1]),
     poster: Poster,
     turn: u64,
     received: u64,
+    /// Receives that were taken and are to be posted again.
+    owed: u32,
     patience: Span,
     seed: u64,
 }
@@ -79,9 +92,12 @@ impl PingPong {
         let size = if op.is_atomic() { 8 } else { session.cell.length()? };
         let stride = if both { u64::from(size).next_multiple_of(4096) } else { 0 };
         let every = if op.is_fetch() { 1 } else { session.settings.signal };
-        let depth = Depth { send: 2 * every + 1, recv: RECEIVES };
+        let inline = inline_limit(session, size);
+        let depth = Depth { send: 2 * every + 1, recv: RECEIVES, inline };
         let mut link = Link::create(session.device, depth)?;
-        let source = place(session, &link.pd, "source", size as usize)?;
+        let twice = matches!(op, Op::Send | Op::Write | Op::WriteImm) && size <= TWO_SOURCES_MAX;
+        let source_stride = if twice { u64::from(size).next_multiple_of(64) } else { 0 };
+        let source = place(session, &link.pd, "source", source_stride as usize + size as usize)?;
         let sink = place(session, &link.pd, "sink", stride as usize + size as usize)?;
         link.connect(session)?;
         let remote = exchange(session, if op == Op::Read { &source } else { &sink })?;
@@ -95,14 +111,21 @@ impl PingPong {
             remote,
             size,
             stride,
+            source_stride,
+            inline: vec![0; inline as usize],
+            next: (SendOp::Send, [Sge::default()]),
             poster: Poster::new(every),
             turn: 0,
             received: 0,
+            owed: 0,
             patience: Span::from_ms(session.settings.patience_ms),
             seed: session.settings.seed,
         };
         if matches!(op, Op::Send | Op::WriteImm) {
             (0..RECEIVES).try_for_each(|_| side.receive())?;
+        }
+        if !op.is_fetch() {
+            side.prepare_put(1)?;
         }
         // Nobody speaks before all receives are posted.
         session.tell(&())?;
@@ -124,26 +147,66 @@ impl PingPong {
         Ok(self.link.qp.post_recv(&verbs::RecvWr::new(0, sges))?)
     }
 
-    /// Sends message `turn`.
+    /// Makes message `turn` ready to be sent. With one source the message before must have arrived.
     #[inline]
-    fn put(&mut self, turn: u64, deadline: Option<Time>) -> Result<(), Fault> {
+    fn prepare_put(&mut self, turn: u64) -> Result<(), Fault> {
         let remote = self.remote.offset(self.slot(turn));
+        let from = (turn & 1) * self.source_stride;
         let op = match self.op {
             Op::Send => SendOp::Send,
             Op::WriteImm => SendOp::WriteImm(remote, turn as u32),
-            _ => {
-                self.source.buf().byte(self.size as usize - 1)?.store(mark(turn), Ordering::Release);
-                SendOp::Write(remote)
-            }
+            _ => SendOp::Write(remote),
         };
-        let sges = [self.source.sge(0, self.size)];
-        self.poster.post(&self.link, op, &sges, deadline)
+        self.next = (op, [self.source.sge(from, self.size)]);
+        if self.op == Op::Write {
+            match self.inline.last_mut() {
+                Some(last) => *last = mark(turn),
+                None if self.source_stride > 0 => self.mark_source(turn)?,
+                // A single source may still be on its way.
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_source(&self, turn: u64) -> Result<(), Fault> {
+        let last = (turn & 1) * self.source_stride + u64::from(self.size) - 1;
+        self.source.buf().byte(last as usize)?.store(mark(turn), Ordering::Release);
+        Ok(())
+    }
+
+    /// Sends message `turn`, which is prepared.
+    #[inline]
+    fn put(&mut self, turn: u64) -> Result<(), Fault> {
+        let (op, sges) = &self.next;
+        let wr = if self.inline.is_empty() {
+            if self.op == Op::Write && self.source_stride == 0 {
+                self.mark_source(turn)?;
+            }
+            SendWr::new(0, *op, sges)
+        } else {
+            SendWr::inline(0, *op, &self.inline)
+        };
+        self.poster.post(&self.link, wr)
+    }
+
+    /// What is to be done before message `turn` + 1 and is not waited for by anybody.
+    #[inline]
+    fn catch_up(&mut self, turn: u64, deadline: Option<Time>) -> Result<(), Fault> {
+        self.prepare_put(turn + 1)?;
+        self.poster.reap(&self.link, deadline)?;
+        while self.owed > 0 {
+            self.owed -= 1;
+            self.receive()?;
+        }
+        Ok(())
     }
 
     /// Waits for message `turn`.
     #[inline]
     fn get(&mut self, host: &Host, turn: u64, deadline: Option<Time>) -> Result<(), Fault> {
         if self.op != Op::Write {
+            self.owed += 1;
             return self.link.received(deadline, "a receive").map(drop);
         }
         let last = self.slot(turn) as usize + self.size as usize - 1;
@@ -170,15 +233,20 @@ impl PingPong {
         if self.op.is_fetch() {
             return self.fetch(turn, deadline);
         }
-        if self.client || self.both {
-            self.put(turn, deadline)?;
+        if self.client && !self.both {
+            self.put(turn)?;
+            self.catch_up(turn, deadline)?;
+            return self.get(host, turn, deadline);
+        }
+        if self.both {
+            self.put(turn)?;
+            // Only this says that the message before has arrived, so that its place can be used again.
             self.get(host, turn, deadline)?;
         } else {
             self.get(host, turn, deadline)?;
-            self.put(turn, deadline)?;
+            self.put(turn)?;
         }
-        // Off the critical path: others are still posted.
-        if self.op != Op::Write { self.receive() } else { Ok(()) }
+        self.catch_up(turn, deadline)
     }
 
     #[inline]
@@ -189,9 +257,7 @@ impl PingPong {
             Op::Fadd => (SendOp::FetchAdd { remote, add: 1 }, &self.source),
             _ => (SendOp::Read(remote), &self.sink),
         };
-        let wr = verbs::SendWr { op, ..verbs::SendWr::new(turn, op, &[]) };
-        let sges = [local.sge(0, self.size)];
-        self.link.qp.post_send(&verbs::SendWr { data: verbs::Data::Sges(&sges), ..wr })?;
+        self.link.qp.post_send(&SendWr::new(turn, op, &[local.sge(0, self.size)]))?;
         self.link.sent(deadline, "a fetch").map(drop)
     }
 
@@ -209,23 +275,41 @@ impl PingPong {
             self.turn += 1;
             let turn = self.turn;
             let deadline = session.deadline();
-            pattern::fill(self.source.buf(), 0, self.size as usize, self.pattern_seed(turn, self.client))?;
             let first = self.client || self.both;
             if first {
-                self.put(turn, deadline)?;
+                self.put_pattern(turn)?;
             }
             self.get(session.host, turn, deadline)?;
             let slot = self.slot(turn) as usize;
             let found = pattern::compare(self.sink.buf(), slot, len, self.pattern_seed(turn, !self.client));
             verdict = verdict.and(found);
             if !first {
-                self.put(turn, deadline)?;
+                self.put_pattern(turn)?;
             }
-            if self.op != Op::Write {
-                self.receive()?;
+            self.catch_up(turn, deadline)?;
+            if self.both {
+                // The next contents replace these: the peer must have them.
+                session.tell(&())?;
+                session.hear::<()>()?;
             }
         }
         verdict
+    }
+
+    /// Sends message `turn` with contents of its own.
+    fn put_pattern(&mut self, turn: u64) -> Result<(), Fault> {
+        self.fill_sources(self.pattern_seed(turn, self.client))?;
+        self.prepare_put(turn)?;
+        self.put(turn)
+    }
+
+    /// Fills every place that messages go out from.
+    fn fill_sources(&mut self, seed: u64) -> Result<(), Fault> {
+        let buf = self.source.buf();
+        for from in [0, self.source_stride as usize] {
+            pattern::fill(buf, from, self.size as usize, seed)?;
+        }
+        Ok(buf.read(0, &mut self.inline)?)
     }
 
     fn verify_reads(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
@@ -269,8 +353,11 @@ fn mark(turn: u64) -> u8 {
 impl Side for PingPong {
     fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
         if !self.op.is_atomic() {
-            pattern::fill(self.source.buf(), 0, self.size as usize, self.seed)?;
+            self.fill_sources(self.seed)?;
             self.sink.buf().fill(0);
+            if !self.op.is_fetch() {
+                self.prepare_put(self.turn + 1)?;
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use verbs::host::{Span, Time};
 use verbs::{Mr, RecvWr, RemoteAddr, SendOp, SendWr, Sge, Wc};
 
-use super::link::{Depth, Link, check, exchange, place};
+use super::link::{Depth, Link, check, exchange, inline_limit, place};
 use super::{Fault, Round, Session, Side, pattern};
 
 /// Who streams, and what ends a burst.
@@ -52,6 +52,8 @@ pub(super) struct Stream {
     sink: Mr,
     remote: RemoteAddr,
     size: u32,
+    /// The message itself, if it travels within the request; else empty.
+    inline: Vec<u8>,
     half: u32,
     burst: u64,
     patience: Span,
@@ -80,7 +82,8 @@ impl Stream {
         let limit = session.device.attr().max_qp_wr.saturating_sub(SPARE);
         let window = settings.window.min(limit).max(2);
         let receives = if op == Op::Send { (4 * window).min(limit) } else { 0 };
-        let depth = Depth { send: window + SPARE, recv: receives + SPARE };
+        let inline = inline_limit(session, size);
+        let depth = Depth { send: window + SPARE, recv: receives + SPARE, inline };
         let mut link = Link::create(session.device, depth)?;
         let source = place(session, &link.pd, "source", size as usize)?;
         let sink = place(session, &link.pd, "sink", size as usize)?;
@@ -97,6 +100,7 @@ impl Stream {
             sink,
             remote,
             size,
+            inline: vec![0; inline as usize],
             half: window / 2,
             burst: if settings.burst > 0 { settings.burst.into() } else { by_size },
             patience: Span::from_ms(settings.patience_ms),
@@ -166,11 +170,16 @@ impl Stream {
             Op::Write => SendOp::Write(self.remote),
             Op::Read => SendOp::Read(self.remote),
         };
-        let silent = SendWr::new(0, op, &sges).unsignaled();
+        let last = if self.inline.is_empty() {
+            SendWr::new(HALF, op, &sges)
+        } else {
+            SendWr::inline(HALF, op, &self.inline)
+        };
+        let silent = SendWr { wr_id: 0, ..last }.unsignaled();
         for _ in 1..count {
             self.link.qp.post_send(&silent)?;
         }
-        self.link.qp.post_send(&SendWr::new(HALF, op, &sges))?;
+        self.link.qp.post_send(&last)?;
         self.to_post -= count;
         self.halves += 1;
         Ok(())
@@ -264,6 +273,7 @@ fn data_sges(op: Op, sink: &Mr, size: u32) -> [Sge; 1] {
 impl Side for Stream {
     fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
         pattern::fill(self.source.buf(), 0, self.size as usize, self.contents(self.client))?;
+        self.source.buf().read(0, &mut self.inline)?;
         self.sink.buf().fill(0);
         Ok(())
     }

@@ -35,11 +35,8 @@ pub fn serve_with(
     stop: &AtomicBool,
     log: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
-    let no = |e: std::io::Error| {
-        BenchError::new(format!(
-            "cannot listen at {listen}: {e}; is a server running already? try another port"
-        ))
-    };
+    let no =
+        |e: std::io::Error| BenchError::new(format!("cannot listen at {listen}: {e}; {}", remedy(e.kind())));
     let listener = TcpListener::bind(listen).map_err(no)?;
     listener.set_nonblocking(true).map_err(no)?;
     let addr = listener.local_addr().map_err(no)?;
@@ -64,6 +61,17 @@ pub fn serve_with(
     }
     log("stopping");
     Ok(())
+}
+
+/// What helps where an address cannot be had.
+fn remedy(why: std::io::ErrorKind) -> &'static str {
+    use std::io::ErrorKind as K;
+    match why {
+        K::AddrInUse => "is a server running already? Try another port",
+        K::AddrNotAvailable => "give an address of this machine, or 0.0.0.0 for all it has",
+        K::PermissionDenied => "ports below 1024 are the administrator's: give another",
+        _ => "give another address or port",
+    }
 }
 
 fn ready(listener: &TcpListener) -> bool {
@@ -118,5 +126,25 @@ impl Drop for Clients {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(listen: SocketAddr) -> String {
+        let command = WorkerCommand { program: "/no/such/program".into(), args: Vec::new() };
+        serve_with(&command, listen, &AtomicBool::new(true), &mut |_| ()).expect_err("refused").what
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_had_says_what_helps() {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let why = refused(taken.local_addr().expect("bound"));
+        assert!(why.contains("running already"), "{why}");
+        // TEST-NET-1 (RFC 5737) is no machine's.
+        let why = refused(SocketAddr::from(([192, 0, 2, 1], 7471)));
+        assert!(!why.contains("running already") && why.contains("of this machine"), "{why}");
     }
 }

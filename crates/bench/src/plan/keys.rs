@@ -92,6 +92,13 @@ pub const KEYS: &[Key] = &[
     ),
     key("signal", "", ("16", "16"), Kind::Whole(1, 1024), "one send in so many is signalled in ping-pongs"),
     key(
+        "inline",
+        "B",
+        ("64", "64"),
+        Kind::Whole(0, 4096),
+        "largest send or write from host memory within its request; 0 for none",
+    ),
+    key(
         "connections",
         "",
         ("256", "256"),
