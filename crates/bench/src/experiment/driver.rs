@@ -3,6 +3,9 @@
 //! Every round is announced outside of timed regions, so that both sides do the same number of operations; each but the
 //! first begins with untimed operations that hide the announcement. The record of all rounds travels to whoever
 //! assembles results, and [`replay`] makes of it what the sampler here saw.
+//!
+//! Each side's last word of a cell is `Ready` or `Failed`, said once; both wait for the other's. So they are in step for
+//! the next cell wherever in this one something went wrong.
 
 use serde::{Deserialize, Serialize};
 
@@ -82,10 +85,9 @@ pub fn client_cell(
     }
     let prepared = experiment.prepare(session);
     let mut side = agree(session, prepared)?;
-    let record = rounds(session, &mut *side, plan_for(experiment, &plan), stop);
-    let record = match record {
+    let record = match rounds(session, &mut *side, plan_for(experiment, &plan), stop) {
         Ok(record) => record,
-        Err(fault) => return Err(settle(session, fault)),
+        Err(fault) => return Err(settle(session, side, fault)),
     };
     tell_all(session, &Word::Finish)?;
     let verdict = if session.settings.verify { side.verify(session) } else { Ok(()) };
@@ -167,22 +169,31 @@ pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
                 let verdict = if session.settings.verify { side.verify(session) } else { Ok(()) };
                 return agree(session, verdict);
             }
-            Word::Failed { why, local } => Err(peer_failed(why, local)),
+            Word::Failed { why, local } => {
+                session.failed.push(0);
+                Err(peer_failed(why, local))
+            }
             other => Err(Fault::Control(format!("{other:?} came out of turn"))),
         };
         if let Err(fault) = done {
-            return Err(settle(session, fault));
+            return Err(settle(session, side, fault));
         }
     }
 }
 
-/// Tells the others that the session is over, and why; a later error is no news.
-fn settle(session: &mut Session<'_>, fault: Fault) -> Fault {
-    let _ = tell_all(session, &Word::Failed { why: fault.to_string(), local: false });
-    match fault {
-        // In the middle of a cell the sides are no longer in step: the session is lost whatever it was.
-        local if local.is_local() => Fault::Connection(local.to_string()),
-        other => other,
+/// Gives the cell up in its middle: both sides say so, and are then ready for the next one.
+fn settle(session: &mut Session<'_>, side: Box<dyn Side>, fault: Fault) -> Fault {
+    // A peer in the middle of a round sees its connection end, rather than wait for its patience to.
+    drop(side);
+    if matches!(fault, Fault::Control(_)) {
+        // Perhaps it still hears; it will not be heard.
+        let _ = tell_all(session, &Word::Failed { why: fault.to_string(), local: false });
+        return fault;
+    }
+    match agree(session, Err::<(), _>(fault.clone())) {
+        // What cannot be said or heard weighs more than what went wrong.
+        Err(worse) if !worse.is_local() => worse,
+        _ => fault,
     }
 }
 
@@ -205,13 +216,18 @@ fn agree<T>(session: &mut Session<'_>, mine: Result<T, Fault>) -> Result<T, Faul
                     break;
                 }
                 // What it said before it noticed; or what it would have answered.
-                Word::Info { .. } => {}
+                Word::Info { .. } | Word::Round(_) | Word::Go | Word::Warm | Word::Finish => {}
                 other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
             }
         }
     }
-    let mine = mine?;
-    theirs.map(|()| mine)
+    match (mine, theirs) {
+        (Ok(mine), Ok(())) => Ok(mine),
+        (Ok(_), Err(fault)) => Err(fault),
+        // Whatever happened here, a peer that is lost for good ends more than this cell.
+        (Err(mine), Err(theirs)) if mine.is_local() && !theirs.is_local() => Err(theirs),
+        (Err(mine), _) => Err(mine),
+    }
 }
 
 fn tell_all(session: &mut Session<'_>, word: &Word) -> Result<(), Fault> {
@@ -219,15 +235,22 @@ fn tell_all(session: &mut Session<'_>, word: &Word) -> Result<(), Fault> {
 }
 
 fn hear_all(session: &mut Session<'_>, wanted: &Word) -> Result<(), Fault> {
-    for way in &mut session.ways {
+    for (index, way) in session.ways.iter_mut().enumerate() {
         match way.hear()? {
             word if word == *wanted => {}
-            Word::Failed { why, .. } => return Err(Fault::Peer(why)),
+            Word::Failed { why, local } => {
+                session.failed.push(index);
+                return Err(peer_failed(why, local));
+            }
             other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
         }
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod two_sides;
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,7 @@ pub enum Fault {
     #[error("wrong data: {0}; do not trust this device, and please report it")]
     Corrupt(String),
     /// The connection could not be made, or was lost.
-    #[error("no connection: {0}")]
+    #[error("the connection failed: {0}")]
     Connection(String),
     /// The other side failed, in its own words.
     #[error("the peer says: {0}")]
@@ -42,6 +42,9 @@ pub enum Fault {
     /// The cell makes no sense.
     #[error("cannot measure {0}")]
     Meaningless(String),
+    /// The other side lost this cell, in its own words.
+    #[error("on the peer's side: {0}")]
+    LostByPeer(String),
     /// The machine refuses what the measurement needs.
     #[error("not possible on this machine: {0}")]
     Machine(String),
@@ -51,15 +54,11 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether only this cell is lost: the next one may work.
+    /// Whether only this cell is lost: the next one may work. Not where the sides can no longer speak with each other,
+    /// and not where data was wrong: no number of such a device means anything.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        use verbs::Error as E;
-        match self {
-            Self::Device(e) => matches!(e, E::Unsupported { .. } | E::Limit { .. } | E::Invalid(_)),
-            Self::Meaningless(_) | Self::Machine(_) => true,
-            _ => false,
-        }
+        !matches!(self, Self::Corrupt(_) | Self::Peer(_) | Self::Control(_) | Self::Stopped)
     }
 }
 
@@ -158,7 +157,7 @@ pub struct Session<'a> {
     pub settings: &'a Settings,
     /// Memory in use.
     pub gauge: Gauge<'a>,
-    /// Ways whose other end has already said that it failed.
+    /// Ways whose other end has already said that it failed: it says nothing more of this cell.
     pub failed: Vec<usize>,
 }
 
@@ -251,5 +250,5 @@ impl Session<'_> {
 /// The fault for a peer's [`Word::Failed`].
 #[must_use]
 pub fn peer_failed(why: String, local: bool) -> Fault {
-    if local { Fault::Meaningless(format!("this: the peer says: {why}")) } else { Fault::Peer(why) }
+    if local { Fault::LostByPeer(why) } else { Fault::Peer(why) }
 }

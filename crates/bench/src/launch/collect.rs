@@ -12,6 +12,9 @@ use crate::plan::CheckedPlan;
 use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
 use crate::schema::{ClockInfo, Environment, Measurement, NoiseSummary, Origin, Parameter, Run, Warning};
 
+/// Share of samples that may have been interrupted before it is worth a flag.
+const SWITCHES_SHARE: f64 = 0.05;
+
 /// One cell in one launch.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
@@ -28,7 +31,8 @@ pub(super) struct Collected {
     parameters: Vec<Parameter>,
     keep: usize,
     samples: Vec<Vec<Sample>>,
-    skipped: BTreeMap<usize, String>,
+    /// Cells that were given up: in how many launches, and why last.
+    skipped: BTreeMap<usize, (u32, String)>,
     environment: Environment,
     launches: u32,
     begun: u32,
@@ -104,7 +108,8 @@ impl Collected {
 
     pub(super) fn skipped(&mut self, index: usize, why: String) {
         self.count += 1;
-        self.skipped.insert(index, why);
+        let times = self.skipped.get(&index).map_or(0, |(times, _)| *times);
+        self.skipped.insert(index, (times + 1, why));
     }
 
     pub(super) fn interrupt(&mut self) {
@@ -199,14 +204,23 @@ impl Collected {
 
     fn explain_skipped(&mut self) {
         let mut reasons = Reasons::new();
-        for (index, why) in &self.skipped {
-            reasons.entry(why.clone()).or_default().push(self.cells[*index].to_string());
+        for (index, (times, why)) in &self.skipped {
+            let lost = match self.samples[*index].is_empty() {
+                true => "not measured".to_owned(),
+                false => format!("missing from {times} of {} launches", self.begun),
+            };
+            let kind = (lost, why.clone());
+            reasons.entry(kind).or_default().push(self.cells[*index].to_string());
         }
-        for (why, cells) in reasons {
+        for ((lost, why), cells) in reasons {
             let more = if cells.len() > 1 { format!(" and {} more", cells.len() - 1) } else { String::new() };
+            let advice = match lost.as_str() {
+                "not measured" => "leave it out, or use a device or machine that can",
+                _ => "measure it again; if it fails again, see `nicety doctor`",
+            };
             self.environment.warnings.push(Warning {
-                what: format!("not measured: {}{more}: {why}", cells[0]),
-                advice: "leave it out, or use a device or machine that can".to_owned(),
+                what: format!("{lost}: {}{more}: {why}", cells[0]),
+                advice: advice.to_owned(),
             });
         }
     }
@@ -241,7 +255,8 @@ impl Collected {
 fn replayed(experiment: &dyn crate::experiment::Experiment, sample: &Sample) -> Option<Sampled> {
     let plan = plan_for(experiment, &sample.sampling.plan(sample.clock));
     let mut found = replay(&sample.record, plan)?;
-    if sample.switches > 0 {
+    // Of fewer the median knows nothing; the first operation and the pilots had their share too.
+    if sample.switches as f64 > SWITCHES_SHARE * found.n as f64 {
         found.flags.push(format!("context switches: {}", sample.switches));
     }
     Some(found)

@@ -63,7 +63,7 @@ pub fn run_with(
             }
             Ok(()) => {}
             Err(mut error) => {
-                error.what = format!("launch {} of {launches}: {}", number + 1, error.what);
+                error.what = format!("launch {} of {launches}: {}", number + 1, advised(error.what));
                 all.interrupt();
                 error.partial = Some(Box::new(all.finish()));
                 return Err(error);
@@ -71,6 +71,12 @@ pub fn run_with(
         }
     }
     Ok(all.finish())
+}
+
+/// With what to do, where it does not say.
+fn advised(what: String) -> String {
+    let advice = "what was measured before is kept; measure again, and see `nicety doctor` if it fails again";
+    if what.contains("; ") { what } else { format!("{what}; {advice}") }
 }
 
 /// The cores of client and server.
@@ -187,7 +193,7 @@ impl Launch<'_> {
                     state.lost.get_or_insert((how, now()));
                 }
                 Some((_, Heard::Ended(how))) => {
-                    let lost = state.lost.take().map(|(other, _)| format!("; before that {other}"));
+                    let lost = state.lost.take().map(|(other, _)| format!(" (before that {other})"));
                     return Err(self.broken(&state, &format!("{how}{}", lost.unwrap_or_default())));
                 }
                 _ => {}
@@ -259,7 +265,7 @@ impl Launch<'_> {
             }
             News::Failed { why, index, .. } => {
                 state.current = index.or(state.current);
-                let lost = state.lost.take().map(|(how, _)| format!("; {how}")).unwrap_or_default();
+                let lost = state.lost.take().map(|(how, _)| format!(" ({how})")).unwrap_or_default();
                 return Err(self.broken(state, &format!("{why}{lost}")));
             }
             News::Listening { .. } => {}
@@ -295,5 +301,17 @@ fn secret() -> Result<String, BenchError> {
     Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// Reasons and the cells that each kept from being measured.
-pub(super) type Reasons = BTreeMap<String, Vec<String>>;
+/// What is lost and why, and the cells of which.
+pub(super) type Reasons = BTreeMap<(String, String), Vec<String>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_says_what_to_do_once() {
+        let said = advised("the client process was killed (signal 9)".to_owned());
+        assert!(said.contains("; ") && said.contains("nicety doctor"), "{said}");
+        assert_eq!(advised("no; try another".to_owned()), "no; try another");
+    }
+}
