@@ -10,6 +10,8 @@ mod dereg;
 mod killed;
 #[path = "processes/rounds.rs"]
 mod rounds;
+#[path = "processes/shared.rs"]
+mod shared;
 #[path = "processes/stopped.rs"]
 mod stopped;
 mod support;

@@ -113,7 +113,7 @@ pub(crate) enum Mode {
 }
 
 /// The command line of a storm.
-fn storm_line(copy: CopyPath, mode: Mode, port: u16, seed: u64) -> String {
+pub(crate) fn storm_line(copy: CopyPath, mode: Mode, port: u16, seed: u64) -> String {
     format!("{} {} {port} {seed}", crate::support::agent::copy_name(copy), u8::from(mode != Mode::Target))
 }
 
