@@ -1,6 +1,6 @@
 //! Atomics of the engine: on mapped memory by the processor, on another process's private memory one at a time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use verbs::{Access, RemoteAddr, WcStatus};
 
@@ -8,8 +8,9 @@ use super::engine::{Stop, mapped};
 use super::layout::Header;
 use super::mr::{self, Place};
 use super::peer::{Link, Reach};
-use super::place::{self, Pieces, Way};
+use super::place::{self, Fault, Pieces, Way};
 use super::qp::{QpInner, SendSide};
+use super::segment::Map;
 
 impl QpInner {
     /// Carries out an atomic: 8 bytes fetched.
@@ -30,57 +31,72 @@ impl QpInner {
         let refused = || Stop::Fail(WcStatus::RemAccessErr);
         let place = mr::check(&link.peer.map, remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8)
             .ok_or_else(refused)?;
-        let at = match (mapped(link, place, 8), place, link.peer.reach) {
-            (Some(at), ..) => at.cast::<u64>(),
+        let at = mapped(link, place, 8).map(<*mut u8>::cast::<u64>);
+        if at.is_some_and(|at| !at.is_aligned()) {
+            return Err(Stop::Fail(WcStatus::RemInvReqErr));
+        }
+        let old = match (at, place, link.peer.reach) {
+            // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
+            (Some(at), Place::Nic(_), _) => op.apply(unsafe { AtomicU64::from_ptr(at) }),
+            (Some(at), Place::Private(_), _) => {
+                let _turn = Turn::take(&link.peer.map, link.index).ok_or(Stop::Wait)?;
+                // SAFETY: as above.
+                op.apply(unsafe { AtomicU64::from_ptr(at) })
+            }
             (None, Place::Private(at), Reach::Kernel { pid }) => {
-                let old = self.atomic_across(link, pid, at, op)?;
-                return Ok(store_old(local, old));
+                let _turn = Turn::take(&link.peer.map, link.index).ok_or(Stop::Wait)?;
+                atomic_across(pid, at, op)?
             }
             (None, Place::Private(at), Reach::Service) => {
-                return match self.serve_atomic(side, link, at, remote.rkey, op) {
-                    Some(old) => Ok(store_old(local, old?)),
-                    None => Err(Stop::Wait),
-                };
+                self.serve_atomic(side, link, at, remote.rkey, op).ok_or(Stop::Wait)??
             }
             _ => return Err(refused()),
         };
-        if !at.is_aligned() {
-            return Err(Stop::Fail(WcStatus::RemInvReqErr));
-        }
-        // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
-        let word = unsafe { AtomicU64::from_ptr(at) };
-        Ok(store_old(local, op.apply(word)))
+        Ok(store_old(local, old))
     }
+}
 
-    /// An atomic on another process's private memory: atomic among the users of the peer device, which pass
-    /// one by one. A holder that dies is cleared by the owner's NIC thread.
-    fn atomic_across(&self, link: &Link, pid: i32, at: u64, op: Atomic) -> Result<u64, Stop> {
-        let holder = &link.peer.map.get::<Header>(0).ok_or(Stop::Wait)?.atomic_holder.0;
-        let me = link.index as u32 + 1;
-        let free = || holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if !(0..1000).any(|_| {
-            free() || {
-                std::hint::spin_loop();
-                false
-            }
-        }) {
-            return Err(Stop::Wait);
-        }
-        let mut word = 0_u64;
-        let (mut local, mut remote) = (Pieces::new(), Pieces::new());
-        local.push((&raw mut word).cast(), 8);
-        remote.push(at as *mut u8, 8);
-        let result = place::across(pid, &local, &remote, Way::In).and_then(|()| {
-            let cell = AtomicU64::new(word);
-            let old = op.apply(&cell);
-            let mut new = cell.into_inner();
-            let mut local = Pieces::new();
-            local.push((&raw mut new).cast(), 8);
-            place::across(pid, &local, &remote, Way::Out).map(|()| old)
-        });
-        holder.store(0, Ordering::Release);
-        Ok(result?)
+/// The right to an atomic on the private memory of a device's process: its users pass one by one, whichever way
+/// they reach the memory. A holder that dies is cleared by the owner's NIC thread.
+pub(super) struct Turn<'m>(&'m AtomicU32);
+
+impl<'m> Turn<'m> {
+    /// For the user that comes over queue pair `index` of the device; `None` if somebody else has it for long.
+    pub(super) fn take(map: &'m Map, index: usize) -> Option<Self> {
+        let holder = &map.get::<Header>(0)?.atomic_holder.0;
+        let me = index as u32 + 1;
+        (0..1000)
+            .any(|_| {
+                let free = holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+                if !free {
+                    std::hint::spin_loop();
+                }
+                free
+            })
+            .then_some(Self(holder))
     }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// An atomic on another process's private memory; the caller has its [`Turn`].
+fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
+    let mut word = 0_u64;
+    let (mut local, mut remote) = (Pieces::new(), Pieces::new());
+    local.push((&raw mut word).cast(), 8);
+    remote.push(at as *mut u8, 8);
+    place::across(pid, &local, &remote, Way::In)?;
+    let cell = AtomicU64::new(word);
+    let old = op.apply(&cell);
+    let mut new = cell.into_inner();
+    let mut local = Pieces::new();
+    local.push((&raw mut new).cast(), 8);
+    place::across(pid, &local, &remote, Way::Out)?;
+    Ok(old)
 }
 
 /// Puts an atomic's result into the local memory: 8 bytes fetched.

@@ -254,11 +254,13 @@ impl QpInner {
             side.rnr_deadline = None;
             return Ok(slot);
         }
-        link.qp.starved.0.store(1, Ordering::Relaxed);
-        crate::sync::fence::heavy();
-        if let Some(slot) = self.find_receive(side, link) {
-            side.rnr_deadline = None;
-            return Ok(slot);
+        // Said once: whoever posts after that sees it and wakes us.
+        if link.qp.starved.0.swap(1, Ordering::AcqRel) == 0 {
+            crate::sync::fence::heavy();
+            if let Some(slot) = self.find_receive(side, link) {
+                side.rnr_deadline = None;
+                return Ok(slot);
+            }
         }
         if link.rnr_retry < 7 {
             let now = self.device.host.now();

@@ -1,7 +1,7 @@
 //! What lies where in a device's segment, and the words that processes share.
 //!
-//! Everything here consists of atomics: any bytes are valid, so a peer can at worst make us wait or fail, and
-//! all zero is a fresh object.
+//! Everything here consists of atomics: any bytes are valid, and all zero is a fresh object. A connected peer can
+//! write all of it, this side's protection table included: it is a process of the same user, and trusted as such.
 //!
 //! ```text
 //! 0          header
@@ -13,7 +13,7 @@
 //! 1 GiB      NIC memory
 //! ```
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use host::Bell;
 
@@ -97,6 +97,18 @@ pub(super) struct QpShared {
     pub(super) taken: AtomicU64,
     /// The peer's request for a copy by this device's own thread.
     pub(super) service: Line<ServiceWords>,
+}
+
+impl QpShared {
+    /// Forgets what a predecessor left; from here on the place belongs to this generation.
+    pub(super) fn renew(&self, generation: u32) {
+        self.taken.store(0, Ordering::Relaxed);
+        self.starved.0.store(0, Ordering::Relaxed);
+        self.service.0.turn.store(0, Ordering::Relaxed);
+        self.service.0.bounce.store(0, Ordering::Relaxed);
+        self.peer.0.busy.leave();
+        self.status.store(state::word(generation, state::INIT), Ordering::Release);
+    }
 }
 
 /// What only the peer writes, once per operation.

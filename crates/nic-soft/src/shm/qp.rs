@@ -527,16 +527,6 @@ impl QpShared {
         self.comp_ring.store(rings[0].at, Ordering::Relaxed);
         self.recv_ring.store(rings.get(1).map_or(0, |r| r.at), Ordering::Relaxed);
     }
-
-    /// Forgets what a predecessor left; from here on the place belongs to this generation.
-    fn renew(&self, generation: u32) {
-        self.taken.store(0, Ordering::Relaxed);
-        self.starved.0.store(0, Ordering::Relaxed);
-        self.service.0.turn.store(0, Ordering::Relaxed);
-        self.service.0.bounce.store(0, Ordering::Relaxed);
-        self.peer.0.busy.leave();
-        self.status.store(state::word(generation, state::INIT), Ordering::Release);
-    }
 }
 
 /// The state behind a number of [`state`].

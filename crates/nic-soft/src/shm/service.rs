@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::Access;
 
-use super::atomic::Atomic;
+use super::atomic::{Atomic, Turn};
 use super::layout::ServiceWords;
 use super::mr::{self, Place};
 use super::peer::Link;
@@ -189,10 +189,14 @@ impl QpInner {
         if words.turn.load(Ordering::Acquire).is_multiple_of(2) {
             return;
         }
+        let Some(turn) = Turn::take(&self.device.segment.map, self.index) else {
+            return self.device.nic.wake();
+        };
         // Deregistering waits for whoever holds this lock.
         let side = self.send.lock();
         let done = self.carry_out(words);
         drop(side);
+        drop(turn);
         words.refused.store(done.is_none().into(), Ordering::Relaxed);
         words.turn.fetch_add(1, Ordering::Release);
         if let Some(link) = self.link.get() {

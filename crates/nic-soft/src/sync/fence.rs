@@ -62,7 +62,7 @@ pub(crate) fn light() {
 pub(crate) fn heavy() {
     fence(Ordering::SeqCst);
     #[cfg(not(loom))]
-    if !state::FULL.load(Ordering::Relaxed) {
+    if state::registered() {
         use rustix::thread::{MembarrierCommand, membarrier};
         // Registered, so it cannot fail; were it to, the full fence above is what is left.
         let _ = membarrier(MembarrierCommand::GlobalExpedited);
