@@ -73,7 +73,7 @@ impl<'m> Turn<'m> {
                 }
                 free
             })
-            .then_some(Self(holder))
+            .then(|| Self(holder))
     }
 }
 
