@@ -9,7 +9,7 @@
 //! | `orchestrator`, `crew` | [`run`]: launches one after the other; the processes of one |
 //! | `collect` | from records to results, floors and noise |
 //! | `worker`, `serving` | what a worker does, as client and as server |
-//! | `serve` | [`serve`]: a peer that needs no options |
+//! | `serve` | [`serve()`]: a peer that needs no options |
 //! | `wire`, `way` | the control protocol between the two sides |
 //! | `job` | lines between orchestrator and workers |
 //! | `machine`, `fabric` | this machine; devices by name |

@@ -1,6 +1,6 @@
 //! Reports for people: one self-contained HTML page, and tables for a terminal.
 //!
-//! Both are made from the same parts: [`findings`] in words, computed from the data, and curves grouped into
+//! Both are made from the same parts: [`findings()`] in words, computed from the data, and curves grouped into
 //! panels of a few. Text from a result file is foreign: it is escaped in HTML, in the page's data and on a
 //! terminal.
 
