@@ -27,6 +27,12 @@ const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(5);
 /// For the client to say what it saw, once another process has died.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// For another process's end to be heard, once the client has failed.
+const A_MOMENT: Duration = Duration::from_millis(300);
+/// A run may take so many times its budget of timed work; beyond it later launches sample less.
+const WALL: f64 = 1.2;
+/// And at least this share of theirs, however slow the rest is.
+const SHARE_MIN: f64 = 0.1;
 /// Readings of a record that the displayed value is taken from.
 const SHOWN: usize = 64;
 
@@ -53,9 +59,15 @@ pub fn run_with(
     let cores = choose_cores(plan);
     let mut all = Collected::new(plan, cores, launches);
     let order = interleaved(cells, launches as usize, plan.seed);
+    let (began, mut last, mut share) = (now(), Duration::ZERO, 1.0);
     for (number, order) in order.chunks(cells.max(1)).enumerate() {
         let number = number as u32;
-        let mut launch = Launch { command, plan, cores, number, progress, stop, all: &mut all };
+        if number > 0 {
+            let took = since(began) - last;
+            last = since(began);
+            share = next_share(plan.values.real("budget"), (number, launches), share, (last, took));
+        }
+        let mut launch = Launch { command, plan, cores, number, share, progress, stop, all: &mut all };
         match launch.run(order) {
             Ok(()) if stop.load(Ordering::Relaxed) => {
                 all.interrupt();
@@ -71,6 +83,35 @@ pub fn run_with(
         }
     }
     Ok(all.finish())
+}
+
+/// The share of its time that launch `number` of `launches` may sample, so that the run ends in time: the launch
+/// before had `share`, and `took` so long of all that has `gone`. What is not sampling, such as setting up and
+/// comparing contents, takes as long again.
+fn next_share(
+    budget: f64,
+    (number, launches): (u32, u32),
+    share: f64,
+    (gone, took): (Duration, Duration),
+) -> f64 {
+    let whole = budget / f64::from(launches);
+    let rest = (took.as_secs_f64() - share * whole).max(0.0);
+    let left = (WALL * budget - gone.as_secs_f64()) / f64::from(launches - number);
+    ((left - rest) / whole).clamp(SHARE_MIN, 1.0)
+}
+
+/// How one of these processes ended, if one did: the client may have seen it first.
+fn ended(others: &mut [Worker]) -> Option<String> {
+    if others.is_empty() {
+        return None;
+    }
+    match listen(others, A_MOMENT)? {
+        (_, Heard::Ended(how)) => Some(how),
+        (who, Heard::News(News::Failed { why, .. })) => {
+            Some(format!("the {} process says: {why}", others[who].name()))
+        }
+        _ => None,
+    }
 }
 
 /// With what to do, where it does not say.
@@ -93,6 +134,8 @@ struct Launch<'a> {
     plan: &'a CheckedPlan,
     cores: [Option<usize>; 2],
     number: u32,
+    /// Of its time for sampling.
+    share: f64,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
     all: &'a mut Collected,
@@ -125,7 +168,9 @@ impl Launch<'_> {
                 self.add_server("helper", core, &token, &mut crew, &mut connect)?;
             }
         }
-        let sampling = Sampling::from(self.plan.sampling(self.number, Calibration::default()));
+        let mut sampling = Sampling::from(self.plan.sampling(self.number, Calibration::default()));
+        sampling.time_max_ns *= self.share;
+        sampling.time_min_ns *= self.share;
         let job = ClientJob {
             token,
             core: self.cores[0],
@@ -178,6 +223,9 @@ impl Launch<'_> {
             match listen(crew, TICK) {
                 Some((who, Heard::News(news))) if who == client => {
                     state.silent_since = now();
+                    if matches!(news, News::Failed { .. }) && state.lost.is_none() {
+                        state.lost = ended(&mut crew[..client]).map(|how| (how, now()));
+                    }
                     if self.take(news, &mut state)? {
                         return Ok(());
                     }
@@ -307,6 +355,27 @@ pub(super) type Reasons = BTreeMap<(String, String), Vec<String>>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the run ends in time where setting up is slow, and samples all it may where it is not. Method: ten launches
+    /// of a budget of 100 s, with so many seconds besides in each.
+    #[test]
+    fn a_run_keeps_to_its_time_as_far_as_it_can() {
+        let run = |besides: f64| {
+            let (mut gone, mut share) = (0.0, 1.0);
+            for number in 0..10 {
+                let took = if number == 0 { 10.0 + besides } else { 10.0 * share + besides };
+                gone += took;
+                if number < 9 {
+                    let spent = (Duration::from_secs_f64(gone), Duration::from_secs_f64(took));
+                    share = next_share(100.0, (number + 1, 10), share, spent);
+                }
+            }
+            (gone.round(), share)
+        };
+        assert_eq!(run(1.0), (110.0, 1.0));
+        assert_eq!(run(6.0).0, 120.0);
+        assert_eq!(run(100.0).1, SHARE_MIN);
+    }
 
     #[test]
     fn every_failure_says_what_to_do_once() {
