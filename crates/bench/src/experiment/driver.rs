@@ -90,7 +90,7 @@ pub fn client_cell(
         Err(fault) => return Err(settle(session, side, fault)),
     };
     tell_all(session, &Word::Finish)?;
-    let verdict = if session.settings.verify { side.verify(session) } else { Ok(()) };
+    let verdict = verdict(session, &mut *side, !record.rounds.is_empty());
     agree(session, verdict)?;
     Ok(record)
 }
@@ -145,6 +145,11 @@ fn rounds(
     Ok(record)
 }
 
+/// Whether the contents are right; of a cell that was stopped before its first round there are none.
+fn verdict(session: &mut Session<'_>, side: &mut dyn Side, warm: bool) -> Result<(), Fault> {
+    if warm && session.settings.verify { side.verify(session) } else { Ok(()) }
+}
+
 /// Runs the cell that [`Word::Begin`] announced, as any rank but the client.
 ///
 /// # Errors
@@ -155,7 +160,7 @@ pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
         e.prepare(session)
     });
     let mut side = agree(session, prepared)?;
-    let mut readings = Vec::new();
+    let (mut readings, mut warm) = (Vec::new(), false);
     loop {
         let word = session.way(1)?.hear()?;
         let done = match word {
@@ -164,9 +169,12 @@ pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
                 readings.clear();
                 side.round(session, round, &mut readings)
             }
-            Word::Warm => side.warm(session),
+            Word::Warm => {
+                warm = true;
+                side.warm(session)
+            }
             Word::Finish => {
-                let verdict = if session.settings.verify { side.verify(session) } else { Ok(()) };
+                let verdict = verdict(session, &mut *side, warm);
                 return agree(session, verdict);
             }
             Word::Failed { why, local } => {

@@ -52,6 +52,11 @@ type Way = (Settings, Settings, bool);
 
 /// Runs cells one after the other at both sides over one pair of ways, and says how each ended.
 fn both(cells: &[(Cell, Way)]) -> Vec<[Option<Fault>; 2]> {
+    both_until(cells, || false)
+}
+
+/// The same, with somebody who may stop it.
+fn both_until(cells: &[(Cell, Way)], stop: fn() -> bool) -> Vec<[Option<Fault>; 2]> {
     let [mut near, mut far] = wires();
     let side = |rank: u32, way: &mut Wire| -> Vec<Option<Fault>> {
         let host = verbs::host::real::host();
@@ -73,7 +78,7 @@ fn both(cells: &[(Cell, Way)]) -> Vec<[Option<Fault>; 2]> {
             };
             let plan = Plan { samples_min: 5, samples_max: 20, ..Plan::default() };
             match rank {
-                0 => client_cell(&mut session, plan, &mut || false).map(drop).err(),
+                0 => client_cell(&mut session, plan, &mut { stop }).map(drop).err(),
                 _ => serve_cell(&mut session).err(),
             }
         };
@@ -164,4 +169,11 @@ fn contents_arrive_inline_and_not() {
     let ended = both(&cells);
     let wrong: Vec<_> = cells.iter().zip(&ended).filter(|(_, e)| **e != [None, None]).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Goal: a run that is stopped before the first round of a cell is not told that its data was wrong.
+#[test]
+fn a_cell_that_is_stopped_at_once_has_no_contents_to_be_wrong() {
+    let memcpy = cell("floor", &[("what", "memcpy")], 8);
+    assert_eq!(both_until(&[(memcpy, sound()), (write(8), sound())], || true), [[None, None], [None, None]]);
 }
