@@ -7,7 +7,7 @@ pub use clock::{Clock, CycleStamp};
 pub use cores::{allowed_cores, pin_to_core};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::ops::Turn;
@@ -22,19 +22,30 @@ const POLL_TURNS_BEFORE_YIELD: u32 = 4096;
 const YIELD_NS_MAX: u32 = 50_000;
 /// The shortest: so that a wait which was wrong to sleep can find out.
 const YIELD_NS_MIN: u32 = 1_000;
+/// A yield that took longer gave the core to somebody who computes: from then on waits sleep at once for a while,
+/// as the scheduler lets a sleeper that is woken run before one that yields.
+const CROWDED_NS: u64 = 100_000;
+/// How long they do.
+const CROWDED_SPAN: Span = Span::from_ms(100);
 /// Between two looks at a line that another core will write: a look too early takes the line away from its
 /// writer again. Measured here, two looks back to back double the time of a one-way message (96 to 190 ns).
 const LOOK_SPACING_CYCLES: u64 = 50;
 
 /// The machine itself.
 pub fn host() -> Host {
-    Host::new(Arc::new(Real { clock: Clock::get(), yield_ns: AtomicU32::new(YIELD_NS_MAX) }))
+    Host::new(Arc::new(Real {
+        clock: Clock::get(),
+        yield_ns: AtomicU32::new(YIELD_NS_MAX),
+        crowded_until: AtomicU64::new(0),
+    }))
 }
 
 struct Real {
     clock: &'static Clock,
     /// How long a wait yields before it sleeps; halved by waits that had to sleep long, doubled by short ones.
     yield_ns: AtomicU32,
+    /// Until when waits sleep at once, in picoseconds.
+    crowded_until: AtomicU64,
 }
 
 impl HostOps for Real {
@@ -57,13 +68,22 @@ impl HostOps for Real {
             clock::idle_cycles(LOOK_SPACING_CYCLES);
         } else {
             // The other process may be waiting for this very core.
+            let before = self.now();
             std::thread::yield_now();
+            let after = self.now();
+            if after.since(before).as_ns() > CROWDED_NS {
+                self.crowded_until.store((after + CROWDED_SPAN).as_ps(), Ordering::Relaxed);
+            }
         }
     }
 
     fn tired(&self, turn: Turn) -> bool {
-        turn.count > SPIN_TURNS
-            && self.now().since(turn.began).as_ns() > u64::from(self.yield_ns.load(Ordering::Relaxed))
+        if turn.count <= SPIN_TURNS {
+            return false;
+        }
+        let now = self.now();
+        now.as_ps() < self.crowded_until.load(Ordering::Relaxed)
+            || now.since(turn.began).as_ns() > u64::from(self.yield_ns.load(Ordering::Relaxed))
     }
 
     fn sleep(&self, bell: &Bell, ticket: u32, turn: Turn) {
