@@ -51,11 +51,11 @@ const FLAG_SOLICITED: u32 = 4;
 pub(super) const FLAG_CARRIED: u32 = 8;
 
 /// What a completion tells the receiver.
-struct News {
+pub(super) struct News {
     opcode: WcOpcode,
     status: WcStatus,
     len: u64,
-    imm: Option<u32>,
+    pub(super) imm: Option<u32>,
     invalidate: Option<u32>,
     solicited: bool,
 }
@@ -272,14 +272,20 @@ impl QpInner {
         Err(Stop::Wait)
     }
 
+    /// The peer's next receive, if it is there and of a queue of its own; nothing is claimed.
+    #[inline]
+    pub(super) fn waiting_receive<'l>(&self, side: &SendSide, link: &'l Link) -> Option<&'l [AtomicU64]> {
+        let (recvs, next) = (link.recvs.as_ref()?, side.progress.next_recv);
+        let slot = recvs.slot(next);
+        ring::filled(&slot[recv::MARK], ring::lap(next, recvs.shift())).map(|_| slot)
+    }
+
     #[inline]
     fn find_receive<'l>(&self, side: &mut SendSide, link: &'l Link) -> Option<&'l [AtomicU64]> {
-        let progress = &mut side.progress;
-        if let Some(recvs) = &link.recvs {
-            let slot = recvs.slot(progress.next_recv);
-            let lap = ring::lap(progress.next_recv, recvs.shift());
-            return ring::filled(&slot[recv::MARK], lap).map(|_| slot);
+        if link.recvs.is_some() {
+            return self.waiting_receive(side, link);
         }
+        let progress = &mut side.progress;
         let srq = link.srq.as_ref()?;
         if progress.claimed.is_none() {
             let taken = link.qp.taken.load(Ordering::Acquire);
@@ -393,7 +399,7 @@ impl QpInner {
 
     /// Publishes a completion at the peer and consumes the receive that it is about.
     #[inline]
-    fn publish(&self, side: &mut SendSide, link: &Link, news: &News, carried: Option<&Pieces>) {
+    pub(super) fn publish(&self, side: &mut SendSide, link: &Link, news: &News, carried: Option<&Pieces>) {
         let progress = &mut side.progress;
         let (index, shift) = (progress.next_comp, link.comps.shift());
         let slot = link.comps.slot(index);
@@ -454,7 +460,8 @@ unsafe fn move_mapped(local: &Pieces, at: *mut u8, way: Way) {
 }
 
 impl News {
-    fn of(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
+    #[inline]
+    pub(super) fn of(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
         Self { opcode, status: WcStatus::Success, len, imm: None, invalidate: None, solicited }
     }
 }
