@@ -38,7 +38,7 @@ pub(super) fn series(runs: &[Run]) -> Vec<Series<'_>> {
 
 /// Experiments in order of telling.
 pub(super) const EXPERIMENTS: &[&str] = &["latency", "bilat", "bandwidth", "bibw"];
-const OPS: &[&str] = &["send", "write", "write_imm", "write-imm", "read", "cas", "faa"];
+const OPS: &[&str] = &["send", "write", "write_imm", "write-imm", "read", "cas", "fadd"];
 
 /// Position in a list of known names; unknown ones after them.
 pub(super) fn rank(known: &[&str], name: &str) -> usize {

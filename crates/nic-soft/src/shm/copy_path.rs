@@ -1,8 +1,6 @@
 //! Which way into other processes' private memory, and how that was decided.
 
-use std::sync::Mutex;
-
-use super::device::{process_token, unpoisoned, yama_scope};
+use super::device::{process_token, yama_scope};
 use super::place;
 
 /// How private memory of other processes is reached.
@@ -22,13 +20,12 @@ pub(super) struct CopyState {
     wanted: CopyPath,
     /// Why the kernel's way is not open, as far as known before any peer is.
     obstacle: Option<String>,
-    refused: Mutex<Option<String>>,
 }
 
 impl CopyState {
     pub(super) fn new(wanted: CopyPath) -> Self {
         let obstacle = if wanted == CopyPath::Service { None } else { prepare() };
-        Self { wanted, obstacle, refused: Mutex::new(None) }
+        Self { wanted, obstacle }
     }
 
     /// Whether the configuration asks for one way even where memory is at hand, within a process.
@@ -38,16 +35,7 @@ impl CopyState {
 
     /// Whether the kernel's way is open to a peer, by asking.
     pub(super) fn probe(&self, ask: impl FnOnce() -> std::io::Result<()>) -> bool {
-        if self.wanted == CopyPath::Service {
-            return false;
-        }
-        match ask() {
-            Ok(()) => true,
-            Err(e) => {
-                *unpoisoned(&self.refused) = Some(e.to_string());
-                false
-            }
-        }
+        self.wanted != CopyPath::Service && ask().is_ok()
     }
 
     /// The decision in a sentence.
