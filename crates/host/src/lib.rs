@@ -9,11 +9,13 @@
 //! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
+//! | `world` | virtual time: simulated machines, coroutines, one event queue |
 
 pub mod bell;
 mod ops;
 pub mod real;
 mod units;
+pub mod world;
 
 pub use bell::Bell;
 pub use ops::{ClockKind, Host, HostOps, Task, Turn};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::world::Node;
 use crate::{Bell, Span, Time};
 
 /// What a clock counts.
@@ -64,8 +65,11 @@ pub trait HostOps: Send + Sync {
     fn clock(&self) -> ClockKind;
     /// Spends `span` of this rank's processor time: nothing in real time, which charges itself.
     fn charge(&self, span: Span);
-    /// Between two looks at memory or a queue: lets some time pass without giving up the wait.
-    fn relax(&self, turn: Turn);
+    /// Spends the time that copying `len` bytes takes this rank: nothing in real time, where the copy itself takes it.
+    fn charge_copy(&self, len: u64);
+    /// Between two looks at memory or a queue: lets some time pass without giving up the wait. Returns whether the
+    /// deadline is to be checked after the next look, which real time does seldom because it costs.
+    fn relax(&self, turn: Turn) -> bool;
     /// Whether the wait should go to sleep on its bell from here on.
     fn tired(&self, turn: Turn) -> bool;
     /// Sleeps on a bell that was announced on with `ticket`.
@@ -75,6 +79,14 @@ pub trait HostOps: Send + Sync {
     /// Runs `body` beside the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
+    /// Whether all waits are to end, because the world that they wait in does.
+    fn ending(&self) -> bool {
+        false
+    }
+    /// The simulated machine behind it, in virtual time.
+    fn node(&self) -> Option<&Node> {
+        None
+    }
 }
 
 /// The machine that code runs on; cheap to clone.
@@ -115,6 +127,18 @@ impl Host {
         self.0.charge(span);
     }
 
+    /// Spends the time that a copy of `len` bytes by the processor takes; free in real time, where the copy itself
+    /// has taken it. Whoever copies message data says so here.
+    #[inline]
+    pub fn charge_copy(&self, len: u64) {
+        self.0.charge_copy(len);
+    }
+
+    /// The simulated machine that this host is, in virtual time: what a modelled NIC plugs into.
+    pub fn node(&self) -> Option<&Node> {
+        self.0.node()
+    }
+
     /// Runs `body` beside the caller, on core number `core` if given.
     ///
     /// # Errors
@@ -142,6 +166,7 @@ impl Host {
         }
         let mut turn = Turn { count: 0, began: self.now(), deadline, call, polls: false };
         let mut slept = false;
+        let mut check = false;
         let found = loop {
             if self.0.tired(turn) {
                 slept = true;
@@ -155,13 +180,13 @@ impl Host {
                     break found;
                 }
             } else {
-                self.0.relax(turn);
+                check = self.0.relax(turn);
             }
             if let Some(found) = progress() {
                 break Some(found);
             }
             turn.count = turn.count.saturating_add(1);
-            if (slept || turn.count.is_multiple_of(32)) && self.overdue(deadline) {
+            if (slept || check) && self.overdue(deadline) {
                 break None;
             }
         };
@@ -183,18 +208,18 @@ impl Host {
         }
         let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, polls: true };
         loop {
-            self.0.relax(turn);
+            let check = self.0.relax(turn);
             if let Some(found) = look() {
                 return Some(found);
             }
             turn.count = turn.count.saturating_add(1);
-            if turn.count.is_multiple_of(1024) && self.overdue(deadline) {
+            if check && self.overdue(deadline) {
                 return None;
             }
         }
     }
 
     fn overdue(&self, deadline: Option<Time>) -> bool {
-        deadline.is_some_and(|d| self.now() >= d)
+        deadline.is_some_and(|d| self.now() >= d) || self.0.ending()
     }
 }

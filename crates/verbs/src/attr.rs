@@ -1,5 +1,7 @@
 //! Attributes and limits of devices and queues, and the states of a queue pair.
 
+use std::net::IpAddr;
+
 use crate::{Cq, Srq};
 use host::{Rate, Span};
 
@@ -53,6 +55,9 @@ pub struct DeviceAttr {
     pub link_rate: Option<Rate>,
     /// Ports of the device.
     pub ports: u8,
+    /// The address of each port: listening there, or connecting to the same port's address of a peer, uses that port.
+    /// Empty where ports have no addresses of their own and any address of the machine will do.
+    pub port_addrs: Vec<IpAddr>,
     /// In a sentence each: what the device chose at its start and why (the copy path of private memory...).
     pub notes: Vec<String>,
 }

@@ -18,6 +18,8 @@ const SPIN_TURNS: u32 = 32;
 /// Turns of [`Host::poll`] before each further look is preceded by a yield: some tens of microseconds, so that
 /// a ping-pong of large messages between pinned processes never makes a system call.
 const POLL_TURNS_BEFORE_YIELD: u32 = 4096;
+/// Turns of [`Host::poll`] between two looks at the clock.
+const POLL_TURNS_PER_CHECK: u32 = 1024;
 /// The longest time that a wait yields before it sleeps: a few futex wake-ups (5 us each).
 const YIELD_NS_MAX: u32 = 50_000;
 /// The shortest: so that a wait which was wrong to sleep can find out.
@@ -62,7 +64,10 @@ impl HostOps for Real {
     fn charge(&self, _span: Span) {}
 
     #[inline]
-    fn relax(&self, turn: Turn) {
+    fn charge_copy(&self, _len: u64) {}
+
+    #[inline]
+    fn relax(&self, turn: Turn) -> bool {
         let spins = if turn.polls { POLL_TURNS_BEFORE_YIELD } else { SPIN_TURNS };
         if turn.count < spins {
             clock::idle_cycles(LOOK_SPACING_CYCLES);
@@ -75,6 +80,7 @@ impl HostOps for Real {
                 self.crowded_until.store((after + CROWDED_SPAN).as_ps(), Ordering::Relaxed);
             }
         }
+        (turn.count + 1).is_multiple_of(if turn.polls { POLL_TURNS_PER_CHECK } else { SPIN_TURNS })
     }
 
     fn tired(&self, turn: Turn) -> bool {

@@ -188,6 +188,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
         atomic_cap: AtomicCap::Hca,
         atomic_cap_dm: AtomicCap::Global,
         link_rate: None,
+        port_addrs: Vec::new(),
         ports: 1,
         notes: vec![
             copy.describe(),

@@ -44,6 +44,7 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         atomic_cap: AtomicCap::Global,
         atomic_cap_dm: AtomicCap::Global,
         link_rate: None,
+        port_addrs: Vec::new(),
         ports: 1,
         notes: Vec::new(),
     };

@@ -1,0 +1,206 @@
+//! How a rank gives up control and gets it back: a coroutine in the world's thread, or a thread of its own that runs
+//! only while the world's waits.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use super::timeline::Shared;
+use super::{Config, Factory};
+
+/// What a rank runs.
+pub(super) type Body = Box<dyn FnOnce() + Send>;
+
+/// A rank's stack.
+pub(super) enum Vessel {
+    Coroutine(Coroutine<(), (), ()>),
+    Thread { baton: Arc<Baton>, thread: Option<JoinHandle<()>> },
+}
+
+/// The way back to the world, for the rank that runs.
+#[derive(Clone)]
+pub(super) enum Suspender {
+    Coroutine { yielder: *const Yielder<(), ()>, thread: ThreadId },
+    Thread { baton: Arc<Baton>, thread: ThreadId },
+}
+
+// SAFETY: the pointer is used by the thread that it names only (checked in `suspend`). Test: all of world's.
+unsafe impl Send for Suspender {}
+
+impl Vessel {
+    /// A rank that has not begun.
+    pub(super) fn new(config: Config, shared: &Arc<Shared>, rank: usize, body: Body) -> Result<Self, String> {
+        let shared = shared.clone();
+        match config.factory {
+            Factory::Coroutine => {
+                let stack = DefaultStack::new(config.stack).map_err(|e| {
+                    format!(
+                        "a stack of {} KiB cannot be had ({e}): each takes two mappings, of which a process may have \
+                         vm.max_map_count; raise that, or simulate fewer ranks",
+                        config.stack >> 10
+                    )
+                })?;
+                Ok(Self::Coroutine(Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+                    let thread = std::thread::current().id();
+                    shared.lock().ranks[rank].suspender = Some(Suspender::Coroutine { yielder, thread });
+                    live(&shared, rank, body);
+                })))
+            }
+            Factory::Thread => {
+                let baton = Arc::new(Baton::default());
+                let own = baton.clone();
+                let life = move || {
+                    let thread = std::thread::current().id();
+                    if own.take_first() {
+                        let suspender = Suspender::Thread { baton: own.clone(), thread };
+                        shared.lock().ranks[rank].suspender = Some(suspender);
+                        // What passes `live` is the unwinding of a rank that is cut off.
+                        let _ = catch_unwind(AssertUnwindSafe(|| live(&shared, rank, body)));
+                    }
+                    own.give(Holder::Done);
+                };
+                let thread = std::thread::Builder::new()
+                    .stack_size(config.stack)
+                    .spawn(life)
+                    .map_err(|e| format!("no further thread ({e}); simulate fewer ranks, or use coroutines"))?;
+                Ok(Self::Thread { baton, thread: Some(thread) })
+            }
+        }
+    }
+
+    /// Lets the rank run until it gives up control; whether it has not ended.
+    pub(super) fn resume(&mut self) -> bool {
+        match self {
+            Self::Coroutine(coroutine) => matches!(coroutine.resume(()), CoroutineResult::Yield(())),
+            Self::Thread { baton, .. } => {
+                baton.give(Holder::Rank);
+                baton.wait_for_world() != Holder::Done
+            }
+        }
+    }
+
+    /// Unwinds a rank that has not ended, so that what it holds is dropped.
+    pub(super) fn unwind(mut self) {
+        match &mut self {
+            // What it says while it unwinds has been printed.
+            Self::Coroutine(coroutine) => {
+                let _ = catch_unwind(AssertUnwindSafe(|| coroutine.force_unwind()));
+            }
+            Self::Thread { baton, .. } => {
+                baton.give(Holder::CutOff);
+                baton.wait_for_world();
+            }
+        }
+    }
+}
+
+impl Drop for Vessel {
+    fn drop(&mut self) {
+        if let Self::Thread { thread, .. } = self
+            && let Some(thread) = thread.take()
+        {
+            // It has given the baton back for good.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs a rank's body; a panic is kept for whoever runs the world.
+fn live(shared: &Shared, rank: usize, body: Body) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(body)) else { return };
+    let mut state = shared.lock();
+    if state.ending {
+        drop(state);
+        resume_unwind(panic);
+    }
+    let name = state.ranks[rank].name.to_string();
+    state.panicked.get_or_insert((name, message(&*panic)));
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+impl Suspender {
+    /// Gives up control, until the world resumes this rank.
+    ///
+    /// # Panics
+    /// In a thread that is not the rank's: a host of virtual time is of use in its world only.
+    pub(super) fn suspend(&self) {
+        let (Self::Coroutine { thread, .. } | Self::Thread { thread, .. }) = self;
+        assert_eq!(*thread, std::thread::current().id(), "a host of virtual time was used outside of its world");
+        match self {
+            Self::Coroutine { yielder, .. } => {
+                // SAFETY: the yielder lives on the rank's stack until its body returns, and only the rank that runs
+                // gets here: its number is the world's `current`, and the thread is the world's (checked). Test: all
+                // of world's, also under valgrind's eyes in `ranks_may_end_in_any_order`.
+                unsafe { &**yielder }.suspend(());
+            }
+            Self::Thread { baton, .. } => {
+                baton.give(Holder::World);
+                if !baton.wait_for_rank() {
+                    resume_unwind(Box::new(CutOff));
+                }
+            }
+        }
+    }
+}
+
+/// Unwinds a thread whose world has ended.
+struct CutOff;
+
+/// Who may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Holder {
+    #[default]
+    World,
+    Rank,
+    /// The rank, to unwind.
+    CutOff,
+    /// The world, for good.
+    Done,
+}
+
+/// What the world and one rank's thread hand to each other.
+#[derive(Default)]
+pub(super) struct Baton {
+    holder: Mutex<Holder>,
+    moved: Condvar,
+}
+
+impl Baton {
+    fn lock(&self) -> MutexGuard<'_, Holder> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give(&self, to: Holder) {
+        *self.lock() = to;
+        self.moved.notify_all();
+    }
+
+    fn wait(&self, done: impl Fn(Holder) -> bool) -> Holder {
+        let mut holder = self.lock();
+        while !done(*holder) {
+            holder = self.moved.wait(holder).unwrap_or_else(PoisonError::into_inner);
+        }
+        *holder
+    }
+
+    fn wait_for_world(&self) -> Holder {
+        self.wait(|h| matches!(h, Holder::World | Holder::Done))
+    }
+
+    /// Whether the rank may go on; it is to unwind otherwise.
+    fn wait_for_rank(&self) -> bool {
+        self.wait(|h| matches!(h, Holder::Rank | Holder::CutOff)) == Holder::Rank
+    }
+
+    fn take_first(&self) -> bool {
+        self.wait_for_rank()
+    }
+}

@@ -1,0 +1,206 @@
+//! [`Node`]: a simulated machine, and its [`Host`]: how ranks spend time and wait on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::queue::Event;
+use super::timeline::{Shared, Timeline};
+use crate::ops::Turn;
+use crate::{Bell, ClockKind, Host, HostOps, Span, Task, Time};
+
+/// What a simulated machine's processor takes for what no device charges.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostCosts {
+    /// For one look at memory that finds nothing new.
+    pub look: Span,
+    /// For a copy, whatever its length.
+    pub copy: Span,
+    /// For each further byte of a copy, in picoseconds.
+    pub copy_ps_per_byte: f64,
+}
+
+impl Default for HostCosts {
+    /// A look every 10 ns, and copies for nothing: until a machine says better.
+    fn default() -> Self {
+        Self { look: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0 }
+    }
+}
+
+/// A simulated machine; cheap to clone.
+#[derive(Clone)]
+pub struct Node {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Node({})", self.name())
+    }
+}
+
+impl Node {
+    pub(super) fn add(shared: &Arc<Shared>, name: &str) -> Self {
+        let index = shared.lock().add_node(name);
+        Self { shared: shared.clone(), index }
+    }
+
+    /// Its number in its world, from 0.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.shared.lock().nodes[self.index].name.to_string()
+    }
+
+    /// The machine as code that runs on it sees it.
+    #[must_use]
+    pub fn host(&self) -> Host {
+        Host::new(Arc::new(self.clone()))
+    }
+
+    /// The clock and event queue of its world.
+    #[must_use]
+    pub fn timeline(&self) -> Timeline {
+        Timeline(self.shared.clone())
+    }
+
+    /// Says what its processor takes.
+    pub fn set_costs(&self, costs: HostCosts) {
+        self.shared.lock().nodes[self.index].costs = costs;
+    }
+
+    /// The running rank waits until the world has come to its clock: what it looks at next is as it is at that time.
+    /// To be called by a device on behalf of a rank before it looks at what events change. Does nothing in an event.
+    pub fn sync(&self) {
+        self.shared.sync();
+    }
+
+    /// Something happened here that a rank may wait for: now in an event; at the running rank's clock otherwise.
+    pub fn signal(&self) {
+        let mut state = self.shared.lock();
+        let at = state.clock();
+        if at > state.now {
+            state.push(at, Event::Signal { node: self.index });
+        } else {
+            state.signal(self.index);
+        }
+    }
+
+    /// The machine dies: its ranks stop where they are. Whoever plays its network must see to the rest.
+    pub fn kill(&self) {
+        self.shared.lock().kill(self.index);
+    }
+
+    /// Whether it has been killed.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.shared.lock().nodes[self.index].dead
+    }
+}
+
+impl HostOps for Node {
+    fn now(&self) -> Time {
+        self.shared.lock().clock()
+    }
+
+    fn clock(&self) -> ClockKind {
+        ClockKind::Virtual
+    }
+
+    fn charge(&self, span: Span) {
+        let mut state = self.shared.lock();
+        if let Some(rank) = state.current {
+            let ahead = state.clock() + span;
+            state.ranks[rank].local = ahead;
+        }
+    }
+
+    fn charge_copy(&self, len: u64) {
+        let costs = self.shared.lock().nodes[self.index].costs;
+        self.charge(costs.copy + Span::from_ps((len as f64 * costs.copy_ps_per_byte) as u64));
+    }
+
+    /// The first turn finds out what a look takes. Later ones wait for news of the rank's nodes, and come back at the
+    /// first instant at which looking again and again would have seen it.
+    fn relax(&self, turn: Turn) -> bool {
+        self.shared.sync();
+        let mut state = self.shared.lock();
+        let Some(rank) = state.current else {
+            drop(state);
+            panic!("{} waits in an event, where nobody can wait", turn.call);
+        };
+        let news = state.news(rank);
+        let local = state.clock();
+        let overdue = turn.deadline.is_some_and(|at| at <= local);
+        let looked = std::mem::replace(&mut state.ranks[rank].looked, local);
+        let unseen = std::mem::replace(&mut state.ranks[rank].seen, news) != news;
+        if state.ending || overdue || unseen || turn.count == 0 {
+            return true;
+        }
+        let grid = local.since(looked).max(state.nodes[self.index].costs.look);
+        state.park(rank, turn.call, grid, turn.deadline);
+        self.shared.suspend(state, rank);
+        let mut state = self.shared.lock();
+        let (news, local) = (state.news(rank), state.clock());
+        (state.ranks[rank].seen, state.ranks[rank].looked) = (news, local);
+        true
+    }
+
+    fn tired(&self, _turn: Turn) -> bool {
+        false
+    }
+
+    fn sleep(&self, _bell: &Bell, _ticket: u32, _turn: Turn) {}
+
+    fn learn(&self, _turn: Turn, _slept: bool) {}
+
+    /// A rank of the same machine, on a processor of its own.
+    fn spawn(
+        &self,
+        name: &str,
+        _core: Option<usize>,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<Task> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let mark = ended.clone();
+        let mut state = self.shared.lock();
+        if state.ending {
+            return Err(std::io::Error::other("the world is ending"));
+        }
+        let number = state.add_rank(name, std::iter::once(self.index), false);
+        state.newborn.push((
+            number,
+            Box::new(move || {
+                // Also when the body unwinds.
+                let _ended = Mark(mark);
+                body();
+            }),
+        ));
+        drop(state);
+        let host = self.host();
+        Ok(Task::new(move || {
+            host.poll("Task::join", None, || ended.load(Ordering::Acquire).then_some(()));
+        }))
+    }
+
+    fn ending(&self) -> bool {
+        self.shared.lock().ending
+    }
+
+    fn node(&self) -> Option<&Node> {
+        Some(self)
+    }
+}
+
+struct Mark(Arc<AtomicBool>);
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,260 @@
+//! [`State`]: ranks, nodes and clocks of a world, behind its lock. Nothing here gives up control.
+
+use std::sync::Arc;
+
+use super::factory::{Body, Suspender};
+use super::node::HostCosts;
+use super::queue::{Event, Queue};
+use super::timeline::Actor;
+use super::Waiting;
+use crate::{Span, Time};
+
+/// What a rank is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It runs, or something called from it does.
+    Running,
+    /// A [`Event::Resume`] is in the queue.
+    Due,
+    /// It waits for a signal on one of its nodes; it would look again every `grid` from its own clock on.
+    Parked { grid: Span, deadline: Option<Time> },
+    /// It came to its end, or its node died.
+    Ended,
+}
+
+/// A rank.
+pub(super) struct Rank {
+    pub(super) name: Box<str>,
+    pub(super) phase: Phase,
+    /// Its own clock, at or ahead of the world's while it runs.
+    pub(super) local: Time,
+    /// Where it gave up control; for [`Suspender`].
+    pub(super) suspender: Option<Suspender>,
+    nodes: Box<[usize]>,
+    /// News of its nodes when it last looked.
+    pub(super) seen: u64,
+    /// When its last look began.
+    pub(super) looked: Time,
+    /// The earliest timer in the queue.
+    timer: Option<Time>,
+    call: &'static str,
+    since: Time,
+    /// Whether the world waits for its end.
+    root: bool,
+}
+
+/// A simulated machine.
+pub(super) struct NodeState {
+    pub(super) name: Box<str>,
+    pub(super) costs: HostCosts,
+    /// Signals so far.
+    news: u64,
+    ranks: Vec<usize>,
+    pub(super) dead: bool,
+}
+
+/// All of a world but its stacks.
+pub(super) struct State {
+    pub(super) now: Time,
+    pub(super) seed: u64,
+    queue: Queue,
+    pub(super) events: u64,
+    pub(super) trace: u64,
+    /// The rank that runs.
+    pub(super) current: Option<usize>,
+    pub(super) ranks: Vec<Rank>,
+    pub(super) nodes: Vec<NodeState>,
+    pub(super) actors: Vec<Arc<dyn Actor>>,
+    /// Ranks that the world waits for.
+    pub(super) live: usize,
+    /// Spawned and still without a stack.
+    pub(super) newborn: Vec<(usize, Body)>,
+    pub(super) panicked: Option<(String, String)>,
+    /// Ranks are being unwound: nobody waits any more.
+    pub(super) ending: bool,
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            now: Time::ZERO,
+            seed,
+            queue: Queue::default(),
+            events: 0,
+            trace: seed,
+            current: None,
+            ranks: Vec::new(),
+            nodes: Vec::new(),
+            actors: Vec::new(),
+            live: 0,
+            newborn: Vec::new(),
+            panicked: None,
+            ending: false,
+        }
+    }
+
+    /// A new rank, due at the clock of whoever makes it.
+    pub(super) fn add_rank(&mut self, name: &str, nodes: impl Iterator<Item = usize>, root: bool) -> usize {
+        let (number, begins) = (self.ranks.len(), self.clock());
+        let nodes: Box<[usize]> = nodes.collect();
+        for node in &nodes {
+            self.nodes[*node].ranks.push(number);
+        }
+        self.ranks.push(Rank {
+            name: name.into(),
+            phase: Phase::Due,
+            local: begins,
+            suspender: None,
+            nodes,
+            seen: 0,
+            looked: begins,
+            timer: None,
+            call: "its beginning",
+            since: begins,
+            root,
+        });
+        self.live += usize::from(root);
+        self.queue.push(begins, Event::Resume { rank: number });
+        number
+    }
+
+    pub(super) fn add_node(&mut self, name: &str) -> usize {
+        let (name, costs) = (name.into(), HostCosts::default());
+        self.nodes.push(NodeState { name, costs, news: 0, ranks: Vec::new(), dead: false });
+        self.nodes.len() - 1
+    }
+
+    /// The clock of whoever runs: a rank's own, or the world's in an event.
+    pub(super) fn clock(&self) -> Time {
+        match self.current {
+            Some(rank) => self.ranks[rank].local.max(self.now),
+            None => self.now,
+        }
+    }
+
+    pub(super) fn push(&mut self, at: Time, event: Event) {
+        self.queue.push(at.max(self.now), event);
+    }
+
+    /// Takes the next event and moves the world's clock to it.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        let (at, event, digest) = self.queue.pop()?;
+        self.now = at;
+        self.events += 1;
+        self.trace = (self.trace.rotate_left(7) ^ digest).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Some(event)
+    }
+
+    /// Lets the running rank's clock be the world's, if nothing is due before; otherwise the rank must give up control.
+    pub(super) fn catch_up(&mut self, rank: usize) -> bool {
+        let local = self.ranks[rank].local;
+        if local <= self.now {
+            self.ranks[rank].local = self.now;
+            return true;
+        }
+        if self.queue.next_at().is_none_or(|at| at > local) {
+            self.now = local;
+            return true;
+        }
+        self.ranks[rank].phase = Phase::Due;
+        self.queue.push(local, Event::Resume { rank });
+        false
+    }
+
+    /// News of all nodes that a rank sits on.
+    pub(super) fn news(&self, rank: usize) -> u64 {
+        self.ranks[rank].nodes.iter().map(|n| self.nodes[*n].news).sum()
+    }
+
+    /// The rank waits from here on.
+    pub(super) fn park(&mut self, rank: usize, call: &'static str, grid: Span, deadline: Option<Time>) {
+        let r = &mut self.ranks[rank];
+        r.phase = Phase::Parked { grid, deadline };
+        (r.call, r.since) = (call, r.local);
+        if let Some(at) = deadline
+            && r.timer.is_none_or(|armed| armed > at)
+        {
+            r.timer = Some(at);
+            self.queue.push(at, Event::Timer { rank });
+        }
+    }
+
+    /// A timer of `rank` has fired: its deadline has come, or it has another one by now.
+    pub(super) fn timer(&mut self, rank: usize) {
+        let now = self.now;
+        let r = &mut self.ranks[rank];
+        if r.timer.is_some_and(|armed| armed <= now) {
+            r.timer = None;
+        }
+        match r.phase {
+            Phase::Parked { deadline: Some(at), .. } if at <= now => self.wake(rank),
+            Phase::Parked { deadline: Some(at), .. } if r.timer.is_none() => {
+                r.timer = Some(at);
+                self.queue.push(at, Event::Timer { rank });
+            }
+            _ => {}
+        }
+    }
+
+    /// Something happened on `node`: its waiting ranks look again.
+    pub(super) fn signal(&mut self, node: usize) {
+        self.nodes[node].news += 1;
+        for i in 0..self.nodes[node].ranks.len() {
+            self.wake(self.nodes[node].ranks[i]);
+        }
+    }
+
+    /// Ends the wait of a rank at the first instant at which it looks.
+    fn wake(&mut self, rank: usize) {
+        let now = self.now;
+        let r = &mut self.ranks[rank];
+        let Phase::Parked { grid, deadline } = r.phase else { return };
+        let behind = now.since(r.local).as_ps();
+        let looks = behind.div_ceil(grid.as_ps().max(1));
+        let mut at = r.local + grid * looks;
+        if let Some(deadline) = deadline {
+            at = at.min(deadline.max(now));
+        }
+        r.local = at;
+        r.phase = Phase::Due;
+        self.queue.push(at, Event::Resume { rank });
+    }
+
+    /// The rank gets control.
+    pub(super) fn begin(&mut self, rank: usize) {
+        let r = &mut self.ranks[rank];
+        r.phase = Phase::Running;
+        r.local = r.local.max(self.now);
+        self.current = Some(rank);
+    }
+
+    /// The rank has come to its end; whoever joins it looks again.
+    pub(super) fn end(&mut self, rank: usize) {
+        self.retire(rank);
+        for node in self.ranks[rank].nodes.clone() {
+            self.push(self.ranks[rank].local, Event::Signal { node });
+        }
+    }
+
+    fn retire(&mut self, rank: usize) {
+        let r = &mut self.ranks[rank];
+        if r.phase != Phase::Ended {
+            r.phase = Phase::Ended;
+            self.live -= usize::from(r.root);
+        }
+    }
+
+    /// The node's ranks never run again.
+    pub(super) fn kill(&mut self, node: usize) {
+        self.nodes[node].dead = true;
+        for i in 0..self.nodes[node].ranks.len() {
+            self.retire(self.nodes[node].ranks[i]);
+        }
+    }
+
+    /// Ranks that have not ended.
+    pub(super) fn waiting(&self) -> Vec<Waiting> {
+        let left = self.ranks.iter().filter(|r| r.root && r.phase != Phase::Ended);
+        left.map(|r| Waiting { rank: r.name.to_string(), call: r.call, since: r.since }).collect()
+    }
+}
