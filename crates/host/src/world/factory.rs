@@ -63,10 +63,10 @@ impl Vessel {
                     }
                     own.give(Holder::Done);
                 };
-                let thread = std::thread::Builder::new()
-                    .stack_size(config.stack)
-                    .spawn(life)
-                    .map_err(|e| format!("no further thread ({e}); simulate fewer ranks, or use coroutines"))?;
+                let thread =
+                    std::thread::Builder::new().stack_size(config.stack).spawn(life).map_err(|e| {
+                        format!("no further thread ({e}); simulate fewer ranks, or use coroutines")
+                    })?;
                 Ok(Self::Thread { baton, thread: Some(thread) })
             }
         }
@@ -111,7 +111,12 @@ impl Drop for Vessel {
 
 /// Runs a rank's body; a panic is kept for whoever runs the world.
 fn live(shared: &Shared, rank: usize, body: Body) {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(body)) else { return };
+    // Its end is something that others may wait for: it comes when the world's clock has reached it.
+    let whole = || {
+        body();
+        shared.sync();
+    };
+    let Err(panic) = catch_unwind(AssertUnwindSafe(whole)) else { return };
     let mut state = shared.lock();
     if state.ending {
         drop(state);
@@ -133,7 +138,11 @@ impl Suspender {
     /// In a thread that is not the rank's: a host of virtual time is of use in its world only.
     pub(super) fn suspend(&self) {
         let (Self::Coroutine { thread, .. } | Self::Thread { thread, .. }) = self;
-        assert_eq!(*thread, std::thread::current().id(), "a host of virtual time was used outside of its world");
+        assert_eq!(
+            *thread,
+            std::thread::current().id(),
+            "a host of virtual time was used outside of its world"
+        );
         match self {
             Self::Coroutine { yielder, .. } => {
                 // SAFETY: the yielder lives on the rank's stack until its body returns, and only the rank that runs

@@ -37,8 +37,8 @@ use factory::{Body, Vessel};
 pub use node::{HostCosts, Node};
 use queue::Event;
 use state::{Phase, State};
-pub use timeline::{Actor, ActorId, Timeline};
 use timeline::Shared;
+pub use timeline::{Actor, ActorId, Timeline};
 
 /// How ranks are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,7 +139,11 @@ impl fmt::Display for Failure {
         };
         match self {
             Self::Stuck { time, waiting } => {
-                write!(f, "deadlock at {}: nothing can happen any more, and these wait:", time.since(Time::ZERO))?;
+                write!(
+                    f,
+                    "deadlock at {}: nothing can happen any more, and these wait:",
+                    time.since(Time::ZERO)
+                )?;
                 list(f, waiting)
             }
             Self::Endless { time, waiting } => {

@@ -167,7 +167,7 @@ impl HostOps for Node {
         body: Box<dyn FnOnce() + Send>,
     ) -> std::io::Result<Task> {
         let ended = Arc::new(AtomicBool::new(false));
-        let mark = ended.clone();
+        let (mark, shared) = (ended.clone(), self.shared.clone());
         let mut state = self.shared.lock();
         if state.ending {
             return Err(std::io::Error::other("the world is ending"));
@@ -179,6 +179,7 @@ impl HostOps for Node {
                 // Also when the body unwinds.
                 let _ended = Mark(mark);
                 body();
+                shared.sync();
             }),
         ));
         drop(state);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Waiting;
 use super::factory::{Body, Suspender};
 use super::node::HostCosts;
 use super::queue::{Event, Queue};
 use super::timeline::Actor;
-use super::Waiting;
 use crate::{Span, Time};
 
 /// What a rank is doing.

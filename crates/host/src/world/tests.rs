@@ -1,0 +1,288 @@
+//! Tests of virtual time: clocks, waiting, determinism under both factories, ends good and bad.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::{Bell, Host, Span};
+
+const US: u64 = 1_000_000;
+
+fn at(us: u64) -> Time {
+    Time::from_ps(us * US)
+}
+
+/// A wire: what is sent arrives a microsecond later in the inbox of a node.
+struct Wire {
+    timeline: Timeline,
+    nodes: Vec<Node>,
+    id: Mutex<Option<ActorId>>,
+    inbox: Vec<Mutex<VecDeque<u64>>>,
+}
+
+impl Wire {
+    fn new(world: &World, nodes: &[Node]) -> Arc<Self> {
+        let wire = Arc::new(Self {
+            timeline: world.timeline(),
+            nodes: nodes.to_vec(),
+            id: Mutex::new(None),
+            inbox: nodes.iter().map(|_| Mutex::new(VecDeque::new())).collect(),
+        });
+        *wire.id.lock().unwrap() = Some(wire.timeline.add_actor(wire.clone()));
+        wire
+    }
+
+    fn send(&self, to: usize, value: u64) {
+        let id = self.id.lock().unwrap().expect("added");
+        let when = self.timeline.now() + Span::from_us(1) + Span::from_ns(to as u64 % 7);
+        self.timeline.at(when, id, (to as u64) << 32 | value);
+    }
+
+    fn receive(&self, at: usize) -> u64 {
+        let host = self.nodes[at].host();
+        let look = || {
+            self.nodes[at].sync();
+            host.charge(Span::from_ns(20));
+            self.inbox[at].lock().unwrap().pop_front()
+        };
+        host.wait("receive", &Bell::new(), None, look).expect("no deadline")
+    }
+}
+
+impl Actor for Wire {
+    fn event(&self, _now: Time, token: u64) {
+        let to = (token >> 32) as usize;
+        self.inbox[to].lock().unwrap().push_back(token & 0xffff_ffff);
+        self.nodes[to].signal();
+    }
+}
+
+/// Rounds of a dissemination barrier among `ranks`; all of them compute, charge, send and wait.
+fn barriers(config: Config, ranks: usize, rounds: u64) -> Ended {
+    let mut world = World::new(config);
+    let nodes: Vec<Node> = (0..ranks).map(|i| world.node(&format!("node {i}"))).collect();
+    let wire = Wire::new(&world, &nodes);
+    for (me, node) in nodes.iter().enumerate() {
+        let (wire, host) = (wire.clone(), node.host());
+        let body = move || {
+            for _ in 0..rounds {
+                let mut distance = 1;
+                while distance < ranks {
+                    host.charge(Span::from_ns(200));
+                    wire.send((me + distance) % ranks, 7);
+                    assert_eq!(wire.receive(me), 7);
+                    distance *= 2;
+                }
+            }
+        };
+        world.rank(&format!("rank {me}"), &[node], body).expect("a rank");
+    }
+    world.run().expect("an end")
+}
+
+fn thread() -> Config {
+    Config { factory: Factory::Thread, ..Config::default() }
+}
+
+#[test]
+fn equal_seeds_give_equal_traces_under_both_factories() {
+    let once = barriers(Config::default(), 32, 10);
+    assert_eq!(barriers(Config::default(), 32, 10), once);
+    assert_eq!(barriers(thread(), 32, 10), once);
+    assert_ne!(barriers(Config { seed: 2, ..Config::default() }, 32, 10).trace, once.trace);
+}
+
+/// Runs one rank on one node.
+fn alone(config: Config, body: impl FnOnce(&Node, &Host) + Send + 'static) -> Result<Ended, Failure> {
+    let mut world = World::new(config);
+    let node = world.node("node");
+    let own = node.clone();
+    world.rank("rank", &[&node], move || body(&own, &own.host())).expect("a rank");
+    world.run()
+}
+
+#[test]
+fn charging_moves_the_own_clock_and_ends_the_world_later() {
+    let ended = alone(Config::default(), |_, host| {
+        assert_eq!(host.now(), Time::ZERO);
+        host.charge(Span::from_us(3));
+        assert_eq!(host.now(), at(3));
+    });
+    assert_eq!(ended.expect("an end").time, at(3));
+}
+
+/// Goal: polling costs no events, and sees the change when a real poller would. Method: something happens at 10 us;
+/// each look takes 3 us, so the first one that sees it begins at 12 us.
+#[test]
+fn a_wait_resumes_at_the_first_look_after_the_change() {
+    struct Set(Node, AtomicU64);
+    impl Actor for Set {
+        fn event(&self, _now: Time, _token: u64) {
+            self.1.store(1, Ordering::Relaxed);
+            self.0.signal();
+        }
+    }
+    for config in [Config::default(), thread()] {
+        let ended = alone(config, |node, host| {
+            let set = Arc::new(Set(node.clone(), AtomicU64::new(0)));
+            let timeline = node.timeline();
+            timeline.at(at(10), timeline.add_actor(set.clone()), 0);
+            let look = || {
+                node.sync();
+                let seen = set.1.load(Ordering::Relaxed) == 1;
+                host.charge(Span::from_us(3));
+                seen.then_some(())
+            };
+            host.poll("a change", None, look).expect("no deadline");
+            assert_eq!(host.now(), at(15), "seen by the look from 12 to 15 us");
+        })
+        .expect("an end");
+        assert!(ended.events < 10, "{} events", ended.events);
+    }
+}
+
+#[test]
+fn deadlines_end_waits_and_leave_no_timers_behind() {
+    let ended = alone(Config::default(), |_, host| {
+        for _ in 0..1000 {
+            let until = host.after(Span::from_us(5));
+            assert!(host.wait("nothing", &Bell::new(), until, || None::<()>).is_none());
+            assert!(host.now() >= until.expect("a time"));
+            // A wait that ends at once must not leave its deadline in the queue.
+            assert!(host.wait("all", &Bell::new(), host.after(Span::from_secs(9)), || Some(())).is_some());
+        }
+        assert_eq!(host.now(), at(5000));
+    })
+    .expect("an end");
+    assert!(ended.events < 5000, "{}", ended.events);
+}
+
+#[test]
+fn a_deadlock_is_a_report() {
+    for config in [Config::default(), thread()] {
+        let failure = alone(config, |_, host| {
+            host.charge(Span::from_us(2));
+            host.wait("Cq::wait", &Bell::new(), None, || None::<()>);
+        })
+        .expect_err("a deadlock");
+        let Failure::Stuck { waiting, .. } = &failure else { panic!("{failure}") };
+        assert_eq!(waiting.len(), 1);
+        let text = failure.to_string();
+        assert!(text.contains("deadlock") && text.contains("rank in Cq::wait since 2"), "{text}");
+    }
+}
+
+#[test]
+fn a_panic_is_a_failure_that_names_the_rank() {
+    for config in [Config::default(), thread()] {
+        let failure = alone(config, |_, _| panic!("on purpose: {}", 7)).expect_err("a panic");
+        assert_eq!(failure, Failure::Panicked { rank: "rank".into(), message: "on purpose: 7".into() });
+    }
+}
+
+#[test]
+fn an_endless_world_ends() {
+    let config = Config { max_events: 1000, ..Config::default() };
+    let failure = alone(config, |_, host| {
+        while host.wait("a moment", &Bell::new(), host.after(Span::from_ns(50)), || None::<()>).is_none() {}
+    })
+    .expect_err("no end");
+    assert!(matches!(failure, Failure::Endless { .. }), "{failure}");
+}
+
+#[test]
+fn a_spawned_task_runs_beside_and_is_joined() {
+    for config in [Config::default(), thread()] {
+        alone(config, |node, host| {
+            let (other, done) = (node.host(), Arc::new(AtomicU64::new(0)));
+            let mark = done.clone();
+            let task = host
+                .spawn("beside", None, move || {
+                    other.charge(Span::from_us(50));
+                    mark.store(1, Ordering::Relaxed);
+                })
+                .expect("a task");
+            host.charge(Span::from_us(20));
+            assert_eq!(host.now(), at(20), "its own processor");
+            task.join();
+            assert_eq!(done.load(Ordering::Relaxed), 1);
+            assert!(host.now() >= at(50));
+        })
+        .expect("an end");
+    }
+}
+
+/// Goal: what ranks hold is dropped however the world ends. Method: count drops of values that live on the stacks of
+/// ranks that end, wait for ever, never begin to wait because another one panicked, or sit on a node that dies.
+#[test]
+fn ranks_may_end_in_any_order() {
+    struct Held(Arc<AtomicU64>);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    for config in [Config::default(), thread()] {
+        let drops = Arc::new(AtomicU64::new(0));
+        let mut world = World::new(config);
+        let nodes: Vec<Node> = (0..4).map(|i| world.node(&format!("node {i}"))).collect();
+        for (i, node) in nodes.iter().enumerate() {
+            let (held, own, last) = (Held(drops.clone()), node.clone(), nodes[3].clone());
+            let body = move || {
+                let _held = held;
+                let host = own.host();
+                let sleep =
+                    |us| host.wait("sleep", &Bell::new(), host.after(Span::from_us(us)), || None::<()>);
+                match i {
+                    0 => drop(sleep(1)),
+                    1 => drop(host.wait("for ever", &Bell::new(), None, || None::<()>)),
+                    2 => {
+                        sleep(5);
+                        last.kill();
+                        assert!(last.is_dead());
+                        sleep(5);
+                        panic!("on purpose");
+                    }
+                    _ => {
+                        sleep(10);
+                        unreachable!("its node is dead");
+                    }
+                }
+            };
+            world.rank(&format!("rank {i}"), &[node], body).expect("a rank");
+        }
+        let failure = world.run().expect_err("a panic");
+        assert!(failure.to_string().contains("rank 2 panicked: on purpose"), "{failure}");
+        assert_eq!(drops.load(Ordering::Relaxed), 4);
+    }
+}
+
+#[test]
+fn all_of_a_world_share_its_objects_and_two_worlds_do_not() {
+    let make = || Arc::new(AtomicU64::new(0));
+    let (one, two) = (World::new(Config::default()), World::new(Config::default()));
+    let first = one.timeline().shared("net", make);
+    assert!(Arc::ptr_eq(&first, &one.timeline().shared("net", make)));
+    assert!(!Arc::ptr_eq(&first, &one.timeline().shared("other", make)));
+    assert!(!Arc::ptr_eq(&first, &two.timeline().shared("net", make)));
+}
+
+#[test]
+fn copies_and_looks_cost_what_the_node_says() {
+    alone(Config::default(), |node, host| {
+        let costs = HostCosts { copy: Span::from_ns(100), copy_ps_per_byte: 1000.0, ..HostCosts::default() };
+        node.set_costs(costs);
+        host.charge_copy(4096);
+        assert_eq!(host.now().as_ps(), 100_000 + 4_096_000);
+        assert_eq!(host.clock(), crate::ClockKind::Virtual);
+    })
+    .expect("an end");
+}
+
+/// Not a matter of the clock: 16,384 ranks are made, run and end.
+#[test]
+fn sixteen_thousand_ranks_run() {
+    let ended = barriers(Config { stack: 64 << 10, ..Config::default() }, 16_384, 1);
+    assert!(ended.events > 16_384 * 14 * 2);
+}

@@ -1,0 +1,98 @@
+//! Events per second and memory per rank of virtual time: `cargo run --release -p host --example world_speed`.
+//!
+//! Ranks do rounds of a dissemination barrier: each charges, sends, and waits for a message, ever again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use host::world::{Actor, ActorId, Config, Ended, Node, Timeline, World};
+use host::{Bell, Span, Time};
+
+struct Wire {
+    timeline: Timeline,
+    nodes: Vec<Node>,
+    id: OnceLock<ActorId>,
+    inbox: Vec<Mutex<VecDeque<u64>>>,
+}
+
+impl Wire {
+    fn send(&self, to: usize) {
+        let when = self.timeline.now() + Span::from_us(1) + Span::from_ns(to as u64 % 7);
+        self.timeline.at(when, *self.id.get().expect("added"), to as u64);
+    }
+
+    fn receive(&self, me: usize, host: &host::Host, bell: &Bell) {
+        let look = || {
+            self.nodes[me].sync();
+            host.charge(Span::from_ns(20));
+            self.inbox[me].lock().expect("no panic").pop_front()
+        };
+        host.wait("receive", bell, None, look).expect("no deadline");
+    }
+}
+
+impl Actor for Wire {
+    fn event(&self, now: Time, token: u64) {
+        self.inbox[token as usize].lock().expect("no panic").push_back(now.as_ps());
+        self.nodes[token as usize].signal();
+    }
+}
+
+fn barriers(ranks: usize, rounds: u64) -> (Ended, u64) {
+    let before = resident_kib();
+    let mut world = World::new(Config::default());
+    let nodes: Vec<Node> = (0..ranks).map(|i| world.node(&format!("node {i}"))).collect();
+    let wire = Arc::new(Wire {
+        timeline: world.timeline(),
+        nodes: nodes.clone(),
+        id: OnceLock::new(),
+        inbox: nodes.iter().map(|_| Mutex::new(VecDeque::new())).collect(),
+    });
+    let _ = wire.id.set(world.timeline().add_actor(wire.clone()));
+    let resident = Arc::new(Mutex::new(0));
+    for (me, node) in nodes.iter().enumerate() {
+        let (wire, host, resident) = (wire.clone(), node.host(), resident.clone());
+        let body = move || {
+            let bell = Bell::new();
+            for round in 0..rounds {
+                let mut distance = 1;
+                while distance < ranks {
+                    host.charge(Span::from_ns(200));
+                    wire.send((me + distance) % ranks);
+                    wire.receive(me, &host, &bell);
+                    distance *= 2;
+                }
+                if me == 0 && round == rounds / 2 {
+                    *resident.lock().expect("no panic") = resident_kib();
+                }
+            }
+        };
+        world.rank(&format!("rank {me}"), &[node], body).expect("a rank");
+    }
+    let ended = world.run().expect("an end");
+    let used = resident.lock().expect("no panic").saturating_sub(before);
+    (ended, used)
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+fn main() {
+    println!("{:>7} {:>12} {:>12} {:>10} {:>14}", "ranks", "events", "events/s", "KiB/rank", "virtual us");
+    for (ranks, rounds) in [(4, 50_000), (256, 400), (1024, 80), (4096, 20), (16_384, 4)] {
+        let began = Instant::now();
+        let (ended, kib) = barriers(ranks, rounds);
+        let seconds = began.elapsed().as_secs_f64();
+        println!(
+            "{ranks:>7} {:>12} {:>12.0} {:>10.2} {:>14.1}",
+            ended.events,
+            ended.events as f64 / seconds,
+            kib as f64 / ranks as f64,
+            ended.time.as_ps() as f64 / 1e6
+        );
+    }
+}
