@@ -165,6 +165,19 @@ impl Buf {
         Ok(())
     }
 
+    /// Copies `len` bytes from offset `at` into another buffer, or elsewhere into this one, at `dst_at`: a single
+    /// copy by the processor.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when either range ends outside; nothing is written then.
+    pub fn copy_to(&self, at: usize, dst: &Self, dst_at: usize, len: usize) -> Result<()> {
+        let (from, to) = (self.check(at, len)?, dst.check(dst_at, len)?);
+        // SAFETY: both ranges are mapped (checked), and may overlap, as handles share bytes. Peers may write to either
+        // meanwhile, as in `write`. Test: bytes_are_copied_between_buffers_and_within_one.
+        unsafe { std::ptr::copy(from, to, len) };
+        Ok(())
+    }
+
     /// The bytes of a range, copied.
     ///
     /// # Errors
@@ -248,6 +261,22 @@ mod tests {
         assert!(buf.slice(50..101).is_err());
         assert!(buf.word(4).is_err());
         assert!(buf.byte(100).is_err());
+    }
+
+    #[test]
+    fn bytes_are_copied_between_buffers_and_within_one() {
+        let (from, to) = (Buf::alloc(100).expect("memory"), Buf::alloc(50).expect("memory"));
+        from.write(0, &(0..100).collect::<Vec<u8>>()).expect("fits");
+        from.copy_to(90, &to, 40, 10).expect("fits");
+        let expected: Vec<u8> = [0; 40].into_iter().chain(90..100).collect();
+        assert_eq!(to.to_vec(0..50).expect("inside"), expected, "nothing else is touched");
+        for (at, dst_at, len) in [(91, 0, 10), (0, 41, 10), (0, 0, 51), (usize::MAX, 0, 2)] {
+            assert!(from.copy_to(at, &to, dst_at, len).is_err(), "{at} {dst_at} {len}");
+        }
+        assert_eq!(to.to_vec(0..50).expect("inside"), expected, "nothing is written then");
+        let part = from.slice(2..100).expect("inside");
+        from.copy_to(0, &part, 0, 50).expect("they overlap");
+        assert_eq!(from.to_vec(2..52).expect("inside"), (0..50).collect::<Vec<u8>>());
     }
 
     #[test]
