@@ -201,6 +201,14 @@ impl Plan {
         sizes
     }
 
+    /// The sizes that an experiment is measured with.
+    fn sizes_of(&self, experiment: &dyn Experiment) -> Vec<u64> {
+        match experiment.usual_sizes(self.quick) {
+            Some(usual) if self.sizes.is_none() => usual.to_vec(),
+            _ => self.sizes(),
+        }
+    }
+
     /// Every cell of the experiments, then the floors of all sizes that occur, then the twin.
     fn cells(&self, names: &[&'static dyn Experiment]) -> Vec<Cell> {
         let sizes = self.sizes();
@@ -208,7 +216,7 @@ impl Plan {
         let short = self.quick || self.experiments.is_empty();
         let mut cells = Vec::new();
         for experiment in names.iter().filter(|e| e.name() != FLOOR) {
-            add(&mut cells, *experiment, &sizes, short);
+            add(&mut cells, *experiment, &self.sizes_of(*experiment), short);
         }
         let floor_sizes: BTreeSet<u64> = match cells.is_empty() {
             true => sizes.into_iter().collect(),
@@ -237,7 +245,8 @@ impl Plan {
             unit: None,
             origin: if given { Origin::Flag } else { Origin::Default },
         };
-        let sizes: Vec<String> = self.sizes().iter().map(u64::to_string).collect();
+        let sizes: BTreeSet<u64> = names.iter().flat_map(|e| self.sizes_of(*e)).collect();
+        let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
         let mut all = vec![
             own("experiments", join(names.iter().map(|e| e.name())), !self.experiments.is_empty()),
             own("device", self.device.clone(), true),

@@ -55,7 +55,12 @@ impl Cell {
 
 impl std::fmt::Display for Cell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let factors: Vec<&str> = self.variant.values().map(String::as_str).collect();
+        // A number alone does not say of what.
+        let factor = |(key, value): (&String, &String)| match value.parse::<u64>() {
+            Ok(_) => format!("{key} {value}"),
+            Err(_) => value.clone(),
+        };
+        let factors: Vec<String> = self.variant.iter().map(factor).collect();
         write!(f, "{} {} {} B", self.experiment, factors.join(" "), self.size)
     }
 }

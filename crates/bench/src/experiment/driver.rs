@@ -74,9 +74,12 @@ pub fn client_cell(
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<Record, Fault> {
     let experiment = known(session.cell)?;
-    let ranks = experiment.ranks() as usize;
+    let ranks = experiment.ranks(&session.cell.variant) as usize;
     if session.ways.len() + 1 < ranks {
-        return Err(Fault::Machine(format!("{} needs {ranks} processes", experiment.name())));
+        let name = experiment.name();
+        return Err(Fault::Machine(format!(
+            "{name} needs {ranks} processes, and a peer is only one; measure without"
+        )));
     }
     session.ways.truncate(ranks - 1);
     for rank in 1..ranks {

@@ -3,13 +3,13 @@
 
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
 use verbs::host::Time;
 use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Listener, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr,
     SendWr, Sge, Wc,
 };
 
+use super::edge::{Edge, carry, carry_place};
 use super::{Fault, Session};
 
 /// A connection with a queue for each direction's completions.
@@ -29,38 +29,32 @@ pub(super) struct Depth {
     pub(super) recv: u32,
     /// Bytes that travel within a request.
     pub(super) inline: u32,
+    /// Pieces of a send request.
+    pub(super) pieces: u32,
+}
+
+impl Depth {
+    /// Requests of one piece, with nothing inline.
+    pub(super) const fn new(send: u32, recv: u32) -> Self {
+        Self { send, recv, inline: 0, pieces: 1 }
+    }
 }
 
 impl Link {
     /// An unconnected link: receives may be posted.
     pub(super) fn create(device: &Device, depth: Depth) -> Result<Self, Fault> {
-        let pd = device.alloc_pd()?;
-        let send_cq = device.create_cq(depth.send + 1)?;
-        let recv_cq = device.create_cq(depth.recv + 1)?;
-        let cap = QpCap {
-            max_send_wr: depth.send,
-            max_recv_wr: depth.recv,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline: depth.inline,
-        };
-        let qp = pd.create_qp(&QpInit::new(&send_cq).recv_cq(&recv_cq).cap(cap))?;
-        Ok(Self { qp, send_cq, recv_cq, pd, cm: device.create_cm()?, listener: None })
+        Shared::new(&device.alloc_pd()?, depth, 1)?.link()
+    }
+
+    /// Several that share their completion queues.
+    pub(super) fn several(pd: &Pd, depth: Depth, count: usize) -> Result<Vec<Self>, Fault> {
+        let shared = Shared::new(pd, depth, count as u32)?;
+        (0..count).map(|_| shared.link()).collect()
     }
 
     /// Connects it to the other side's: the client connects, the other listens.
     pub(super) fn connect(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
-        if session.is_client() {
-            let addr: SocketAddr = session.hear()?;
-            let addr = reachable(addr, session)?;
-            self.cm.connect(&self.qp, addr, &ConnParam::default())?;
-            establish(session, &self.cm, &[], 1)
-        } else {
-            let listener = self.cm.listen(session.listen_addr()?, 1)?;
-            session.tell(&listener.addr())?;
-            self.listener = Some(listener);
-            establish(session, &self.cm, &[&self.qp], 1)
-        }
+        join(session, Edge::PAIR, Some(self))
     }
 
     /// Waits for the completion of a send request.
@@ -75,15 +69,89 @@ impl Link {
         check(self.recv_cq.spin(deadline)?, what)
     }
 
-    /// Posts `count` receives into `sges`.
-    pub(super) fn post_receives(&self, count: u32, sges: &[Sge]) -> Result<(), Fault> {
-        (0..count).try_for_each(|id| Ok(self.qp.post_recv(&RecvWr::new(id.into(), sges))?))
+    /// Posts `count` receives into `sges`, all of that number.
+    pub(super) fn post_receives(&self, wr_id: u64, count: u32, sges: &[Sge]) -> Result<(), Fault> {
+        (0..count).try_for_each(|_| Ok(self.qp.post_recv(&RecvWr::new(wr_id, sges))?))
     }
 }
 
-/// The address that the other side listens on, as this side reaches it.
-pub(super) fn reachable(addr: SocketAddr, session: &mut Session<'_>) -> Result<SocketAddr, Fault> {
-    let peer = session.way(1)?.peer_ip();
+/// What links have in common.
+struct Shared {
+    pd: Pd,
+    send_cq: Cq,
+    recv_cq: Cq,
+    cm: Cm,
+    cap: QpCap,
+}
+
+impl Shared {
+    fn new(pd: &Pd, depth: Depth, links: u32) -> Result<Self, Fault> {
+        let device = pd.device();
+        let cap = QpCap {
+            max_send_wr: depth.send,
+            max_recv_wr: depth.recv,
+            max_send_sge: depth.pieces,
+            max_recv_sge: 1,
+            max_inline: depth.inline,
+        };
+        Ok(Self {
+            pd: pd.clone(),
+            send_cq: device.create_cq(links * (depth.send + 1))?,
+            recv_cq: device.create_cq(links * (depth.recv + 1))?,
+            cm: device.create_cm()?,
+            cap,
+        })
+    }
+
+    fn link(&self) -> Result<Link, Fault> {
+        let Self { pd, send_cq, recv_cq, cm, cap } = self;
+        let qp = pd.create_qp(&QpInit::new(send_cq).recv_cq(recv_cq).cap(*cap))?;
+        Ok(Link {
+            qp,
+            send_cq: send_cq.clone(),
+            recv_cq: recv_cq.clone(),
+            pd: pd.clone(),
+            cm: cm.clone(),
+            listener: None,
+        })
+    }
+}
+
+/// Makes the connection of an edge; `link` is this rank's end of it, if it has one.
+pub(super) fn join(session: &mut Session<'_>, edge: Edge, link: Option<&mut Link>) -> Result<(), Fault> {
+    let (ends, passive) = ((edge.to, edge.from), session.rank as usize == edge.to);
+    let Some(link) = link else { return carry::<SocketAddr>(session, ends, None).map(drop) };
+    if passive {
+        let listener = link.cm.listen(session.listen_addr(edge.port)?, 1)?;
+        carry(session, ends, Some(&listener.addr()))?;
+        link.listener = Some(listener);
+        return establish(session, &link.cm, &[&link.qp], 1);
+    }
+    if let Some(addr) = carry(session, ends, None)? {
+        let addr = reachable(addr, edge.to, session)?;
+        link.cm.connect(&link.qp, addr, &ConnParam::default())?;
+        establish(session, &link.cm, &[], 1)?;
+    }
+    Ok(())
+}
+
+/// Two links of this very device that are connected to each other.
+pub(super) fn loopback(session: &mut Session<'_>, pd: &Pd, depth: Depth) -> Result<Vec<Link>, Fault> {
+    let links = Link::several(pd, depth, 2)?;
+    let (near, far) = (&links[0], &links[1]);
+    let listener = far.cm.listen(session.listen_addr(0)?, 1)?;
+    near.cm.connect(&near.qp, listener.addr(), &ConnParam::default())?;
+    establish(session, &near.cm, &[&far.qp], 2)?;
+    Ok(links)
+}
+
+/// The address that another rank listens at, as this side reaches it.
+pub(super) fn reachable(
+    addr: SocketAddr,
+    rank: usize,
+    session: &mut Session<'_>,
+) -> Result<SocketAddr, Fault> {
+    let peer = session.way(rank)?.peer_ip();
     Ok(if addr.ip().is_unspecified() { SocketAddr::new(peer, addr.port()) } else { addr })
 }
 
@@ -118,27 +186,30 @@ pub(super) fn check(wc: Wc, what: &'static str) -> Result<Wc, Fault> {
 
 /// Registered memory of the kind that a factor (`source` or `sink`) of the cell names.
 pub(super) fn place(session: &Session<'_>, pd: &Pd, factor: &str, len: usize) -> Result<Mr, Fault> {
-    let buf = match session.cell.factor(factor)? {
+    register(session.cell.factor(factor)?, pd, len)
+}
+
+/// Registered memory in `host` or `nic`.
+pub(super) fn register(kind: &str, pd: &Pd, len: usize) -> Result<Mr, Fault> {
+    let buf = match kind {
         "host" => Buf::alloc(len)?,
-        "nic" => session.device.alloc_dm(len)?,
-        other => return Err(Fault::Meaningless(format!("a {factor} in {other}, only in host or nic"))),
+        "nic" => pd.device().alloc_dm(len)?,
+        other => return Err(Fault::Meaningless(format!("memory in {other}, only in host or nic"))),
     };
     Ok(pd.reg_mr(&buf, Access::ALL)?)
 }
 
-/// A place in registered memory, as it is told to the other side.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Place {
-    addr: u64,
-    rkey: u32,
-}
-
 /// Tells the other side where `mine` is, and hears where its own is.
 pub(super) fn exchange(session: &mut Session<'_>, mine: &Mr) -> Result<RemoteAddr, Fault> {
-    let RemoteAddr { addr, rkey } = mine.remote(0);
-    session.tell(&Place { addr, rkey })?;
-    let Place { addr, rkey } = session.hear()?;
-    Ok(RemoteAddr { addr, rkey })
+    let (there, back) =
+        (carry_place(session, (0, 1), Some(mine))?, carry_place(session, (1, 0), Some(mine))?);
+    there.or(back).ok_or_else(|| Fault::Control("neither side said where its memory is".into()))
+}
+
+/// The part of a message of `size` bytes that goes over one of so many ports: where it begins, and its length.
+pub(super) fn part(size: u32, ports: usize, port: usize) -> (u64, u32) {
+    let first = if ports > 1 { size.div_ceil(2) } else { size };
+    if port == 0 { (0, first) } else { (first.into(), size - first) }
 }
 
 /// The least of what was asked for, what the device can, and what the cell needs; 0 unless the source is host memory

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use verbs::{Cm, ConnParam, Cq, Pd, Qp, QpInit};
 
+use super::edge::meet;
 use super::link::{establish, reachable};
 use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, variant};
 
@@ -64,12 +65,12 @@ impl Crowd {
             None
         } else {
             // The client is never more than one request ahead; the room costs nothing.
-            let listener = cm.listen(session.listen_addr()?, self.count.saturating_add(1))?;
+            let listener = cm.listen(session.listen_addr(0)?, self.count.saturating_add(1))?;
             session.tell(&listener.addr())?;
             Some(listener)
         };
         let addr = match listener {
-            None => Some(reachable(session.hear()?, session)?),
+            None => Some(reachable(session.hear()?, 1, session)?),
             Some(_) => None,
         };
         // The first connection pays for what all of them share.
@@ -108,12 +109,6 @@ impl Crowd {
     }
 }
 
-/// Goes on when the other side is here too.
-fn meet(session: &mut Session<'_>) -> Result<(), Fault> {
-    session.tell(&())?;
-    session.hear()
-}
-
 fn gauge(session: &Session<'_>) -> Result<f64, Fault> {
     (session.gauge)()
         .map(|bytes| bytes as f64)
@@ -121,19 +116,14 @@ fn gauge(session: &Session<'_>) -> Result<f64, Fault> {
 }
 
 impl Side for Crowd {
-    fn round(
-        &mut self,
-        session: &mut Session<'_>,
-        round: Round,
-        readings: &mut Vec<f64>,
-    ) -> Result<(), Fault> {
+    fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
         for _ in 0..round.operations() {
-            let mine = self.grow(session)?;
-            if session.is_client() {
-                let theirs: f64 = session.hear()?;
+            let mine = self.grow(s)?;
+            if s.is_client() {
+                let theirs: f64 = s.hear()?;
                 readings.push(((mine + theirs) / f64::from(self.count)).max(0.0));
             } else {
-                session.tell(&mine)?;
+                s.tell(&mine)?;
             }
         }
         Ok(())

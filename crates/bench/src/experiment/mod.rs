@@ -16,6 +16,7 @@ mod bibw;
 mod bilat;
 mod cell;
 pub mod driver;
+mod edge;
 mod latency;
 mod link;
 mod memory;
@@ -25,6 +26,7 @@ mod pingpong;
 mod rate;
 mod session;
 mod stream;
+pub(crate) mod timing;
 
 pub use cell::{Cell, MAX_SIZE, Metric, Scale, Settings, Variant, variant};
 pub use session::{Control, Fault, Gauge, Round, Session, Word, peer_failed};
@@ -43,8 +45,12 @@ pub trait Experiment: Sync {
     }
     /// What is measured.
     fn metric(&self, variant: &Variant) -> Metric;
+    /// Sizes unless others are asked for; `None` for the usual ones of all experiments.
+    fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
+        None
+    }
     /// How many processes take part.
-    fn ranks(&self) -> u32 {
+    fn ranks(&self, _variant: &Variant) -> u32 {
         2
     }
     /// How its operations can be sampled.

@@ -2,16 +2,18 @@
 //!
 //! Processes outnumber cores, so whoever spins holds up the very process it waits for. Each hop crosses the cores.
 
-use verbs::host::{Span, Time};
-use verbs::{Access, Buf, Cm, ConnParam, Cq, Listener, Mr, Pd, Qp, QpInit, RecvWr, SendOp, SendWr, Sge};
+use verbs::host::Time;
+use verbs::{Access, Buf, Mr, RecvWr, SendOp, SendWr, Sge};
 
-use super::link::{check, establish};
+use super::edge::Edge;
+use super::link::{Depth, Link, check, join};
+use super::timing::sample;
 use super::{Experiment, Fault, Metric, Round, Scale, Session, Side, Variant, variant};
 
 /// Processes in the ring.
 const RING: usize = 4;
 /// Receives that are always posted; one token makes one necessary.
-const RECEIVES: u64 = 4;
+const RECEIVES: u32 = 4;
 /// Bytes of the token.
 const TOKEN: u32 = 8;
 /// One send in so many is signalled.
@@ -45,71 +47,34 @@ impl Experiment for Park {
         }
     }
 
-    fn ranks(&self) -> u32 {
+    fn ranks(&self, _variant: &Variant) -> u32 {
         RING as u32
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        let device = session.device;
-        let (pd, cm) = (device.alloc_pd()?, device.create_cm()?);
-        let (send_cq, recv_cq) = (device.create_cq(128)?, device.create_cq(128)?);
-        let init = QpInit::new(&send_cq).recv_cq(&recv_cq);
-        let (from, to) = (pd.create_qp(&init)?, pd.create_qp(&init)?);
+        let pd = session.device.alloc_pd()?;
         let token = pd.reg_mr(&Buf::alloc(TOKEN as usize)?, Access::ALL)?;
         let sges = [token.sge(0, TOKEN)];
-        (0..RECEIVES).try_for_each(|id| from.post_recv(&RecvWr::new(id, &sges)))?;
-        let listener = cm.listen(session.listen_addr()?, 1)?;
-        let next = next_of_ring(session, listener.addr())?;
-        cm.connect(&to, next, &ConnParam::default())?;
-        establish(session, &cm, &[&from], 2)?;
-        let patience = Span::from_ms(session.settings.patience_ms);
-        let client = session.is_client();
-        Ok(Box::new(Hop {
-            from,
-            to,
-            send_cq,
-            recv_cq,
-            sges,
-            client,
-            sent: 0,
-            patience,
-            _kept: (token, pd, cm, listener),
-        }))
-    }
-}
-
-/// Everybody tells the client where it listens; the client tells everybody where the next one does.
-fn next_of_ring(
-    session: &mut Session<'_>,
-    mine: std::net::SocketAddr,
-) -> Result<std::net::SocketAddr, Fault> {
-    if !session.is_client() {
-        session.tell(&mine)?;
-        return session.hear();
-    }
-    let mut ring = vec![mine];
-    for rank in 1..RING {
-        if session.way(rank)?.neighbour().is_none() {
-            return Err(Fault::Machine("park needs all four processes on one machine".into()));
+        let depth = Depth::new(2 * SIGNAL as u32, RECEIVES);
+        let mut links = Link::several(&pd, depth, 2)?;
+        let me = session.rank as usize;
+        links[0].post_receives(0, RECEIVES, &sges)?;
+        for rank in 0..RING {
+            let next = (rank + 1) % RING;
+            let mine = [(next, 0), (rank, 1)].into_iter().find(|(end, _)| *end == me);
+            join(session, Edge::between(rank, next), mine.and_then(|(_, link)| links.get_mut(link)))?;
         }
-        ring.push(session.hear_rank(rank)?);
+        Ok(Box::new(Hop { links, sges, client: session.is_client(), sent: 0, _token: token }))
     }
-    for rank in 1..RING {
-        session.tell_rank(rank, &ring[(rank + 1) % RING])?;
-    }
-    Ok(ring[1])
 }
 
 struct Hop {
-    from: Qp,
-    to: Qp,
-    send_cq: Cq,
-    recv_cq: Cq,
+    /// From the process before, and to the next one.
+    links: Vec<Link>,
     sges: [Sge; 1],
     client: bool,
     sent: u64,
-    patience: Span,
-    _kept: (Mr, Pd, Cm, Listener),
+    _token: Mr,
 }
 
 impl Hop {
@@ -117,17 +82,17 @@ impl Hop {
         self.sent += 1;
         let wr = SendWr::new(0, SendOp::Send, &self.sges);
         if !self.sent.is_multiple_of(SIGNAL) {
-            return Ok(self.to.post_send(&wr.unsignaled())?);
+            return Ok(self.links[1].qp.post_send(&wr.unsignaled())?);
         }
         if self.sent > SIGNAL {
-            check(self.send_cq.wait(deadline)?, "a token")?;
+            check(self.links[1].send_cq.wait(deadline)?, "a token")?;
         }
-        Ok(self.to.post_send(&wr)?)
+        Ok(self.links[1].qp.post_send(&wr)?)
     }
 
     fn take(&mut self, deadline: Option<Time>) -> Result<(), Fault> {
-        check(self.recv_cq.wait(deadline)?, "a token's receive")?;
-        Ok(self.from.post_recv(&RecvWr::new(0, &self.sges))?)
+        check(self.links[0].recv_cq.wait(deadline)?, "a token's receive")?;
+        Ok(self.links[0].qp.post_recv(&RecvWr::new(0, &self.sges))?)
     }
 
     fn turn(&mut self, deadline: Option<Time>) -> Result<(), Fault> {
@@ -142,25 +107,7 @@ impl Hop {
 }
 
 impl Side for Hop {
-    fn round(
-        &mut self,
-        session: &mut Session<'_>,
-        round: Round,
-        readings: &mut Vec<f64>,
-    ) -> Result<(), Fault> {
-        let host = session.host;
-        for _ in 0..round.lead_in {
-            self.turn(host.after(self.patience))?;
-        }
-        for _ in 0..round.samples {
-            let began = host.now();
-            for _ in 0..round.batch {
-                self.turn(Some(began + self.patience))?;
-            }
-            if self.client {
-                readings.push((host.now() - began).as_ps() as f64);
-            }
-        }
-        Ok(())
+    fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
+        sample(s, round, readings, |_, count, deadline| (0..count).try_for_each(|_| self.turn(deadline)))
     }
 }

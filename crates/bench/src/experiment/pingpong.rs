@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use verbs::host::{Host, Span, Time};
 use verbs::{Mr, QpState, RemoteAddr, SendOp, SendWr, Sge};
 
+use super::edge::meet;
 use super::link::{Depth, Link, Poster, exchange, inline_limit, place};
 use super::{Fault, Round, Session, Side, pattern};
 
@@ -93,7 +94,7 @@ impl PingPong {
         let stride = if both { u64::from(size).next_multiple_of(4096) } else { 0 };
         let every = if op.is_fetch() { 1 } else { session.settings.signal };
         let inline = inline_limit(session, size);
-        let depth = Depth { send: 2 * every + 1, recv: RECEIVES, inline };
+        let depth = Depth { inline, ..Depth::new(2 * every + 1, RECEIVES) };
         let mut link = Link::create(session.device, depth)?;
         let twice = matches!(op, Op::Send | Op::Write | Op::WriteImm) && size <= TWO_SOURCES_MAX;
         let source_stride = if twice { u64::from(size).next_multiple_of(64) } else { 0 };
@@ -128,8 +129,7 @@ impl PingPong {
             side.prepare_put(1)?;
         }
         // Nobody speaks before all receives are posted.
-        session.tell(&())?;
-        session.hear::<()>()?;
+        meet(session)?;
         Ok(side)
     }
 
@@ -289,8 +289,7 @@ impl PingPong {
             self.catch_up(turn, deadline)?;
             if self.both {
                 // The next contents replace these: the peer must have them.
-                session.tell(&())?;
-                session.hear::<()>()?;
+                meet(session)?;
             }
         }
         verdict
@@ -362,13 +361,8 @@ impl Side for PingPong {
         Ok(())
     }
 
-    fn round(
-        &mut self,
-        session: &mut Session<'_>,
-        round: Round,
-        readings: &mut Vec<f64>,
-    ) -> Result<(), Fault> {
-        let host = session.host;
+    fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
+        let host = s.host;
         if !self.client {
             if self.op.is_fetch() {
                 return Ok(());

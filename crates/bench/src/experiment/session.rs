@@ -1,6 +1,6 @@
 //! [`Session`]: what an experiment has in hand on one side: machine, device, cell, and words with the others.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -230,12 +230,42 @@ impl Session<'_> {
         }
     }
 
-    /// Where to listen: the own address as the other side reaches it, any port.
+    /// Where to listen, at any number: the address of that port of the device; where ports have none, the own
+    /// address as the other side reaches it.
     ///
     /// # Errors
-    /// As [`way`](Self::way).
-    pub fn listen_addr(&mut self) -> Result<SocketAddr, Fault> {
-        Ok(SocketAddr::new(self.way(1)?.local_ip(), 0))
+    /// [`Fault::Meaningless`] for a port that the device does not have.
+    pub fn listen_addr(&mut self, port: usize) -> Result<SocketAddr, Fault> {
+        let ports = &self.device.attr().port_addrs;
+        let ip = match ports.get(port) {
+            Some(ip) => *ip,
+            None if port > 0 || !ports.is_empty() => return Err(self.lacks_port()),
+            // A process alone reaches itself.
+            None => self.way(1).map_or(Ipv4Addr::LOCALHOST.into(), |way| way.local_ip()),
+        };
+        Ok(SocketAddr::new(ip, 0))
+    }
+
+    /// Over how many ports a message of the cell is split: the factor `ports`, 1 without it.
+    ///
+    /// # Errors
+    /// [`Fault::Meaningless`] where the device has too few that can be told apart, or the message too few bytes.
+    pub fn ports(&self) -> Result<usize, Fault> {
+        match self.cell.variant.get("ports").map_or("1", String::as_str) {
+            "1" => Ok(1),
+            "2" if self.device.attr().port_addrs.len() < 2 => Err(self.lacks_port()),
+            "2" if self.cell.size < 2 => Err(Fault::Meaningless("half a message of 1 byte".into())),
+            "2" => Ok(2),
+            other => Err(Fault::Meaningless(format!("{other} ports"))),
+        }
+    }
+
+    fn lacks_port(&self) -> Fault {
+        let what = match self.device.attr().ports {
+            0 | 1 => "has one port",
+            _ => "does not say which addresses its ports have",
+        };
+        Fault::Meaningless(format!("two ports at once: {} {what}", self.device.name()))
     }
 
     /// The other side's process number.

@@ -2,12 +2,17 @@
 //!
 //! W messages are posted; whenever W/2 have completed, W/2 more. Only the last message of each half signals: its
 //! completion says that of the whole half. An operation is a burst of messages; all use the same buffers.
+//!
+//! A message that is split over two ports is two writes, one on the connection of each; it has completed when both have.
+//! A stream within one device goes over a connection of the device with itself.
 
-use verbs::host::{Span, Time};
-use verbs::{Mr, RecvWr, RemoteAddr, SendOp, SendWr, Sge, Wc};
+use verbs::host::Time;
+use verbs::{Mr, RecvWr, SendOp, SendWr, Sge, Wc};
 
-use super::link::{Depth, Link, check, exchange, inline_limit, place};
-use super::{Fault, Round, Session, Side, pattern};
+use super::edge::{Edge, meet};
+use super::link::{Depth, Link, check, exchange, inline_limit, join, loopback, part, place};
+use super::timing::sample;
+use super::{Fault, Round, Session, Settings, Side, pattern};
 
 /// Who streams, and what ends a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +23,8 @@ pub(super) enum Flow {
     Both,
     /// The client streams; its own last completion ends it.
     Local,
+    /// The same, from a device to itself.
+    Alone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +34,11 @@ enum Op {
     Read,
 }
 
-/// Identity of requests whose completion frees half a window.
-const HALF: u64 = 1;
-/// Identity of requests that carry no data.
-const CONTROL: u64 = 2;
+/// Ports that a message is split over, at most.
+const LANES: usize = 2;
+/// Identity of requests that carry no data. Those whose completion frees half a window have the number of their lane,
+/// and so have receives.
+const CONTROL: u64 = LANES as u64;
 /// Immediate values of messages that carry no data.
 const START: u32 = 1;
 const LAST: u32 = 2;
@@ -42,76 +50,122 @@ const BURST_BYTES: u64 = 16 << 20;
 /// Completions taken at once.
 const REAP: usize = 16;
 
+/// A connection, and the part of each message that goes over it.
+struct Lane {
+    link: Link,
+    /// Where the part begins.
+    at: usize,
+    op: SendOp,
+    sges: [Sge; 1],
+    /// The same part where it travels within the request; else empty.
+    inline: Vec<u8>,
+    /// Halves of the window that have not completed.
+    halves: u32,
+    /// Last messages of a burst that have arrived.
+    lasts: u32,
+}
+
+impl Lane {
+    /// The request for a message, with a completion and without.
+    fn requests(&self, wr_id: u64) -> [SendWr<'_>; 2] {
+        let last = if self.inline.is_empty() {
+            SendWr::new(wr_id, self.op, &self.sges)
+        } else {
+            SendWr::inline(wr_id, self.op, &self.inline)
+        };
+        [last, last.unsignaled()]
+    }
+}
+
 /// One side of a stream.
 pub(super) struct Stream {
     op: Op,
     flow: Flow,
     client: bool,
-    link: Link,
+    lanes: Vec<Lane>,
     source: Mr,
     sink: Mr,
-    remote: RemoteAddr,
     size: u32,
-    /// The message itself, if it travels within the request; else empty.
-    inline: Vec<u8>,
     half: u32,
     burst: u64,
-    patience: Span,
     seed: u64,
     wcs: [Wc; REAP],
     /// Data messages still to post.
     to_post: u64,
-    /// Halves of the window that have not completed.
-    halves: u32,
     /// Control messages that have not completed.
     controls: u32,
     starts: u32,
-    lasts: u32,
     acks: u32,
+    /// The other end of a connection of the device with itself.
+    _far: Option<Link>,
+}
+
+/// Messages of a burst.
+pub(super) fn burst(settings: &Settings, size: u32) -> u64 {
+    let by_size = (BURST_BYTES / u64::from(size.max(1))).clamp(8, 2048);
+    if settings.burst > 0 { settings.burst.into() } else { by_size }
 }
 
 impl Stream {
     pub(super) fn prepare(session: &mut Session<'_>, flow: Flow) -> Result<Self, Fault> {
+        let ports = session.ports()?;
         let op = match session.cell.factor("op")? {
-            "send" => Op::Send,
-            "write" => Op::Write,
-            "read" if flow != Flow::Both => Op::Read,
-            other => return Err(Fault::Meaningless(format!("a stream of {other}"))),
+            "write" | "copy" => Op::Write,
+            "send" if ports == 1 => Op::Send,
+            "read" if ports == 1 && flow != Flow::Both => Op::Read,
+            other => return Err(Fault::Meaningless(format!("such a stream of {other}"))),
         };
         let (size, settings) = (session.cell.length()?, session.settings);
         let limit = session.device.attr().max_qp_wr.saturating_sub(SPARE);
         let window = settings.window.min(limit).max(2);
         let receives = if op == Op::Send { (4 * window).min(limit) } else { 0 };
         let inline = inline_limit(session, size);
-        let depth = Depth { send: window + SPARE, recv: receives + SPARE, inline };
-        let mut link = Link::create(session.device, depth)?;
-        let source = place(session, &link.pd, "source", size as usize)?;
-        let sink = place(session, &link.pd, "sink", size as usize)?;
-        link.post_receives(depth.recv, &data_sges(op, &sink, size))?;
-        link.connect(session)?;
-        let remote = exchange(session, if op == Op::Read { &source } else { &sink })?;
-        let by_size = (BURST_BYTES / u64::from(size)).clamp(8, 2048);
+        let depth = Depth { inline, ..Depth::new(window + SPARE, receives + SPARE) };
+        let pd = session.device.alloc_pd()?;
+        let source = place(session, &pd, "source", size as usize)?;
+        let sink = place(session, &pd, "sink", size as usize)?;
+        let mut links = match flow {
+            Flow::Alone => loopback(session, &pd, depth)?,
+            _ => Link::several(&pd, depth, ports)?,
+        };
+        let far = if flow == Flow::Alone { links.pop() } else { None };
+        let remote = if far.is_some() {
+            sink.remote(0)
+        } else {
+            for (port, link) in links.iter_mut().enumerate() {
+                link.post_receives(port as u64, depth.recv, &data_sges(op, &sink, size))?;
+                join(session, Edge { port, ..Edge::PAIR }, Some(link))?;
+            }
+            exchange(session, if op == Op::Read { &source } else { &sink })?
+        };
+        let lane = |(port, link)| {
+            let (at, len) = part(size, ports, port);
+            let remote = remote.offset(at);
+            let (op, sge) = match op {
+                Op::Send => (SendOp::Send, source.sge(at, len)),
+                Op::Write => (SendOp::Write(remote), source.sge(at, len)),
+                Op::Read => (SendOp::Read(remote), sink.sge(at, len)),
+            };
+            let inline = vec![0; if inline > 0 { len as usize } else { 0 }];
+            Lane { link, at: at as usize, op, sges: [sge], inline, halves: 0, lasts: 0 }
+        };
         Ok(Self {
             op,
             flow: if op == Op::Read { Flow::Local } else { flow },
             client: session.is_client(),
-            link,
+            lanes: links.into_iter().enumerate().map(lane).collect(),
             source,
             sink,
-            remote,
             size,
-            inline: vec![0; inline as usize],
             half: window / 2,
-            burst: if settings.burst > 0 { settings.burst.into() } else { by_size },
-            patience: Span::from_ms(settings.patience_ms),
+            burst: burst(settings, size),
             seed: settings.seed,
             wcs: [Wc::default(); REAP],
             to_post: 0,
-            halves: 0,
             controls: 0,
             starts: 0,
-            lasts: 0,
             acks: 0,
+            _far: far,
         })
     }
 
@@ -120,7 +174,7 @@ impl Stream {
     fn step(&mut self) -> Result<(), Fault> {
         loop {
             let reaped = self.reap_sends()? + self.reap_receives()?;
-            let room = self.to_post > 0 && self.halves < 2;
+            let room = self.to_post > 0 && self.lanes.iter().all(|lane| lane.halves < 2);
             if room {
                 self.post_half()?;
             }
@@ -131,63 +185,84 @@ impl Stream {
     }
 
     fn reap_sends(&mut self) -> Result<usize, Fault> {
-        let n = self.link.send_cq.poll(&mut self.wcs)?;
+        let n = self.lanes[0].link.send_cq.poll(&mut self.wcs)?;
         for wc in &self.wcs[..n] {
             match check(*wc, "a message of the stream")?.wr_id {
-                HALF => self.halves -= 1,
-                _ => self.controls -= 1,
+                CONTROL => self.controls -= 1,
+                lane => self.lanes[lane as usize].halves -= 1,
             }
         }
         Ok(n)
     }
 
     fn reap_receives(&mut self) -> Result<usize, Fault> {
-        if self.flow == Flow::Local {
+        if matches!(self.flow, Flow::Local | Flow::Alone) {
             return Ok(0);
         }
-        let n = self.link.recv_cq.poll(&mut self.wcs)?;
+        let n = self.lanes[0].link.recv_cq.poll(&mut self.wcs)?;
         let sges = data_sges(self.op, &self.sink, self.size);
         for wc in &self.wcs[..n] {
-            match check(*wc, "a receive of the stream")?.imm {
+            let wc = check(*wc, "a receive of the stream")?;
+            let lane = &mut self.lanes[wc.wr_id as usize];
+            match wc.imm {
                 Some(START) => self.starts += 1,
-                Some(LAST) => self.lasts += 1,
+                Some(LAST) => lane.lasts += 1,
                 Some(ACK) => self.acks += 1,
                 _ => {}
             }
-            self.link.qp.post_recv(&RecvWr::new(0, &sges))?;
+            lane.link.qp.post_recv(&RecvWr::new(wc.wr_id, &sges))?;
         }
         Ok(n)
     }
 
+    /// Posts half a window; the parts of a message go out one after the other.
     fn post_half(&mut self) -> Result<(), Fault> {
         let count = u64::from(self.half).min(self.to_post);
-        let sges = [match self.op {
-            Op::Read => self.sink.sge(0, self.size),
-            _ => self.source.sge(0, self.size),
-        }];
-        let op = match self.op {
-            Op::Send => SendOp::Send,
-            Op::Write => SendOp::Write(self.remote),
-            Op::Read => SendOp::Read(self.remote),
-        };
-        let last = if self.inline.is_empty() {
-            SendWr::new(HALF, op, &sges)
-        } else {
-            SendWr::inline(HALF, op, &self.inline)
-        };
-        let silent = SendWr { wr_id: 0, ..last }.unsignaled();
+        let requests = [self.lanes[0].requests(0), self.lanes[self.lanes.len() - 1].requests(1)];
         for _ in 1..count {
-            self.link.qp.post_send(&silent)?;
+            for (lane, [_, silent]) in self.lanes.iter().zip(&requests) {
+                lane.link.qp.post_send(silent)?;
+            }
         }
-        self.link.qp.post_send(&last)?;
+        for (lane, [last, _]) in self.lanes.iter().zip(&requests) {
+            lane.link.qp.post_send(last)?;
+        }
         self.to_post -= count;
-        self.halves += 1;
+        self.lanes.iter_mut().for_each(|lane| lane.halves += 1);
         Ok(())
     }
 
     fn control(&mut self, imm: u32) -> Result<(), Fault> {
+        self.control_on(0, imm)
+    }
+
+    fn control_on(&mut self, lane: usize, imm: u32) -> Result<(), Fault> {
         self.controls += 1;
-        Ok(self.link.qp.post_send(&SendWr::new(CONTROL, SendOp::SendImm(imm), &[]))?)
+        let wr = SendWr::new(CONTROL, SendOp::SendImm(imm), &[]);
+        Ok(self.lanes[lane].link.qp.post_send(&wr)?)
+    }
+
+    /// Says behind all data of the burst that this was all.
+    fn finish(&mut self) -> Result<(), Fault> {
+        (0..self.lanes.len()).try_for_each(|lane| self.control_on(lane, LAST))
+    }
+
+    /// Whether all that was posted has completed.
+    fn is_idle(&self) -> bool {
+        self.controls == 0 && self.has_streamed()
+    }
+
+    fn has_streamed(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.halves == 0)
+    }
+
+    /// Whether the other side's burst is here.
+    fn has_last(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.lasts > 0)
+    }
+
+    fn take_last(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.lasts -= 1);
     }
 
     /// Steps until `done`.
@@ -213,29 +288,32 @@ impl Stream {
         self.to_post = messages;
         self.until(session, deadline, |s| s.to_post == 0)?;
         match self.flow {
-            Flow::Local => self.until(session, deadline, |s| s.halves == 0),
+            Flow::Local | Flow::Alone => self.until(session, deadline, Self::has_streamed),
             Flow::Push => {
-                self.control(LAST)?;
-                self.until(session, deadline, |s| s.acks > 0 && s.controls == 0 && s.halves == 0)?;
+                self.finish()?;
+                self.until(session, deadline, |s| s.acks > 0 && s.is_idle())?;
                 self.acks -= 1;
                 Ok(())
             }
-            Flow::Both => {
-                self.control(LAST)?;
-                self.until(session, deadline, |s| s.lasts > 0 && s.controls == 0 && s.halves == 0)?;
-                self.lasts -= 1;
-                Ok(())
-            }
+            Flow::Both => self.finish_both(session, deadline),
         }
+    }
+
+    /// The end of a burst in which both sides stream.
+    fn finish_both(&mut self, session: &Session<'_>, deadline: Option<Time>) -> Result<(), Fault> {
+        self.finish()?;
+        self.until(session, deadline, |s| s.has_last() && s.is_idle())?;
+        self.take_last();
+        Ok(())
     }
 
     /// The same burst as the server sees it.
     fn answer(&mut self, session: &Session<'_>, messages: u64, deadline: Option<Time>) -> Result<(), Fault> {
         match self.flow {
-            Flow::Local => Ok(()),
+            Flow::Local | Flow::Alone => Ok(()),
             Flow::Push => {
-                self.until(session, deadline, |s| s.lasts > 0)?;
-                self.lasts -= 1;
+                self.until(session, deadline, Self::has_last)?;
+                self.take_last();
                 self.control(ACK)?;
                 self.until(session, deadline, |s| s.controls == 0)
             }
@@ -244,10 +322,7 @@ impl Stream {
                 self.starts -= 1;
                 self.to_post = messages;
                 self.until(session, deadline, |s| s.to_post == 0)?;
-                self.control(LAST)?;
-                self.until(session, deadline, |s| s.lasts > 0 && s.controls == 0 && s.halves == 0)?;
-                self.lasts -= 1;
-                Ok(())
+                self.finish_both(session, deadline)
             }
         }
     }
@@ -273,50 +348,35 @@ fn data_sges(op: Op, sink: &Mr, size: u32) -> [Sge; 1] {
 impl Side for Stream {
     fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
         pattern::fill(self.source.buf(), 0, self.size as usize, self.contents(self.client))?;
-        self.source.buf().read(0, &mut self.inline)?;
+        for lane in &mut self.lanes {
+            self.source.buf().read(lane.at, &mut lane.inline)?;
+        }
         self.sink.buf().fill(0);
         Ok(())
     }
 
-    fn round(
-        &mut self,
-        session: &mut Session<'_>,
-        round: Round,
-        readings: &mut Vec<f64>,
-    ) -> Result<(), Fault> {
-        let host = session.host;
-        for _ in 0..round.lead_in {
-            self.one(session, self.burst, host.after(self.patience))?;
-        }
-        for _ in 0..round.samples {
-            let began = host.now();
-            let deadline = Some(began + self.patience);
-            for _ in 0..round.batch {
-                self.one(session, self.burst, deadline)?;
-            }
-            if self.client {
-                readings.push((host.now() - began).as_ps() as f64);
-            }
-        }
-        Ok(())
+    fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
+        let burst = self.burst;
+        sample(s, round, readings, |s, count, deadline| {
+            (0..count).try_for_each(|_| self.one(s, burst, deadline))
+        })
     }
 
     /// Clears the sinks, streams once more, compares what lies there.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         self.sink.buf().fill(0);
-        session.tell(&())?;
-        session.hear::<()>()?;
+        meet(session)?;
         self.one(session, 2, session.deadline())?;
-        session.tell(&())?;
-        session.hear::<()>()?;
-        let writes_here = match self.op {
-            Op::Read => self.client,
-            _ => self.flow == Flow::Both || !self.client,
+        meet(session)?;
+        let (written_here, by_client) = match (self.flow, self.op) {
+            (Flow::Alone, _) => (true, true),
+            (_, Op::Read) => (self.client, !self.client),
+            (flow, _) => (flow == Flow::Both || !self.client, !self.client),
         };
-        if !writes_here {
+        if !written_here {
             return Ok(());
         }
-        pattern::compare(self.sink.buf(), 0, self.size as usize, self.contents(!self.client))
+        pattern::compare(self.sink.buf(), 0, self.size as usize, self.contents(by_client))
     }
 
     fn messages(&self) -> u64 {

@@ -10,6 +10,7 @@ pub use assign::Floors;
 use nic_soft::floor::{Lines, PeerMemory, Region, Role, empty_syscalls};
 use verbs::host::{Span, Time};
 
+use crate::experiment::timing::sample;
 use crate::experiment::{Experiment, Fault, Metric, Round, Scale, Session, Side, Variant, variant};
 
 /// Cycles between two looks at a line: those too early take the line away from its writer.
@@ -116,26 +117,6 @@ fn shared_page(session: &mut Session<'_>) -> Result<Region, Fault> {
     Ok(page)
 }
 
-/// Times samples of a client; the others only take part.
-fn sample(
-    session: &Session<'_>,
-    (round, client): (Round, bool),
-    readings: &mut Vec<f64>,
-    mut work: impl FnMut(u64, Time) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let patience = Span::from_ms(session.settings.patience_ms);
-    work(round.lead_in, session.host.now() + patience)?;
-    for _ in 0..round.samples {
-        // One reading for each sample, as in the experiments that stand beside this.
-        let began = session.host.now();
-        work(round.batch, began + patience)?;
-        if client {
-            readings.push((session.host.now() - began).as_ps() as f64);
-        }
-    }
-    Ok(())
-}
-
 fn role(client: bool) -> Role {
     if client { Role::Ping } else { Role::Pong }
 }
@@ -149,8 +130,8 @@ struct Bounce {
 }
 
 impl Bounce {
-    fn run(&mut self, session: &Session<'_>, rounds: u64, deadline: Time) -> Result<(), Fault> {
-        let give_up = || session.host.now() > deadline;
+    fn run(&mut self, session: &Session<'_>, rounds: u64, deadline: Option<Time>) -> Result<(), Fault> {
+        let give_up = || deadline.is_some_and(|d| session.host.now() > d);
         let (who, spacing) = ((role(self.client), self.lines), self.spacing);
         let next = self.page.bounce(who, self.at, rounds, spacing, &give_up);
         self.at = next.map_err(machine("the cache line was not answered"))?;
@@ -166,7 +147,7 @@ impl Side for Bounce {
             self.spacing = spacing;
             for _ in 0..TRIALS {
                 let began = session.host.now();
-                self.run(session, TRIAL_ROUNDS, began + Span::from_ms(session.settings.patience_ms))?;
+                self.run(session, TRIAL_ROUNDS, session.deadline())?;
                 best = best.min((session.host.now() - began, spacing));
             }
         }
@@ -180,7 +161,7 @@ impl Side for Bounce {
     }
 
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
-        sample(s, (round, self.client), readings, |n, deadline| self.run(s, n, deadline))
+        sample(s, round, readings, |s, n, deadline| self.run(s, n, deadline))
     }
 
     fn note(&self) -> Option<String> {
@@ -196,8 +177,8 @@ struct Futex {
 
 impl Side for Futex {
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
-        sample(s, (round, self.client), readings, |n, deadline| {
-            let give_up = || s.host.now() > deadline;
+        sample(s, round, readings, |s, n, deadline| {
+            let give_up = || deadline.is_some_and(|d| s.host.now() > d);
             let rounds = u32::try_from(n).unwrap_or(u32::MAX);
             let next = self.page.futex_rounds(role(self.client), self.at, rounds, &give_up);
             self.at = next.map_err(machine("the futex was not answered"))?;
@@ -229,7 +210,7 @@ impl<W: Work> Side for Alone<W> {
     }
 
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
-        if self.1 { sample(s, (round, true), readings, |n, _| self.0.run(n)) } else { Ok(()) }
+        if self.1 { sample(s, round, readings, |_, n, _| self.0.run(n)) } else { Ok(()) }
     }
 
     fn verify(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {

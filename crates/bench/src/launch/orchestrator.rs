@@ -162,8 +162,8 @@ impl Launch<'_> {
             connect.push(peer.clone());
         } else {
             self.add_server("server", self.cores[1], &token, &mut crew, &mut connect)?;
-            let ranks = self.plan.cells.iter().filter_map(|c| find(&c.experiment)).map(|e| e.ranks());
-            for rank in 2..ranks.max().unwrap_or(2) {
+            let ranks = |c: &Cell| find(&c.experiment).map(|e| e.ranks(&c.variant));
+            for rank in 2..self.plan.cells.iter().filter_map(ranks).max().unwrap_or(2) {
                 let core = self.cores[rank as usize % 2];
                 self.add_server("helper", core, &token, &mut crew, &mut connect)?;
             }
