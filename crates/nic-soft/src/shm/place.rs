@@ -110,18 +110,6 @@ pub(super) fn fetch_soon<T>(word: &T) {
     let _ = word;
 }
 
-/// Begins to fetch the line of a word that will be written soon, so that the write need not wait for it.
-#[inline]
-pub(super) fn own_soon<T>(word: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: PREFETCHW is a hint, and a no-op where it is unknown; the reference proves the line mapped.
-    unsafe {
-        std::arch::asm!("prefetchw [{0}]", in(reg) std::ptr::from_ref(word), options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = word;
-}
-
 /// Copies all pieces, in order, to mapped memory.
 ///
 /// # Safety

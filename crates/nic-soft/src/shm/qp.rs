@@ -15,7 +15,6 @@ use super::device::{Inner, Ring};
 use super::engine::Outcome;
 use super::layout::{QpShared, comp, qp_at, recv, state};
 use super::peer::Link;
-use super::place;
 use super::segment::{Ref, Slots};
 use super::srq::{SrqInner, check_sges, fill};
 use super::tlb::Tlb;
@@ -482,7 +481,6 @@ impl QpInner {
         fill(slot, wr);
         ring::publish(&slot[recv::MARK], ring::lap(*posted, shift), wr.sges.len() as u32);
         *posted += 1;
-        place::own_soon(&recvs.slot(*posted)[recv::MARK]);
         drop(posted);
         crate::sync::fence::light();
         self.feed_if_starved();
