@@ -84,6 +84,15 @@ impl Buf {
         Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner })
     }
 
+    /// Private memory as [`Buf::alloc`], in the part of a NIC's memory: for NICs whose memory is this process's.
+    /// `nic_offset` is the NIC's own address of the first byte.
+    ///
+    /// # Errors
+    /// As [`Buf::alloc`].
+    pub fn alloc_nic(len: usize, nic_offset: u64) -> Result<Self> {
+        Ok(Self { kind: MemoryKind::Nic, nic_offset, ..Self::alloc(len)? })
+    }
+
     /// Memory that somebody else owns: a C program's buffer, or a NIC's memory.
     ///
     /// `nic_offset` is the NIC's own address of the first byte (0 for host memory).
@@ -246,6 +255,14 @@ mod tests {
         assert_eq!(buf.to_vec(0..10_000).expect("inside"), vec![0; 10_000]);
         assert!(Buf::alloc(0).is_err());
         assert!(Buf::alloc(usize::MAX / 2).is_err(), "more than there is");
+    }
+
+    #[test]
+    fn nic_memory_may_be_private() {
+        let buf = Buf::alloc_nic(100, 4096).expect("memory");
+        assert_eq!((buf.kind(), buf.nic_offset(), buf.len()), (MemoryKind::Nic, 4096, 100));
+        assert_eq!(buf.slice(10..20).expect("inside").nic_offset(), 4106);
+        assert!(Buf::alloc_nic(0, 0).is_err());
     }
 
     #[test]
