@@ -5,7 +5,10 @@
 //! mean is the harmonic one.
 
 use super::stream::{Flow, Stream};
-use super::{Experiment, FOUR, Fault, Metric, Sampling, Scale, Session, Side, Variant, placements, usual};
+use super::{
+    Experiment, FOUR, Fault, Metric, Sampling, Scale, Session, Side, Variant, over_two_ports, placements,
+    usual,
+};
 
 pub(super) struct Bandwidth;
 
@@ -22,6 +25,9 @@ impl Experiment for Bandwidth {
         let mut all = placements("write", &FOUR);
         all.extend(usual("send", quick));
         all.extend(usual("read", quick));
+        if !quick {
+            all.extend(over_two_ports());
+        }
         all
     }
 
@@ -35,7 +41,7 @@ impl Experiment for Bandwidth {
     }
 
     fn sampling(&self) -> Sampling {
-        Sampling { long: true, samples: None }
+        Sampling::LONG
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {

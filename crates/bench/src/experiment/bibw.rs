@@ -1,7 +1,7 @@
 //! `bibw`: both sides stream at once on one connection; the bytes of both directions over the time.
 
 use super::stream::{Flow, Stream};
-use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant, usual};
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant, over_two_ports, usual};
 
 pub(super) struct Bibw;
 
@@ -18,6 +18,7 @@ impl Experiment for Bibw {
         let mut all = usual("write", quick);
         if !quick {
             all.extend(usual("send", false));
+            all.extend(over_two_ports());
         }
         all
     }
@@ -32,7 +33,7 @@ impl Experiment for Bibw {
     }
 
     fn sampling(&self) -> Sampling {
-        Sampling { long: true, samples: None }
+        Sampling::LONG
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {

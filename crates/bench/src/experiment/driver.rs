@@ -43,6 +43,7 @@ pub fn plan_for(experiment: &dyn Experiment, base: &Plan) -> Plan {
         plan.batch = Some(1);
     }
     if let Some(samples) = sampling.samples {
+        let samples = samples.min(plan.samples_max);
         plan.samples_min = samples;
         plan.samples_max = samples;
     }
@@ -76,10 +77,10 @@ pub fn client_cell(
     let experiment = known(session.cell)?;
     let ranks = experiment.ranks(&session.cell.variant) as usize;
     if session.ways.len() + 1 < ranks {
-        let name = experiment.name();
-        return Err(Fault::Machine(format!(
-            "{name} needs {ranks} processes, and a peer is only one; measure without"
-        )));
+        let (name, there) = (experiment.name(), session.ways.len() + 1);
+        let why =
+            format!("{name} with so few processes: it needs {ranks}, and with --peer there are {there}");
+        return Err(Fault::Meaningless(why));
     }
     session.ways.truncate(ranks - 1);
     for rank in 1..ranks {

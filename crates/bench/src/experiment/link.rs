@@ -63,6 +63,11 @@ impl Link {
         check(self.send_cq.spin(deadline)?, what)
     }
 
+    /// The same without holding the core.
+    pub(super) fn waited(&self, deadline: Option<Time>, what: &'static str) -> Result<Wc, Fault> {
+        check(self.send_cq.wait(deadline)?, what)
+    }
+
     /// Waits for the completion of a receive.
     #[inline]
     pub(super) fn received(&self, deadline: Option<Time>, what: &'static str) -> Result<Wc, Fault> {

@@ -6,9 +6,11 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `latency`, `bilat`, `bandwidth`, `bibw`, `rate`, `park`, `memory` | the experiments |
-//! | `pingpong`, `stream` | what latency and bilat, and the three of streams, have in common |
-//! | `link`, `pattern` | connections and registered memory; contents that can be checked |
+//! | `latency`, `bilat`, `bandwidth`, `bibw`, `rate`, `park`, `memory` | the experiments of an overview |
+//! | `nicmem` | what NIC memory is good for |
+//! | `pingpong`, `stream` | what latency and bilat, and streams have in common |
+//! | `link`, `edge` | connections and registered memory, between two ranks and among many |
+//! | `timing`, `pattern` | samples of a round; contents that can be checked |
 //! | `cell`, `session`, `driver` | what to measure, the words between the sides, rounds |
 
 mod bandwidth;
@@ -20,6 +22,7 @@ mod edge;
 mod latency;
 mod link;
 mod memory;
+mod nicmem;
 mod park;
 mod pattern;
 mod pingpong;
@@ -69,8 +72,13 @@ pub trait Experiment: Sync {
 pub struct Sampling {
     /// An operation is long enough to be a sample by itself: no search for a batch.
     pub long: bool,
-    /// Samples of a launch, where each takes so long that this many are enough; `None` leaves it to the stop rule.
+    /// Samples of a launch, where they take so long that this many are enough; `None` leaves it to the stop rule.
     pub samples: Option<u64>,
+}
+
+impl Sampling {
+    /// Every operation is a sample.
+    pub const LONG: Self = Self { long: true, samples: None };
 }
 
 /// One prepared side of a cell.
@@ -125,6 +133,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &rate::Rate,
         &park::Park,
         &memory::Memory,
+        &nicmem::Nicmem,
         &crate::floor::MachineFloor,
     ]
 }
@@ -138,6 +147,18 @@ pub fn find(name: &str) -> Option<&'static dyn Experiment> {
 /// Variants of one operation over placements of source and sink.
 fn placements(op: &str, pairs: &[(&str, &str)]) -> Vec<Variant> {
     pairs.iter().map(|(source, sink)| variant(&[("op", op), ("source", source), ("sink", sink)])).collect()
+}
+
+/// The same variant with another factor.
+fn with(one: &Variant, key: &str, level: &str) -> Variant {
+    let mut more = one.clone();
+    more.insert(key.to_owned(), level.to_owned());
+    more
+}
+
+/// Writes of which each goes half over one port of the device, half over another.
+fn over_two_ports() -> Vec<Variant> {
+    placements("write", &FOUR).iter().map(|one| with(one, "ports", "2")).collect()
 }
 
 /// All four placements, and the two that a short overview shows.

@@ -32,7 +32,7 @@ impl Experiment for Rate {
     }
 
     fn sampling(&self) -> Sampling {
-        Sampling { long: true, samples: None }
+        Sampling::LONG
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
