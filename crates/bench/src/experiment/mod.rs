@@ -7,9 +7,9 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `latency`, `bilat`, `bandwidth`, `bibw`, `rate`, `park`, `memory` | the experiments of an overview |
-//! | `nicmem` | what NIC memory is good for |
+//! | `nicmem`, `hotspot`, `chain` | what NIC memory is good for |
 //! | `pingpong`, `stream` | what latency and bilat, and streams have in common |
-//! | `link`, `edge` | connections and registered memory, between two ranks and among many |
+//! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
 //! | `timing`, `pattern` | samples of a round; contents that can be checked |
 //! | `cell`, `session`, `driver` | what to measure, the words between the sides, rounds |
 
@@ -17,8 +17,11 @@ mod bandwidth;
 mod bibw;
 mod bilat;
 mod cell;
+mod chain;
 pub mod driver;
 mod edge;
+mod hotspot;
+mod hub;
 mod latency;
 mod link;
 mod memory;
@@ -134,6 +137,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &park::Park,
         &memory::Memory,
         &nicmem::Nicmem,
+        &hotspot::Hotspot,
+        &chain::Chain,
         &crate::floor::MachineFloor,
     ]
 }

@@ -85,7 +85,7 @@ impl Hop {
             return Ok(self.links[1].qp.post_send(&wr.unsignaled())?);
         }
         if self.sent > SIGNAL {
-            check(self.links[1].send_cq.wait(deadline)?, "a token")?;
+            self.links[1].waited(deadline, "a token")?;
         }
         Ok(self.links[1].qp.post_send(&wr)?)
     }

@@ -1,0 +1,93 @@
+//! [`Hub`]: a process's connections with several others, on one pair of completion queues. It waits without holding the
+//! core, because processes may outnumber cores.
+//!
+//! A message is something that consumes a receive, which has no memory: an empty send, or a write with immediate data.
+
+use verbs::host::{Span, Time};
+use verbs::{Pd, RecvWr, SendOp, SendWr, Sge};
+
+use super::edge::Edge;
+use super::link::{Depth, Link, check, join};
+use super::{Fault, Session};
+
+/// Receives that are always posted on each connection, and requests that may be under way.
+const DEPTH: Depth = Depth::new(16, 8);
+/// Round trips whose median counts.
+const TRIALS: usize = 200;
+
+/// Connections by number.
+pub(super) struct Hub {
+    links: Vec<Link>,
+}
+
+impl Hub {
+    /// So many connections to be, with receives posted.
+    pub(super) fn create(pd: &Pd, links: usize) -> Result<Self, Fault> {
+        let links = Link::several(pd, DEPTH, links)?;
+        for (number, link) in links.iter().enumerate() {
+            link.post_receives(number as u64, DEPTH.recv, &[])?;
+        }
+        Ok(Self { links })
+    }
+
+    /// Makes the connection of an edge as number `link` of this hub, or helps others to.
+    pub(super) fn join(
+        &mut self,
+        session: &mut Session<'_>,
+        edge: Edge,
+        link: Option<usize>,
+    ) -> Result<(), Fault> {
+        join(session, edge, link.and_then(|number| self.links.get_mut(number)))
+    }
+
+    /// Posts a request whose completion is to be taken.
+    pub(super) fn post(&self, link: usize, op: SendOp, sges: &[Sge]) -> Result<(), Fault> {
+        Ok(self.links[link].qp.post_send(&SendWr::new(link as u64, op, sges))?)
+    }
+
+    /// Sends an empty message.
+    pub(super) fn tell(&self, link: usize) -> Result<(), Fault> {
+        self.post(link, SendOp::Send, &[])
+    }
+
+    /// Waits until so many posted requests have completed.
+    pub(super) fn done(&self, count: usize, deadline: Option<Time>) -> Result<(), Fault> {
+        (0..count).try_for_each(|_| check(self.links[0].send_cq.wait(deadline)?, "a request").map(drop))
+    }
+
+    /// Waits for a message and says whose; its receive is [renewed](Self::renew) by the caller, when nobody waits.
+    pub(super) fn take(&self, deadline: Option<Time>) -> Result<usize, Fault> {
+        Ok(check(self.links[0].recv_cq.wait(deadline)?, "a receive")?.wr_id as usize)
+    }
+
+    /// Posts the receive again that a message has taken.
+    pub(super) fn renew(&self, link: usize) -> Result<(), Fault> {
+        Ok(self.links[link].qp.post_recv(&RecvWr::new(link as u64, &[]))?)
+    }
+
+    /// The time from posting an empty message to having its completion at the other end: half the median round trip.
+    /// Both ends do this; the first of them is told.
+    pub(super) fn one_way(&self, session: &Session<'_>, link: usize, first: bool) -> Result<Span, Fault> {
+        let mut round_trips = Vec::with_capacity(TRIALS);
+        for _ in 0..TRIALS {
+            let (began, deadline) = (session.host.now(), session.deadline());
+            if first {
+                self.tell(link)?;
+                self.take(deadline)?;
+                round_trips.push(session.host.now() - began);
+            } else {
+                self.take(deadline)?;
+                self.tell(link)?;
+            }
+            self.renew(link)?;
+            self.done(1, deadline)?;
+        }
+        round_trips.sort_unstable();
+        Ok(round_trips.get(TRIALS / 2).map_or(Span::ZERO, |median| *median / 2))
+    }
+}
+
+/// What is left of a span without another.
+pub(super) fn without(whole: Span, part: Span) -> Span {
+    Span::from_ps(whole.as_ps().saturating_sub(part.as_ps()))
+}
