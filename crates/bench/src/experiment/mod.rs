@@ -7,7 +7,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `latency`, `bilat`, `bandwidth`, `bibw`, `rate`, `park`, `memory` | the experiments of an overview |
-//! | `nicmem`, `hotspot`, `chain` | what NIC memory is good for |
+//! | `nicmem`, `hotspot`, `pack`, `chain` | what NIC memory is good for |
 //! | `pingpong`, `stream` | what latency and bilat, and streams have in common |
 //! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
 //! | `timing`, `pattern` | samples of a round; contents that can be checked |
@@ -26,6 +26,7 @@ mod latency;
 mod link;
 mod memory;
 mod nicmem;
+mod pack;
 mod park;
 mod pattern;
 mod pingpong;
@@ -138,6 +139,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &memory::Memory,
         &nicmem::Nicmem,
         &hotspot::Hotspot,
+        &pack::Pack,
         &chain::Chain,
         &crate::floor::MachineFloor,
     ]
