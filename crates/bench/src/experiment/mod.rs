@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `latency`, `bilat`, `bandwidth`, `bibw`, `rate`, `park`, `memory` | the experiments of an overview |
 //! | `nicmem`, `hotspot`, `pack`, `chain` | what NIC memory is good for |
-//! | `pingpong`, `stream` | what latency and bilat, and streams have in common |
+//! | `reg`, `post`, `poll`, `connect` | single calls |
+//! | `pingpong`, `stream`, `calls` | what latency and bilat, streams, and post and poll have in common |
 //! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
 //! | `timing`, `pattern` | samples of a round; contents that can be checked |
 //! | `cell`, `session`, `driver` | what to measure, the words between the sides, rounds |
@@ -16,8 +17,10 @@
 mod bandwidth;
 mod bibw;
 mod bilat;
+mod calls;
 mod cell;
 mod chain;
+mod connect;
 pub mod driver;
 mod edge;
 mod hotspot;
@@ -30,7 +33,10 @@ mod pack;
 mod park;
 mod pattern;
 mod pingpong;
+mod poll;
+mod post;
 mod rate;
+mod reg;
 mod session;
 mod stream;
 pub(crate) mod timing;
@@ -141,6 +147,10 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &hotspot::Hotspot,
         &pack::Pack,
         &chain::Chain,
+        &reg::Reg,
+        &post::Post,
+        &poll::Poll,
+        &connect::Connect,
         &crate::floor::MachineFloor,
     ]
 }

@@ -1,0 +1,100 @@
+//! `reg`: what a call takes that registers memory, or deregisters it. The memory is present.
+
+use verbs::host::{Host, Span};
+use verbs::{Access, Buf, Mr, Pd};
+
+use super::calls::{CALL_US, SAMPLES};
+use super::timing::sample_spans;
+use super::{Experiment, Fault, Metric, Round, Sampling, Session, Side, Variant, variant};
+
+/// Registrations that exist at the same time.
+const TOGETHER: u64 = 64;
+
+pub(super) struct Reg;
+
+impl Experiment for Reg {
+    fn name(&self) -> &'static str {
+        "reg"
+    }
+
+    fn about(&self) -> &'static str {
+        "the calls that register and deregister host memory"
+    }
+
+    fn variants(&self, _quick: bool) -> Vec<Variant> {
+        ["reg", "dereg"].map(|op| variant(&[("op", op)])).to_vec()
+    }
+
+    fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {
+        let short: &[u64] = &[4 << 10, 64 << 10, 1 << 20];
+        let all: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+        Some(if quick { short } else { all })
+    }
+
+    fn metric(&self, _variant: &Variant) -> Metric {
+        CALL_US
+    }
+
+    fn ranks(&self, _variant: &Variant) -> u32 {
+        1
+    }
+
+    fn sampling(&self) -> Sampling {
+        SAMPLES
+    }
+
+    fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
+        let dereg = match session.cell.factor("op")? {
+            "reg" => false,
+            "dereg" => true,
+            other => return Err(Fault::Meaningless(format!("{other} of memory"))),
+        };
+        let buf = Buf::alloc(session.cell.length()? as usize)?;
+        let regions = Vec::with_capacity(TOGETHER as usize);
+        Ok(Box::new(Regions { dereg, pd: session.device.alloc_pd()?, buf, regions }))
+    }
+}
+
+struct Regions {
+    dereg: bool,
+    pd: Pd,
+    buf: Buf,
+    regions: Vec<Mr>,
+}
+
+impl Regions {
+    /// Registers so many times and takes it back; the time of one or the other.
+    fn run(&mut self, host: &Host, count: u64) -> Result<Span, Fault> {
+        let began = host.now();
+        for _ in 0..count {
+            self.regions.push(self.pd.reg_mr(&self.buf, Access::ALL)?);
+        }
+        let between = host.now();
+        self.regions.drain(..).try_for_each(Mr::dereg)?;
+        Ok(if self.dereg { host.now() - between } else { between - began })
+    }
+}
+
+impl Side for Regions {
+    fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
+        self.buf.fill(0x5a);
+        Ok(())
+    }
+
+    fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
+        sample_spans(s, round, readings, |s, count, _| {
+            let mut spent = Span::ZERO;
+            for done in (0..count).step_by(TOGETHER as usize) {
+                spent += self.run(s.host, TOGETHER.min(count - done))?;
+            }
+            Ok(spent)
+        })
+    }
+
+    fn verify(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
+        let region = self.pd.reg_mr(&self.buf, Access::ALL)?;
+        let (addr, expected) = (region.addr(), self.buf.addr());
+        region.dereg()?;
+        if addr == expected { Ok(()) } else { Err(Fault::Corrupt(format!("{addr:#x} was registered"))) }
+    }
+}
