@@ -10,6 +10,7 @@ pub mod number;
 mod page;
 mod plots;
 mod series;
+pub(crate) mod shell;
 mod table;
 mod terminal;
 mod words;

@@ -1,93 +1,36 @@
-//! The HTML page: structure, embedded scripts and data, and the policy that keeps it from the network.
+//! The HTML page of a run or several: its sections.
 
-use base64::Engine as _;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-use serde::Serialize;
-use sha2::{Digest as _, Sha256};
+use maud::{Markup, html};
 
 use super::figures::{Figure, figures};
 use super::findings::{Finding, Tone, findings};
 use super::series::series;
+use super::shell::{document, embedded};
 use super::{ReportError, plots, table, words};
-use crate::schema::{Environment, NoiseSummary, Run, WriteError};
-
-const STYLE: &str = include_str!("assets/page.css");
-const PLOTS: &str = include_str!("assets/plots.js");
-const TABLE: &str = include_str!("assets/table.js");
+use crate::schema::{Environment, NoiseSummary, Run};
 
 /// The whole page.
 pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
     let all = series(runs);
     let figures = figures(&all);
-    let data = embedded(&figures.iter().map(plots::plot).collect::<Vec<_>>())?;
-    let mut files = Vec::new();
-    for run in runs {
+    let plots = embedded(&figures.iter().map(plots::plot).collect::<Vec<_>>())?;
+    let mut data = vec![("plot-data".to_owned(), plots)];
+    for (i, run) in runs.iter().enumerate() {
         run.to_json()?; // Refuses numbers that JSON cannot hold.
-        files.push(embedded(run)?);
+        data.push((format!("run-{}", i + 1), embedded(run)?));
     }
-    let library = plotting_library();
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy(&[&library, PLOTS, TABLE]));
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title(runs)) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                (head(runs))
-                main {
-                    (found(runs))
-                    (plots_section(&figures))
-                    (table::section(runs))
-                    (parameters(runs))
-                    (environment(runs))
-                    (reading(runs))
-                }
-                footer { p { "Made by nicety. This page fetches nothing and holds its own data." } }
-                (json("plot-data", &data))
-                @for (i, file) in files.iter().enumerate() { (json(&format!("run-{}", i + 1), file)) }
-                script { (PreEscaped(&library)) }
-                script { (PreEscaped(PLOTS)) }
-                script { (PreEscaped(TABLE)) }
-            }
+    let body = html! {
+        (head(runs))
+        main {
+            (found(runs))
+            (plots_section(&figures))
+            (table::section(runs))
+            (parameters(runs))
+            (environment(runs))
+            (reading(runs))
         }
     };
-    Ok(page.into_string())
-}
-
-/// The plotting library's script, without the formula renderer that the crate puts after it.
-fn plotting_library() -> String {
-    let both = plotly::Plot::offline_js_sources();
-    let start = both.find('>').map_or(0, |i| i + 1);
-    let end = both.find("</script>").unwrap_or(both.len());
-    both[start..end].to_owned()
-}
-
-/// No request is allowed at all; only the listed scripts run, so escaped text is not the only defence.
-fn policy(scripts: &[&str]) -> String {
-    let hashes: Vec<String> = scripts
-        .iter()
-        .map(|s| format!("'sha256-{}'", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(s))))
-        .collect();
-    format!(
-        "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; \
-         base-uri 'none'; form-action 'none'",
-        hashes.join(" ")
-    )
-}
-
-/// JSON that can stand inside a script element whatever its strings are.
-fn embedded<T: Serialize + ?Sized>(value: &T) -> Result<String, WriteError> {
-    let text = serde_json::to_string(value).map_err(std::io::Error::from)?;
-    Ok(text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
-}
-
-fn json(id: &str, text: &str) -> Markup {
-    html! { script type="application/json" id=(id) { (PreEscaped(text)) } }
+    Ok(document(&title(runs), &body, &data))
 }
 
 fn title(runs: &[Run]) -> String {
@@ -339,30 +282,8 @@ fn reading(runs: &[Run]) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shell::plotting_library;
     use super::*;
-
-    #[test]
-    fn the_library_is_the_plotting_one_alone_and_cannot_end_its_element() {
-        let library = plotting_library();
-        assert!(library.contains("plotly.js v3"), "no plotly");
-        assert!(library.len() > 1 << 20);
-        assert!(!library.contains("</script") && !library.contains("<!--") && !library.contains('\r'));
-    }
-
-    #[test]
-    fn our_own_scripts_cannot_end_their_element() {
-        for script in [PLOTS, TABLE] {
-            assert!(!script.contains("</script") && !script.contains("<!--") && !script.contains('\r'));
-        }
-    }
-
-    #[test]
-    fn embedded_json_stays_json_and_has_no_markup() {
-        let text = embedded(&["</script><!--", "a & b"]).expect("json");
-        assert!(!text.contains(['<', '>', '&']), "{text}");
-        let back: Vec<String> = serde_json::from_str(&text).expect("json");
-        assert_eq!(back, ["</script><!--", "a & b"]);
-    }
 
     #[test]
     fn an_empty_run_still_has_a_page() {
