@@ -57,11 +57,27 @@
     return [a - pad, b + pad];
   };
 
-  const axis = (theme, title) => ({
-    type: 'log', title: { text: title, font: { size: 12, color: theme.soft }, standoff: 8 },
+  const axis = (theme, title, log = true) => ({
+    type: log ? 'log' : 'linear', title: { text: title, font: { size: 12, color: theme.soft }, standoff: 8 },
     gridcolor: theme.grid, linecolor: theme.grid, zeroline: false, tickangle: 0, ticks: '',
     tickfont: { size: 11, color: theme.soft }, automargin: true,
   });
+
+  // Without axes of its own a figure has message sizes against values, both logarithmic.
+  const AXES = { x: { title: 'message size', log: true, bytes: true }, y: { log: true } };
+  const linear = ([low, high], share) => [low - share * (high - low), high + share * (high - low)];
+
+  function xAxis(theme, figure) {
+    const { title, log, bytes } = (figure.axes || AXES).x;
+    const ticks = bytes ? sizeTicks(figure.x) : { dtick: 1 };
+    return Object.assign(axis(theme, title, log), ticks, { range: log ? padded(figure.x, 0.03, 0.05) : linear(figure.x, 0.05) });
+  }
+
+  function yAxis(theme, figure) {
+    const { log } = (figure.axes || AXES).y;
+    const ticks = log ? valueTicks(figure.y) : {};
+    return Object.assign(axis(theme, figure.y_title, log), ticks, { range: log ? padded(figure.y, 0.06, 0.05) : linear(figure.y, 0.06) });
+  }
 
   const bars = (c, direction, colour) => ({
     type: 'data', symmetric: false, thickness: 1.2, width: 2.5, color: colour,
@@ -73,10 +89,12 @@
 
   function lineTraces(figure, panel, theme, off) {
     const labels = floorLabels(figure);
+    // A reference that belongs to a curve has its colour.
+    const colour = (f) => (f.of === undefined ? theme.floor : theme.curves[f.of % theme.curves.length]);
     const floors = panel.floors.map((f) => ({
       x: f.x, y: f.y, text: f.text, mode: f.x.length > 1 ? 'lines' : 'markers', hovertemplate: '%{text}<extra></extra>',
-      line: { color: theme.floor, width: 1.6, dash: DASHES[labels.indexOf(f.label) % DASHES.length] },
-      marker: { color: theme.floor, symbol: 'line-ew-open', size: 16 },
+      line: { color: colour(f), width: 1.6, dash: DASHES[labels.indexOf(f.label) % DASHES.length] },
+      marker: { color: colour(f), symbol: 'line-ew-open', size: 16, line: { width: 2.5 } },
       visible: !off.has(`floor ${f.label}`), name: 'floor', meta: 'floor',
     }));
     const curves = panel.curves.map((c) => {
@@ -133,8 +151,8 @@
       });
     }
     return Object.assign(base, {
-      xaxis: Object.assign(axis(theme, 'message size'), sizeTicks(figure.x), { range: padded(figure.x, 0.03, 0.05) }),
-      yaxis: Object.assign(axis(theme, figure.y_title), valueTicks(figure.y), { range: padded(figure.y, 0.06, 0.05) }),
+      xaxis: xAxis(theme, figure),
+      yaxis: yAxis(theme, figure),
     });
   }
 
@@ -193,7 +211,7 @@
     }));
     const patterns = ['6 4', '2 3', '6 3 2 3', '9 4'];
     floorLabels(figure).forEach((text, i) => entries.push({
-      key: `floor ${text}`, text: `floor: ${text}`, used: true, mark: () => swatch(theme.floor, null, patterns[i % 4]),
+      key: `floor ${text}`, text: figure.reference ? text : `floor: ${text}`, used: true, mark: () => swatch(theme.floor, null, patterns[i % 4]),
     }));
     const focused = node.contains(document.activeElement) ? [...node.children].indexOf(document.activeElement) : -1;
     node.replaceChildren(...entries.filter((e) => e.used).map((e) => {
