@@ -129,6 +129,21 @@ fn park_and_memory_are_complete() {
 }
 
 #[test]
+fn experiments_with_nic_memory_are_complete() {
+    every_cell(&["nicmem", "pack"], &[8192]);
+}
+
+#[test]
+fn experiments_with_up_to_eight_processes_are_complete() {
+    every_cell(&["hotspot", "chain"], &[2048]);
+}
+
+#[test]
+fn single_calls_are_complete() {
+    every_cell(&["reg", "post", "poll", "connect"], &[4096]);
+}
+
+#[test]
 fn a_run_that_is_stopped_keeps_what_it_has_and_says_so() {
     struct Stopper<'a>(&'a AtomicBool, u64);
     impl Progress for Stopper<'_> {

@@ -1,10 +1,55 @@
-//! Two sides of a cell in two threads, over the shared-memory device: what goes wrong in one cell, and the next one.
+//! The sides of a cell in threads, over the shared-memory device: what goes wrong in one cell, and the next one; and every
+//! experiment once, with its contents compared.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use std::sync::Arc;
+
+use verbs::host::Host;
+use verbs::provider::{CmOps, CqOps, DeviceOps, PdOps};
+use verbs::{Buf, CompChannel, Device, DeviceAttr};
+
 use super::*;
 use crate::experiment::{Control, Settings, variant};
+
+fn open(host: &Host) -> Device {
+    fabric::open("shm", host).expect("a device")
+}
+
+/// The same device with two ports: their addresses differ, and that is all.
+struct TwoPorts(Device, DeviceAttr);
+
+fn open_two_ports(host: &Host) -> Device {
+    let device = open(host);
+    let port_addrs = vec![Ipv4Addr::new(127, 0, 0, 1).into(), Ipv4Addr::new(127, 0, 0, 2).into()];
+    let attr = DeviceAttr { ports: 2, port_addrs, ..device.attr().clone() };
+    Device::new(Arc::new(TwoPorts(device, attr)))
+}
+
+impl DeviceOps for TwoPorts {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn host(&self) -> &Host {
+        self.0.host()
+    }
+    fn attr(&self) -> &DeviceAttr {
+        &self.1
+    }
+    fn alloc_pd(&self) -> verbs::Result<Arc<dyn PdOps>> {
+        self.0.ops().alloc_pd()
+    }
+    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> verbs::Result<Arc<dyn CqOps>> {
+        self.0.ops().create_cq(cqe, channel)
+    }
+    fn create_cm(&self) -> verbs::Result<Arc<dyn CmOps>> {
+        self.0.ops().create_cm()
+    }
+    fn alloc_dm(&self, len: usize) -> verbs::Result<Buf> {
+        self.0.ops().alloc_dm(len)
+    }
+}
 
 /// A way over channels; it can spoil the address that its side listens at.
 struct Wire {
@@ -57,20 +102,35 @@ fn both(cells: &[(Cell, Way)]) -> Vec<[Option<Fault>; 2]> {
 
 /// The same, with somebody who may stop it.
 fn both_until(cells: &[(Cell, Way)], stop: fn() -> bool) -> Vec<[Option<Fault>; 2]> {
-    let [mut near, mut far] = wires();
-    let side = |rank: u32, way: &mut Wire| -> Vec<Option<Fault>> {
+    let ended = all_until(cells, open, stop);
+    ended.into_iter().map(|faults| <[_; 2]>::try_from(faults).expect("two sides")).collect()
+}
+
+/// How each cell ended, at every rank; all ranks that a cell needs take part in it, and never fewer than two are there.
+fn all_until(
+    cells: &[(Cell, Way)],
+    open: fn(&Host) -> Device,
+    stop: fn() -> bool,
+) -> Vec<Vec<Option<Fault>>> {
+    let ranks = |cell: &Cell| find(&cell.experiment).expect("known").ranks(&cell.variant) as usize;
+    let most = cells.iter().map(|(cell, _)| ranks(cell)).max().unwrap_or(2).max(2);
+    let (mut near, far): (Vec<Wire>, Vec<Wire>) = (1..most).map(|_| wires().into()).unzip();
+    let side = |rank: usize, ways: &mut [Wire]| -> Vec<Option<Fault>> {
         let host = verbs::host::real::host();
-        let device = fabric::open("shm", &host).expect("a device");
+        let device = open(&host);
         let one = |(cell, (client, server, spoil)): &(Cell, Way)| {
-            way.spoil = *spoil && rank == 1;
-            if rank == 1 {
-                assert!(matches!(way.hear(), Ok(Word::Begin { .. })), "out of step before {cell}");
+            if rank >= ranks(cell) {
+                return None;
+            }
+            ways.iter_mut().for_each(|way| way.spoil = *spoil && rank == 1);
+            if rank > 0 {
+                assert!(matches!(ways[0].hear(), Ok(Word::Begin { .. })), "out of step before {cell}");
             }
             let mut session = Session {
                 host: &host,
                 device: &device,
-                rank,
-                ways: vec![way],
+                rank: rank as u32,
+                ways: ways.iter_mut().map(|way| way as &mut dyn Control).collect(),
                 cell,
                 settings: if rank == 0 { client } else { server },
                 gauge: &|| Some(1 << 20),
@@ -84,12 +144,18 @@ fn both_until(cells: &[(Cell, Way)], stop: fn() -> bool) -> Vec<[Option<Fault>; 
         };
         cells.iter().map(one).collect()
     };
-    let (client, server) = std::thread::scope(|scope| {
-        let server = scope.spawn(|| side(1, &mut far));
-        let client = side(0, &mut near);
-        (client, server.join().expect("no panic"))
+    let mut ended = std::thread::scope(|scope| {
+        let side = &side;
+        let servers: Vec<_> = far
+            .into_iter()
+            .enumerate()
+            .map(|(index, way)| scope.spawn(move || side(index + 1, &mut [way])))
+            .collect();
+        let mut all = vec![side(0, &mut near)];
+        all.extend(servers.into_iter().map(|server| server.join().expect("no panic")));
+        all
     });
-    client.into_iter().zip(server).map(|(c, s)| [c, s]).collect()
+    (0..cells.len()).map(|cell| ended.iter_mut().map(|rank| rank[cell].take()).collect()).collect()
 }
 
 fn cell(experiment: &str, pairs: &[(&str, &str)], size: u64) -> Cell {
@@ -176,4 +242,94 @@ fn contents_arrive_inline_and_not() {
 fn a_cell_that_is_stopped_at_once_has_no_contents_to_be_wrong() {
     let memcpy = cell("floor", &[("what", "memcpy")], 8);
     assert_eq!(both_until(&[(memcpy, sound()), (write(8), sound())], || true), [[None, None], [None, None]]);
+}
+
+/// Every variant of those experiments in a short overview, and one that it leaves out; contents are compared in each.
+fn complete(name: &str, sizes: &[u64], more: &[(&str, &str)]) {
+    let experiment = find(name).expect("known");
+    let variants = experiment.variants(true).into_iter().chain((!more.is_empty()).then(|| variant(more)));
+    let mut cells = Vec::new();
+    for variant in variants {
+        let only = experiment.only_size(&variant).map(|size| vec![size]);
+        for size in only.as_deref().unwrap_or(sizes) {
+            let cell = Cell { experiment: name.into(), variant: variant.clone(), size: *size, twin: false };
+            cells.push((cell, sound()));
+        }
+    }
+    all_right(&cells, open);
+}
+
+/// Measures all of them and compares their contents.
+fn all_right(cells: &[(Cell, Way)], open: fn(&Host) -> Device) {
+    let ended = all_until(cells, open, || false);
+    let wrong: Vec<_> = cells.iter().zip(&ended).filter(|(_, e)| e.iter().any(Option::is_some)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn copies_within_a_device_are_right() {
+    complete("nicmem", &[1, 4096, 1 << 20], &[("op", "copy"), ("source", "host"), ("sink", "nic")]);
+}
+
+#[test]
+fn hot_spots_reach_every_slave() {
+    let more = [("op", "read"), ("source", "nic"), ("sink", "host"), ("slaves", "3")];
+    complete("hotspot", &[1, 2048], &more);
+}
+
+#[test]
+fn blocks_are_packed_and_gathered() {
+    complete("pack", &[8, 8192], &[("op", "gather"), ("quantity", "time"), ("reuse", "80")]);
+}
+
+#[test]
+fn a_chain_brings_its_message_to_every_node() {
+    complete("chain", &[1, 65_536], &[("via", "nic"), ("nodes", "3")]);
+}
+
+#[test]
+fn messages_are_split_over_two_ports_and_come_whole() {
+    let split = [("op", "write"), ("source", "host"), ("sink", "nic"), ("ports", "2")];
+    let mut cells = Vec::new();
+    for size in [2, 7, 64, 65, 4096, 99_999] {
+        for name in ["bandwidth", "bibw"] {
+            cells.push((cell(name, &split, size), sound()));
+        }
+        for (via, nodes) in [("host", "3"), ("nic", "4"), ("nic", "2")] {
+            let chain = cell("chain", &[("via", via), ("nodes", nodes), ("ports", "2")], size);
+            cells.push((chain, sound()));
+        }
+    }
+    all_right(&cells, open_two_ports);
+}
+
+#[test]
+fn single_calls_are_timed() {
+    for name in ["reg", "post", "poll", "connect"] {
+        complete(name, &[8, 4096], &[]);
+    }
+}
+
+/// Goal: what a device cannot do loses its cell with the reason, at every rank, and nothing else. Method: two ports,
+/// which this device does not have, and numbers of processes that nothing has; a sound cell follows each.
+#[test]
+fn what_makes_no_sense_is_left_out_with_its_reason() {
+    let split = |experiment| {
+        let write = [("op", "write"), ("source", "host"), ("sink", "host"), ("ports", "2")];
+        cell(experiment, &write, 4096)
+    };
+    let chain = |nodes| cell("chain", &[("via", "nic"), ("nodes", nodes), ("ports", "2")], 4096);
+    let wrong = [split("bandwidth"), split("bibw"), chain("3"), chain("9"), chain("one")];
+    let cells: Vec<(Cell, Way)> =
+        wrong.into_iter().flat_map(|cell| [(cell, sound()), (write(8), sound())]).collect();
+    for (index, ended) in all_until(&cells, open, || false).iter().enumerate() {
+        let reasons: Vec<&Fault> = ended.iter().flatten().collect();
+        if index % 2 == 1 {
+            assert!(reasons.is_empty(), "cell {index}: {reasons:?}");
+            continue;
+        }
+        let why = ended[0].as_ref().expect("left out").to_string();
+        assert!(reasons.iter().all(|why| why.is_local()), "cell {index}: {reasons:?}");
+        assert!(why.contains("shm has one port") || why.contains("2 to 8 nodes"), "{why}");
+    }
 }

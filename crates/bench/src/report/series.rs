@@ -37,8 +37,40 @@ pub(super) fn series(runs: &[Run]) -> Vec<Series<'_>> {
 }
 
 /// Experiments in order of telling.
-pub(super) const EXPERIMENTS: &[&str] = &["latency", "bilat", "bandwidth", "bibw"];
-const OPS: &[&str] = &["send", "write", "write_imm", "write-imm", "read", "cas", "fadd"];
+pub(super) const EXPERIMENTS: &[&str] = &[
+    "latency",
+    "bilat",
+    "bandwidth",
+    "bibw",
+    "rate",
+    "park",
+    "memory",
+    "nicmem",
+    "hotspot",
+    "pack",
+    "chain",
+    "reg",
+    "post",
+    "poll",
+    "connect",
+];
+const OPS: &[&str] = &[
+    "send",
+    "write",
+    "write_imm",
+    "write-imm",
+    "read",
+    "cas",
+    "fadd",
+    "copy",
+    "memcpy",
+    "host-pack",
+    "nic-pack",
+    "gather",
+    "reg",
+    "dereg",
+    "recv",
+];
 
 /// Position in a list of known names; unknown ones after them.
 pub(super) fn rank(known: &[&str], name: &str) -> usize {
@@ -157,6 +189,14 @@ pub(super) fn words(name: &str) -> String {
         "one_way_latency" => "one-way latency".to_owned(),
         "bilat" => "bi-directional latency".to_owned(),
         "bibw" => "bi-directional bandwidth".to_owned(),
+        "nicmem" => "copies within one machine".to_owned(),
+        "hotspot" => "hot spot".to_owned(),
+        "pack" => "blocks with gaps".to_owned(),
+        "chain" => "forwarding chain".to_owned(),
+        "reg" => "memory registration".to_owned(),
+        "post" => "posting".to_owned(),
+        "poll" => "polling".to_owned(),
+        "connect" => "connecting".to_owned(),
         _ => name.replace('_', " "),
     }
 }
