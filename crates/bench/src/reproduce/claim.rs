@@ -1,0 +1,122 @@
+//! [`Claim`]: how a row of the dataset is computed from the model, or why it is not.
+
+use std::collections::BTreeSet;
+
+use super::check::Check;
+use super::quantity::{Probe, Quantity};
+
+/// What stands beside some rows.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    /// Ids of the rows; several where the paper says the same again.
+    pub(super) rows: &'static [&'static str],
+    /// How it is computed, in words.
+    pub(super) how: String,
+    pub(super) answer: Answer,
+}
+
+/// How it is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// One number.
+    Number(Quantity),
+    /// The least and the greatest of these, beside both ends of a published range.
+    Range(Vec<Quantity>),
+    /// The least and the greatest size at which the first is below the second by this share.
+    Sizes(Vec<(u64, Quantity, Quantity)>, f64),
+    /// A claim without a number.
+    Check(Check),
+    /// A constant of the experiment, or a parameter of the machine, not a result.
+    Input(Quantity),
+    /// The same, but the model has nothing of the kind, and why.
+    Unused(&'static str),
+    /// Not computed, and why.
+    NotModelled(&'static str),
+}
+
+impl Answer {
+    /// Adds all that must be measured for it.
+    pub(super) fn probes(&self, into: &mut BTreeSet<Probe>) {
+        match self {
+            Self::Number(q) | Self::Input(q) => q.probes(into),
+            Self::Range(all) => all.iter().for_each(|q| q.probes(into)),
+            Self::Sizes(all, _) => all.iter().for_each(|(_, a, b)| {
+                a.probes(into);
+                b.probes(into);
+            }),
+            Self::Check(check) => check.probes(into),
+            Self::Unused(_) | Self::NotModelled(_) => {}
+        }
+    }
+}
+
+/// A table under construction.
+#[derive(Debug, Default)]
+pub(super) struct Table(pub(super) Vec<Claim>);
+
+impl Table {
+    fn add(&mut self, rows: &'static [&'static str], how: impl Into<String>, answer: Answer) {
+        self.0.push(Claim { rows, how: how.into(), answer });
+    }
+
+    /// One number.
+    pub(super) fn number(&mut self, rows: &'static [&'static str], how: impl Into<String>, q: Quantity) {
+        self.add(rows, how, Answer::Number(q));
+    }
+
+    /// The ends of a range.
+    pub(super) fn range(
+        &mut self,
+        rows: &'static [&'static str],
+        how: impl Into<String>,
+        all: impl IntoIterator<Item = Quantity>,
+    ) {
+        self.add(rows, how, Answer::Range(all.into_iter().collect()));
+    }
+
+    /// The ends of a range of sizes.
+    pub(super) fn sizes(
+        &mut self,
+        rows: &'static [&'static str],
+        how: impl Into<String>,
+        all: Vec<(u64, Quantity, Quantity)>,
+        margin: f64,
+    ) {
+        self.add(rows, how, Answer::Sizes(all, margin));
+    }
+
+    /// A claim without a number.
+    pub(super) fn check(&mut self, rows: &'static [&'static str], how: impl Into<String>, check: Check) {
+        self.add(rows, how, Answer::Check(check));
+    }
+
+    /// Several claims without a number that must hold together.
+    pub(super) fn checks(
+        &mut self,
+        rows: &'static [&'static str],
+        how: impl Into<String>,
+        all: impl IntoIterator<Item = Check>,
+    ) {
+        self.check(rows, how, Check::All(all.into_iter().collect()));
+    }
+
+    /// A parameter of the machine, or computed from some.
+    pub(super) fn input(&mut self, rows: &'static [&'static str], how: impl Into<String>, q: Quantity) {
+        self.add(rows, how, Answer::Input(q));
+    }
+
+    /// A constant that the experiment is run with.
+    pub(super) fn method(&mut self, rows: &'static [&'static str], how: impl Into<String>, value: f64) {
+        self.input(rows, how, value.into());
+    }
+
+    /// Something about the machine that nothing of the model depends on.
+    pub(super) fn unused(&mut self, rows: &'static [&'static str], why: &'static str) {
+        self.add(rows, "", Answer::Unused(why));
+    }
+
+    /// Not computed.
+    pub(super) fn none(&mut self, rows: &'static [&'static str], why: &'static str) {
+        self.add(rows, "", Answer::NotModelled(why));
+    }
+}

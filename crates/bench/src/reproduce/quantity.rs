@@ -1,0 +1,250 @@
+//! [`Quantity`]: a number computed from measurements, as data, so that what it needs can be listed before it is measured.
+
+use std::collections::BTreeSet;
+use std::ops::{Add, Div, Mul, Sub};
+
+use crate::experiment::{Cell, Settings, Variant};
+
+/// One thing to measure on one device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Probe {
+    /// The device's name, options included.
+    pub device: String,
+    /// What to measure.
+    pub cell: Cell,
+    /// How.
+    pub tuning: Tuning,
+}
+
+/// The settings that papers differ in; all others are the same for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tuning {
+    /// Messages in flight in a stream.
+    pub window: u32,
+    /// Bytes of a burst of a stream.
+    pub burst_bytes: u64,
+}
+
+/// Messages of a burst, at least and at most: the pipeline's filling must not count, nor the last of many matter.
+const BURST: [u64; 2] = [16, 2048];
+
+impl Probe {
+    /// The settings of the measurement. Nothing travels within requests: the interfaces of that time did not do it.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let burst = (self.tuning.burst_bytes / self.cell.size.max(1)).clamp(BURST[0], BURST[1]);
+        Settings { window: self.tuning.window, burst: burst as u32, inline: 0, ..Settings::default() }
+    }
+}
+
+impl Probe {
+    /// About how long it takes to measure, for an order: bytes that move, and processes that take part.
+    pub(super) fn weight(&self) -> u64 {
+        let ranks = crate::experiment::find(&self.cell.experiment).map_or(2, |e| e.ranks(&self.cell.variant));
+        let stream = ["bandwidth", "bibw", "nicmem"].contains(&self.cell.experiment.as_str());
+        let bytes = if stream { self.cell.size * u64::from(self.settings().burst) } else { self.cell.size };
+        (bytes + 4096) * u64::from(ranks)
+    }
+}
+
+/// How several numbers become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Join {
+    Sum,
+    Difference,
+    Product,
+    Ratio,
+    Greatest,
+    Least,
+    Mean,
+}
+
+/// A number computed from measurements and parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Quantity {
+    /// Known beforehand.
+    Constant(f64),
+    /// A machine file's value: device, key.
+    Parameter(&'static str, &'static str),
+    /// Measured.
+    Measured(Box<Probe>),
+    /// Computed.
+    Joined(Join, Vec<Self>),
+}
+
+/// Where numbers come from.
+pub(super) trait Source {
+    /// What was measured, or why it was not.
+    fn measured(&self, probe: &Probe) -> Result<f64, String>;
+    /// A machine file's value.
+    fn parameter(&self, device: &str, key: &str) -> Result<f64, String>;
+}
+
+impl Quantity {
+    /// A cell of `experiment` with these factors.
+    pub(super) fn cell(
+        device: &str,
+        tuning: Tuning,
+        experiment: &str,
+        factors: &[(&str, &str)],
+        size: u64,
+    ) -> Self {
+        let variant: Variant = factors.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let cell = Cell { experiment: experiment.to_owned(), variant, size, twin: false };
+        Self::Measured(Box::new(Probe { device: device.to_owned(), cell, tuning }))
+    }
+
+    /// The largest of several.
+    pub(super) fn greatest(all: impl IntoIterator<Item = Self>) -> Self {
+        Self::Joined(Join::Greatest, all.into_iter().collect())
+    }
+
+    /// The smallest of several.
+    pub(super) fn least(all: impl IntoIterator<Item = Self>) -> Self {
+        Self::Joined(Join::Least, all.into_iter().collect())
+    }
+
+    /// The mean of several.
+    pub(super) fn mean(all: impl IntoIterator<Item = Self>) -> Self {
+        Self::Joined(Join::Mean, all.into_iter().collect())
+    }
+
+    /// By how many per cent `self` is above `base`: how papers state gains in bandwidth.
+    pub(super) fn above(self, base: Self) -> Self {
+        (self / base - 1.0) * 100.0
+    }
+
+    /// By how many per cent of `base` `self` is below it: how papers state gains in latency.
+    pub(super) fn below(self, base: Self) -> Self {
+        (Self::Constant(1.0) - self / base) * 100.0
+    }
+
+    /// Adds all that must be measured for it.
+    pub(super) fn probes(&self, into: &mut BTreeSet<Probe>) {
+        match self {
+            Self::Measured(probe) => {
+                into.insert((**probe).clone());
+            }
+            Self::Joined(_, parts) => parts.iter().for_each(|part| part.probes(into)),
+            Self::Constant(_) | Self::Parameter(..) => {}
+        }
+    }
+
+    /// Its value, or why there is none.
+    pub(super) fn value(&self, source: &dyn Source) -> Result<f64, String> {
+        let value = match self {
+            Self::Constant(value) => *value,
+            Self::Parameter(device, key) => source.parameter(device, key)?,
+            Self::Measured(probe) => source.measured(probe)?,
+            Self::Joined(join, parts) => {
+                let parts: Vec<f64> =
+                    parts.iter().map(|part| part.value(source)).collect::<Result<_, _>>()?;
+                join.of(&parts)
+            }
+        };
+        if value.is_finite() { Ok(value) } else { Err("a division by nothing".to_owned()) }
+    }
+}
+
+impl Join {
+    fn of(self, parts: &[f64]) -> f64 {
+        let all = || parts.iter().copied();
+        let pair = |f: fn(f64, f64) -> f64| all().reduce(f).unwrap_or(f64::NAN);
+        match self {
+            Self::Sum => all().sum(),
+            Self::Product => all().product(),
+            Self::Difference => pair(|a, b| a - b),
+            Self::Ratio => pair(|a, b| a / b),
+            Self::Greatest => pair(f64::max),
+            Self::Least => pair(f64::min),
+            Self::Mean => all().sum::<f64>() / parts.len() as f64,
+        }
+    }
+}
+
+impl From<f64> for Quantity {
+    fn from(value: f64) -> Self {
+        Self::Constant(value)
+    }
+}
+
+macro_rules! operators {
+    ($($operator:ident $method:ident $join:ident),*) => {$(
+        impl<T: Into<Quantity>> $operator<T> for Quantity {
+            type Output = Self;
+            fn $method(self, other: T) -> Self {
+                Self::Joined(Join::$join, vec![self, other.into()])
+            }
+        }
+    )*};
+}
+
+operators!(Add add Sum, Sub sub Difference, Mul mul Product, Div div Ratio);
+
+#[cfg(test)]
+pub(super) mod made_up {
+    use super::*;
+
+    /// A source that answers every probe by a function of it.
+    pub(in super::super) struct Made<F: Fn(&Probe) -> Result<f64, String>>(pub(in super::super) F);
+
+    impl<F: Fn(&Probe) -> Result<f64, String>> Source for Made<F> {
+        fn measured(&self, probe: &Probe) -> Result<f64, String> {
+            (self.0)(probe)
+        }
+
+        fn parameter(&self, _device: &str, key: &str) -> Result<f64, String> {
+            if key == "two" { Ok(2.0) } else { Err(format!("no {key}")) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made_up::Made;
+    use super::*;
+
+    const TUNING: Tuning = Tuning { window: 4, burst_bytes: 1 << 20 };
+
+    fn of_size(size: u64) -> Quantity {
+        Quantity::cell("d", TUNING, "latency", &[("op", "write")], size)
+    }
+
+    #[test]
+    fn numbers_are_computed_from_measurements() {
+        let source = Made(|probe: &Probe| Ok(probe.cell.size as f64));
+        let value = |q: Quantity| q.value(&source).expect("a value");
+        assert_eq!(value(of_size(12).above(of_size(8))), 50.0);
+        assert_eq!(value(of_size(6).below(of_size(8))), 25.0);
+        assert_eq!(value(Quantity::greatest([1, 5, 3].map(of_size))), 5.0);
+        assert_eq!(value(Quantity::least([4, 2, 3].map(of_size))), 2.0);
+        assert_eq!(value(Quantity::mean([4, 2, 3].map(of_size))), 3.0);
+        assert_eq!(value(of_size(3) - 1.0 + of_size(2) * Quantity::Parameter("d", "two")), 6.0);
+    }
+
+    #[test]
+    fn what_has_no_value_says_why() {
+        let source =
+            Made(|probe: &Probe| if probe.cell.size > 1 { Err("too big".to_owned()) } else { Ok(0.0) });
+        assert_eq!((of_size(1) / of_size(1)).value(&source), Err("a division by nothing".to_owned()));
+        assert_eq!((of_size(1) + of_size(2)).value(&source), Err("too big".to_owned()));
+        assert_eq!(Quantity::Parameter("d", "x").value(&source), Err("no x".to_owned()));
+    }
+
+    #[test]
+    fn probes_are_listed_once_each() {
+        let mut probes = BTreeSet::new();
+        (of_size(1) + of_size(2).above(of_size(1))).probes(&mut probes);
+        assert_eq!(probes.len(), 2);
+    }
+
+    #[test]
+    fn bursts_are_bounded() {
+        let burst = |size| {
+            let Quantity::Measured(probe) = of_size(size) else { unreachable!("a cell") };
+            probe.settings().burst
+        };
+        assert_eq!([burst(1), burst(4096), burst(1 << 20)], [2048, 256, 16]);
+        assert!(of_size(8).value(&Made(|probe: &Probe| Ok(f64::from(probe.settings().inline)))) == Ok(0.0));
+    }
+}

@@ -1,0 +1,193 @@
+//! [`Setup`]: a card and how it is measured; makes the quantities that the tables of the papers are written in.
+
+use super::check::Check;
+use super::quantity::{Quantity, Tuning};
+
+/// Where the data lies before, and after.
+pub(super) type Ends = (&'static str, &'static str);
+
+pub(super) const HOST_HOST: Ends = ("host", "host");
+pub(super) const NIC_NIC: Ends = ("nic", "nic");
+pub(super) const NIC_HOST: Ends = ("nic", "host");
+pub(super) const HOST_NIC: Ends = ("host", "nic");
+
+/// The papers' name of a case: `nic-to-host`.
+pub(super) fn case(ends: Ends) -> String {
+    format!("{}-to-{}", ends.0, ends.1)
+}
+
+/// Sizes of a whole figure.
+pub(super) const SWEEP: [u64; 8] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Sizes among which the peak of a bandwidth is looked for.
+pub(super) const LARGE: [u64; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Sizes of a latency figure.
+pub(super) const LATENCIES: [u64; 7] = [4, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+
+/// A card and how it is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    /// Device name without options.
+    pub(super) card: &'static str,
+    pub(super) tuning: Tuning,
+    /// Changed parameters, `key=value`.
+    pub(super) options: &'static str,
+}
+
+impl Setup {
+    /// The same with a parameter changed, for a what-if.
+    pub(super) const fn with(self, options: &'static str) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The same with another window.
+    pub(super) const fn window(self, window: u32) -> Self {
+        Self { tuning: Tuning { window, ..self.tuning }, ..self }
+    }
+
+    fn device(self) -> String {
+        match self.options {
+            "" => self.card.to_owned(),
+            options => format!("{}({options})", self.card),
+        }
+    }
+
+    fn cell(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity {
+        Quantity::cell(&self.device(), self.tuning, experiment, factors, size)
+    }
+
+    /// A value of the card's machine file.
+    pub(super) fn parameter(self, key: &'static str) -> Quantity {
+        Quantity::Parameter(self.card, key)
+    }
+
+    /// Microseconds one way.
+    pub(super) fn latency(self, op: &str, ends: Ends, size: u64) -> Quantity {
+        self.cell("latency", &[("op", op), ("source", ends.0), ("sink", ends.1)], size)
+    }
+
+    /// Microseconds from the own message to the peer's, both sent at once.
+    pub(super) fn bilat(self, op: &str, size: u64) -> Quantity {
+        self.cell("bilat", &[("op", op), ("source", "host"), ("sink", "host")], size)
+    }
+
+    fn stream(self, experiment: &str, op: &str, ends: Ends, ports: u32, size: u64) -> Quantity {
+        let ports = ports.to_string();
+        let mut factors = vec![("op", op), ("source", ends.0), ("sink", ends.1)];
+        if ports != "1" {
+            factors.push(("ports", &ports));
+        }
+        self.cell(experiment, &factors, size)
+    }
+
+    /// 10^6 bytes per second, one way.
+    pub(super) fn bandwidth(self, op: &str, ends: Ends, ports: u32, size: u64) -> Quantity {
+        self.stream("bandwidth", op, ends, ports, size)
+    }
+
+    /// 10^6 bytes per second, both ways together.
+    pub(super) fn bibw(self, op: &str, ends: Ends, ports: u32, size: u64) -> Quantity {
+        self.stream("bibw", op, ends, ports, size)
+    }
+
+    /// The largest bandwidth one way.
+    pub(super) fn peak(self, op: &str, ends: Ends, ports: u32) -> Quantity {
+        Quantity::greatest(LARGE.map(|size| self.bandwidth(op, ends, ports, size)))
+    }
+
+    /// The largest bandwidth both ways.
+    pub(super) fn bipeak(self, op: &str, ends: Ends, ports: u32) -> Quantity {
+        Quantity::greatest(LARGE.map(|size| self.bibw(op, ends, ports, size)))
+    }
+
+    /// 10^6 bytes per second of a copy that the card makes within its node.
+    pub(super) fn copy(self, ends: Ends, size: u64) -> Quantity {
+        self.cell("nicmem", &[("op", "copy"), ("source", ends.0), ("sink", ends.1)], size)
+    }
+
+    /// 10^6 bytes per second of a copy that the processor makes.
+    pub(super) fn memcpy(self, size: u64) -> Quantity {
+        self.cell("nicmem", &[("op", "memcpy"), ("source", "host"), ("sink", "host")], size)
+    }
+
+    /// The largest bandwidth of a copy that the card makes within its node.
+    pub(super) fn copy_peak(self, ends: Ends) -> Quantity {
+        Quantity::greatest(LARGE.map(|size| self.copy(ends, size)))
+    }
+
+    /// The largest bandwidth of a copy that the processor makes.
+    pub(super) fn memcpy_peak(self) -> Quantity {
+        Quantity::greatest(LARGE.map(|size| self.memcpy(size)))
+    }
+
+    /// Microseconds until the last of so many slaves has its 2048 bytes.
+    pub(super) fn hotspot(self, op: &str, ends: Ends, slaves: u32) -> Quantity {
+        let slaves = slaves.to_string();
+        let factors = [("op", op), ("source", ends.0), ("sink", ends.1), ("slaves", &slaves)];
+        self.cell("hotspot", &factors, 2048)
+    }
+
+    /// Microseconds to send eight blocks: `time` until they are there, `cpu` of the sender's processor.
+    pub(super) fn pack(self, how: Pack, quantity: &str, block: u64) -> Quantity {
+        let reuse = how.reuse.to_string();
+        let mut factors = vec![("op", how.op), ("quantity", quantity)];
+        if how.op == GATHER {
+            factors.push(("reuse", &reuse));
+        }
+        self.cell("pack", &factors, block)
+    }
+
+    /// Microseconds until the last of `nodes` has what the first sent down the chain.
+    pub(super) fn chain(self, via: &str, ports: u32, nodes: u32, size: u64) -> Quantity {
+        let (nodes, ports) = (nodes.to_string(), ports.to_string());
+        let mut factors = vec![("via", via), ("nodes", &nodes)];
+        if ports != "1" {
+            factors.push(("ports", &ports));
+        }
+        self.cell("chain", &factors, size)
+    }
+
+    /// Microseconds of a call: `reg` or `dereg` of 4 KiB, `post` of a `send` or `recv`, and so on.
+    pub(super) fn call(self, experiment: &str, key: &str, level: &str) -> Quantity {
+        let size = match experiment {
+            "reg" => 4096,
+            "connect" => 0,
+            _ => CALL_SIZE,
+        };
+        self.cell(experiment, &[(key, level)], size)
+    }
+}
+
+/// Message size where a call is timed, not a transfer.
+const CALL_SIZE: u64 = 8;
+
+/// A way to send data that lies in pieces.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pack {
+    pub(super) op: &'static str,
+    /// Per cent of the buffers that are registered already.
+    pub(super) reuse: u32,
+}
+
+const GATHER: &str = "gather";
+
+pub(super) const HOST_PACK: Pack = Pack { op: "host-pack", reuse: 100 };
+pub(super) const NIC_PACK: Pack = Pack { op: "nic-pack", reuse: 100 };
+
+/// Gathering by the card, of buffers that are registered already in so many per cent of the cases.
+pub(super) const fn gather(reuse: u32) -> Pack {
+    Pack { op: GATHER, reuse }
+}
+
+/// A change of this share shows that something limits; one below [`UNMOVED`] that it does not.
+const MOVED: f64 = 0.05;
+const UNMOVED: f64 = 0.02;
+
+/// `changed` is above `base` by so much that what was changed is a limit.
+pub(super) fn raises(what: impl Into<String>, changed: Quantity, base: Quantity) -> Check {
+    Check::below(what, base, changed / (1.0 + MOVED), 0.0)
+}
+
+/// `changed` is as `base`: what was changed is no limit.
+pub(super) fn leaves(what: impl Into<String>, changed: Quantity, base: Quantity) -> Check {
+    Check::alike(what, changed, base, UNMOVED)
+}
