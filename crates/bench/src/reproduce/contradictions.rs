@@ -1,0 +1,113 @@
+//! Where the papers contradict themselves or each other, as far as covered rows are concerned. Such rows are shown as
+//! they are and keep their place in the score: nothing was bent to meet them.
+
+use serde::Serialize;
+
+/// One contradiction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Contradiction {
+    /// Its number in the list of inconsistencies that came with the dataset.
+    pub entry: &'static str,
+    /// Rows that it concerns.
+    pub rows: &'static [&'static str],
+    /// What is printed, and which reading is followed here.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const CONTRADICTIONS: [Contradiction; 13] = [
+    Contradiction {
+        entry: "X1",
+        rows: &["MT-089", "MT-090", "MT-097", "MT-177", "MT-185"],
+        text: "The thesis never defines MB. Read as 10^6 the same card would be 5 % slower than in the other paper; \
+               read here as 2^20.",
+    },
+    Contradiction {
+        entry: "X2",
+        rows: &["NM-043", "NM-054", "MT-089", "MT-177", "MT-097", "MT-185"],
+        text: "Host-to-host on the same card: 886 and 936 MB/s in one paper, 879 and 946 in the other. The hosts and \
+               the firmware differ; each paper has its own machine file.",
+    },
+    Contradiction {
+        entry: "X6",
+        rows: &["NM-119"],
+        text: "By the paper's own definition a message of 1 MByte would have 10^6 bytes; 2^20 here, as all sweeps are in \
+               powers of two.",
+    },
+    Contradiction {
+        entry: "N1",
+        rows: &["NM-006", "NM-007"],
+        text: "266 and 250 are printed as MHz; with a peak of 2000 MB/s over 64 bits they can only be transfers.",
+    },
+    Contradiction {
+        entry: "N3",
+        rows: &["NM-055", "NM-079", "NM-088"],
+        text: "The text suspects that mixed reads and writes hold nic-to-nic at 1788 MB/s over two ports; the same mix \
+               reaches 1859 over one.",
+    },
+    Contradiction {
+        entry: "N4",
+        rows: &["NM-031", "NM-069"],
+        text: "Nic-to-host over two ports reaches 961 MB/s, more than the 956 of the local test that should bound it.",
+    },
+    Contradiction {
+        entry: "N6",
+        rows: &["NM-001", "NM-123"],
+        text: "A speed-up of 2.2 is more than the peaks explain (1686 over 855 is 1.97); compared here with the largest \
+               over all sizes and lengths.",
+    },
+    Contradiction {
+        entry: "N8",
+        rows: &["NM-038", "NM-039"],
+        text: "The improvement factor of Figure 4 is never defined; read here as a reduction in per cent of host-to-host.",
+    },
+    Contradiction {
+        entry: "N9",
+        rows: &["NM-129", "NM-130"],
+        text: "32 and 40 Gb/s are both directions of 8 lanes added, though called full duplex.",
+    },
+    Contradiction {
+        entry: "T1",
+        rows: &["MT-077", "MT-078"],
+        text: "The text says 70 to 80 us for registration and deregistration; its own table has 70.84 to 82.05.",
+    },
+    Contradiction {
+        entry: "T2",
+        rows: &["MT-163", "MT-164"],
+        text: "The text says that both registration and deregistration cost more on InfiniBand than on Myrinet; in its \
+               table deregistration costs less (82.05 against 101.80).",
+    },
+    Contradiction {
+        entry: "T15",
+        rows: &["MT-227", "MT-228"],
+        text: "Two numbers of one firmware, most likely.",
+    },
+    Contradiction {
+        entry: "T16",
+        rows: &["MT-073", "MT-074"],
+        text: "Called creating a connection, but it is the modification of an existing queue pair only.",
+    },
+];
+
+/// The entries that concern a row.
+pub(super) fn of_row(id: &str) -> Vec<&'static str> {
+    CONTRADICTIONS.iter().filter(|c| c.rows.contains(&id)).map(|c| c.entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::published::select;
+    use super::*;
+
+    #[test]
+    fn contradictions_are_about_covered_rows() {
+        let rows = select(None).expect("all rows");
+        for Contradiction { entry, rows: named, .. } in CONTRADICTIONS {
+            assert!(!named.is_empty());
+            for id in named {
+                assert!(rows.iter().any(|row| row.id == *id), "{entry}: {id}");
+            }
+        }
+        assert_eq!(of_row("MT-089"), ["X1", "X2"]);
+    }
+}
