@@ -1,0 +1,317 @@
+//! From a published row and how it is computed to a [`Row`]: the model's value, the class, whether it holds.
+
+use serde::Serialize;
+
+use super::claim::Answer;
+use super::contradictions;
+use super::machine::{Machines, Origin};
+use super::published::Published;
+use super::quantity::{Quantity, Source};
+
+/// What a row is to the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// The model knew nothing of it.
+    Predicted,
+    /// A value of a machine file was chosen to meet it, or for a reason that names it.
+    Fitted,
+    /// A value of a machine file, or a constant of the experiment, itself.
+    Input,
+    /// Not computed; the row's reason says why.
+    NotModelled,
+}
+
+impl Class {
+    /// As results have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Predicted => "predicted",
+            Self::Fitted => "fitted",
+            Self::Input => "input",
+            Self::NotModelled => "not-modelled",
+        }
+    }
+}
+
+/// A published row beside the model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Id of the published row.
+    pub id: String,
+    /// Key of the paper.
+    pub paper: String,
+    /// Key of the experiment.
+    pub experiment: String,
+    /// What the paper measured.
+    pub system: String,
+    /// The case, or the claim.
+    pub variant: String,
+    /// Message size, where one is stated.
+    pub size_bytes: Option<u64>,
+    /// What the number is, or the kind of claim.
+    pub metric: String,
+    /// Unit of all numbers of the row.
+    pub unit: String,
+    /// As printed.
+    pub published: Option<f64>,
+    /// Lower end, printed or by rounding.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// The model's value; where both ends of a range are compared, that of the end which is further off.
+    pub modelled: Option<f64>,
+    /// The model's least value, where a range is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modelled_low: Option<f64>,
+    /// The model's greatest value, where a range is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modelled_high: Option<f64>,
+    /// The model over the paper. Where only limits are published: to the nearer one, and 1 within them.
+    pub ratio: Option<f64>,
+    /// What the row is to the model.
+    pub class: Class,
+    /// For a number: within the published interval, or within 10 % where there is none. For a claim: whether it holds.
+    pub holds: Option<bool>,
+    /// What is computed.
+    pub how: String,
+    /// The numbers that decided a claim.
+    pub evidence: Option<String>,
+    /// Why there is no value.
+    pub reason: Option<String>,
+    /// Entries of the list of contradictions that concern it.
+    pub contradictions: Vec<&'static str>,
+    /// Figure or table of the paper.
+    pub figure: String,
+    /// Whether it is a claim without a number.
+    pub qualitative: bool,
+    /// The paper's words.
+    pub quote: String,
+}
+
+/// A number is near if it is off by this share at most.
+pub const NEAR: f64 = 0.1;
+/// A share below which a difference is that of floating point.
+const ROUNDING: f64 = 1e-9;
+
+impl Row {
+    /// How far the model is off, as a share.
+    #[must_use]
+    pub fn error(&self) -> Option<f64> {
+        self.ratio.map(|ratio| (ratio - 1.0).abs())
+    }
+
+    fn new(row: &Published) -> Self {
+        Self {
+            id: row.id.clone(),
+            paper: row.paper.clone(),
+            experiment: row.experiment.clone(),
+            system: row.system.clone(),
+            variant: row.variant.clone(),
+            size_bytes: row.size_bytes,
+            metric: row.metric.clone(),
+            unit: row.unit.clone(),
+            published: row.value,
+            low: row.low,
+            high: row.high,
+            modelled: None,
+            modelled_low: None,
+            modelled_high: None,
+            ratio: None,
+            class: Class::Predicted,
+            holds: None,
+            how: String::new(),
+            evidence: None,
+            reason: None,
+            contradictions: contradictions::of_row(&row.id),
+            figure: row.figure.clone(),
+            qualitative: row.is_qualitative(),
+            quote: row.quote.clone(),
+        }
+    }
+
+    /// Why the row has no value.
+    fn without(mut self, class: Class, why: &str) -> Self {
+        self.class = class;
+        self.reason = Some(why.to_owned());
+        self
+    }
+
+    fn number(mut self, value: f64) -> Self {
+        self.modelled = Some(value);
+        self.ratio = Some(ratio(value, self.published, self.low, self.high));
+        self.holds = Some(self.is_met(value));
+        self
+    }
+
+    /// Both ends of a range beside the published ones.
+    fn range(mut self, least: f64, greatest: f64) -> Self {
+        let low = ratio(least, self.low.or(self.published), None, None);
+        let high = ratio(greatest, self.high.or(self.published), None, None);
+        let (value, ratio) =
+            if (low - 1.0).abs() > (high - 1.0).abs() { (least, low) } else { (greatest, high) };
+        self.modelled = Some(value);
+        (self.modelled_low, self.modelled_high) = (Some(least), Some(greatest));
+        self.ratio = Some(ratio);
+        self.holds = Some((ratio - 1.0).abs() <= NEAR + ROUNDING);
+        self
+    }
+
+    /// Within the interval that is published, or near where none is.
+    fn is_met(&self, value: f64) -> bool {
+        let reaches = |low: Option<f64>| low.is_none_or(|low| value >= low - low.abs() * ROUNDING);
+        let stays = |high: Option<f64>| high.is_none_or(|high| value <= high + high.abs() * ROUNDING);
+        match (self.published, self.low, self.high) {
+            (None, low, high) | (Some(_), low @ Some(_), high @ Some(_)) => reaches(low) && stays(high),
+            (Some(_), _, _) => self.error().is_some_and(|error| error <= NEAR + ROUNDING),
+        }
+    }
+}
+
+/// The value over what is published; over the nearer limit, and 1 within, where only limits are.
+fn ratio(value: f64, published: Option<f64>, low: Option<f64>, high: Option<f64>) -> f64 {
+    let over = |base: f64| if value == base { 1.0 } else { value / base };
+    match (published, low, high) {
+        (Some(published), _, _) => over(published),
+        (None, Some(low), _) if value < low => over(low),
+        (None, _, Some(high)) if value > high => over(high),
+        _ => 1.0,
+    }
+}
+
+/// The row, computed.
+pub(super) fn judge(
+    published: &Published,
+    how: &str,
+    answer: &Answer,
+    origin: Option<Origin>,
+    source: &dyn Source,
+) -> Row {
+    let row = Row { how: how.to_owned(), ..Row::new(published) };
+    let class = match (answer, origin) {
+        (Answer::Input(_), _) | (_, Some(Origin::Published)) => Class::Input,
+        (_, Some(Origin::Fitted)) => Class::Fitted,
+        _ => Class::Predicted,
+    };
+    let computed = match answer {
+        Answer::NotModelled(why) => return row.without(Class::NotModelled, why),
+        Answer::Unused(why) => return row.without(Class::Input, why),
+        Answer::Number(q) | Answer::Input(q) => q.value(source).map(|value| row.clone().number(value)),
+        Answer::Range(all) => ends(all, source).map(|[least, greatest]| row.clone().range(least, greatest)),
+        Answer::Sizes(all, margin) => sizes(all, *margin, source).map(|[a, b]| row.clone().range(a, b)),
+        Answer::Check(check) => check.verdict(source).map(|verdict| Row {
+            holds: Some(verdict.holds),
+            evidence: Some(verdict.evidence),
+            ..row.clone()
+        }),
+    };
+    match computed {
+        Ok(row) => Row { class, ..row },
+        Err(why) => row.without(Class::NotModelled, &format!("could not be computed: {why}")),
+    }
+}
+
+fn ends(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], String> {
+    let values: Vec<f64> = all.iter().map(|q| q.value(source)).collect::<Result<_, _>>()?;
+    Ok([
+        values.iter().copied().fold(f64::INFINITY, f64::min),
+        values.into_iter().fold(f64::NEG_INFINITY, f64::max),
+    ])
+}
+
+fn sizes(all: &[(u64, Quantity, Quantity)], margin: f64, source: &dyn Source) -> Result<[f64; 2], String> {
+    let mut found = Vec::new();
+    for (size, a, b) in all {
+        if a.value(source)? < b.value(source)? * (1.0 - margin) {
+            found.push(*size as f64);
+        }
+    }
+    match (found.first(), found.last()) {
+        (Some(first), Some(last)) => Ok([*first, *last]),
+        _ => Ok([0.0, 0.0]),
+    }
+}
+
+/// What each claim's rows are to the machine files: what holds for one row holds for all that are computed in the same
+/// way, as one measurement that the paper states twice.
+pub(super) fn origin_of(rows: &[&str], machines: &Machines) -> Option<Origin> {
+    rows.iter().filter_map(|row| machines.origin(row)).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Check;
+    use super::super::published::dataset;
+    use super::super::quantity::Probe;
+    use super::super::quantity::made_up::Made;
+    use super::*;
+
+    fn judged(id: &str, answer: &Answer, origin: Option<Origin>) -> Row {
+        let row = dataset().into_iter().find(|row| row.id == id).expect("a row");
+        judge(&row, "", answer, origin, &Made(|_: &Probe| Err("the card is missing".to_owned())))
+    }
+
+    fn number(id: &str, value: f64) -> (Option<f64>, Option<bool>) {
+        let row = judged(id, &Answer::Number(value.into()), None);
+        (row.ratio, row.holds)
+    }
+
+    #[test]
+    fn a_number_is_compared_with_what_is_printed() {
+        // 936, as printed.
+        assert_eq!(number("NM-054", 936.0 * 1.05), (Some(1.05), Some(true)));
+        assert_eq!(number("NM-054", 936.0 * 1.25), (Some(1.25), Some(false)));
+        // Around 20 %, so 15 to 25: the interval decides whether it holds, the ratio stays honest.
+        assert_eq!(number("NM-093", 16.0), (Some(0.8), Some(true)));
+        assert_eq!(number("NM-093", 26.0), (Some(1.3), Some(false)));
+        // Below 2.
+        assert_eq!(number("MT-099", 1.1), (Some(1.0), Some(true)));
+        assert_eq!(number("MT-099", 2.5), (Some(1.25), Some(false)));
+        // Up to 2.2.
+        assert_eq!(number("NM-001", 2.2), (Some(1.0), Some(true)));
+        // A reuse of nothing.
+        assert_eq!(number("NM-103", 0.0), (Some(1.0), Some(true)));
+    }
+
+    #[test]
+    fn of_a_range_the_end_that_is_further_off_counts() {
+        let range = |least: f64, greatest: f64| {
+            let row = judged("NM-038", &Answer::Range(vec![greatest.into(), least.into()]), None);
+            (row.modelled, row.ratio, row.holds)
+        };
+        assert_eq!(range(7.0, 14.0), (Some(14.0), Some(1.0), Some(true)));
+        assert_eq!(range(3.5, 14.0), (Some(3.5), Some(0.5), Some(false)));
+        assert_eq!(range(6.8, 15.4), (Some(15.4), Some(1.1), Some(true)));
+        let at = |n: u64, a: f64| (n, Quantity::from(a), Quantity::from(1.0));
+        let all = vec![at(512, 0.999), at(1024, 0.9), at(65536, 0.95), at(1 << 20, 1.0)];
+        let row = judged("MT-093", &Answer::Sizes(all, 0.01), None);
+        assert_eq!(
+            (row.modelled_low, row.modelled_high, row.ratio),
+            (Some(1024.0), Some(65536.0), Some(1.0))
+        );
+    }
+
+    #[test]
+    fn classes_come_from_the_machine_files() {
+        let class = |answer: Answer, origin| judged("NM-043", &answer, origin).class;
+        let one = || Answer::Number(1.0.into());
+        assert_eq!(class(one(), None), Class::Predicted);
+        assert_eq!(class(one(), Some(Origin::Fitted)), Class::Fitted);
+        assert_eq!(class(one(), Some(Origin::Published)), Class::Input);
+        assert_eq!(class(Answer::Input(1.0.into()), None), Class::Input);
+        assert_eq!(class(Answer::NotModelled("no"), Some(Origin::Fitted)), Class::NotModelled);
+        assert_eq!(class(Answer::Unused("no"), None), Class::Input);
+        let lost = judged("NM-043", &Answer::Number(Quantity::Parameter("d", "x")), None);
+        assert_eq!(lost.class, Class::NotModelled);
+        assert_eq!(lost.reason.as_deref(), Some("could not be computed: no x"));
+    }
+
+    #[test]
+    fn claims_carry_their_evidence() {
+        let check = Check::below("it", 1.0.into(), 2.0.into(), 0.0);
+        let row = judged("NM-033", &Answer::Check(check), None);
+        assert_eq!((row.holds, row.ratio, row.qualitative), (Some(true), None, true));
+        assert_eq!(row.evidence.as_deref(), Some("it: 1.000 < 2.000"));
+    }
+}
