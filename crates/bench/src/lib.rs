@@ -6,6 +6,7 @@ pub mod floor;
 pub mod launch;
 pub mod plan;
 pub mod report;
+pub mod reproduce;
 pub mod sample;
 pub mod schema;
 pub mod stats;

@@ -9,6 +9,7 @@ mod browser;
 mod made_up;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use bench::report;
 use bench::schema::Run;
@@ -179,4 +180,44 @@ fn a_page_that_misbehaves_is_caught() {
     browser.open(&file("forbidden.html", &spoilt));
     assert_ne!(browser.eval("document.title"), json!("run"));
     assert!(browser.errors.iter().any(|e| e.contains("Content Security Policy")), "{:?}", browser.errors);
+}
+
+/// Goal: the papers' figures are drawn, on their axes, with the published points in their curve's colour.
+#[test]
+fn the_reproduction_shows_the_papers_figures() {
+    use bench::reproduce::{Probe, Request, html, reproduce, select};
+    let Some(mut browser) = browser() else { return };
+    let made_up = |probe: &Probe| Ok(3.0 + (probe.cell.size as f64).sqrt());
+    let request = Request {
+        rows: select(None).expect("all rows"),
+        figures: true,
+        machines: Vec::new(),
+        measure: &made_up,
+        threads: 2,
+    };
+    let all = reproduce(request, &mut (), &AtomicBool::new(false)).expect("nobody stops it");
+    let page = file("reproduction.html", &html(&all).expect("a page"));
+    browser.look(1280, 900, "light");
+    browser.open(&page);
+    let drawn: Vec<[u64; 2]> = serde_json::from_value(browser.eval(TRACES)).expect("counts");
+    assert_eq!(drawn.len(), 17);
+    assert!(drawn.iter().all(|[svgs, traces]| *svgs > 0 && *traces > 0), "empty plots: {drawn:?}");
+    let axes = "[...document.querySelectorAll('.canvas')].map(c => [c._fullLayout.xaxis.type, c._fullLayout.yaxis.type].join(' '))";
+    let axes: Vec<String> = serde_json::from_value(browser.eval(axes)).expect("types");
+    assert_eq!(
+        (axes[0].as_str(), axes[7].as_str(), axes[10].as_str()),
+        ("log linear", "linear linear", "linear log")
+    );
+    let colours = "(() => { const d = document.querySelectorAll('.canvas')[3].data; \
+                   return [d[0].line.color, d[4].line.color, d[0].y[0]]; })()";
+    let told = browser.eval(colours);
+    assert_eq!((told[0].clone(), told[2].clone()), (told[1].clone(), json!(886)), "{told}");
+    let filter = "(() => { const f = document.getElementById('filter'); f.value = 'NM-043'; \
+                  f.dispatchEvent(new Event('input')); \
+                  return [...document.querySelectorAll('table.results tbody tr')].filter(r => !r.hidden).length; })()";
+    assert_eq!(browser.eval(filter), json!(1));
+    browser.screenshot(&page.with_file_name("reproduction.png"));
+    browser.look(390, 844, "light");
+    browser.screenshot(&page.with_file_name("reproduction-phone.png"));
+    quiet(&browser);
 }
