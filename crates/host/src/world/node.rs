@@ -159,7 +159,7 @@ impl HostOps for Node {
 
     fn learn(&self, _turn: Turn, _slept: bool) {}
 
-    /// A rank of the same machine, on a processor of its own.
+    /// A rank of the same machine, on a processor of its own; it sits wherever the rank that spawns it does, too.
     fn spawn(
         &self,
         name: &str,
@@ -172,7 +172,8 @@ impl HostOps for Node {
         if state.ending {
             return Err(std::io::Error::other("the world is ending"));
         }
-        let number = state.add_rank(name, std::iter::once(self.index), false);
+        let nodes = state.nodes_for_child(self.index);
+        let number = state.add_rank(name, nodes.into_iter(), false);
         state.newborn.push((
             number,
             Box::new(move || {

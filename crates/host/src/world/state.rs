@@ -118,6 +118,15 @@ impl State {
         number
     }
 
+    /// Where a rank sits that the running one spawns on `node`: what happens on any of its parent's nodes is news to it.
+    pub(super) fn nodes_for_child(&self, node: usize) -> Vec<usize> {
+        let mut nodes = vec![node];
+        if let Some(parent) = self.current {
+            nodes.extend(self.ranks[parent].nodes.iter().filter(|&&other| other != node));
+        }
+        nodes
+    }
+
     pub(super) fn add_node(&mut self, name: &str) -> usize {
         let (name, costs) = (name.into(), HostCosts::default());
         self.nodes.push(NodeState { name, costs, news: 0, ranks: Vec::new(), dead: false });

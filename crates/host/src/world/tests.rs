@@ -213,6 +213,35 @@ fn a_spawned_task_runs_beside_and_is_joined() {
     }
 }
 
+/// Goal: a task of a rank on two machines hears of both. Method: it waits for what happens on the other one.
+#[test]
+fn a_spawned_task_sits_where_its_parent_does() {
+    struct Set(Node, AtomicU64);
+    impl Actor for Set {
+        fn event(&self, _now: Time, _token: u64) {
+            self.1.store(1, Ordering::Relaxed);
+            self.0.signal();
+        }
+    }
+    let mut world = World::new(Config::default());
+    let (one, two) = (world.node("one"), world.node("two"));
+    let (host, other) = (one.host(), two.clone());
+    let body = move || {
+        let set = Arc::new(Set(other.clone(), AtomicU64::new(0)));
+        let timeline = other.timeline();
+        timeline.at(at(10), timeline.add_actor(set.clone()), 0);
+        let own = host.clone();
+        let wait = move || {
+            let look = || (set.1.load(Ordering::Relaxed) == 1).then_some(());
+            own.poll("a change elsewhere", None, look).expect("no deadline");
+            assert!(own.now() < at(11));
+        };
+        host.spawn("beside", None, wait).expect("a task").join();
+    };
+    world.rank("rank", &[&one, &two], body).expect("a rank");
+    world.run().expect("an end");
+}
+
 /// Goal: what ranks hold is dropped however the world ends. Method: count drops of values that live on the stacks of
 /// ranks that end, wait for ever, never begin to wait because another one panicked, or sit on a node that dies.
 #[test]
