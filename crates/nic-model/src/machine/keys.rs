@@ -1,0 +1,195 @@
+//! The table of all values that describe a machine: name, unit, range, meaning. Files, options, errors and lists of
+//! parameters come from this one table.
+
+/// A value of a machine file.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// The table that it stands in: the component of the card.
+    pub section: &'static str,
+    /// Its name within that; ends in its unit.
+    pub name: &'static str,
+    /// Its unit, in words.
+    pub unit: &'static str,
+    /// The smallest value that makes sense.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// What it is.
+    pub meaning: &'static str,
+    /// What it is where the file does not say; `None` for values that a file must have.
+    pub default: Option<f64>,
+    pub(crate) get: fn(&Params) -> f64,
+    pub(crate) set: fn(&mut Params, f64),
+}
+
+impl Key {
+    /// `section.name`, as options name it.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// Whether it is a number of things, which has no fraction.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        const MEASURED: [&str; 7] = ["_ns", "_us", "_mhz", "_mbps", "_clocks", "_ratio", "_ps"];
+        !MEASURED.iter().any(|suffix| self.name.ends_with(suffix))
+    }
+
+    /// What is expected of it, for errors: `1 to 10000 MHz`.
+    #[must_use]
+    pub fn expected(&self) -> String {
+        let whole = if self.is_whole() { "a whole number, " } else { "" };
+        format!("{whole}{} to {} {}", self.min, self.max, self.unit)
+    }
+}
+
+macro_rules! keys {
+    ($($(#[doc = $about:literal])* $section:ident $Section:ident {
+        $($name:ident $unit:literal $min:literal .. $max:literal $(= $default:literal)? : $meaning:literal;)*
+    })*) => {
+        $($(#[doc = $about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        pub struct $Section {
+            $(#[doc = $meaning] pub $name: f64,)*
+        })*
+
+        /// All values of a machine, by component.
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        pub struct Params {
+            $($(#[doc = $about])* pub $section: $Section,)*
+        }
+
+        /// Every value there is, in the order in which machine files have them.
+        pub static KEYS: &[Key] = &[$($(Key {
+            section: stringify!($section),
+            name: stringify!($name),
+            unit: $unit,
+            min: $min as f64,
+            max: $max as f64,
+            meaning: $meaning,
+            default: keys!(@default $($default)?),
+            get: |p| p.$section.$name,
+            set: |p, v| p.$section.$name = v,
+        },)*)*];
+    };
+    (@default) => { None };
+    (@default $default:literal) => { Some($default as f64) };
+}
+
+keys! {
+    /// What calls cost the processor.
+    host Host {
+        post_send_ns "ns" 0..1_000_000: "posting a send request of one piece, doorbell included";
+        post_receive_ns "ns" 0..1_000_000: "posting a receive of one piece";
+        post_segment_ns "ns" 0..1_000_000: "each further piece of a request";
+        poll_full_ns "ns" 0..1_000_000: "a poll that finds a completion";
+        poll_empty_ns "ns" 1..1_000_000: "a poll that finds none";
+        register_ns "ns" 0..1_000_000_000: "registering memory of one page";
+        register_page_ns "ns" 0..1_000_000: "each further page of it";
+        deregister_ns "ns" 0..1_000_000_000: "deregistering memory of one page";
+        deregister_page_ns "ns" 0..1_000_000: "each further page of it";
+        connect_ns "ns" 0..1_000_000_000: "bringing a queue pair to its connected state, at either end";
+        destroy_ns "ns" 0..1_000_000_000: "destroying a queue pair";
+        look_ns "ns" 1..1_000_000: "one look at memory that finds nothing new";
+        copy_ns "ns" 0..1_000_000: "a copy by the processor, whatever its length";
+        copy_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate of copies by the processor";
+    }
+    /// Telling the card of new requests.
+    doorbell Doorbell {
+        pio_clocks "clocks of the bus" 0..10_000: "the processor's write to the card, on the bus";
+        latency_ns "ns" 0..1_000_000: "from the bus to the card's scheduler";
+    }
+    /// Fetching descriptors from host memory.
+    descriptor Descriptor {
+        send_bytes "bytes" 1..4096: "descriptor of a send request without pieces";
+        receive_bytes "bytes" 1..4096: "descriptor of a receive without pieces";
+        segment_bytes "bytes" 0..4096: "each piece in a descriptor";
+        ahead_requests "requests" 1..1024: "requests fetched before those in front of them are begun";
+    }
+    /// The host bus: half duplex, one transfer at a time.
+    bus Bus {
+        width_bytes "bytes" 1..1024: "data moved in one clock";
+        clock_mhz "MHz" 1..10_000: "clock";
+        burst_bytes "bytes" 8..65_536: "longest burst";
+        read_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card reads";
+        write_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card writes";
+    }
+    /// The card's DMA engine.
+    dma Dma {
+        read_mbps "MB/s (10^6 bytes)" 1..1_000_000: "limit of a stream of reads, by outstanding split transactions";
+        read_latency_ns "ns" 0..1_000_000: "from a read's turn on the bus to its data";
+        write_latency_ns "ns" 0..1_000_000: "from a write's turn on the bus until the processor sees it";
+        port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the one before";
+    }
+    /// The card's own memory: one interface for reads and writes.
+    nic_memory NicMemory {
+        size_mib "MiB (2^20 bytes)" 0..65_536: "memory for programs";
+        rate_mbps "MB/s (10^6 bytes)" 1..1_000_000: "peak of reads and writes together";
+        efficiency_ratio "of 1" 0.01..1: "share of the peak that transfers of packets reach";
+        latency_ns "ns" 0..1_000_000: "to the first byte";
+        port_switch_ns "ns" 0..100_000: "when a packet belongs to another port than the one before";
+    }
+    /// The transport engine: one for all ports.
+    transport Transport {
+        send_request_ns "ns" 0..1_000_000: "each request that is begun";
+        send_segment_ns "ns" 0..1_000_000: "each further piece in a packet";
+        send_packet_ns "ns" 0..1_000_000: "each packet that is sent";
+        receive_message_ns "ns" 0..1_000_000: "each message that takes a receive";
+        receive_packet_ns "ns" 0..1_000_000: "each packet that arrives";
+        ack_ns "ns" 0..1_000_000: "each acknowledgement that arrives";
+        reads_requests "requests" 1..128: "reads and atomics of a queue pair under way";
+        retry_timeout_us "us" 10..10_000_000: "without an answer, until packets are sent again";
+        retry_count "retries" 0..7: "in a row, until a connection is given up";
+    }
+    /// The translation cache for pages of host memory.
+    translation Translation {
+        cache_entries "entries" 1..1_000_000: "pages that it remembers, first in first out";
+        page_bytes "bytes" 512..1_073_741_824: "size of a page";
+        entry_bytes "bytes" 1..4096: "read from host memory when a page is missing";
+        miss_ns "ns" 0..1_000_000: "that the engine stands still then, beside the bus";
+    }
+    /// The ports, and a cable at each.
+    link Link {
+        port_count "ports" 1..2: "ports of a card";
+        rate_mbps "MB/s (10^6 bytes)" 1..1_000_000: "of data in one direction, line code taken off";
+        mtu_bytes "bytes" 256..65_536: "data in a packet, at most";
+        header_bytes "bytes" 0..1024: "headers and check sums of each packet";
+        address_bytes "bytes" 0..1024: "further header of a packet that says where data go or come from";
+        gap_bytes "bytes" 0..4096: "time between packets, in bytes";
+        ack_bytes "bytes" 0..1024: "an acknowledgement, with its gap";
+        latency_ns "ns" 0..1_000_000: "of a cable, with both ends";
+        send_packets "packets" 1..1024: "read ahead of the wire, for each port";
+        receive_packets "packets" 1..1024: "under way to a port or waiting there: its credits";
+    }
+    /// The switch between the cards.
+    switch Switch {
+        latency_ns "ns" 0..1_000_000: "from a packet's head coming in to its going out";
+    }
+    /// Completions.
+    completion Completion {
+        entry_bytes "bytes" 1..4096: "written to host memory for each";
+    }
+    /// Sleeping until a completion.
+    interrupt Interrupt {
+        latency_ns "ns" 0..1_000_000_000: "from the completion to the event";
+        wake_up_ns "ns" 0..1_000_000_000: "that the sleeping call takes from the event on";
+    }
+    /// The connection manager.
+    connection Connection {
+        message_us "us" 0.1..1_000_000: "one way of a message between managers";
+        lost_after_us "us" 1..60_000_000: "until a manager ends the connections of a peer that is unreachable";
+    }
+    /// What goes wrong; nothing by default.
+    faults Faults {
+        loss_ppm "packets per million" 0..1_000_000 = 0: "packets that are lost";
+        delay_ns "ns" 0..1_000_000_000 = 0: "packets are delayed by up to this, at random";
+        stall_ppm "packets per million" 0..1_000_000 = 0: "packets at which a receiver stands still";
+        stall_ns "ns" 0..1_000_000_000 = 0: "for up to this, at random";
+        cut_us "us" 0..1_000_000_000 = 0: "when a cable is cut for good; 0 for never";
+        cut_node "number of a machine" 0..1_000_000 = 0: "whose cable that is";
+        cut_port "port" 1..2 = 1: "at which port";
+        death_us "us" 0..1_000_000_000 = 0: "when a machine dies; 0 for never";
+        death_node "number of a machine" 0..1_000_000 = 0: "which one that is";
+    }
+}

@@ -1,0 +1,182 @@
+//! Machines: what a card and its host are made of, in numbers, and where each number comes from.
+//!
+//! A machine file is TOML with a section for each component. Every key ends in its unit, and every value says where it
+//! comes from: `clock_mhz = { value = 133, source = "published", rows = ["NM-003"] }`. The table of keys is in `keys.rs`;
+//! `parse.rs` reads files; `error.rs` says what is wrong with them.
+
+mod error;
+mod keys;
+mod parse;
+
+use std::collections::BTreeMap;
+
+pub use error::MachineError;
+pub use keys::{
+    Bus, Completion, Connection, Descriptor, Dma, Doorbell, Faults, Host, Interrupt, KEYS, Key, Link,
+    NicMemory, Params, Switch, Translation, Transport,
+};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A paper says so.
+    Published {
+        /// Numbers of the published rows.
+        rows: Vec<String>,
+    },
+    /// A data sheet or a specification says so.
+    Datasheet {
+        /// Which one, where.
+        doc: String,
+    },
+    /// It follows from others.
+    Derived {
+        /// The arithmetic.
+        how: String,
+    },
+    /// Chosen so that the model comes near published results: these are no predictions then.
+    Fitted {
+        /// Numbers of the published rows.
+        rows: Vec<String>,
+    },
+    /// Nobody says.
+    Assumed {
+        /// Why this value.
+        why: String,
+    },
+    /// Given as an option.
+    Given,
+    /// The file does not say, and it is off.
+    Default,
+}
+
+impl Source {
+    /// Its class in a word, as machine files have it.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Published { .. } => "published",
+            Self::Datasheet { .. } => "datasheet",
+            Self::Derived { .. } => "derived",
+            Self::Fitted { .. } => "fitted",
+            Self::Assumed { .. } => "assumed",
+            Self::Given => "given",
+            Self::Default => "default",
+        }
+    }
+}
+
+/// One value of a machine.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Name, unit, range and meaning.
+    pub key: &'static Key,
+    /// The value, in the key's unit.
+    pub value: f64,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// A machine: all of its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Its short name.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub about: String,
+    /// The values, by component.
+    pub params: Params,
+    sources: BTreeMap<String, Source>,
+}
+
+/// The machines that come along: name and file.
+const BUILT_IN: [(&str, &str); 3] = [
+    ("mt23108-nicmem", include_str!("../../machines/mt23108-nicmem.toml")),
+    ("mt23108-vapi", include_str!("../../machines/mt23108-vapi.toml")),
+    ("mt23108-ibal", include_str!("../../machines/mt23108-ibal.toml")),
+];
+
+/// The machines that come along, with what each is.
+///
+/// # Panics
+/// Never: a test reads each of them.
+#[must_use]
+pub fn machines() -> Vec<Machine> {
+    BUILT_IN.iter().map(|(name, text)| built_in(name, text)).collect()
+}
+
+fn built_in(name: &str, text: &str) -> Machine {
+    parse::parse(&format!("machines/{name}.toml"), text).expect("the machines that come along are tested")
+}
+
+impl Machine {
+    /// Reads a machine file's text; `name` stands in errors.
+    ///
+    /// # Errors
+    /// [`MachineError`] for what is missing, unknown, of a wrong unit or beyond its range.
+    pub fn parse(name: &str, text: &str) -> Result<Self, MachineError> {
+        parse::parse(name, text)
+    }
+
+    /// The machine of this name, or of this file if the name ends in `.toml`.
+    ///
+    /// # Errors
+    /// As [`Machine::parse`]; an unknown name, with those that exist; a file that cannot be read.
+    pub fn load(name: &str) -> Result<Self, MachineError> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+            return Ok(built_in(name, text));
+        }
+        if !name.ends_with(".toml") {
+            let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            let near = known.iter().find(|known| error::distance(known, name) <= 3);
+            let near = near.map_or(String::new(), |near| format!(" Did you mean {near}?"));
+            let what = format!(
+                "there is no such machine; there is: {}, or a file's path that ends in .toml.{near}",
+                known.join(", ")
+            );
+            return Err(MachineError { place: format!("machine '{name}'"), what });
+        }
+        let text = std::fs::read_to_string(name).map_err(|e| MachineError {
+            place: name.to_owned(),
+            what: format!("this file cannot be read: {e}"),
+        })?;
+        parse::parse(name, &text)
+    }
+
+    /// Changes one value: `key` is `section.name`, `value` a number in the key's unit.
+    ///
+    /// # Errors
+    /// [`MachineError`] for an unknown key, a wrong unit, or a value that is no number or beyond its range.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), MachineError> {
+        let fail = |what| MachineError { place: format!("option {key}={value}"), what };
+        let Some(found) = KEYS.iter().find(|k| k.path() == key) else {
+            let (section, name) = key.split_once('.').unwrap_or(("", key));
+            let what = match error::sections().contains(&section) {
+                true => error::unknown_key(section, name),
+                false if section.is_empty() => {
+                    let same = KEYS.iter().find(|k| k.name == name).map(Key::path);
+                    let hint = same.unwrap_or_else(|| "bus.clock_mhz".to_owned());
+                    format!("'{key}' names no component: write it as {hint}")
+                }
+                false => error::unknown_section(section),
+            };
+            return Err(fail(what));
+        };
+        let amount = parse::check(found, value.replace('_', "").parse().ok(), value).map_err(fail)?;
+        (found.set)(&mut self.params, amount);
+        self.sources.insert(found.path(), Source::Given);
+        Ok(())
+    }
+
+    /// All of its values with their sources, in the order of [`KEYS`].
+    #[must_use]
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let source = |key: &Key| self.sources.get(&key.path()).cloned().unwrap_or(Source::Default);
+        KEYS.iter()
+            .map(|key| Parameter { key, value: (key.get)(&self.params), source: source(key) })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

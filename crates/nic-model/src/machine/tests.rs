@@ -1,0 +1,177 @@
+//! Tests of machine files: those that come along, and every way of getting one wrong.
+
+use super::*;
+
+fn text() -> String {
+    BUILT_IN[0].1.to_owned()
+}
+
+/// The error of the first built-in file with one piece of text replaced, which must be there.
+fn error_of(from: &str, to: &str) -> String {
+    let text = text();
+    assert!(text.contains(from), "{from}");
+    Machine::parse("m.toml", &text.replacen(from, to, 1)).expect_err(to).to_string()
+}
+
+fn line_of(what: &str) -> usize {
+    1 + text().lines().position(|line| line.starts_with(what)).expect(what)
+}
+
+#[test]
+fn the_machines_that_come_along_are_whole() {
+    let machines = machines();
+    assert_eq!(machines.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), BUILT_IN.map(|(name, _)| name));
+    for machine in machines {
+        assert_eq!(Machine::load(&machine.name), Ok(machine.clone()));
+        let parameters = machine.parameters();
+        assert_eq!(parameters.len(), KEYS.len());
+        for p in &parameters {
+            let optional = p.key.default.is_some();
+            assert_eq!(p.source == Source::Default, optional, "{} of {}", p.key.path(), machine.name);
+        }
+        let fitted = parameters.iter().filter(|p| p.source.class() == "fitted").count();
+        assert!((1..=12).contains(&fitted), "{fitted} fitted values in {}", machine.name);
+    }
+}
+
+#[test]
+fn values_are_those_of_the_file() {
+    let machine = Machine::load("mt23108-nicmem").expect("it comes along");
+    assert_eq!(machine.params.bus.clock_mhz, 133.0);
+    let clock = machine.parameters().into_iter().find(|p| p.key.path() == "bus.clock_mhz").expect("a key");
+    assert_eq!((clock.value, clock.key.unit), (133.0, "MHz"));
+    assert_eq!(clock.source, Source::Published { rows: vec!["NM-003".into()] });
+}
+
+#[test]
+fn keys_have_their_unit_and_a_range() {
+    for key in KEYS {
+        assert!(key.min < key.max, "{}", key.path());
+        assert!(key.name.contains('_'), "{} says no unit", key.path());
+        assert!(key.default.is_none_or(|d| d >= key.min && d <= key.max), "{}", key.path());
+    }
+}
+
+#[test]
+fn a_missing_key_is_named_with_its_meaning() {
+    let message = error_of("clock_mhz", "# clock_mhz");
+    assert!(message.starts_with(&format!("m.toml:{}: ", line_of("[bus]"))), "{message}");
+    assert!(
+        message.contains("'bus.clock_mhz' is missing") && message.contains("1 to 10000 MHz"),
+        "{message}"
+    );
+    let message = error_of("[bus]", "[host.bus]");
+    assert!(message.contains("'host.bus'"), "{message}");
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_neighbour() {
+    for (from, to, hint) in [
+        ("clock_mhz =", "clok_mhz =", "did you mean bus.clock_mhz?"),
+        ("[bus]", "[buss]", "did you mean [bus]?"),
+        ("[bus]", "[engine]", "there is: host, doorbell"),
+        ("clock_mhz =", "colour =", "bus has: width_bytes"),
+    ] {
+        let message = error_of(from, to);
+        assert!(message.contains(hint), "{message}");
+    }
+    let message = error_of("clock_mhz =", "clok_mhz =");
+    assert!(message.starts_with(&format!("m.toml:{}: ", line_of("clock_mhz"))), "{message}");
+}
+
+#[test]
+fn a_wrong_unit_is_told_the_right_one() {
+    for (from, to, hint) in [
+        ("clock_mhz =", "clock_ghz =", "'bus.clock_ghz' has the wrong unit: write clock_mhz, in MHz"),
+        ("clock_mhz =", "clock =", "write clock_mhz"),
+        ("post_send_ns =", "post_send_us =", "write post_send_ns, in ns"),
+        ("read_mbps =", "read_gbps =", "MB/s (10^6 bytes)"),
+    ] {
+        let message = error_of(from, to);
+        assert!(message.contains(hint), "{message}");
+    }
+}
+
+#[test]
+fn absurd_values_are_refused_with_the_range() {
+    for value in ["-133", "0", "1e9", "nan", "inf", "\"133\"", "true", "0x85"] {
+        let message = error_of("value = 133", &format!("value = {value}"));
+        assert!(
+            message.contains("'bus.clock_mhz' is") && message.contains("1 to 10000 MHz"),
+            "{value}: {message}"
+        );
+        assert!(message.starts_with(&format!("m.toml:{}: ", line_of("clock_mhz"))), "{message}");
+    }
+    let message = error_of("burst_bytes = { value = 512", "burst_bytes = { value = 512.5");
+    assert!(message.contains("a whole number"), "{message}");
+}
+
+#[test]
+fn every_value_says_where_it_comes_from() {
+    let clock = "value = 133, source = \"published\", rows = [\"NM-003\"]";
+    for (to, hint) in [
+        ("value = 133", "has no source"),
+        ("source = \"published\", rows = [\"NM-003\"]", "has no value"),
+        ("value = 133, source = \"guessed\", rows = [\"NM-003\"]", "expected one of"),
+        ("value = 133, source = 3, rows = [\"NM-003\"]", "text in quotes"),
+        ("value = 133, source = \"published\"", "has no rows"),
+        ("value = 133, source = \"published\", rows = []", "such as [\"NM-003\"]"),
+        ("value = 133, source = \"published\", rows = [\"table 1\"]", "such as [\"NM-003\"]"),
+        ("value = 133, source = \"fitted\", rows = 3", "such as [\"NM-003\"]"),
+        ("value = 133, source = \"fitted\", why = \"x\"", "unknown field 'why'"),
+        ("value = 133, source = \"derived\", hwo = \"x\"", "did you mean how?"),
+        ("value = 133, source = \"assumed\", why = \" \"", "not empty"),
+        ("value = 133, source = \"datasheet\"", "has no doc"),
+    ] {
+        let message = error_of(clock, to);
+        assert!(message.contains(hint) && message.contains("bus.clock_mhz"), "{to}: {message}");
+    }
+    assert!(error_of(&format!("{{ {clock} }}"), "133").contains("must be a table"));
+}
+
+#[test]
+fn what_is_no_toml_names_its_line() {
+    let message = error_of("[bus]", "[bus");
+    assert!(message.starts_with(&format!("m.toml:{}: this is not TOML", line_of("[bus]"))), "{message}");
+    assert!(error_of("name =", "# name =").contains("'name' is missing"));
+    assert!(error_of("name = \"mt23108-nicmem\"", "name = 3").contains("text in quotes"));
+    let twice = Machine::parse("m.toml", &format!("{}\n[bus]\n", text())).expect_err("twice").to_string();
+    assert!(twice.contains("not TOML"), "{twice}");
+    let flat =
+        Machine::parse("m.toml", "name = \"a\"\nabout = \"b\"\nbus = 3\n").expect_err("flat").to_string();
+    assert!(flat.starts_with("m.toml:3: 'bus' must be a section"), "{flat}");
+}
+
+#[test]
+fn options_change_values_and_say_what_they_cannot() {
+    let mut machine = Machine::load("mt23108-nicmem").expect("it comes along");
+    machine.set("bus.clock_mhz", "266").expect("a clock");
+    assert_eq!(machine.params.bus.clock_mhz, 266.0);
+    let clock = machine.parameters().into_iter().find(|p| p.key.path() == "bus.clock_mhz").expect("a key");
+    assert_eq!(clock.source, Source::Given);
+    for (key, value, hint) in [
+        ("bus.clock_ghz", "1", "wrong unit"),
+        ("clock_mhz", "1", "write it as bus.clock_mhz"),
+        ("buss.clock_mhz", "1", "[bus]"),
+        ("bus.clock_mhz", "fast", "1 to 10000 MHz"),
+        ("bus.clock_mhz", "-1", "1 to 10000 MHz"),
+        ("link.mtu_bytes", "2048.5", "whole number"),
+    ] {
+        let message = machine.set(key, value).expect_err(key).to_string();
+        assert!(
+            message.starts_with(&format!("option {key}={value}: ")) && message.contains(hint),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn files_are_machines_too() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/mt23108-vapi.toml");
+    let machine = Machine::load(path.to_str().expect("a path in UTF-8")).expect("the file");
+    assert_eq!(machine, Machine::load("mt23108-vapi").expect("it comes along"));
+    let message = Machine::load("mt23108-vapj").expect_err("no such machine").to_string();
+    assert!(message.contains("Did you mean mt23108-vapi?"), "{message}");
+    let message = Machine::load("nowhere.toml").expect_err("no such file").to_string();
+    assert!(message.starts_with("nowhere.toml: this file cannot be read"), "{message}");
+}
