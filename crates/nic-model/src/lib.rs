@@ -1,6 +1,115 @@
-//! Modelled cards: what they are made of.
+//! Modelled cards: NICs in virtual time, each a graph of contended resources, behind the device API.
+//!
+//! A card is what a [`Machine`] says: bus, DMA engine, NIC memory, transport engine, translation cache, links, with a
+//! value and a source for each of their times and sizes. Packets take these one after the other, wait for each other, and
+//! carry real data. Programs see `verbs` and nothing else; they run as ranks of a [`host::world::World`].
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `machine` | machine files: the table of values, reading, errors |
+//! | `parts` | the parts of a card, each with its times |
+//! | `net` | what happens between them: events of queue pairs, packets, connections |
+//! | `api` | the traits of `verbs::provider` over it |
+//! | `limits` | what machine files do not set |
 #![forbid(unsafe_code)]
 
+mod api;
+mod limits;
 pub mod machine;
+mod net;
+mod parts;
 
+use std::sync::Arc;
+
+use host::Host;
+use verbs::{Device, Error, Result};
+
+use api::{DeviceObject, Opened, attr_of};
 pub use machine::{Machine, MachineError, Parameter, Source, machines};
+use net::Net;
+use parts::calls::Calls;
+use parts::interrupt::Interrupt;
+
+/// How data move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Payload {
+    /// All of them.
+    #[default]
+    Bytes,
+    /// The first and the last 64 bytes of each message only, for runs with more data than there is memory traffic to
+    /// spare. Times are the same.
+    Hole,
+}
+
+/// A modelled card, before it is opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The name that opens it, for messages.
+    pub name: String,
+    /// What it is made of.
+    pub machine: Machine,
+    /// How data move.
+    pub payload: Payload,
+}
+
+impl Config {
+    /// The machine of this name or file, with options: `payload=bytes|hole`, and values by `section.key=number`.
+    ///
+    /// # Errors
+    /// [`MachineError`] for what is unknown, missing or beyond its range.
+    pub fn new(machine: &str, options: &[(&str, &str)]) -> Result<Self, MachineError> {
+        let mut config = Self {
+            name: format!("model:{machine}"),
+            machine: Machine::load(machine)?,
+            payload: Payload::Bytes,
+        };
+        for &(key, value) in options {
+            match (key, value) {
+                ("payload", "bytes") => config.payload = Payload::Bytes,
+                ("payload", "hole") => config.payload = Payload::Hole,
+                ("payload", _) => {
+                    let what = "expected payload=bytes or payload=hole".to_owned();
+                    return Err(MachineError { place: format!("option {key}={value}"), what });
+                }
+                _ => config.machine.set(key, value)?,
+            }
+        }
+        if !options.is_empty() {
+            let list: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            config.name = format!("{}({})", config.name, list.join(","));
+        }
+        Ok(config)
+    }
+}
+
+/// Opens the card of the simulated machine that `host` is. Opened again there, also by other ranks, it is the same card;
+/// cards of one world that are opened with the same values reach each other.
+///
+/// # Errors
+/// [`Error::Invalid`] on a host of real time.
+pub fn open(host: &Host, config: &Config) -> Result<Device> {
+    let Some(node) = host.node() else {
+        return Err(Error::Invalid(format!(
+            "{} is a model and runs in virtual time only; this host's time is real",
+            config.name
+        )));
+    };
+    let machine = &config.machine;
+    let calls = Calls::new(&machine.params);
+    node.set_costs(calls.processor());
+    let hole = config.payload == Payload::Hole;
+    let net = Net::of(node, machine, hole);
+    let (context, card) = net.lock().open(node);
+    let opened = Opened {
+        name: config.name.clone(),
+        host: host.clone(),
+        node: node.clone(),
+        net,
+        context,
+        card,
+        calls,
+        wake_up: Interrupt::new(&machine.params).wake_up,
+        attr: attr_of(machine, node.index(), hole),
+    };
+    Ok(Device::new(Arc::new(DeviceObject(Arc::new(opened)))))
+}

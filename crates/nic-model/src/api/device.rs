@@ -1,0 +1,112 @@
+//! The device.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use host::{Bell, Host, Rate};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
+use verbs::{AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, Error, Result};
+
+use super::Opened;
+use super::domain::DomainObject;
+use super::manager::ManagerObject;
+use super::queues::{ChannelObject, QueueObject};
+use crate::limits;
+use crate::machine::Machine;
+use crate::net::objects::address;
+
+/// A device: one opening of a node's card.
+pub(crate) struct DeviceObject(pub(crate) Arc<Opened>);
+
+/// What the card of this machine in this node can do.
+pub(crate) fn attr_of(machine: &Machine, node: usize, hole: bool) -> DeviceAttr {
+    let p = &machine.params;
+    let ports = p.link.port_count as usize;
+    let mut notes = vec![format!("a model in virtual time: {}", machine.about)];
+    if hole {
+        notes.push("payload=hole: only the first and last 64 bytes of a message really move".to_owned());
+    }
+    DeviceAttr {
+        max_qp: limits::PAIRS,
+        max_qp_wr: limits::REQUESTS,
+        max_sge: limits::PIECES,
+        max_inline: limits::INLINE_BYTES,
+        max_cq: limits::QUEUES,
+        max_cqe: limits::ENTRIES,
+        max_mr: limits::REGIONS,
+        max_mr_size: limits::REGION_BYTES,
+        max_msg_size: limits::MESSAGE_BYTES,
+        max_srq: limits::SHARED,
+        max_srq_wr: limits::REQUESTS,
+        max_private_data: limits::PRIVATE_BYTES,
+        max_rd_atomic: p.transport.reads_requests as u32,
+        max_dm_size: (p.nic_memory.size_mib as u64) << 20,
+        atomic_cap: AtomicCap::Hca,
+        atomic_cap_dm: AtomicCap::Hca,
+        link_rate: Some(Rate(p.link.rate_mbps * 1e6)),
+        ports: ports as u8,
+        port_addrs: (0..ports).map(|port| IpAddr::V4(address(node, port))).collect(),
+        notes,
+    }
+}
+
+impl DeviceOps for DeviceObject {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn host(&self) -> &Host {
+        &self.0.host
+    }
+
+    fn attr(&self) -> &DeviceAttr {
+        &self.0.attr
+    }
+
+    fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
+        let number = self.0.net.lock().domain();
+        Ok(Arc::new(DomainObject { opened: self.0.clone(), number }))
+    }
+
+    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+        if cqe == 0 {
+            return Err(Error::Invalid("a completion queue needs an entry".into()));
+        }
+        Error::check_limit("entries", cqe.into(), limits::ENTRIES.into())?;
+        let channel = match channel {
+            None => None,
+            Some(channel) => {
+                let channel: Arc<ChannelObject> = own(channel.ops().clone(), "the channel")?;
+                same(&self.0, &channel.opened, "the channel")?;
+                Some(channel)
+            }
+        };
+        let (context, card) = (self.0.context, self.0.card);
+        let key = self.0.net.lock().create_queue(context, card, cqe, channel.as_ref().map(|c| c.key))?;
+        Ok(Arc::new(QueueObject { opened: self.0.clone(), key, cqe, bell: Bell::new(), _channel: channel }))
+    }
+
+    fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
+        let key = self.0.net.lock().create_manager(self.0.card);
+        Ok(Arc::new(ManagerObject { opened: self.0.clone(), key, bell: Bell::new() }))
+    }
+
+    fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
+        let key = self.0.net.lock().create_channel();
+        Ok(Arc::new(ChannelObject { opened: self.0.clone(), key, bell: Bell::new() }))
+    }
+
+    fn alloc_dm(&self, len: usize) -> Result<Buf> {
+        self.0.net.lock().alloc_dm(self.0.context, self.0.card, len)
+    }
+
+    fn poll_async_event(&self) -> Option<AsyncEvent> {
+        let (mut state, _) = self.0.look();
+        state.poll_async_event(self.0.context)
+    }
+}
+
+/// Refuses an object of another opened device.
+pub(super) fn same(own: &Arc<Opened>, other: &Arc<Opened>, what: &'static str) -> Result<()> {
+    if Arc::ptr_eq(own, other) { Ok(()) } else { Err(Error::Foreign { what }) }
+}

@@ -1,0 +1,86 @@
+//! Protection domains and memory regions.
+
+use std::sync::Arc;
+
+use verbs::provider::{MrOps, PdOps, QpOps, SrqOps, own};
+use verbs::{Access, Buf, Cq, QpInit, Result, SrqInit};
+
+use super::Opened;
+use super::device::same;
+use super::queues::{PairObject, QueueObject, SharedObject};
+use crate::net::objects::PairParts;
+
+/// A protection domain.
+pub(super) struct DomainObject {
+    pub(super) opened: Arc<Opened>,
+    pub(super) number: u32,
+}
+
+impl PdOps for DomainObject {
+    fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
+        let opened = &self.opened;
+        let (key, base) = opened.net.lock().register(opened.context, self.number, buf, access)?;
+        let (addr, len) = (base, buf.len() as u64);
+        opened.charge(opened.calls.register(addr, len));
+        Ok(Box::new(RegionObject { opened: opened.clone(), key, base, len }))
+    }
+
+    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+        let queue = |cq: &Cq| -> Result<Arc<QueueObject>> {
+            let queue: Arc<QueueObject> = own(cq.ops().clone(), "the completion queue")?;
+            same(&self.opened, &queue.opened, "the completion queue").map(|()| queue)
+        };
+        let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
+        let srq = match &init.srq {
+            None => None,
+            Some(srq) => {
+                let srq: Arc<SharedObject> = own(srq.ops().clone(), "the shared receive queue")?;
+                same(&self.opened, &srq.opened, "the shared receive queue")?;
+                Some(srq.key)
+            }
+        };
+        let (context, domain) = (self.opened.context, self.number);
+        let parts = PairParts { context, domain, send_cq: send_cq.key, recv_cq: recv_cq.key, srq };
+        let key = self.opened.net.lock().create_pair(self.opened.card, parts, init)?;
+        Ok(Arc::new(PairObject { opened: self.opened.clone(), key }))
+    }
+
+    fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        let key = self.opened.net.lock().create_shared(self.opened.context, self.number, init)?;
+        Ok(Arc::new(SharedObject { opened: self.opened.clone(), key }))
+    }
+}
+
+/// A memory region.
+struct RegionObject {
+    opened: Arc<Opened>,
+    key: u32,
+    base: u64,
+    len: u64,
+}
+
+impl MrOps for RegionObject {
+    fn lkey(&self) -> u32 {
+        self.key
+    }
+
+    fn rkey(&self) -> u32 {
+        self.key
+    }
+
+    fn addr(&self) -> u64 {
+        self.base
+    }
+
+    fn dereg(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for RegionObject {
+    fn drop(&mut self) {
+        self.opened.charge(self.opened.calls.deregister(self.base, self.len));
+        let (mut state, _) = self.opened.look();
+        state.deregister(self.key);
+    }
+}

@@ -1,0 +1,88 @@
+//! What calls cost the processor that makes them: posting, polling, registering, connecting.
+
+use host::Span;
+use host::world::HostCosts;
+
+use super::ns;
+use crate::machine::Params;
+
+/// Costs of calls; constant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Calls {
+    pub(crate) post_send: Span,
+    pub(crate) post_receive: Span,
+    segment: Span,
+    pub(crate) poll_full: Span,
+    pub(crate) poll_empty: Span,
+    register: (Span, Span),
+    deregister: (Span, Span),
+    pub(crate) connect: Span,
+    pub(crate) destroy: Span,
+    page_bytes: u64,
+    look: Span,
+    copy: Span,
+    copy_ps_per_byte: f64,
+}
+
+impl Calls {
+    pub(crate) fn new(params: &Params) -> Self {
+        let h = &params.host;
+        Self {
+            post_send: ns(h.post_send_ns),
+            post_receive: ns(h.post_receive_ns),
+            segment: ns(h.post_segment_ns),
+            poll_full: ns(h.poll_full_ns),
+            poll_empty: ns(h.poll_empty_ns),
+            register: (ns(h.register_ns), ns(h.register_page_ns)),
+            deregister: (ns(h.deregister_ns), ns(h.deregister_page_ns)),
+            connect: ns(h.connect_ns),
+            destroy: ns(h.destroy_ns),
+            page_bytes: params.translation.page_bytes as u64,
+            look: ns(h.look_ns),
+            copy: ns(h.copy_ns),
+            copy_ps_per_byte: 1e6 / h.copy_mbps,
+        }
+    }
+
+    /// For pieces of a request beyond the first.
+    pub(crate) fn pieces(&self, count: usize) -> Span {
+        self.segment * count.saturating_sub(1) as u64
+    }
+
+    /// Registering `len` bytes from `addr` on.
+    pub(crate) fn register(&self, addr: u64, len: u64) -> Span {
+        self.register.0 + self.register.1 * self.further_pages(addr, len)
+    }
+
+    /// Deregistering them.
+    pub(crate) fn deregister(&self, addr: u64, len: u64) -> Span {
+        self.deregister.0 + self.deregister.1 * self.further_pages(addr, len)
+    }
+
+    fn further_pages(&self, addr: u64, len: u64) -> u64 {
+        (addr % self.page_bytes + len).div_ceil(self.page_bytes).saturating_sub(1)
+    }
+
+    /// What the processor takes for what is no call of the card's.
+    pub(crate) fn processor(&self) -> HostCosts {
+        HostCosts { look: self.look, copy: self.copy, copy_ps_per_byte: self.copy_ps_per_byte }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+
+    #[test]
+    fn registering_costs_by_the_page() {
+        let params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let calls = Calls::new(&params);
+        assert_eq!(calls.register(8192, 4096), ns(73_060.0), "one page, as published");
+        assert_eq!(calls.register(8191, 4096), ns(73_060.0 + params.host.register_page_ns), "it lies on two");
+        assert_eq!(calls.deregister(0, 1), ns(82_050.0));
+        assert_eq!(calls.pieces(3), ns(2.0 * params.host.post_segment_ns));
+        assert_eq!(calls.pieces(0), Span::ZERO);
+        assert_eq!(calls.post_send, ns(720.0));
+    }
+}

@@ -1,0 +1,52 @@
+//! The parts of a card, each one resource with its times. They know nothing of queue pairs and of each other: what is
+//! asked of them, and when, is `net`'s business.
+//!
+//! | file | what it stands for |
+//! |---|---|
+//! | `server` | anything that serves one after the other |
+//! | `calls` | what calls cost the processor |
+//! | `doorbell`, `descriptor` | how the card learns of requests |
+//! | `bus` | the host bus |
+//! | `dma` | the engine that reads and writes host memory |
+//! | `memory` | the card's own memory |
+//! | `translation` | the cache of page translations |
+//! | `transport` | sending and receiving: what each request, piece and packet takes |
+//! | `link`, `switch` | the wires |
+//! | `completion`, `interrupt` | how the processor learns of what is done |
+
+pub(crate) mod bus;
+pub(crate) mod calls;
+pub(crate) mod completion;
+pub(crate) mod descriptor;
+pub(crate) mod dma;
+pub(crate) mod doorbell;
+pub(crate) mod interrupt;
+pub(crate) mod link;
+pub(crate) mod memory;
+pub(crate) mod server;
+pub(crate) mod switch;
+pub(crate) mod translation;
+pub(crate) mod transport;
+
+use host::Span;
+
+/// A span from a value in nanoseconds.
+pub(crate) fn ns(value: f64) -> Span {
+    Span::from_ps((value * 1e3).round() as u64)
+}
+
+/// A span from a value in microseconds.
+pub(crate) fn us(value: f64) -> Span {
+    ns(value * 1e3)
+}
+
+/// How long `bytes` take at a rate in 10^6 bytes per second.
+pub(crate) fn at_rate(bytes: u64, mbps: f64) -> Span {
+    Span::from_ps((bytes as f64 * 1e6 / mbps).round() as u64)
+}
+
+/// The rate in 10^6 bytes per second of `bytes` in `span`, for tests.
+#[cfg(test)]
+pub(crate) fn rate(bytes: u64, span: Span) -> f64 {
+    bytes as f64 / span.as_secs_f64() / 1e6
+}

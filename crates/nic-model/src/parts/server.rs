@@ -1,0 +1,37 @@
+//! [`Server`]: whatever serves one after the other, in the order of asking.
+
+use host::{Span, Time};
+
+/// First come, first served. Ask in the order of time: what is asked later is served later.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Server {
+    free_at: Time,
+}
+
+impl Server {
+    /// Is busy for `span` as soon as it is free, from `now` on at the earliest; when that ends.
+    pub(crate) fn reserve(&mut self, now: Time, span: Span) -> Time {
+        self.free_at = self.free_at.max(now) + span;
+        self.free_at
+    }
+
+    /// When it will have served all that was asked.
+    #[cfg(test)]
+    pub(crate) fn free_at(&self) -> Time {
+        self.free_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_serves_in_turn_and_idles_between() {
+        let (mut server, us) = (Server::default(), |n| Time::ZERO + Span::from_us(n));
+        assert_eq!(server.reserve(us(10), Span::from_us(5)), us(15));
+        assert_eq!(server.reserve(us(12), Span::from_us(5)), us(20), "behind the first");
+        assert_eq!(server.reserve(us(30), Span::from_us(1)), us(31), "idle in between");
+        assert_eq!(server.free_at(), us(31));
+    }
+}
