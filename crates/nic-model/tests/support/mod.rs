@@ -1,0 +1,44 @@
+//! A world with two machines and one rank that sits on both, which drives both ends of connections.
+
+use std::net::SocketAddr;
+
+use nic_model::Config;
+use verbs::conformance::{Body, Env};
+use verbs::host::world::{self, Ended, Factory, Failure, World};
+
+/// Bytes of the largest messages: some thousand packets.
+const LARGE_BYTES: u64 = 16 << 20;
+/// The most events that a test may take: far more than any does.
+const MAX_EVENTS: u64 = 100_000_000;
+
+/// A modelled card with options, a seed, and how ranks are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Play {
+    pub machine: &'static str,
+    pub options: &'static [(&'static str, &'static str)],
+    pub seed: u64,
+    pub factory: Factory,
+}
+
+impl Play {
+    pub fn new(machine: &'static str) -> Self {
+        Self { machine, options: &[], seed: 1, factory: Factory::Coroutine }
+    }
+
+    /// Runs a test's body in a world of its own.
+    pub fn run(&self, body: Body) -> Result<Ended, Failure> {
+        let stack = 1 << 20;
+        let config = world::Config { seed: self.seed, factory: self.factory, stack, max_events: MAX_EVENTS };
+        let mut world = World::new(config);
+        let (a, b) = (world.node("a"), world.node("b"));
+        let config = Config::new(self.machine, self.options).expect("a machine");
+        let hosts = (a.host(), b.host());
+        world.rank("driver", &[&a, &b], move || {
+            let a = nic_model::open(&hosts.0, &config).expect("a card");
+            let b = nic_model::open(&hosts.1, &config).expect("a card");
+            let addr = SocketAddr::new(b.attr().port_addrs[0], 0);
+            body(&Env::new(a, b, addr).large_bytes(LARGE_BYTES));
+        })?;
+        world.run()
+    }
+}
