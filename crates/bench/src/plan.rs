@@ -94,6 +94,9 @@ pub enum PlanError {
     /// No sizes at all.
     #[error("no sizes were given; leave --size away for the usual ones")]
     NoSizes,
+    /// A peer for a device that has no other side.
+    #[error("a modelled card simulates both sides here; leave --peer away")]
+    VirtualPeer,
     /// Not an address.
     #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
     Peer {
@@ -113,6 +116,8 @@ pub struct CheckedPlan {
     pub seed: u64,
     /// Whether it is a short overview.
     pub quick: bool,
+    /// Whether the device lives in virtual time: one launch, no floors, no noise.
+    pub is_virtual: bool,
     /// Everything to measure, in the order of the report; floors and twins included.
     pub cells: Vec<Cell>,
     /// The effective value of every key.
@@ -134,11 +139,16 @@ impl Plan {
         if let Some(launches) = self.launches {
             set.insert("launches".to_owned(), launches.to_string());
         }
+        let device = with_options(&self.device, &mut set);
+        let is_virtual = crate::launch::is_virtual(&device);
         check_set(&set, &mut wrong);
-        if let Err(why) = crate::launch::check_device(&self.device) {
+        if let Err(why) = crate::launch::check_device(&device) {
             let devices = crate::launch::devices();
             let hint = did_you_mean(&self.device, devices.iter().map(String::as_str));
             wrong.push(PlanError::Device { why, hint });
+        }
+        if is_virtual && self.peer.is_some() {
+            wrong.push(PlanError::VirtualPeer);
         }
         let peer = self.peer.as_deref().map(with_port);
         if let Some(None) = peer {
@@ -149,13 +159,19 @@ impl Plan {
         }
         let values = Values::new(self.quick, &set);
         let peer = peer.flatten();
+        let mut cells = self.cells(&names);
+        if is_virtual {
+            // The machine's own floors and noise say nothing of a simulated one.
+            cells.retain(|cell| cell.experiment != FLOOR && !cell.twin);
+        }
         Ok(CheckedPlan {
-            parameters: self.parameters(&names, &values, peer.as_deref()),
-            device: self.device.clone(),
+            parameters: self.parameters(&device, &names, &values, peer.as_deref()),
+            device,
             peer,
             seed: self.seed,
             quick: self.quick,
-            cells: self.cells(&names),
+            is_virtual,
+            cells,
             values,
         })
     }
@@ -235,6 +251,7 @@ impl Plan {
 
     fn parameters(
         &self,
+        device: &str,
         names: &[&'static dyn Experiment],
         values: &Values,
         peer: Option<&str>,
@@ -245,12 +262,16 @@ impl Plan {
             unit: None,
             origin: if given { Origin::Flag } else { Origin::Default },
         };
+        let second = match crate::launch::is_virtual(device) {
+            true => "a second simulated machine",
+            false => "a second process of this machine",
+        };
         let sizes: BTreeSet<u64> = names.iter().flat_map(|e| self.sizes_of(*e)).collect();
         let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
         let mut all = vec![
             own("experiments", join(names.iter().map(|e| e.name())), !self.experiments.is_empty()),
-            own("device", self.device.clone(), true),
-            own("peer", peer.unwrap_or("a second process of this machine").to_owned(), peer.is_some()),
+            own("device", device.to_owned(), true),
+            own("peer", peer.unwrap_or(second).to_owned(), peer.is_some()),
             Parameter { unit: Some("B".into()), ..own("sizes", sizes.join(","), self.sizes.is_some()) },
             own("quick", if self.quick { "on" } else { "off" }.to_owned(), self.quick),
             own("seed", self.seed.to_string(), true),
@@ -264,6 +285,9 @@ impl CheckedPlan {
     /// Launches.
     #[must_use]
     pub fn launches(&self) -> u32 {
+        if self.is_virtual {
+            return 1;
+        }
         self.values.whole("launches").clamp(1, 1000) as u32
     }
 
@@ -316,6 +340,19 @@ fn add(cells: &mut Vec<Cell>, experiment: &dyn Experiment, sizes: &[u64], short:
                 twin: false,
             });
         }
+    }
+}
+
+/// Moves settings that name a part of the device, such as `bus.clock_mhz`, into its name as options.
+fn with_options(device: &str, set: &mut BTreeMap<String, String>) -> String {
+    let (own, rest) = std::mem::take(set).into_iter().partition(|(key, _)| key.contains('.'));
+    *set = rest;
+    let own: BTreeMap<String, String> = own;
+    let options: Vec<String> = own.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+    match (options.is_empty(), device.strip_suffix(')')) {
+        (true, _) => device.to_owned(),
+        (false, Some(open)) => format!("{open},{})", options.join(",")),
+        (false, None) => format!("{device}({})", options.join(",")),
     }
 }
 

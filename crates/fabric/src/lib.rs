@@ -48,6 +48,11 @@ pub fn check(name: &str) -> Result<()> {
     parse(name).map(|_| ())
 }
 
+/// Whether the device of this name lives in virtual time: a modelled card, which opens on a simulated host only.
+pub fn is_virtual(name: &str) -> bool {
+    name.trim_start().starts_with("model:")
+}
+
 /// Opens the device of this name.
 ///
 /// # Errors

@@ -49,14 +49,14 @@ impl Collected {
                 environment.warnings.push(Warning { what: what.to_owned(), advice: advice.to_owned() });
             }
         };
-        let one_core = plan.peer.is_none() && cores[0] == cores[1];
+        let one_core = plan.peer.is_none() && cores[0] == cores[1] && !plan.is_virtual;
         warn(
             one_core,
             "client and server share one core, so they wait for each other to be scheduled",
             "allow the run two cores (taskset, cgroup), or use a peer",
         );
         warn(
-            launches < crate::stats::LAUNCHES_FOR_95 as u32,
+            launches < crate::stats::LAUNCHES_FOR_95 as u32 && !plan.is_virtual,
             "fewer than 6 launches carry no 95 % interval",
             "leave --set launches at its default",
         );

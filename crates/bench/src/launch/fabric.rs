@@ -18,3 +18,8 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
 pub(super) fn open(name: &str, host: &Host) -> verbs::Result<Device> {
     fabric::open(name, host)
 }
+
+/// Whether the device of this name lives in virtual time.
+pub(crate) fn is_virtual(name: &str) -> bool {
+    fabric::is_virtual(name)
+}

@@ -7,6 +7,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `orchestrator`, `crew` | [`run`]: launches one after the other; the processes of one |
+//! | `simulated`, `world` | the same plans in virtual time: a world for each cell, no processes |
 //! | `collect` | from records to results, floors and noise |
 //! | `worker`, `serving` | what a worker does, as client and as server |
 //! | `serve` | [`serve()`]: a peer that needs no options |
@@ -22,9 +23,11 @@ mod machine;
 mod orchestrator;
 mod serve;
 mod serving;
+mod simulated;
 mod way;
 pub mod wire;
 mod worker;
+pub mod world;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,6 +37,7 @@ use crate::schema::Run;
 
 pub(crate) use fabric::check as check_device;
 pub use fabric::devices;
+pub(crate) use fabric::is_virtual;
 pub use orchestrator::{run, run_with};
 pub use serve::{serve, serve_with};
 pub use worker::worker_main;

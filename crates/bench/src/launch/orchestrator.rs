@@ -41,6 +41,9 @@ const SHOWN: usize = 64;
 /// # Errors
 /// [`BenchError`] with what was measured until then.
 pub fn run(plan: &CheckedPlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Run, BenchError> {
+    if plan.is_virtual {
+        return super::simulated::run(plan, progress, stop);
+    }
     run_with(&WorkerCommand::own()?, plan, progress, stop)
 }
 

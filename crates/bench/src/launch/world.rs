@@ -1,0 +1,251 @@
+//! One cell in a world of virtual time: every rank is a coroutine on a simulated machine of its own, with its own card.
+//!
+//! The code that measures is that of real launches: the driver, the experiments, the sampler. Only the control
+//! connection is another: words lie in boxes and are there as soon as the sender's clock says.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use verbs::Device;
+use verbs::host::world::{Config, Factory, Node, World};
+use verbs::host::{Bell, Host, Span, Time};
+
+use super::fabric;
+use crate::experiment::driver::{Record, client_cell, plan_for, replay, serve_cell};
+use crate::experiment::{Cell, Control, Experiment, Fault, Session, Settings, Word, find};
+use crate::sample::{Calibration, Plan};
+use crate::schema::ClockKind;
+
+/// Samples of a cell: the second is as the first, but for what comes round every few operations.
+const SAMPLES: u64 = 9;
+/// Bytes of a rank's stack; what is not touched takes no memory.
+const STACK: usize = 256 << 10;
+
+/// What a world made of a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The median, in [`unit`](Self::unit).
+    pub value: f64,
+    /// `us`, `MB/s`, ...
+    pub unit: &'static str,
+    /// Events of the world.
+    pub events: u64,
+    /// Hash of all events: equal for equal runs.
+    pub trace: u64,
+}
+
+/// A cell's record, and the world that it comes from.
+pub(super) struct Simulated {
+    pub(super) record: Record,
+    pub(super) notes: Vec<String>,
+    pub(super) events: u64,
+    pub(super) trace: u64,
+}
+
+/// Measures one cell on a device that lives in virtual time, in a world of its own.
+///
+/// # Errors
+/// [`Fault`], also when the world ends in a deadlock.
+pub fn measure(device: &str, cell: &Cell, settings: &Settings) -> Result<Measured, Fault> {
+    let experiment = known(cell)?;
+    let simulated = simulate(device, cell, settings, Factory::Coroutine)?;
+    let sampled = replay(&simulated.record, plan_for(experiment, &plan(settings.seed)))
+        .ok_or_else(|| Fault::Machine(format!("{cell} gave no samples")))?;
+    let metric = experiment.metric(&cell.variant);
+    let messages = simulated.record.messages.max(1);
+    Ok(Measured {
+        value: metric.value(sampled.median_ns() * 1e3, messages, cell.size),
+        unit: metric.unit,
+        events: simulated.events,
+        trace: simulated.trace,
+    })
+}
+
+fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
+    find(&cell.experiment).ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))
+}
+
+/// How to sample where there is no noise.
+pub(super) fn plan(seed: u64) -> Plan {
+    Plan {
+        samples_min: SAMPLES,
+        samples_max: SAMPLES,
+        time_min_ns: 0.0,
+        time_max_ns: f64::MAX,
+        batch: Some(1),
+        seed,
+        // A picosecond is as short as time gets here.
+        clock: Calibration { kind: ClockKind::Virtual, overhead_ns: 0.0, resolution_ns: 1e-3 },
+        ..Plan::default()
+    }
+}
+
+/// Runs the cell's ranks to their end.
+pub(super) fn simulate(
+    device: &str,
+    cell: &Cell,
+    settings: &Settings,
+    factory: Factory,
+) -> Result<Simulated, Fault> {
+    let ranks = known(cell)?.ranks(&cell.variant).max(1) as usize;
+    let mut world = World::new(Config { seed: settings.seed, factory, stack: STACK, ..Config::default() });
+    let nodes: Vec<Node> = (0..ranks).map(|i| world.node(&format!("node {i}"))).collect();
+    let outcome = Arc::new(Mutex::new(None));
+    let stage = Stage { device: device.into(), cell: cell.clone(), settings: settings.clone() };
+    let boxes: Vec<[Arc<Letters>; 2]> = (1..ranks).map(|_| Default::default()).collect();
+    let client = (stage.clone(), nodes.clone(), boxes.clone(), outcome.clone());
+    let no_rank = |e| Fault::Machine(format!("the simulation cannot begin: {e}"));
+    world
+        .rank("rank 0", &[&nodes[0]], move || {
+            let (stage, nodes, boxes, outcome) = client;
+            let found = stage.client(&nodes, &boxes);
+            *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        })
+        .map_err(no_rank)?;
+    for (rank, boxes) in (1..ranks).zip(boxes) {
+        let (stage, own, client) = (stage.clone(), nodes[rank].clone(), nodes[0].clone());
+        let body = move || stage.serve(&own, &client, boxes);
+        world.rank(&format!("rank {rank}"), &[&nodes[rank]], body).map_err(no_rank)?;
+    }
+    let ended = world.run();
+    let found = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (found, ended) {
+        (Some(Err(fault)), _) => Err(fault),
+        (Some(Ok((record, notes))), Ok(ended)) => {
+            Ok(Simulated { record, notes, events: ended.events, trace: ended.trace })
+        }
+        (_, Err(failure)) => Err(Fault::Machine(format!("the simulation failed: {failure}"))),
+        (None, Ok(_)) => Err(Fault::Machine("the simulation ended without a result".into())),
+    }
+}
+
+/// What every rank knows.
+#[derive(Clone)]
+struct Stage {
+    device: Arc<str>,
+    cell: Cell,
+    settings: Settings,
+}
+
+impl Stage {
+    fn client(&self, nodes: &[Node], boxes: &[[Arc<Letters>; 2]]) -> Result<(Record, Vec<String>), Fault> {
+        let host = nodes[0].host();
+        let device = fabric::open(&self.device, &host);
+        let mut ways: Vec<Letterbox> = boxes
+            .iter()
+            .zip(&nodes[1..])
+            .map(|([to, from], peer)| self.way(&nodes[0], peer, (from, to), device.as_ref().ok()))
+            .collect();
+        let result = device.map_err(Fault::from).and_then(|device| {
+            let ways = ways.iter_mut().map(|w| w as &mut dyn Control).collect();
+            let mut session = self.session(&host, &device, 0, ways);
+            let record = client_cell(&mut session, plan(self.settings.seed), &mut || false)?;
+            Ok((record, device.attr().notes.clone()))
+        });
+        for way in &mut ways {
+            way.tell(&Word::Bye)?;
+        }
+        result
+    }
+
+    /// A rank that the client leads. What goes wrong here, the client says.
+    fn serve(&self, own: &Node, client: &Node, boxes: [Arc<Letters>; 2]) {
+        let host = own.host();
+        let [from, to] = &boxes;
+        let device = fabric::open(&self.device, &host);
+        let mut way = self.way(own, client, (from, to), device.as_ref().ok());
+        let Ok(Word::Begin { cell, rank }) = way.hear() else { return };
+        match device {
+            Ok(device) => {
+                let stage = Self { cell, ..self.clone() };
+                let mut session = stage.session(&host, &device, rank, vec![&mut way]);
+                // The client hears of it, unless it is the one that is lost.
+                let _ = serve_cell(&mut session);
+            }
+            Err(why) => {
+                let _ = way.tell(&Word::Failed { why: why.to_string(), local: true });
+            }
+        }
+    }
+
+    fn way(
+        &self,
+        own: &Node,
+        peer: &Node,
+        (inbox, outbox): (&Arc<Letters>, &Arc<Letters>),
+        device: Option<&Device>,
+    ) -> Letterbox {
+        let addr = device.and_then(|d| d.attr().port_addrs.first().copied());
+        Letterbox {
+            own: own.clone(),
+            host: own.host(),
+            peer: peer.clone(),
+            inbox: inbox.clone(),
+            outbox: outbox.clone(),
+            addr: addr.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            // Longer than any wait of an experiment, which then says what it was.
+            patience: Span::from_ms(self.settings.patience_ms) * 10,
+        }
+    }
+
+    fn session<'a>(
+        &'a self,
+        host: &'a Host,
+        device: &'a Device,
+        rank: u32,
+        ways: Vec<&'a mut dyn Control>,
+    ) -> Session<'a> {
+        let (cell, settings) = (&self.cell, &self.settings);
+        Session { host, device, rank, ways, cell, settings, gauge: &|| None, failed: Vec::new() }
+    }
+}
+
+/// Words on their way, with the times from which on they can be read.
+type Letters = Mutex<VecDeque<(Time, Word)>>;
+
+/// The control connection of a simulated rank.
+struct Letterbox {
+    own: Node,
+    host: Host,
+    peer: Node,
+    inbox: Arc<Letters>,
+    outbox: Arc<Letters>,
+    addr: IpAddr,
+    patience: Span,
+}
+
+impl Control for Letterbox {
+    fn tell(&mut self, word: &Word) -> Result<(), Fault> {
+        let letter = (self.host.now(), word.clone());
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).push_back(letter);
+        self.peer.signal();
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Result<Word, Fault> {
+        let look = || {
+            self.own.sync();
+            let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            let there = inbox.front().is_some_and(|(from, _)| *from <= self.host.now());
+            if there { inbox.pop_front().map(|(_, word)| word) } else { None }
+        };
+        let deadline = self.host.after(self.patience);
+        self.host
+            .wait("the control connection", &Bell::new(), deadline, look)
+            .ok_or_else(|| Fault::Control("the other side says nothing".into()))
+    }
+
+    fn local_ip(&self) -> IpAddr {
+        self.addr
+    }
+
+    fn peer_ip(&self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    }
+
+    /// Simulated machines share nothing.
+    fn neighbour(&self) -> Option<u32> {
+        None
+    }
+}
