@@ -1,14 +1,20 @@
 //! From a device's name to the device: the one place that knows concrete NICs.
 //!
-//! A name is a kind, with options in parentheses where it has any: `shm`, `shm(copy=service,dm=1G)`.
+//! A name is a kind, with options in parentheses where it has any: `shm`, `shm(copy=service,dm=1G)`. Modelled cards are
+//! `model:MACHINE`, a machine that comes along or the path of a machine file, with values of it as options:
+//! `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only.
 #![forbid(unsafe_code)]
 
 mod name;
 
+use std::sync::mpsc;
+
+use host::world::{self, World};
 use host::{Bytes, Host};
+pub use nic_model::{Machine, Parameter, Source, machines};
 use nic_soft::shm::{self, ShmConfig};
 pub use nic_soft::shm::{CopyPath, copy_path};
-use verbs::{Device, Error, Result};
+use verbs::{Device, DeviceAttr, Error, Result};
 
 use name::Name;
 
@@ -16,9 +22,9 @@ use name::Name;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// What opens it.
-    pub name: &'static str,
+    pub name: String,
     /// What it is for, in a sentence.
-    pub about: &'static str,
+    pub about: String,
     /// Its options, as they are written, each with its meaning.
     pub options: &'static [(&'static str, &'static str)],
     /// Why it cannot be opened here, if so.
@@ -30,14 +36,29 @@ const SHM_OPTIONS: &[(&str, &str)] = &[
     ("dm=SIZE", "NIC memory that can be allocated (half of the machine's memory)"),
 ];
 
-/// All kinds of devices.
+/// What the names of modelled cards begin with.
+const MODEL: &str = "model:";
+
+const MODEL_OPTIONS: &[(&str, &str)] = &[
+    ("SECTION.KEY=NUMBER", "another value than the machine file's, as bus.clock_mhz=266 or faults.loss_ppm=100"),
+    ("payload=bytes|hole", "hole: only the ends of messages really move, for very large runs (bytes)"),
+];
+
+/// All kinds of devices. Machine files make more: `model:PATH.toml`.
 pub fn list() -> Vec<Entry> {
-    vec![Entry {
-        name: "shm",
-        about: "shared memory between the processes of one user on this host",
+    let shm = Entry {
+        name: "shm".to_owned(),
+        about: "shared memory between the processes of one user on this host".to_owned(),
         options: SHM_OPTIONS,
         available: Ok(()),
-    }]
+    };
+    let model = |machine: Machine| Entry {
+        name: format!("{MODEL}{}", machine.name),
+        about: format!("a model, in virtual time: {}", machine.about),
+        options: MODEL_OPTIONS,
+        available: Ok(()),
+    };
+    std::iter::once(shm).chain(machines().into_iter().map(model)).collect()
 }
 
 /// Checks a name without opening anything.
@@ -50,7 +71,26 @@ pub fn check(name: &str) -> Result<()> {
 
 /// Whether the device of this name lives in virtual time: a modelled card, which opens on a simulated host only.
 pub fn is_virtual(name: &str) -> bool {
-    name.trim_start().starts_with("model:")
+    name.trim_start().starts_with(MODEL)
+}
+
+/// What the device of this name can do, found by opening it: on this host, or in a world of its own.
+///
+/// # Errors
+/// As [`open`].
+pub fn attr(name: &str) -> Result<DeviceAttr> {
+    if !is_virtual(name) {
+        return Ok(open(name, &host::real::host())?.attr().clone());
+    }
+    let mut world = World::new(world::Config::default());
+    let (node, name, (tell, told)) = (world.node("node"), name.to_owned(), mpsc::channel());
+    let host = node.host();
+    let look = move || drop(tell.send(open(&name, &host).map(|device| device.attr().clone())));
+    world
+        .rank("rank", &[&node], look)
+        .and_then(|()| world.run())
+        .map_err(|failure| Error::system("a world for the device", failure))?;
+    told.try_recv().map_err(|e| Error::system("the device's attributes", e))?
 }
 
 /// Opens the device of this name.
@@ -60,19 +100,35 @@ pub fn is_virtual(name: &str) -> bool {
 pub fn open(name: &str, host: &Host) -> Result<Device> {
     match parse(name)? {
         Parsed::Shm(config) => shm::open(host, &config),
+        Parsed::Model(config) => nic_model::open(host, &config),
     }
 }
 
 enum Parsed {
     Shm(ShmConfig),
+    Model(Box<nic_model::Config>),
+}
+
+/// The machine that a modelled card's name says, with its options.
+///
+/// # Errors
+/// [`Error::Invalid`] for what is unknown, missing or beyond its range, and for a card that is no model.
+pub fn machine(name: &str) -> Result<Machine> {
+    match parse(name)? {
+        Parsed::Model(config) => Ok(config.machine),
+        Parsed::Shm(_) => Err(Error::Invalid(format!("'{name}' is no model, and has no machine"))),
+    }
 }
 
 fn parse(text: &str) -> Result<Parsed> {
     let name = Name::parse(text)?;
+    if let Some(machine) = name.kind.strip_prefix(MODEL) {
+        return Ok(Parsed::Model(Box::new(nic_model::Config::new(machine, &name.options)?)));
+    }
     match name.kind {
         "shm" => Ok(Parsed::Shm(shm_config(&name)?)),
         kind => {
-            let known: Vec<_> = list().iter().map(|e| e.name).collect();
+            let known: Vec<_> = list().into_iter().map(|e| e.name).collect();
             Err(Error::Invalid(format!("there is no device '{kind}'; there is: {}", known.join(", "))))
         }
     }
@@ -115,7 +171,9 @@ mod tests {
     #[test]
     fn names_that_exist_open_and_others_say_what_exists() {
         for entry in list() {
-            check(entry.name).expect(entry.name);
+            check(&entry.name).expect(&entry.name);
+            let attr = attr(&entry.name).expect(&entry.name);
+            assert_eq!(is_virtual(&entry.name), !attr.port_addrs.is_empty(), "{}", entry.name);
         }
         check("shm(copy=service,dm=64M)").expect("options");
         for (name, hint) in [
@@ -127,10 +185,27 @@ mod tests {
             ("shm(", "parenthes"),
             ("shm(copy)", "copy"),
             ("shm()x", "parenthes"),
+            ("model:", "there is no such machine"),
+            ("model:mt23108-nicmen", "Did you mean mt23108-nicmem?"),
+            ("model:nowhere.toml", "nowhere.toml: this file cannot be read"),
+            ("model:mt23108-vapi(bus.clock_ghz=1)", "wrong unit: write clock_mhz"),
+            ("model:mt23108-vapi(bus.clock_mhz=0)", "1 to 10000 MHz"),
+            ("model:mt23108-vapi(payload=no)", "payload=hole"),
+            ("model", "model:mt23108-vapi"),
         ] {
             let message = check(name).expect_err(name).to_string();
             assert!(message.contains(hint), "{name}: {message}");
         }
+    }
+
+    #[test]
+    fn a_modelled_card_takes_values_and_needs_virtual_time() {
+        let name = "model:mt23108-nicmem(nic_memory.size_mib=7,payload=hole)";
+        assert_eq!(attr(name).expect("a card").max_dm_size, 7 << 20);
+        assert_eq!(machine(name).expect("a machine").params.nic_memory.size_mib, 7.0);
+        assert!(machine("shm").is_err());
+        let refusal = open(name, &host::real::host()).expect_err("time is real here").to_string();
+        assert!(refusal.contains("virtual time only"), "{refusal}");
     }
 
     #[test]

@@ -24,8 +24,8 @@ struct Document {
 
 #[derive(Serialize)]
 struct Listed {
-    name: &'static str,
-    about: &'static str,
+    name: String,
+    about: String,
     options: Vec<[&'static str; 2]>,
     available: bool,
     why_not: Option<String>,
@@ -61,10 +61,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Outcome {
 /// Opens a device to see whether it works and what it can do.
 fn look(entry: Entry) -> Listed {
     let Entry { name, about, options, available } = entry;
-    let opened = available.and_then(|()| {
-        let device = fabric::open(name, &host::real::host()).map_err(|why| why.to_string())?;
-        Ok(device.attr().clone())
-    });
+    let opened = available.and_then(|()| fabric::attr(&name).map_err(|why| why.to_string()));
     let (attr, why_not) = match opened {
         Ok(attr) => (Some(attr), None),
         Err(why) => (None, Some(why)),
@@ -129,8 +126,8 @@ fn render(devices: &[Listed], verbose: bool, width: usize, colour: bool) -> Stri
             None => Paint::Good.on("available", colour),
             Some(_) => Paint::Bad.on("not available", colour),
         };
-        let _ = writeln!(out, "{}  {state}", Paint::Strong.on(device.name, colour));
-        let _ = writeln!(out, "{margin}{}", wrap(device.about, MARGIN, width));
+        let _ = writeln!(out, "{}  {state}", Paint::Strong.on(&device.name, colour));
+        let _ = writeln!(out, "{margin}{}", wrap(&device.about, MARGIN, width));
         for text in device.why_not.iter().chain(&device.notes) {
             let _ = writeln!(out, "{margin}{}", wrap(text, MARGIN, width));
         }
