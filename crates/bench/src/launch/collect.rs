@@ -10,7 +10,7 @@ use crate::experiment::{Cell, Metric, find};
 use crate::floor::{FLOOR, Floors};
 use crate::plan::CheckedPlan;
 use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
-use crate::schema::{ClockInfo, Environment, Measurement, NoiseSummary, Origin, Parameter, Run, Warning};
+use crate::schema::{ClockInfo, ClockKind, Environment, Measurement, NoiseSummary, Origin, Parameter, Run, Warning};
 
 /// Share of samples that may have been interrupted before it is worth a flag.
 const SWITCHES_SHARE: f64 = 0.05;
@@ -190,6 +190,11 @@ impl Collected {
         let mut result = measurement(head, launches, map, floor, &detail)?;
         result.batch = result.batch.saturating_mul(messages);
         result.note = note(records, &metric);
+        if result.clock == ClockKind::Virtual {
+            // No noise, so no interval: a second run gives the same.
+            result.ci95 = Some([result.median; 2]);
+            result.ci95_reason = Some("virtual time is exact".to_owned());
+        }
         Some(result)
     }
 

@@ -9,7 +9,7 @@ use super::findings::{Finding, Tone, findings};
 use super::number::{sig, size};
 use super::series::{Series, half_width, precision, series};
 use super::words;
-use crate::schema::{Measurement, Run};
+use crate::schema::{ClockKind, Measurement, Run};
 
 /// Narrower terminals get this width all the same.
 const MIN_WIDTH: usize = 40;
@@ -36,7 +36,8 @@ pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
     }
     if !figures.is_empty() {
         out.text.push('\n');
-        out.wrapped("", LEGEND);
+        let exact = run.results.iter().all(|r| r.clock == ClockKind::Virtual);
+        out.wrapped("", if exact { LEGEND_EXACT } else { LEGEND });
     }
     out.heading("Findings");
     out.findings(findings(run));
@@ -50,6 +51,8 @@ const ELSEWHERE: &str =
 
 const LEGEND: &str = "Cells: median, ± half of the 95 % interval (? without one, ! where the wanted precision was \
                       not reached), ratio to the machine's own floor.";
+
+const LEGEND_EXACT: &str = "Cells: virtual time, exact: the same run gives the same numbers again.";
 
 struct Out {
     text: String,
@@ -263,6 +266,9 @@ fn cut(text: &str, width: usize) -> String {
 /// Median, half-width and ratio as text.
 fn cell(r: &Measurement, scale: f64) -> [String; 3] {
     let missed = if precision(r).missed > 0 { "!" } else { "" };
+    if r.clock == ClockKind::Virtual {
+        return [sig(r.median * scale, 3), String::new(), String::new()];
+    }
     let width = half_width(r).map_or_else(|| "?".to_owned(), |w| format!("±{}%", sig(w * 100.0, 2)));
     let ratio = r.floor.as_ref().map_or_else(String::new, |f| format!("{}×", sig(f.ratio, 3)));
     [sig(r.median * scale, 3), format!("{width}{missed}"), ratio]

@@ -61,7 +61,8 @@ fn or_unknown(text: &str) -> &str {
 }
 
 fn machine(env: &Environment) -> String {
-    let mut text = format!("Measured on {} ({}", or_unknown(&env.host), or_unknown(&env.cpu));
+    let how = if env.clock.kind == ClockKind::Virtual { "Simulated" } else { "Measured" };
+    let mut text = format!("{how} on {} ({}", or_unknown(&env.host), or_unknown(&env.cpu));
     if env.cores > 0 {
         text += &format!(", {}", plural(env.cores as usize, "core"));
     }
@@ -113,6 +114,9 @@ fn timing(env: &Environment) -> String {
 }
 
 fn noise(env: &Environment) -> String {
+    if env.clock.kind == ClockKind::Virtual {
+        return "A simulation has no noise: the same run gives the same numbers again.".to_owned();
+    }
     let share = |n: Option<crate::schema::NoiseSummary>| n.map(|n| percent(n.stolen));
     let mut text = match (share(env.noise_before), share(env.noise_after)) {
         (Some(before), Some(after)) => {

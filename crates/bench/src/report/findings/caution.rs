@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Finding, Tone, list};
 use crate::report::number::{count, percent, plural, size};
 use crate::report::series;
-use crate::schema::{Environment, Measurement, NoiseSummary};
+use crate::schema::{ClockKind, Environment, Measurement, NoiseSummary};
 
 /// Share of stolen time that is told.
 const NOISY: f64 = 0.01;
@@ -112,13 +112,14 @@ impl Kind<'_> {
 pub(super) fn machine(env: &Environment) -> Option<Finding> {
     let mut items: Vec<String> = env.warnings.iter().map(|w| advice(&w.what, &w.advice)).collect();
     let warned = |word: &str| env.warnings.iter().any(|w| w.what.contains(word));
-    if env.pinned_cores.is_empty() && !warned("pin") {
+    let is_real = env.clock.kind != ClockKind::Virtual;
+    if is_real && env.pinned_cores.is_empty() && !warned("pin") {
         items.push(advice(
             "the processes were not pinned",
             "pin them, or results change with the scheduler's mood",
         ));
     }
-    if env.governor.as_deref().is_some_and(|g| g != "performance") && !warned("governor") {
+    if env.governor.as_deref().is_some_and(|g| g != "performance") && is_real && !warned("governor") {
         let what = format!("the frequency governor is {}", env.governor.as_deref().unwrap_or_default());
         items.push(advice(&what, "set it to performance"));
     }

@@ -42,6 +42,7 @@ fn rival(best: &[(&Series<'_>, &Measurement)]) -> String {
     let [(_, first), (next, second), ..] = best else { return ".".to_owned() };
     match apart(first, second) {
         Some(true) => format!("; the next, {}, takes {}.", next.name(), times(second.median / first.median)),
+        Some(false) if first.median == second.median => format!("; {} takes as long.", next.name()),
         Some(false) => {
             format!("; its interval overlaps that of {}: cannot tell which is faster.", next.name())
         }
