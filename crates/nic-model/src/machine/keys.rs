@@ -135,6 +135,7 @@ keys! {
         send_request_ns "ns" 0..1_000_000: "each request that is begun";
         send_segment_ns "ns" 0..1_000_000: "each further piece in a packet";
         send_packet_ns "ns" 0..1_000_000: "each packet that is sent";
+        latency_ns "ns" 0..1_000_000: "through either side of the engine, beyond a packet's turn in it";
         receive_message_ns "ns" 0..1_000_000: "each message that takes a receive";
         receive_packet_ns "ns" 0..1_000_000: "each packet that arrives";
         ack_ns "ns" 0..1_000_000: "each acknowledgement that arrives";

@@ -37,6 +37,9 @@ pub(super) struct Card {
     pub(super) ports: Vec<Port>,
     /// The DMA engine is at work.
     pub(super) reading: bool,
+    /// When the DMA engine is done with the packet that it writes, and those that wait for it.
+    pub(super) written_at: Time,
+    pub(super) writes: VecDeque<u32>,
     /// Whose turn it is to send.
     pub(super) turn: usize,
     /// When the packet that was read last is loaded: packets do not overtake.
@@ -86,6 +89,8 @@ impl Card {
             interrupt: Interrupt::new(params),
             ports: (0..ports).map(|_| Port::new(params)).collect(),
             reading: false,
+            written_at: Time::ZERO,
+            writes: VecDeque::new(),
             turn: 0,
             loaded_at: Time::ZERO,
         }

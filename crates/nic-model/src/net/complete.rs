@@ -27,7 +27,8 @@ impl State {
             return;
         }
         queue.written.push_back(entry);
-        let seen = c.completion.write(now, &mut c.bus, &c.dma);
+        let behind_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
+        let seen = c.completion.write(now, behind_data, &mut c.bus, &c.dma);
         self.at(seen, Event::Entry(key));
     }
 

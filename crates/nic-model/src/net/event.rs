@@ -11,6 +11,8 @@ pub(super) enum Event {
     Fetched(u32),
     /// The card's (number) DMA engine can read on.
     ReadOn(u32),
+    /// The card's (number) DMA engine can write on.
+    WriteOn(u32),
     /// A packet (number) has its data and goes to the transport engine.
     Loaded(u32),
     /// A port's (card and port) link may send on.
@@ -68,6 +70,7 @@ impl Event {
             Self::Lost(n) => (17, n),
             Self::Cut => (18, 0),
             Self::Death => (19, 0),
+            Self::WriteOn(n) => (20, n),
         };
         (kind as u64) << 32 | u64::from(number)
     }
@@ -96,6 +99,7 @@ impl Event {
             17 => Self::Lost(n),
             18 => Self::Cut,
             19 => Self::Death,
+            20 => Self::WriteOn(n),
             _ => return None,
         })
     }
@@ -108,7 +112,7 @@ mod tests {
     #[test]
     fn tokens_give_their_event_back() {
         let kinds = (0..).map(|kind: u64| kind << 32 | 7).map_while(Event::of);
-        assert_eq!(kinds.clone().count(), 20);
+        assert_eq!(kinds.clone().count(), 21);
         for event in kinds {
             assert_eq!(Event::of(event.token()), Some(event));
         }

@@ -87,6 +87,7 @@ impl Actor for Net {
             Some(Event::Rung(qp)) => state.rung(now, qp),
             Some(Event::Fetched(card)) => state.fetched(now, card as usize),
             Some(Event::ReadOn(card)) => state.read_on(now, card as usize),
+            Some(Event::WriteOn(card)) => state.write_on(now, card as usize),
             Some(Event::Loaded(packet)) => state.loaded(now, packet),
             Some(Event::Link(port)) => state.link(now, State::port_of(port)),
             Some(Event::Head(packet)) => state.head(now, packet),

@@ -155,41 +155,68 @@ impl State {
         Some(fetched)
     }
 
-    /// A packet's turn to be placed: takes the bus or the NIC memory.
+    /// A packet is ready to be placed: it waits for the DMA engine, which writes one packet at a time.
     pub(super) fn place(&mut self, now: Time, number: u32) {
+        let card = self.packets[number].to.card;
+        let c = &mut self.cards[card];
+        let wait = c.written_at > now || !c.writes.is_empty();
+        if wait {
+            c.writes.push_back(number);
+            if c.writes.len() == 1 {
+                let at = c.written_at;
+                self.at(at, Event::WriteOn(card as u32));
+            }
+            return;
+        }
+        self.write(now, number);
+    }
+
+    /// The DMA engine has written a packet: the next one.
+    pub(super) fn write_on(&mut self, now: Time, card: usize) {
+        while self.cards[card].written_at <= now
+            && let Some(number) = self.cards[card].writes.pop_front()
+        {
+            self.write(now, number);
+        }
+        let c = &self.cards[card];
+        if !c.writes.is_empty() {
+            let at = c.written_at;
+            self.at(at, Event::WriteOn(card as u32));
+        }
+    }
+
+    /// Writes a packet: takes the bus or the NIC memory.
+    fn write(&mut self, now: Time, number: u32) {
         let mut pieces = std::mem::take(&mut self.pieces);
         // Memory that may not be used is refused when the packet is placed.
         self.find_target(number, &mut pieces);
         let Packet { to, qp, body, .. } = self.packets[number];
-        let mut end = now;
+        let atomic = matches!(body, Body::Request(SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }));
+        let (mut end, mut latency) = (now, Span::ZERO);
         for piece in &pieces {
             let place = self.place_in_pages(piece);
             let c = &mut self.cards[to.card];
-            let done = match (piece.kind, body) {
-                (MemoryKind::Nic, _) => c.memory.access(now, piece.len, to.port),
-                (MemoryKind::Host, body) => {
-                    let mut at = now;
-                    for _ in 0..c.translation.touch(piece.region, place, piece.len) {
-                        at = c.bus.read(at, c.translation.entry_bytes) + c.translation.miss;
-                    }
-                    let read = match body {
-                        Body::Request(SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) => {
-                            c.bus.read(at, piece.len);
-                            c.dma.read_latency
-                        }
-                        _ => Span::ZERO,
-                    };
-                    c.bus.write(at, piece.len) + read + c.dma.write_latency
-                }
-            };
-            end = end.max(done);
+            if piece.kind == MemoryKind::Nic {
+                end = c.memory.access(end, piece.len, to.port);
+                continue;
+            }
+            for _ in 0..c.translation.touch(piece.region, place, piece.len) {
+                end = c.bus.read(end, c.translation.entry_bytes) + c.translation.miss;
+            }
+            if atomic {
+                end = c.bus.read(end, piece.len) + c.dma.read_latency;
+            }
+            end = c.bus.write(end, piece.len);
+            latency = c.dma.write_latency;
         }
         self.pieces = pieces;
+        self.cards[to.card].written_at = end;
+        let mut seen = end + latency;
         if let Some(pair) = self.pairs.get_mut(qp) {
-            pair.responder.placed_at = pair.responder.placed_at.max(end);
-            end = pair.responder.placed_at;
+            pair.responder.placed_at = pair.responder.placed_at.max(seen);
+            seen = pair.responder.placed_at;
         }
-        self.at(end, Event::Placed(number));
+        self.at(seen, Event::Placed(number));
     }
 
     /// Finds the memory that a packet's data go to; whether all of it may be used.

@@ -12,6 +12,7 @@ use crate::machine::Params;
 pub(crate) struct Transport {
     sending: Server,
     receiving: Server,
+    latency: Span,
     send_request: Span,
     send_segment: Span,
     send_packet: Span,
@@ -26,6 +27,7 @@ impl Transport {
         Self {
             sending: Server::default(),
             receiving: Server::default(),
+            latency: ns(t.latency_ns),
             send_request: ns(t.send_request_ns),
             send_segment: ns(t.send_segment_ns),
             send_packet: ns(t.send_packet_ns),
@@ -39,13 +41,13 @@ impl Transport {
     pub(crate) fn send(&mut self, now: Time, pieces: u64, begins: bool) -> Time {
         let request = if begins { self.send_request } else { Span::ZERO };
         let segments = self.send_segment * pieces.saturating_sub(1);
-        self.sending.reserve(now, self.send_packet + segments + request)
+        self.sending.reserve(now, self.send_packet + segments + request) + self.latency
     }
 
     /// A packet arrives, perhaps one that takes a receive; when it is ready to be placed.
     pub(crate) fn receive(&mut self, now: Time, takes_receive: bool) -> Time {
         let message = if takes_receive { self.receive_message } else { Span::ZERO };
-        self.receiving.reserve(now, self.receive_packet + message)
+        self.receiving.reserve(now, self.receive_packet + message) + self.latency
     }
 
     /// An acknowledgement arrives.
@@ -81,7 +83,7 @@ mod tests {
     fn requests_and_pieces_cost_extra() {
         let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
         let t = &mut params.transport;
-        (t.send_request_ns, t.send_segment_ns, t.send_packet_ns) = (400.0, 100.0, 1000.0);
+        (t.send_request_ns, t.send_segment_ns, t.send_packet_ns, t.latency_ns) = (400.0, 100.0, 1000.0, 0.0);
         let mut transport = Transport::new(&params);
         assert_eq!(transport.send(Time::ZERO, 3, true) - Time::ZERO, ns(1600.0));
         assert_eq!(transport.send(Time::ZERO, 0, false) - Time::ZERO, ns(2600.0));
