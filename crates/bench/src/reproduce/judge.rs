@@ -72,7 +72,8 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// What the row is to the model.
     pub class: Class,
-    /// For a number: within the published interval, or within 10 % where there is none. For a claim: whether it holds.
+    /// For a number: within 10 %, or within what the paper's rounding or its limits leave open. For a claim: whether it
+    /// holds.
     pub holds: Option<bool>,
     /// What is computed.
     pub how: String,
@@ -158,13 +159,15 @@ impl Row {
         self
     }
 
-    /// Within the interval that is published, or near where none is.
+    /// Within published limits; near a published number, or within what its rounding leaves open.
     fn is_met(&self, value: f64) -> bool {
         let reaches = |low: Option<f64>| low.is_none_or(|low| value >= low - low.abs() * ROUNDING);
         let stays = |high: Option<f64>| high.is_none_or(|high| value <= high + high.abs() * ROUNDING);
+        let near = self.error().is_some_and(|error| error <= NEAR + ROUNDING);
         match (self.published, self.low, self.high) {
-            (None, low, high) | (Some(_), low @ Some(_), high @ Some(_)) => reaches(low) && stays(high),
-            (Some(_), _, _) => self.error().is_some_and(|error| error <= NEAR + ROUNDING),
+            (None, low, high) => reaches(low) && stays(high),
+            (Some(_), low @ Some(_), high @ Some(_)) => near || (reaches(low) && stays(high)),
+            (Some(_), _, _) => near,
         }
     }
 }

@@ -99,8 +99,14 @@ mod tests {
     fn probes(sizes: &[u64]) -> BTreeSet<Probe> {
         let mut all = BTreeSet::new();
         for size in sizes {
-            Quantity::cell("d", Tuning { window: 4, burst_bytes: 1 }, "latency", &[("op", "write")], *size)
-                .probes(&mut all);
+            Quantity::cell(
+                "d",
+                Tuning { window: 4, burst_bytes: 1, signal: 1 },
+                "latency",
+                &[("op", "write")],
+                *size,
+            )
+            .probes(&mut all);
         }
         all
     }

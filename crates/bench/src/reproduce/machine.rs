@@ -59,6 +59,27 @@ pub struct Fitted {
     pub rows: Vec<String>,
 }
 
+/// The values of a card's machine file.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(super) fn of_card(card: &str) -> Result<Machine, String> {
+    use fabric::Source;
+    let name = card.strip_prefix("model:").unwrap_or(card);
+    let machine = fabric::Machine::load(name).map_err(|why| why.to_string())?;
+    let value = |parameter: fabric::Parameter| {
+        let (origin, said) = match &parameter.source {
+            Source::Published { rows } => (Origin::Published, rows.join(" ")),
+            Source::Fitted { rows } => (Origin::Fitted, rows.join(" ")),
+            Source::Derived { how } => (Origin::Other, how.clone()),
+            Source::Assumed { why } => (Origin::Other, why.clone()),
+            Source::Datasheet { .. } | Source::Given | Source::Default => (Origin::Other, String::new()),
+        };
+        Value::new(parameter.key.path(), parameter.value, origin, &said)
+    };
+    Ok(Machine { card: card.to_owned(), values: machine.parameters().into_iter().map(value).collect() })
+}
+
 /// Everything that machine files say about rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machines {

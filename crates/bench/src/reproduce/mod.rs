@@ -49,7 +49,7 @@ use claim::{Claim, Table};
 use lab::Lab;
 use machine::Machines;
 
-use crate::launch::Progress;
+use crate::launch::{Progress, world};
 
 /// Kind and version of the JSON.
 pub const SCHEMA: &str = "nicety-reproduction/1";
@@ -142,6 +142,25 @@ pub fn reproduce(
         rows,
         measured,
     })
+}
+
+/// Computes the rows on the modelled cards, on all cores. `None` if `stop` said so before all was measured.
+///
+/// # Errors
+/// A machine file that cannot be read.
+pub fn run(
+    rows: Vec<Published>,
+    figures: bool,
+    progress: &mut (dyn Progress + Send),
+    stop: &AtomicBool,
+) -> Result<Option<Reproduction>, String> {
+    let machines = cards().into_iter().map(machine::of_card).collect::<Result<_, _>>()?;
+    let measure = |probe: &Probe| {
+        let measured = world::measure(&probe.device, &probe.cell, &probe.settings());
+        measured.map(|measured| measured.value).map_err(|fault| fault.to_string())
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(reproduce(Request { rows, figures, machines, measure: &measure, threads }, progress, stop))
 }
 
 /// The fitted values of the cards that the rows are about.

@@ -299,8 +299,7 @@ fn reading() -> Markup {
         ),
         (
             "holds",
-            "Numbers: within the interval that the paper's rounding implies, or within 10 % where there is none. Claims: \
-             decided by comparisons of measured numbers; those numbers stand in the last column. A cause is tested by \
+            "Numbers: within 10 %, or within what the paper's rounding or its limits leave open. Claims: decided by comparisons of measured numbers; those numbers stand in the last column. A cause is tested by \
              changing the part of the machine that it names.",
         ),
     ];

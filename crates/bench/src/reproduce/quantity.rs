@@ -23,6 +23,8 @@ pub struct Tuning {
     pub window: u32,
     /// Bytes of a burst of a stream.
     pub burst_bytes: u64,
+    /// One send request in so many is signalled in ping-pongs.
+    pub signal: u32,
 }
 
 /// Messages of a burst, at least and at most: the pipeline's filling must not count, nor the last of many matter.
@@ -33,7 +35,13 @@ impl Probe {
     #[must_use]
     pub fn settings(&self) -> Settings {
         let burst = (self.tuning.burst_bytes / self.cell.size.max(1)).clamp(BURST[0], BURST[1]);
-        Settings { window: self.tuning.window, burst: burst as u32, inline: 0, ..Settings::default() }
+        Settings {
+            window: self.tuning.window,
+            burst: burst as u32,
+            signal: self.tuning.signal,
+            inline: 0,
+            ..Settings::default()
+        }
     }
 }
 
@@ -204,7 +212,7 @@ mod tests {
     use super::made_up::Made;
     use super::*;
 
-    const TUNING: Tuning = Tuning { window: 4, burst_bytes: 1 << 20 };
+    const TUNING: Tuning = Tuning { window: 4, burst_bytes: 1 << 20, signal: 1 };
 
     fn of_size(size: u64) -> Quantity {
         Quantity::cell("d", TUNING, "latency", &[("op", "write")], size)

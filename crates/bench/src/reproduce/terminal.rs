@@ -20,8 +20,8 @@ const WORST: usize = 5;
 #[must_use]
 pub fn terminal(all: &Reproduction, width: usize, colour: bool) -> String {
     let mut out = String::new();
-    for group in all.rows.chunk_by(|a, b| (&a.paper, &a.experiment) == (&b.paper, &b.experiment)) {
-        experiment(&mut out, group, width, colour);
+    for rows in by_experiment(&all.rows) {
+        experiment(&mut out, &rows, width, colour);
     }
     unmodelled(&mut out, &all.rows, width);
     score(&mut out, all, width, colour);
@@ -35,9 +35,24 @@ fn strong(text: &str, colour: bool) -> String {
     if colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
 }
 
+/// The rows of each experiment, in the order in which the papers come to them.
+fn by_experiment(rows: &[Row]) -> Vec<Vec<&Row>> {
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        let same =
+            |group: &&mut Vec<&Row>| (&group[0].paper, &group[0].experiment) == (&row.paper, &row.experiment);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups
+}
+
 /// One experiment's rows: what has a value or a verdict.
-fn experiment(out: &mut String, rows: &[Row], width: usize, colour: bool) {
-    let shown: Vec<&Row> = rows.iter().filter(|row| row.modelled.is_some() || row.holds.is_some()).collect();
+fn experiment(out: &mut String, rows: &[&Row], width: usize, colour: bool) {
+    let shown: Vec<&Row> =
+        rows.iter().copied().filter(|row| row.modelled.is_some() || row.holds.is_some()).collect();
     if shown.is_empty() {
         return;
     }

@@ -19,6 +19,8 @@ pub(super) const BUS_HALF: &str = "bus.clock_mhz=66.5,dma.read_mbps=443";
 pub(super) const LINK_TWICE: &str = "link.rate_mbps=2000";
 /// The card's memory.
 pub(super) const NIC_MEMORY_TWICE: &str = "nic_memory.rate_mbps=4000";
+/// Both, where they limit together.
+pub(super) const LINK_AND_NIC_MEMORY_TWICE: &str = "link.rate_mbps=2000,nic_memory.rate_mbps=4000";
 /// DMA reads and writes of the card by themselves, on the bus as it is.
 pub(super) const DMA_READ_FASTER: &str = "dma.read_mbps=1772,bus.read_overhead_clocks=0";
 pub(super) const DMA_WRITE_FASTER: &str = "bus.write_overhead_clocks=0";
