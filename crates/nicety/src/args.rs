@@ -37,6 +37,9 @@ pub(crate) enum Command {
     /// Make a report for the browser from result files
     #[command(after_long_help = REPORT)]
     Report(ReportArgs),
+    /// Put the papers' published numbers beside the modelled cards
+    #[command(after_long_help = REPRODUCE)]
+    Reproduce(ReproduceArgs),
     /// Check this machine: what would spoil numbers, why, and the remedy
     #[command(after_long_help = DOCTOR)]
     Doctor(DoctorArgs),
@@ -169,6 +172,43 @@ EXAMPLES
   nicety report run.json                       writes nicety-report.html
   nicety report before.json after.json -o both.html
   nicety report run.json -o - | gzip > run.html.gz";
+
+/// `nicety reproduce`
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// A paper, one experiment of it, or a row; without it everything that is modelled
+    #[arg(value_name = "PAPER[/EXPERIMENT]")]
+    pub(crate) what: Option<String>,
+    /// Write the rows as JSON; - for standard output, which then carries nothing else
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<Target>,
+    /// Write a page for the browser, with the papers' figures; - as above
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) html: Option<Target>,
+    /// No colour and no live display: plain lines, as into a file
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+const REPRODUCE: &str = "\
+Every published row of what is modelled, computed by running the same experiments on the modelled \
+cards in virtual time. Each row has a class:
+  predicted      nothing in a machine file was taken from it; only these are scored
+  fitted         a value of a machine file was chosen to meet it
+  input          it states a parameter, or a constant of the experiment
+  not-modelled   not computed, with the reason
+Claims without a number are decided by comparisons of measured numbers, stated causes by changing \
+the part of the machine that they name. An unknown name is answered with what there is.
+
+EXAMPLES
+  nicety reproduce                                  both papers, about a minute
+  nicety reproduce mt23108-nicmem --html paper.html with the paper's figures
+  nicety reproduce mt23108-nicmem/bibw_2port        one experiment
+  nicety reproduce NM-054                           one row
+  nicety reproduce --json - | jq '.rows[] | select(.class == \"predicted\") | [.id, .ratio]'
+
+EXIT STATUS
+  0  computed, whatever the score    1  it failed    2  there is no such name    130  interrupted";
 
 /// `nicety doctor`
 #[derive(Debug, Args)]

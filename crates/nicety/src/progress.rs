@@ -32,6 +32,8 @@ pub(crate) struct Display<'a> {
     stop: &'a AtomicBool,
     /// Whether the user was told that the end is near.
     stopping: bool,
+    /// Whether a stop keeps what was measured.
+    keeps: bool,
 }
 
 impl<'a> Display<'a> {
@@ -47,7 +49,13 @@ impl<'a> Display<'a> {
             skipped: BTreeSet::new(),
             stop,
             stopping: false,
+            keeps: true,
         }
+    }
+
+    /// The same for measurements of which a part is worth nothing.
+    pub(crate) fn all_or_nothing(self) -> Self {
+        Self { keeps: false, ..self }
     }
 
     /// A remark that stays.
@@ -94,10 +102,19 @@ impl Progress for Display<'_> {
         }
         if self.stop.load(Ordering::Relaxed) && !self.stopping {
             self.stopping = true;
-            self.say("stopping; what was measured is kept; Ctrl-C again ends at once");
+            self.say(if self.keeps {
+                "stopping; what was measured is kept; Ctrl-C again ends at once"
+            } else {
+                "stopping when the cells under way are measured; Ctrl-C again ends at once"
+            });
         }
         let left = rest(what.done, self.total, self.began.elapsed());
-        let text = describe(what, self.running(what.cell), left);
+        let value = match what.state {
+            // Where there is one launch, the cell may be of several devices, of which no median makes sense.
+            CellState::Measured { value, unit } if what.launches == 1 => Some(format!("{} {unit}", sig(value, 3))),
+            _ => self.running(what.cell),
+        };
+        let text = describe(what, value, left);
         if let Some(bar) = &self.bar {
             bar.set_position(what.done);
             bar.set_message(text);
@@ -130,7 +147,9 @@ fn describe(what: &CellEvent<'_>, median: Option<String>, left: Option<Duration>
     let left = left.map(|left| format!("about {} left: ", spoken(left))).unwrap_or_default();
     let median = median.map(|median| format!(", {median}")).unwrap_or_default();
     let CellEvent { cell, launch, launches, .. } = what;
-    format!("{left}{cell}{median}, launch {launch} of {launches}")
+    // Virtual time has one launch, of which there is nothing to say.
+    let launch = if *launches > 1 { format!(", launch {launch} of {launches}") } else { String::new() };
+    format!("{left}{cell}{median}{launch}")
 }
 
 /// How long it still takes, if it goes on as so far.

@@ -5,4 +5,5 @@ pub(crate) mod compare;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod serve;

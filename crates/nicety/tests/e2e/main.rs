@@ -6,5 +6,6 @@ mod compare;
 mod devices;
 mod doctor;
 mod report;
+mod reproduce;
 mod serve;
 mod usage;

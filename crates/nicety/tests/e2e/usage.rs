@@ -6,7 +6,8 @@ use std::process::Stdio;
 
 use crate::common::{command, nicety};
 
-const COMMANDS: [&str; 7] = ["bench", "serve", "devices", "compare", "report", "doctor", "completions"];
+const COMMANDS: [&str; 8] =
+    ["bench", "serve", "devices", "compare", "report", "reproduce", "doctor", "completions"];
 
 #[test]
 fn alone_it_says_where_to_start() {

@@ -1,0 +1,61 @@
+//! `nicety reproduce`: the papers' published numbers beside the modelled cards.
+
+use bench::report::number::plural;
+use bench::reproduce::{self, Reproduction};
+
+use crate::args::{ReproduceArgs, Target};
+use crate::error::{Failure, OK, Outcome};
+use crate::output::{self, Wanted};
+use crate::progress::Display;
+use crate::signals::Signals;
+use crate::term::{self, Stream};
+
+/// Computes the rows, shows them and writes the files.
+///
+/// # Errors
+/// A name that there is not, files that cannot be written, an interrupt.
+pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
+    let rows = reproduce::select(args.what.as_deref()).map_err(Failure::usage)?;
+    let wanted = wanted(args);
+    output::check(&wanted)?;
+    let signals = Signals::install()?;
+    let mut display = Display::new(args.plain, &signals.stop).all_or_nothing();
+    let done = reproduce::run(rows, args.html.is_some(), &mut display, &signals.stop);
+    display.clear();
+    match done.map_err(Failure::run)? {
+        Some(all) => deliver(&all, &wanted, args.plain).map(|()| OK),
+        None => Err(Failure {
+            status: signals.status().unwrap_or(crate::error::FAILED),
+            ..Failure::run("interrupted; nothing was written, as a score of some rows would mislead")
+        }),
+    }
+}
+
+fn wanted(args: &ReproduceArgs) -> Vec<Wanted<'_>> {
+    [("--json", &args.json), ("--html", &args.html)]
+        .into_iter()
+        .filter_map(|(option, target)| Some(Wanted { option, target: target.as_ref()? }))
+        .collect()
+}
+
+/// The table on the terminal, and the files; where standard output carries one of them, the table goes to standard error.
+fn deliver(all: &Reproduction, wanted: &[Wanted<'_>], plain: bool) -> Result<(), Failure> {
+    let taken = wanted.iter().any(|wanted| *wanted.target == Target::Stdout);
+    let people = if taken { Stream::Err } else { Stream::Out };
+    let mut text = reproduce::terminal(all, people.width(), people.colour() && !plain);
+    for wanted in wanted {
+        let content = match wanted.option {
+            "--json" => term::json(all)?,
+            _ => reproduce::html(all).map_err(Failure::run)?,
+        };
+        output::write(*wanted, &content)?;
+        if let Some(path) = wanted.target.file() {
+            let (what, how) = match wanted.option {
+                "--json" => (plural(all.rows.len(), "row"), ""),
+                _ => ("Page".to_owned(), " (open it in a browser)"),
+            };
+            text += &format!("\n{what}: {}{how}\n", path.display());
+        }
+    }
+    people.print(&text)
+}

@@ -1,0 +1,41 @@
+//! `nicety reproduce`, end to end.
+
+use std::fs;
+
+use crate::common::{json, nicety, nicety_in};
+
+#[test]
+fn what_there_is_not_is_answered_with_what_there_is() {
+    nicety(["reproduce", "nonsense"]).is_error(2, "there is: miba-thesis, mt23108-nicmem");
+    nicety(["reproduce", "mpi-iwarp"]).is_error(2, "no model yet");
+    nicety(["reproduce", "mt23108-nicmem/nonsense"]).is_error(2, "there is: bandwidth, bandwidth_2port");
+    nicety(["reproduce", "NM-999"]).is_error(2, "no paper and no row");
+    nicety(["reproduce", "NM-001", "--json", "-", "--html", "-"]).is_error(2, "both write to standard output");
+}
+
+/// Goal: one row gets its value, in the same way each time.
+#[test]
+fn a_row_is_computed_the_same_each_time() {
+    let run = || nicety(["reproduce", "nm-045", "--json", "-"]);
+    let ended = run();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let rows = json(&ended.out);
+    assert_eq!(rows["schema"], "nicety-reproduction/1");
+    let row = &rows["rows"][0];
+    assert_eq!((&row["id"], &row["published"]), (&"NM-045".into(), &944.0.into()));
+    assert!(row["modelled"].as_f64().is_some_and(|value| value > 0.0), "{row}");
+    assert!(ended.err.contains("NM-045"), "the table goes to standard error: {}", ended.err);
+    assert_eq!(run().out, ended.out, "virtual time has no noise");
+}
+
+#[test]
+fn rows_and_page_are_written() {
+    let dir = tempfile::tempdir().expect("directory");
+    let args = ["reproduce", "miba-thesis/post_recv", "--json", "rows.json", "--html", "page.html"];
+    let ended = nicety_in(dir.path(), args);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.out.contains("rows.json") && ended.out.contains("page.html"), "{}", ended.out);
+    let rows = json(&fs::read_to_string(dir.path().join("rows.json")).expect("the rows"));
+    assert!(rows["rows"].as_array().is_some_and(|rows| rows.len() >= 3), "{rows}");
+    assert!(fs::read_to_string(dir.path().join("page.html")).expect("the page").contains("MT-065"));
+}
