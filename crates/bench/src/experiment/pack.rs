@@ -3,14 +3,14 @@
 //! `op=host-pack`: the processor copies them into a registered buffer in host memory, which one write sends.
 //! `op=nic-pack`: eight local writes gather them in a buffer in NIC memory; when these are complete, one write sends it.
 //! `op=gather`: one write takes them from where they are, as eight pieces; so many per cent (`reuse`) of the operations
-//! find the buffer registered, the others register it before and deregister it afterwards, spread evenly.
+//! find the blocks registered, the others register each before and deregister it afterwards, spread evenly.
 //!
 //! `quantity=time` is half a ping-pong in which both sides do the same: from the beginning of the packing or registering
-//! to the arrival. `quantity=cpu` is the time within the sender's calls: copies, registering and deregistering, posts,
+//! to the arrival; where blocks are deregistered, to the arrival of an empty message that follows. `quantity=cpu` is the time within the sender's calls: copies, registering and deregistering, posts,
 //! and those polls that found a completion. Waiting in vain does not count, as other work could be done meanwhile.
 
 use verbs::host::{Host, Span, Time};
-use verbs::{Access, Buf, Cq, Mr, RecvWr, RemoteAddr, SendOp, SendWr, Sge, Wc};
+use verbs::{Access, Buf, Cq, Mr, RecvWr, RemoteAddr, SendOp, SendWr, Sge};
 
 use super::edge::meet;
 use super::link::{Depth, Link, check, exchange, loopback, register};
@@ -85,7 +85,7 @@ impl Meter {
     }
 
     /// Waits for a completion; of the polls only the one that found it counts.
-    fn completed(&mut self, host: &Host, cq: &Cq, deadline: Option<Time>) -> Result<Wc, Fault> {
+    fn completed(&mut self, host: &Host, cq: &Cq, deadline: Option<Time>) -> Result<(), Fault> {
         let look = || {
             let before = self.spent;
             let found = self.call(host, || cq.poll_one()).transpose();
@@ -95,7 +95,7 @@ impl Meter {
             found
         };
         let found = host.poll("a completion", deadline, look);
-        check(found.ok_or(Fault::TimedOut("a message"))??, "a message")
+        check(found.ok_or(Fault::TimedOut("a message"))??, "a message").map(drop)
     }
 }
 
@@ -213,21 +213,34 @@ impl Packer {
                 meter.call(host, || link.qp.post_send(&SendWr::new(0, op, &sges)))?;
                 meter.completed(host, &link.send_cq, deadline)?;
             }
-            Way::Gather(cycle) => {
-                let fresh = match cycle[index % cycle.len()] {
-                    true => Some(meter.call(host, || link.pd.reg_mr(user.buf(), Access::empty()))?),
-                    false => None,
-                };
-                let blocks = fresh.as_ref().unwrap_or(user);
-                let sges: [Sge; BLOCKS] = std::array::from_fn(|index| piece(blocks, *block, index));
+            Way::Gather(cycle) if cycle[index % cycle.len()] => return self.gather_anew(host, deadline),
+            Way::Gather(_) => {
+                let sges: [Sge; BLOCKS] = std::array::from_fn(|index| piece(user, *block, index));
                 meter.call(host, || link.qp.post_send(&SendWr::new(0, op, &sges)))?;
                 meter.completed(host, &link.send_cq, deadline)?;
-                if let Some(fresh) = fresh {
-                    meter.call(host, || fresh.dereg())?;
-                }
             }
         }
         Ok(())
+    }
+
+    /// Registers each block, gathers, deregisters; only then the turn passes, with an empty message.
+    fn gather_anew(&mut self, host: &Host, deadline: Option<Time>) -> Result<(), Fault> {
+        let Self { link, user, block, meter, .. } = self;
+        let size = *block as usize;
+        let mut fresh = Vec::with_capacity(BLOCKS);
+        for index in 0..BLOCKS {
+            let part = user.buf().slice(2 * index * size..(2 * index + 1) * size)?;
+            fresh.push(meter.call(host, || link.pd.reg_mr(&part, Access::empty()))?);
+        }
+        let sges: [Sge; BLOCKS] = std::array::from_fn(|index| fresh[index].sge(0, *block));
+        let write = SendWr::new(0, SendOp::Write(self.remote), &sges);
+        meter.call(host, || link.qp.post_send(&write))?;
+        meter.completed(host, &link.send_cq, deadline)?;
+        for one in fresh {
+            meter.call(host, || one.dereg())?;
+        }
+        meter.call(host, || link.qp.post_send(&SendWr::new(0, SendOp::SendImm(0), &[])))?;
+        meter.completed(host, &link.send_cq, deadline)
     }
 
     /// One message each way.
