@@ -8,6 +8,8 @@
 #[cfg(not(loom))]
 pub mod floor;
 #[cfg(not(loom))]
+mod pieces;
+#[cfg(not(loom))]
 pub mod shm;
 #[cfg_attr(loom, allow(dead_code, reason = "only the models of these parts are built"))]
 mod sync;
