@@ -265,6 +265,9 @@ impl State {
             reads: reads.0.min(param.responder_resources),
         };
         self.send_message(now, (to, from, port), message);
+        if self.is_unreachable(now, (to, from, port)) {
+            self.after(now, us(self.params.connection.lost_after_us), Event::Lost(qp));
+        }
     }
 
     fn accept_arrives(

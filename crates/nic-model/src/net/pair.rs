@@ -125,9 +125,11 @@ pub(super) struct SendQueue {
     pub(super) silent: u32,
     /// Reads and atomics whose answers have not all arrived.
     pub(super) reads: VecDeque<u64>,
+    /// An answer's packet is missing, and has been asked for.
+    pub(super) gap: bool,
     /// The peer was not ready: nothing is sent.
     pub(super) held: bool,
-    /// A request failed here: nothing behind it is sent.
+    /// A request failed: nothing behind it is sent.
     pub(super) halted: bool,
     /// An [`super::event::Event::Overdue`] is in the queue.
     pub(super) timed: bool,

@@ -98,8 +98,17 @@ impl State {
             wqe.psn.map(|first| first + wqe.arrived) == Some(psn)
         });
         let Some(request) = expected.filter(|_| known && pair.state == QpState::ReadyToSend) else {
+            let missing = request.and_then(|request| {
+                s.at(request, depth).psn.map(|first| first + s.at(request, depth).arrived)
+            });
+            if let Some(missing) = missing.filter(|&missing| missing < psn && !s.held && !s.gap) {
+                s.gap = true;
+                rewind(pair, missing);
+                self.want_to_send(now, qp);
+            }
             return self.release(now, number);
         };
+        s.gap = false;
         s.at_mut(request, depth).arrived += 1;
         (s.progress, s.retries) = (now, 0);
         self.packets[number].request = request;

@@ -107,6 +107,8 @@ impl State {
         match op {
             _ if psn >= done => {}
             SendOp::Read(remote) => {
+                // The peer goes on from here: what else is to be sent, it will ask for again.
+                r.answers.clear();
                 let what = AnswerKind::Memory { remote: remote.offset(offset), offset, total };
                 r.answers.push_back(Answer { psn, what });
                 self.want_to_send(now, qp);

@@ -106,7 +106,7 @@ impl State {
         loop {
             let Some(pair) = self.pairs.get_mut(qp) else { return Next::Nothing };
             let (s, depth) = (&mut pair.send, pair.cap.max_send_wr);
-            if pair.state != QpState::ReadyToSend || s.held || s.halted || s.next >= s.fetched {
+            if pair.state != QpState::ReadyToSend || s.held || s.next >= s.fetched {
                 return Next::Nothing;
             }
             let (number, acked) = (s.next, s.acked);
@@ -115,7 +115,12 @@ impl State {
                 self.want_descriptor(qp);
                 continue;
             }
-            let begins = s.at(number, depth).psn.is_none();
+            // Behind a request that failed nothing begins; what is before it may have to be sent again.
+            let wqe = s.at(number, depth);
+            let begins = wqe.psn.is_none();
+            if s.halted && (begins || wqe.failed.is_some()) {
+                return Next::Nothing;
+            }
             if begins && !self.begin_request(now, qp, number) {
                 return Next::Nothing;
             }

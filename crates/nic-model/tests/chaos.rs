@@ -1,0 +1,56 @@
+//! Bad weather in virtual time, for some seeds. A seed that fails says which command shows it again; the example `chaos`
+//! runs as many seeds as one likes.
+
+#[path = "support/chaos.rs"]
+mod chaos;
+#[path = "support/storm.rs"]
+mod storm;
+mod support;
+
+use support::Play;
+use verbs::conformance;
+use verbs::host::world::Factory;
+
+/// Seeds of each test of the suite in each weather.
+const SUITE_SEEDS: u64 = 2;
+/// Seeds of storms.
+const STORM_SEEDS: u64 = 60;
+
+/// Goal: loss, delay and stalled receivers change times and nothing else. Method: all single-threaded tests of the suite.
+#[test]
+fn the_suite_passes_in_any_weather() {
+    chaos::check_weathers();
+    let failed: Vec<String> = chaos::paths()
+        .iter()
+        .filter(|path| path.contains('/'))
+        .flat_map(|path| (1..=SUITE_SEEDS).filter_map(move |seed| chaos::run(path, seed).err()))
+        .collect();
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Goal: a cable that is cut and a machine that dies end connections and nothing else.
+#[test]
+fn storms_leave_nothing_behind() {
+    let failed: Vec<String> = (1..=STORM_SEEDS).filter_map(|seed| chaos::run("storm", seed).err()).collect();
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Goal: a seed is all there is. Method: the same storm again, and with a thread for each rank.
+#[test]
+fn a_seed_decides_everything() {
+    for seed in 1..=6 {
+        let once = storm::run(seed, Factory::Coroutine).expect("it passes");
+        assert_eq!(storm::run(seed, Factory::Coroutine), Ok(once), "seed {seed}");
+        assert_eq!(storm::run(seed, Factory::Thread), Ok(once), "seed {seed}, in threads");
+    }
+}
+
+/// The suite's worlds are the same with a thread for each rank.
+#[test]
+fn both_factories_give_the_same_worlds() {
+    let sample = conformance::all().iter().step_by(9).chain(conformance::threaded());
+    for test in sample {
+        let run = |factory| Play { factory, ..Play::new("mt23108-vapi") }.run(test.body).expect("it passes");
+        assert_eq!(run(Factory::Coroutine), run(Factory::Thread), "{}", test.path());
+    }
+}

@@ -1,0 +1,67 @@
+//! Bad weather: the conformance suite and programs of our own under loss, delay, stalled receivers, cut cables and
+//! machines that die, by seed. Used by the test `chaos` with some seeds, and by the example `chaos` with as many as
+//! one likes, or with the one that failed.
+
+use nic_model::Config;
+use verbs::conformance;
+use verbs::host::world::Factory;
+
+use super::storm;
+use super::support::Play;
+
+/// Kinds of weather for the conformance suite: a name and values of the machine.
+pub const WEATHERS: &[(&str, &[(&str, &str)])] = &[
+    ("delay", &[("faults.delay_ns", "20000")]),
+    ("loss", &[("faults.loss_ppm", "10000")]),
+    ("stall", &[("faults.stall_ppm", "20000"), ("faults.stall_ns", "50000")]),
+    (
+        "all",
+        &[
+            ("faults.loss_ppm", "3000"),
+            ("faults.delay_ns", "5000"),
+            ("faults.stall_ppm", "5000"),
+            ("faults.stall_ns", "20000"),
+        ],
+    ),
+];
+
+/// Tests that need fair weather, and why.
+const FAIR_WEATHER_ONLY: &[(&str, &str)] = &[];
+
+/// Everything that can be run with a seed: `weather/group::name` of the suite, and `storm`.
+pub fn paths() -> Vec<String> {
+    let fair = |path: &str| FAIR_WEATHER_ONLY.iter().any(|(test, _)| *test == path);
+    let suite: Vec<String> =
+        conformance::all().iter().map(conformance::Test::path).filter(|p| !fair(p)).collect();
+    let under = |weather: &'static str| suite.iter().map(move |test| format!("{weather}/{test}"));
+    WEATHERS.iter().flat_map(|(name, _)| under(name)).chain(["storm".to_owned()]).collect()
+}
+
+/// Runs one of them.
+///
+/// # Errors
+/// What went wrong, with the command that does it again.
+pub fn run(path: &str, seed: u64) -> Result<(), String> {
+    let outcome = match path.split_once('/') {
+        None if path == "storm" => storm::run(seed, Factory::Coroutine).map(drop),
+        None => Err("there is no such program".to_owned()),
+        Some((weather, test)) => suite(weather, test, seed),
+    };
+    let again = format!("cargo run --release -p nic-model --example chaos -- {seed} {path}");
+    outcome.map_err(|why| format!("{path} with seed {seed}: {why}\nto see it again: {again}"))
+}
+
+fn suite(weather: &str, test: &str, seed: u64) -> Result<(), String> {
+    let options = WEATHERS.iter().find(|(name, _)| *name == weather).ok_or("there is no such weather")?.1;
+    let all = conformance::all().iter();
+    let test = all.clone().find(|t| t.path() == test).ok_or("there is no such test")?;
+    let play = Play { options, seed, ..Play::new("mt23108-nicmem") };
+    play.run(test.body).map(drop).map_err(|failure| failure.to_string())
+}
+
+/// Checks that the weather is made of values that exist.
+pub fn check_weathers() {
+    for (name, options) in WEATHERS {
+        Config::new("mt23108-nicmem", options).expect(name);
+    }
+}
