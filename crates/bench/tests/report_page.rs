@@ -192,6 +192,7 @@ fn the_reproduction_shows_the_papers_figures() {
         rows: select(None).expect("all rows"),
         figures: true,
         machines: Vec::new(),
+        changes: Vec::new(),
         measure: &made_up,
         threads: 2,
     };

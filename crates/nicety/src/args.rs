@@ -179,6 +179,9 @@ pub(crate) struct ReproduceArgs {
     /// A paper, one experiment of it, or a row; without it everything that is modelled
     #[arg(value_name = "PAPER[/EXPERIMENT]")]
     pub(crate) what: Option<String>,
+    /// Change a value of the modelled cards, such as bus.clock_mhz=100, to see what follows
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<(String, String)>,
     /// Write the rows as JSON; - for standard output, which then carries nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
@@ -205,10 +208,11 @@ EXAMPLES
   nicety reproduce mt23108-nicmem --html paper.html with the paper's figures
   nicety reproduce mt23108-nicmem/bibw_2port        one experiment
   nicety reproduce NM-054                           one row
+  nicety reproduce --set dma.read_latency_ns=700    what if the bus took longer?
   nicety reproduce --json - | jq '.rows[] | select(.class == \"predicted\") | [.id, .ratio]'
 
 EXIT STATUS
-  0  computed, whatever the score    1  it failed    2  there is no such name    130  interrupted";
+  0  computed, whatever the score    2  there is no such name or value    130  interrupted";
 
 /// `nicety doctor`
 #[derive(Debug, Args)]

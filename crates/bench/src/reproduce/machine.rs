@@ -59,25 +59,36 @@ pub struct Fitted {
     pub rows: Vec<String>,
 }
 
-/// The values of a card's machine file.
+/// The values of a card's machine file, some of them changed. A changed value still counts as coming from where the
+/// file says, so that a what-if makes no prediction of what was fitted.
 ///
 /// # Errors
-/// A file that cannot be read.
-pub(super) fn of_card(card: &str) -> Result<Machine, String> {
-    use fabric::Source;
+/// A file that cannot be read, a value that does not exist or is beyond its range.
+pub(super) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machine, String> {
     let name = card.strip_prefix("model:").unwrap_or(card);
-    let machine = fabric::Machine::load(name).map_err(|why| why.to_string())?;
-    let value = |parameter: fabric::Parameter| {
-        let (origin, said) = match &parameter.source {
-            Source::Published { rows } => (Origin::Published, rows.join(" ")),
-            Source::Fitted { rows } => (Origin::Fitted, rows.join(" ")),
-            Source::Derived { how } => (Origin::Other, how.clone()),
-            Source::Assumed { why } => (Origin::Other, why.clone()),
-            Source::Datasheet { .. } | Source::Given | Source::Default => (Origin::Other, String::new()),
-        };
-        Value::new(parameter.key.path(), parameter.value, origin, &said)
+    let file = fabric::Machine::load(name).map_err(|why| why.to_string())?;
+    let mut machine = file.clone();
+    for (key, value) in changes {
+        machine.set(key, value).map_err(|why| why.to_string())?;
+    }
+    let value = |(file, now): (fabric::Parameter, fabric::Parameter)| {
+        let (origin, said) = said(&file.source);
+        Value::new(now.key.path(), now.value, origin, &said)
     };
-    Ok(Machine { card: card.to_owned(), values: machine.parameters().into_iter().map(value).collect() })
+    let values = file.parameters().into_iter().zip(machine.parameters()).map(value).collect();
+    Ok(Machine { card: card.to_owned(), values })
+}
+
+/// Where a value comes from, and all that the file says of it.
+fn said(source: &fabric::Source) -> (Origin, String) {
+    use fabric::Source;
+    match source {
+        Source::Published { rows } => (Origin::Published, rows.join(" ")),
+        Source::Fitted { rows } => (Origin::Fitted, rows.join(" ")),
+        Source::Derived { how } => (Origin::Other, how.clone()),
+        Source::Assumed { why } => (Origin::Other, why.clone()),
+        Source::Datasheet { .. } | Source::Given | Source::Default => (Origin::Other, String::new()),
+    }
 }
 
 /// Everything that machine files say about rows.

@@ -62,6 +62,8 @@ pub struct Request<'a> {
     pub figures: bool,
     /// The values of the modelled cards.
     pub machines: Vec<Machine>,
+    /// Values that were changed in all of them, `key=value`.
+    pub changes: Vec<String>,
     /// How a probe is measured.
     pub measure: Measure<'a>,
     /// Threads that measure at once.
@@ -75,6 +77,9 @@ pub struct Reproduction {
     pub schema: &'static str,
     /// The program's version.
     pub nicety_version: &'static str,
+    /// Values of the machine files that were changed, `key=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
     /// All rows that were asked for, in the dataset's order.
     pub rows: Vec<Row>,
     /// Whether these are all rows that are covered: goals are for all of them together.
@@ -107,7 +112,7 @@ pub fn reproduce(
     progress: &mut (dyn Progress + Send),
     stop: &AtomicBool,
 ) -> Option<Reproduction> {
-    let Request { rows, figures, machines, measure, threads } = request;
+    let Request { rows, figures, machines, changes, measure, threads } = request;
     let table = table();
     let claim = |row: &Published| table.iter().find(|claim| claim.rows.contains(&row.id.as_str()));
     let plans = if figures { figures::plans(&rows) } else { Vec::new() };
@@ -134,6 +139,7 @@ pub fn reproduce(
     Some(Reproduction {
         schema: SCHEMA,
         nicety_version: env!("CARGO_PKG_VERSION"),
+        changes,
         complete: rows.len() == dataset().iter().filter(|row| row.is_covered()).count(),
         score: Score::of(&rows, &fitted),
         fitted,
@@ -144,23 +150,28 @@ pub fn reproduce(
     })
 }
 
-/// Computes the rows on the modelled cards, on all cores. `None` if `stop` said so before all was measured.
+/// Computes the rows on the modelled cards, on all cores, with some values of their machine files changed. `None` if
+/// `stop` said so before all was measured.
 ///
 /// # Errors
-/// A machine file that cannot be read.
+/// A machine file that cannot be read, a value that does not exist or is beyond its range.
 pub fn run(
     rows: Vec<Published>,
     figures: bool,
+    changes: &[(String, String)],
     progress: &mut (dyn Progress + Send),
     stop: &AtomicBool,
 ) -> Result<Option<Reproduction>, String> {
-    let machines = cards().into_iter().map(machine::of_card).collect::<Result<_, _>>()?;
+    let of_card = |card| machine::of_card(card, changes);
+    let machines = cards().into_iter().map(of_card).collect::<Result<_, _>>()?;
+    let changes: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let all = changes.join(",");
     let measure = |probe: &Probe| {
-        let measured = world::measure(&probe.device, &probe.cell, &probe.settings());
+        let measured = world::measure(&probe.changed(&all), &probe.cell, &probe.settings());
         measured.map(|measured| measured.value).map_err(|fault| fault.to_string())
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(reproduce(Request { rows, figures, machines, measure: &measure, threads }, progress, stop))
+    Ok(reproduce(Request { rows, figures, machines, changes, measure: &measure, threads }, progress, stop))
 }
 
 /// The fitted values of the cards that the rows are about.

@@ -53,6 +53,7 @@ fn head(all: &Reproduction) -> Markup {
             p.lead {
                 "The published facts of " (papers(all)) ", beside what the same experiments give on modelled cards in \
                  virtual time: " (plural(all.rows.len(), "row")) ", " (plural(all.measured, "measured cell")) "."
+                @if !all.changes.is_empty() { " With values changed: " b { (all.changes.join(" ")) } "." }
             }
             nav aria-label="Sections" {
                 @for (id, name) in SECTIONS { a href={ "#" (id) } { (name) } }

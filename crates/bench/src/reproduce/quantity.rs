@@ -28,7 +28,7 @@ pub struct Tuning {
 }
 
 /// Messages of a burst, at least and at most: the pipeline's filling must not count, nor the last of many matter.
-const BURST: [u64; 2] = [16, 2048];
+const BURST: [u64; 2] = [8, 2048];
 
 impl Probe {
     /// The settings of the measurement. Nothing travels within requests: the interfaces of that time did not do it.
@@ -46,6 +46,15 @@ impl Probe {
 }
 
 impl Probe {
+    /// The device's name with values changed before those that it changes itself, which come last and so prevail.
+    pub(super) fn changed(&self, changes: &str) -> String {
+        match (changes, self.device.split_once('(')) {
+            ("", _) => self.device.clone(),
+            (_, None) => format!("{}({changes})", self.device),
+            (_, Some((card, own))) => format!("{card}({changes},{own}"),
+        }
+    }
+
     /// About how long it takes to measure, for an order: bytes that move, and processes that take part.
     pub(super) fn weight(&self) -> u64 {
         let ranks = crate::experiment::find(&self.cell.experiment).map_or(2, |e| e.ranks(&self.cell.variant));
@@ -247,12 +256,24 @@ mod tests {
     }
 
     #[test]
+    fn a_what_if_prevails_over_a_change_of_all_cards() {
+        let device = |device: &str, changes| {
+            let q = Quantity::cell(device, TUNING, "latency", &[], 8);
+            let Quantity::Measured(probe) = q else { unreachable!("a cell") };
+            probe.changed(changes)
+        };
+        assert_eq!(device("model:x", ""), "model:x");
+        assert_eq!(device("model:x", "a.b=1"), "model:x(a.b=1)");
+        assert_eq!(device("model:x(a.b=2)", "a.b=1,c.d=3"), "model:x(a.b=1,c.d=3,a.b=2)");
+    }
+
+    #[test]
     fn bursts_are_bounded() {
         let burst = |size| {
             let Quantity::Measured(probe) = of_size(size) else { unreachable!("a cell") };
             probe.settings().burst
         };
-        assert_eq!([burst(1), burst(4096), burst(1 << 20)], [2048, 256, 16]);
+        assert_eq!([burst(1), burst(4096), burst(1 << 20)], [2048, 256, 8]);
         assert!(of_size(8).value(&Made(|probe: &Probe| Ok(f64::from(probe.settings().inline)))) == Ok(0.0));
     }
 }

@@ -157,6 +157,10 @@ fn unmodelled(out: &mut String, rows: &[Row], width: usize) {
 fn score(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
     let score = &all.score;
     let _ = writeln!(out, "{}", strong("Score (predicted rows only)", colour));
+    if !all.changes.is_empty() {
+        let changed = format!("with values changed in all machine files: {}", all.changes.join(" "));
+        let _ = writeln!(out, "{}", wrapped(&changed, width));
+    }
     for (text, reached) in score.goals() {
         // Goals are for all rows together.
         let prefix = match (all.complete, reached) {

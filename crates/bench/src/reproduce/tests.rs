@@ -105,6 +105,7 @@ fn run(asked: &str, figures: bool) -> Reproduction {
         rows: select(Some(asked)).expect("rows"),
         figures,
         machines: vec![made_up_machine()],
+        changes: Vec::new(),
         measure: &made_up,
         threads: 2,
     };
@@ -182,8 +183,14 @@ fn only_what_is_needed_is_measured_and_a_stop_ends_it() {
         *count.lock().expect("no panic") += 1;
         made_up(probe)
     };
-    let request =
-        |rows| Request { rows, figures: false, machines: Vec::new(), measure: &measure, threads: 1 };
+    let request = |rows| Request {
+        rows,
+        figures: false,
+        machines: Vec::new(),
+        changes: Vec::new(),
+        measure: &measure,
+        threads: 1,
+    };
     let rows = || select(Some("NM-043")).expect("a row");
     let all = reproduce(request(rows()), &mut (), &AtomicBool::new(false)).expect("done");
     assert_eq!((all.measured, *count.lock().expect("no panic")), (4, 4));

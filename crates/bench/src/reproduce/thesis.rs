@@ -8,7 +8,7 @@ use super::quantity::{Quantity, Tuning};
 use super::setup::{HOST_HOST, Setup, raises};
 use super::whatif::{self, key};
 
-const TUNING: Tuning = Tuning { window: VERY_LARGE, burst_bytes: 16 << 20, signal: 1 };
+const TUNING: Tuning = Tuning { window: VERY_LARGE, burst_bytes: 8 << 20, signal: 1 };
 /// "Very large", says the thesis of its window.
 const VERY_LARGE: u32 = 1000;
 

@@ -20,9 +20,9 @@ pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
     output::check(&wanted)?;
     let signals = Signals::install()?;
     let mut display = Display::new(args.plain, &signals.stop).all_or_nothing();
-    let done = reproduce::run(rows, args.html.is_some(), &mut display, &signals.stop);
+    let done = reproduce::run(rows, args.html.is_some(), &args.set, &mut display, &signals.stop);
     display.clear();
-    match done.map_err(Failure::run)? {
+    match done.map_err(Failure::usage)? {
         Some(all) => deliver(&all, &wanted, args.plain).map(|()| OK),
         None => Err(Failure {
             status: signals.status().unwrap_or(crate::error::FAILED),

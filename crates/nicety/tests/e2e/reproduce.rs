@@ -10,7 +10,10 @@ fn what_there_is_not_is_answered_with_what_there_is() {
     nicety(["reproduce", "mpi-iwarp"]).is_error(2, "no model yet");
     nicety(["reproduce", "mt23108-nicmem/nonsense"]).is_error(2, "there is: bandwidth, bandwidth_2port");
     nicety(["reproduce", "NM-999"]).is_error(2, "no paper and no row");
-    nicety(["reproduce", "NM-001", "--json", "-", "--html", "-"]).is_error(2, "both write to standard output");
+    let ended = nicety(["reproduce", "NM-043", "--set", "bus.clock=1"]);
+    assert!(ended.status == Some(2) && ended.err.contains("write clock_mhz"), "{ended:?}");
+    nicety(["reproduce", "NM-001", "--json", "-", "--html", "-"])
+        .is_error(2, "both write to standard output");
 }
 
 /// Goal: one row gets its value, in the same way each time.
@@ -26,6 +29,19 @@ fn a_row_is_computed_the_same_each_time() {
     assert!(row["modelled"].as_f64().is_some_and(|value| value > 0.0), "{row}");
     assert!(ended.err.contains("NM-045"), "the table goes to standard error: {}", ended.err);
     assert_eq!(run().out, ended.out, "virtual time has no noise");
+}
+
+/// Goal: a changed value reaches the cards, and the result says so.
+#[test]
+fn a_changed_value_changes_what_follows() {
+    let ended = nicety(["reproduce", "MT-065", "--set", "host.post_receive_ns=1000", "--json", "-"]);
+    let all = json(&ended.out);
+    assert_eq!(
+        (&all["changes"][0], &all["rows"][0]["modelled"]),
+        (&"host.post_receive_ns=1000".into(), &1.0.into())
+    );
+    assert_eq!(all["rows"][0]["class"], "input", "a what-if makes no prediction");
+    assert!(ended.err.contains("host.post_receive_ns=1000"), "{}", ended.err);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use super::setup::{Ends, HOST_HOST, HOST_NIC, NIC_HOST, NIC_NIC, Setup};
 /// the interface did unless told otherwise.
 pub(super) const SETUP: Setup = Setup {
     card: "model:mt23108-nicmem",
-    tuning: Tuning { window: 1000, burst_bytes: 16 << 20, signal: 1 },
+    tuning: Tuning { window: 1000, burst_bytes: 8 << 20, signal: 1 },
     options: "",
 };
 
