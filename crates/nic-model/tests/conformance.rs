@@ -21,3 +21,28 @@ impl Fixture for Model {
 mod nicmem {
     verbs::conformance!(super::Model("mt23108-nicmem"), threads);
 }
+
+/// The other machines differ in values only: some groups are enough.
+mod others {
+    use super::Model;
+    use verbs::conformance::{all, threaded};
+
+    fn groups(machine: &'static str, groups: &[&str]) {
+        for test in all().iter().chain(threaded()).filter(|test| groups.contains(&test.group)) {
+            test.run(&Model(machine));
+        }
+    }
+
+    #[test]
+    fn vapi() {
+        groups(
+            "mt23108-vapi",
+            &["objects", "send_recv", "write", "atomics", "order", "rnr", "notify", "threads"],
+        );
+    }
+
+    #[test]
+    fn ibal() {
+        groups("mt23108-ibal", &["memory", "read", "srq", "connect", "vanish", "random"]);
+    }
+}

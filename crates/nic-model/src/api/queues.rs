@@ -128,7 +128,7 @@ impl QpOps for PairObject {
 
     fn to_error(&self) {
         let (mut state, now) = self.opened.look();
-        state.to_error(now, self.key);
+        state.give_up_pair(now, self.key);
     }
 }
 

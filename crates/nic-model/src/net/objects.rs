@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Moves a queue pair to the error state.
-    pub(crate) fn to_error(&mut self, now: Time, qp: u32) {
+    pub(crate) fn give_up_pair(&mut self, now: Time, qp: u32) {
         self.fail(now, qp);
         self.bury(now);
     }

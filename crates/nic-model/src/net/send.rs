@@ -12,11 +12,8 @@ use super::packet::{Body, Packet, PortId};
 use super::pair::{Answer, AnswerKind, Pair};
 use super::state::State;
 
-/// What a queue pair has to send.
-enum Next {
-    Packet { packet: Packet, source: Source, ends: bool },
-    Nothing,
-}
+/// A packet to send, where its data are, and whether it is its message's last.
+type Next = (Packet, Source, bool);
 
 /// Where a packet's data come from.
 #[derive(Clone, Copy)]
@@ -61,13 +58,13 @@ impl State {
     fn send_from(&mut self, now: Time, port: PortId) -> bool {
         while let Some(&qp) = self.cards[port.card].ports[port.port].flows.front() {
             match self.next_packet(now, qp) {
-                Next::Nothing => {
+                None => {
                     self.cards[port.card].ports[port.port].flows.pop_front();
                     if let Some(pair) = self.pairs.get_mut(qp) {
                         pair.flows = false;
                     }
                 }
-                Next::Packet { packet, source, ends } => {
+                Some((packet, source, ends)) => {
                     let flows = &mut self.cards[port.card].ports[port.port].flows;
                     if ends && flows.front() == Some(&qp) {
                         flows.rotate_left(1);
@@ -83,31 +80,31 @@ impl State {
     }
 
     /// What a queue pair sends next: answers to its peer before requests of its own.
-    fn next_packet(&mut self, now: Time, qp: u32) -> Next {
-        let Some(pair) = self.pairs.get_mut(qp) else { return Next::Nothing };
+    fn next_packet(&mut self, now: Time, qp: u32) -> Option<Next> {
+        let pair = self.pairs.get_mut(qp)?;
         if !pair.accepts() {
-            return Next::Nothing;
+            return None;
         }
-        let Some(peer) = pair.peer else { return Next::Nothing };
+        let peer = pair.peer?;
         let from = PortId { card: pair.card, port: pair.port };
         let to = PortId { card: peer.card, port: pair.port };
         let base = Packet { from, to, qp: peer.qp, ..Packet::default() };
         if let Some(answer) = pair.responder.answers.pop_front() {
             if let AnswerKind::Refusal { status, forbidden } = answer.what {
                 self.refuse(now, qp, answer.psn, status, forbidden);
-                return Next::Nothing;
+                return None;
             }
             return next_answer(pair, self.mtu, answer, base);
         }
         self.next_of_request(now, qp, base)
     }
 
-    fn next_of_request(&mut self, now: Time, qp: u32, base: Packet) -> Next {
+    fn next_of_request(&mut self, now: Time, qp: u32, base: Packet) -> Option<Next> {
         loop {
-            let Some(pair) = self.pairs.get_mut(qp) else { return Next::Nothing };
+            let pair = self.pairs.get_mut(qp)?;
             let (s, depth) = (&mut pair.send, pair.cap.max_send_wr);
             if pair.state != QpState::ReadyToSend || s.held || s.next >= s.fetched {
-                return Next::Nothing;
+                return None;
             }
             let (number, acked) = (s.next, s.acked);
             if s.at(number, depth).is_through(acked) {
@@ -119,12 +116,12 @@ impl State {
             let wqe = s.at(number, depth);
             let begins = wqe.psn.is_none();
             if s.halted && (begins || wqe.failed.is_some()) {
-                return Next::Nothing;
+                return None;
             }
             if begins && !self.begin_request(now, qp, number) {
-                return Next::Nothing;
+                return None;
             }
-            let Some(pair) = self.pairs.get_mut(qp) else { return Next::Nothing };
+            let pair = self.pairs.get_mut(qp)?;
             let card = pair.card;
             let (packet, source, ends) = packet_of(pair, self.mtu, number, Packet { begins, ..base });
             pair.send.progress = now;
@@ -134,7 +131,7 @@ impl State {
                 self.fetch(now, card);
             }
             self.expect_answer(now, qp);
-            return Next::Packet { packet, source, ends };
+            return Some((packet, source, ends));
         }
     }
 
@@ -299,13 +296,13 @@ fn has_address(body: Body) -> bool {
 }
 
 /// The next packet of an answer; what is left of it goes back to the front.
-fn next_answer(pair: &mut Pair, mtu: u64, answer: Answer, base: Packet) -> Next {
+fn next_answer(pair: &mut Pair, mtu: u64, answer: Answer, base: Packet) -> Option<Next> {
     let base = Packet { psn: answer.psn, begins: false, ..base };
     match answer.what {
-        AnswerKind::Refusal { .. } => Next::Nothing,
+        AnswerKind::Refusal { .. } => None,
         AnswerKind::Old(old) => {
             let packet = Packet { body: Body::Old(old), first: true, last: true, len: 8, total: 8, ..base };
-            Next::Packet { packet, source: Source::Nowhere, ends: true }
+            Some((packet, Source::Nowhere, true))
         }
         AnswerKind::Memory { remote, offset, total } => {
             let len = mtu.min(total - offset);
@@ -316,7 +313,7 @@ fn next_answer(pair: &mut Pair, mtu: u64, answer: Answer, base: Packet) -> Next 
                 pair.responder.answers.push_front(Answer { psn: answer.psn + 1, what });
             }
             let packet = Packet { body: Body::Fetched, offset, len, total, first, last, ..base };
-            Next::Packet { packet, source: Source::Peer(remote), ends: last }
+            Some((packet, Source::Peer(remote), last))
         }
     }
 }

@@ -10,7 +10,7 @@ use super::storm;
 use super::support::Play;
 
 /// Kinds of weather for the conformance suite: a name and values of the machine.
-pub const WEATHERS: &[(&str, &[(&str, &str)])] = &[
+pub(crate) const WEATHERS: &[(&str, &[(&str, &str)])] = &[
     ("delay", &[("faults.delay_ns", "20000")]),
     ("loss", &[("faults.loss_ppm", "10000")]),
     ("stall", &[("faults.stall_ppm", "20000"), ("faults.stall_ns", "50000")]),
@@ -29,7 +29,7 @@ pub const WEATHERS: &[(&str, &[(&str, &str)])] = &[
 const FAIR_WEATHER_ONLY: &[(&str, &str)] = &[];
 
 /// Everything that can be run with a seed: `weather/group::name` of the suite, and `storm`.
-pub fn paths() -> Vec<String> {
+pub(crate) fn paths() -> Vec<String> {
     let fair = |path: &str| FAIR_WEATHER_ONLY.iter().any(|(test, _)| *test == path);
     let suite: Vec<String> =
         conformance::all().iter().map(conformance::Test::path).filter(|p| !fair(p)).collect();
@@ -41,7 +41,7 @@ pub fn paths() -> Vec<String> {
 ///
 /// # Errors
 /// What went wrong, with the command that does it again.
-pub fn run(path: &str, seed: u64) -> Result<(), String> {
+pub(crate) fn run(path: &str, seed: u64) -> Result<(), String> {
     let outcome = match path.split_once('/') {
         None if path == "storm" => storm::run(seed, Factory::Coroutine).map(drop),
         None => Err("there is no such program".to_owned()),
@@ -60,7 +60,7 @@ fn suite(weather: &str, test: &str, seed: u64) -> Result<(), String> {
 }
 
 /// Checks that the weather is made of values that exist.
-pub fn check_weathers() {
+pub(crate) fn check_weathers() {
     for (name, options) in WEATHERS {
         Config::new("mt23108-nicmem", options).expect(name);
     }

@@ -13,20 +13,20 @@ const MAX_EVENTS: u64 = 100_000_000;
 
 /// A modelled card with options, a seed, and how ranks are made.
 #[derive(Clone, Copy, Debug)]
-pub struct Play {
-    pub machine: &'static str,
-    pub options: &'static [(&'static str, &'static str)],
-    pub seed: u64,
-    pub factory: Factory,
+pub(crate) struct Play {
+    pub(crate) machine: &'static str,
+    pub(crate) options: &'static [(&'static str, &'static str)],
+    pub(crate) seed: u64,
+    pub(crate) factory: Factory,
 }
 
 impl Play {
-    pub fn new(machine: &'static str) -> Self {
+    pub(crate) fn new(machine: &'static str) -> Self {
         Self { machine, options: &[], seed: 1, factory: Factory::Coroutine }
     }
 
     /// Runs a test's body in a world of its own.
-    pub fn run(&self, body: Body) -> Result<Ended, Failure> {
+    pub(crate) fn run(&self, body: Body) -> Result<Ended, Failure> {
         let stack = 1 << 20;
         let config = world::Config { seed: self.seed, factory: self.factory, stack, max_events: MAX_EVENTS };
         let mut world = World::new(config);

@@ -103,7 +103,7 @@ fn weather(seed: u64) -> Vec<(&'static str, String)> {
 ///
 /// # Errors
 /// What was wrong, in words.
-pub fn run(seed: u64, factory: Factory) -> Result<Ended, String> {
+pub(crate) fn run(seed: u64, factory: Factory) -> Result<Ended, String> {
     let options = weather(seed);
     let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let config = Config::new("mt23108-nicmem", &options).map_err(|e| e.to_string())?;
@@ -303,6 +303,8 @@ struct Client {
     side: Side,
     seed: u64,
     rng: Rng,
+    /// Nothing is cut and nobody dies: nothing may fail.
+    fair: bool,
     /// Connections that ended while others were made.
     ended: Vec<u32>,
 }
@@ -334,7 +336,9 @@ type Marks = Mutex<Vec<(usize, u64)>>;
 
 impl Client {
     fn open(host: &Host, config: &Config, seed: u64) -> Self {
-        Self { side: Side::open(host, config), seed, rng: Rng(seed), ended: Vec::new() }
+        let faults = config.machine.params.faults;
+        let fair = faults.cut_us == 0.0 && faults.death_us == 0.0;
+        Self { side: Side::open(host, config), seed, rng: Rng(seed), fair, ended: Vec::new() }
     }
 
     fn run(&mut self, done: &Marks) {
@@ -354,6 +358,10 @@ impl Client {
             }
             self.side.host.charge(Span::from_us(1));
         }
+        assert!(
+            !self.fair || (made.len() == CONNECTIONS && made.iter().all(|m| !m.failed)),
+            "nothing may fail"
+        );
         for m in &made {
             assert_eq!(m.send_cq.poll_one(), Ok(None), "nothing completes twice");
             self.side.cm.disconnect(&m.qp).expect("a connection");

@@ -1,0 +1,308 @@
+//! What makes a modelled card a card: costs, contention, two ports, several users, holes, what-ifs.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use nic_model::Config;
+use verbs::host::world::{self, World};
+use verbs::host::{Host, Span};
+use verbs::{
+    Access, Buf, CmEvent, ConnParam, Cq, Device, Error, MemoryKind, Mr, Qp, QpCap, QpInit, RecvWr, SendOp,
+    SendWr, WcStatus,
+};
+
+/// Runs a body in one rank that sits on two machines with a card each.
+fn on_two(options: &[(&str, &str)], body: impl FnOnce(&Device, &Device) + Send + 'static) {
+    let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
+    let (a, b) = (world.node("a"), world.node("b"));
+    let config = Config::new("mt23108-nicmem", options).expect("a machine");
+    let hosts = [a.host(), b.host()];
+    let run = move || {
+        let open = |host: &Host| nic_model::open(host, &config).expect("a card");
+        body(&open(&hosts[0]), &open(&hosts[1]));
+    };
+    world.rank("driver", &[&a, &b], run).expect("a rank");
+    world.run().unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// One end of a connection.
+struct End {
+    device: Device,
+    cq: Cq,
+    qp: Qp,
+    mr: Mr,
+}
+
+fn end(device: &Device, kind: MemoryKind, len: usize) -> End {
+    let pd = device.alloc_pd().expect("a domain");
+    let cq = device.create_cq(4096).expect("a queue");
+    let cap = QpCap { max_send_wr: 1024, max_recv_wr: 1024, ..QpCap::default() };
+    let qp = pd.create_qp(&QpInit::new(&cq).cap(cap)).expect("a queue pair");
+    let buf = match kind {
+        MemoryKind::Host => Buf::alloc(len),
+        MemoryKind::Nic => device.alloc_dm(len),
+    };
+    let mr = pd.reg_mr(&buf.expect("memory"), Access::ALL).expect("a region");
+    End { device: device.clone(), cq, qp, mr }
+}
+
+/// Connects two ends by a port of the second's card.
+fn connect(a: &End, b: &End, port: usize) {
+    let (near, far) = (a.device.create_cm().expect("a channel"), b.device.create_cm().expect("a channel"));
+    let listener = far.listen(SocketAddr::new(b.device.attr().port_addrs[port], 0), 1).expect("a listener");
+    near.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let CmEvent::ConnectRequest(request) = far.get_event(None).expect("an event") else {
+        panic!("no request")
+    };
+    assert_eq!(request.peer.ip(), a.device.attr().port_addrs[port]);
+    far.accept(request, &b.qp, &ConnParam::default()).expect("accept");
+    for cm in [near, far] {
+        assert!(matches!(cm.get_event(None).expect("an event"), CmEvent::Established { .. }));
+    }
+}
+
+fn pair(a: &Device, b: &Device, kinds: [MemoryKind; 2], len: usize, port: usize) -> (End, End) {
+    let (near, far) = (end(a, kinds[0], len), end(b, kinds[1], len));
+    connect(&near, &far, port);
+    (near, far)
+}
+
+/// Rate of writes from each of these ends to its peer at once, in MB/s.
+fn stream(host: &Host, ends: &[(&End, &End)], size: u32, count: u64) -> f64 {
+    let begin = host.now();
+    for i in 0..count {
+        for (near, far) in ends {
+            let wr_sge = [near.mr.sge(0, size)];
+            let wr = SendWr::new(i, SendOp::Write(far.mr.remote(0)), &wr_sge);
+            near.qp.post_send(&if i + 1 == count { wr } else { wr.unsignaled() }).expect("post");
+        }
+    }
+    for (near, _) in ends {
+        assert!(near.cq.spin(None).expect("a completion").is_ok());
+    }
+    (u64::from(size) * count * ends.len() as u64) as f64 / (host.now() - begin).as_secs_f64() / 1e6
+}
+
+#[track_caller]
+fn near(got: f64, want: f64, percent: f64) {
+    assert!((got / want - 1.0).abs() * 100.0 < percent, "{got:.1} is not within {percent} % of {want}");
+}
+
+const LEN: usize = 1 << 20;
+
+/// Copies within a card, by a connection to itself, against the paper: NM-029 to NM-032.
+#[test]
+fn a_card_copies_as_published() {
+    use MemoryKind::{Host as H, Nic as N};
+    for (kinds, want) in [([H, H], 468.0), ([N, N], 927.0), ([N, H], 956.0), ([H, N], 886.0)] {
+        on_two(&[], move |a, _| {
+            let (near_end, far) = pair(a, a, kinds, LEN, 0);
+            near(stream(a.host(), &[(&near_end, &far)], 1 << 20, 20), want, 2.0);
+        });
+    }
+}
+
+/// One port: NM-043 to NM-046; two ports: NM-067 to NM-070.
+#[test]
+fn ports_reach_what_is_published() {
+    use MemoryKind::{Host as H, Nic as N};
+    for (kinds, one, two) in
+        [([H, H], 886.0, 855.0), ([N, N], 944.0, 1686.0), ([N, H], 944.0, 961.0), ([H, N], 886.0, 855.0)]
+    {
+        on_two(&[], move |a, b| {
+            let (first, second) = (pair(a, b, kinds, LEN, 0), pair(a, b, kinds, LEN, 1));
+            let first = (&first.0, &first.1);
+            near(stream(a.host(), &[first], 1 << 20, 20), one, 1.0);
+            near(stream(a.host(), &[first, (&second.0, &second.1)], 1 << 20, 20), two, 2.0);
+        });
+    }
+}
+
+/// Two connections of one port share it; a second one costs nothing.
+#[test]
+fn connections_of_a_port_share_it() {
+    on_two(&[], |a, b| {
+        let kinds = [MemoryKind::Host; 2];
+        let pairs: Vec<(End, End)> = (0..8).map(|_| pair(a, b, kinds, LEN, 0)).collect();
+        let all: Vec<(&End, &End)> = pairs.iter().map(|(near, far)| (near, far)).collect();
+        near(stream(a.host(), &all, 64 << 10, 40), 886.0, 1.0);
+    });
+}
+
+/// A what-if is a value: twice the clock of the bus and no limit of the stream leave the link.
+#[test]
+fn values_change_what_a_card_reaches() {
+    on_two(&[("bus.clock_mhz", "266"), ("dma.read_mbps", "5000")], |a, b| {
+        let (first, second) = pair(a, b, [MemoryKind::Host; 2], LEN, 0);
+        near(stream(a.host(), &[(&first, &second)], 1 << 20, 20), 944.0, 1.0);
+    });
+    on_two(&[("link.rate_mbps", "100")], |a, b| {
+        let (first, second) = pair(a, b, [MemoryKind::Host; 2], LEN, 0);
+        near(stream(a.host(), &[(&first, &second)], 1 << 20, 4), 94.4, 1.0);
+    });
+}
+
+/// More pages than the translation cache holds, each used again and again.
+#[test]
+fn a_small_translation_cache_slows_streams_down() {
+    let rate = Arc::new(Mutex::new([0.0; 2]));
+    for (i, entries) in ["1024", "16"].into_iter().enumerate() {
+        let rate = rate.clone();
+        on_two(&[("translation.cache_entries", entries)], move |a, b| {
+            let (first, second) = pair(a, b, [MemoryKind::Host; 2], LEN, 0);
+            rate.lock().expect("no panic")[i] = stream(a.host(), &[(&first, &second)], 1 << 20, 20);
+        });
+    }
+    let [large, small] = *rate.lock().expect("no panic");
+    assert!(large > 1.05 * small, "{large:.0} and {small:.0} MB/s");
+}
+
+/// Calls take the time that the machine says.
+#[test]
+fn calls_cost_what_the_machine_says() {
+    on_two(&[], |a, b| {
+        let (first, second) = pair(a, b, [MemoryKind::Host; 2], 1 << 16, 0);
+        let host = a.host();
+        let cost = |call: &mut dyn FnMut()| {
+            let begin = host.now();
+            call();
+            host.now() - begin
+        };
+        let (sges, none) = (
+            [first.mr.sge(0, 8), first.mr.sge(8, 8), first.mr.sge(16, 8)],
+            SendOp::Write(second.mr.remote(0)),
+        );
+        let send = |sges| first.qp.post_send(&SendWr::new(1, none, sges)).expect("post");
+        assert_eq!(cost(&mut || send(&sges[..1])), Span::from_ns(720));
+        assert_eq!(cost(&mut || send(&sges)), Span::from_ns(720 + 100), "two pieces more");
+        let receive = || first.qp.post_recv(&RecvWr::new(1, &[])).expect("post");
+        assert_eq!(cost(&mut || receive()), Span::from_ns(560));
+        assert_eq!(cost(&mut || assert!(second.cq.poll_one().expect("alive").is_none())), Span::from_ns(280));
+        host.charge(Span::from_us(50));
+        assert_eq!(cost(&mut || assert!(first.cq.poll_one().expect("alive").is_some())), Span::from_ns(1080));
+        let pd = a.alloc_pd().expect("a domain");
+        let buf = Buf::alloc(3 * 4096).expect("memory");
+        let mut mr = None;
+        let register = &mut || mr = Some(pd.reg_mr(&buf, Access::empty()).expect("a region"));
+        assert_eq!(cost(register), Span::from_ns(73_060 + 2 * 300));
+        assert_eq!(cost(&mut || drop(mr.take())), Span::from_ns(82_050 + 2 * 200));
+    });
+}
+
+/// With `payload=hole` the ends of each message move, and times are those of whole messages.
+#[test]
+fn holes_move_the_ends_of_messages_in_the_same_time() {
+    let times = Arc::new(Mutex::new(Vec::new()));
+    for payload in ["bytes", "hole"] {
+        let times = times.clone();
+        on_two(&[("payload", payload)], move |a, b| {
+            let (first, second) = pair(a, b, [MemoryKind::Host; 2], LEN, 0);
+            first.mr.buf().fill(7);
+            let begin = a.host().now();
+            first
+                .qp
+                .post_send(&SendWr::new(1, SendOp::Write(second.mr.remote(0)), &[first.mr.sge(0, 100_000)]))
+                .expect("post");
+            assert!(first.cq.wait(None).expect("a completion").is_ok());
+            first
+                .qp
+                .post_send(&SendWr::new(
+                    2,
+                    SendOp::Read(second.mr.remote(0)),
+                    &[first.mr.sge(500_000, 100_000)],
+                ))
+                .expect("post");
+            assert!(first.cq.wait(None).expect("a completion").is_ok());
+            times.lock().expect("no panic").push(a.host().now() - begin);
+            for (buf, at) in [(second.mr.buf(), 0), (first.mr.buf(), 500_000)] {
+                let bytes = buf.to_vec(at..at + 100_000).expect("inside");
+                let inner = if payload == "bytes" || at > 0 { 7 } else { 0 };
+                assert!(bytes[..64].iter().chain(&bytes[100_000 - 64..]).all(|&byte| byte == 7));
+                assert!(bytes[64..100_000 - 64].iter().all(|&byte| byte == inner), "{payload} at {at}");
+            }
+        });
+    }
+    let times = times.lock().expect("no panic");
+    assert_eq!(times[0], times[1]);
+}
+
+/// Two programs on one machine have one card: they share its rate, and not their objects.
+#[test]
+fn several_users_share_a_card() {
+    let mut world = World::new(world::Config::default());
+    let nodes = [world.node("a"), world.node("b")];
+    let config = Config::new("mt23108-nicmem", &[]).expect("a machine");
+    let rates = Arc::new(Mutex::new(Vec::new()));
+    for user in 0..2 {
+        let (hosts, config, rates) = ([nodes[0].host(), nodes[1].host()], config.clone(), rates.clone());
+        let body = move || {
+            let [a, b] = hosts.map(|host| nic_model::open(&host, &config).expect("a card"));
+            let (first, second) = pair(&a, &b, [MemoryKind::Host; 2], LEN, 0);
+            let until = Span::from_ms(50);
+            a.host().charge(until);
+            let rate = stream(a.host(), &[(&first, &second)], 1 << 20, 20);
+            rates.lock().expect("no panic").push(rate);
+            let end = a.host().after(Span::from_ms(200));
+            a.host().poll("the other", end, || None::<()>);
+            let other = nic_model::open(a.host(), &config).expect("the same card");
+            let foreign = other.alloc_pd().expect("a domain").create_qp(&QpInit::new(&first.cq)).map(drop);
+            assert!(matches!(foreign, Err(Error::Foreign { .. })), "{foreign:?}");
+        };
+        world.rank(&format!("user {user}"), &[&nodes[0], &nodes[1]], body).expect("a rank");
+    }
+    world.run().unwrap_or_else(|failure| panic!("{failure}"));
+    let sum: f64 = rates.lock().expect("no panic").iter().sum();
+    near(sum, 886.0, 5.0);
+}
+
+/// A cable that is cut: requests fail after their retries, and the idle side hears of it as well.
+#[test]
+fn a_cut_cable_ends_connections_at_both_ends() {
+    on_two(&[("faults.cut_us", "5000"), ("faults.cut_node", "1")], |a, b| {
+        let (first, second) = pair(a, b, [MemoryKind::Host; 2], 4096, 0);
+        let (third, fourth) = pair(a, b, [MemoryKind::Host; 2], 4096, 1);
+        let host = a.host();
+        second.qp.post_recv(&RecvWr::new(5, &[])).expect("post");
+        host.poll("the cut", Some(verbs::host::Time::ZERO + Span::from_us(5001)), || None::<()>);
+        let data = [first.mr.sge(0, 8)];
+        first.qp.post_send(&SendWr::new(1, SendOp::Write(second.mr.remote(0)), &data)).expect("post");
+        first.qp.post_send(&SendWr::new(2, SendOp::Send, &data).unsignaled()).expect("post");
+        let [one, two] = [(); 2].map(|()| first.cq.wait(None).expect("a completion"));
+        assert_eq!((one.wr_id, one.status), (1, WcStatus::RetryExcErr));
+        assert_eq!((two.wr_id, two.status), (2, WcStatus::WrFlushErr));
+        assert!(host.now() - verbs::host::Time::ZERO > Span::from_ms(5 + 7 * 2), "after seven retries");
+        assert_eq!(second.cq.wait(None).expect("a flush").status, WcStatus::WrFlushErr);
+        let data = [third.mr.sge(0, 8)];
+        third.qp.post_send(&SendWr::new(1, SendOp::Write(fourth.mr.remote(0)), &data)).expect("post");
+        assert!(third.cq.wait(None).expect("a completion").is_ok(), "the other port's cable is whole");
+    });
+}
+
+#[test]
+fn a_model_needs_virtual_time() {
+    let config = Config::new("mt23108-vapi", &[]).expect("a machine");
+    let refusal = nic_model::open(&verbs::host::real::host(), &config).map(drop);
+    assert!(matches!(&refusal, Err(Error::Invalid(why)) if why.contains("virtual time")), "{refusal:?}");
+}
+
+/// A deadlock of programs is a report, not a hang: nothing of the card goes on for ever.
+#[test]
+fn waiting_for_nothing_ends_in_a_report() {
+    let mut world = World::new(world::Config::default());
+    let node = world.node("a");
+    let (host, config) = (node.host(), Config::new("mt23108-vapi", &[]).expect("a machine"));
+    let body = move || {
+        let device = nic_model::open(&host, &config).expect("a card");
+        let (near_end, far) = pair(&device, &device, [MemoryKind::Host; 2], 4096, 0);
+        near_end
+            .qp
+            .post_send(&SendWr::new(1, SendOp::Write(far.mr.remote(0)), &[near_end.mr.sge(0, 8)]))
+            .expect("post");
+        for _ in 0..2 {
+            near_end.cq.wait(None).expect("one completion only");
+        }
+    };
+    world.rank("rank", &[&node], body).expect("a rank");
+    let failure = world.run().expect_err("a deadlock").to_string();
+    assert!(failure.contains("Cq::wait"), "{failure}");
+}
