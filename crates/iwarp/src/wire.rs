@@ -1,0 +1,113 @@
+//! Bytes of the wire: an inline buffer filled from the front, and big-endian fields read without panics.
+
+use std::fmt;
+
+/// Up to `N` bytes, held inline: what is put into it never allocates, and a copy of it depends on nothing.
+#[derive(Clone, Copy)]
+pub struct Inline<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Inline<N> {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self { bytes: [0; N], len: 0 }
+    }
+
+    /// Appends as much as there is room for. Every format of this crate fits its buffer; a test at each says so.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        let n = bytes.len().min(N - self.len);
+        self.bytes[self.len..self.len + n].copy_from_slice(&bytes[..n]);
+        debug_assert_eq!(n, bytes.len(), "the format is larger than its buffer");
+        self.len += n;
+    }
+
+    /// The bytes so far.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<const N: usize> Default for Inline<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize> std::ops::Deref for Inline<N> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl<const N: usize> PartialEq for Inline<N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<const N: usize> Eq for Inline<N> {}
+
+impl<const N: usize> fmt::Debug for Inline<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.as_slice() {
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Fields of network byte order, taken from the front. `None` says that the bytes have ended.
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+
+impl Fields<'_> {
+    pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+}
+
+/// Whether `[to, to + len)` runs over the end of the 64-bit space of offsets. The last byte may be the last of the space.
+pub(crate) fn wraps(to: u64, len: u32) -> bool {
+    len > 0 && to.checked_add(u64::from(len) - 1).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_end_instead_of_panicking() {
+        let mut fields = Fields(&[1, 2, 3, 4, 5]);
+        assert_eq!(fields.u32(), Some(0x0102_0304));
+        assert_eq!(fields.u16(), None);
+        assert_eq!(fields.u8(), Some(5));
+        assert_eq!(fields.u8(), None);
+    }
+
+    #[test]
+    fn the_last_byte_of_the_space_can_be_reached() {
+        assert!(!wraps(u64::MAX, 0) && !wraps(u64::MAX, 1) && wraps(u64::MAX, 2));
+        assert!(!wraps(u64::MAX - 7, 8) && wraps(u64::MAX - 7, 9));
+    }
+}
