@@ -6,6 +6,7 @@
 
 pub mod crc;
 pub mod ddp;
+pub mod mpa;
 pub mod rdmap;
 pub mod terminate;
 pub mod wire;

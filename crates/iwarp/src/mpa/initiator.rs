@@ -1,0 +1,215 @@
+//! The side that opens the connection (RFC 5044 section 7.1.2, RFC 6581 section 9).
+
+use std::time::Duration;
+
+use super::frame::FrameReader;
+use super::{
+    DEPTH_UNKNOWN, Enhanced, Frame, FrameKind, HandshakeError, Negotiated, Outgoing, REPLY_TIMEOUT, Revision,
+    Role, Rtr, RtrSet, check_depth, check_private_data,
+};
+use crate::terminate::Terminate;
+
+/// What an initiator asks for.
+#[derive(Clone, Debug)]
+pub struct InitiatorConfig {
+    /// Revision of the request.
+    pub revision: Revision,
+    /// Ask for CRCs; they are used if either side asks.
+    pub crc: bool,
+    /// Reads and atomics of the peer to serve at once, at most [`super::DEPTH_MAX`].
+    pub ird: u16,
+    /// Reads and atomics to have outstanding, at most [`super::DEPTH_MAX`]; the responder may grant fewer.
+    pub ord: u16,
+    /// With fewer outstanding reads than this the connection is of no use, and ends.
+    pub ord_min: u16,
+    /// The first messages to offer for a peer-to-peer connection; empty for client and server. Revision 2 only.
+    pub peer_to_peer: RtrSet,
+    /// For the peer's program, at most [`super::private_data_max`] bytes.
+    pub private_data: Vec<u8>,
+    /// How long the reply may take.
+    pub timeout: Duration,
+}
+
+impl Default for InitiatorConfig {
+    /// Revision 2 with CRC, client and server, 16 reads each way.
+    fn default() -> Self {
+        Self {
+            revision: Revision::V2,
+            crc: true,
+            ird: 16,
+            ord: 16,
+            ord_min: 0,
+            peer_to_peer: RtrSet::empty(),
+            private_data: Vec::new(),
+            timeout: REPLY_TIMEOUT,
+        }
+    }
+}
+
+/// How a handshake ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// There is a connection.
+    Established(Negotiated),
+    /// The peer's program, or its MPA, refused.
+    Rejected {
+        /// Why, in the words of the peer's program.
+        private_data: Vec<u8>,
+    },
+}
+
+/// The initiator's half of the handshake. See [`super`] for the order of calls.
+#[derive(Debug)]
+pub struct Initiator {
+    config: InitiatorConfig,
+    reader: FrameReader,
+    out: Outgoing,
+    deadline: Duration,
+    done: bool,
+    retry_as_v1: bool,
+}
+
+impl Initiator {
+    /// Begins at `now`, counted from any epoch that the caller keeps to.
+    pub fn new(config: InitiatorConfig, now: Duration) -> Result<Self, HandshakeError> {
+        check_depth(config.ird)?;
+        check_depth(config.ord)?;
+        let enhanced = (config.revision == Revision::V2).then_some(Enhanced {
+            peer_to_peer: !config.peer_to_peer.is_empty(),
+            rtr: config.peer_to_peer,
+            ird: config.ird,
+            ord: config.ord,
+        });
+        check_private_data(config.private_data.len(), enhanced.is_some())?;
+        let request = Frame {
+            kind: FrameKind::Request,
+            // RFC 5044 section 4.3 leaves the choice to the receiver. Markers help one that takes TCP segments out of
+            // order, and cost the others; never asked for here.
+            markers: false,
+            crc: config.crc,
+            reject: false,
+            revision: config.revision.number(),
+            enhanced,
+            private_data: config.private_data.clone(),
+        };
+        let mut out = Outgoing::default();
+        out.set(request.emit());
+        let deadline = now.saturating_add(config.timeout);
+        let reader = FrameReader::new(FrameKind::Reply);
+        Ok(Self { config, reader, out, deadline, done: false, retry_as_v1: false })
+    }
+
+    /// What is to be sent next; empty when nothing is.
+    pub fn transmit(&self) -> &[u8] {
+        self.out.rest()
+    }
+
+    /// So many bytes of [`Self::transmit`] have been sent.
+    pub fn transmitted(&mut self, n: usize) {
+        self.out.sent(n);
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn deadline(&self) -> Option<Duration> {
+        (!self.done).then_some(self.deadline)
+    }
+
+    /// Whether the peer may be one that knows revision 1 only, so that a new connection with [`Revision::V1`] is worth
+    /// trying: it closed the connection unheard, or answered in revision 1 (RFC 6581 section 10). To be asked after an
+    /// error or a rejection.
+    pub fn may_retry_as_v1(&self) -> bool {
+        self.retry_as_v1
+    }
+
+    /// Takes bytes of the reply; says how many, and the outcome when there is one. The rest of `bytes` are FPDUs.
+    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(usize, Option<Outcome>), HandshakeError> {
+        if self.done {
+            return Ok((0, None));
+        }
+        let result = match self.reader.feed(bytes) {
+            Ok((taken, None)) => return Ok((taken, None)),
+            Ok((taken, Some(reply))) => self.evaluate(reply).map(|outcome| (taken, Some(outcome))),
+            Err(error) => Err(error),
+        };
+        self.done = true;
+        if let Err(error) = &result {
+            // Unlike a responder, this side may speak FPDUs already, so the peer can be told.
+            let terminate = error.terminate_code().map(|code| Terminate::new(code).to_fpdu());
+            self.out.set(terminate.unwrap_or_default());
+        }
+        result
+    }
+
+    /// The stream has ended.
+    pub fn handle_eof(&mut self) -> HandshakeError {
+        // RFC 5044 section 7.1.1: who does not know the revision closes the connection.
+        self.retry_as_v1 |= !self.done && self.config.revision == Revision::V2 && self.reader.is_empty();
+        self.end(HandshakeError::Closed)
+    }
+
+    /// Ends the attempt if its deadline has passed.
+    pub fn handle_timeout(&mut self, now: Duration) -> Result<(), HandshakeError> {
+        if self.done || now < self.deadline { Ok(()) } else { Err(self.end(HandshakeError::Timeout)) }
+    }
+
+    fn end(&mut self, error: HandshakeError) -> HandshakeError {
+        self.done = true;
+        self.out.set(Vec::new());
+        error
+    }
+
+    fn evaluate(&mut self, reply: Frame) -> Result<Outcome, HandshakeError> {
+        let asked = self.config.revision;
+        self.retry_as_v1 = asked == Revision::V2 && reply.revision == 1;
+        if reply.revision == 0 || reply.revision > asked.number() {
+            return Err(HandshakeError::Revision(reply.revision));
+        }
+        if reply.reject {
+            return Ok(Outcome::Rejected { private_data: reply.private_data });
+        }
+        // The responder took the words of revision 2 for its program's private data (RFC 6581 section 10), so this
+        // connection is spoilt.
+        if asked == Revision::V2 && reply.enhanced.is_none() {
+            self.retry_as_v1 = true;
+            return Err(HandshakeError::Downgraded);
+        }
+        if reply.markers {
+            return Err(HandshakeError::MarkersDemanded);
+        }
+        let (ord, rtr) = match reply.enhanced {
+            None => (self.config.ord, None),
+            Some(enhanced) => self.negotiate(enhanced)?,
+        };
+        Ok(Outcome::Established(Negotiated {
+            role: Role::Initiator,
+            revision: asked,
+            // RFC 5044 section 7.1.1: if either side asks.
+            crc: self.config.crc || reply.crc,
+            ird: self.config.ird,
+            ord,
+            rtr,
+            private_data: reply.private_data,
+        }))
+    }
+
+    /// The depth of own reads, and the first message (RFC 6581 sections 9.1 and 9.2).
+    fn negotiate(&self, reply: Enhanced) -> Result<(u16, Option<Rtr>), HandshakeError> {
+        let config = &self.config;
+        if reply.ord != DEPTH_UNKNOWN && reply.ord > config.ird {
+            return Err(HandshakeError::InsufficientIrd { wanted: reply.ord, granted: config.ird });
+        }
+        let ord = if reply.ird == DEPTH_UNKNOWN { config.ord } else { config.ord.min(reply.ird) };
+        if ord < config.ord_min {
+            return Err(HandshakeError::InsufficientIrd { wanted: config.ord_min, granted: ord });
+        }
+        if config.peer_to_peer.is_empty() {
+            return Ok((ord, None));
+        }
+        let rtr = Rtr::only(reply.rtr).filter(|rtr| config.peer_to_peer.contains(rtr.as_set()));
+        match rtr {
+            Some(Rtr::Read) if ord == 0 => Err(HandshakeError::InsufficientIrd { wanted: 1, granted: 0 }),
+            Some(rtr) if reply.peer_to_peer => Ok((ord, Some(rtr))),
+            _ => Err(HandshakeError::NoCommonRtr),
+        }
+    }
+}
