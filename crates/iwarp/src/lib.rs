@@ -8,5 +8,6 @@ pub mod crc;
 pub mod ddp;
 pub mod mpa;
 pub mod rdmap;
+pub mod rx;
 pub mod terminate;
 pub mod wire;

@@ -1,0 +1,117 @@
+//! Data path: an FPDU is whole and its CRC is good; what it meant happens here.
+
+use super::receiver::{Current, Receiver};
+use super::{Event, Expected, Lookup, Received, ReceivedKind, Refusal};
+use crate::ddp::{QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND};
+use crate::rdmap::{AtomicError, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
+use crate::terminate::{Terminate, TerminateCode};
+use crate::wire::wraps;
+
+type Delivered = Result<Option<Event>, TerminateCode>;
+
+impl Receiver {
+    pub(super) fn finish<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
+        match self.current {
+            Current::Write { .. } => Ok(None),
+            Current::Rtr => {
+                self.next(QUEUE_SEND);
+                Ok(None)
+            }
+            Current::ReadResponse { last, .. } => {
+                self.read += self.payload_len;
+                Ok(if last { self.finish_read() } else { None })
+            }
+            Current::Send { last } => {
+                if let Some(message) = &mut self.message {
+                    message.received += self.payload_len;
+                }
+                Ok(if last { self.finish_send() } else { None })
+            }
+            Current::Control { opcode, msn } => match opcode {
+                Opcode::ReadRequest => self.finish_read_request(lookup),
+                Opcode::AtomicRequest => self.finish_atomic_request(lookup),
+                Opcode::AtomicResponse => self.finish_atomic_response(),
+                Opcode::Terminate => Ok(Terminate::parse(self.body()).map(Event::Terminated)),
+                _ => self.finish_immediate(opcode, msn, lookup),
+            },
+        }
+    }
+
+    /// The queue's next message is expected. Numbers wrap (RFC 5041 section 5.3).
+    fn next(&mut self, queue: u32) {
+        let msn = &mut self.msn[queue as usize];
+        *msn = msn.wrapping_add(1);
+    }
+
+    fn finish_read(&mut self) -> Option<Event> {
+        self.read = 0;
+        match self.expected.pop_front() {
+            Some(Expected::Read { id: Some(id), .. }) => Some(Event::ReadDone { id }),
+            _ => Some(Event::RtrDone),
+        }
+    }
+
+    fn finish_send(&mut self) -> Option<Event> {
+        let message = self.message.take()?;
+        let msn = self.msn[QUEUE_SEND as usize];
+        self.next(QUEUE_SEND);
+        let invalidate = message.opcode.invalidates().then_some(message.invalidate);
+        let kind = ReceivedKind::Send { len: message.received, invalidate };
+        Some(Event::Received(Received { msn, solicited: message.opcode.is_solicited(), kind }))
+    }
+
+    fn finish_immediate<L: Lookup + ?Sized>(
+        &mut self,
+        opcode: Opcode,
+        msn: u32,
+        lookup: &mut L,
+    ) -> Delivered {
+        let Ok(data) = self.body().try_into() else { return Err(TerminateCode::OPERATION_UNSPECIFIED) };
+        // RFC 7306 section 6: it takes a buffer, as a Send does.
+        lookup.receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
+        self.next(QUEUE_SEND);
+        let kind = ReceivedKind::Immediate(data);
+        Ok(Some(Event::Received(Received { msn, solicited: opcode.is_solicited(), kind })))
+    }
+
+    fn finish_read_request<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
+        let request = ReadRequest::parse(self.body()).ok_or(TerminateCode::OPERATION_UNSPECIFIED)?;
+        let ReadRequest { sink_to, len, source_stag, source_to, .. } = request;
+        if wraps(source_to, len) || wraps(sink_to, len) {
+            return Err(TerminateCode::TO_WRAP);
+        }
+        if len > 0 {
+            lookup.read_source(source_stag, source_to, len).map_err(Refusal::code)?;
+        }
+        self.next(QUEUE_REQUEST);
+        self.serving += 1;
+        Ok(Some(Event::ReadRequest(request)))
+    }
+
+    fn finish_atomic_request<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
+        let request = AtomicRequest::parse(self.body()).map_err(|error| match error {
+            AtomicError::Length => TerminateCode::OPERATION_UNSPECIFIED,
+            AtomicError::Operation => TerminateCode::UNEXPECTED_OPCODE,
+        })?;
+        // RFC 7306 section 5.1: the word is aligned. A multiple of 8 does not wrap within 8 bytes.
+        let aligned = if request.to.is_multiple_of(8) { Ok(()) } else { Err(Refusal::Unaligned) };
+        aligned.and_then(|()| lookup.atomic(request.stag, request.to)).map_err(Refusal::code)?;
+        self.next(QUEUE_REQUEST);
+        self.serving += 1;
+        Ok(Some(Event::AtomicRequest(request)))
+    }
+
+    fn finish_atomic_response(&mut self) -> Delivered {
+        let response = AtomicResponse::parse(self.body()).ok_or(TerminateCode::OPERATION_UNSPECIFIED)?;
+        let Some(&Expected::Atomic { id, request }) = self.expected.front() else {
+            return Err(TerminateCode::UNEXPECTED_OPCODE);
+        };
+        // Answers come in the order of their requests (RFC 7306 section 5.4).
+        if response.id != request {
+            return Err(TerminateCode::STREAM_CATASTROPHIC);
+        }
+        self.expected.pop_front();
+        self.next(QUEUE_ATOMIC);
+        Ok(Some(Event::AtomicDone { id, original: response.original }))
+    }
+}
