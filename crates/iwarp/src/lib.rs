@@ -10,4 +10,5 @@ pub mod mpa;
 pub mod rdmap;
 pub mod rx;
 pub mod terminate;
+pub mod tx;
 pub mod wire;

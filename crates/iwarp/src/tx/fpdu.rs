@@ -1,0 +1,181 @@
+//! Data path: one FPDU to be sent: header, which payload follows, trailer (RFC 5044 section 4.1).
+
+use thiserror::Error;
+
+use super::Origin;
+use crate::crc::Crc;
+use crate::ddp::{Header, UNTAGGED_LEN};
+use crate::mpa::{CRC_LEN, LENGTH_LEN, pad};
+use crate::rx::Expected;
+use crate::terminate::TERMINATE_LEN_MAX;
+use crate::wire::Inline;
+
+/// Bytes before the payload, at most: length, untagged header, and the longest body that is made here.
+pub const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_LEN_MAX;
+/// Bytes behind the payload, at most: pad and CRC.
+pub const TRAILER_MAX: usize = 3 + CRC_LEN;
+
+/// The bytes behind the payload.
+pub type Trailer = Inline<TRAILER_MAX>;
+
+/// The payload that follows a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Payload {
+    /// None: the message, if it has a body, is in the header bytes.
+    None,
+    /// A part of what an operation sends.
+    Op {
+        /// The operation.
+        id: u64,
+        /// Where the part begins, in bytes.
+        offset: u32,
+        /// Its length in bytes.
+        len: u32,
+    },
+    /// A part of what the peer reads. Its right was checked when it asked; check again, since the buffer may have gone. If it
+    /// has, drop this FPDU, unless a byte of it was sent, and call [`crate::Connection::abort`].
+    Source {
+        /// The buffer.
+        stag: u32,
+        /// Where the part begins, in bytes.
+        to: u64,
+        /// Its length in bytes.
+        len: u32,
+    },
+}
+
+impl Payload {
+    /// Bytes of payload. An FPDU has less than 64 KiB.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Op { len, .. } | Self::Source { len, .. } => *len as usize,
+        }
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An FPDU to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fpdu {
+    /// Whose message this is a segment of.
+    pub origin: Origin,
+    /// What follows the header bytes.
+    pub payload: Payload,
+    /// The last segment of its message: when it has been sent, so has the message.
+    pub last: bool,
+    /// The answer that this requests. A driver of a bare [`super::Sender`] gives it to [`crate::rx::Receiver::expect`].
+    pub expects: Option<Expected>,
+    header: Inline<HEADER_MAX>,
+    crc: bool,
+}
+
+/// The payload that a [`Seal`] was told of is not the FPDU's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("the CRC was made over {given} bytes of payload, the FPDU has {wanted}")]
+pub struct PayloadMismatch {
+    /// Bytes that the seal was told of.
+    pub given: usize,
+    /// Bytes that the FPDU has.
+    pub wanted: usize,
+}
+
+impl Fpdu {
+    pub(super) fn new(origin: Origin, header: &Header, body: &[u8], payload: Payload, crc: bool) -> Self {
+        let mut bytes = Inline::new();
+        let ulpdu_len = header.len() + body.len() + payload.len();
+        debug_assert!(ulpdu_len <= usize::from(u16::MAX), "the sender cuts messages to MULPDU");
+        bytes.put(&(ulpdu_len as u16).to_be_bytes());
+        header.emit(&mut bytes);
+        bytes.put(body);
+        let last = match header {
+            Header::Tagged(tagged) => tagged.last,
+            Header::Untagged(untagged) => untagged.last,
+        };
+        Self { origin, payload, last, expects: None, header: bytes, crc }
+    }
+
+    pub(super) fn expecting(mut self, expected: Expected) -> Self {
+        self.expects = Some(expected);
+        self
+    }
+
+    /// The bytes before the payload.
+    pub fn header(&self) -> &[u8] {
+        &self.header
+    }
+
+    /// Bytes of the whole FPDU.
+    pub fn len(&self) -> usize {
+        let before = self.header.len() + self.payload.len();
+        before + pad(before - LENGTH_LEN) + CRC_LEN
+    }
+
+    /// Never: an FPDU has bytes.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Begins the trailer. The payload is given to it in order, unless [`Seal::wants_payload`] says no.
+    pub fn seal(&self) -> Seal {
+        let crc = if self.crc { Crc::of(&self.header) } else { Crc::new() };
+        Seal {
+            crc,
+            given: 0,
+            fpdu_crc: self.crc,
+            payload_len: self.payload.len(),
+            header_len: self.header.len(),
+        }
+    }
+}
+
+/// A trailer in the making.
+#[derive(Clone, Copy, Debug)]
+pub struct Seal {
+    crc: Crc,
+    given: usize,
+    fpdu_crc: bool,
+    payload_len: usize,
+    header_len: usize,
+}
+
+impl Seal {
+    /// Whether there is a CRC to make.
+    pub const fn wants_payload(&self) -> bool {
+        self.fpdu_crc && self.payload_len > 0
+    }
+
+    /// The next piece of the payload.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.given += piece.len();
+        if self.fpdu_crc {
+            self.crc.update(piece);
+        }
+    }
+
+    /// The next piece of the payload, by its CRC.
+    pub fn append(&mut self, piece: Crc, len: usize) {
+        self.given += len;
+        if self.fpdu_crc {
+            self.crc.append(piece, len);
+        }
+    }
+
+    /// The bytes behind the payload. With CRCs off, the field is there and zero (RFC 5044 section 4.1).
+    pub fn finish(mut self) -> Result<Trailer, PayloadMismatch> {
+        let (given, wanted) = (self.given, self.payload_len);
+        if self.fpdu_crc && given != wanted {
+            return Err(PayloadMismatch { given, wanted });
+        }
+        let pad = &[0; 3][..pad(self.header_len - LENGTH_LEN + wanted)];
+        let mut trailer = Trailer::new();
+        trailer.put(pad);
+        self.crc.update(pad);
+        trailer.put(&if self.fpdu_crc { self.crc.to_wire() } else { [0; CRC_LEN] });
+        Ok(trailer)
+    }
+}

@@ -1,0 +1,380 @@
+//! Data path: the sending machine: which message is next, and how much of it fits.
+
+use std::collections::VecDeque;
+
+use super::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
+use crate::ddp::{
+    Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, QUEUES, TAGGED_LEN, Tagged,
+    UNTAGGED_LEN, Untagged,
+};
+use crate::mpa::{MULPDU_MIN, Rtr};
+use crate::rdmap::{
+    ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, AtomicRequest, AtomicResponse, Opcode, READ_REQUEST_LEN,
+    ReadRequest,
+};
+use crate::rx::Expected;
+use crate::terminate::{TERMINATE_LEN_MAX, Terminate};
+use crate::wire::{Inline, wraps};
+
+/// Segments of a message but the last have a multiple of this as payload, in bytes. A word of 8 bytes that is aligned in its
+/// message is then in one segment, so a peer that polls on it never sees half of it because of us.
+const SEGMENT_UNIT: u32 = 8;
+
+/// What a sender must know of its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SenderConfig {
+    /// FPDUs get CRCs.
+    pub crc: bool,
+    /// Requests of the peer that may wait for their answers at once.
+    pub ird: u16,
+    /// Requests of this side that may wait for their answers at once.
+    pub ord: u16,
+    /// Operations that may wait to be sent.
+    pub queue: usize,
+    /// Bytes of a segment, header included, at most; not less than [`MULPDU_MIN`].
+    pub mulpdu: u16,
+    /// Say nothing until [`Sender::release`]; responders.
+    pub held: bool,
+    /// The message to begin with; initiators of peer-to-peer connections.
+    pub rtr: Option<Rtr>,
+}
+
+/// A request of the peer that is to be answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    Read(ReadRequest),
+    Atomic(AtomicRequest),
+}
+
+/// A message of several segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Long {
+    Write { id: u64, stag: u32, to: u64, len: u32 },
+    Send { id: u64, opcode: Opcode, invalidate: u32, len: u32 },
+    ReadResponse(ReadRequest),
+}
+
+/// The sending machine of one stream. See [`super`].
+#[derive(Debug)]
+pub struct Sender {
+    config: SenderConfig,
+    ops: VecDeque<Op>,
+    answers: VecDeque<Answer>,
+    /// The message under way, and how many bytes of it have been yielded.
+    current: Option<(Long, u32)>,
+    /// The other queue had the last turn.
+    answers_turn: bool,
+    /// The atomic that the driver is carrying out, by the peer's number.
+    executing: Option<u32>,
+    /// Number of the next message, by queue.
+    msn: [u32; QUEUES],
+    /// Requests of this side that wait for their answers.
+    outstanding: u16,
+    /// Number of the next atomic.
+    request: u32,
+    rtr: Option<Rtr>,
+    held: bool,
+    terminate: Option<Terminate>,
+    closed: bool,
+}
+
+impl Sender {
+    /// At the first byte after the handshake.
+    pub fn new(config: SenderConfig) -> Self {
+        Self {
+            config: SenderConfig { mulpdu: config.mulpdu.max(MULPDU_MIN), ..config },
+            ops: VecDeque::with_capacity(config.queue),
+            answers: VecDeque::with_capacity(config.ird.into()),
+            current: None,
+            answers_turn: false,
+            executing: None,
+            // RFC 5041 section 5.3: the first message of a queue has number 1.
+            msn: [1; QUEUES],
+            outstanding: 0,
+            request: 0,
+            rtr: config.rtr,
+            held: config.held,
+            terminate: None,
+            closed: false,
+        }
+    }
+
+    /// Queues an operation.
+    pub fn post(&mut self, op: Op) -> Result<(), PostError> {
+        if self.closed || self.terminate.is_some() {
+            return Err(PostError::Closed);
+        }
+        let (to, len, reads) = match op.kind {
+            OpKind::Write { to, len, .. } => (to, len, false),
+            OpKind::Read(ReadRequest { source_to, sink_to, len, .. }) => {
+                (if wraps(sink_to, len) { sink_to } else { source_to }, len, true)
+            }
+            OpKind::Atomic { to, .. } => (to, 8, true),
+            OpKind::Send { .. } | OpKind::Immediate { .. } => (0, 0, false),
+        };
+        if reads && self.config.ord == 0 {
+            return Err(PostError::NoReads);
+        }
+        if wraps(to, len) {
+            return Err(PostError::Wraps);
+        }
+        if matches!(op.kind, OpKind::Atomic { to, .. } if !to.is_multiple_of(8)) {
+            return Err(PostError::Unaligned);
+        }
+        if self.ops.len() >= self.config.queue {
+            return Err(PostError::Full);
+        }
+        self.ops.push_back(op);
+        Ok(())
+    }
+
+    /// Queues the answer to a request of the peer, in the order of the requests (RFC 5040 section 5.5). The receiving machine
+    /// lets through no more than [`SenderConfig::ird`] unanswered ones.
+    pub fn answer_read(&mut self, request: ReadRequest) {
+        self.answers.push_back(Answer::Read(request));
+    }
+
+    /// Queues an atomic of the peer, to be carried out when the answers before it have been yielded.
+    pub fn answer_atomic(&mut self, request: AtomicRequest) {
+        self.answers.push_back(Answer::Atomic(request));
+    }
+
+    /// The atomic that was yielded has been carried out; `original` is what the word held before. Returns the answer, to be
+    /// sent next; `None` if no atomic was yielded, or the stream has ended meanwhile.
+    pub fn atomic_done(&mut self, original: u64) -> Option<Fpdu> {
+        let id = self.executing.take()?;
+        let mut body = Inline::<ATOMIC_RESPONSE_LEN>::new();
+        AtomicResponse { id, original }.emit(&mut body);
+        Some(self.untagged(Origin::Answer, Opcode::AtomicResponse, QUEUE_ATOMIC, &body))
+    }
+
+    /// The earliest request of this side has been answered.
+    pub fn answered(&mut self) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    /// The peer's first FPDU has come: this side may speak (RFC 5044 section 7.1.2).
+    pub fn release(&mut self) {
+        self.held = false;
+    }
+
+    /// Changes the size of segments from now on, as far as [`MULPDU_MIN`] allows.
+    pub fn set_mulpdu(&mut self, mulpdu: u16) {
+        self.config.mulpdu = mulpdu.max(MULPDU_MIN);
+    }
+
+    /// Ends the stream: this is the next and last message, whatever waits (RFC 5040 section 5.4). The first one counts.
+    pub fn terminate(&mut self, terminate: Terminate) {
+        if !self.closed && self.terminate.is_none() {
+            self.terminate = Some(terminate);
+        }
+    }
+
+    /// Sends nothing more.
+    pub fn close(&mut self) {
+        self.closed = true;
+        self.executing = None;
+    }
+
+    /// Whether everything that was queued has been yielded, so that the stream may be closed in order.
+    pub fn is_idle(&self) -> bool {
+        let waiting = !self.ops.is_empty()
+            || !self.answers.is_empty()
+            || self.current.is_some()
+            || self.executing.is_some()
+            || self.rtr.is_some()
+            || self.terminate.is_some();
+        self.closed || !waiting
+    }
+
+    /// Whether nothing is sent any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Requests of this side that wait for their answers.
+    pub fn outstanding(&self) -> u16 {
+        self.outstanding
+    }
+
+    /// What is to be sent or done next; `None` until something changes.
+    pub fn poll(&mut self) -> Option<Transmit> {
+        if self.closed {
+            return None;
+        }
+        if let Some(terminate) = self.terminate.take() {
+            self.close();
+            let mut body = Inline::<TERMINATE_LEN_MAX>::new();
+            terminate.emit(&mut body);
+            let fpdu = self.untagged(Origin::Protocol, Opcode::Terminate, QUEUE_TERMINATE, &body);
+            return Some(Transmit::Fpdu(fpdu));
+        }
+        if self.held || self.executing.is_some() {
+            return None;
+        }
+        if let Some(rtr) = self.rtr.take() {
+            return Some(Transmit::Fpdu(self.first_message(rtr)));
+        }
+        if self.current.is_none() {
+            // What begins a long message leaves it in `current`.
+            let begun = if self.answers_turn {
+                self.begin_answer().or_else(|| self.begin_op())
+            } else {
+                self.begin_op().or_else(|| self.begin_answer())
+            }?;
+            if let Begun::Short(transmit) = begun {
+                return Some(transmit);
+            }
+        }
+        self.segment().map(Transmit::Fpdu)
+    }
+
+    /// RFC 6581 section 9.2. Nothing looks at tag and offset of what has no bytes.
+    fn first_message(&mut self, rtr: Rtr) -> Fpdu {
+        match rtr {
+            Rtr::Write => {
+                let header = Tagged { last: true, ulp: Opcode::Write.control(), stag: 1, to: 0 };
+                Fpdu::new(Origin::Protocol, &Header::Tagged(header), &[], Payload::None, self.config.crc)
+            }
+            Rtr::Read => {
+                let request = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
+                self.read(Origin::Protocol, None, request)
+            }
+            Rtr::Send => self.untagged(Origin::Protocol, Opcode::Send, QUEUE_SEND, &[]),
+        }
+    }
+
+    fn begin_answer(&mut self) -> Option<Begun> {
+        let answer = self.answers.pop_front()?;
+        self.answers_turn = false;
+        Some(match answer {
+            Answer::Read(request) => {
+                self.current = Some((Long::ReadResponse(request), 0));
+                Begun::Long
+            }
+            Answer::Atomic(request) => {
+                self.executing = Some(request.id);
+                Begun::Short(Transmit::Atomic(request))
+            }
+        })
+    }
+
+    fn begin_op(&mut self) -> Option<Begun> {
+        let &Op { id, kind, fence } = self.ops.front()?;
+        let reads = matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. });
+        if fence && self.outstanding > 0 || reads && self.outstanding >= self.config.ord {
+            return None;
+        }
+        self.ops.pop_front();
+        self.answers_turn = true;
+        let origin = Origin::Op(id);
+        let fpdu = match kind {
+            OpKind::Write { stag, to, len } => {
+                self.current = Some((Long::Write { id, stag, to, len }, 0));
+                return Some(Begun::Long);
+            }
+            OpKind::Send { len, solicited, invalidate } => {
+                let opcode = Opcode::send(solicited, invalidate.is_some());
+                let invalidate = invalidate.unwrap_or_default();
+                self.current = Some((Long::Send { id, opcode, invalidate, len }, 0));
+                return Some(Begun::Long);
+            }
+            OpKind::Immediate { data, solicited } => {
+                let opcode = if solicited { Opcode::ImmediateSolicited } else { Opcode::Immediate };
+                self.untagged(origin, opcode, QUEUE_SEND, &data)
+            }
+            OpKind::Read(request) => self.read(origin, Some(id), request),
+            OpKind::Atomic { stag, to, op } => self.atomic(id, stag, to, op),
+        };
+        Some(Begun::Short(Transmit::Fpdu(fpdu)))
+    }
+
+    fn read(&mut self, origin: Origin, id: Option<u64>, request: ReadRequest) -> Fpdu {
+        let mut body = Inline::<READ_REQUEST_LEN>::new();
+        request.emit(&mut body);
+        self.outstanding += 1;
+        let ReadRequest { sink_stag: stag, sink_to: to, len, .. } = request;
+        let fpdu = self.untagged(origin, Opcode::ReadRequest, QUEUE_REQUEST, &body);
+        fpdu.expecting(Expected::Read { id, stag, to, len })
+    }
+
+    fn atomic(&mut self, id: u64, stag: u32, to: u64, op: crate::rdmap::AtomicOp) -> Fpdu {
+        let request = AtomicRequest { id: self.request, stag, to, op };
+        self.request = self.request.wrapping_add(1);
+        let mut body = Inline::<ATOMIC_REQUEST_LEN>::new();
+        request.emit(&mut body);
+        self.outstanding += 1;
+        let fpdu = self.untagged(Origin::Op(id), Opcode::AtomicRequest, QUEUE_REQUEST, &body);
+        fpdu.expecting(Expected::Atomic { id, request: request.id })
+    }
+
+    /// An untagged message of one segment whose body is in the header bytes.
+    fn untagged(&mut self, origin: Origin, opcode: Opcode, queue: u32, body: &[u8]) -> Fpdu {
+        let header = Header::Untagged(Untagged {
+            last: true,
+            ulp: opcode.control(),
+            ulp_word: 0,
+            queue,
+            msn: self.next(queue),
+            mo: 0,
+        });
+        Fpdu::new(origin, &header, body, Payload::None, self.config.crc)
+    }
+
+    /// The number of a queue's next message. Numbers wrap (RFC 5041 section 5.3).
+    fn next(&mut self, queue: u32) -> u32 {
+        let msn = &mut self.msn[queue as usize];
+        let number = *msn;
+        *msn = msn.wrapping_add(1);
+        number
+    }
+
+    /// The next segment of the message under way (RFC 5041 section 6.2).
+    fn segment(&mut self) -> Option<Fpdu> {
+        let (long, offset) = self.current?;
+        let (header_len, len) = match long {
+            Long::Write { len, .. } | Long::ReadResponse(ReadRequest { len, .. }) => (TAGGED_LEN, len),
+            Long::Send { len, .. } => (UNTAGGED_LEN, len),
+        };
+        let room = u32::from(self.config.mulpdu) - header_len as u32;
+        let left = len - offset;
+        let last = left <= room;
+        let part = if last { left } else { room - room % SEGMENT_UNIT };
+        let at = |to: u64| to.wrapping_add(offset.into());
+        let tagged = |opcode: Opcode, stag, to| {
+            Header::Tagged(Tagged { last, ulp: opcode.control(), stag, to: at(to) })
+        };
+        let of_op = |id| match part {
+            0 => Payload::None,
+            len => Payload::Op { id, offset, len },
+        };
+        let (origin, header, payload) = match long {
+            Long::Write { id, stag, to, .. } => (Origin::Op(id), tagged(Opcode::Write, stag, to), of_op(id)),
+            Long::Send { id, opcode, invalidate, .. } => {
+                let msn = self.msn[QUEUE_SEND as usize];
+                let (ulp, queue, mo) = (opcode.control(), QUEUE_SEND, offset);
+                let header = Untagged { last, ulp, ulp_word: invalidate, queue, msn, mo };
+                (Origin::Op(id), Header::Untagged(header), of_op(id))
+            }
+            Long::ReadResponse(request) => {
+                let header = tagged(Opcode::ReadResponse, request.sink_stag, request.sink_to);
+                let (stag, to) = (request.source_stag, at(request.source_to));
+                let payload = if part == 0 { Payload::None } else { Payload::Source { stag, to, len: part } };
+                (Origin::Answer, header, payload)
+            }
+        };
+        if last && matches!(long, Long::Send { .. }) {
+            self.next(QUEUE_SEND);
+        }
+        self.current = (!last).then_some((long, offset + part));
+        Some(Fpdu::new(origin, &header, &[], payload, self.config.crc))
+    }
+}
+
+/// What the next message turned out to be.
+enum Begun {
+    /// It is whole.
+    Short(Transmit),
+    /// Its segments are made one by one.
+    Long,
+}
