@@ -1,0 +1,294 @@
+//! One end of a connection: the machines, memory, and a driver that works on slices of bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use super::{Memory, Rights};
+use crate::connection::{Connection, Cut};
+use crate::crc::Crc;
+use crate::rdmap::AtomicRequest;
+use crate::rx::{Event, Lookup, Piece, Receive, ReceivedKind, Refusal, Target};
+use crate::terminate::TerminateCode;
+use crate::tx::{Fpdu, Op, OpKind, Payload, PostError, Transmit};
+
+/// What an end has seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Log {
+    /// [`Event::Ready`].
+    Ready,
+    /// A Send with its content.
+    Received {
+        /// The content.
+        data: Vec<u8>,
+        /// Whether it solicits an event.
+        solicited: bool,
+        /// The tag that it invalidated.
+        invalidated: Option<u32>,
+    },
+    /// Immediate Data.
+    Immediate {
+        /// The data.
+        data: [u8; 8],
+        /// Whether it solicits an event.
+        solicited: bool,
+    },
+    /// An own read is done.
+    ReadDone(u64),
+    /// An own atomic is done, and the word held this.
+    AtomicDone(u64, u64),
+    /// The peer ended the stream.
+    Terminated(TerminateCode),
+    /// This end ended the stream.
+    Failed(TerminateCode),
+}
+
+/// What the driver knows beside the connection.
+#[derive(Clone, Debug, Default)]
+struct Side {
+    memory: Memory,
+    receives: VecDeque<Range<usize>>,
+    /// The receive buffer of the message under way.
+    taken: Range<usize>,
+    sources: BTreeMap<u64, usize>,
+    sinks: BTreeMap<u64, usize>,
+    log: Vec<Log>,
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// The machines.
+    pub connection: Connection,
+    side: Side,
+    next_id: u64,
+    /// Every second piece is accounted for by its CRC instead of its bytes.
+    by_crc: bool,
+}
+
+impl Endpoint {
+    /// An end with no memory yet.
+    pub fn new(connection: Connection) -> Self {
+        Self { connection, side: Side::default(), next_id: 1, by_crc: false }
+    }
+
+    /// Its memory.
+    pub fn memory(&mut self) -> &mut Memory {
+        &mut self.side.memory
+    }
+
+    /// What it has seen so far.
+    pub fn log(&self) -> &[Log] {
+        &self.side.log
+    }
+
+    /// Posts a receive buffer of this size.
+    pub fn post_receive(&mut self, len: usize) {
+        let buffer = self.side.memory.alloc(&vec![0; len]);
+        self.side.memory.permit(buffer.clone());
+        self.side.receives.push_back(buffer);
+    }
+
+    /// Registers a new buffer; the first byte has offset `to`.
+    pub fn register(&mut self, stag: u32, to: u64, content: &[u8], rights: Rights) -> Range<usize> {
+        let range = self.side.memory.alloc(content);
+        self.side.memory.register(stag, to, range.clone(), rights);
+        range
+    }
+
+    /// Posts an operation that sends `data`; its own length field does not count. Returns its name.
+    pub fn post(&mut self, kind: OpKind, data: &[u8], fence: bool) -> Result<u64, PostError> {
+        let id = self.next_id;
+        let len = data.len() as u32;
+        let kind = match kind {
+            OpKind::Write { stag, to, .. } => OpKind::Write { stag, to, len },
+            OpKind::Send { solicited, invalidate, .. } => OpKind::Send { len, solicited, invalidate },
+            other => other,
+        };
+        self.connection.post(Op { id, kind, fence })?;
+        if let OpKind::Read(request) = kind {
+            let sink = self.side.memory.alloc(&vec![0; request.len as usize]);
+            self.side.memory.permit(sink.clone());
+            self.side.sinks.insert(id, sink.start);
+        } else {
+            let source = self.side.memory.alloc(data);
+            self.side.sources.insert(id, source.start);
+        }
+        self.next_id += 1;
+        Ok(id)
+    }
+
+    /// What a read with this name has brought.
+    pub fn read_result(&self, id: u64, len: usize) -> Option<&[u8]> {
+        let &at = self.side.sinks.get(&id)?;
+        Some(self.side.memory.read(at..at + len))
+    }
+
+    /// Appends everything that can be sent now.
+    pub fn give(&mut self, out: &mut Vec<u8>) {
+        while let Some(transmit) = self.connection.poll_transmit() {
+            match transmit {
+                Transmit::Fpdu(fpdu) => self.give_fpdu(&fpdu, out),
+                Transmit::Atomic(request) => self.execute(&request, out),
+            }
+        }
+    }
+
+    fn give_fpdu(&mut self, fpdu: &Fpdu, out: &mut Vec<u8>) {
+        let payload = match fpdu.payload {
+            Payload::None => 0..0,
+            Payload::Op { id, offset, len } => {
+                let begin = self.side.sources.get(&id).map_or(0, |source| source + offset as usize);
+                begin..begin + len as usize
+            }
+            Payload::Source { stag, to, len } => {
+                match self.side.memory.reach(stag, to, len, Rights::READ) {
+                    Ok(range) => range,
+                    // The buffer went after the request was checked. This FPDU was never begun: it does not count.
+                    Err(refusal) => return self.connection.abort(refusal.code()),
+                }
+            }
+        };
+        let payload = self.side.memory.read(payload);
+        let mut seal = fpdu.seal();
+        if seal.wants_payload() {
+            let (head, tail) = payload.split_at(payload.len() / 3);
+            seal.update(head);
+            seal.append(Crc::of(tail), tail.len());
+        }
+        let trailer = seal.finish().expect("the seal was told of the payload");
+        let before = out.len();
+        out.extend_from_slice(fpdu.header());
+        out.extend_from_slice(payload);
+        out.extend_from_slice(&trailer);
+        assert_eq!(out.len() - before, fpdu.len(), "an FPDU knows its length");
+    }
+
+    fn execute(&mut self, request: &AtomicRequest, out: &mut Vec<u8>) {
+        match self.side.memory.reach(request.stag, request.to, 8, Rights::ATOMIC) {
+            Ok(range) => {
+                let word: [u8; 8] = self.side.memory.read(range.clone()).try_into().expect("8 bytes");
+                let original = u64::from_ne_bytes(word);
+                self.side.memory.place(range.start, &request.op.apply(original).to_ne_bytes());
+                if let Some(fpdu) = self.connection.atomic_done(original) {
+                    self.give_fpdu(&fpdu, out);
+                }
+            }
+            Err(refusal) => self.connection.abort(refusal.code()),
+        }
+    }
+
+    /// Takes bytes of the stream, in one piece or several. After the end of the stream they are dropped.
+    pub fn take(&mut self, mut bytes: &[u8]) {
+        loop {
+            let receive = match self.connection.poll_receive(&mut self.side) {
+                Ok(receive) => receive,
+                Err(failure) => {
+                    self.side.log.push(Log::Failed(failure.terminate.code));
+                    return;
+                }
+            };
+            match receive {
+                Receive::Closed => return,
+                Receive::Event(event) => self.side.note(event),
+                _ if bytes.is_empty() => return,
+                Receive::Bytes(wanted) => {
+                    assert!(wanted > 0, "bytes are wanted");
+                    let taken = self.connection.feed(bytes);
+                    assert!(taken > 0 && taken <= wanted, "what is wanted is taken");
+                    bytes = &bytes[taken..];
+                }
+                Receive::Place(piece) => {
+                    let (now, rest) = bytes.split_at(piece.len.min(bytes.len()));
+                    self.place(&piece, now);
+                    bytes = rest;
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, piece: &Piece, bytes: &[u8]) {
+        let at = match piece.target {
+            Target::Write { stag, to } => {
+                self.side
+                    .memory
+                    .reach(stag, to, piece.len as u32, Rights::WRITE)
+                    .expect("the receiver asked before it named the place")
+                    .start
+            }
+            Target::ReadSink { id, offset, .. } => {
+                let sink = self.side.sinks.get(&id).expect("the receiver names own reads only");
+                sink + offset as usize
+            }
+            Target::Receive { offset, .. } => {
+                assert!(offset as usize + piece.len <= self.side.taken.len(), "inside of the buffer");
+                self.side.taken.start + offset as usize
+            }
+        };
+        self.side.memory.place(at, bytes);
+        self.by_crc = !self.by_crc;
+        match (self.connection.checks_crc(), self.by_crc) {
+            (false, _) => self.connection.placed_unchecked(bytes.len()),
+            (true, true) => self.connection.placed_crc(Crc::of(bytes), bytes.len()),
+            (true, false) => self.connection.placed_bytes(bytes),
+        }
+    }
+
+    /// The stream has ended.
+    pub fn take_eof(&mut self) -> Result<(), Cut> {
+        self.connection.handle_eof()
+    }
+}
+
+impl Side {
+    fn note(&mut self, event: Event) {
+        let log = match event {
+            Event::Ready => Log::Ready,
+            Event::Received(received) => {
+                let solicited = received.solicited;
+                match received.kind {
+                    ReceivedKind::Send { len, invalidate } => {
+                        if let Some(stag) = invalidate {
+                            self.memory.invalidate(stag);
+                        }
+                        let begin = self.taken.start;
+                        let data = self.memory.read(begin..begin + len as usize).to_vec();
+                        Log::Received { data, solicited, invalidated: invalidate }
+                    }
+                    ReceivedKind::Immediate(data) => Log::Immediate { data, solicited },
+                }
+            }
+            Event::ReadDone { id } => Log::ReadDone(id),
+            Event::AtomicDone { id, original } => Log::AtomicDone(id, original),
+            Event::Terminated(terminate) => Log::Terminated(terminate.code),
+            Event::ReadRequest(_) | Event::AtomicRequest(_) | Event::RtrDone => return,
+        };
+        self.log.push(log);
+    }
+}
+
+impl Lookup for Side {
+    fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+        self.memory.reach(stag, to, len, Rights::WRITE).map(drop)
+    }
+
+    fn read_sink(&mut self, id: u64, _offset: u32, _len: u32) -> Result<(), Refusal> {
+        if self.sinks.contains_key(&id) { Ok(()) } else { Err(Refusal::Invalid) }
+    }
+
+    fn read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+        self.memory.reach(stag, to, len, Rights::READ).map(drop)
+    }
+
+    fn atomic(&mut self, stag: u32, to: u64) -> Result<(), Refusal> {
+        self.memory.reach(stag, to, 8, Rights::ATOMIC).map(drop)
+    }
+
+    fn invalidate(&mut self, stag: u32) -> Result<(), Refusal> {
+        self.memory.may_invalidate(stag)
+    }
+
+    fn receive(&mut self, _msn: u32) -> Option<u32> {
+        self.taken = self.receives.pop_front()?;
+        Some(self.taken.len() as u32)
+    }
+}

@@ -1,0 +1,121 @@
+//! Memory in which every byte outside of what was permitted is a canary.
+
+use std::ops::Range;
+
+use bitflags::bitflags;
+
+use crate::rx::Refusal;
+use crate::wire::wraps;
+
+/// Bytes between buffers that belong to nobody.
+const GUARD: usize = 64;
+
+bitflags! {
+    /// What the peer may do with a buffer.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Rights: u8 {
+        /// RDMA Write.
+        const WRITE = 1;
+        /// RDMA Read.
+        const READ = 2;
+        /// Atomics.
+        const ATOMIC = 4;
+        /// Invalidate the tag.
+        const INVALIDATE = 8;
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Region {
+    stag: u32,
+    /// Offset of the first byte, as the peer counts.
+    to: u64,
+    bytes: Range<usize>,
+    rights: Rights,
+    valid: bool,
+}
+
+/// Memory of one end.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    bytes: Vec<u8>,
+    /// What the bytes were when they were last written by their owner.
+    original: Vec<u8>,
+    /// The peer may have written here.
+    permitted: Vec<Range<usize>>,
+    regions: Vec<Region>,
+}
+
+impl Memory {
+    /// A new buffer that holds `content`, away from all others.
+    pub fn alloc(&mut self, content: &[u8]) -> Range<usize> {
+        let begin = self.bytes.len() + GUARD;
+        self.bytes.resize(begin, 0xa7);
+        self.bytes.extend_from_slice(content);
+        self.bytes.resize(begin + content.len() + GUARD, 0xa7);
+        self.original.extend_from_slice(&self.bytes[self.original.len()..]);
+        begin..begin + content.len()
+    }
+
+    /// Lets the peer reach a buffer under a tag, its first byte at offset `to`.
+    pub fn register(&mut self, stag: u32, to: u64, bytes: Range<usize>, rights: Rights) {
+        if rights.intersects(Rights::WRITE | Rights::ATOMIC) {
+            self.permit(bytes.clone());
+        }
+        self.regions.push(Region { stag, to, bytes, rights, valid: true });
+    }
+
+    /// The range is no canary any more: a receive buffer, or the sink of a read.
+    pub fn permit(&mut self, range: Range<usize>) {
+        self.permitted.push(range);
+    }
+
+    /// Takes a tag back.
+    pub fn invalidate(&mut self, stag: u32) {
+        for region in self.regions.iter_mut().filter(|region| region.stag == stag) {
+            region.valid = false;
+        }
+    }
+
+    /// Where `[to, to + len)` of a tag lies, if the peer has all of `rights` to it.
+    pub fn reach(&self, stag: u32, to: u64, len: u32, rights: Rights) -> Result<Range<usize>, Refusal> {
+        let region = self.region(stag)?;
+        if !region.rights.contains(rights) {
+            return Err(Refusal::Access);
+        }
+        let offset = to.checked_sub(region.to).ok_or(Refusal::Bounds)?;
+        let size = region.bytes.len() as u64;
+        if wraps(to, len) || offset > size || u64::from(len) > size - offset {
+            return Err(Refusal::Bounds);
+        }
+        let begin = region.bytes.start + offset as usize;
+        Ok(begin..begin + len as usize)
+    }
+
+    /// Whether the peer may invalidate a tag.
+    pub fn may_invalidate(&self, stag: u32) -> Result<(), Refusal> {
+        let region = self.region(stag)?;
+        if region.rights.contains(Rights::INVALIDATE) { Ok(()) } else { Err(Refusal::CannotInvalidate) }
+    }
+
+    fn region(&self, stag: u32) -> Result<&Region, Refusal> {
+        self.regions.iter().find(|region| region.stag == stag && region.valid).ok_or(Refusal::Invalid)
+    }
+
+    /// Bytes of a range.
+    pub fn read(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes[range]
+    }
+
+    /// Places bytes, for the peer: no right is asked for, [`Self::damage`] tells afterwards.
+    pub fn place(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// The first byte that was changed although nobody permitted it.
+    pub fn damage(&self) -> Option<usize> {
+        (0..self.bytes.len()).find(|&at| {
+            self.bytes[at] != self.original[at] && !self.permitted.iter().any(|range| range.contains(&at))
+        })
+    }
+}

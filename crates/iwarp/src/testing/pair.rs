@@ -1,0 +1,121 @@
+//! Two ends and the bytes between them.
+
+use std::time::Duration;
+
+use super::Endpoint;
+use crate::connection::{Connection, Limits};
+use crate::mpa::{
+    Accept, HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Responder, ResponderConfig,
+};
+
+/// How a stream is cut: pseudo-random sizes from a seed, or always the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Chop {
+    state: u64,
+    max: usize,
+}
+
+impl Chop {
+    /// Pieces of 1 to `max` bytes.
+    pub const fn new(seed: u64, max: usize) -> Self {
+        Self { state: seed, max }
+    }
+
+    /// Everything at once.
+    pub const fn whole() -> Self {
+        Self { state: 0, max: 0 }
+    }
+
+    /// The size of the next piece, at most `len`; at least 1 unless `len` is 0.
+    pub fn next(&mut self, len: usize) -> usize {
+        if self.max == 0 {
+            return len;
+        }
+        // The constants of Knuth's MMIX generator; the upper bits are the good ones.
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        len.min(1 + (self.state >> 33) as usize % self.max)
+    }
+}
+
+/// Both sides' handshakes against each other. Returns what the initiator and the responder agreed to.
+pub fn shake_hands(
+    initiator: InitiatorConfig,
+    responder: ResponderConfig,
+    accept: &Accept,
+    mut chop: Chop,
+) -> Result<(Negotiated, Negotiated), HandshakeError> {
+    let mut a = Initiator::new(initiator, Duration::ZERO)?;
+    let mut b = Responder::new(responder, Duration::ZERO);
+    let mut of_b = None;
+    while of_b.is_none() {
+        let piece = a.transmit()[..chop.next(a.transmit().len())].to_vec();
+        a.transmitted(piece.len());
+        match b.handle_bytes(&piece) {
+            Ok((_, Some(_))) => of_b = Some(b.accept(accept)),
+            Ok((_, None)) => {}
+            Err(error) => of_b = Some(Err(error)),
+        }
+    }
+    loop {
+        let piece = b.transmit()[..chop.next(b.transmit().len())].to_vec();
+        b.transmitted(piece.len());
+        match a.handle_bytes(&piece)?.1 {
+            Some(Outcome::Established(of_a)) => {
+                return Ok((of_a, of_b.unwrap_or(Err(HandshakeError::NoRequest))?));
+            }
+            None if !piece.is_empty() => {}
+            // Refused; the responder knows why.
+            _ => return Err(of_b.and_then(Result::err).unwrap_or(HandshakeError::Closed)),
+        }
+    }
+}
+
+/// Two ends. What one gives waits in the pipe until a test lets the other take it.
+#[derive(Debug)]
+pub struct Pair {
+    /// The initiator.
+    pub a: Endpoint,
+    /// The responder.
+    pub b: Endpoint,
+    /// Bytes on the way to `b`.
+    pub to_b: Vec<u8>,
+    /// Bytes on the way to `a`.
+    pub to_a: Vec<u8>,
+    chop: Chop,
+}
+
+impl Pair {
+    /// A pair after its handshake.
+    pub fn new(negotiated: &(Negotiated, Negotiated), limits: &Limits, chop: Chop) -> Self {
+        let end = |negotiated| Endpoint::new(Connection::new(negotiated, limits, Duration::ZERO));
+        let (a, b) = (end(&negotiated.0), end(&negotiated.1));
+        Self { a, b, to_b: Vec::new(), to_a: Vec::new(), chop }
+    }
+
+    /// A pair with the defaults of both sides.
+    pub fn with_defaults(chop: Chop) -> Self {
+        let negotiated =
+            shake_hands(InitiatorConfig::default(), ResponderConfig::default(), &Accept::default(), chop);
+        Self::new(&negotiated.expect("the defaults go together"), &Limits::default(), chop)
+    }
+
+    /// Lets each end give what it has, and take one piece. Says whether anything moved.
+    pub fn step(&mut self) -> bool {
+        self.a.give(&mut self.to_b);
+        self.b.give(&mut self.to_a);
+        let moved = !self.to_a.is_empty() || !self.to_b.is_empty();
+        let n = self.chop.next(self.to_b.len());
+        self.b.take(&self.to_b[..n]);
+        self.to_b.drain(..n);
+        let n = self.chop.next(self.to_a.len());
+        self.a.take(&self.to_a[..n]);
+        self.to_a.drain(..n);
+        moved
+    }
+
+    /// Steps until nothing moves any more.
+    pub fn run(&mut self) {
+        while self.step() {}
+    }
+}
