@@ -9,6 +9,9 @@ mod frame;
 mod initiator;
 mod responder;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use thiserror::Error;
