@@ -22,6 +22,9 @@ mod check;
 mod finish;
 mod receiver;
 
+#[cfg(test)]
+mod tests;
+
 use thiserror::Error;
 
 pub use receiver::{Receiver, ReceiverConfig};

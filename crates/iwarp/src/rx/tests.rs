@@ -1,0 +1,611 @@
+//! The receiver against streams that are written out byte by byte, most of them wrong in one field.
+
+use super::*;
+use crate::crc::Crc;
+use crate::ddp::{Header, Tagged, Untagged};
+use crate::mpa::{Rtr, pad};
+use crate::rdmap::{AtomicOp, Opcode};
+use crate::wire::Inline;
+
+/// An owner that permits writing and reading `[1000, 1100)` of tag 7 and atomics there, and has buffers.
+#[derive(Default)]
+struct Owner {
+    buffers: Vec<u32>,
+    /// What was asked.
+    asked: Vec<String>,
+}
+
+impl Owner {
+    fn reach(&self, stag: u32, to: u64, len: u64) -> Result<(), Refusal> {
+        match stag {
+            8 => Err(Refusal::NotAssociated),
+            9 => Err(Refusal::Access),
+            7 if to >= 1000 && to.checked_add(len).is_some_and(|end| end <= 1100) => Ok(()),
+            7 => Err(Refusal::Bounds),
+            _ => Err(Refusal::Invalid),
+        }
+    }
+}
+
+impl Lookup for Owner {
+    fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+        self.asked.push(format!("write {stag} {to} {len}"));
+        self.reach(stag, to, len.into())
+    }
+
+    fn read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), Refusal> {
+        self.asked.push(format!("sink {id} {offset} {len}"));
+        if id == 99 { Err(Refusal::Invalid) } else { Ok(()) }
+    }
+
+    fn read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+        self.asked.push(format!("source {stag} {to} {len}"));
+        self.reach(stag, to, len.into())
+    }
+
+    fn atomic(&mut self, stag: u32, to: u64) -> Result<(), Refusal> {
+        self.asked.push(format!("atomic {stag} {to}"));
+        self.reach(stag, to, 8)
+    }
+
+    fn invalidate(&mut self, stag: u32) -> Result<(), Refusal> {
+        self.asked.push(format!("invalidate {stag}"));
+        if stag == 7 { Ok(()) } else { Err(Refusal::CannotInvalidate) }
+    }
+
+    fn receive(&mut self, msn: u32) -> Option<u32> {
+        self.asked.push(format!("receive {msn}"));
+        self.buffers.pop()
+    }
+}
+
+fn config() -> ReceiverConfig {
+    ReceiverConfig { crc: true, ird: 2, ord: 2, rtr: None }
+}
+
+fn fpdu(header: &Header, payload: &[u8]) -> Vec<u8> {
+    let mut segment = Inline::<18>::new();
+    header.emit(&mut segment);
+    let mut out = ((segment.len() + payload.len()) as u16).to_be_bytes().to_vec();
+    out.extend_from_slice(&segment);
+    out.extend_from_slice(payload);
+    out.resize(out.len() + pad(out.len() - 2), 0);
+    let crc = Crc::of(&out).to_wire();
+    out.extend(crc);
+    out
+}
+
+fn tagged(opcode: Opcode, last: bool, stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
+    fpdu(&Header::Tagged(Tagged { last, ulp: opcode.control(), stag, to }), payload)
+}
+
+fn untagged(opcode: Opcode, msn: u32, mo: u32, last: bool, payload: &[u8]) -> Vec<u8> {
+    let queue = opcode.queue().expect("untagged");
+    let header = Untagged { last, ulp: opcode.control(), ulp_word: 0, queue, msn, mo };
+    fpdu(&Header::Untagged(header), payload)
+}
+
+/// What came of a stream: events and placed pieces, and how it ended.
+type Seen = (Vec<Event>, Vec<(Target, Vec<u8>)>, Result<(), Failure>);
+
+fn run(receiver: &mut Receiver, owner: &mut Owner, mut stream: &[u8]) -> Seen {
+    let (mut events, mut pieces) = (Vec::new(), Vec::new());
+    loop {
+        match receiver.poll(owner) {
+            Err(failure) => return (events, pieces, Err(failure)),
+            Ok(Receive::Closed) => return (events, pieces, Ok(())),
+            Ok(Receive::Event(event)) => events.push(event),
+            Ok(_) if stream.is_empty() => return (events, pieces, Ok(())),
+            Ok(Receive::Bytes(_)) => {
+                let taken = receiver.feed(stream);
+                stream = &stream[taken..];
+            }
+            Ok(Receive::Place(piece)) => {
+                let (now, rest) = stream.split_at(piece.len.min(stream.len()));
+                pieces.push((piece.target, now.to_vec()));
+                receiver.placed_bytes(now);
+                stream = rest;
+            }
+        }
+    }
+}
+
+/// The code that one stream ends with, at a receiver with a buffer of 16 bytes.
+fn code(stream: &[u8]) -> TerminateCode {
+    terminate(stream).code
+}
+
+fn terminate(stream: &[u8]) -> Terminate {
+    let mut owner = Owner { buffers: vec![16], ..Owner::default() };
+    let mut receiver = Receiver::new(config());
+    let terminate = run(&mut receiver, &mut owner, stream).2.expect_err("refused").terminate;
+    assert_eq!(receiver.poll(&mut owner), Ok(Receive::Closed));
+    assert_eq!(receiver.feed(b"more"), 0);
+    terminate
+}
+
+fn send(len: u32, invalidate: Option<u32>, msn: u32, solicited: bool) -> Event {
+    Event::Received(Received { msn, solicited, kind: ReceivedKind::Send { len, invalidate } })
+}
+
+/// RFC 5044 section 4.1, RFC 5041 section 5: a Write of five bytes, written out.
+#[test]
+fn a_write_byte_by_byte() {
+    let mut stream = vec![0, 19, 0xc1, 0x40, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0x03, 0xe8];
+    stream.extend(b"hello\0\0\0");
+    let crc = crc32c::crc32c(&stream);
+    stream.extend(crc.to_le_bytes());
+    assert_eq!(stream, tagged(Opcode::Write, true, 7, 1000, b"hello"));
+    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!((events, end), (vec![Event::Ready], Ok(())));
+    assert_eq!(pieces, [(Target::Write { stag: 7, to: 1000 }, b"hello".to_vec())]);
+    assert_eq!(owner.asked, ["write 7 1000 5"]);
+    assert!(receiver.is_at_boundary());
+}
+
+/// Goal: payload read straight into its place, in parts, gives the same as bytes that are fed. Method: every size of parts.
+#[test]
+fn placing_in_parts() {
+    let stream = tagged(Opcode::Write, true, 7, 1003, b"0123456789");
+    for size in 1..=10 {
+        let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+        let mut rest = &stream[..];
+        let mut placed = Vec::new();
+        while !rest.is_empty() {
+            match receiver.poll(&mut owner).expect("valid") {
+                Receive::Bytes(wanted) => {
+                    let space = receiver.space();
+                    assert_eq!(space.len(), wanted);
+                    let n = size.min(wanted);
+                    space[..n].copy_from_slice(&rest[..n]);
+                    receiver.filled(n);
+                    rest = &rest[n..];
+                }
+                Receive::Place(piece) => {
+                    let done = placed.len();
+                    let target = Target::Write { stag: 7, to: 1003 + done as u64 };
+                    assert_eq!(piece, Piece { target, len: 10 - done });
+                    let n = size.min(piece.len);
+                    placed.extend_from_slice(&rest[..n]);
+                    receiver.placed_crc(Crc::of(&rest[..n]), n);
+                    rest = &rest[n..];
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(receiver.poll(&mut owner), Ok(Receive::Event(Event::Ready)));
+        assert_eq!((placed.as_slice(), owner.asked.len()), (&b"0123456789"[..], 1));
+    }
+}
+
+/// Nothing of a Write may be placed before its header was found good, and nothing is asked for one without bytes.
+#[test]
+fn writes_that_are_refused() {
+    let write = |stag, to, payload: &[u8]| tagged(Opcode::Write, true, stag, to, payload);
+    for (stream, expected) in [
+        (write(6, 1000, b"x"), TerminateCode::TAGGED_STAG_INVALID),
+        (write(7, 999, b"x"), TerminateCode::TAGGED_BOUNDS),
+        (write(7, 1100, b"x"), TerminateCode::TAGGED_BOUNDS),
+        (write(8, 1000, b"x"), TerminateCode::TAGGED_NOT_ASSOCIATED),
+        (write(9, 1000, b"x"), TerminateCode::ACCESS),
+        (write(7, u64::MAX, b"xx"), TerminateCode::TAGGED_TO_WRAP),
+    ] {
+        // Only the header, not a byte of payload.
+        let terminate = terminate(&stream[..16]);
+        assert_eq!(terminate.code, expected);
+        let offender = terminate.offender.expect("about a segment");
+        assert_eq!(&offender.header[..], &stream[2..16]);
+        assert_eq!(usize::from(offender.segment_len), stream[1].into());
+        assert_eq!(offender.read_request, None);
+    }
+    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    let seen = run(&mut receiver, &mut owner, &write(6, u64::MAX, b""));
+    assert_eq!((seen.0, seen.2, owner.asked.len()), (vec![Event::Ready], Ok(()), 0));
+}
+
+#[test]
+fn versions_opcodes_and_queues_are_checked() {
+    let at = |mut stream: Vec<u8>, index: usize, value: u8| {
+        stream[index] = value;
+        stream
+    };
+    let write = tagged(Opcode::Write, true, 7, 1000, b"x");
+    let sent = untagged(Opcode::Send, 1, 0, true, b"x");
+    for (stream, expected) in [
+        (at(write.clone(), 2, 0xc0), TerminateCode::TAGGED_VERSION),
+        (at(write.clone(), 2, 0xc2), TerminateCode::TAGGED_VERSION),
+        (at(sent.clone(), 2, 0x43), TerminateCode::UNTAGGED_VERSION),
+        (at(write.clone(), 3, 0x00), TerminateCode::RDMAP_VERSION),
+        (at(sent.clone(), 3, 0x83), TerminateCode::RDMAP_VERSION),
+        // Send, tagged; Write, untagged; not assigned; a Read Request on the queue of Sends.
+        (at(write.clone(), 3, 0x43), TerminateCode::UNEXPECTED_OPCODE),
+        (at(sent.clone(), 3, 0x40), TerminateCode::UNEXPECTED_OPCODE),
+        (at(sent.clone(), 3, 0x4c), TerminateCode::UNEXPECTED_OPCODE),
+        (at(sent.clone(), 3, 0x41), TerminateCode::UNEXPECTED_OPCODE),
+        (at(sent.clone(), 11, 4), TerminateCode::UNTAGGED_QUEUE),
+        (at(sent.clone(), 8, 1), TerminateCode::UNTAGGED_QUEUE),
+        (at(sent.clone(), 15, 0), TerminateCode::UNTAGGED_MSN),
+        (at(sent.clone(), 15, 2), TerminateCode::UNTAGGED_MSN),
+        (at(sent.clone(), 19, 1), TerminateCode::UNTAGGED_MO),
+        // A segment shorter than its header.
+        (at(write.clone(), 1, 13), TerminateCode::DDP_CATASTROPHIC),
+        (at(sent.clone(), 1, 17), TerminateCode::DDP_CATASTROPHIC),
+        (at(write, 1, 0), TerminateCode::DDP_CATASTROPHIC),
+    ] {
+        assert_eq!(code(&stream), expected);
+    }
+}
+
+#[test]
+fn reserved_bits_change_nothing() {
+    let mut stream = tagged(Opcode::Write, true, 7, 1000, b"xxxxxx");
+    stream[2] |= 0x3c;
+    stream[3] |= 0x30;
+    let end = stream.len() - 4;
+    let crc = Crc::of(&stream[..end]).to_wire();
+    stream[end..].copy_from_slice(&crc);
+    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    assert_eq!(run(&mut receiver, &mut owner, &stream).2, Ok(()));
+}
+
+/// Goal: a damaged FPDU delivers nothing, whatever byte was hit. Method: each byte of one, each bit of the byte.
+#[test]
+fn damage_is_found() {
+    let stream = untagged(Opcode::Send, 1, 0, true, b"content");
+    for at in 0..stream.len() {
+        for bit in 0..8 {
+            let mut hit = stream.clone();
+            hit[at] ^= 1 << bit;
+            // What follows, so that a length that is too long finds its bytes.
+            hit.resize(70_000, 0);
+            let mut owner = Owner { buffers: vec![7; 3], ..Owner::default() };
+            let (events, _, end) = run(&mut Receiver::new(config()), &mut owner, &hit);
+            assert_eq!(events, [], "byte {at} bit {bit}");
+            let failure = end.expect_err("damaged");
+            if at >= 20 {
+                assert_eq!(failure.terminate, Terminate::new(TerminateCode::LLP_CRC));
+            }
+        }
+    }
+}
+
+/// RFC 5044 section 4.1: without CRCs, the field is there, and says nothing.
+#[test]
+fn without_crcs_the_field_is_ignored() {
+    let mut stream = tagged(Opcode::Write, true, 7, 1000, b"x");
+    let end = stream.len();
+    stream[end - 4..].fill(0xdd);
+    let mut receiver = Receiver::new(ReceiverConfig { crc: false, ..config() });
+    let mut owner = Owner::default();
+    let mut rest = &stream[..];
+    loop {
+        match receiver.poll(&mut owner).expect("valid") {
+            Receive::Event(event) => break assert_eq!(event, Event::Ready),
+            Receive::Place(piece) => {
+                receiver.placed_unchecked(piece.len);
+                rest = &rest[piece.len..];
+            }
+            _ => rest = &rest[receiver.feed(rest)..],
+        }
+    }
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn sends_in_all_forms() {
+    let forms =
+        [Opcode::Send, Opcode::SendInvalidate, Opcode::SendSolicited, Opcode::SendSolicitedInvalidate];
+    let mut owner = Owner { buffers: vec![4; 4], ..Owner::default() };
+    let mut receiver = Receiver::new(config());
+    let mut stream = Vec::new();
+    for (index, opcode) in forms.into_iter().enumerate() {
+        let ulp_word = if opcode.invalidates() { 7 } else { 0 };
+        let header =
+            Untagged { last: true, ulp: opcode.control(), ulp_word, queue: 0, msn: index as u32 + 1, mo: 0 };
+        stream.extend(fpdu(&Header::Untagged(header), b"data"));
+    }
+    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!(end, Ok(()));
+    let expected = [
+        Event::Ready,
+        send(4, None, 1, false),
+        send(4, Some(7), 2, false),
+        send(4, None, 3, true),
+        send(4, Some(7), 4, true),
+    ];
+    assert_eq!(events, expected);
+    assert_eq!(pieces[3], (Target::Receive { msn: 4, offset: 0 }, b"data".to_vec()));
+}
+
+#[test]
+fn a_send_in_segments_between_other_messages() {
+    let mut owner = Owner { buffers: vec![10], ..Owner::default() };
+    let mut receiver = Receiver::new(config());
+    let stream = [
+        untagged(Opcode::Send, 1, 0, false, b"abc"),
+        tagged(Opcode::Write, false, 7, 1000, b"w"),
+        untagged(Opcode::Send, 1, 3, false, b""),
+        untagged(Opcode::Send, 1, 3, true, b"defghij"),
+    ]
+    .concat();
+    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!((events, end), (vec![Event::Ready, send(10, None, 1, false)], Ok(())));
+    assert_eq!(pieces[2], (Target::Receive { msn: 1, offset: 3 }, b"defghij".to_vec()));
+    assert_eq!(owner.asked, ["receive 1", "write 7 1000 1"]);
+}
+
+/// RFC 5040 section 4.1: the word for RDMAP is reserved in a Send that invalidates nothing, and must stay the same otherwise.
+#[test]
+fn the_word_for_the_tag_counts_only_where_there_is_one() {
+    let segment = |opcode: Opcode, ulp_word, mo| {
+        let header = Untagged { last: mo > 0, ulp: opcode.control(), ulp_word, queue: 0, msn: 1, mo };
+        fpdu(&Header::Untagged(header), b"data")
+    };
+    for (opcode, expected) in
+        [(Opcode::Send, None), (Opcode::SendInvalidate, Some(TerminateCode::UNEXPECTED_OPCODE))]
+    {
+        let mut owner = Owner { buffers: vec![8], ..Owner::default() };
+        let stream = [segment(opcode, 7, 0), segment(opcode, 8, 4)].concat();
+        let (_, _, end) = run(&mut Receiver::new(config()), &mut owner, &stream);
+        assert_eq!(end.err().map(|failure| failure.terminate.code), expected);
+    }
+}
+
+#[test]
+fn sends_that_are_refused() {
+    let first = untagged(Opcode::Send, 1, 0, false, b"0123");
+    let then = |stream: Vec<u8>| [first.clone(), stream].concat();
+    let other_tag = Header::Untagged(Untagged {
+        last: true,
+        ulp: Opcode::SendInvalidate.control(),
+        ulp_word: 5,
+        queue: 0,
+        msn: 1,
+        mo: 0,
+    });
+    for (stream, expected) in [
+        (untagged(Opcode::Send, 1, 0, true, &[0; 17]), TerminateCode::UNTAGGED_TOO_LONG),
+        (then(untagged(Opcode::Send, 1, 4, true, &[0; 13])), TerminateCode::UNTAGGED_TOO_LONG),
+        (then(untagged(Opcode::Send, 1, 3, true, b"x")), TerminateCode::UNTAGGED_MO),
+        (then(untagged(Opcode::Send, 1, 5, true, b"x")), TerminateCode::UNTAGGED_MO),
+        (then(untagged(Opcode::Send, 2, 0, true, b"x")), TerminateCode::UNTAGGED_MSN),
+        (then(untagged(Opcode::SendSolicited, 1, 4, true, b"x")), TerminateCode::UNEXPECTED_OPCODE),
+        (then(untagged(Opcode::Immediate, 1, 0, true, &[0; 8])), TerminateCode::UNEXPECTED_OPCODE),
+        (fpdu(&other_tag, b"x"), TerminateCode::CANNOT_INVALIDATE),
+        (
+            [untagged(Opcode::Send, 1, 0, true, b""), untagged(Opcode::Send, 2, 0, true, b"")].concat(),
+            TerminateCode::UNTAGGED_NO_BUFFER,
+        ),
+    ] {
+        assert_eq!(code(&stream), expected);
+    }
+}
+
+#[test]
+fn immediate_data() {
+    let mut owner = Owner { buffers: vec![0, 0], ..Owner::default() };
+    let mut receiver = Receiver::new(config());
+    let stream = [
+        untagged(Opcode::Immediate, 1, 0, true, b"12345678"),
+        untagged(Opcode::ImmediateSolicited, 2, 0, true, b"abcdefgh"),
+    ]
+    .concat();
+    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    let event = |msn, solicited, data: &[u8; 8]| {
+        Event::Received(Received { msn, solicited, kind: ReceivedKind::Immediate(*data) })
+    };
+    assert_eq!(events, [Event::Ready, event(1, false, b"12345678"), event(2, true, b"abcdefgh")]);
+    assert_eq!((pieces.len(), end), (0, Ok(())));
+    for (len, expected) in [(7, TerminateCode::OPERATION_UNSPECIFIED), (9, TerminateCode::UNTAGGED_TOO_LONG)]
+    {
+        assert_eq!(code(&untagged(Opcode::Immediate, 1, 0, true, &[0; 9][..len])), expected);
+    }
+    let twice =
+        [untagged(Opcode::Immediate, 1, 0, true, &[0; 8]), untagged(Opcode::Immediate, 2, 0, true, &[0; 8])];
+    assert_eq!(code(&twice.concat()), TerminateCode::UNTAGGED_NO_BUFFER);
+}
+
+fn read_request(msn: u32, request: &ReadRequest) -> Vec<u8> {
+    let mut body = Inline::<28>::new();
+    request.emit(&mut body);
+    untagged(Opcode::ReadRequest, msn, 0, true, &body)
+}
+
+const REQUEST: ReadRequest =
+    ReadRequest { sink_stag: 3, sink_to: 4, len: 100, source_stag: 7, source_to: 1000 };
+
+#[test]
+fn read_requests() {
+    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    let empty = ReadRequest { len: 0, source_stag: 0, sink_to: u64::MAX, ..REQUEST };
+    let stream = [read_request(1, &REQUEST), read_request(2, &empty)].concat();
+    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!(end, Ok(()));
+    assert_eq!(events, [Event::Ready, Event::ReadRequest(REQUEST), Event::ReadRequest(empty)]);
+    assert_eq!(owner.asked, ["source 7 1000 100"]);
+    // Both places are taken (RFC 5040 section 5.2.1); one becomes free, two would be too many.
+    receiver.served();
+    let stream = [read_request(3, &REQUEST), read_request(4, &REQUEST)].concat();
+    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!(events, [Event::ReadRequest(REQUEST)]);
+    assert_eq!(end.expect_err("too many").terminate.code, TerminateCode::UNTAGGED_NO_BUFFER);
+}
+
+#[test]
+fn read_requests_that_are_refused() {
+    for (request, expected) in [
+        (ReadRequest { source_stag: 6, ..REQUEST }, TerminateCode::STAG_INVALID),
+        (ReadRequest { len: 101, ..REQUEST }, TerminateCode::BOUNDS),
+        (ReadRequest { source_stag: 8, ..REQUEST }, TerminateCode::NOT_ASSOCIATED),
+        (ReadRequest { source_stag: 9, ..REQUEST }, TerminateCode::ACCESS),
+        (ReadRequest { source_to: u64::MAX - 98, ..REQUEST }, TerminateCode::TO_WRAP),
+        (ReadRequest { sink_to: u64::MAX - 98, ..REQUEST }, TerminateCode::TO_WRAP),
+    ] {
+        let stream = read_request(1, &request);
+        let terminate = terminate(&stream);
+        assert_eq!(terminate.code, expected);
+        // RFC 5040 section 4.8: with the headers of both layers.
+        let offender = terminate.offender.expect("about a segment");
+        assert_eq!(&offender.header[..], &stream[2..20]);
+        assert_eq!(offender.read_request.as_ref().map(|body| &body[..]), Some(&stream[20..48]));
+        assert_eq!(offender.segment_len, 46);
+    }
+    let body = &read_request(1, &REQUEST)[20..48];
+    let long = [body, b"x"].concat();
+    for (stream, expected) in [
+        (untagged(Opcode::ReadRequest, 1, 0, true, &long), TerminateCode::UNTAGGED_TOO_LONG),
+        (untagged(Opcode::ReadRequest, 1, 0, true, &body[1..]), TerminateCode::OPERATION_UNSPECIFIED),
+        (untagged(Opcode::ReadRequest, 1, 0, false, body), TerminateCode::OPERATION_UNSPECIFIED),
+        (untagged(Opcode::ReadRequest, 1, 28, true, body), TerminateCode::UNTAGGED_MO),
+        (untagged(Opcode::ReadRequest, 0, 0, true, body), TerminateCode::UNTAGGED_MSN),
+    ] {
+        assert_eq!(code(&stream), expected);
+    }
+}
+
+#[test]
+fn read_responses_go_where_they_were_asked_to() {
+    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    receiver.expect(Expected::Read { id: Some(41), stag: 3, to: 4, len: 10 });
+    receiver.expect(Expected::Read { id: Some(42), stag: 3, to: 0, len: 0 });
+    let stream = [
+        tagged(Opcode::ReadResponse, false, 3, 4, b"01234567"),
+        tagged(Opcode::ReadResponse, true, 3, 12, b"89"),
+        // The tag of an answer without bytes is not looked at.
+        tagged(Opcode::ReadResponse, true, 77, 77, b""),
+    ]
+    .concat();
+    let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!(end, Ok(()));
+    assert_eq!(events, [Event::Ready, Event::ReadDone { id: 41 }, Event::ReadDone { id: 42 }]);
+    assert_eq!(pieces[1], (Target::ReadSink { id: 41, offset: 8, stag: 3, to: 12 }, b"89".to_vec()));
+    assert_eq!(owner.asked, ["sink 41 0 8", "sink 41 8 2"]);
+}
+
+#[test]
+fn read_responses_that_are_refused() {
+    let run = |id: u64, stream: Vec<u8>| {
+        let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+        receiver.expect(Expected::Read { id: Some(id), stag: 7, to: 1000, len: 10 });
+        let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
+        assert_eq!((events.len(), pieces.len()), (0, 0));
+        end.expect_err("refused").terminate.code
+    };
+    let answer = |last, stag, to, len: usize| tagged(Opcode::ReadResponse, last, stag, to, &[0; 11][..len]);
+    assert_eq!(run(1, answer(true, 6, 1000, 10)), TerminateCode::TAGGED_STAG_INVALID);
+    assert_eq!(run(1, answer(true, 7, 1001, 9)), TerminateCode::TAGGED_BOUNDS);
+    assert_eq!(run(1, answer(true, 7, 1000, 11)), TerminateCode::TAGGED_BOUNDS);
+    // The last segment too early, or not marked.
+    assert_eq!(run(1, answer(true, 7, 1000, 9)), TerminateCode::STREAM_CATASTROPHIC);
+    assert_eq!(run(1, answer(false, 7, 1000, 10)), TerminateCode::STREAM_CATASTROPHIC);
+    // The sink has gone.
+    assert_eq!(run(99, answer(true, 7, 1000, 10)), TerminateCode::TAGGED_STAG_INVALID);
+    // Nobody asked, or asked for something else.
+    assert_eq!(code(&answer(true, 7, 1000, 1)), TerminateCode::UNEXPECTED_OPCODE);
+    assert_eq!(
+        run(1, untagged(Opcode::AtomicResponse, 1, 0, true, &[0; 12])),
+        TerminateCode::UNEXPECTED_OPCODE
+    );
+}
+
+fn atomic_request(to: u64, stag: u32) -> (AtomicRequest, Vec<u8>) {
+    let op = AtomicOp::FetchAdd { add: 1, mask: 0 };
+    let request = AtomicRequest { id: 5, stag, to, op };
+    let mut body = Inline::<52>::new();
+    request.emit(&mut body);
+    (request, untagged(Opcode::AtomicRequest, 1, 0, true, &body))
+}
+
+#[test]
+fn atomics() {
+    let (request, stream) = atomic_request(1000, 7);
+    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!((events, end), (vec![Event::Ready, Event::AtomicRequest(request)], Ok(())));
+    assert_eq!(code(&atomic_request(1004, 7).1), TerminateCode::PROTECTION_UNSPECIFIED);
+    assert_eq!(code(&atomic_request(1096, 7).1), TerminateCode::BOUNDS);
+    assert_eq!(code(&atomic_request(1000, 9).1), TerminateCode::ACCESS);
+    let mut body = stream[20..72].to_vec();
+    body[3] = 1;
+    let unknown = untagged(Opcode::AtomicRequest, 1, 0, true, &body);
+    assert_eq!(code(&unknown), TerminateCode::UNEXPECTED_OPCODE);
+
+    let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+    receiver.expect(Expected::Atomic { id: 50, request: 5 });
+    receiver.expect(Expected::Atomic { id: 51, request: 6 });
+    let answer =
+        |msn, id: u8| untagged(Opcode::AtomicResponse, msn, 0, true, &[0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0, 9]);
+    let (events, _, end) = run(&mut receiver, &mut owner, &[answer(1, 5), answer(2, 7)].concat());
+    assert_eq!(events, [Event::Ready, Event::AtomicDone { id: 50, original: 9 }]);
+    assert_eq!(end.expect_err("another's").terminate.code, TerminateCode::STREAM_CATASTROPHIC);
+}
+
+#[test]
+fn terminate_is_the_last_word() {
+    for (len, expected) in [(3, TerminateCode::OPERATION_UNSPECIFIED), (65, TerminateCode::UNTAGGED_TOO_LONG)]
+    {
+        assert_eq!(code(&untagged(Opcode::Terminate, 1, 0, true, &[0; 65][..len])), expected);
+    }
+    for len in [4, 52, 64] {
+        let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+        let mut body = vec![0; len];
+        body[..2].copy_from_slice(&[0x12, 2]);
+        let stream = [untagged(Opcode::Terminate, 1, 0, true, &body), vec![0xff; 100]].concat();
+        let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+        let terminate = Terminate::new(TerminateCode::UNTAGGED_NO_BUFFER);
+        assert_eq!((events, end), (vec![Event::Ready, Event::Terminated(terminate)], Ok(())));
+        assert_eq!(receiver.poll(&mut owner), Ok(Receive::Closed));
+    }
+}
+
+/// RFC 6581 section 9.2: the first message is not the program's.
+#[test]
+fn a_first_send_takes_no_buffer() {
+    let stream = [untagged(Opcode::Send, 1, 0, true, b""), untagged(Opcode::Send, 2, 0, true, b"x")].concat();
+    let mut owner = Owner { buffers: vec![1], ..Owner::default() };
+    let mut receiver = Receiver::new(ReceiverConfig { rtr: Some(Rtr::Send), ..config() });
+    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!((events, end), (vec![Event::Ready, send(1, None, 2, false)], Ok(())));
+    assert_eq!(owner.asked, ["receive 2"]);
+    // Without that agreement it is a message like any other.
+    let mut owner = Owner { buffers: vec![1, 1], ..Owner::default() };
+    let (events, _, _) = run(&mut Receiver::new(config()), &mut owner, &stream);
+    assert_eq!(events[1], send(0, None, 1, false));
+}
+
+#[test]
+fn message_numbers_wrap() {
+    let mut receiver = Receiver::new(config());
+    receiver.msn[0] = u32::MAX;
+    let mut owner = Owner { buffers: vec![0, 0], ..Owner::default() };
+    let stream =
+        [untagged(Opcode::Send, u32::MAX, 0, true, b""), untagged(Opcode::Send, 0, 0, true, b"")].concat();
+    let (events, _, end) = run(&mut receiver, &mut owner, &stream);
+    assert_eq!((events.len(), end), (3, Ok(())));
+}
+
+/// The stream may end between messages and nowhere else.
+#[test]
+fn boundaries() {
+    let stream =
+        [untagged(Opcode::Send, 1, 0, false, b"abc"), untagged(Opcode::Send, 1, 3, true, b"d")].concat();
+    let mut owner = Owner { buffers: vec![4], ..Owner::default() };
+    let mut receiver = Receiver::new(config());
+    for (at, byte) in stream.iter().enumerate() {
+        assert_eq!(receiver.is_at_boundary(), at == 0, "{at}");
+        assert_eq!(run(&mut receiver, &mut owner, &[*byte]).2, Ok(()));
+    }
+    assert!(receiver.is_at_boundary());
+}
+
+/// The longest FPDU that the length field allows.
+#[test]
+fn the_longest_fpdu() {
+    let payload = vec![0x5a; 65_535 - 18];
+    let stream = untagged(Opcode::Send, 1, 0, true, &payload);
+    let mut owner = Owner { buffers: vec![65_535], ..Owner::default() };
+    let (events, pieces, end) = run(&mut Receiver::new(config()), &mut owner, &stream);
+    assert_eq!((events.len(), end), (2, Ok(())));
+    assert_eq!(pieces[0].1, payload);
+}
