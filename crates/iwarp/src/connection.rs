@@ -205,3 +205,7 @@ impl Connection {
         self.sender.outstanding()
     }
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

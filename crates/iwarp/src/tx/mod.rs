@@ -14,6 +14,9 @@
 mod fpdu;
 mod sender;
 
+#[cfg(test)]
+mod tests;
+
 use thiserror::Error;
 
 pub use fpdu::{Fpdu, HEADER_MAX, Payload, PayloadMismatch, Seal, TRAILER_MAX, Trailer};

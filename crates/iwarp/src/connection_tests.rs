@@ -1,0 +1,408 @@
+//! Two ends against each other: any operations over any pieces of stream; damage; cuts; the rules of who speaks when.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::mpa::{
+    Accept, HandshakeError, Initiator, InitiatorConfig, Outcome, Responder, ResponderConfig, Revision, RtrSet,
+};
+use crate::rdmap::{AtomicOp, ReadRequest};
+use crate::testing::{Chop, Endpoint, Log, Pair, Rights, shake_hands};
+use crate::tx::OpKind;
+
+/// Buffers that both ends have: to be written, to be read, and of words to be added to.
+const WRITE: u32 = 0x10;
+const READ: u32 = 0x20;
+const ATOMIC: u32 = 0x30;
+const BASE: u64 = 1 << 40;
+const SIZE: usize = 3000;
+
+fn pattern() -> Vec<u8> {
+    (0..SIZE).map(|i| (i * 31 + i / 256) as u8).collect()
+}
+
+fn furnish(end: &mut Endpoint) {
+    end.register(WRITE, BASE, &[0; SIZE], Rights::WRITE);
+    end.register(READ, BASE, &pattern(), Rights::READ);
+    end.register(ATOMIC, BASE, &[0; 32], Rights::ATOMIC);
+}
+
+/// An operation to be tried.
+#[derive(Clone, Debug)]
+enum Try {
+    Write { at: usize, len: usize },
+    Send { len: usize, solicited: bool, invalidate: bool },
+    Immediate { data: [u8; 8], solicited: bool },
+    Read { at: usize, len: usize },
+    Add { word: u8, add: u64 },
+}
+
+fn a_try() -> impl Strategy<Value = (Try, bool)> {
+    let range = || (0..SIZE, 0..SIZE).prop_map(|(at, len)| (at, len.min(SIZE - at)));
+    let kind = prop_oneof![
+        range().prop_map(|(at, len)| Try::Write { at, len }),
+        (0..SIZE, any::<bool>(), any::<bool>()).prop_map(|(len, solicited, invalidate)| Try::Send {
+            len,
+            solicited,
+            invalidate
+        }),
+        (any::<[u8; 8]>(), any::<bool>()).prop_map(|(data, solicited)| Try::Immediate { data, solicited }),
+        range().prop_map(|(at, len)| Try::Read { at, len }),
+        (0..4_u8, 0..1000_u64).prop_map(|(word, add)| Try::Add { word, add }),
+    ];
+    (kind, any::<bool>())
+}
+
+/// What must come of the operations of one end.
+#[derive(Default)]
+struct Expect {
+    /// At the peer, in order.
+    delivered: Vec<Log>,
+    /// At this end, in order: names of reads and atomics.
+    answered: VecDeque<u64>,
+    reads: Vec<(u64, Vec<u8>)>,
+    /// The peer's memory in the end.
+    written: Vec<u8>,
+    sums: [u64; 4],
+}
+
+/// Posts operations at `from`; `to` gets tags that may be invalidated, and buffers.
+fn post(tries: &[(Try, bool)], from: &mut Endpoint, to: &mut Endpoint) -> Expect {
+    let mut expect = Expect { written: vec![0; SIZE], ..Expect::default() };
+    for (index, (kind, fence)) in tries.iter().enumerate() {
+        let content = |len: usize| -> Vec<u8> { (0..len).map(|i| (i * 7 + index) as u8).collect() };
+        let result = match *kind {
+            Try::Write { at, len } => {
+                let data = content(len);
+                expect.written[at..at + len].copy_from_slice(&data);
+                let kind = OpKind::Write { stag: WRITE, to: BASE + at as u64, len: 0 };
+                from.post(kind, &data, *fence)
+            }
+            Try::Send { len, solicited, invalidate } => {
+                let stag = 0x1000 + index as u32;
+                to.register(stag, 0, b"x", Rights::INVALIDATE);
+                to.post_receive(len + index % 3);
+                let (data, invalidate) = (content(len), invalidate.then_some(stag));
+                expect.delivered.push(Log::Received {
+                    data: data.clone(),
+                    solicited,
+                    invalidated: invalidate,
+                });
+                from.post(OpKind::Send { len: 0, solicited, invalidate }, &data, *fence)
+            }
+            Try::Immediate { data, solicited } => {
+                to.post_receive(0);
+                expect.delivered.push(Log::Immediate { data, solicited });
+                from.post(OpKind::Immediate { data, solicited }, &[], *fence)
+            }
+            Try::Read { at, len } => {
+                let request = ReadRequest {
+                    sink_stag: 0x999,
+                    sink_to: u64::MAX - SIZE as u64,
+                    len: len as u32,
+                    source_stag: READ,
+                    source_to: BASE + at as u64,
+                };
+                let id = from.post(OpKind::Read(request), &[], *fence);
+                expect.reads.extend(id.map(|id| (id, pattern()[at..at + len].to_vec())));
+                id
+            }
+            Try::Add { word, add } => {
+                expect.sums[usize::from(word)] += add;
+                let op = AtomicOp::FetchAdd { add, mask: 0 };
+                let to = BASE + u64::from(word) * 8;
+                from.post(OpKind::Atomic { stag: ATOMIC, to, op }, &[], *fence)
+            }
+        };
+        let id = result.expect("there is room");
+        if matches!(kind, Try::Read { .. } | Try::Add { .. }) {
+            expect.answered.push_back(id);
+        }
+    }
+    expect
+}
+
+/// Whether all that was posted at `from` has happened.
+fn check(expect: &Expect, from: &Endpoint, to: &mut Endpoint) {
+    let delivered: Vec<&Log> =
+        to.log().iter().filter(|log| matches!(log, Log::Received { .. } | Log::Immediate { .. })).collect();
+    assert_eq!(delivered, expect.delivered.iter().collect::<Vec<_>>());
+    let answered: Vec<u64> = from
+        .log()
+        .iter()
+        .filter_map(|log| match log {
+            Log::ReadDone(id) | Log::AtomicDone(id, _) => Some(*id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(answered, expect.answered.iter().copied().collect::<Vec<_>>());
+    for (id, data) in &expect.reads {
+        assert_eq!(from.read_result(*id, data.len()), Some(data.as_slice()));
+    }
+    let memory = to.memory();
+    let written = memory.reach(WRITE, BASE, SIZE as u32, Rights::WRITE).expect("registered");
+    assert_eq!(memory.read(written), expect.written);
+    let words = memory.reach(ATOMIC, BASE, 32, Rights::ATOMIC).expect("registered");
+    let sums: Vec<u64> = memory
+        .read(words)
+        .chunks_exact(8)
+        .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
+        .collect();
+    assert_eq!(sums, expect.sums);
+}
+
+fn no_harm(pair: &mut Pair) {
+    assert_eq!((pair.a.memory().damage(), pair.b.memory().damage()), (None, None));
+}
+
+fn pair(crc: bool, offer: RtrSet, depth: u16, mulpdu: u16, chop: Chop) -> Pair {
+    let a =
+        InitiatorConfig { crc, peer_to_peer: offer, ird: depth, ord: depth, ..InitiatorConfig::default() };
+    let b = ResponderConfig { crc, ..ResponderConfig::default() };
+    let accept = Accept { ird: depth, ord: depth, private_data: Vec::new() };
+    let negotiated = shake_hands(a, b, &accept, chop).expect("they agree");
+    let mut pair = Pair::new(&negotiated, &Limits { mulpdu, ..Limits::default() }, chop);
+    furnish(&mut pair.a);
+    furnish(&mut pair.b);
+    pair
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Goal: whatever both sides post, in whatever pieces the stream comes, the same messages arrive, in order.
+    #[test]
+    fn any_operations_in_any_pieces(
+        of_a in prop::collection::vec(a_try(), 1..16),
+        of_b in prop::collection::vec(a_try(), 0..16),
+        crc: bool,
+        offer in 0..8_u8,
+        depth in 1..4_u16,
+        mulpdu in prop_oneof![Just(0), Just(1442), Just(u16::MAX), any::<u16>()],
+        seed: u64,
+        piece in prop_oneof![Just(1_usize), Just(7), Just(100), Just(100_000)],
+    ) {
+        let offer = RtrSet::from_bits_truncate(offer);
+        let mut pair = pair(crc, offer, depth, mulpdu, Chop::new(seed, piece));
+        let at_b = post(&of_a, &mut pair.a, &mut pair.b);
+        let at_a = post(&of_b, &mut pair.b, &mut pair.a);
+        pair.run();
+        check(&at_b, &pair.a, &mut pair.b);
+        check(&at_a, &pair.b, &mut pair.a);
+        no_harm(&mut pair);
+        let ends = [&mut pair.a, &mut pair.b];
+        for end in ends {
+            prop_assert!(end.connection.is_idle() && end.connection.outstanding() == 0);
+            prop_assert_eq!(end.take_eof(), Ok(()));
+        }
+    }
+
+    /// Goal: one damaged byte is found, and nothing behind it is delivered. Method: the stream of some operations, one byte of
+    /// it changed.
+    #[test]
+    fn a_damaged_byte_ends_the_stream(
+        tries in prop::collection::vec(a_try(), 1..8),
+        crc: bool,
+        place: prop::sample::Index,
+        flip in 1..=255_u8,
+        seed: u64,
+    ) {
+        let mut pair = pair(crc, RtrSet::empty(), 4, 1442, Chop::whole());
+        let expect = post(&tries, &mut pair.a, &mut pair.b);
+        pair.a.give(&mut pair.to_b);
+        let at = place.index(pair.to_b.len());
+        pair.to_b[at] ^= flip;
+        let mut chop = Chop::new(seed, 50);
+        let stream = std::mem::take(&mut pair.to_b);
+        let mut rest = &stream[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(chop.next(rest.len()));
+            pair.b.take(now);
+            rest = later;
+        }
+        no_harm(&mut pair);
+        if !crc {
+            return Ok(());
+        }
+        let failed = pair.b.log().iter().any(|log| matches!(log, Log::Failed(_)));
+        prop_assert!(pair.b.take_eof().is_err() || failed);
+        let delivered: Vec<&Log> = pair
+            .b
+            .log()
+            .iter()
+            .filter(|log| matches!(log, Log::Received { .. } | Log::Immediate { .. }))
+            .collect();
+        prop_assert!(delivered.iter().zip(&expect.delivered).all(|(got, wanted)| *got == wanted));
+        prop_assert!(delivered.len() <= expect.delivered.len());
+        // Whoever failed says so, and the other side understands.
+        if failed {
+            pair.run();
+            prop_assert!(matches!(pair.a.log().last(), Some(Log::Terminated(_))));
+            prop_assert!(pair.a.connection.is_closed() && pair.b.connection.is_closed());
+        }
+    }
+
+    /// Goal: a stream that breaks off is told from one that ends. Method: cut at any byte.
+    #[test]
+    fn a_cut_is_told_from_an_end(len in 0..3000_usize, place: prop::sample::Index) {
+        let mut pair = pair(true, RtrSet::empty(), 4, 1442, Chop::whole());
+        post(&[(Try::Send { len, solicited: false, invalidate: false }, false)], &mut pair.a, &mut pair.b);
+        pair.a.give(&mut pair.to_b);
+        let at = place.index(pair.to_b.len() + 1);
+        pair.b.take(&pair.to_b[..at]);
+        let whole = at == 0 || at == pair.to_b.len();
+        prop_assert_eq!(pair.b.take_eof(), if whole { Ok(()) } else { Err(Cut) });
+    }
+}
+
+fn send() -> OpKind {
+    OpKind::Send { len: 0, solicited: false, invalidate: None }
+}
+
+/// Goal: in peer-to-peer connections the responder may speak first, whichever first message was agreed on, and no program sees
+/// that message.
+#[test]
+fn a_responder_can_speak_first() {
+    for offer in [RtrSet::WRITE, RtrSet::READ, RtrSet::SEND] {
+        let mut pair = pair(true, offer, 1, u16::MAX, Chop::new(1, 5));
+        pair.a.post_receive(16);
+        pair.b.post(send(), b"good morning", false).expect("room");
+        pair.run();
+        let data = b"good morning".to_vec();
+        let message = Log::Received { data, solicited: false, invalidated: None };
+        assert_eq!(pair.a.log(), [Log::Ready, message]);
+        assert_eq!(pair.b.log(), [Log::Ready]);
+        assert_eq!((pair.a.connection.outstanding(), pair.b.connection.deadline()), (0, None));
+        // And then the initiator, into the first buffer.
+        pair.b.post_receive(1);
+        pair.a.post(send(), b"!", false).expect("room");
+        pair.run();
+        assert_eq!(pair.b.log().len(), 2);
+        no_harm(&mut pair);
+    }
+}
+
+/// RFC 5044 section 7.1.2: otherwise it waits until it was spoken to.
+#[test]
+fn a_server_waits_for_its_client() {
+    let mut pair = pair(true, RtrSet::empty(), 1, u16::MAX, Chop::whole());
+    pair.a.post_receive(16);
+    pair.b.post(send(), b"welcome", false).expect("room");
+    pair.run();
+    assert_eq!((pair.a.log(), pair.b.connection.deadline()), (&[][..], None));
+    let write = OpKind::Write { stag: 0, to: 0, len: 0 };
+    pair.a.post(write, b"", false).expect("room");
+    pair.run();
+    assert_eq!((pair.a.log().len(), pair.b.log()), (2, &[Log::Ready][..]));
+}
+
+/// A first FPDU that is damaged does not count as one.
+#[test]
+fn a_damaged_first_message_does_not_open_the_way() {
+    let mut pair = pair(true, RtrSet::WRITE, 1, u16::MAX, Chop::whole());
+    pair.b.post(send(), b"good morning", false).expect("room");
+    pair.a.give(&mut pair.to_b);
+    pair.to_b[18] ^= 1;
+    pair.run();
+    assert_eq!(pair.b.log(), [Log::Failed(TerminateCode::LLP_CRC)]);
+    assert_eq!(pair.a.log(), [Log::Ready, Log::Terminated(TerminateCode::LLP_CRC)]);
+}
+
+#[test]
+fn a_first_message_is_awaited_for_a_while() {
+    let mut pair = pair(true, RtrSet::WRITE, 1, u16::MAX, Chop::whole());
+    let deadline = Duration::from_secs(10);
+    assert_eq!((pair.a.connection.deadline(), pair.b.connection.deadline()), (None, Some(deadline)));
+    assert_eq!(pair.b.connection.handle_timeout(deadline - Duration::from_nanos(1)), Ok(()));
+    let failure = pair.b.connection.handle_timeout(deadline).expect_err("it is time");
+    assert_eq!(failure.terminate.code, TerminateCode::LLP_RTR);
+    assert_eq!(pair.b.connection.deadline(), None);
+    pair.run();
+    assert_eq!(pair.a.log(), [Log::Ready, Log::Terminated(TerminateCode::LLP_RTR)]);
+}
+
+/// Goal: both sides read at the limit of what the other serves; nobody waits for ever. Method: depth 1, many reads each way.
+#[test]
+fn reads_across_each_other() {
+    for piece in [1, 3, 1000] {
+        let mut pair = pair(true, RtrSet::all(), 1, 128, Chop::new(5, piece));
+        let tries = vec![(Try::Read { at: 5, len: 1000 }, false); 10];
+        let at_b = post(&tries, &mut pair.a, &mut pair.b);
+        let at_a = post(&tries, &mut pair.b, &mut pair.a);
+        pair.run();
+        check(&at_b, &pair.a, &mut pair.b);
+        check(&at_a, &pair.b, &mut pair.a);
+    }
+}
+
+/// A buffer that goes while it is being read.
+#[test]
+fn a_source_that_goes_ends_the_stream() {
+    let mut pair = pair(true, RtrSet::empty(), 4, u16::MAX, Chop::whole());
+    post(&[(Try::Read { at: 0, len: 10 }, false)], &mut pair.a, &mut pair.b);
+    pair.a.give(&mut pair.to_b);
+    pair.b.take(&std::mem::take(&mut pair.to_b));
+    pair.b.memory().invalidate(READ);
+    pair.run();
+    assert_eq!(pair.a.log(), [Log::Ready, Log::Terminated(TerminateCode::STAG_INVALID)]);
+}
+
+/// RFC 5040 section 5.3: after a Send with Invalidate, the tag is of no use any more.
+#[test]
+fn an_invalidated_tag_is_refused() {
+    let mut pair = Pair::with_defaults(Chop::whole());
+    pair.b.register(5, 0, &[0; 8], Rights::WRITE | Rights::INVALIDATE);
+    pair.b.post_receive(0);
+    let write = OpKind::Write { stag: 5, to: 0, len: 0 };
+    pair.a.post(write, b"12345678", false).expect("room");
+    pair.a.post(OpKind::Send { len: 0, solicited: false, invalidate: Some(5) }, b"", false).expect("room");
+    pair.a.post(write, b"abcdefgh", false).expect("room");
+    pair.run();
+    assert_eq!(pair.b.log().last(), Some(&Log::Failed(TerminateCode::TAGGED_STAG_INVALID)));
+    assert_eq!(pair.b.log().len(), 3);
+    assert_eq!(pair.a.log().last(), Some(&Log::Terminated(TerminateCode::TAGGED_STAG_INVALID)));
+    no_harm(&mut pair);
+}
+
+/// Goal: what comes in one piece with the reply is not lost. Method: a responder's reply and first words, joined. No responder
+/// may send so early, but a lenient initiator has no reason to mind.
+#[test]
+fn bytes_behind_the_reply_are_fpdus() {
+    let mut a = Initiator::new(InitiatorConfig::default(), Duration::ZERO).expect("right");
+    let mut b = Responder::new(ResponderConfig::default(), Duration::ZERO);
+    b.handle_bytes(a.transmit()).expect("valid").1.expect("whole");
+    let of_b = b.accept(&Accept::default()).expect("a request");
+    let mut stream = b.transmit().to_vec();
+    let mut b = Endpoint::new(Connection::new(&of_b, &Limits::default(), Duration::ZERO));
+    b.connection.abort(TerminateCode::GLOBAL_CATASTROPHIC);
+    b.give(&mut stream);
+    let (taken, outcome) = a.handle_bytes(&stream).expect("valid");
+    let Some(Outcome::Established(of_a)) = outcome else { panic!("{outcome:?}") };
+    let mut a = Endpoint::new(Connection::new(&of_a, &Limits::default(), Duration::ZERO));
+    a.take(&stream[taken..]);
+    assert_eq!(a.log(), [Log::Ready, Log::Terminated(TerminateCode::GLOBAL_CATASTROPHIC)]);
+}
+
+/// Revision 1, all the way.
+#[test]
+fn a_connection_of_revision_1() -> Result<(), HandshakeError> {
+    let config = InitiatorConfig { revision: Revision::V1, crc: false, ..InitiatorConfig::default() };
+    let responder = ResponderConfig { crc: false, ..ResponderConfig::default() };
+    let chop = Chop::new(3, 11);
+    let negotiated = shake_hands(config, responder, &Accept::default(), chop)?;
+    let mut pair = Pair::new(&negotiated, &Limits::default(), chop);
+    furnish(&mut pair.a);
+    furnish(&mut pair.b);
+    assert!(!pair.a.connection.checks_crc());
+    let tries = [
+        (Try::Write { at: 0, len: 100 }, false),
+        (Try::Send { len: 10, solicited: true, invalidate: false }, true),
+        (Try::Read { at: 1, len: 1 }, false),
+    ];
+    let expect = post(&tries, &mut pair.a, &mut pair.b);
+    pair.run();
+    check(&expect, &pair.a, &mut pair.b);
+    Ok(())
+}

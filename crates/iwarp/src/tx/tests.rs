@@ -1,0 +1,312 @@
+//! What the sender puts on the wire, byte by byte, and in which order.
+
+use super::*;
+use crate::crc::Crc;
+use crate::mpa::{MULPDU_MAX, MULPDU_MIN, Rtr};
+use crate::rx::Expected;
+use crate::terminate::{Terminate, TerminateCode};
+
+fn config() -> SenderConfig {
+    SenderConfig { crc: true, ird: 2, ord: 2, queue: 8, mulpdu: MULPDU_MAX, held: false, rtr: None }
+}
+
+fn op(id: u64, kind: OpKind) -> Op {
+    Op { id, kind, fence: false }
+}
+
+const fn write(len: u32) -> OpKind {
+    OpKind::Write { stag: 0x0102_0304, to: 0x1000, len }
+}
+
+const fn send(len: u32) -> OpKind {
+    OpKind::Send { len, solicited: false, invalidate: None }
+}
+
+const READ: ReadRequest = ReadRequest { sink_stag: 1, sink_to: 2, len: 3, source_stag: 4, source_to: 5 };
+
+fn next(sender: &mut Sender) -> Fpdu {
+    match sender.poll() {
+        Some(Transmit::Fpdu(fpdu)) => fpdu,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The whole FPDU, its payload zeros.
+fn bytes(fpdu: &Fpdu) -> Vec<u8> {
+    let payload = vec![0; fpdu.payload.len()];
+    let mut seal = fpdu.seal();
+    seal.update(&payload);
+    [fpdu.header(), &payload, &seal.finish().expect("all of the payload")].concat()
+}
+
+fn framed(before_crc: &[u8]) -> Vec<u8> {
+    [before_crc, &Crc::of(before_crc).to_wire()].concat()
+}
+
+#[test]
+fn a_write_byte_by_byte() {
+    let mut sender = Sender::new(config());
+    sender.post(op(9, write(5))).expect("room");
+    let fpdu = next(&mut sender);
+    assert_eq!((fpdu.origin, fpdu.last, fpdu.expects), (Origin::Op(9), true, None));
+    assert_eq!(fpdu.payload, Payload::Op { id: 9, offset: 0, len: 5 });
+    let expected = [0, 19, 0xc1, 0x40, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(bytes(&fpdu), framed(&expected));
+    assert_eq!(fpdu.len(), 28);
+    assert_eq!(sender.poll(), None);
+    assert!(sender.is_idle());
+}
+
+#[test]
+fn sends_in_all_forms_byte_by_byte() {
+    let mut sender = Sender::new(config());
+    for (solicited, invalidate) in [(false, None), (false, Some(0xaa)), (true, None), (true, Some(0xbb))] {
+        sender.post(op(1, OpKind::Send { len: 2, solicited, invalidate })).expect("room");
+    }
+    for (opcode, tag, msn) in [(0x43, 0, 1), (0x44, 0xaa, 2), (0x45, 0, 3), (0x46, 0xbb, 4)] {
+        let expected = [0, 20, 0x41, opcode, 0, 0, 0, tag, 0, 0, 0, 0, 0, 0, 0, msn, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(bytes(&next(&mut sender)), framed(&expected));
+    }
+}
+
+#[test]
+fn control_messages_byte_by_byte() {
+    let mut sender = Sender::new(config());
+    sender.post(op(1, OpKind::Immediate { data: *b"12345678", solicited: true })).expect("room");
+    sender.post(op(2, OpKind::Read(READ))).expect("room");
+    let add = AtomicOp::FetchAdd { add: 1, mask: 0 };
+    sender.post(op(3, OpKind::Atomic { stag: 7, to: 8, op: add })).expect("room");
+    let fpdu = next(&mut sender);
+    let header = [0, 26, 0x41, 0x49, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+    assert_eq!(bytes(&fpdu), framed(&[&header, &b"12345678"[..]].concat()));
+
+    let fpdu = next(&mut sender);
+    let header = [0, 46, 0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0];
+    let body = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5];
+    assert_eq!(bytes(&fpdu), framed(&[&header[..], &body].concat()));
+    assert_eq!(fpdu.expects, Some(Expected::Read { id: Some(2), stag: 1, to: 2, len: 3 }));
+
+    let fpdu = next(&mut sender);
+    let wire = bytes(&fpdu);
+    assert_eq!(wire[..24], [0, 70, 0x41, 0x4a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(wire.len(), 76);
+    assert_eq!(fpdu.expects, Some(Expected::Atomic { id: 3, request: 0 }));
+    assert_eq!(sender.outstanding(), 2);
+}
+
+#[test]
+fn terminate_byte_by_byte_and_last() {
+    let mut sender = Sender::new(config());
+    sender.post(op(1, write(5))).expect("room");
+    sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
+    sender.terminate(Terminate::new(TerminateCode::LLP_LENGTH));
+    assert!(!sender.is_idle());
+    let fpdu = next(&mut sender);
+    assert_eq!(bytes(&fpdu), Terminate::new(TerminateCode::LLP_CRC).to_fpdu());
+    assert_eq!((fpdu.origin, sender.poll()), (Origin::Protocol, None));
+    assert!(sender.is_idle() && sender.is_closed());
+    assert_eq!(sender.post(op(2, write(1))), Err(PostError::Closed));
+}
+
+/// Goal: segments cover a message without gap, in order, within MULPDU. Method: sizes at and beside the limits.
+#[test]
+fn segments_cover_their_message() {
+    for mulpdu in [0, MULPDU_MIN, 129, 1442, 1454, MULPDU_MAX] {
+        for len in [0, 1, 96, 104, 105, 113, 114, 115, 1427, 1428, 1429, 65_517, 65_521, 65_522, 200_000] {
+            for kind in [write(len), send(len)] {
+                let mut sender = Sender::new(SenderConfig { mulpdu, ..config() });
+                sender.post(op(1, kind)).expect("room");
+                let (mut covered, mut segments) = (0, 0);
+                loop {
+                    segments += 1;
+                    let fpdu = next(&mut sender);
+                    assert!(fpdu.len() <= usize::from(mulpdu.max(MULPDU_MIN)) + 2 + 3 + 4);
+                    let wire_len = u16::from_be_bytes([fpdu.header()[0], fpdu.header()[1]]);
+                    assert!(wire_len <= mulpdu.max(MULPDU_MIN));
+                    if let Payload::Op { id: 1, offset, .. } = fpdu.payload {
+                        assert_eq!(offset as usize, covered);
+                    }
+                    covered += fpdu.payload.len();
+                    if fpdu.last {
+                        break;
+                    }
+                    // No word is torn, and no segment in the middle needs a pad.
+                    assert!(fpdu.payload.len().is_multiple_of(8) && !fpdu.payload.is_empty());
+                }
+                assert_eq!((covered, sender.poll()), (len as usize, None));
+                // What fits into one segment is one.
+                let header_len = if kind == send(len) { 18 } else { 14 };
+                assert_eq!(segments == 1, len + header_len <= mulpdu.max(MULPDU_MIN).into());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_size_of_segments_can_change_in_a_message() {
+    let mut sender = Sender::new(SenderConfig { mulpdu: 128, ..config() });
+    sender.post(op(1, write(1000))).expect("room");
+    assert_eq!(next(&mut sender).payload.len(), 112);
+    sender.set_mulpdu(MULPDU_MAX);
+    let fpdu = next(&mut sender);
+    assert_eq!((fpdu.payload, fpdu.last), (Payload::Op { id: 1, offset: 112, len: 888 }, true));
+    // The tagged offset goes along.
+    assert_eq!(fpdu.header()[8..16], (0x1000_u64 + 112).to_be_bytes());
+}
+
+#[test]
+fn limits_of_the_queue() {
+    let mut sender = Sender::new(SenderConfig { queue: 2, ..config() });
+    sender.post(op(1, write(1))).expect("room");
+    sender.post(op(2, write(1))).expect("room");
+    assert_eq!(sender.post(op(3, write(1))), Err(PostError::Full));
+    next(&mut sender);
+    assert_eq!(sender.post(op(3, write(1))), Ok(()));
+    let mut sender = Sender::new(SenderConfig { ord: 0, ..config() });
+    assert_eq!(sender.post(op(1, OpKind::Read(READ))), Err(PostError::NoReads));
+    let wrapping = OpKind::Write { stag: 1, to: u64::MAX, len: 2 };
+    assert_eq!(sender.post(op(1, wrapping)), Err(PostError::Wraps));
+    let mut sender = Sender::new(config());
+    for wrapping in
+        [ReadRequest { sink_to: u64::MAX - 1, ..READ }, ReadRequest { source_to: u64::MAX - 1, ..READ }]
+    {
+        assert_eq!(sender.post(op(1, OpKind::Read(wrapping))), Err(PostError::Wraps));
+    }
+    let add = AtomicOp::FetchAdd { add: 1, mask: 0 };
+    let unaligned = OpKind::Atomic { stag: 7, to: 4, op: add };
+    assert_eq!(sender.post(op(1, unaligned)), Err(PostError::Unaligned));
+}
+
+/// ORD holds reads back, a fence holds anything back, and what is behind waits too: operations keep their order.
+#[test]
+fn reads_wait_for_their_turn() {
+    let mut sender = Sender::new(config());
+    for id in 1..=3 {
+        sender.post(op(id, OpKind::Read(READ))).expect("room");
+    }
+    sender.post(op(4, write(1))).expect("room");
+    sender.post(Op { fence: true, ..op(5, send(0)) }).expect("room");
+    assert_eq!((next(&mut sender).origin, next(&mut sender).origin), (Origin::Op(1), Origin::Op(2)));
+    assert_eq!((sender.poll(), sender.outstanding()), (None, 2));
+    sender.answered();
+    assert_eq!((next(&mut sender).origin, next(&mut sender).origin), (Origin::Op(3), Origin::Op(4)));
+    assert_eq!(sender.poll(), None);
+    sender.answered();
+    assert_eq!(sender.poll(), None);
+    sender.answered();
+    assert_eq!(next(&mut sender).origin, Origin::Op(5));
+}
+
+/// Goal: two sides that wait for each other's answers do not block each other. Method: the queue of operations waits, answers
+/// leave all the same; otherwise they take turns.
+#[test]
+fn answers_do_not_wait_behind_operations() {
+    let mut sender = Sender::new(SenderConfig { ord: 1, ..config() });
+    for id in 1..=2 {
+        sender.post(op(id, OpKind::Read(READ))).expect("room");
+    }
+    next(&mut sender);
+    assert_eq!(sender.poll(), None);
+    sender.answer_read(READ);
+    let fpdu = next(&mut sender);
+    assert_eq!((fpdu.origin, fpdu.last), (Origin::Answer, true));
+    assert_eq!(fpdu.payload, Payload::Source { stag: 4, to: 5, len: 3 });
+    assert_eq!(fpdu.header(), [0, 17, 0xc1, 0x42, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2]);
+
+    let mut sender = Sender::new(config());
+    for id in 1..=3 {
+        sender.post(op(id, write(1))).expect("room");
+    }
+    sender.answer_read(READ);
+    sender.answer_read(READ);
+    let order: Vec<Origin> = (0..5).map(|_| next(&mut sender).origin).collect();
+    let answer = Origin::Answer;
+    assert_eq!(order, [Origin::Op(1), answer, Origin::Op(2), answer, Origin::Op(3)]);
+}
+
+#[test]
+fn atomics_are_carried_out_in_the_order_of_answers() {
+    let mut sender = Sender::new(config());
+    let request = AtomicRequest { id: 77, stag: 7, to: 8, op: AtomicOp::FetchAdd { add: 1, mask: 0 } };
+    sender.answer_read(READ);
+    sender.answer_atomic(request);
+    sender.post(op(1, write(1))).expect("room");
+    assert_eq!(next(&mut sender).origin, Origin::Op(1));
+    assert_eq!(sender.atomic_done(0), None, "it has not been asked for yet");
+    assert_eq!(next(&mut sender).origin, Origin::Answer);
+    assert_eq!(sender.poll(), Some(Transmit::Atomic(request)));
+    assert_eq!(sender.poll(), None);
+    let fpdu = sender.atomic_done(5).expect("it was asked for");
+    let expected = [
+        0, 30, 0x41, 0x4b, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0,
+        5,
+    ];
+    assert_eq!(bytes(&fpdu), framed(&expected));
+    // One that is refused meanwhile does not keep the Terminate back.
+    sender.answer_atomic(request);
+    assert_eq!(sender.poll(), Some(Transmit::Atomic(request)));
+    sender.terminate(Terminate::new(TerminateCode::STAG_INVALID));
+    assert_eq!(next(&mut sender).origin, Origin::Protocol);
+    assert_eq!((sender.atomic_done(5), sender.poll()), (None, None));
+}
+
+/// RFC 5044 section 7.1.2.
+#[test]
+fn a_responder_keeps_silent_until_it_is_released() {
+    let mut sender = Sender::new(SenderConfig { held: true, ..config() });
+    sender.post(op(1, write(1))).expect("room");
+    assert_eq!(sender.poll(), None);
+    assert!(!sender.is_idle());
+    sender.release();
+    assert_eq!(next(&mut sender).origin, Origin::Op(1));
+    // But it may say why it ends.
+    let mut sender = Sender::new(SenderConfig { held: true, ..config() });
+    sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
+    assert_eq!(next(&mut sender).origin, Origin::Protocol);
+}
+
+/// RFC 6581 section 9.2.
+#[test]
+fn first_messages_byte_by_byte() {
+    let run = |rtr| {
+        let mut sender = Sender::new(SenderConfig { rtr: Some(rtr), ..config() });
+        sender.post(op(1, send(0))).expect("room");
+        let fpdu = next(&mut sender);
+        assert_eq!((fpdu.origin, fpdu.last), (Origin::Protocol, true));
+        assert_eq!(next(&mut sender).origin, Origin::Op(1));
+        (bytes(&fpdu), fpdu.expects)
+    };
+    let (wire, expects) = run(Rtr::Write);
+    assert_eq!(wire, framed(&[0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(expects, None);
+    let (wire, expects) = run(Rtr::Send);
+    assert_eq!(wire, framed(&[0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]));
+    assert_eq!(expects, None);
+    let (wire, expects) = run(Rtr::Read);
+    assert_eq!(wire[..4], [0, 46, 0x41, 0x41]);
+    assert_eq!(expects, Some(Expected::Read { id: None, stag: 1, to: 0, len: 0 }));
+}
+
+#[test]
+fn trailers_know_their_payload() {
+    let mut sender = Sender::new(config());
+    sender.post(op(1, write(6))).expect("room");
+    let fpdu = next(&mut sender);
+    let mut seal = fpdu.seal();
+    assert!(seal.wants_payload());
+    seal.update(b"hello");
+    let mismatch = PayloadMismatch { given: 5, wanted: 6 };
+    assert_eq!(seal.finish(), Err(mismatch));
+    seal.append(Crc::of(b"!"), 1);
+    let trailer = seal.finish().expect("all of it");
+    let whole = [fpdu.header(), b"hello!\0\0"].concat();
+    assert_eq!(trailer[..2], [0, 0]);
+    assert_eq!(trailer[2..], Crc::of(&whole).to_wire());
+
+    // Without CRCs nobody need look at the payload (RFC 5044 section 4.1).
+    let mut sender = Sender::new(SenderConfig { crc: false, ..config() });
+    sender.post(op(1, write(6))).expect("room");
+    let seal = next(&mut sender).seal();
+    assert!(!seal.wants_payload());
+    assert_eq!(seal.finish().expect("no CRC").as_slice(), [0; 6]);
+}
