@@ -79,6 +79,7 @@
 mod connection;
 pub mod crc;
 pub mod ddp;
+pub mod fuzzing;
 pub mod mpa;
 pub mod rdmap;
 pub mod rx;
