@@ -22,7 +22,16 @@ pub(crate) struct DeviceObject(pub(crate) Arc<Opened>);
 pub(crate) fn attr_of(machine: &Machine, node: usize, hole: bool) -> DeviceAttr {
     let p = &machine.params;
     let ports = p.link.port_count as usize;
-    let mut notes = vec![format!("a model in virtual time: {}", machine.about)];
+    let classes = machine.parameters().into_iter().map(|p| p.source.class());
+    let count = |class: &str| classes.clone().filter(|other| *other == class).count();
+    let mut notes = vec![format!(
+        "of its values {} are published, {} derived or from data sheets, {} fitted, {} assumed, {} given",
+        count("published"),
+        count("derived") + count("datasheet"),
+        count("fitted"),
+        count("assumed"),
+        count("given"),
+    )];
     if hole {
         notes.push("payload=hole: only the first and last 64 bytes of a message really move".to_owned());
     }
