@@ -40,6 +40,13 @@ impl Bell {
         self.waiters.fetch_sub(1, Ordering::Release);
     }
 
+    /// Whether somebody is about to sleep, or sleeps: for those who would do differently then. What came before the
+    /// announcement of a sleeper is not ordered by this.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) != 0
+    }
+
     /// Wakes all sleepers. Publish what they wait for *before* this.
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
@@ -121,5 +128,23 @@ mod loom_tests {
             shared.0.retract();
             producer.join().unwrap();
         });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_knows_whether_it_is_awaited() {
+        let bell = Bell::new();
+        assert!(!bell.is_awaited());
+        let (first, _second) = (bell.announce(), bell.announce());
+        bell.retract();
+        assert!(bell.is_awaited() && !bell.has_rung(first));
+        bell.ring();
+        assert!(bell.has_rung(first));
+        bell.retract();
+        assert!(!bell.is_awaited());
     }
 }
