@@ -7,3 +7,4 @@ pub(crate) mod ready;
 pub(crate) mod ring;
 pub(crate) mod shared_queue;
 pub(crate) mod spin;
+pub(crate) mod stage;
