@@ -1,0 +1,52 @@
+//! How an iWARP device is set up.
+
+use std::net::IpAddr;
+
+/// When a write or a send is complete at its initiator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Completion {
+    /// When the peer has placed or delivered it: the device asks, by a read of no bytes. What the API promises.
+    #[default]
+    Placed,
+    /// When TCP has taken it, as RNICs do. Cheaper, and says nothing about the peer.
+    Sent,
+}
+
+/// The revision of MPA that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mpa {
+    /// Revision 2 (RFC 6581), and 1 with a peer that knows only that.
+    #[default]
+    V2,
+    /// Revision 1 (RFC 5044) only.
+    V1,
+}
+
+/// How large FPDUs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FpduSize {
+    /// As large as they can be: TCP cuts them as it likes, and each costs a header and a system call.
+    #[default]
+    Largest,
+    /// One fits a TCP segment, as RFC 5044 wants for receivers in hardware.
+    Segment,
+    /// At most so many bytes.
+    Bytes(u16),
+}
+
+/// How an iWARP device is set up.
+#[derive(Clone, Debug, Default)]
+pub struct IwarpConfig {
+    /// The address of this side: of connections that it makes, and the only one that it listens on. Any, if not given.
+    pub bind: Option<IpAddr>,
+    /// Ask for CRCs. They are used if either side asks.
+    pub crc: bool,
+    /// The revision of MPA.
+    pub mpa: Mpa,
+    /// How large FPDUs are.
+    pub fpdu: FpduSize,
+    /// When a write or a send is complete.
+    pub completion: Completion,
+    /// Bytes of NIC memory that can be allocated; half of the machine's memory if not given.
+    pub dm_size: Option<u64>,
+}

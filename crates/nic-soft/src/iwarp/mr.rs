@@ -1,0 +1,256 @@
+//! Data path: placement checks. Memory regions: the table of steering tags, and who may use which bytes.
+//!
+//! A steering tag is the number of a table entry and a random part from the kernel's generator, 16 bits each: whoever knows
+//! one tag learns nothing about another, and a wrong guess ends the guesser's connection. Entries are reused in turn, so that
+//! a tag does not come back soon.
+//!
+//! Only who holds the stage of a connection looks tags up and uses the memory behind them, in one go. Deregistering takes the
+//! tag away and then passes through the stages of all connections: whoever saw the tag has left.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use iwarp::rx::Refusal;
+use verbs::provider::MrOps;
+use verbs::{Access, Buf, Error, MemoryKind, Result};
+
+use super::device::{Inner, random, unpoisoned};
+
+/// Memory regions of a device.
+pub(super) const MR_MAX: usize = 1 << 16;
+const CHUNK: usize = 256;
+
+/// One region. A key of 0 says that there is none.
+#[derive(Default)]
+struct Entry {
+    key: AtomicU32,
+    pd: AtomicU32,
+    access: AtomicU32,
+    /// The address of the first byte as peers give it.
+    base: AtomicU64,
+    len: AtomicU64,
+    /// Where the first byte is in this process.
+    at: AtomicU64,
+}
+
+/// Which entries are free.
+#[derive(Default)]
+struct Numbers {
+    next: usize,
+    free: VecDeque<usize>,
+}
+
+/// The regions of a device.
+pub(super) struct Table {
+    chunks: Vec<OnceLock<Box<[Entry]>>>,
+    numbers: Mutex<Numbers>,
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        let chunks = (0..MR_MAX / CHUNK).map(|_| OnceLock::new()).collect();
+        Self { chunks, numbers: Mutex::new(Numbers::default()) }
+    }
+
+    #[inline]
+    fn entry(&self, key: u32) -> Option<&Entry> {
+        let index = (key >> 16) as usize;
+        Some(&self.chunks[index / CHUNK].get()?[index % CHUNK])
+    }
+
+    /// Where `[addr, addr + len)` of a region is, if the domain, the rights and the bounds allow it.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        key: u32,
+        pd: u32,
+        need: Access,
+        addr: u64,
+        len: u64,
+    ) -> Result<*mut u8, Refusal> {
+        let entry = self.entry(key).filter(|_| key != 0).ok_or(Refusal::Invalid)?;
+        if entry.key.load(Ordering::Acquire) != key {
+            return Err(Refusal::Invalid);
+        }
+        if entry.pd.load(Ordering::Relaxed) != pd {
+            return Err(Refusal::NotAssociated);
+        }
+        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
+        if !access.contains(need) {
+            return Err(Refusal::Access);
+        }
+        let offset = addr.wrapping_sub(entry.base.load(Ordering::Relaxed));
+        let size = entry.len.load(Ordering::Relaxed);
+        if offset > size || len > size - offset {
+            return Err(Refusal::Bounds);
+        }
+        Ok((entry.at.load(Ordering::Relaxed) + offset) as *mut u8)
+    }
+
+    /// Whether a peer may invalidate this tag.
+    pub(super) fn may_invalidate(&self, key: u32, pd: u32) -> Result<(), Refusal> {
+        match self.find(key, pd, Access::empty(), 0, 0) {
+            Ok(_) | Err(Refusal::Bounds) => Ok(()),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Makes a tag unusable, as a send with invalidate does; false if it was not valid in that domain.
+    ///
+    /// Other connections that saw it valid finish the piece that they are at: this may run beside them, unlike
+    /// deregistering, which is what lets the memory go.
+    pub(super) fn invalidate(&self, key: u32, pd: u32) -> bool {
+        self.entry(key).is_some_and(|entry| {
+            key != 0
+                && entry.pd.load(Ordering::Relaxed) == pd
+                && entry.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    fn take(&self) -> Result<usize> {
+        let mut numbers = unpoisoned(&self.numbers);
+        // Fresh ones first: the longer an entry rests, the better.
+        if numbers.next < MR_MAX {
+            numbers.next += 1;
+            return Ok(numbers.next - 1);
+        }
+        let limit = MR_MAX as u64;
+        numbers.free.pop_front().ok_or(Error::Limit { what: "memory regions", given: limit + 1, limit })
+    }
+
+    fn fill(&self, index: usize, pd: u32, buf: &Buf, base: u64, access: Access) -> u32 {
+        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
+        let entry = &chunk[index % CHUNK];
+        entry.pd.store(pd, Ordering::Relaxed);
+        entry.access.store(access.bits().into(), Ordering::Relaxed);
+        entry.base.store(base, Ordering::Relaxed);
+        entry.len.store(buf.len() as u64, Ordering::Relaxed);
+        entry.at.store(buf.addr(), Ordering::Relaxed);
+        let key = loop {
+            let low = random() as u32 & 0xffff;
+            // Neither 0 nor all ones: what forgotten and made-up tags look like.
+            let key = (index as u32) << 16 | low;
+            if low != 0 && key != u32::MAX {
+                break key;
+            }
+        };
+        entry.key.store(key, Ordering::Release);
+        key
+    }
+}
+
+/// A registered region.
+pub(super) struct IwarpMr {
+    device: Arc<Inner>,
+    key: u32,
+    base: u64,
+    /// Keeps the memory.
+    _buf: Buf,
+    live: bool,
+}
+
+impl IwarpMr {
+    pub(super) fn register(device: &Arc<Inner>, pd: u32, buf: &Buf, access: Access) -> Result<Self> {
+        let is_nic = buf.kind() == MemoryKind::Nic;
+        if is_nic && !device.dm.owns(buf) {
+            return Err(Error::Foreign { what: "the NIC memory" });
+        }
+        // Regions of NIC memory are zero-based.
+        let base = if is_nic { 0 } else { buf.addr() };
+        let index = device.regions.take()?;
+        let key = device.regions.fill(index, pd, buf, base, access);
+        Ok(Self { device: device.clone(), key, base, _buf: buf.clone(), live: true })
+    }
+
+    /// Takes the tag away, and waits until nobody is in the middle of using it.
+    fn retire(&mut self) {
+        if !std::mem::take(&mut self.live) {
+            return;
+        }
+        let table = &self.device.regions;
+        if let Some(entry) = table.entry(self.key) {
+            // It is 0 already if a peer has invalidated it.
+            entry.key.store(0, Ordering::Release);
+        }
+        self.device.pass_all_stages();
+        unpoisoned(&table.numbers).free.push_back((self.key >> 16) as usize);
+    }
+}
+
+impl MrOps for IwarpMr {
+    fn lkey(&self) -> u32 {
+        self.key
+    }
+
+    fn rkey(&self) -> u32 {
+        self.key
+    }
+
+    fn addr(&self) -> u64 {
+        self.base
+    }
+
+    fn dereg(mut self: Box<Self>) -> Result<()> {
+        self.retire();
+        Ok(())
+    }
+}
+
+impl Drop for IwarpMr {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(table: &Table, access: Access) -> (Buf, u32) {
+        let buf = Buf::alloc(100).expect("memory");
+        let index = table.take().expect("room");
+        let key = table.fill(index, 7, &buf, 1000, access);
+        (buf, key)
+    }
+
+    #[test]
+    fn every_reason_is_told_apart() {
+        let table = Table::new();
+        let (buf, key) = filled(&table, Access::REMOTE_READ);
+        let find = |key, pd, need, addr, len| table.find(key, pd, need, addr, len);
+        assert_eq!(find(key, 7, Access::REMOTE_READ, 1000, 100), Ok(buf.as_ptr()));
+        assert_eq!(find(key, 7, Access::REMOTE_READ, 1100, 0), Ok(buf.as_ptr().wrapping_add(100)));
+        assert_eq!(find(key, 8, Access::REMOTE_READ, 1000, 1), Err(Refusal::NotAssociated));
+        assert_eq!(find(key, 7, Access::REMOTE_WRITE, 1000, 1), Err(Refusal::Access));
+        for (addr, len) in [(999, 1), (1000, 101), (1101, 0), (u64::MAX, 1), (1001, u64::MAX)] {
+            assert_eq!(find(key, 7, Access::REMOTE_READ, addr, len), Err(Refusal::Bounds), "{addr}+{len}");
+        }
+        for wrong in [0, !0, key ^ 1, key ^ 0x1_0000, key ^ 0x8000_0000] {
+            assert_eq!(find(wrong, 7, Access::REMOTE_READ, 1000, 1), Err(Refusal::Invalid), "{wrong:#x}");
+        }
+    }
+
+    #[test]
+    fn an_invalidated_tag_is_dead() {
+        let table = Table::new();
+        let (_buf, key) = filled(&table, Access::ALL);
+        assert_eq!(table.may_invalidate(key, 7), Ok(()));
+        assert_eq!(table.may_invalidate(key, 8), Err(Refusal::NotAssociated));
+        assert!(!table.invalidate(key, 8), "another domain's");
+        assert!(table.invalidate(key, 7) && !table.invalidate(key, 7), "once");
+        assert_eq!(table.find(key, 7, Access::empty(), 1000, 1), Err(Refusal::Invalid));
+    }
+
+    /// Goal: one tag tells nothing about the next. Method: the random parts of many differ in every bit about half of the
+    /// time.
+    #[test]
+    fn tags_are_random() {
+        let table = Table::new();
+        let keys: Vec<u32> = (0..2000).map(|_| filled(&table, Access::ALL).1).collect();
+        for bit in 0..16 {
+            let flips = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
+            assert!((700..1300).contains(&flips), "bit {bit} flips {flips} times in 2000");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Data path: posting. Rings of requests: what was posted, until it is complete and its completion has been polled.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::{Buf, Data, Error, RecvWr, Result, SendFlags, SendOp, SendWr, Sge};
+
+use crate::pieces::SGE_MAX;
+
+/// Pieces of one request, copied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sges {
+    list: [Sge; SGE_MAX],
+    count: usize,
+}
+
+impl Sges {
+    pub(super) const EMPTY: Self = Self { list: [Sge { addr: 0, length: 0, lkey: 0 }; SGE_MAX], count: 0 };
+
+    #[inline]
+    fn of(sges: &[Sge]) -> Self {
+        let mut copy = Self::EMPTY;
+        copy.count = sges.len().min(SGE_MAX);
+        copy.list[..copy.count].copy_from_slice(&sges[..copy.count]);
+        copy
+    }
+
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[Sge] {
+        &self.list[..self.count]
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.as_slice().iter().map(|sge| u64::from(sge.length)).sum()
+    }
+}
+
+/// A send request as it was posted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) wr_id: u64,
+    pub(super) op: SendOp,
+    pub(super) flags: SendFlags,
+    /// Bytes of local data.
+    pub(super) len: u32,
+    pub(super) inline: bool,
+    sges: usize,
+}
+
+/// The send queue. Requests are numbered from 0 in the order of posting; the slot of one is its number modulo the depth.
+pub(super) struct SendQueue {
+    slots: Box<[Request]>,
+    sges: Box<[Sge]>,
+    max_sge: usize,
+    /// Inline data, a place for each slot. In a buffer because it is sent from there, like any other memory.
+    inline: Option<Buf>,
+    max_inline: usize,
+    posted: u64,
+}
+
+impl SendQueue {
+    pub(super) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
+        let nothing =
+            Request { wr_id: 0, op: SendOp::Send, flags: SendFlags::empty(), len: 0, inline: false, sges: 0 };
+        let (depth, max_sge, max_inline) = (depth as usize, max_sge as usize, max_inline as usize);
+        Ok(Self {
+            slots: vec![nothing; depth].into_boxed_slice(),
+            sges: vec![Sge::default(); depth * max_sge].into_boxed_slice(),
+            max_sge,
+            inline: if max_inline > 0 { Some(Buf::alloc(depth * max_inline)?) } else { None },
+            max_inline,
+            posted: 0,
+        })
+    }
+
+    #[inline]
+    pub(super) fn posted(&self) -> u64 {
+        self.posted
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        (number % self.slots.len() as u64) as usize
+    }
+
+    /// Posts a request that has been checked, if there is a slot.
+    #[inline]
+    pub(super) fn post(&mut self, wr: &SendWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
+        let depth = self.slots.len();
+        if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
+            return Err(Error::QueueFull { queue: "send", depth: depth as u32 });
+        }
+        let slot = self.slot(self.posted);
+        let (len, inline, sges) = match wr.data {
+            Data::Sges(sges) => {
+                let at = slot * self.max_sge;
+                self.sges[at..at + sges.len()].copy_from_slice(sges);
+                (sges.iter().map(|sge| u64::from(sge.length)).sum::<u64>() as u32, false, sges.len())
+            }
+            Data::Inline(bytes) => {
+                if let Some(inline) = &self.inline {
+                    inline.write(slot * self.max_inline, bytes)?;
+                }
+                (bytes.len() as u32, true, 0)
+            }
+        };
+        self.slots[slot] = Request { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, inline, sges };
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// A request that was posted and whose slot is still taken.
+    #[inline]
+    pub(super) fn get(&self, number: u64) -> &Request {
+        &self.slots[self.slot(number)]
+    }
+
+    /// Its pieces.
+    #[inline]
+    pub(super) fn sges(&self, number: u64) -> &[Sge] {
+        let slot = self.slot(number);
+        let at = slot * self.max_sge;
+        &self.sges[at..at + self.slots[slot].sges]
+    }
+
+    /// Where its inline data is.
+    #[inline]
+    pub(super) fn inline(&self, number: u64) -> *mut u8 {
+        let at = self.slot(number) * self.max_inline;
+        self.inline.as_ref().map_or(std::ptr::null_mut(), |inline| inline.as_ptr().wrapping_add(at))
+    }
+}
+
+/// A receive that was taken off its queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receive {
+    pub(super) wr_id: u64,
+    pub(super) sges: Sges,
+}
+
+/// A queue of receives, a queue pair's own or a shared one.
+pub(super) struct ReceiveQueue {
+    name: &'static str,
+    wr_ids: Box<[(u64, usize)]>,
+    sges: Box<[Sge]>,
+    max_sge: usize,
+    posted: u64,
+    taken: u64,
+}
+
+impl ReceiveQueue {
+    pub(super) fn new(name: &'static str, depth: u32, max_sge: u32) -> Self {
+        let (depth, max_sge) = (depth as usize, max_sge as usize);
+        Self {
+            name,
+            wr_ids: vec![(0, 0); depth].into_boxed_slice(),
+            sges: vec![Sge::default(); depth * max_sge].into_boxed_slice(),
+            max_sge,
+            posted: 0,
+            taken: 0,
+        }
+    }
+
+    /// Posts a receive, if there is a slot.
+    #[inline]
+    pub(super) fn post(&mut self, wr: &RecvWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
+        Error::check_limit("the number of pieces of the receive", wr.sges.len() as u64, self.max_sge as u64)?;
+        let depth = self.wr_ids.len();
+        if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
+            return Err(Error::QueueFull { queue: self.name, depth: depth as u32 });
+        }
+        let slot = (self.posted % depth as u64) as usize;
+        let at = slot * self.max_sge;
+        self.sges[at..at + wr.sges.len()].copy_from_slice(wr.sges);
+        self.wr_ids[slot] = (wr.wr_id, wr.sges.len());
+        self.posted += 1;
+        Ok(())
+    }
+
+    /// Takes the next receive.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Receive> {
+        if self.taken == self.posted {
+            return None;
+        }
+        let slot = (self.taken % self.wr_ids.len() as u64) as usize;
+        let ((wr_id, count), at) = (self.wr_ids[slot], slot * self.max_sge);
+        self.taken += 1;
+        Some(Receive { wr_id, sges: Sges::of(&self.sges[at..at + count]) })
+    }
+
+    /// Receives that nobody has taken.
+    pub(super) fn left(&self) -> u64 {
+        self.posted - self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sge(addr: u64) -> Sge {
+        Sge { addr, length: 8, lkey: 1 }
+    }
+
+    #[test]
+    fn sends_keep_what_was_posted_until_they_are_reclaimed() {
+        let (mut queue, reclaimed) = (SendQueue::new(2, 3, 16).expect("memory"), AtomicU64::new(0));
+        let pieces = [sge(1), sge(2), sge(3)];
+        queue.post(&SendWr::new(10, SendOp::Send, &pieces), &reclaimed).expect("room");
+        queue.post(&SendWr::inline(11, SendOp::Send, b"inline data"), &reclaimed).expect("room");
+        let full = queue.post(&SendWr::new(12, SendOp::Send, &pieces[..1]), &reclaimed);
+        assert_eq!(full, Err(Error::QueueFull { queue: "send", depth: 2 }));
+        assert_eq!((queue.get(0).wr_id, queue.get(0).len, queue.sges(0)), (10, 24, &pieces[..]));
+        assert_eq!((queue.get(1).wr_id, queue.get(1).len, queue.get(1).inline), (11, 11, true));
+        reclaimed.store(1, Ordering::Release);
+        queue.post(&SendWr::new(12, SendOp::Send, &pieces[..1]), &reclaimed).expect("room again");
+        assert_eq!((queue.get(2).wr_id, queue.sges(2)), (12, &pieces[..1]));
+        assert_eq!(queue.posted(), 3);
+    }
+
+    #[test]
+    fn receives_come_in_order_and_free_their_slots_late() {
+        let (mut queue, reclaimed) = (ReceiveQueue::new("receive", 2, 2), AtomicU64::new(0));
+        for id in [1, 2] {
+            queue.post(&RecvWr::new(id, &[sge(id)]), &reclaimed).expect("room");
+        }
+        assert_eq!(queue.take().map(|receive| receive.wr_id), Some(1));
+        let full = Err(Error::QueueFull { queue: "receive", depth: 2 });
+        assert_eq!(queue.post(&RecvWr::new(3, &[]), &reclaimed), full, "its completion was not polled yet");
+        reclaimed.store(1, Ordering::Release);
+        queue.post(&RecvWr::new(3, &[]), &reclaimed).expect("room again");
+        assert!(matches!(queue.post(&RecvWr::new(4, &[sge(1); 3]), &reclaimed), Err(Error::Limit { .. })));
+        let rest: Vec<_> = std::iter::from_fn(|| queue.take()).map(|r| (r.wr_id, r.sges.total())).collect();
+        assert_eq!((rest, queue.left()), (vec![(2, 8), (3, 0)], 0));
+    }
+}
