@@ -1,0 +1,211 @@
+//! Data path: placement. All that touches user memory: reading from a socket into place, gathering into a socket, copies and
+//! atomics. The callers hold the stage of a connection and have just looked the memory up.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iwarp::rdmap::AtomicOp;
+use rustix::io::Errno;
+
+use crate::pieces::{Pieces, SGE_MAX, scatter};
+
+/// Pieces of one gathered write, at most.
+const GATHER_MAX: usize = 128;
+
+/// What one system call sends.
+pub(super) struct Gather {
+    list: [MaybeUninit<libc::iovec>; GATHER_MAX],
+    count: usize,
+    total: usize,
+}
+
+impl Gather {
+    pub(super) fn new() -> Self {
+        Self { list: [const { MaybeUninit::uninit() }; GATHER_MAX], count: 0, total: 0 }
+    }
+
+    /// Whether a whole FPDU may not fit any more.
+    pub(super) fn is_full(&self) -> bool {
+        self.count + SGE_MAX + 2 > GATHER_MAX
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Appends bytes, without the first `skip` of them, which is lowered by what was skipped.
+    pub(super) fn push(&mut self, at: *const u8, len: usize, skip: &mut usize) {
+        let skipped = len.min(*skip);
+        *skip -= skipped;
+        if self.count < GATHER_MAX && len > skipped {
+            let iovec =
+                libc::iovec { iov_base: at.wrapping_add(skipped).cast_mut().cast(), iov_len: len - skipped };
+            self.list[self.count].write(iovec);
+            self.count += 1;
+            self.total += len - skipped;
+        }
+    }
+
+    pub(super) fn push_bytes(&mut self, bytes: &[u8], skip: &mut usize) {
+        self.push(bytes.as_ptr(), bytes.len(), skip);
+    }
+
+    pub(super) fn push_pieces(&mut self, pieces: &Pieces, skip: &mut usize) {
+        for piece in pieces.as_slice() {
+            self.push(piece.iov_base.cast(), piece.iov_len, skip);
+        }
+    }
+}
+
+fn result(n: isize) -> Result<usize, Errno> {
+    usize::try_from(n).map_err(|_| {
+        Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    })
+}
+
+/// Sends what was gathered, or as much of it as the socket takes.
+pub(super) fn send(socket: BorrowedFd<'_>, gather: &mut Gather) -> Result<usize, Errno> {
+    // SAFETY: an all-zero header is one without address and control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = gather.list.as_mut_ptr().cast();
+    message.msg_iovlen = gather.count as _;
+    // SAFETY: the first `count` entries are written, and name memory that the caller has looked up, or of the connection
+    // itself. The kernel only reads it, and reports what is not mapped. Test: `write` and `send_recv` of the conformance suite.
+    result(unsafe {
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    })
+}
+
+/// Reads what comes next into the pieces, and what comes behind that into `tail`; 0 at the end of the stream.
+pub(super) fn receive(socket: BorrowedFd<'_>, pieces: &Pieces, tail: &mut [u8]) -> Result<usize, Errno> {
+    let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; SGE_MAX + 1];
+    let count = pieces.as_slice().len();
+    list[..count].copy_from_slice(pieces.as_slice());
+    list[count] = libc::iovec { iov_base: tail.as_mut_ptr().cast(), iov_len: tail.len() };
+    // SAFETY: as `send`; the kernel writes into memory that the peer may write to, and into `tail`.
+    result(unsafe { libc::readv(socket.as_raw_fd(), list.as_ptr(), count as i32 + 1) })
+}
+
+/// Copies bytes into pieces of the same length, the last byte of each piece last.
+pub(super) fn copy_in(bytes: &[u8], pieces: &Pieces) {
+    debug_assert!(bytes.len() as u64 >= pieces.total());
+    if bytes.len() as u64 >= pieces.total() {
+        // SAFETY: both sides have the bytes, and the pieces were looked up. Test: every group of the conformance suite.
+        unsafe { scatter(bytes.as_ptr(), pieces) };
+    }
+}
+
+/// Copies pieces out; as many bytes as both have.
+pub(super) fn copy_out(pieces: &Pieces, mut to: &mut [u8]) {
+    for piece in pieces.as_slice() {
+        let n = piece.iov_len.min(to.len());
+        let (now, rest) = to.split_at_mut(n);
+        // SAFETY: `now` has `n` bytes, the piece was looked up and has no fewer. Peers may write to it meanwhile: the outcome is
+        // then some mixture of bytes, as on any NIC. Test: the group `send_recv` of the suite with CRCs on.
+        unsafe { std::ptr::copy_nonoverlapping(piece.iov_base.cast::<u8>(), now.as_mut_ptr(), n) };
+        to = rest;
+    }
+}
+
+/// Carries an atomic out on eight aligned bytes; what they held before. `None` if they are not aligned.
+pub(super) fn atomic(at: *mut u8, op: AtomicOp) -> Option<u64> {
+    let at = at.cast::<u64>();
+    if !at.is_aligned() {
+        return None;
+    }
+    // SAFETY: aligned, looked up, and reached by raw copies and atomics only. Test: the group `atomics` of the suite.
+    let word = unsafe { AtomicU64::from_ptr(at) };
+    Some(
+        word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(op.apply(old)))
+            .unwrap_or_else(|old| old),
+    )
+}
+
+/// Bytes that TCP puts into one segment of this connection.
+pub(super) fn segment_len(socket: BorrowedFd<'_>) -> Option<u32> {
+    let (mut value, mut len) = (0_i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most `len` bytes to `value`. Test: fpdus_fit_segments.
+    let done = unsafe {
+        let at = (&raw mut value).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, at, &raw mut len)
+    };
+    (done == 0).then_some(value)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("a connection");
+        (near, listener.accept().expect("a connection").0)
+    }
+
+    #[test]
+    fn what_is_skipped_is_not_sent() {
+        let (near, mut far) = pair();
+        for skip in 0..=9 {
+            let (mut gather, mut left) = (Gather::new(), skip);
+            gather.push_bytes(b"abc", &mut left);
+            gather.push_bytes(b"", &mut left);
+            gather.push_bytes(b"defghi", &mut left);
+            assert_eq!(gather.total(), 9 - skip);
+            let mut got = vec![0; 9 - skip];
+            if gather.total() > 0 {
+                assert_eq!(send(near.as_fd(), &mut gather), Ok(9 - skip));
+                far.read_exact(&mut got).expect("what was sent");
+            }
+            assert_eq!(got, &b"abcdefghi"[skip..]);
+        }
+    }
+
+    #[test]
+    fn reading_goes_to_the_pieces_first() {
+        let (mut near, far) = pair();
+        near.write_all(b"0123456789").expect("sent");
+        let (mut one, mut two, mut tail) = ([0_u8; 3], [0_u8; 2], [0_u8; 8]);
+        let mut pieces = Pieces::new();
+        pieces.push(one.as_mut_ptr(), 3);
+        pieces.push(two.as_mut_ptr(), 2);
+        assert_eq!(receive(far.as_fd(), &pieces, &mut tail), Ok(10));
+        assert_eq!((&one, &two, &tail[..5]), (b"012", b"34", b"56789".as_slice()));
+        let mut back = [0; 4];
+        copy_out(&pieces, &mut back);
+        assert_eq!(&back, b"0123");
+        drop(near);
+        assert_eq!(receive(far.as_fd(), &Pieces::new(), &mut tail), Ok(0), "the end");
+    }
+
+    #[test]
+    fn sending_to_who_is_gone_is_an_error() {
+        let (near, far) = pair();
+        drop(far);
+        let error = (0..100).find_map(|_| {
+            let (mut gather, mut none) = (Gather::new(), 0);
+            gather.push_bytes(&[0; 100], &mut none);
+            send(near.as_fd(), &mut gather).err()
+        });
+        assert!(matches!(error, Some(Errno::PIPE | Errno::CONNRESET)), "{error:?}");
+    }
+
+    #[test]
+    fn atomics_need_alignment() {
+        let mut words = [5_u64, 7];
+        let at = words.as_mut_ptr().cast::<u8>();
+        let add = AtomicOp::FetchAdd { add: 3, mask: 0 };
+        assert_eq!(atomic(at, add), Some(5));
+        assert_eq!(atomic(at.wrapping_add(4), add), None);
+        assert_eq!(words, [8, 7]);
+    }
+
+    #[test]
+    fn fpdus_fit_segments() {
+        let (near, _far) = pair();
+        assert!(segment_len(near.as_fd()).is_some_and(|len| len >= 536));
+    }
+}
