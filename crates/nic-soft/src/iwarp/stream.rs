@@ -1,0 +1,380 @@
+//! Data path: one connection. What is done when its turn comes, and how it ends.
+//!
+//! A connection is worked on by one thread at a time, which holds its stage: by whoever posts, by whoever polls, and by the
+//! device's thread. Who polls looks at the socket without asking anybody. The thread hears of a socket by epoll(7), once,
+//! until it is armed again. If it finds that somebody polls, it does not arm it but *watches* the connection: it looks, ever
+//! more seldom up to once in a millisecond, whether polls go on. When they have stopped it does what is to be done and arms
+//! the socket. A poller that is about to sleep arms it itself.
+//!
+//! So something that comes in is always found: by epoll if the socket is armed, else by a poller, else by the thread at its
+//! next look. What a poller leaves undone (answers that can travel with the program's next message) is left only where the
+//! thread watches.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use host::Time;
+use iwarp::Connection;
+use iwarp::rx::Failure;
+use iwarp::terminate::{Terminate, TerminateCode};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use verbs::{AsyncEvent, CmEvent, CmFailure, WcStatus};
+
+use super::cm::CmInner;
+use super::outcome::{self, blamed, fetches, is_protection, sends};
+use super::qp::{QpInner, state};
+use super::queue::Receive;
+use super::receive::Incoming;
+use super::transmit::Outgoing;
+
+/// Polls since the socket was armed that make the thread leave it to the poller.
+const POLLS_OF_A_POLLER: u32 = 8;
+
+/// Who works on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Somebody who polls and will do so again.
+    Poller,
+    /// Anybody else: nothing may be left undone.
+    Other,
+}
+
+/// Why a connection ends.
+#[derive(Clone, Debug)]
+pub(super) enum End {
+    /// This side's program wants it.
+    Asked,
+    /// The peer has closed it in order.
+    Closed,
+    /// The peer has closed it in the middle, or it broke.
+    Broken(Errno),
+    /// The peer tells why.
+    Terminated(Terminate),
+    /// The peer broke a rule; it is told by the machine.
+    Violation(Failure),
+    /// The receive that a message of the peer took cannot be used.
+    BadReceive,
+    /// A request of this side cannot be carried out, for a reason of this side.
+    Local(u64, WcStatus),
+    /// The peer does not begin.
+    Overdue,
+    /// The completion queue overran.
+    Overrun,
+}
+
+/// What holding the stage gives.
+#[derive(Default)]
+pub(super) struct Stream {
+    pub(super) link: Option<Box<Link>>,
+    /// There is or was a connection.
+    began: bool,
+    /// Send requests that are over.
+    pub(super) done: u64,
+    /// The receive that was taken for the message under way.
+    pub(super) receive: Option<Receive>,
+}
+
+/// A connection.
+pub(super) struct Link {
+    pub(super) socket: OwnedFd,
+    pub(super) connection: Connection,
+    pub(super) cm: Arc<CmInner>,
+    /// The program has been told that it is there.
+    pub(super) established: bool,
+    pub(super) incoming: Incoming,
+    pub(super) outgoing: Outgoing,
+    /// What epoll tells the thread of, until it has; `None` once it has.
+    armed: Option<EventFlags>,
+    /// The thread looks by itself, since somebody polls.
+    watched: bool,
+    polls_when_armed: u32,
+}
+
+impl Link {
+    pub(super) fn new(
+        socket: OwnedFd,
+        connection: Connection,
+        cm: Arc<CmInner>,
+        incoming: Incoming,
+        outgoing: Outgoing,
+    ) -> Self {
+        Self {
+            socket,
+            connection,
+            cm,
+            established: false,
+            incoming,
+            outgoing,
+            armed: None,
+            watched: false,
+            polls_when_armed: 0,
+        }
+    }
+
+    /// The same, of which the program has been told already.
+    pub(super) fn known(mut self) -> Self {
+        self.established = true;
+        self
+    }
+
+    /// What the thread is to be told of.
+    fn wanted(&self) -> EventFlags {
+        let mut wanted = EventFlags::ONESHOT | EventFlags::RDHUP;
+        wanted.set(EventFlags::IN, !self.incoming.is_starving());
+        wanted.set(EventFlags::OUT, self.outgoing.is_blocked());
+        wanted
+    }
+
+    fn arm(&mut self, qp: &QpInner) {
+        let wanted = self.wanted();
+        if self.armed != Some(wanted) {
+            self.armed = Some(wanted);
+            self.polls_when_armed = qp.polls.load(Ordering::Relaxed);
+            qp.device.nic.arm(self.socket.as_fd(), qp.num, wanted);
+        }
+    }
+}
+
+impl Stream {
+    /// Takes a connection in. With `greets`, the peer waits for a first message that nothing else would send.
+    pub(super) fn begin(&mut self, qp: &Arc<QpInner>, link: Link, greets: bool) {
+        self.link = Some(Box::new(link));
+        self.began = true;
+        if greets {
+            self.greet();
+        }
+        self.progress(qp, By::Other);
+    }
+
+    /// Whether there is or was a connection.
+    pub(super) fn began(&self) -> bool {
+        self.began
+    }
+
+    /// Receives what has come and sends what waits.
+    pub(super) fn progress(&mut self, qp: &Arc<QpInner>, by: By) {
+        if self.link.is_none() {
+            return;
+        }
+        let result = match self.receive(qp) {
+            Ok(any) if any && by == By::Poller && self.may_leave(qp) => Ok(()),
+            Ok(_) => self.transmit(qp),
+            Err(end) => Err(end),
+        };
+        self.conclude(qp, result);
+    }
+
+    /// Whether everything that is to be sent can wait for the next poll: only short answers, which may then travel with
+    /// a message of the program.
+    fn may_leave(&self, qp: &QpInner) -> bool {
+        let Some(link) = &self.link else { return true };
+        link.watched && link.incoming.owes_little() && link.outgoing.is_quiet(qp)
+    }
+
+    fn conclude(&mut self, qp: &Arc<QpInner>, result: Result<(), End>) {
+        let end = match result {
+            Ok(()) => match &mut self.link {
+                Some(link) if !link.watched => return link.arm(qp),
+                _ => return,
+            },
+            // Why may still stand in what came before the end.
+            Err(End::Broken(errno)) => self.receive(qp).err().unwrap_or(End::Broken(errno)),
+            Err(end) => end,
+        };
+        self.end(qp, end);
+    }
+
+    /// What was published since is worked off: something was posted.
+    pub(super) fn asked(&mut self, qp: &Arc<QpInner>) {
+        if qp.state() == state::ERROR {
+            return self.flush(qp, None);
+        }
+        let Some(link) = &self.link else { return };
+        if link.incoming.is_starving() {
+            self.progress(qp, By::Other);
+        } else if !link.outgoing.holds_back(qp) {
+            let result = self.transmit(qp);
+            self.conclude(qp, result);
+        }
+    }
+
+    /// The thread has been told of the socket; whether it is to watch from now on.
+    pub(super) fn on_event(&mut self, qp: &Arc<QpInner>, hung_up: bool) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        link.armed = None;
+        let polled = qp.polls.load(Ordering::Relaxed).wrapping_sub(link.polls_when_armed);
+        let starts = !link.watched && polled >= POLLS_OF_A_POLLER;
+        link.watched |= starts;
+        if hung_up && link.incoming.is_starving() {
+            // What stands before the end cannot be received any more by anybody.
+            self.end(qp, End::Closed);
+            return false;
+        }
+        self.progress(qp, By::Other);
+        starts && self.link.is_some()
+    }
+
+    /// The thread looks at a connection that it watches; whether it goes on doing so.
+    pub(super) fn on_look(&mut self, qp: &Arc<QpInner>, polls_before: u32) -> bool {
+        match &mut self.link {
+            Some(link) if link.watched => {
+                if qp.polls.load(Ordering::Relaxed) != polls_before {
+                    return true;
+                }
+                link.watched = false;
+            }
+            _ => return false,
+        }
+        self.progress(qp, By::Other);
+        false
+    }
+
+    /// Whoever polled is about to sleep.
+    pub(super) fn hand_over(&mut self, qp: &Arc<QpInner>) {
+        if let Some(link) = &mut self.link
+            && std::mem::take(&mut link.watched)
+        {
+            self.progress(qp, By::Other);
+        }
+    }
+
+    /// A time has come that somebody waited for.
+    pub(super) fn on_time(&mut self, qp: &Arc<QpInner>, now: Time) {
+        let Some(link) = &mut self.link else { return };
+        if link.connection.handle_timeout(now.since(Time::ZERO).to_std()).is_err() {
+            return self.end(qp, End::Overdue);
+        }
+        self.progress(qp, By::Other);
+    }
+
+    /// The peer has spoken for the first time.
+    pub(super) fn ready(&mut self, qp: &QpInner) {
+        if let Some(link) = &mut self.link
+            && !link.established
+            && qp.advance(state::RTR, state::RTS)
+        {
+            link.established = true;
+            link.cm.push(CmEvent::Established { qp_num: qp.num, private_data: Vec::new() });
+        }
+    }
+
+    /// Requests up to this one are known to have arrived.
+    pub(super) fn arrived(&mut self, qp: &Arc<QpInner>, upto: u64) {
+        while self.done < upto {
+            self.finish_first(qp, WcStatus::Success);
+        }
+    }
+
+    /// Completes the first request that is not over.
+    pub(super) fn finish_first(&mut self, qp: &Arc<QpInner>, status: WcStatus) {
+        let request = *qp.send.lock().get(self.done);
+        let number = self.done;
+        self.done += 1;
+        if let Some(link) = &mut self.link {
+            link.outgoing.first_open_send = link.outgoing.first_open_send.wrapping_add(sends(&request.op));
+        }
+        qp.complete_send(&request, number, status);
+    }
+
+    /// Ends the connection, if there is one: everybody is told, everything is flushed.
+    pub(super) fn end(&mut self, qp: &Arc<QpInner>, end: End) {
+        qp.set_error();
+        if self.link.is_none() {
+            return self.flush(qp, None);
+        }
+        self.starve_no_more(qp);
+        let rest = match &end {
+            // Nobody hears it.
+            End::Closed | End::Broken(_) | End::Terminated(_) => None,
+            End::BadReceive => Some(self.last_words(qp, Some(TerminateCode::STREAM_CATASTROPHIC))),
+            End::Local(..) | End::Overrun => {
+                Some(self.last_words(qp, Some(TerminateCode::RDMAP_CATASTROPHIC)))
+            }
+            End::Asked | End::Violation(_) | End::Overdue => Some(self.last_words(qp, None)),
+        };
+        let failed = self.failing(qp, &end);
+        let received = match &end {
+            End::BadReceive => WcStatus::LocProtErr,
+            End::Violation(failure) if failure.terminate.code == TerminateCode::UNTAGGED_TOO_LONG => {
+                WcStatus::LocLenErr
+            }
+            _ => WcStatus::WrFlushErr,
+        };
+        if let Some(receive) = self.receive.take() {
+            qp.fail_receive(&receive, received);
+        }
+        self.flush(qp, failed);
+        self.part(qp, &end, rest);
+    }
+
+    /// Which request fails by itself, and how. Those before it that are known to have arrived are completed.
+    fn failing(&mut self, qp: &Arc<QpInner>, end: &End) -> Option<(u64, WcStatus)> {
+        let begun = self.link.as_ref().is_some_and(|link| link.outgoing.next > self.done);
+        match end {
+            End::Local(number, status) => Some((*number, *status)),
+            End::Broken(_) => begun.then_some((self.done, WcStatus::RetryExcErr)),
+            End::Terminated(terminate) => self.blame(qp, terminate),
+            _ => None,
+        }
+    }
+
+    fn blame(&mut self, qp: &Arc<QpInner>, terminate: &Terminate) -> Option<(u64, WcStatus)> {
+        let open = self.link.as_ref()?.outgoing.open(qp, self.done);
+        let (culprit, certain) = blamed(terminate, &open)?;
+        let (number, status) = (culprit.number, outcome::status(terminate.code, &culprit.op));
+        // The peer takes messages in order, so what stands before the culprit has arrived; answers may be lost, though.
+        for before in open.iter().take_while(|before| certain && before.number < number) {
+            if fetches(&before.op) {
+                break;
+            }
+            self.finish_first(qp, WcStatus::Success);
+        }
+        Some((number, status))
+    }
+
+    /// Lets go of the connection, and tells the program.
+    fn part(&mut self, qp: &QpInner, end: &End, rest: Option<Vec<u8>>) {
+        let Some(link) = self.link.take() else { return };
+        let device = &qp.device;
+        device.nic.unwatch(link.socket.as_fd());
+        if let End::Violation(failure) = end
+            && is_protection(failure.terminate.code)
+        {
+            device.async_event(AsyncEvent::QpAccessError { qp_num: qp.num });
+        }
+        if !qp.is_dropped() {
+            link.cm.push(match (link.established, end) {
+                (true, _) => CmEvent::Disconnected { qp_num: qp.num },
+                (false, end) => CmEvent::ConnectFailed { qp_num: qp.num, why: end.before_it_began() },
+            });
+        }
+        if let Some(rest) = rest {
+            device.nic.linger(device, link.socket, rest);
+        }
+    }
+
+    /// Completes everything that waits. `failed` is the request that failed by itself.
+    fn flush(&mut self, qp: &Arc<QpInner>, failed: Option<(u64, WcStatus)>) {
+        while self.done < qp.send.lock().posted() {
+            let own = failed.filter(|(number, _)| *number == self.done);
+            self.finish_first(qp, own.map_or(WcStatus::WrFlushErr, |(_, status)| status));
+        }
+        while let Some(receive) = qp.take_own_receive() {
+            qp.fail_receive(&receive, WcStatus::WrFlushErr);
+        }
+    }
+}
+
+impl End {
+    /// The same for a connection that the program has not been told of.
+    fn before_it_began(&self) -> CmFailure {
+        match self {
+            Self::Overdue => CmFailure::TimedOut,
+            Self::Violation(failure) => CmFailure::Protocol(failure.to_string()),
+            Self::Terminated(terminate) => CmFailure::Protocol(terminate.code.to_string()),
+            _ => CmFailure::PeerGone,
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! Data path: sending. From requests to FPDUs, and as many of them as there are into one system call.
+//!
+//! A write or a send is complete when the peer has taken it in, and RDMAP has no acknowledgement. It has reads of no bytes:
+//! the peer answers one in order, when everything before it has been placed or delivered. So behind a batch of requests goes
+//! such a *question*; its answer completes all that stood before it. One question is open at a time, or two in long batches.
+//! While one is open, a few small requests are held back to go out together: the answer, the next poll, or enough of them
+//! sends them.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use iwarp::rdmap::{AtomicOp, AtomicRequest, ReadRequest};
+use iwarp::terminate::TerminateCode;
+use iwarp::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
+use rustix::io::Errno;
+use verbs::{Access, RemoteAddr, SendFlags, SendOp, WcStatus};
+
+use super::outbox::{Item, Outbox};
+use super::outcome::{Open, fetches, is_protection, sends};
+use super::place::{self, Gather};
+use super::qp::QpInner;
+use super::queue::Request;
+use super::stream::{End, Stream};
+use crate::pieces::Pieces;
+
+/// Requests that may be held back while a question is open, and their bytes.
+const HELD_REQUESTS: u64 = 16;
+const HELD_BYTES: u64 = 4096;
+/// Requests, or bytes, after which a question is asked although there is more to send.
+const ASK_REQUESTS: u64 = 8;
+const ASK_BYTES: u64 = 256 << 10;
+/// Bytes that one turn sends before others get theirs.
+const TURN_BYTES: usize = 4 << 20;
+
+/// Names a question: this bit, and the number of requests that its answer tells of.
+const QUESTION: u64 = 1 << 63;
+/// Names the first message of an initiator of revision 1, which only lets the peer speak.
+const GREETING: u64 = 1 << 62;
+
+/// Second word of immediate data that belongs to the send behind it; 0 where it stands for itself.
+pub(super) const JOINED: u32 = 1;
+
+/// The sending side of a connection.
+pub(super) struct Outgoing {
+    outbox: Outbox,
+    /// The next request to be made into messages.
+    pub(super) next: u64,
+    /// Requests whose last byte TCP has taken.
+    sent: u64,
+    /// Requests that an open question or read will tell of.
+    covered: u64,
+    /// Bytes since the last question.
+    bytes: u64,
+    /// A request since the last question is to be told of.
+    expected: bool,
+    questions: u32,
+    /// Whether questions are asked at all.
+    asks: bool,
+    /// Operations that the machine holds: an earlier read must be answered first, or the peer speak.
+    held: u32,
+    /// Reads, atomics and questions that are open, in order, and the number of the first one's message.
+    requests: VecDeque<u64>,
+    first_open_request: u32,
+    /// The number of the first message on the queue of sends that belongs to a request which is not over.
+    pub(super) first_open_send: u32,
+    /// A request that failed here; it is told of when those before it are over.
+    failed: Option<(u64, WcStatus)>,
+    blocked: bool,
+    crc: bool,
+}
+
+/// What sending once came to.
+enum Sent {
+    All,
+    Part,
+}
+
+impl Outgoing {
+    pub(super) fn new(asks: bool, ord: u16, first_send: u32, crc: bool) -> Self {
+        Self {
+            outbox: Outbox::new(),
+            next: 0,
+            sent: 0,
+            covered: 0,
+            bytes: 0,
+            expected: false,
+            questions: 0,
+            asks,
+            held: 0,
+            requests: VecDeque::with_capacity(ord.into()),
+            first_open_request: 1,
+            first_open_send: first_send,
+            failed: None,
+            blocked: false,
+            crc,
+        }
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Whether nothing of this side's own waits.
+    pub(super) fn is_quiet(&self, qp: &QpInner) -> bool {
+        !self.blocked && self.outbox.is_empty() && self.held == 0 && self.next == qp.send.lock().posted()
+    }
+
+    /// Whether what was just posted is to wait for company.
+    pub(super) fn holds_back(&self, qp: &QpInner) -> bool {
+        if self.questions == 0 || self.failed.is_some() {
+            return false;
+        }
+        let queue = qp.send.lock();
+        let waiting = queue.posted() - self.next;
+        waiting < HELD_REQUESTS
+            && (self.next..queue.posted()).map(|n| u64::from(queue.get(n).len)).sum::<u64>() < HELD_BYTES
+    }
+
+    /// Requests that have begun and are not over, as the peer knows them.
+    pub(super) fn open(&self, qp: &QpInner, from: u64) -> Vec<Open> {
+        let queue = qp.send.lock();
+        let mut first = self.first_open_send;
+        let open = (from..self.next).map(|number| {
+            let &Request { op, len, .. } = queue.get(number);
+            let place = self.requests.iter().position(|&id| id == number);
+            let request = place.map(|place| self.first_open_request.wrapping_add(place as u32));
+            let send = (first, sends(&op));
+            first = first.wrapping_add(send.1);
+            Open { number, op, len, send, request }
+        });
+        open.collect()
+    }
+
+    /// The first open read, atomic or question has been answered.
+    pub(super) fn answered(&mut self) {
+        self.requests.pop_front();
+        self.first_open_request = self.first_open_request.wrapping_add(1);
+    }
+}
+
+impl Stream {
+    /// Sends what can be sent.
+    pub(super) fn transmit(&mut self, qp: &Arc<QpInner>) -> Result<(), End> {
+        let mut turn = 0;
+        loop {
+            self.prepare(qp)?;
+            let Some(link) = &mut self.link else { return Ok(()) };
+            link.incoming.owes_nothing();
+            if link.outgoing.outbox.is_empty() {
+                link.outgoing.blocked = false;
+                break;
+            }
+            match self.send(qp, &mut turn)? {
+                Sent::All if turn < TURN_BYTES => {}
+                // Whoever has the next turn goes on.
+                _ => break,
+            }
+        }
+        self.complete_sent(qp);
+        match self.link.as_ref().and_then(|link| link.outgoing.failed) {
+            Some((number, status)) if number == self.done => Err(End::Local(number, status)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fills the outbox.
+    fn prepare(&mut self, qp: &Arc<QpInner>) -> Result<(), End> {
+        loop {
+            let Some(link) = &mut self.link else { return Ok(()) };
+            if !link.outgoing.outbox.has_room() {
+                return Ok(());
+            }
+            match link.connection.poll_transmit() {
+                Some(Transmit::Fpdu(fpdu)) => self.pack(qp, fpdu)?,
+                Some(Transmit::Atomic(request)) => self.carry_out(qp, &request)?,
+                None if self.post_next(qp) => {}
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Puts an FPDU into the outbox.
+    fn pack(&mut self, qp: &QpInner, fpdu: Fpdu) -> Result<(), End> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let outgoing = &mut link.outgoing;
+        if fpdu.expects.is_some() {
+            let id = if let Origin::Op(id) = fpdu.origin { id } else { QUESTION };
+            outgoing.requests.push_back(if id & QUESTION == 0 { id >> 1 } else { id });
+        }
+        if fpdu.last && matches!(fpdu.origin, Origin::Op(_)) {
+            outgoing.held -= 1;
+        }
+        let mut seal = fpdu.seal();
+        let mut staged = None;
+        if outgoing.crc && !fpdu.payload.is_empty() {
+            let pieces = payload(qp, &fpdu).map_err(|end| end_of(&mut link.connection, end))?;
+            let (at, copy) = outgoing.outbox.stage(fpdu.payload.len());
+            place::copy_out(&pieces, copy);
+            seal.update(copy);
+            staged = Some(at);
+        }
+        if let Ok(trailer) = seal.finish() {
+            outgoing.outbox.push(Item { fpdu, trailer, staged });
+        }
+        Ok(())
+    }
+
+    /// An atomic of the peer, when the answers before it are under way.
+    fn carry_out(&mut self, qp: &QpInner, request: &AtomicRequest) -> Result<(), End> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let at = qp.device.regions.find(request.stag, qp.pd, Access::REMOTE_ATOMIC, request.to, 8);
+        let Some(original) = at.ok().and_then(|at| place::atomic(at, request.op)) else {
+            return Err(end_of(&mut link.connection, TerminateCode::STAG_INVALID.into()));
+        };
+        match link.connection.atomic_done(original) {
+            Some(fpdu) => self.pack(qp, fpdu),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the machine what comes next; whether there was something.
+    fn post_next(&mut self, qp: &QpInner) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let outgoing = &mut link.outgoing;
+        if outgoing.held > 0 {
+            return false;
+        }
+        let queue = qp.send.lock();
+        let more = outgoing.next < queue.posted() && outgoing.failed.is_none();
+        // What may wait for a receive must not keep the peer from telling of what stands before it.
+        let must = outgoing.asks && outgoing.expected && more && sends(&queue.get(outgoing.next).op) > 0;
+        let may = link.connection.outstanding() < link.incoming.ord();
+        if may && (must || outgoing.wants_to_ask(more)) {
+            drop(queue);
+            return self.ask();
+        }
+        if must || !more {
+            return false;
+        }
+        let (number, request) = (outgoing.next, *queue.get(outgoing.next));
+        drop(queue);
+        self.begin_request(qp, number, &request)
+    }
+
+    fn ask(&mut self) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let outgoing = &mut link.outgoing;
+        let nothing = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
+        let op = Op { id: QUESTION | outgoing.next, kind: OpKind::Read(nothing), fence: false };
+        if link.connection.post(op).is_err() {
+            outgoing.asks = false;
+            return false;
+        }
+        (outgoing.covered, outgoing.bytes, outgoing.expected) = (outgoing.next, 0, false);
+        outgoing.questions += 1;
+        outgoing.held += 1;
+        true
+    }
+
+    /// Lets a responder of revision 1 speak.
+    pub(super) fn greet(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        let op = Op { id: GREETING, kind: OpKind::Write { stag: 1, to: 0, len: 0 }, fence: false };
+        if link.connection.post(op).is_ok() {
+            link.outgoing.held += 1;
+        }
+    }
+
+    fn begin_request(&mut self, qp: &QpInner, number: u64, request: &Request) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let outgoing = &mut link.outgoing;
+        let verdict = check_local(qp, number, request).and_then(|()| {
+            messages(number, request).into_iter().flatten().try_for_each(|op| {
+                link.connection.post(op).map_err(|error| match error {
+                    PostError::Unaligned => WcStatus::RemInvReqErr,
+                    PostError::Wraps => WcStatus::RemAccessErr,
+                    _ => WcStatus::LocQpOpErr,
+                })?;
+                outgoing.held += 1;
+                Ok(())
+            })
+        });
+        match verdict {
+            Ok(()) => {
+                outgoing.next = number + 1;
+                outgoing.bytes += u64::from(request.len);
+                outgoing.expected |= qp.signals(request.flags);
+                if fetches(&request.op) {
+                    (outgoing.covered, outgoing.bytes, outgoing.expected) = (number + 1, 0, false);
+                }
+            }
+            Err(status) => outgoing.failed = Some((number, status)),
+        }
+        true
+    }
+
+    /// Sends the outbox, or what of it fits.
+    fn send(&mut self, qp: &QpInner, turn: &mut usize) -> Result<Sent, End> {
+        let Some(link) = &mut self.link else { return Ok(Sent::Part) };
+        let outgoing = &mut link.outgoing;
+        let (mut gather, mut skip, mut taken) = (Gather::new(), outgoing.outbox.sent(), 0);
+        let mut gone = None;
+        for item in outgoing.outbox.items() {
+            if gather.is_full() {
+                break;
+            }
+            match put(qp, &outgoing.outbox, item, &mut gather, &mut skip) {
+                Ok(()) => taken += 1,
+                Err(what) => {
+                    gone = Some(what);
+                    break;
+                }
+            }
+        }
+        // What stands before it goes out first.
+        if let Some(gone) = gone.filter(|_| taken == 0) {
+            if outgoing.outbox.sent() > 0 {
+                return Err(End::Broken(Errno::FAULT));
+            }
+            outgoing.outbox.truncate(0);
+            return Err(end_of(&mut link.connection, gone));
+        }
+        let total = gather.total();
+        let n = match place::send(link.socket.as_fd(), &mut gather) {
+            Ok(n) => n,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(errno) => return Err(End::Broken(errno)),
+        };
+        let sent = &mut outgoing.sent;
+        outgoing.outbox.advance(n, |fpdu| {
+            if let Origin::Op(id) = fpdu.origin
+                && fpdu.last
+                && id & (QUESTION | GREETING) == 0
+                && id & 1 == 1
+            {
+                *sent = (id >> 1) + 1;
+            }
+        });
+        *turn += n;
+        outgoing.blocked = n < total || *turn >= TURN_BYTES;
+        Ok(if n == total { Sent::All } else { Sent::Part })
+    }
+
+    /// Where nobody is asked, requests are over when TCP has them.
+    fn complete_sent(&mut self, qp: &Arc<QpInner>) {
+        let Some(link) = &self.link else { return };
+        if link.outgoing.asks {
+            return;
+        }
+        let sent = link.outgoing.sent;
+        while self.done < sent && !fetches(&qp.send.lock().get(self.done).op) {
+            self.finish_first(qp, WcStatus::Success);
+        }
+    }
+
+    /// An answer has come to the read, atomic or question of this name.
+    pub(super) fn answered(&mut self, qp: &Arc<QpInner>, id: u64) {
+        let Some(link) = &mut self.link else { return };
+        link.outgoing.answered();
+        if id & QUESTION != 0 {
+            link.outgoing.questions -= 1;
+            self.arrived(qp, id & !QUESTION);
+        } else {
+            self.arrived(qp, (id >> 1) + 1);
+        }
+        self.complete_sent(qp);
+    }
+
+    /// What still goes out when the connection ends: answers, and the Terminate if there is one. Returns what the socket did
+    /// not take at once; payload that has not begun is left out.
+    pub(super) fn last_words(&mut self, qp: &QpInner, code: Option<TerminateCode>) -> Vec<u8> {
+        self.drain_machine(qp);
+        if let (Some(code), Some(link)) = (code, &mut self.link) {
+            link.connection.abort(code);
+            self.drain_machine(qp);
+        }
+        let mut turn = 0;
+        // What cannot be sent any more need not be.
+        let _ = self.send(qp, &mut turn);
+        let Some(link) = &self.link else { return Vec::new() };
+        let outbox = &link.outgoing.outbox;
+        let mut rest = Vec::new();
+        for (place, item) in outbox.items().enumerate() {
+            let begun = if place == 0 { outbox.sent() } else { 0 };
+            if begun == 0 && !item.fpdu.payload.is_empty() {
+                continue;
+            }
+            let mut bytes = item.fpdu.header().to_vec();
+            let at = bytes.len();
+            bytes.resize(at + item.fpdu.payload.len(), 0);
+            match (item.staged, payload(qp, &item.fpdu)) {
+                (Some(from), _) => {
+                    let len = bytes.len() - at;
+                    bytes[at..].copy_from_slice(outbox.staged(from, len));
+                }
+                (None, Ok(pieces)) => place::copy_out(&pieces, &mut bytes[at..]),
+                // The FPDU cannot be finished, so nothing can follow it.
+                (None, Err(_)) => return Vec::new(),
+            }
+            bytes.extend_from_slice(&item.trailer);
+            rest.extend_from_slice(&bytes[begun..]);
+        }
+        rest
+    }
+
+    /// Takes out of the machine what it has, as far as there is room, without anything new.
+    fn drain_machine(&mut self, qp: &QpInner) {
+        while let Some(link) = &mut self.link
+            && link.outgoing.outbox.has_room()
+            && let Some(transmit) = link.connection.poll_transmit()
+        {
+            // What fails now changes nothing: the connection ends already.
+            let _ = match transmit {
+                Transmit::Fpdu(fpdu) => self.pack(qp, fpdu),
+                Transmit::Atomic(request) => self.carry_out(qp, &request),
+            };
+        }
+    }
+}
+
+impl Outgoing {
+    /// Whether a question is due; `more` requests wait to be sent.
+    fn wants_to_ask(&self, more: bool) -> bool {
+        if !self.asks || self.next == self.covered {
+            return false;
+        }
+        let much = self.next - self.covered >= ASK_REQUESTS || self.bytes >= ASK_BYTES;
+        match self.questions {
+            0 => much || !more,
+            1 => much,
+            _ => false,
+        }
+    }
+}
+
+/// Memory that is gone: a peer's source, or a local piece.
+enum Gone {
+    Source(TerminateCode),
+    Local(u64),
+}
+
+impl From<TerminateCode> for Gone {
+    fn from(code: TerminateCode) -> Self {
+        Self::Source(code)
+    }
+}
+
+/// The end that follows from memory that is gone.
+fn end_of(connection: &mut iwarp::Connection, gone: Gone) -> End {
+    match gone {
+        Gone::Local(number) => End::Local(number, WcStatus::LocProtErr),
+        Gone::Source(code) => {
+            debug_assert!(is_protection(code));
+            connection.abort(code);
+            End::Violation(iwarp::rx::Failure { terminate: iwarp::terminate::Terminate::new(code) })
+        }
+    }
+}
+
+/// Where an FPDU's payload is.
+fn payload(qp: &QpInner, fpdu: &Fpdu) -> Result<Pieces, Gone> {
+    match fpdu.payload {
+        Payload::None => Ok(Pieces::new()),
+        Payload::Op { id, offset, len } => {
+            qp.local_of(id >> 1, Access::empty(), offset.into(), len.into()).ok_or(Gone::Local(id >> 1))
+        }
+        Payload::Source { stag, to, len } => {
+            qp.remote(stag, Access::REMOTE_READ, to, len.into()).map_err(|refusal| refusal.code().into())
+        }
+    }
+}
+
+/// Adds what is left of an FPDU to a gathered write.
+fn put(
+    qp: &QpInner,
+    outbox: &Outbox,
+    item: &Item,
+    gather: &mut Gather,
+    skip: &mut usize,
+) -> Result<(), Gone> {
+    let fpdu = &item.fpdu;
+    let pieces = match item.staged {
+        Some(_) => None,
+        None => Some(payload(qp, fpdu)?),
+    };
+    gather.push_bytes(fpdu.header(), skip);
+    match (item.staged, &pieces) {
+        (Some(at), _) => gather.push_bytes(outbox.staged(at, fpdu.payload.len()), skip),
+        (None, Some(pieces)) => gather.push_pieces(pieces, skip),
+        (None, None) => {}
+    }
+    gather.push_bytes(&item.trailer, skip);
+    Ok(())
+}
+
+/// All of a request's local memory is checked before the first byte of it is sent.
+fn check_local(qp: &QpInner, number: u64, request: &Request) -> Result<(), WcStatus> {
+    let need = if fetches(&request.op) { Access::LOCAL_WRITE } else { Access::empty() };
+    if matches!(request.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && request.len != 8 {
+        return Err(WcStatus::LocLenErr);
+    }
+    qp.local_of(number, need, 0, request.len.into()).map(drop).ok_or(WcStatus::LocProtErr)
+}
+
+/// The messages that a request is made of. An operation is named by twice the number of its request; the last one of a
+/// request is odd.
+fn messages(number: u64, request: &Request) -> [Option<Op>; 2] {
+    let len = request.len;
+    let solicited = request.flags.contains(SendFlags::SOLICITED);
+    let fence = request.flags.contains(SendFlags::FENCE);
+    let op = |last: bool, kind| Some(Op { id: number << 1 | u64::from(last), kind, fence });
+    let write = |to: RemoteAddr| OpKind::Write { stag: to.rkey, to: to.addr, len };
+    let immediate = |imm: u32, form: u32, solicited| {
+        let mut data = [0; 8];
+        data[..4].copy_from_slice(&imm.to_be_bytes());
+        data[4..].copy_from_slice(&form.to_be_bytes());
+        OpKind::Immediate { data, solicited }
+    };
+    let atomic = |to: RemoteAddr, atomic| OpKind::Atomic { stag: to.rkey, to: to.addr, op: atomic };
+    match request.op {
+        SendOp::Write(to) => [op(true, write(to)), None],
+        SendOp::WriteImm(to, imm) => [op(false, write(to)), op(true, immediate(imm, 0, solicited))],
+        SendOp::Send => [op(true, OpKind::Send { len, solicited, invalidate: None }), None],
+        SendOp::SendInv(key) => [op(true, OpKind::Send { len, solicited, invalidate: Some(key) }), None],
+        SendOp::SendImm(imm) => [
+            op(false, immediate(imm, JOINED, false)),
+            op(true, OpKind::Send { len, solicited, invalidate: None }),
+        ],
+        SendOp::Read(from) => {
+            // The tag names nothing here: only the answer to this very request may use it, for these bytes.
+            let read = ReadRequest {
+                sink_stag: number as u32 | 1,
+                sink_to: 0,
+                len,
+                source_stag: from.rkey,
+                source_to: from.addr,
+            };
+            [op(true, OpKind::Read(read)), None]
+        }
+        SendOp::CompareSwap { remote, compare, swap } => {
+            let (compare_mask, swap_mask) = (u64::MAX, u64::MAX);
+            let swap = AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask };
+            [op(true, atomic(remote, swap)), None]
+        }
+        SendOp::FetchAdd { remote, add } => {
+            [op(true, atomic(remote, AtomicOp::FetchAdd { add, mask: 0 })), None]
+        }
+    }
+}
