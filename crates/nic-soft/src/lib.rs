@@ -3,10 +3,13 @@
 //! | module | device |
 //! |---|---|
 //! | `shm` | between the processes of one host: the initiator's processor is the DMA engine |
+//! | `iwarp` | between hosts: iWARP on TCP |
 //! | `floor` | what the machine itself can do, for a benchmark to stand beside |
 
 #[cfg(not(loom))]
 pub mod floor;
+#[cfg(not(loom))]
+pub mod iwarp;
 #[cfg(not(loom))]
 mod pieces;
 #[cfg(not(loom))]

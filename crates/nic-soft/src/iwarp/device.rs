@@ -1,0 +1,326 @@
+//! The device: its objects by number, and what concerns several of them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use host::Host;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
+use verbs::{Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, Error, QpInit, Result, SrqInit};
+
+use super::channel::ChannelInner;
+use super::cm::{CmHandle, CmInner};
+use super::config::{Completion, FpduSize, IwarpConfig};
+use super::cq::CqInner;
+use super::memory::NicMemory;
+use super::mr::{IwarpMr, MR_MAX, Table};
+use super::nic::Nic;
+use super::qp::{QpHandle, QpInner};
+use super::srq::SrqInner;
+use crate::pieces::SGE_MAX;
+
+const QP_MAX: usize = 8192;
+const CQ_MAX: usize = 8192;
+const SRQ_MAX: usize = 4096;
+/// What a request of revision 2 has room for beside its own four bytes (RFC 6581 section 6).
+pub(super) const PRIVATE_DATA_MAX: usize = iwarp::mpa::private_data_max(true);
+
+/// Numbers that are taken, each less than a power of two; a number that was given back comes round again late.
+struct Numbers {
+    taken: BTreeSet<u32>,
+    next: u32,
+    what: &'static str,
+    max: usize,
+}
+
+impl Numbers {
+    const MASK: u32 = 0xff_ffff;
+
+    fn new(what: &'static str, max: usize) -> Self {
+        Self { taken: BTreeSet::new(), next: 1, what, max }
+    }
+
+    fn take(&mut self) -> Result<u32> {
+        let limit = self.max as u64;
+        if self.taken.len() == self.max {
+            return Err(Error::Limit { what: self.what, given: limit + 1, limit });
+        }
+        loop {
+            let number = self.next;
+            self.next = (self.next + 1) & Self::MASK;
+            if number != 0 && self.taken.insert(number) {
+                return Ok(number);
+            }
+        }
+    }
+}
+
+/// What all objects of a device share.
+pub(super) struct Inner {
+    pub(super) host: Host,
+    pub(super) attr: DeviceAttr,
+    pub(super) config: IwarpConfig,
+    name: String,
+    pub(super) regions: Table,
+    pub(super) dm: NicMemory,
+    pds: AtomicU32,
+    qp_nums: Mutex<Numbers>,
+    cq_ids: Mutex<Numbers>,
+    srq_ids: Mutex<Numbers>,
+    qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
+    events: Mutex<VecDeque<AsyncEvent>>,
+    /// Completion queues that overran, whose queue pairs the thread is to fail.
+    condemned: Mutex<Vec<u32>>,
+    pub(super) nic: Nic,
+}
+
+/// 64 random bits from the kernel.
+pub(super) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // The kernel's generator is always ready by the time programs run.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
+}
+
+pub(super) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these locks half-way through a change.
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Opens an iWARP device.
+///
+/// # Errors
+/// [`Error::System`] when descriptors or a thread cannot be had.
+pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
+    let files = raise_file_limit();
+    let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);
+    let inner = Arc::new(Inner {
+        host: host.clone(),
+        attr: attributes(dm_size, files, config),
+        config: config.clone(),
+        name: config.bind.map_or_else(|| "iwarp".to_owned(), |ip| format!("iwarp@{ip}")),
+        regions: Table::new(),
+        dm: NicMemory::new(dm_size),
+        pds: AtomicU32::new(1),
+        qp_nums: Mutex::new(Numbers::new("queue pairs", QP_MAX)),
+        cq_ids: Mutex::new(Numbers::new("completion queues", CQ_MAX)),
+        srq_ids: Mutex::new(Numbers::new("shared receive queues", SRQ_MAX)),
+        qps: RwLock::new(BTreeMap::new()),
+        events: Mutex::new(VecDeque::new()),
+        condemned: Mutex::new(Vec::new()),
+        nic: Nic::new()?,
+    });
+    inner.nic.start(&inner)?;
+    Ok(verbs::Device::new(Arc::new(IwarpDevice(inner))))
+}
+
+fn half_of_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram * u64::from(info.mem_unit) / 2).max(64 << 20)
+}
+
+/// Connections need descriptors: the soft limit goes up to the hard one.
+fn raise_file_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        // Refused, the old limit stays, and running out of descriptors says so where it happens.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    }
+    getrlimit(Resource::Nofile).current
+}
+
+fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceAttr {
+    DeviceAttr {
+        max_qp: QP_MAX as u32,
+        max_qp_wr: 16_384,
+        max_sge: SGE_MAX as u32,
+        max_inline: 1024,
+        max_cq: CQ_MAX as u32,
+        max_cqe: 1 << 22,
+        max_mr: MR_MAX as u32,
+        max_mr_size: 1 << 46,
+        max_msg_size: 1 << 30,
+        max_srq: SRQ_MAX as u32,
+        max_srq_wr: 16_384,
+        max_private_data: PRIVATE_DATA_MAX as u32,
+        max_rd_atomic: 255,
+        max_dm_size: dm_size,
+        atomic_cap: AtomicCap::Global,
+        atomic_cap_dm: AtomicCap::Global,
+        link_rate: None,
+        port_addrs: Vec::new(),
+        ports: 1,
+        notes: vec![
+            match config.crc {
+                true => "CRC32c is asked for".into(),
+                false => "CRC32c is used if the peer asks; TCP has a checksum of its own".into(),
+            },
+            match config.completion {
+                Completion::Placed => "a request completes when the peer has placed or delivered it".into(),
+                Completion::Sent => "a request completes when TCP has taken it, as on an RNIC".into(),
+            },
+            match config.fpdu {
+                FpduSize::Largest => "FPDUs are as large as they can be, 64 KiB".into(),
+                FpduSize::Segment => "an FPDU fits a segment of TCP".into(),
+                FpduSize::Bytes(bytes) => format!("FPDUs have at most {bytes} bytes"),
+            },
+            match files {
+                Some(n) => format!("{n} descriptors allow about as many connections"),
+                None => "descriptors are not limited".into(),
+            },
+        ],
+    }
+}
+
+impl Inner {
+    pub(super) fn take_qp_num(&self) -> Result<u32> {
+        unpoisoned(&self.qp_nums).take()
+    }
+
+    pub(super) fn take_cq_id(&self) -> Result<u32> {
+        unpoisoned(&self.cq_ids).take()
+    }
+
+    pub(super) fn give_cq_id(&self, id: u32) {
+        unpoisoned(&self.cq_ids).taken.remove(&id);
+    }
+
+    pub(super) fn take_srq_id(&self) -> Result<u32> {
+        unpoisoned(&self.srq_ids).take()
+    }
+
+    pub(super) fn give_srq_id(&self, id: u32) {
+        unpoisoned(&self.srq_ids).taken.remove(&id);
+    }
+
+    pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
+        self.qps.write().unwrap_or_else(|e| e.into_inner()).insert(qp.num, qp.clone());
+    }
+
+    pub(super) fn forget_qp(&self, num: u32) {
+        self.qps.write().unwrap_or_else(|e| e.into_inner()).remove(&num);
+        unpoisoned(&self.qp_nums).taken.remove(&num);
+    }
+
+    pub(super) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(|e| e.into_inner()).get(&num).cloned()
+    }
+
+    /// Waits until nobody is in the middle of something that began before the call.
+    pub(super) fn pass_all_stages(&self) {
+        for qp in self.qps.read().unwrap_or_else(|e| e.into_inner()).values() {
+            qp.with(|_| {});
+        }
+    }
+
+    /// A receive was posted to a shared queue: queue pairs that wait for one look again.
+    pub(super) fn feed_starving(&self) {
+        for qp in self.qps.read().unwrap_or_else(|e| e.into_inner()).values() {
+            if qp.starving.load(Ordering::Relaxed) {
+                qp.request();
+            }
+        }
+    }
+
+    pub(super) fn async_event(&self, event: AsyncEvent) {
+        unpoisoned(&self.events).push_back(event);
+    }
+
+    /// All queue pairs that use an overrun completion queue are to fail.
+    pub(super) fn condemn_users_of(&self, cq: u32) {
+        unpoisoned(&self.condemned).push(cq);
+        self.nic.wake();
+    }
+
+    /// Completion queues that have overrun since the last call.
+    pub(super) fn take_condemned(&self) -> Vec<u32> {
+        std::mem::take(&mut *unpoisoned(&self.condemned))
+    }
+
+    pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.nic.stop();
+    }
+}
+
+/// The opened device.
+struct IwarpDevice(Arc<Inner>);
+
+impl DeviceOps for IwarpDevice {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn host(&self) -> &Host {
+        &self.0.host
+    }
+
+    fn attr(&self) -> &DeviceAttr {
+        &self.0.attr
+    }
+
+    fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
+        let id = self.0.pds.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(IwarpPd { device: self.0.clone(), id }))
+    }
+
+    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+        if cqe == 0 {
+            return Err(Error::Invalid("a completion queue needs at least one entry".into()));
+        }
+        Error::check_limit("entries of the completion queue", cqe.into(), self.0.attr.max_cqe.into())?;
+        let channel = match channel {
+            Some(channel) => {
+                let channel: Arc<ChannelInner> = own(channel.ops().clone(), "the completion channel")?;
+                if !channel.belongs_to(&self.0) {
+                    return Err(Error::Foreign { what: "the completion channel" });
+                }
+                Some(channel)
+            }
+            None => None,
+        };
+        Ok(CqInner::create(&self.0, cqe, channel)?)
+    }
+
+    fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
+        Ok(Arc::new(CmHandle(CmInner::create(&self.0)?)))
+    }
+
+    fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
+        Ok(ChannelInner::create(&self.0)?)
+    }
+
+    fn alloc_dm(&self, len: usize) -> Result<Buf> {
+        self.0.dm.alloc(len)
+    }
+
+    fn poll_async_event(&self) -> Option<AsyncEvent> {
+        unpoisoned(&self.0.events).pop_front()
+    }
+}
+
+/// A protection domain: a number.
+struct IwarpPd {
+    device: Arc<Inner>,
+    id: u32,
+}
+
+impl PdOps for IwarpPd {
+    fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
+        Ok(Box::new(IwarpMr::register(&self.device, self.id, buf, access)?))
+    }
+
+    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+        Ok(Arc::new(QpHandle(QpInner::create(&self.device, self.id, init)?)))
+    }
+
+    fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        Ok(SrqInner::create(&self.device, self.id, init)?)
+    }
+}
