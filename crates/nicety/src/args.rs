@@ -182,6 +182,9 @@ pub(crate) struct ReproduceArgs {
     /// Change a value of the modelled cards, such as bus.clock_mhz=100, to see what follows
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
+    /// Also find which rows move with each fitted value: several times as long
+    #[arg(long)]
+    pub(crate) sensitivity: bool,
     /// Write the rows as JSON; - for standard output, which then carries nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,

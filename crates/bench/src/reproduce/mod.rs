@@ -9,6 +9,7 @@
 //! | `machine` | what the machine files say of their values: it decides what is a prediction |
 //! | `lab` | measuring, each cell once, on all cores |
 //! | `judge`, `score`, `contradictions` | rows with class and ratio; how near predictions come; what no model can meet |
+//! | `sensitivity` | which rows move with each fitted value |
 //! | `figures` | the papers' figures, as curves of the model with the published points |
 //! | `page`, `terminal` | all of it for people |
 
@@ -24,6 +25,7 @@ mod page;
 mod published;
 mod quantity;
 mod score;
+mod sensitivity;
 mod setup;
 mod terminal;
 mod thesis;
@@ -43,6 +45,7 @@ pub use page::html;
 pub use published::{Kind, NICMEM, Published, THESIS, Unknown, dataset, select};
 pub use quantity::{Probe, Tuning};
 pub use score::{FITTED_SHARE, HOLDING_SHARE, MEDIAN_ERROR, NEAR_SHARE, Score, worst};
+pub use sensitivity::{CHANGE, Service};
 pub use terminal::terminal;
 
 use claim::{Claim, Table};
@@ -88,6 +91,9 @@ pub struct Reproduction {
     pub score: Score,
     /// The fitted values of the cards that these rows are about.
     pub fitted: Vec<Fitted>,
+    /// What moves with each fitted value, if wanted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<Service>,
     /// Contradictions in the papers that concern these rows.
     pub contradictions: Vec<Contradiction>,
     /// The papers' figures, if wanted.
@@ -143,6 +149,7 @@ pub fn reproduce(
         complete: rows.len() == dataset().iter().filter(|row| row.is_covered()).count(),
         score: Score::of(&rows, &fitted),
         fitted,
+        services: Vec::new(),
         contradictions: CONTRADICTIONS.iter().filter(concerns).copied().collect(),
         figures: plans.iter().map(|plan| plan.draw(&lab)).collect(),
         rows,
@@ -150,28 +157,59 @@ pub fn reproduce(
     })
 }
 
-/// Computes the rows on the modelled cards, on all cores, with some values of their machine files changed. `None` if
-/// `stop` said so before all was measured.
+/// What is wanted beside the rows, and with which values.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The papers' figures.
+    pub figures: bool,
+    /// What moves with each fitted value: all numbers again for each of them.
+    pub sensitivity: bool,
+    /// Values of the machine files to change: key and value.
+    pub changes: Vec<(String, String)>,
+}
+
+/// Computes the rows on the modelled cards, on all cores. `None` if `stop` said so before all was measured.
 ///
 /// # Errors
 /// A machine file that cannot be read, a value that does not exist or is beyond its range.
 pub fn run(
     rows: Vec<Published>,
-    figures: bool,
-    changes: &[(String, String)],
+    options: &Options,
     progress: &mut (dyn Progress + Send),
     stop: &AtomicBool,
 ) -> Result<Option<Reproduction>, String> {
-    let of_card = |card| machine::of_card(card, changes);
-    let machines = cards().into_iter().map(of_card).collect::<Result<_, _>>()?;
-    let changes: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let all = changes.join(",");
-    let measure = |probe: &Probe| {
-        let measured = world::measure(&probe.changed(&all), &probe.cell, &probe.settings());
-        measured.map(|measured| measured.value).map_err(|fault| fault.to_string())
+    let of_card = |card| machine::of_card(card, &options.changes);
+    let machines: Vec<Machine> = cards().into_iter().map(of_card).collect::<Result<_, _>>()?;
+    let changes: Vec<String> = options.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let mut measure_all = |rows: Vec<Published>, figures, extra: &(dyn Fn(&str) -> Option<String> + Sync)| {
+        let measure = |probe: &Probe| {
+            let changes: Vec<String> = changes.iter().cloned().chain(extra(probe.card())).collect();
+            let measured = world::measure(&probe.changed(&changes.join(",")), &probe.cell, &probe.settings());
+            measured.map(|measured| measured.value).map_err(|fault| fault.to_string())
+        };
+        let (machines, changes) = (machines.clone(), changes.clone());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        reproduce(Request { rows, figures, machines, changes, measure: &measure, threads }, progress, stop)
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(reproduce(Request { rows, figures, machines, changes, measure: &measure, threads }, progress, stop))
+    let Some(mut all) = measure_all(rows.clone(), options.figures, &|_| None) else { return Ok(None) };
+    if options.sensitivity {
+        let movable = sensitivity::movable(&rows, &all.rows);
+        let again = |key: &str| {
+            let changed = |card: &str| {
+                let value =
+                    machines.iter().find(|m| m.card == card)?.values.iter().find(|v| v.key == key)?.value;
+                let value = value * CHANGE;
+                // Some values are whole numbers.
+                Some(format!("{key}={}", if value > 10.0 { value.round() } else { value }))
+            };
+            Ok(measure_all(movable.clone(), false, &changed).map(|all| all.rows))
+        };
+        match sensitivity::services(&all.rows, &all.fitted, stop, again)? {
+            Some(services) => all.services = services,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(all))
 }
 
 /// The fitted values of the cards that the rows are about.

@@ -269,7 +269,12 @@ fn fitted(all: &Reproduction) -> Markup {
             h2 { "Fitted values" }
             @if all.fitted.is_empty() { p { "None." } } @else {
                 table.plain {
-                    thead { tr { @for h in ["card", "value", "is", "fitted to"] { th scope="col" { (h) } } } }
+                    thead {
+                        tr {
+                            @for h in ["card", "value", "is", "fitted to"] { th scope="col" { (h) } }
+                            @if !all.services.is_empty() { th scope="col" { "moves rows of" } }
+                        }
+                    }
                     tbody {
                         @for one in &all.fitted {
                             tr {
@@ -277,6 +282,9 @@ fn fitted(all: &Reproduction) -> Markup {
                                 td { code { (one.key) } }
                                 td { (sig(one.value, 4)) }
                                 td { (one.rows.join(" ")) }
+                                @for service in all.services.iter().filter(|service| service.key == one.key) {
+                                    td { (service.figures.join(", ")) }
+                                }
                             }
                         }
                     }

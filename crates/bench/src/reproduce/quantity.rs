@@ -46,6 +46,11 @@ impl Probe {
 }
 
 impl Probe {
+    /// The device's name without options.
+    pub(super) fn card(&self) -> &str {
+        self.device.split('(').next().unwrap_or(&self.device)
+    }
+
     /// The device's name with values changed before those that it changes itself, which come last and so prevail.
     pub(super) fn changed(&self, changes: &str) -> String {
         match (changes, self.device.split_once('(')) {

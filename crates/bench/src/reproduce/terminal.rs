@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Tab
 
 use super::judge::{Class, Row};
 use super::score::worst;
-use super::{Contradiction, Reproduction};
+use super::{Contradiction, Reproduction, Service};
 use crate::report::number::{count, group, percent, plural, sig};
 
 /// Column of words.
@@ -25,6 +25,7 @@ pub fn terminal(all: &Reproduction, width: usize, colour: bool) -> String {
     }
     unmodelled(&mut out, &all.rows, width);
     score(&mut out, all, width, colour);
+    services(&mut out, all, width);
     contradictions(&mut out, &all.contradictions, width);
     furthest(&mut out, &all.rows, width);
     out
@@ -178,6 +179,24 @@ fn score(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
         count(all.measured as u64)
     );
     let _ = writeln!(out, "{}\n", wrapped(&others, width));
+}
+
+/// What each fitted value is good for.
+fn services(out: &mut String, all: &Reproduction, width: usize) {
+    if all.services.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "What moves when a fitted value is half as large");
+    for service in &all.services {
+        let Service { key, rows, figures } = service;
+        let text = match figures.as_slice() {
+            [] => format!("{key}: no row that is covered"),
+            [one] => format!("{key}: ONE FIGURE ONLY, {one}; rows {}", rows.join(" ")),
+            several => format!("{key}: {}; rows {}", several.join(", "), rows.join(" ")),
+        };
+        let _ = writeln!(out, "{}", wrapped(&text, width));
+    }
+    out.push('\n');
 }
 
 fn contradictions(out: &mut String, all: &[Contradiction], width: usize) {

@@ -1,7 +1,7 @@
 //! `nicety reproduce`: the papers' published numbers beside the modelled cards.
 
 use bench::report::number::plural;
-use bench::reproduce::{self, Reproduction};
+use bench::reproduce::{self, Options, Reproduction};
 
 use crate::args::{ReproduceArgs, Target};
 use crate::error::{Failure, OK, Outcome};
@@ -20,7 +20,9 @@ pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
     output::check(&wanted)?;
     let signals = Signals::install()?;
     let mut display = Display::new(args.plain, &signals.stop).all_or_nothing();
-    let done = reproduce::run(rows, args.html.is_some(), &args.set, &mut display, &signals.stop);
+    let options =
+        Options { figures: args.html.is_some(), sensitivity: args.sensitivity, changes: args.set.clone() };
+    let done = reproduce::run(rows, &options, &mut display, &signals.stop);
     display.clear();
     match done.map_err(Failure::usage)? {
         Some(all) => deliver(&all, &wanted, args.plain).map(|()| OK),
