@@ -40,7 +40,10 @@ const SHM_OPTIONS: &[(&str, &str)] = &[
 const MODEL: &str = "model:";
 
 const MODEL_OPTIONS: &[(&str, &str)] = &[
-    ("SECTION.KEY=NUMBER", "another value than the machine file's, as bus.clock_mhz=266 or faults.loss_ppm=100"),
+    (
+        "SECTION.KEY=NUMBER",
+        "another value than the machine file's, as bus.clock_mhz=266 or faults.loss_ppm=100",
+    ),
     ("payload=bytes|hole", "hole: only the ends of messages really move, for very large runs (bytes)"),
 ];
 
