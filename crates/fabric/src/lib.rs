@@ -1,10 +1,12 @@
 //! From a device's name to the device: the one place that knows concrete NICs.
 //!
-//! A name is a kind, with options in parentheses where it has any: `shm`, `shm(copy=service,dm=1G)`. Modelled cards are
+//! A name is a kind, with options in parentheses where it has any: `shm`, `shm(copy=service,dm=1G)`, `iwarp`, or
+//! `iwarp@10.0.0.1(crc=on)` for the side with that address. Modelled cards are
 //! `model:MACHINE`, a machine that comes along or the path of a machine file, with values of it as options:
 //! `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only.
 #![forbid(unsafe_code)]
 
+mod iwarp;
 mod name;
 
 use std::sync::mpsc;
@@ -12,6 +14,7 @@ use std::sync::mpsc;
 use host::world::{self, World};
 use host::{Bytes, Host};
 pub use nic_model::{Machine, Parameter, Source, machines};
+use nic_soft::iwarp::IwarpConfig;
 use nic_soft::shm::{self, ShmConfig};
 pub use nic_soft::shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};
@@ -61,7 +64,7 @@ pub fn list() -> Vec<Entry> {
         options: MODEL_OPTIONS,
         available: Ok(()),
     };
-    std::iter::once(shm).chain(machines().into_iter().map(model)).collect()
+    [shm, iwarp::entry()].into_iter().chain(machines().into_iter().map(model)).collect()
 }
 
 /// Checks a name without opening anything.
@@ -103,12 +106,14 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
 pub fn open(name: &str, host: &Host) -> Result<Device> {
     match parse(name)? {
         Parsed::Shm(config) => shm::open(host, &config),
+        Parsed::Iwarp(config) => nic_soft::iwarp::open(host, &config),
         Parsed::Model(config) => nic_model::open(host, &config),
     }
 }
 
 enum Parsed {
     Shm(ShmConfig),
+    Iwarp(IwarpConfig),
     Model(Box<nic_model::Config>),
 }
 
@@ -119,7 +124,9 @@ enum Parsed {
 pub fn machine(name: &str) -> Result<Machine> {
     match parse(name)? {
         Parsed::Model(config) => Ok(config.machine),
-        Parsed::Shm(_) => Err(Error::Invalid(format!("'{name}' is no model, and has no machine"))),
+        Parsed::Shm(_) | Parsed::Iwarp(_) => {
+            Err(Error::Invalid(format!("'{name}' is no model, and has no machine")))
+        }
     }
 }
 
@@ -127,6 +134,9 @@ fn parse(text: &str) -> Result<Parsed> {
     let name = Name::parse(text)?;
     if let Some(machine) = name.kind.strip_prefix(MODEL) {
         return Ok(Parsed::Model(Box::new(nic_model::Config::new(machine, &name.options)?)));
+    }
+    if let Some(config) = iwarp::parse(&name) {
+        return Ok(Parsed::Iwarp(config?));
     }
     match name.kind {
         "shm" => Ok(Parsed::Shm(shm_config(&name)?)),
