@@ -111,7 +111,9 @@ impl Progress for Display<'_> {
         let left = rest(what.done, self.total, self.began.elapsed());
         let value = match what.state {
             // Where there is one launch, the cell may be of several devices, of which no median makes sense.
-            CellState::Measured { value, unit } if what.launches == 1 => Some(format!("{} {unit}", sig(value, 3))),
+            CellState::Measured { value, unit } if what.launches == 1 => {
+                Some(format!("{} {unit}", sig(value, 3)))
+            }
             _ => self.running(what.cell),
         };
         let text = describe(what, value, left);
