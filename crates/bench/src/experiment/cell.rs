@@ -122,7 +122,7 @@ pub struct Settings {
     pub window: u32,
     /// Messages of one timed burst of a stream; 0 chooses by size.
     pub burst: u32,
-    /// One send request in so many is signalled in ping-pongs.
+    /// One send request in so many is signalled in ping-pongs; with 1, all of a stream, too.
     pub signal: u32,
     /// Bytes of a send or write from host memory that travel within the request, at most; 0 for none.
     pub inline: u32,

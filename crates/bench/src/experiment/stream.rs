@@ -1,7 +1,7 @@
 //! [`Stream`]: many messages in flight. What bandwidth, bibw and rate share.
 //!
-//! W messages are posted; whenever W/2 have completed, W/2 more. Only the last message of each half signals: its
-//! completion says that of the whole half. An operation is a burst of messages; all use the same buffers.
+//! W messages are posted; whenever W/2 have completed, W/2 more. Only the last message of each half signals (with
+//! `signal=1`, each does): its completion says that of the whole half. An operation is a burst of messages; all use the same buffers.
 //!
 //! A message that is split over two ports is two writes, one on the connection of each; it has completed when both have.
 //! A stream within one device goes over a connection of the device with itself.
@@ -39,6 +39,8 @@ const LANES: usize = 2;
 /// Identity of requests that carry no data. Those whose completion frees half a window have the number of their lane,
 /// and so have receives.
 const CONTROL: u64 = LANES as u64;
+/// Identity of messages within a half, where each is signalled.
+const MEMBER: u64 = CONTROL + 1;
 /// Immediate values of messages that carry no data.
 const START: u32 = 1;
 const LAST: u32 = 2;
@@ -66,14 +68,14 @@ struct Lane {
 }
 
 impl Lane {
-    /// The request for a message, with a completion and without.
-    fn requests(&self, wr_id: u64) -> [SendWr<'_>; 2] {
+    /// The requests for the last message of a half, and for those before it, each with a completion or without.
+    fn requests(&self, wr_id: u64, each: bool) -> [SendWr<'_>; 2] {
         let last = if self.inline.is_empty() {
             SendWr::new(wr_id, self.op, &self.sges)
         } else {
             SendWr::inline(wr_id, self.op, &self.inline)
         };
-        [last, last.unsignaled()]
+        [last, if each { SendWr { wr_id: MEMBER, ..last } } else { last.unsignaled() }]
     }
 }
 
@@ -87,6 +89,8 @@ pub(super) struct Stream {
     sink: Mr,
     size: u32,
     half: u32,
+    /// Whether each message is signalled.
+    each: bool,
     burst: u64,
     seed: u64,
     wcs: [Wc; REAP],
@@ -158,6 +162,7 @@ impl Stream {
             sink,
             size,
             half: window / 2,
+            each: settings.signal == 1,
             burst: burst(settings, size),
             seed: settings.seed,
             wcs: [Wc::default(); REAP],
@@ -189,6 +194,7 @@ impl Stream {
         for wc in &self.wcs[..n] {
             match check(*wc, "a message of the stream")?.wr_id {
                 CONTROL => self.controls -= 1,
+                MEMBER => {}
                 lane => self.lanes[lane as usize].halves -= 1,
             }
         }
@@ -218,10 +224,11 @@ impl Stream {
     /// Posts half a window; the parts of a message go out one after the other.
     fn post_half(&mut self) -> Result<(), Fault> {
         let count = u64::from(self.half).min(self.to_post);
-        let requests = [self.lanes[0].requests(0), self.lanes[self.lanes.len() - 1].requests(1)];
+        let other = self.lanes.len() - 1;
+        let requests = [self.lanes[0].requests(0, self.each), self.lanes[other].requests(1, self.each)];
         for _ in 1..count {
-            for (lane, [_, silent]) in self.lanes.iter().zip(&requests) {
-                lane.link.qp.post_send(silent)?;
+            for (lane, [_, before]) in self.lanes.iter().zip(&requests) {
+                lane.link.qp.post_send(before)?;
             }
         }
         for (lane, [last, _]) in self.lanes.iter().zip(&requests) {

@@ -10,7 +10,9 @@ use crate::experiment::{Cell, Metric, find};
 use crate::floor::{FLOOR, Floors};
 use crate::plan::CheckedPlan;
 use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
-use crate::schema::{ClockInfo, ClockKind, Environment, Measurement, NoiseSummary, Origin, Parameter, Run, Warning};
+use crate::schema::{
+    ClockInfo, ClockKind, Environment, Measurement, NoiseSummary, Origin, Parameter, Run, Warning,
+};
 
 /// Share of samples that may have been interrupted before it is worth a flag.
 const SWITCHES_SHARE: f64 = 0.05;

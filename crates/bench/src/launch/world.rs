@@ -63,7 +63,8 @@ pub fn measure(device: &str, cell: &Cell, settings: &Settings) -> Result<Measure
 }
 
 fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
-    find(&cell.experiment).ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))
+    find(&cell.experiment)
+        .ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))
 }
 
 /// How to sample where there is no noise.

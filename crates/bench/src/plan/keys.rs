@@ -90,7 +90,13 @@ pub const KEYS: &[Key] = &[
         Kind::Whole(0, 1 << 20),
         "messages of a timed burst; 0 takes 16 MiB, 8 to 2048",
     ),
-    key("signal", "", ("16", "16"), Kind::Whole(1, 1024), "one send in so many is signalled in ping-pongs"),
+    key(
+        "signal",
+        "",
+        ("16", "16"),
+        Kind::Whole(1, 1024),
+        "one send in so many is signalled in ping-pongs; with 1, all of a stream, too",
+    ),
     key(
         "inline",
         "B",

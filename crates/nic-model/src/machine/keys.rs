@@ -112,6 +112,7 @@ keys! {
         width_bytes "bytes" 1..1024: "data moved in one clock";
         clock_mhz "MHz" 1..10_000: "clock";
         burst_bytes "bytes" 8..65_536: "longest burst";
+        boundary_bytes "bytes" 1..65_536: "where a burst may be cut: what is left to write when a packet's end arrives";
         read_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card reads";
         write_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card writes";
     }
@@ -120,6 +121,7 @@ keys! {
         read_mbps "MB/s (10^6 bytes)" 1..1_000_000: "limit of a stream of reads, by outstanding split transactions";
         read_latency_ns "ns" 0..1_000_000: "from a read's turn on the bus to its data";
         write_latency_ns "ns" 0..1_000_000: "from a write's turn on the bus until the processor sees it";
+        message_ns "ns" 0..1_000_000: "of a message's first read from host memory, until the engine can read on";
         port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the one before";
     }
     /// The card's own memory: one interface for reads and writes.
@@ -135,6 +137,7 @@ keys! {
         send_request_ns "ns" 0..1_000_000: "each request that is begun";
         send_segment_ns "ns" 0..1_000_000: "each further piece in a packet";
         send_packet_ns "ns" 0..1_000_000: "each packet that is sent";
+        ports_mbps "MB/s (10^6 bytes)" 1..1_000_000: "from the engine to all ports together";
         latency_ns "ns" 0..1_000_000: "through either side of the engine, beyond a packet's turn in it";
         receive_message_ns "ns" 0..1_000_000: "each message that takes a receive";
         receive_packet_ns "ns" 0..1_000_000: "each packet that arrives";

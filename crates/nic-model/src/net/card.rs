@@ -96,6 +96,11 @@ impl Card {
         }
     }
 
+    /// The port among whose queue pairs one takes its turn: one that leads back to the card belongs to the first.
+    pub(super) fn lane_of(&self, port: usize) -> usize {
+        if port == self.way_back() { 0 } else { port }
+    }
+
     /// The number of the port that leads back to the card.
     pub(super) fn way_back(&self) -> usize {
         self.ports.len() - 1

@@ -126,7 +126,8 @@ impl State {
         let Some(pair) = self.pairs.get_mut(qp).filter(|pair| pair.state == QpState::Error) else { return };
         let s = &mut pair.send;
         let sends = s.head..s.tail;
-        (s.head, s.next, s.packet, s.fetched, s.rung) = (s.tail, s.tail, 0, s.tail, s.tail);
+        (s.head, s.next, s.packet) = (s.tail, s.tail, 0);
+        (s.asked, s.fetched, s.rung) = (s.tail, s.tail, s.tail);
         s.reads.clear();
         for number in sends {
             self.sent(now, qp, number, WcStatus::WrFlushErr, 0);

@@ -7,7 +7,7 @@ pub(super) enum Event {
     Doorbell(u32),
     /// The card knows of a further request of the queue pair.
     Rung(u32),
-    /// The card (number) has the descriptor that it was fetching.
+    /// The card (number) has the oldest descriptor that it asked for.
     Fetched(u32),
     /// The card's (number) DMA engine can read on.
     ReadOn(u32),

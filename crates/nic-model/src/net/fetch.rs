@@ -33,37 +33,39 @@ impl State {
         let Some(pair) = self.pairs.get_mut(qp) else { return };
         let descriptors = &mut self.cards[pair.card].descriptors;
         let s = &pair.send;
-        if !pair.fetches && s.fetched < s.rung && s.fetched < s.next + descriptors.ahead {
+        if !pair.fetches && s.asked < s.rung && s.asked < s.next + descriptors.ahead {
             pair.fetches = true;
             descriptors.waiting.push_back(qp);
         }
     }
 
-    /// Fetches the next descriptor, if the unit is free.
+    /// Asks for descriptors, as many as may be under way.
     pub(super) fn fetch(&mut self, now: Time, card: usize) {
-        let c = &mut self.cards[card];
-        if c.dead || c.descriptors.fetching.is_some() {
-            return;
-        }
-        while let Some(qp) = c.descriptors.waiting.pop_front() {
+        while !self.cards[card].dead
+            && (self.cards[card].descriptors.fetching.len() as u64) < self.cards[card].descriptors.ahead
+            && let Some(qp) = self.cards[card].descriptors.waiting.pop_front()
+        {
             let Some(pair) = self.pairs.get_mut(qp) else { continue };
             pair.fetches = false;
-            if pair.send.fetched >= pair.send.rung {
+            if pair.send.asked >= pair.send.rung {
                 continue;
             }
-            let wqe = pair.send.at(pair.send.fetched, pair.cap.max_send_wr);
+            let wqe = pair.send.at(pair.send.asked, pair.cap.max_send_wr);
+            let c = &mut self.cards[card];
             let bytes = c.descriptors.send(wqe.sges.len(), wqe.inline.len());
-            c.descriptors.fetching = Some(qp);
+            c.descriptors.fetching.push_back(qp);
             let done = c.bus.read(now, bytes) + c.dma.read_latency;
-            return self.at(done, Event::Fetched(card as u32));
+            pair.send.asked += 1;
+            self.want_descriptor(qp);
+            self.at(done, Event::Fetched(card as u32));
         }
     }
 
     /// A descriptor is there.
     pub(super) fn fetched(&mut self, now: Time, card: usize) {
-        let Some(qp) = self.cards[card].descriptors.fetching.take() else { return };
+        let Some(qp) = self.cards[card].descriptors.fetching.pop_front() else { return };
         if let Some(pair) = self.pairs.get_mut(qp)
-            && pair.send.fetched < pair.send.rung
+            && pair.send.fetched < pair.send.asked
         {
             pair.send.fetched += 1;
             self.want_descriptor(qp);

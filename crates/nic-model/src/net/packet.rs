@@ -55,6 +55,12 @@ pub(super) struct Packet {
     pub(super) pieces: u64,
     /// When the transport engine is done with it.
     pub(super) ready_at: Time,
+    /// When its head arrived.
+    pub(super) head_at: Time,
+    /// From when on its data could be written, as they came in.
+    pub(super) write_from: Time,
+    /// When what it takes of the receive queue is there.
+    pub(super) complete_from: Time,
     /// Bytes on the wire.
     pub(super) wire_bytes: u64,
     /// Whether it holds room at its destination.

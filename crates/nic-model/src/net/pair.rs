@@ -110,6 +110,8 @@ pub(super) struct SendQueue {
     pub(super) tail: u64,
     /// Requests that the card knows of.
     pub(super) rung: u64,
+    /// Requests whose descriptors it has asked for.
+    pub(super) asked: u64,
     /// Requests whose descriptors it has.
     pub(super) fetched: u64,
     /// The request to send next, and the packet of it.

@@ -92,7 +92,7 @@ impl State {
         let (s, depth) = (&mut pair.send, pair.cap.max_send_wr);
         let waits = |&request: &u64| s.at(request, depth).arrived < s.at(request, depth).packets;
         let request = s.reads.iter().copied().find(waits);
-        let ready = self.cards[pair.card].transport.receive(now, false);
+        let [ready, _] = self.cards[pair.card].transport.receive(self.packets[number].head_at, false);
         let expected = request.filter(|&request| {
             let wqe = s.at(request, depth);
             wqe.psn.map(|first| first + wqe.arrived) == Some(psn)
@@ -114,8 +114,9 @@ impl State {
         self.packets[number].request = request;
         let r = &mut pair.responder;
         r.place_from = r.place_from.max(ready);
-        let at = r.place_from;
-        self.at(at, Event::Place(number));
+        let from = r.place_from;
+        self.packets[number].write_from = from;
+        self.at(from.max(now), Event::Place(number));
     }
 
     /// A packet of an answer is in memory.

@@ -48,6 +48,11 @@ fn target_of(op: SendOp) -> Option<RemoteAddr> {
     }
 }
 
+/// Whether a request of this kind ends with a completion at the peer.
+fn takes_receive(op: SendOp) -> bool {
+    matches!(op, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm(..))
+}
+
 impl State {
     /// A request's packet has arrived.
     pub(super) fn request_arrives(&mut self, now: Time, number: u32, op: SendOp) {
@@ -69,8 +74,9 @@ impl State {
             SendOp::WriteImm(..) => last,
             _ => false,
         };
-        let ready = self.cards[card].transport.receive(now, takes);
-        let Some(fetched) = (if takes { self.take_receive(now, qp) } else { Some(now) }) else {
+        let head = self.packets[number].head_at;
+        let [begun, ready] = self.cards[card].transport.receive(head, takes);
+        let Some(fetched) = (if takes { self.take_receive(head, qp) } else { Some(head) }) else {
             if let Some(pair) = self.pairs.get_mut(qp) {
                 pair.responder.gap = true;
             }
@@ -86,9 +92,13 @@ impl State {
             _ => 1,
         };
         self.packets[number].receive = (r.taken_first + r.taken.len() as u64).saturating_sub(1);
-        r.place_from = r.place_from.max(ready).max(fetched);
-        let at = r.place_from;
-        self.at(at, Event::Place(number));
+        // The receive that a write with immediate data takes holds up the completion, not the data.
+        let data = if matches!(op, SendOp::WriteImm(..)) { begun } else { ready.max(fetched) };
+        r.place_from = r.place_from.max(data);
+        let from = r.place_from;
+        self.packets[number].write_from = from;
+        self.packets[number].complete_from = ready.max(fetched);
+        self.at(from.max(now), Event::Place(number));
     }
 
     /// A packet that is not the next one: one is missing before it, or it has been here before.
@@ -187,19 +197,21 @@ impl State {
         }
     }
 
-    /// Writes a packet: takes the bus or the NIC memory.
+    /// Writes a packet: takes the bus or the NIC memory. What had come in was written meanwhile, if the engine had nothing
+    /// else to write: what is behind the last boundary is left.
     fn write(&mut self, now: Time, number: u32) {
         let mut pieces = std::mem::take(&mut self.pieces);
         // Memory that may not be used is refused when the packet is placed.
         self.find_target(number, &mut pieces);
-        let Packet { to, qp, body, .. } = self.packets[number];
+        let Packet { to, qp, body, write_from, .. } = self.packets[number];
         let atomic = matches!(body, Body::Request(SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }));
-        let (mut end, mut latency) = (now, Span::ZERO);
+        let (mut end, mut latency) = (write_from.max(self.cards[to.card].written_at).min(now), Span::ZERO);
         for piece in &pieces {
             let place = self.place_in_pages(piece);
             let c = &mut self.cards[to.card];
             if piece.kind == MemoryKind::Nic {
-                end = c.memory.access(end, piece.len, to.port);
+                let rest = c.memory.time(piece.len.min(c.bus.boundary_bytes));
+                end = c.memory.access(end, piece.len, to.port).max(now + rest);
                 continue;
             }
             for _ in 0..c.translation.touch(piece.region, place, piece.len) {
@@ -208,12 +220,17 @@ impl State {
             if atomic {
                 end = c.bus.read(end, piece.len) + c.dma.read_latency;
             }
-            end = c.bus.write(end, piece.len);
+            let rest = c.bus.time_of_write(piece.len.min(c.bus.boundary_bytes));
+            end = c.bus.write(end, piece.len).max(now + rest);
             latency = c.dma.write_latency;
         }
         self.pieces = pieces;
+        if self.packets[number].last && matches!(body, Body::Request(op) if takes_receive(op)) {
+            // The completion goes right behind the data, whatever these were written to.
+            latency = self.cards[to.card].dma.write_latency;
+        }
         self.cards[to.card].written_at = end;
-        let mut seen = end + latency;
+        let mut seen = (end + latency).max(self.packets[number].complete_from);
         if let Some(pair) = self.pairs.get_mut(qp) {
             pair.responder.placed_at = pair.responder.placed_at.max(seen);
             seen = pair.responder.placed_at;

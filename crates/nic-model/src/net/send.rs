@@ -32,7 +32,9 @@ impl State {
         let card = pair.card;
         if !pair.flows {
             pair.flows = true;
-            self.cards[card].ports[pair.port].flows.push_back(qp);
+            let c = &mut self.cards[card];
+            let lane = c.lane_of(pair.port);
+            c.ports[lane].flows.push_back(qp);
         }
         self.kick(now, card);
     }
@@ -44,10 +46,9 @@ impl State {
             if c.dead || c.reading {
                 return;
             }
-            let (ports, turn, room) = (c.ports.len(), c.turn, self.params.link.send_packets as usize);
-            let begun = (0..ports).map(|i| (turn + i) % ports).any(|port| {
-                self.cards[card].ports[port].loading < room && self.send_from(now, PortId { card, port })
-            });
+            let (ports, turn) = (c.ports.len(), c.turn);
+            let mut lanes = (0..ports).map(|i| (turn + i) % ports);
+            let begun = lanes.any(|port| self.send_from(now, PortId { card, port }));
             if !begun {
                 return;
             }
@@ -57,6 +58,10 @@ impl State {
     /// Begins the next packet of a port; whether there is one.
     fn send_from(&mut self, now: Time, port: PortId) -> bool {
         while let Some(&qp) = self.cards[port.card].ports[port.port].flows.front() {
+            let way = self.pairs.get(qp).map_or(port.port, |pair| pair.port);
+            if self.cards[port.card].ports[way].loading >= self.params.link.send_packets as usize {
+                return false;
+            }
             match self.next_packet(now, qp) {
                 None => {
                     self.cards[port.card].ports[port.port].flows.pop_front();
@@ -69,7 +74,7 @@ impl State {
                     if ends && flows.front() == Some(&qp) {
                         flows.rotate_left(1);
                     }
-                    if self.read(now, port, qp, packet, source) {
+                    if self.read(now, packet.from, qp, packet, source) {
                         self.cards[port.card].turn = port.port + 1;
                         return true;
                     }
@@ -179,6 +184,7 @@ impl State {
         let found = self.find_source(qp, &packet, source, &mut pieces);
         if found {
             packet.pieces = pieces.len() as u64;
+            let packet_first = packet.first;
             let mut data = self.packets.data();
             self.gather(&pieces, packet.offset, packet.total, &mut data);
             if let (Source::Request(number), Some(pair)) = (source, self.pairs.get(qp)) {
@@ -188,7 +194,7 @@ impl State {
                 }
             }
             packet.data = data;
-            let (end, loaded) = self.reading_time(now, port, &pieces);
+            let (end, loaded) = self.reading_time(now, port, &pieces, packet_first);
             let c = &mut self.cards[port.card];
             c.loaded_at = c.loaded_at.max(loaded);
             c.ports[port.port].loading += 1;
@@ -236,8 +242,9 @@ impl State {
     }
 
     /// Takes the bus, the DMA engine and the NIC memory for these pieces: when the engine can read on, and when the
-    /// data are there.
-    fn reading_time(&mut self, now: Time, port: PortId, pieces: &[Piece]) -> (Time, Time) {
+    /// data are there. Within a message it reads on while data are still to come; a message's first read takes its time to get
+    /// under way.
+    fn reading_time(&mut self, now: Time, port: PortId, pieces: &[Piece], first: bool) -> (Time, Time) {
         let (mut at, mut latency) = (now, Span::ZERO);
         for (i, piece) in pieces.iter().enumerate() {
             let place = self.place_in_pages(piece);
@@ -260,7 +267,9 @@ impl State {
                 }
             }
         }
-        (at, at + latency)
+        let from_host = pieces.first().is_some_and(|piece| piece.kind == MemoryKind::Host);
+        let begins = if first && from_host { self.cards[port.card].dma.message } else { Span::ZERO };
+        (at + begins, at + latency.max(begins))
     }
 
     /// The DMA engine has read a packet.
@@ -277,11 +286,12 @@ impl State {
             return self.release(now, number);
         }
         let ready = c.transport.send(now, packet.pieces, packet.begins);
-        packet.ready_at = ready;
         if packet.from.port == c.way_back() {
             packet.credit = true;
+            packet.head_at = ready;
             return self.at(ready, Event::Arrive(number));
         }
+        packet.ready_at = c.transport.to_wire(ready, packet.len);
         let port = packet.from;
         let link = &c.ports[port.port].link;
         packet.wire_bytes = link.packet(packet.len, packet.first && has_address(packet.body));

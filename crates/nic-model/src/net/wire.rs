@@ -79,6 +79,7 @@ impl State {
         // A delay holds up what is behind.
         p.arrived_at = p.arrived_at.max(tail);
         let at = p.arrived_at;
+        self.packets[number].head_at = Time::from_ps(at.as_ps().saturating_sub(length.as_ps()));
         self.at(at, Event::Arrive(number));
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct Bus {
     width_bytes: u64,
     clock_ps: f64,
     burst_bytes: u64,
+    /// Where a burst may be cut.
+    pub(crate) boundary_bytes: u64,
     read_overhead: f64,
     write_overhead: f64,
 }
@@ -25,14 +27,25 @@ impl Bus {
             width_bytes: b.width_bytes as u64,
             clock_ps: 1e6 / b.clock_mhz,
             burst_bytes: b.burst_bytes as u64,
+            boundary_bytes: b.boundary_bytes as u64,
             read_overhead: b.read_overhead_clocks,
             write_overhead: b.write_overhead_clocks,
         }
     }
 
     fn occupy(&mut self, now: Time, bytes: u64, overhead: f64) -> Time {
+        self.server.reserve(now, self.time(bytes, overhead))
+    }
+
+    fn time(&self, bytes: u64, overhead: f64) -> Span {
         let bursts = bytes.div_ceil(self.burst_bytes) as f64;
-        self.clocks(now, bytes.div_ceil(self.width_bytes) as f64 + bursts * overhead)
+        let clocks = bytes.div_ceil(self.width_bytes) as f64 + bursts * overhead;
+        Span::from_ps((clocks * self.clock_ps).round() as u64)
+    }
+
+    /// How long a write of `bytes` keeps the bus.
+    pub(crate) fn time_of_write(&self, bytes: u64) -> Span {
+        self.time(bytes, self.write_overhead)
     }
 
     /// The card reads `bytes`; when the bus is done with them.

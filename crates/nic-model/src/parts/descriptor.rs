@@ -1,5 +1,5 @@
-//! Descriptors: what the card reads from host memory to learn what a request wants. One unit fetches them, some ahead
-//! of the transport engine, and each takes a read on the bus and its latency.
+//! Descriptors: what the card reads from host memory to learn what a request wants. One unit asks for them, some ahead
+//! of the transport engine: each takes its turn on the bus, and the latencies of several overlap.
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,8 @@ pub(crate) struct Descriptors {
     pub(crate) ahead: u64,
     /// Queue pairs with something to fetch, in turn.
     pub(crate) waiting: VecDeque<u32>,
-    /// Whose descriptor is under way.
-    pub(crate) fetching: Option<u32>,
+    /// Whose descriptors are under way, in their order.
+    pub(crate) fetching: VecDeque<u32>,
 }
 
 impl Descriptors {
@@ -28,7 +28,7 @@ impl Descriptors {
             segment_bytes: d.segment_bytes as u64,
             ahead: d.ahead_requests as u64,
             waiting: VecDeque::new(),
-            fetching: None,
+            fetching: VecDeque::new(),
         }
     }
 

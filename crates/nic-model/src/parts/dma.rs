@@ -16,6 +16,8 @@ pub(crate) struct Dma {
     pub(crate) read_latency: Span,
     /// From the end of a write's turn until the processor sees it.
     pub(crate) write_latency: Span,
+    /// Of a message's first read, until another can be asked for.
+    pub(crate) message: Span,
     port_switch: Span,
     last_port: Option<usize>,
 }
@@ -27,6 +29,7 @@ impl Dma {
             read_mbps: d.read_mbps,
             read_latency: ns(d.read_latency_ns),
             write_latency: ns(d.write_latency_ns),
+            message: ns(d.message_ns),
             port_switch: ns(d.port_switch_ns),
             last_port: None,
         }
