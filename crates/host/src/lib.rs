@@ -18,5 +18,5 @@ mod units;
 pub mod world;
 
 pub use bell::Bell;
-pub use ops::{ClockKind, Host, HostOps, Task, Turn};
+pub use ops::{Chore, ClockKind, Host, HostOps, Task, Turn};
 pub use units::{Bytes, Rate, Span, Time};

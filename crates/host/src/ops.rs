@@ -1,7 +1,7 @@
 //! [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::world::Node;
 use crate::{Bell, Span, Time};
@@ -57,6 +57,12 @@ pub struct Turn {
     pub polls: bool,
 }
 
+/// What a NIC without a processor of its own has done by whoever looks at memory: what is looked for may only come by it.
+pub trait Chore: Send + Sync {
+    /// Does a little of it, soon. Called between two looks, by any number of threads at once.
+    fn turn(&self);
+}
+
 /// What a kind of time provides. Users call [`Host`].
 pub trait HostOps: Send + Sync {
     /// Now, on this host's clock.
@@ -79,6 +85,9 @@ pub trait HostOps: Send + Sync {
     /// Runs `body` beside the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
+    /// Has a chore done between two looks of [`Host::poll`], for as long as somebody keeps it. Kinds of time whose NICs have
+    /// processors have none.
+    fn add_chore(&self, _chore: Weak<dyn Chore>) {}
     /// Whether all waits are to end, because the world that they wait in does.
     fn ending(&self) -> bool {
         false
@@ -150,6 +159,11 @@ impl Host {
         body: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Task> {
         self.0.spawn(name, core, Box::new(body))
+    }
+
+    /// Has a chore done between two looks of [`Host::poll`], for as long as somebody keeps it.
+    pub fn add_chore(&self, chore: Weak<dyn Chore>) {
+        self.0.add_chore(chore);
     }
 
     /// **The** wait loop: calls `progress` until it has something, sleeping on `bell` between calls once

@@ -6,11 +6,11 @@ mod cores;
 pub use clock::{Clock, CycleStamp};
 pub use cores::{allowed_cores, pin_to_core};
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
-use crate::ops::Turn;
+use crate::ops::{Chore, Turn};
 use crate::{Bell, ClockKind, Host, HostOps, Span, Task, Time};
 
 /// Looks that are spaced by a pause only; about a microsecond, a few times what a cache line takes.
@@ -39,6 +39,8 @@ pub fn host() -> Host {
         clock: Clock::get(),
         yield_ns: AtomicU32::new(YIELD_NS_MAX),
         crowded_until: AtomicU64::new(0),
+        has_chores: AtomicBool::new(false),
+        chores: RwLock::new(Vec::new()),
     }))
 }
 
@@ -48,6 +50,17 @@ struct Real {
     yield_ns: AtomicU32,
     /// Until when waits sleep at once, in picoseconds.
     crowded_until: AtomicU64,
+    has_chores: AtomicBool,
+    chores: RwLock<Vec<Weak<dyn Chore>>>,
+}
+
+impl Real {
+    /// Does every chore once; takes about as long as a look should wait for the next.
+    #[cold]
+    fn do_chores(&self) {
+        let chores = self.chores.read().unwrap_or_else(|e| e.into_inner());
+        chores.iter().filter_map(Weak::upgrade).for_each(|chore| chore.turn());
+    }
 }
 
 impl HostOps for Real {
@@ -69,7 +82,14 @@ impl HostOps for Real {
     #[inline]
     fn relax(&self, turn: Turn) -> bool {
         let spins = if turn.polls { POLL_TURNS_BEFORE_YIELD } else { SPIN_TURNS };
+        let has_chores = turn.polls && self.has_chores.load(Ordering::Relaxed);
+        if has_chores {
+            self.do_chores();
+        }
         if turn.count < spins {
+            if has_chores {
+                return (turn.count + 1).is_multiple_of(POLL_TURNS_PER_CHECK);
+            }
             clock::idle_cycles(LOOK_SPACING_CYCLES);
         } else {
             // The other process may be waiting for this very core.
@@ -108,6 +128,13 @@ impl HostOps for Real {
         if next != now {
             self.yield_ns.store(next, Ordering::Relaxed);
         }
+    }
+
+    fn add_chore(&self, chore: Weak<dyn Chore>) {
+        let mut chores = self.chores.write().unwrap_or_else(|e| e.into_inner());
+        chores.retain(|chore| chore.strong_count() > 0);
+        chores.push(chore);
+        self.has_chores.store(true, Ordering::Relaxed);
     }
 
     fn spawn(
@@ -166,6 +193,23 @@ mod tests {
         shared.1.store(true, Ordering::Release);
         shared.0.ring();
         task.join();
+    }
+
+    /// Goal: what only a chore brings is found. Method: the third turn of one brings it.
+    #[test]
+    fn chores_are_done_between_looks_while_somebody_keeps_them() {
+        struct Bringer(AtomicU32);
+        impl Chore for Bringer {
+            fn turn(&self) {
+                self.0.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        let (host, bringer) = (host(), Arc::new(Bringer(AtomicU32::new(0))));
+        host.add_chore(Arc::downgrade(&(bringer.clone() as Arc<dyn Chore>)));
+        let look = || (bringer.0.load(Ordering::Acquire) >= 3).then_some(());
+        assert_eq!(host.poll("test", host.after(Span::from_secs(20)), look), Some(()));
+        drop(bringer);
+        assert_eq!(host.poll("test", host.after(Span::from_ms(5)), || None::<()>), None);
     }
 
     #[test]
