@@ -2,6 +2,8 @@
 
 /// Room for bytes that were read ahead.
 const LEN: usize = 8 << 10;
+/// The same where all payload comes this way, since its CRC is to be checked.
+const LEN_WITH_CRC: usize = 16 << 10;
 
 /// A small buffer, filled at the end and consumed at the front.
 pub(super) struct Ahead {
@@ -11,8 +13,9 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub(super) fn new() -> Self {
-        Self { bytes: vec![0; LEN].into_boxed_slice(), start: 0, end: 0 }
+    pub(super) fn new(crc: bool) -> Self {
+        let len = if crc { LEN_WITH_CRC } else { LEN };
+        Self { bytes: vec![0; len].into_boxed_slice(), start: 0, end: 0 }
     }
 
     /// What has been read and not been consumed.
@@ -36,14 +39,14 @@ impl Ahead {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let to = LEN.min(self.end.saturating_add(limit));
+        let to = self.bytes.len().min(self.end.saturating_add(limit));
         &mut self.bytes[self.end..to]
     }
 
     /// So many bytes of [`Self::space`] have been filled.
     #[inline]
     pub(super) fn fill(&mut self, n: usize) {
-        self.end = (self.end + n).min(LEN);
+        self.end = (self.end + n).min(self.bytes.len());
     }
 }
 
@@ -53,7 +56,7 @@ mod tests {
 
     #[test]
     fn bytes_come_out_as_they_went_in() {
-        let mut ahead = Ahead::new();
+        let mut ahead = Ahead::new(false);
         let (mut next_in, mut next_out) = (0_u8, 0_u8);
         for round in 0..10_000 {
             let n = ahead.space(1 + round % 97).len();
@@ -75,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_full_buffer_has_no_room() {
-        let mut ahead = Ahead::new();
+        let mut ahead = Ahead::new(false);
         assert_eq!(ahead.space(usize::MAX / 2).len(), LEN);
         ahead.fill(LEN);
         assert!(ahead.space(10).is_empty());

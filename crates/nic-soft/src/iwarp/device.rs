@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use host::Host;
+use host::{Chore, Host};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, Error, QpInit, Result, SrqInit};
@@ -16,9 +16,11 @@ use super::cq::CqInner;
 use super::memory::NicMemory;
 use super::mr::{IwarpMr, MR_MAX, Table};
 use super::nic::Nic;
+use super::outbox::Pool;
 use super::qp::{QpHandle, QpInner};
 use super::srq::SrqInner;
 use crate::pieces::SGE_MAX;
+use crate::sync::spin::Spin;
 
 const QP_MAX: usize = 8192;
 const CQ_MAX: usize = 8192;
@@ -56,6 +58,15 @@ impl Numbers {
     }
 }
 
+/// Connections that one look at memory works on.
+const TURNS: usize = 4;
+
+#[derive(Default)]
+struct Connected {
+    list: Vec<Arc<QpInner>>,
+    turn: usize,
+}
+
 /// What all objects of a device share.
 pub(super) struct Inner {
     pub(super) host: Host,
@@ -64,11 +75,14 @@ pub(super) struct Inner {
     name: String,
     pub(super) regions: Table,
     pub(super) dm: NicMemory,
+    pub(super) staging: Pool,
     pds: AtomicU32,
     qp_nums: Mutex<Numbers>,
     cq_ids: Mutex<Numbers>,
     srq_ids: Mutex<Numbers>,
     qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
+    /// Those with a connection, for whoever looks at memory.
+    connected: Spin<Connected>,
     events: Mutex<VecDeque<AsyncEvent>>,
     /// Completion queues that overran, whose queue pairs the thread is to fail.
     condemned: Mutex<Vec<u32>>,
@@ -102,16 +116,20 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
         name: config.bind.map_or_else(|| "iwarp".to_owned(), |ip| format!("iwarp@{ip}")),
         regions: Table::new(),
         dm: NicMemory::new(dm_size),
+        staging: Pool::default(),
         pds: AtomicU32::new(1),
         qp_nums: Mutex::new(Numbers::new("queue pairs", QP_MAX)),
         cq_ids: Mutex::new(Numbers::new("completion queues", CQ_MAX)),
         srq_ids: Mutex::new(Numbers::new("shared receive queues", SRQ_MAX)),
         qps: RwLock::new(BTreeMap::new()),
+        connected: Spin::new(Connected::default()),
         events: Mutex::new(VecDeque::new()),
         condemned: Mutex::new(Vec::new()),
         nic: Nic::new()?,
     });
     inner.nic.start(&inner)?;
+    let chore: Arc<dyn Chore> = inner.clone();
+    host.add_chore(Arc::downgrade(&chore));
     Ok(verbs::Device::new(Arc::new(IwarpDevice(inner))))
 }
 
@@ -207,6 +225,15 @@ impl Inner {
         self.qps.read().unwrap_or_else(|e| e.into_inner()).get(&num).cloned()
     }
 
+    /// A queue pair has a connection from now on.
+    pub(super) fn add_connected(&self, qp: &Arc<QpInner>) {
+        self.connected.lock().list.push(qp.clone());
+    }
+
+    pub(super) fn forget_connected(&self, qp: &QpInner) {
+        self.connected.lock().list.retain(|other| other.num != qp.num);
+    }
+
     /// Waits until nobody is in the middle of something that began before the call.
     pub(super) fn pass_all_stages(&self) {
         for qp in self.qps.read().unwrap_or_else(|e| e.into_inner()).values() {
@@ -240,6 +267,21 @@ impl Inner {
 
     pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
         self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
+    }
+}
+
+impl Chore for Inner {
+    /// Whoever looks at memory waits for what only a connection can bring.
+    fn turn(&self) {
+        let mut some = [const { None }; TURNS];
+        let Some(mut connected) = self.connected.try_lock() else { return };
+        let count = connected.list.len();
+        for (step, place) in some.iter_mut().take(count).enumerate() {
+            *place = Some(connected.list[(connected.turn + step) % count].clone());
+        }
+        connected.turn = if count > TURNS { (connected.turn + TURNS) % count } else { 0 };
+        drop(connected);
+        some.iter().flatten().for_each(|qp| qp.poll());
     }
 }
 

@@ -3,6 +3,7 @@
 use iwarp::rx::{Lookup, Refusal};
 use verbs::{Access, Sge};
 
+use super::place;
 use super::qp::QpInner;
 use super::queue::Receive;
 use crate::pieces::Pieces;
@@ -65,6 +66,30 @@ impl QpInner {
         self.local(queue.sges(number), need, from, len)
     }
 
+    /// Whether all of a request's local memory may be used.
+    pub(super) fn may_use(&self, number: u64, need: Access) -> bool {
+        let queue = self.send.lock();
+        let allowed = |sge: &Sge| {
+            let len = u64::from(sge.length);
+            len == 0 || self.device.regions.find(sge.lkey, self.pd, need, sge.addr, len).is_ok()
+        };
+        queue.get(number).inline || queue.sges(number).iter().all(allowed)
+    }
+
+    /// Copies a part of a request's local data; `None` if a key, a range or a right does not allow it.
+    pub(super) fn append_local(&self, number: u64, offset: u32, len: u32, to: &mut Vec<u8>) -> Option<()> {
+        let queue = self.send.lock();
+        if queue.get(number).inline {
+            place::append(queue.inline(number).wrapping_add(offset as usize), len as usize, to);
+            return Some(());
+        }
+        let pieces = self.local(queue.sges(number), Access::empty(), offset.into(), len.into())?;
+        for piece in pieces.as_slice() {
+            place::append(piece.iov_base.cast(), piece.iov_len, to);
+        }
+        Some(())
+    }
+
     /// Where a part of a peer's target or source is.
     pub(super) fn remote(&self, stag: u32, need: Access, to: u64, len: u64) -> Result<Pieces, Refusal> {
         let at = self.device.regions.find(stag, self.pd, need, to, len)?;
@@ -112,7 +137,7 @@ impl Lookup for Rights<'_> {
         if self.takes == Takes::Nothing {
             return Some(0);
         }
-        let sges = self.receive?.sges;
+        let sges = &self.receive?.sges;
         let room = sges.total();
         let checked = self.takes == Takes::Buffer;
         if checked && self.qp.local(sges.as_slice(), Access::LOCAL_WRITE, 0, room).is_none() {

@@ -62,6 +62,8 @@ pub(super) struct Nic {
     task: Mutex<Option<Task>>,
     timers: Mutex<Vec<(Time, Weak<QpInner>)>>,
     lingering: Mutex<VecDeque<Lingerer>>,
+    /// Connections that a poller has taken over, for the thread to watch.
+    taken_over: Mutex<Vec<Weak<QpInner>>>,
     next_id: AtomicU64,
 }
 
@@ -78,6 +80,7 @@ impl Nic {
             task: Mutex::new(None),
             timers: Mutex::new(Vec::new()),
             lingering: Mutex::new(VecDeque::new()),
+            taken_over: Mutex::new(Vec::new()),
             next_id: AtomicU64::new(1),
         })
     }
@@ -133,6 +136,12 @@ impl Nic {
     /// Has the thread told once of a connection's socket.
     pub(super) fn arm(&self, fd: BorrowedFd<'_>, num: u32, flags: EventFlags) {
         self.rewatch(fd, STREAM | u64::from(num), flags);
+    }
+
+    /// A poller has taken a connection over: the thread is to look whether it goes on.
+    pub(super) fn ask_to_watch(&self, qp: &Arc<QpInner>) {
+        unpoisoned(&self.taken_over).push(Arc::downgrade(qp));
+        self.wake();
     }
 
     /// Has a queue pair look at its deadlines at this time.
@@ -295,6 +304,8 @@ impl Inner {
             users.for_each(|qp| qp.end(End::Overrun));
         }
         let now = self.host.now();
+        let taken_over = std::mem::take(&mut *unpoisoned(&self.nic.taken_over));
+        taken_over.iter().filter_map(Weak::upgrade).for_each(|qp| watch.add(&qp, now));
         watch.look(now);
         let timers = self.run_timers(now);
         let attempts = self.expire_attempts(now);

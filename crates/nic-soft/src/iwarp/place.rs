@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use iwarp::rdmap::AtomicOp;
 use rustix::io::Errno;
 
-use crate::pieces::{Pieces, SGE_MAX, scatter};
+use crate::pieces::{Pieces, SGE_MAX, copy_last_byte_last, scatter};
 
 /// Pieces of one gathered write, at most.
 const GATHER_MAX: usize = 128;
@@ -64,17 +64,36 @@ fn result(n: isize) -> Result<usize, Errno> {
     })
 }
 
+/// Sends bytes of the connection's own, or as many of them as the socket takes.
+#[inline]
+pub(super) fn send_run(socket: BorrowedFd<'_>, run: &[u8]) -> Result<usize, Errno> {
+    let (at, len, flags) = (run.as_ptr(), run.len(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
+    // SAFETY: the kernel reads `len` bytes of a slice. As a bare system call, because that of the C library is a point of
+    // cancellation, which costs two atomic operations in programs with threads. Test: what_is_skipped_is_not_sent.
+    result(unsafe { libc::syscall(libc::SYS_sendto, socket.as_raw_fd(), at, len, flags, 0_usize, 0_usize) }
+        as isize)
+}
+
 /// Sends what was gathered, or as much of it as the socket takes.
 pub(super) fn send(socket: BorrowedFd<'_>, gather: &mut Gather) -> Result<usize, Errno> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: an all-zero header is one without address and control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = gather.list.as_mut_ptr().cast();
     message.msg_iovlen = gather.count as _;
     // SAFETY: the first `count` entries are written, and name memory that the caller has looked up, or of the connection
     // itself. The kernel only reads it, and reports what is not mapped. Test: `write` and `send_recv` of the conformance suite.
-    result(unsafe {
-        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
-    })
+    result(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) })
+}
+
+/// Reads what comes next into a buffer of the connection itself; 0 at the end of the stream.
+#[inline]
+pub(super) fn read_ahead(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
+    let (at, len, flags) = (into.as_mut_ptr(), into.len(), libc::MSG_DONTWAIT);
+    // SAFETY: the kernel writes at most `len` bytes to a slice; a bare system call as in `send_run`.
+    // Test: reading_goes_to_the_pieces_first.
+    result(unsafe { libc::syscall(libc::SYS_recvfrom, socket.as_raw_fd(), at, len, flags, 0_usize, 0_usize) }
+        as isize)
 }
 
 /// Reads what comes next into the pieces, and what comes behind that into `tail`; 0 at the end of the stream.
@@ -96,6 +115,13 @@ pub(super) fn copy_in(bytes: &[u8], pieces: &Pieces) {
     }
 }
 
+/// Copies bytes to one place, the last byte last.
+#[inline]
+pub(super) fn copy_to(bytes: &[u8], at: *mut u8) {
+    // SAFETY: the place was looked up for as many bytes. Test: the group `write` of the conformance suite.
+    unsafe { copy_last_byte_last(at, bytes.as_ptr(), bytes.len()) };
+}
+
 /// Copies pieces out; as many bytes as both have.
 pub(super) fn copy_out(pieces: &Pieces, mut to: &mut [u8]) {
     for piece in pieces.as_slice() {
@@ -105,6 +131,18 @@ pub(super) fn copy_out(pieces: &Pieces, mut to: &mut [u8]) {
         // then some mixture of bytes, as on any NIC. Test: the group `send_recv` of the suite with CRCs on.
         unsafe { std::ptr::copy_nonoverlapping(piece.iov_base.cast::<u8>(), now.as_mut_ptr(), n) };
         to = rest;
+    }
+}
+
+/// Appends bytes of user memory.
+#[inline]
+pub(super) fn append(at: *const u8, len: usize, to: &mut Vec<u8>) {
+    to.reserve(len);
+    // SAFETY: there is room for `len` bytes, and the memory was looked up; as in `copy_out`, others may write to it.
+    // Test: the group `write` of the suite.
+    unsafe {
+        std::ptr::copy_nonoverlapping(at, to.as_mut_ptr().add(to.len()), len);
+        to.set_len(to.len() + len);
     }
 }
 
@@ -157,6 +195,9 @@ mod tests {
             assert_eq!(gather.total(), 9 - skip);
             let mut got = vec![0; 9 - skip];
             if gather.total() > 0 {
+                let half = (9 - skip) / 2;
+                assert_eq!(send_run(near.as_fd(), &b"abcdefghi"[skip..][..half]), Ok(half));
+                far.read_exact(&mut got[..half]).expect("what was sent");
                 assert_eq!(send(near.as_fd(), &mut gather), Ok(9 - skip));
                 far.read_exact(&mut got).expect("what was sent");
             }
@@ -179,6 +220,11 @@ mod tests {
         assert_eq!(&back, b"0123");
         drop(near);
         assert_eq!(receive(far.as_fd(), &Pieces::new(), &mut tail), Ok(0), "the end");
+        assert_eq!(read_ahead(far.as_fd(), &mut tail), Ok(0), "still");
+        let (near, far) = pair();
+        assert_eq!(read_ahead(far.as_fd(), &mut tail), Err(Errno::AGAIN));
+        assert_eq!(send_run(near.as_fd(), b"xyz"), Ok(3));
+        assert_eq!((read_ahead(far.as_fd(), &mut tail), &tail[..3]), (Ok(3), b"xyz".as_slice()));
     }
 
     #[test]

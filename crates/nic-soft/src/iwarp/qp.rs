@@ -139,17 +139,18 @@ impl QpInner {
     }
 
     /// The next receive, from wherever this queue pair's come.
-    pub(super) fn take_receive(&self) -> Option<Receive> {
+    #[inline]
+    pub(super) fn take_receive(&self, into: &mut Receive) -> bool {
         match (&self.receives, &self.srq) {
-            (Some(receives), _) => receives.lock().take(),
-            (None, Some(srq)) => srq.take(),
-            (None, None) => None,
+            (Some(receives), _) => receives.lock().take(into),
+            (None, Some(srq)) => srq.take(into),
+            (None, None) => false,
         }
     }
 
     /// The next receive of its own queue.
-    pub(super) fn take_own_receive(&self) -> Option<Receive> {
-        self.receives.as_ref()?.lock().take()
+    pub(super) fn take_own_receive(&self, into: &mut Receive) -> bool {
+        self.receives.as_ref().is_some_and(|receives| receives.lock().take(into))
     }
 
     /// Whether the success of a request with these flags is told of.
@@ -183,8 +184,8 @@ impl QpInner {
     }
 
     /// Tells of a receive that failed.
-    pub(super) fn fail_receive(self: &Arc<Self>, receive: &Receive, status: WcStatus) {
-        let wc = Wc { wr_id: receive.wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() };
+    pub(super) fn fail_receive(self: &Arc<Self>, wr_id: u64, status: WcStatus) {
+        let wc = Wc { wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() };
         self.complete_receive(wc, false);
     }
 

@@ -7,7 +7,7 @@ use verbs::{Buf, Data, Error, RecvWr, Result, SendFlags, SendOp, SendWr, Sge};
 use crate::pieces::SGE_MAX;
 
 /// Pieces of one request, copied.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Sges {
     list: [Sge; SGE_MAX],
     count: usize,
@@ -16,12 +16,11 @@ pub(super) struct Sges {
 impl Sges {
     pub(super) const EMPTY: Self = Self { list: [Sge { addr: 0, length: 0, lkey: 0 }; SGE_MAX], count: 0 };
 
+    /// Becomes a copy of these; no more is written than there is.
     #[inline]
-    fn of(sges: &[Sge]) -> Self {
-        let mut copy = Self::EMPTY;
-        copy.count = sges.len().min(SGE_MAX);
-        copy.list[..copy.count].copy_from_slice(&sges[..copy.count]);
-        copy
+    fn set(&mut self, sges: &[Sge]) {
+        self.count = sges.len().min(SGE_MAX);
+        self.list[..self.count].copy_from_slice(&sges[..self.count]);
     }
 
     #[inline]
@@ -131,10 +130,16 @@ impl SendQueue {
 }
 
 /// A receive that was taken off its queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Receive {
     pub(super) wr_id: u64,
     pub(super) sges: Sges,
+}
+
+impl Default for Receive {
+    fn default() -> Self {
+        Self { wr_id: 0, sges: Sges::EMPTY }
+    }
 }
 
 /// A queue of receives, a queue pair's own or a shared one.
@@ -176,16 +181,18 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Takes the next receive.
+    /// Takes the next receive, if there is one.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Receive> {
+    pub(super) fn take(&mut self, into: &mut Receive) -> bool {
         if self.taken == self.posted {
-            return None;
+            return false;
         }
         let slot = (self.taken % self.wr_ids.len() as u64) as usize;
         let ((wr_id, count), at) = (self.wr_ids[slot], slot * self.max_sge);
         self.taken += 1;
-        Some(Receive { wr_id, sges: Sges::of(&self.sges[at..at + count]) })
+        into.wr_id = wr_id;
+        into.sges.set(&self.sges[at..at + count]);
+        true
     }
 
     /// Receives that nobody has taken.
@@ -224,13 +231,17 @@ mod tests {
         for id in [1, 2] {
             queue.post(&RecvWr::new(id, &[sge(id)]), &reclaimed).expect("room");
         }
-        assert_eq!(queue.take().map(|receive| receive.wr_id), Some(1));
+        let mut receive = Receive::default();
+        assert!(queue.take(&mut receive) && receive.wr_id == 1);
         let full = Err(Error::QueueFull { queue: "receive", depth: 2 });
         assert_eq!(queue.post(&RecvWr::new(3, &[]), &reclaimed), full, "its completion was not polled yet");
         reclaimed.store(1, Ordering::Release);
         queue.post(&RecvWr::new(3, &[]), &reclaimed).expect("room again");
         assert!(matches!(queue.post(&RecvWr::new(4, &[sge(1); 3]), &reclaimed), Err(Error::Limit { .. })));
-        let rest: Vec<_> = std::iter::from_fn(|| queue.take()).map(|r| (r.wr_id, r.sges.total())).collect();
-        assert_eq!((rest, queue.left()), (vec![(2, 8), (3, 0)], 0));
+        for (wr_id, total) in [(2, 8), (3, 0)] {
+            assert!(queue.take(&mut receive));
+            assert_eq!((receive.wr_id, receive.sges.total()), (wr_id, total));
+        }
+        assert!(!queue.take(&mut receive) && queue.left() == 0);
     }
 }

@@ -85,9 +85,9 @@ enum Step {
 
 impl Incoming {
     /// `rnr_retry` pauses are granted to a message without a receive, 7 means that it may wait for ever.
-    pub(super) fn new(rnr_retry: u8, ord: u16, greeting: bool) -> Self {
+    pub(super) fn new(rnr_retry: u8, ord: u16, greeting: bool, crc: bool) -> Self {
         Self {
-            ahead: Ahead::new(),
+            ahead: Ahead::new(crc),
             left: 0,
             takes: Takes::Buffer,
             imm: None,
@@ -207,7 +207,8 @@ impl Stream {
     fn step(&mut self, qp: &Arc<QpInner>) -> Result<Step, End> {
         let Some(link) = &mut self.link else { return Ok(Step::Starving) };
         let takes = link.incoming.takes;
-        let mut rights = Rights { qp, receive: self.receive.as_ref(), takes, fault: None };
+        let receive = self.has_receive.then_some(&self.receive);
+        let mut rights = Rights { qp, receive, takes, fault: None };
         let next = link.connection.poll_receive(&mut rights);
         match rights.fault {
             Some(Fault::Receive) => return Err(End::BadReceive),
@@ -245,10 +246,10 @@ impl Stream {
     fn begin_fpdu(&mut self, qp: &Arc<QpInner>) -> Option<Step> {
         let Some(link) = &mut self.link else { return Some(Step::Starving) };
         let Some((len, takes)) = link.incoming.look() else { return Some(Step::Dry) };
-        let needs = matches!(takes, Some(Takes::Buffer | Takes::Completion)) && self.receive.is_none();
+        let needs = matches!(takes, Some(Takes::Buffer | Takes::Completion)) && !self.has_receive;
         if needs {
-            self.receive = qp.take_receive();
-            if self.receive.is_none() && self.starves(qp) {
+            self.has_receive = qp.take_receive(&mut self.receive);
+            if !self.has_receive && self.starves(qp) {
                 return Some(Step::Starving);
             }
             self.starve_no_more(qp);
@@ -274,9 +275,9 @@ impl Stream {
         }
         // One who posted before it could see that looks at nothing: its receive is seen here.
         fence(Ordering::SeqCst);
-        self.receive = qp.take_receive();
+        self.has_receive = qp.take_receive(&mut self.receive);
         let overdue = incoming.deadline.is_some_and(|deadline| qp.device.host.now() >= deadline);
-        self.receive.is_none() && !overdue
+        !self.has_receive && !overdue
     }
 
     /// Nobody needs to be told of receives any more.
@@ -301,7 +302,7 @@ impl Stream {
         }
         let space = incoming.ahead.space(if incoming.large { BEHIND_LARGE } else { usize::MAX });
         let room = space.len();
-        match place::receive(socket.as_fd(), &Pieces::new(), space) {
+        match place::read_ahead(socket.as_fd(), space) {
             Ok(0) => Err(eof(connection)),
             Ok(n) => {
                 incoming.ahead.fill(n);
@@ -316,6 +317,9 @@ impl Stream {
 
     /// Puts payload where it belongs.
     fn place(&mut self, qp: &Arc<QpInner>, piece: &Piece) -> Result<Step, End> {
+        if let Some(step) = self.place_small(qp, piece) {
+            return Ok(step);
+        }
         let pieces = self.target(qp, piece)?;
         let Some(Link { incoming, socket, connection, .. }) = self.link.as_deref_mut() else {
             return Ok(Step::Starving);
@@ -333,8 +337,8 @@ impl Stream {
             incoming.left = incoming.left.saturating_sub(n);
             return Ok(Step::More);
         }
-        incoming.large = piece.len >= LARGE;
         // A CRC is made over what came, not over memory that others may write to meanwhile.
+        incoming.large = piece.len >= LARGE && !connection.checks_crc();
         if connection.checks_crc() || piece.len < DIRECT_MIN || incoming.dry || incoming.turn >= TURN_BYTES {
             return Ok(Step::Dry);
         }
@@ -356,6 +360,31 @@ impl Stream {
         Ok(Step::More)
     }
 
+    /// The short way for payload that has been read ahead as a whole and goes to one place. On any doubt nothing has happened.
+    #[inline]
+    fn place_small(&mut self, qp: &QpInner, piece: &Piece) -> Option<Step> {
+        let Link { incoming, connection, .. } = self.link.as_deref_mut()?;
+        let bytes = incoming.ahead.filled().get(..piece.len)?;
+        let len = piece.len as u64;
+        let (key, need, to) = match (piece.target, self.receive.sges.as_slice()) {
+            (Target::Write { stag, to }, _) => (stag, Access::REMOTE_WRITE, to),
+            (Target::Receive { offset: 0, .. }, [only]) if len <= only.length.into() => {
+                (only.lkey, Access::LOCAL_WRITE, only.addr)
+            }
+            _ => return None,
+        };
+        let at = qp.device.regions.find(key, qp.pd, need, to, len).ok()?;
+        place::copy_to(bytes, at);
+        if connection.checks_crc() {
+            connection.placed_bytes(bytes);
+        } else {
+            connection.placed_unchecked(piece.len);
+        }
+        incoming.ahead.consume(piece.len);
+        incoming.left = incoming.left.saturating_sub(piece.len);
+        Some(Step::More)
+    }
+
     /// Where payload belongs, if that is still allowed.
     fn target(&mut self, qp: &Arc<QpInner>, piece: &Piece) -> Result<Pieces, End> {
         let len = piece.len as u64;
@@ -369,10 +398,8 @@ impl Stream {
                 found.ok_or_else(|| self.cannot_fetch(qp, id >> 1))
             }
             Target::Receive { offset, .. } => {
-                let sges = self.receive.as_ref().map(|receive| receive.sges);
-                let found =
-                    sges.and_then(|s| qp.local(s.as_slice(), Access::LOCAL_WRITE, offset.into(), len));
-                found.ok_or(End::BadReceive)
+                let sges = self.receive.sges.as_slice();
+                qp.local(sges, Access::LOCAL_WRITE, offset.into(), len).ok_or(End::BadReceive)
             }
         }
     }
@@ -426,8 +453,8 @@ impl Stream {
                 }
             }
         }
-        if let Some(receive) = self.receive.take() {
-            wc.wr_id = receive.wr_id;
+        if std::mem::take(&mut self.has_receive) {
+            wc.wr_id = self.receive.wr_id;
             qp.complete_receive(wc, received.solicited);
         }
         Ok(())

@@ -39,13 +39,15 @@ impl SrqInner {
         Arc::ptr_eq(&self.device, device)
     }
 
-    pub(super) fn take(&self) -> Option<Receive> {
+    pub(super) fn take(&self, into: &mut Receive) -> bool {
         let mut queue = self.queue.lock();
-        let taken = queue.take()?;
+        let taken = queue.take(into);
         let left = queue.left();
         drop(queue);
-        self.check_limit(left);
-        Some(taken)
+        if taken {
+            self.check_limit(left);
+        }
+        taken
     }
 
     pub(super) fn reclaim(&self) {

@@ -4,7 +4,8 @@
 //! device's thread. Who polls looks at the socket without asking anybody. The thread hears of a socket by epoll(7), once,
 //! until it is armed again. If it finds that somebody polls, it does not arm it but *watches* the connection: it looks, ever
 //! more seldom up to once in a millisecond, whether polls go on. When they have stopped it does what is to be done and arms
-//! the socket. A poller that is about to sleep arms it itself.
+//! the socket. A poller that has polled for a while disarms the socket itself and asks to be watched; one that is about to
+//! sleep arms it.
 //!
 //! So something that comes in is always found: by epoll if the socket is armed, else by a poller, else by the thread at its
 //! next look. What a poller leaves undone (answers that can travel with the program's next message) is left only where the
@@ -31,6 +32,8 @@ use super::transmit::Outgoing;
 
 /// Polls since the socket was armed that make the thread leave it to the poller.
 const POLLS_OF_A_POLLER: u32 = 8;
+/// Polls since then after which a poller takes the socket over by itself: some tens of microseconds of them.
+const POLLS_TO_TAKE_OVER: u32 = 64;
 
 /// Who works on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +75,9 @@ pub(super) struct Stream {
     began: bool,
     /// Send requests that are over.
     pub(super) done: u64,
-    /// The receive that was taken for the message under way.
-    pub(super) receive: Option<Receive>,
+    /// A receive has been taken for the message under way, and which.
+    pub(super) has_receive: bool,
+    pub(super) receive: Receive,
 }
 
 /// A connection.
@@ -119,6 +123,11 @@ impl Link {
         self
     }
 
+    /// Whether the thread looks by itself, since somebody polls.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// What the thread is to be told of.
     fn wanted(&self) -> EventFlags {
         let mut wanted = EventFlags::ONESHOT | EventFlags::RDHUP;
@@ -137,11 +146,26 @@ impl Link {
     }
 }
 
+impl Link {
+    fn polls_since_armed(&self, qp: &QpInner) -> u32 {
+        qp.polls.load(Ordering::Relaxed).wrapping_sub(self.polls_when_armed)
+    }
+
+    /// Somebody polls, and goes on doing so: the thread need not hear of the socket any more, only watch the polls.
+    fn take_over(&mut self, qp: &Arc<QpInner>) {
+        self.watched = true;
+        self.armed = None;
+        qp.device.nic.arm(self.socket.as_fd(), qp.num, EventFlags::ONESHOT);
+        qp.device.nic.ask_to_watch(qp);
+    }
+}
+
 impl Stream {
     /// Takes a connection in. With `greets`, the peer waits for a first message that nothing else would send.
     pub(super) fn begin(&mut self, qp: &Arc<QpInner>, link: Link, greets: bool) {
         self.link = Some(Box::new(link));
         self.began = true;
+        qp.device.add_connected(qp);
         if greets {
             self.greet();
         }
@@ -155,8 +179,9 @@ impl Stream {
 
     /// Receives what has come and sends what waits.
     pub(super) fn progress(&mut self, qp: &Arc<QpInner>, by: By) {
-        if self.link.is_none() {
-            return;
+        let Some(link) = &mut self.link else { return };
+        if by == By::Poller && !link.watched && link.polls_since_armed(qp) >= POLLS_TO_TAKE_OVER {
+            link.take_over(qp);
         }
         let result = match self.receive(qp) {
             Ok(any) if any && by == By::Poller && self.may_leave(qp) => Ok(()),
@@ -204,8 +229,7 @@ impl Stream {
     pub(super) fn on_event(&mut self, qp: &Arc<QpInner>, hung_up: bool) -> bool {
         let Some(link) = &mut self.link else { return false };
         link.armed = None;
-        let polled = qp.polls.load(Ordering::Relaxed).wrapping_sub(link.polls_when_armed);
-        let starts = !link.watched && polled >= POLLS_OF_A_POLLER;
+        let starts = !link.watched && link.polls_since_armed(qp) >= POLLS_OF_A_POLLER;
         link.watched |= starts;
         if hung_up && link.incoming.is_starving() {
             // What stands before the end cannot be received any more by anybody.
@@ -302,8 +326,8 @@ impl Stream {
             }
             _ => WcStatus::WrFlushErr,
         };
-        if let Some(receive) = self.receive.take() {
-            qp.fail_receive(&receive, received);
+        if std::mem::take(&mut self.has_receive) {
+            qp.fail_receive(self.receive.wr_id, received);
         }
         self.flush(qp, failed);
         self.part(qp, &end, rest);
@@ -338,6 +362,7 @@ impl Stream {
     fn part(&mut self, qp: &QpInner, end: &End, rest: Option<Vec<u8>>) {
         let Some(link) = self.link.take() else { return };
         let device = &qp.device;
+        device.forget_connected(qp);
         device.nic.unwatch(link.socket.as_fd());
         if let End::Violation(failure) = end
             && is_protection(failure.terminate.code)
@@ -361,8 +386,8 @@ impl Stream {
             let own = failed.filter(|(number, _)| *number == self.done);
             self.finish_first(qp, own.map_or(WcStatus::WrFlushErr, |(_, status)| status));
         }
-        while let Some(receive) = qp.take_own_receive() {
-            qp.fail_receive(&receive, WcStatus::WrFlushErr);
+        while qp.take_own_receive(&mut self.receive) {
+            qp.fail_receive(self.receive.wr_id, WcStatus::WrFlushErr);
         }
     }
 }

@@ -16,7 +16,7 @@ use iwarp::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 use rustix::io::Errno;
 use verbs::{Access, RemoteAddr, SendFlags, SendOp, WcStatus};
 
-use super::outbox::{Item, Outbox};
+use super::outbox::{Item, Outbox, SMALL_MAX};
 use super::outcome::{Open, fetches, is_protection, sends};
 use super::place::{self, Gather};
 use super::qp::QpInner;
@@ -67,7 +67,6 @@ pub(super) struct Outgoing {
     /// A request that failed here; it is told of when those before it are over.
     failed: Option<(u64, WcStatus)>,
     blocked: bool,
-    crc: bool,
 }
 
 /// What sending once came to.
@@ -77,7 +76,7 @@ enum Sent {
 }
 
 impl Outgoing {
-    pub(super) fn new(asks: bool, ord: u16, first_send: u32, crc: bool) -> Self {
+    pub(super) fn new(asks: bool, ord: u16, first_send: u32) -> Self {
         Self {
             outbox: Outbox::new(),
             next: 0,
@@ -93,7 +92,6 @@ impl Outgoing {
             first_open_send: first_send,
             failed: None,
             blocked: false,
-            crc,
         }
     }
 
@@ -172,7 +170,7 @@ impl Stream {
                 return Ok(());
             }
             match link.connection.poll_transmit() {
-                Some(Transmit::Fpdu(fpdu)) => self.pack(qp, fpdu)?,
+                Some(Transmit::Fpdu(fpdu)) => self.pack(qp, &fpdu)?,
                 Some(Transmit::Atomic(request)) => self.carry_out(qp, &request)?,
                 None if self.post_next(qp) => {}
                 None => return Ok(()),
@@ -181,29 +179,26 @@ impl Stream {
     }
 
     /// Puts an FPDU into the outbox.
-    fn pack(&mut self, qp: &QpInner, fpdu: Fpdu) -> Result<(), End> {
+    fn pack(&mut self, qp: &QpInner, fpdu: &Fpdu) -> Result<(), End> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let outgoing = &mut link.outgoing;
-        if fpdu.expects.is_some() {
-            let id = if let Origin::Op(id) = fpdu.origin { id } else { QUESTION };
-            outgoing.requests.push_back(if id & QUESTION == 0 { id >> 1 } else { id });
+        let mut upto = None;
+        if let Origin::Op(id) = fpdu.origin {
+            if fpdu.expects.is_some() {
+                outgoing.requests.push_back(if id & QUESTION == 0 { id >> 1 } else { id });
+            }
+            if fpdu.last {
+                outgoing.held -= 1;
+                upto = (id & (QUESTION | GREETING) == 0 && id & 1 == 1).then_some((id >> 1) + 1);
+            }
+        } else if fpdu.expects.is_some() {
+            outgoing.requests.push_back(QUESTION);
         }
-        if fpdu.last && matches!(fpdu.origin, Origin::Op(_)) {
-            outgoing.held -= 1;
-        }
-        let mut seal = fpdu.seal();
-        let mut staged = None;
-        if outgoing.crc && !fpdu.payload.is_empty() {
-            let pieces = payload(qp, &fpdu).map_err(|end| end_of(&mut link.connection, end))?;
-            let (at, copy) = outgoing.outbox.stage(fpdu.payload.len());
-            place::copy_out(&pieces, copy);
-            seal.update(copy);
-            staged = Some(at);
-        }
-        if let Ok(trailer) = seal.finish() {
-            outgoing.outbox.push(Item { fpdu, trailer, staged });
-        }
-        Ok(())
+        let packed = match fpdu.payload.len() {
+            0..=SMALL_MAX => outgoing.outbox.append(upto, |to| write_out(qp, fpdu, to)),
+            _ => outgoing.pack_large(qp, fpdu, upto),
+        };
+        packed.map_err(|gone| end_of(&mut link.connection, gone))
     }
 
     /// An atomic of the peer, when the answers before it are under way.
@@ -214,7 +209,7 @@ impl Stream {
             return Err(end_of(&mut link.connection, TerminateCode::STAG_INVALID.into()));
         };
         match link.connection.atomic_done(original) {
-            Some(fpdu) => self.pack(qp, fpdu),
+            Some(fpdu) => self.pack(qp, &fpdu),
             None => Ok(()),
         }
     }
@@ -222,6 +217,7 @@ impl Stream {
     /// Gives the machine what comes next; whether there was something.
     fn post_next(&mut self, qp: &QpInner) -> bool {
         let Some(link) = &mut self.link else { return false };
+        let watched = link.is_watched();
         let outgoing = &mut link.outgoing;
         if outgoing.held > 0 {
             return false;
@@ -231,7 +227,7 @@ impl Stream {
         // What may wait for a receive must not keep the peer from telling of what stands before it.
         let must = outgoing.asks && outgoing.expected && more && sends(&queue.get(outgoing.next).op) > 0;
         let may = link.connection.outstanding() < link.incoming.ord();
-        if may && (must || outgoing.wants_to_ask(more)) {
+        if may && (must || outgoing.wants_to_ask(more, !watched)) {
             drop(queue);
             return self.ask();
         }
@@ -299,44 +295,28 @@ impl Stream {
     fn send(&mut self, qp: &QpInner, turn: &mut usize) -> Result<Sent, End> {
         let Some(link) = &mut self.link else { return Ok(Sent::Part) };
         let outgoing = &mut link.outgoing;
-        let (mut gather, mut skip, mut taken) = (Gather::new(), outgoing.outbox.sent(), 0);
-        let mut gone = None;
-        for item in outgoing.outbox.items() {
-            if gather.is_full() {
-                break;
-            }
-            match put(qp, &outgoing.outbox, item, &mut gather, &mut skip) {
-                Ok(()) => taken += 1,
-                Err(what) => {
-                    gone = Some(what);
-                    break;
+        let (total, sent) = match outgoing.outbox.only_run() {
+            Some(run) => (run.len(), place::send_run(link.socket.as_fd(), run)),
+            None => {
+                let mut gather = Gather::new();
+                if let Err(gone) = outgoing.gather(qp, &mut gather) {
+                    if outgoing.outbox.sent() > 0 {
+                        return Err(End::Broken(Errno::FAULT));
+                    }
+                    outgoing.outbox.clear();
+                    return Err(end_of(&mut link.connection, gone));
                 }
+                (gather.total(), place::send(link.socket.as_fd(), &mut gather))
             }
-        }
-        // What stands before it goes out first.
-        if let Some(gone) = gone.filter(|_| taken == 0) {
-            if outgoing.outbox.sent() > 0 {
-                return Err(End::Broken(Errno::FAULT));
-            }
-            outgoing.outbox.truncate(0);
-            return Err(end_of(&mut link.connection, gone));
-        }
-        let total = gather.total();
-        let n = match place::send(link.socket.as_fd(), &mut gather) {
+        };
+        let n = match sent {
             Ok(n) => n,
             Err(Errno::AGAIN | Errno::INTR) => 0,
             Err(errno) => return Err(End::Broken(errno)),
         };
-        let sent = &mut outgoing.sent;
-        outgoing.outbox.advance(n, |fpdu| {
-            if let Origin::Op(id) = fpdu.origin
-                && fpdu.last
-                && id & (QUESTION | GREETING) == 0
-                && id & 1 == 1
-            {
-                *sent = (id >> 1) + 1;
-            }
-        });
+        if let Some(upto) = outgoing.outbox.advance(n, &qp.device.staging) {
+            outgoing.sent = upto;
+        }
         *turn += n;
         outgoing.blocked = n < total || *turn >= TURN_BYTES;
         Ok(if n == total { Sent::All } else { Sent::Part })
@@ -383,23 +363,26 @@ impl Stream {
         let mut rest = Vec::new();
         for (place, item) in outbox.items().enumerate() {
             let begun = if place == 0 { outbox.sent() } else { 0 };
-            if begun == 0 && !item.fpdu.payload.is_empty() {
-                continue;
-            }
-            let mut bytes = item.fpdu.header().to_vec();
-            let at = bytes.len();
-            bytes.resize(at + item.fpdu.payload.len(), 0);
-            match (item.staged, payload(qp, &item.fpdu)) {
-                (Some(from), _) => {
-                    let len = bytes.len() - at;
-                    bytes[at..].copy_from_slice(outbox.staged(from, len));
+            match item {
+                Item::Run { from, to } => rest.extend_from_slice(&outbox.run(*from, *to)[begun..]),
+                Item::Large { .. } if begun == 0 => {}
+                Item::Large { fpdu, trailer, staged } => {
+                    let mut bytes = fpdu.header().to_vec();
+                    let at = bytes.len();
+                    bytes.resize(at + fpdu.payload.len(), 0);
+                    match (staged, payload(qp, fpdu)) {
+                        (Some(from), _) => {
+                            let len = bytes.len() - at;
+                            bytes[at..].copy_from_slice(outbox.staged(*from, len));
+                        }
+                        (None, Ok(pieces)) => place::copy_out(&pieces, &mut bytes[at..]),
+                        // The FPDU cannot be finished, so nothing can follow it.
+                        (None, Err(_)) => return Vec::new(),
+                    }
+                    bytes.extend_from_slice(trailer);
+                    rest.extend_from_slice(&bytes[begun..]);
                 }
-                (None, Ok(pieces)) => place::copy_out(&pieces, &mut bytes[at..]),
-                // The FPDU cannot be finished, so nothing can follow it.
-                (None, Err(_)) => return Vec::new(),
             }
-            bytes.extend_from_slice(&item.trailer);
-            rest.extend_from_slice(&bytes[begun..]);
         }
         rest
     }
@@ -412,7 +395,7 @@ impl Stream {
         {
             // What fails now changes nothing: the connection ends already.
             let _ = match transmit {
-                Transmit::Fpdu(fpdu) => self.pack(qp, fpdu),
+                Transmit::Fpdu(fpdu) => self.pack(qp, &fpdu),
                 Transmit::Atomic(request) => self.carry_out(qp, &request),
             };
         }
@@ -420,14 +403,46 @@ impl Stream {
 }
 
 impl Outgoing {
-    /// Whether a question is due; `more` requests wait to be sent.
-    fn wants_to_ask(&self, more: bool) -> bool {
+    /// An FPDU whose payload is gathered, or copied aside for its CRC.
+    fn pack_large(&mut self, qp: &QpInner, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Gone> {
+        let (mut seal, mut staged) = (fpdu.seal(), None);
+        if seal.wants_payload() {
+            let pieces = payload(qp, fpdu)?;
+            let (at, copy) = self.outbox.stage(fpdu.payload.len(), &qp.device.staging);
+            place::copy_out(&pieces, copy);
+            seal.update(copy);
+            staged = Some(at);
+        }
+        if let Ok(trailer) = seal.finish() {
+            self.outbox.push(*fpdu, trailer, staged, upto);
+        }
+        Ok(())
+    }
+
+    /// Gathers what waits, as far as it fits one write. Fails if already the first payload is gone; what stands before one
+    /// that is gone goes out first.
+    fn gather(&self, qp: &QpInner, gather: &mut Gather) -> Result<(), Gone> {
+        let mut skip = self.outbox.sent();
+        for (place, item) in self.outbox.items().enumerate() {
+            if gather.is_full() {
+                break;
+            }
+            if let Err(gone) = put(qp, &self.outbox, item, gather, &mut skip) {
+                return if place > 0 { Ok(()) } else { Err(gone) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a question is due; `more` requests wait to be sent. Without a hurry, one that nobody waits for is left to
+    /// those who come later.
+    fn wants_to_ask(&self, more: bool, hurry: bool) -> bool {
         if !self.asks || self.next == self.covered {
             return false;
         }
         let much = self.next - self.covered >= ASK_REQUESTS || self.bytes >= ASK_BYTES;
         match self.questions {
-            0 => much || !more,
+            0 => much || !more && (self.expected || hurry),
             1 => much,
             _ => false,
         }
@@ -471,7 +486,29 @@ fn payload(qp: &QpInner, fpdu: &Fpdu) -> Result<Pieces, Gone> {
     }
 }
 
-/// Adds what is left of an FPDU to a gathered write.
+/// Writes a small FPDU out.
+fn write_out(qp: &QpInner, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Gone> {
+    to.extend_from_slice(fpdu.header());
+    let at = to.len();
+    match fpdu.payload {
+        Payload::None => {}
+        Payload::Op { id, offset, len } => {
+            qp.append_local(id >> 1, offset, len, to).ok_or(Gone::Local(id >> 1))?;
+        }
+        Payload::Source { stag, to: from, len } => {
+            let found = qp.device.regions.find(stag, qp.pd, Access::REMOTE_READ, from, len.into());
+            place::append(found.map_err(|refusal| refusal.code())?, len as usize, to);
+        }
+    }
+    let mut seal = fpdu.seal();
+    seal.update(&to[at..]);
+    if let Ok(trailer) = seal.finish() {
+        to.extend_from_slice(&trailer);
+    }
+    Ok(())
+}
+
+/// Adds what is left of an item to a gathered write.
 fn put(
     qp: &QpInner,
     outbox: &Outbox,
@@ -479,18 +516,20 @@ fn put(
     gather: &mut Gather,
     skip: &mut usize,
 ) -> Result<(), Gone> {
-    let fpdu = &item.fpdu;
-    let pieces = match item.staged {
-        Some(_) => None,
-        None => Some(payload(qp, fpdu)?),
-    };
-    gather.push_bytes(fpdu.header(), skip);
-    match (item.staged, &pieces) {
-        (Some(at), _) => gather.push_bytes(outbox.staged(at, fpdu.payload.len()), skip),
-        (None, Some(pieces)) => gather.push_pieces(pieces, skip),
-        (None, None) => {}
+    match item {
+        Item::Run { from, to } => gather.push_bytes(outbox.run(*from, *to), skip),
+        Item::Large { fpdu, trailer, staged: Some(at) } => {
+            gather.push_bytes(fpdu.header(), skip);
+            gather.push_bytes(outbox.staged(*at, fpdu.payload.len()), skip);
+            gather.push_bytes(trailer, skip);
+        }
+        Item::Large { fpdu, trailer, staged: None } => {
+            let pieces = payload(qp, fpdu)?;
+            gather.push_bytes(fpdu.header(), skip);
+            gather.push_pieces(&pieces, skip);
+            gather.push_bytes(trailer, skip);
+        }
     }
-    gather.push_bytes(&item.trailer, skip);
     Ok(())
 }
 
@@ -500,7 +539,7 @@ fn check_local(qp: &QpInner, number: u64, request: &Request) -> Result<(), WcSta
     if matches!(request.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && request.len != 8 {
         return Err(WcStatus::LocLenErr);
     }
-    qp.local_of(number, need, 0, request.len.into()).map(drop).ok_or(WcStatus::LocProtErr)
+    if qp.may_use(number, need) { Ok(()) } else { Err(WcStatus::LocProtErr) }
 }
 
 /// The messages that a request is made of. An operation is named by twice the number of its request; the last one of a
