@@ -1,10 +1,10 @@
 //! Virtual time: a world of simulated machines in one thread, with one queue of events.
 //!
 //! A [`World`] has [`Node`]s (simulated machines) and ranks (code that runs on them, each as a coroutine with a stack
-//! of its own). Ranks are ordinary blocking code that got its [`Host`] from [`Node::host`]. Devices are [`Actor`]s:
+//! of its own). Ranks are ordinary blocking code that got its [`Host`](crate::Host) from [`Node::host`]. Devices are [`Actor`]s:
 //! they put events into the queue and are called when these are due.
 //!
-//! A rank has a clock of its own, which [`Host::charge`] runs ahead of the world's. It waits for the world only when it
+//! A rank has a clock of its own, which [`Host::charge`](crate::Host::charge) runs ahead of the world's. It waits for the world only when it
 //! looks at something that others change ([`Node::sync`], and every turn of a wait): lazy synchronisation. Waiting ranks
 //! cost no events: what polls is resumed at the first instant at which its polling would have seen the change.
 //!
@@ -15,7 +15,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `timeline` | [`Timeline`], [`Actor`]: what devices do with time |
-//! | `node` | [`Node`], and how its [`Host`] waits |
+//! | `node` | [`Node`], and how its [`Host`](crate::Host) waits |
 //! | `state` | ranks, nodes and clocks behind the lock |
 //! | `queue` | the event queue |
 //! | `factory` | coroutine or thread: how a rank gives up control and gets it back |

@@ -291,7 +291,7 @@ impl State {
             packet.head_at = ready;
             return self.at(ready, Event::Arrive(number));
         }
-        packet.ready_at = c.transport.to_wire(ready, packet.len);
+        packet.ready_at = c.transport.hand_over(ready, packet.len);
         let port = packet.from;
         let link = &c.ports[port.port].link;
         packet.wire_bytes = link.packet(packet.len, packet.first && has_address(packet.body));

@@ -49,7 +49,7 @@ impl Transport {
     }
 
     /// A packet's data go from the engine towards its port, over a way that all ports share; when they are there.
-    pub(crate) fn to_wire(&mut self, now: Time, bytes: u64) -> Time {
+    pub(crate) fn hand_over(&mut self, now: Time, bytes: u64) -> Time {
         self.ports.reserve(now, at_rate(bytes, self.ports_mbps)).max(now)
     }
 
@@ -85,7 +85,7 @@ mod tests {
         let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
         let (mut transport, mut end) = (Transport::new(&params), Time::ZERO);
         for _ in 0..1000 {
-            end = transport.to_wire(Time::ZERO, 2048);
+            end = transport.hand_over(Time::ZERO, 2048);
         }
         let reached = rate(1000 * 2048, end - Time::ZERO);
         assert!((reached - 1686.0).abs() < 10.0, "{reached}");
