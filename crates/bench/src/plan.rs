@@ -394,7 +394,7 @@ fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
 fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
     let closest = names.map(|n| (distance(given, n), n)).min();
     match closest {
-        Some((changes, name)) if changes <= 2 && changes < name.len() => format!(", did you mean {name:?}?"),
+        Some((changes @ 1..=2, name)) if changes < name.len() => format!(", did you mean {name:?}?"),
         _ => String::new(),
     }
 }

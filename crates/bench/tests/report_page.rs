@@ -61,7 +61,12 @@ fn the_page_shows_its_plots_and_is_quiet() {
     browser.look(1280, 900, "dark");
     let paper = browser.eval("getComputedStyle(document.body).backgroundColor");
     assert_eq!(paper, json!("rgb(20, 23, 27)"));
-    let ink = browser.eval("document.querySelector('.canvas')._fullLayout.font.color");
+    // Many plots are drawn anew, one after the other, which takes its time on a busy machine.
+    let ink = browser.eval(
+        "new Promise(done => { let left = 300; const look = () => { \
+         const ink = document.querySelector('.canvas')._fullLayout.font.color; \
+         ink === '#e6e8eb' || left-- === 0 ? done(ink) : setTimeout(look, 100); }; look(); })",
+    );
     assert_eq!(ink, json!("#e6e8eb"), "the plots follow the colour scheme");
     browser.screenshot(&page.with_file_name("dark.png"));
 
