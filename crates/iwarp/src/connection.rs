@@ -122,6 +122,11 @@ impl Connection {
         self.receiver.placed_crc(crc, len);
     }
 
+    /// As [`Receiver::placed_with`].
+    pub fn placed_with(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
+        self.receiver.placed_with(len, with);
+    }
+
     /// As [`Receiver::placed_unchecked`].
     pub fn placed_unchecked(&mut self, len: usize) {
         self.receiver.placed_unchecked(len);

@@ -2,7 +2,7 @@
 //!
 //! [`Receiver`] is pulled. [`Receiver::poll`] says one of: so many bytes are wanted here ([`Receiver::feed`], or
 //! [`Receiver::space`] and `filled` to read into it directly); so many bytes are payload for that place (put them there,
-//! then one of the three `placed_*`); this happened; nothing comes any more. It never holds payload.
+//! then one of the `placed_*`); this happened; nothing comes any more. It never holds payload.
 //!
 //! # Placed, and delivered
 //!

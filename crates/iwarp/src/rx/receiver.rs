@@ -206,6 +206,15 @@ impl Receiver {
         }
     }
 
+    /// So many bytes of payload have been placed, no more than the piece has, by somebody who goes on with the CRC himself, as
+    /// while copying. Costs no joining; without CRCs nobody is asked.
+    pub fn placed_with(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
+        self.count_placed(len);
+        if self.config.crc {
+            self.crc = with(self.crc);
+        }
+    }
+
     /// So many bytes of payload have been placed, and nobody looked at them. Right if CRCs are off; otherwise the FPDU will
     /// be found damaged.
     pub fn placed_unchecked(&mut self, len: usize) {

@@ -302,6 +302,12 @@ fn trailers_know_their_payload() {
     let whole = [fpdu.header(), b"hello!\0\0"].concat();
     assert_eq!(trailer[..2], [0, 0]);
     assert_eq!(trailer[2..], Crc::of(&whole).to_wire());
+    let mut seal = fpdu.seal();
+    seal.go_on(6, |mut crc| {
+        crc.update(b"hello!");
+        crc
+    });
+    assert_eq!(seal.finish(), Ok(trailer), "by somebody who goes on himself");
 
     // Without CRCs nobody need look at the payload (RFC 5044 section 4.1).
     let mut sender = Sender::new(SenderConfig { crc: false, ..config() });
