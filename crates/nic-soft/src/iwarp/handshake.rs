@@ -406,8 +406,7 @@ impl Inner {
         let greeting = passive && negotiated.rtr == Some(Rtr::Send);
         let first_send = if !passive && negotiated.rtr == Some(Rtr::Send) { 2 } else { 1 };
         let asks = self.config.completion == Completion::Placed && negotiated.ord > 0;
-        let incoming =
-            Incoming::new(param.rnr_retry, negotiated.ord, greeting, negotiated.crc).with_bytes(rest);
+        let incoming = Incoming::new(param.rnr_retry, negotiated.ord, greeting).with_bytes(rest);
         let outgoing = Outgoing::new(asks, negotiated.ord, first_send);
         Link::new(socket, connection, cm, incoming, outgoing)
     }

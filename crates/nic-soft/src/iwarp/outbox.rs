@@ -44,11 +44,11 @@ impl Pool {
     /// Room that is kept, in pieces.
     const KEPT: usize = 8;
 
-    fn take(&self) -> Vec<u8> {
+    pub(super) fn take(&self) -> Vec<u8> {
         unpoisoned(&self.0).pop().unwrap_or_else(|| Vec::with_capacity(STAGING_LEN))
     }
 
-    fn give(&self, mut room: Vec<u8>) {
+    pub(super) fn give(&self, mut room: Vec<u8>) {
         room.clear();
         let mut kept = unpoisoned(&self.0);
         if kept.len() < Self::KEPT {

@@ -85,9 +85,9 @@ enum Step {
 
 impl Incoming {
     /// `rnr_retry` pauses are granted to a message without a receive, 7 means that it may wait for ever.
-    pub(super) fn new(rnr_retry: u8, ord: u16, greeting: bool, crc: bool) -> Self {
+    pub(super) fn new(rnr_retry: u8, ord: u16, greeting: bool) -> Self {
         Self {
-            ahead: Ahead::new(crc),
+            ahead: Ahead::new(),
             left: 0,
             takes: Takes::Buffer,
             imm: None,
@@ -200,7 +200,11 @@ impl Stream {
                 }
             }
         }
-        Ok(self.link.as_ref().is_some_and(|link| link.incoming.turn > 0))
+        let Some(Link { incoming, .. }) = self.link.as_deref_mut() else { return Ok(false) };
+        if incoming.left == 0 {
+            incoming.ahead.shrink(&qp.device.staging);
+        }
+        Ok(incoming.turn > 0)
     }
 
     /// Does the next thing that the machine wants.
@@ -327,10 +331,11 @@ impl Stream {
         let have = incoming.ahead.filled();
         if !have.is_empty() {
             let n = have.len().min(piece.len);
-            place::copy_in(&have[..n], &pieces.part(0, n as u64));
+            let pieces = pieces.part(0, n as u64);
             if connection.checks_crc() {
-                connection.placed_bytes(&have[..n]);
+                connection.placed_with(n, |crc| place::copy_in_crc(&have[..n], &pieces, crc));
             } else {
+                place::copy_in(&have[..n], &pieces);
                 connection.placed_unchecked(n);
             }
             incoming.ahead.consume(n);
@@ -339,6 +344,9 @@ impl Stream {
         }
         // A CRC is made over what came, not over memory that others may write to meanwhile.
         incoming.large = piece.len >= LARGE && !connection.checks_crc();
+        if connection.checks_crc() && piece.len >= LARGE {
+            incoming.ahead.grow(&qp.device.staging);
+        }
         if connection.checks_crc() || piece.len < DIRECT_MIN || incoming.dry || incoming.turn >= TURN_BYTES {
             return Ok(Step::Dry);
         }

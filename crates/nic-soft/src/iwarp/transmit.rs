@@ -409,8 +409,7 @@ impl Outgoing {
         if seal.wants_payload() {
             let pieces = payload(qp, fpdu)?;
             let (at, copy) = self.outbox.stage(fpdu.payload.len(), &qp.device.staging);
-            place::copy_out(&pieces, copy);
-            seal.update(copy);
+            seal.go_on(fpdu.payload.len(), |crc| place::copy_out_crc(&pieces, copy, crc));
             staged = Some(at);
         }
         if let Ok(trailer) = seal.finish() {
