@@ -21,7 +21,8 @@ impl<T> Stage<T> {
     /// Has `work` done after this call began: now, or by whoever holds the value. Publish what is to be worked on first.
     #[inline]
     pub(crate) fn request(&self, work: impl FnMut(&mut T)) {
-        self.wanted.store(true, Ordering::Release);
+        // An exchange, not a store: who takes a request back must see what every requester before the last one published.
+        self.wanted.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         self.settle(work);
     }
