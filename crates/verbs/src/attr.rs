@@ -97,12 +97,16 @@ pub struct QpInit {
     pub cap: QpCap,
     /// Every send request is signalled, whatever its flags say.
     pub sq_sig_all: bool,
+    /// Data in a packet at most, in bytes (the path MTU of ibv_modify_qp(3)); a connection takes the lesser of what its
+    /// two ends ask for. `None` leaves it to the device.
+    pub mtu: Option<u32>,
 }
 
 impl QpInit {
     /// A queue pair of default size with one completion queue for both directions.
     pub fn new(cq: &Cq) -> Self {
-        Self { send_cq: cq.clone(), recv_cq: cq.clone(), srq: None, cap: QpCap::default(), sq_sig_all: false }
+        let (send_cq, recv_cq) = (cq.clone(), cq.clone());
+        Self { send_cq, recv_cq, srq: None, cap: QpCap::default(), sq_sig_all: false, mtu: None }
     }
 
     /// The same with other sizes.
@@ -114,6 +118,12 @@ impl QpInit {
     /// The same with another completion queue for receives.
     pub fn recv_cq(mut self, cq: &Cq) -> Self {
         self.recv_cq = cq.clone();
+        self
+    }
+
+    /// The same with packets of at most so many bytes of data.
+    pub fn mtu(mut self, bytes: u32) -> Self {
+        self.mtu = Some(bytes);
         self
     }
 

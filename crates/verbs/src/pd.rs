@@ -64,7 +64,8 @@ impl Pd {
     ///
     /// # Errors
     /// [`Error::Limit`] beyond the device's attributes, [`Error::Invalid`] for queues of no entries,
-    /// [`Error::Foreign`] for completion or shared receive queues of elsewhere.
+    /// [`Error::Foreign`] for completion or shared receive queues of elsewhere, [`Error::Unsupported`] for an MTU where
+    /// connections have none of their own.
     pub fn create_qp(&self, init: &QpInit) -> Result<Qp> {
         let (attr, cap) = (self.device.attr(), &init.cap);
         check_count("send requests", cap.max_send_wr, attr.max_qp_wr)?;
@@ -74,6 +75,7 @@ impl Pd {
         check_count("pieces of a send request", cap.max_send_sge, attr.max_sge)?;
         check_count("pieces of a receive", cap.max_recv_sge, attr.max_sge)?;
         Error::check_limit("inline bytes", cap.max_inline.into(), attr.max_inline.into())?;
+        init.mtu.map_or(Ok(()), |mtu| self.device.ops().check_mtu(mtu))?;
         Ok(Qp::new(self.ops.create_qp(init)?, self.clone(), init.clone()))
     }
 

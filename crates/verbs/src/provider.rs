@@ -38,6 +38,10 @@ pub trait DeviceOps: Any + Send + Sync {
     fn alloc_dm(&self, _len: usize) -> Result<Buf> {
         Err(unsupported(self.name(), "NIC memory"))
     }
+    /// Whether a connection's packets can have at most so many bytes of data ([`QpInit::mtu`]).
+    fn check_mtu(&self, _mtu: u32) -> Result<()> {
+        Err(unsupported(self.name(), "an MTU of a connection's own"))
+    }
     /// See [`crate::Device::poll_async_event`].
     fn poll_async_event(&self) -> Option<AsyncEvent> {
         None

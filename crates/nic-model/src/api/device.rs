@@ -109,6 +109,14 @@ impl DeviceOps for DeviceObject {
         self.0.net.lock().alloc_dm(self.0.context, self.0.card, len)
     }
 
+    fn check_mtu(&self, mtu: u32) -> Result<()> {
+        if mtu < 256 {
+            return Err(Error::Invalid(format!("an MTU of {mtu} bytes: the least is 256")));
+        }
+        let limit = self.0.net.lock().mtu();
+        Error::check_limit("the MTU in bytes", mtu.into(), limit)
+    }
+
     fn poll_async_event(&self) -> Option<AsyncEvent> {
         let (mut state, _) = self.0.look();
         state.poll_async_event(self.0.context)

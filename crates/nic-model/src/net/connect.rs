@@ -250,8 +250,10 @@ impl State {
             return self.fail(now, qp);
         };
         let (active, from, port, reads) = (request.pair, request.from, request.port, request.reads);
+        let mtu = self.pairs.get(active).map_or(self.mtu, |pair| pair.mtu);
         let Some(pair) = self.pairs.get_mut(qp) else { return };
         let to = pair.card;
+        pair.mtu = pair.mtu.min(mtu);
         pair.state = QpState::ReadyToReceive;
         pair.peer = Some(Peer { qp: active, card: from });
         (pair.manager, pair.rnr_retry) = (Some(manager), param.rnr_retry);
@@ -282,11 +284,13 @@ impl State {
         let Some(request) = self.requests.remove(key) else { return };
         let active = request.pair;
         let limit = self.params.transport.reads_requests as u8;
+        let mtu = self.pairs.get(passive).map_or(self.mtu, |pair| pair.mtu);
         let open = |state: QpState| state == QpState::Init && !request.closed;
         let Some(pair) = self.pairs.get_mut(active).filter(|pair| open(pair.state)) else {
             return self.send_message(now, back, Message::Gone { passive, active });
         };
         (pair.state, pair.request) = (QpState::ReadyToSend, None);
+        pair.mtu = pair.mtu.min(mtu);
         (pair.established, pair.peer) = (true, Some(Peer { qp: passive, card: back.1 }));
         pair.reads_max = usize::from(reads.min(limit).max(1));
         pair.port = if back.0 == back.1 { self.cards[back.0].way_back() } else { request.port };

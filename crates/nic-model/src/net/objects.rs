@@ -186,6 +186,7 @@ impl State {
             srq: parts.srq,
             cap: init.cap,
             sig_all: init.sq_sig_all,
+            mtu: init.mtu.map_or(self.mtu, u64::from).min(self.mtu),
             state: QpState::Init,
             established: false,
             peer: None,

@@ -17,6 +17,8 @@ pub(super) struct Pair {
     pub(super) srq: Option<u32>,
     pub(super) cap: QpCap,
     pub(super) sig_all: bool,
+    /// Data in a packet at most; once connected the same at both ends.
+    pub(super) mtu: u64,
     pub(super) state: QpState,
     /// Its channel has been told `Established`.
     pub(super) established: bool,

@@ -57,8 +57,8 @@ impl State {
     /// A request's packet has arrived.
     pub(super) fn request_arrives(&mut self, now: Time, number: u32, op: SendOp) {
         let Packet { qp, psn, first, last, from, offset, total, .. } = self.packets[number];
-        let mtu = self.mtu;
         let Some(pair) = self.pairs.get_mut(qp) else { return self.release(now, number) };
+        let mtu = pair.mtu;
         let known = pair.accepts() && pair.peer.is_some_and(|peer| peer.card == from.card);
         if !known || pair.responder.refusing {
             return self.release(now, number);
@@ -292,7 +292,7 @@ impl State {
         let Packet { qp, psn, last, offset, total, .. } = self.packets[number];
         let Some(pair) = self.pairs.get_mut(qp) else { return Ok(()) };
         let is_read = matches!(op, SendOp::Read(_));
-        let packets = if is_read { (total - offset).div_ceil(self.mtu).max(1) } else { 1 };
+        let packets = if is_read { (total - offset).div_ceil(pair.mtu).max(1) } else { 1 };
         let r = &mut pair.responder;
         r.done = r.done.max(psn + packets);
         let done = r.done;

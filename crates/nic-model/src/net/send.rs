@@ -99,7 +99,7 @@ impl State {
                 self.refuse(now, qp, answer.psn, status, forbidden);
                 return None;
             }
-            return next_answer(pair, self.mtu, answer, base);
+            return next_answer(pair, answer, base);
         }
         self.next_of_request(now, qp, base)
     }
@@ -128,7 +128,7 @@ impl State {
             }
             let pair = self.pairs.get_mut(qp)?;
             let card = pair.card;
-            let (packet, source, ends) = packet_of(pair, self.mtu, number, Packet { begins, ..base });
+            let (packet, source, ends) = packet_of(pair, number, Packet { begins, ..base });
             pair.send.progress = now;
             if ends {
                 (pair.send.next, pair.send.packet) = (number + 1, 0);
@@ -158,7 +158,7 @@ impl State {
             Some(WcStatus::LocProtErr)
         };
         let Some(pair) = self.pairs.get_mut(qp) else { return false };
-        let (psn, depth, mtu) = (pair.send.psn, pair.cap.max_send_wr, self.mtu);
+        let (psn, depth, mtu) = (pair.send.psn, pair.cap.max_send_wr, pair.mtu);
         let wqe = pair.send.at_mut(number, depth);
         if wrong.is_some() {
             wqe.failed = wrong;
@@ -306,7 +306,7 @@ fn has_address(body: Body) -> bool {
 }
 
 /// The next packet of an answer; what is left of it goes back to the front.
-fn next_answer(pair: &mut Pair, mtu: u64, answer: Answer, base: Packet) -> Option<Next> {
+fn next_answer(pair: &mut Pair, answer: Answer, base: Packet) -> Option<Next> {
     let base = Packet { psn: answer.psn, begins: false, ..base };
     match answer.what {
         AnswerKind::Refusal { .. } => None,
@@ -315,7 +315,7 @@ fn next_answer(pair: &mut Pair, mtu: u64, answer: Answer, base: Packet) -> Optio
             Some((packet, Source::Nowhere, true))
         }
         AnswerKind::Memory { remote, offset, total } => {
-            let len = mtu.min(total - offset);
+            let len = pair.mtu.min(total - offset);
             let (first, last) = (offset == 0, offset + len == total);
             if !last {
                 let (remote, offset) = (remote.offset(len), offset + len);
@@ -329,8 +329,8 @@ fn next_answer(pair: &mut Pair, mtu: u64, answer: Answer, base: Packet) -> Optio
 }
 
 /// The next packet of a request that has begun: the packet, where its data are, whether it is the last.
-fn packet_of(pair: &mut Pair, mtu: u64, number: u64, base: Packet) -> (Packet, Source, bool) {
-    let (acked, depth) = (pair.send.acked, pair.cap.max_send_wr);
+fn packet_of(pair: &mut Pair, number: u64, base: Packet) -> (Packet, Source, bool) {
+    let (acked, depth, mtu) = (pair.send.acked, pair.cap.max_send_wr, pair.mtu);
     let wqe = pair.send.at(number, depth);
     let (op, psn) = (wqe.op.unwrap_or(SendOp::Send), wqe.psn.unwrap_or(0));
     let (total, solicited) = (wqe.len, wqe.solicited);

@@ -56,6 +56,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Data in a packet at most, unless a connection asks for less.
+    pub(crate) fn mtu(&self) -> u64 {
+        self.mtu
+    }
+
     pub(super) fn new(params: &Params, hole: bool, timeline: Timeline) -> Self {
         let chance = Chance::new(timeline.seed());
         Self {

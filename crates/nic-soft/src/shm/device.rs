@@ -423,6 +423,11 @@ impl DeviceOps for ShmDevice {
         &self.0.attr
     }
 
+    fn check_mtu(&self, _mtu: u32) -> Result<()> {
+        let what = "an MTU: it copies messages within memory, and there are no packets";
+        Err(Error::Unsupported { device: self.0.name.clone(), what })
+    }
+
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
         let id = self.0.pds.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(ShmPd { device: self.0.clone(), id }))
