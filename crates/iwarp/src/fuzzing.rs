@@ -1,4 +1,4 @@
-//! What the fuzz targets in `crates/iwarp/fuzz` call, and the replay of their corpora by ordinary tests.
+//! What the fuzz targets in `fuzz/` call, and the replay of their corpora by ordinary tests.
 //!
 //! Each takes any bytes for what a peer sends. Nothing may panic, and no byte may change that the peer has no right to.
 
@@ -373,8 +373,8 @@ pub fn connection(data: &[u8]) {
 mod tests {
     use super::*;
 
-    fn replay(target: &str, run: fn(&[u8])) {
-        let folder = format!("{}/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
+    fn replay(corpus: &str, run: fn(&[u8])) {
+        let folder = format!("{}/../../{corpus}", env!("CARGO_MANIFEST_DIR"));
         let mut count = 0;
         for entry in std::fs::read_dir(&folder).expect("the corpus") {
             run(&std::fs::read(entry.expect("an entry").path()).expect("an input"));
@@ -386,26 +386,26 @@ mod tests {
     /// Goal: what the fuzzer found once stays found. Method: every input of the corpus, here and below.
     #[test]
     fn handshakes_of_the_corpus() {
-        replay("mpa_handshake", mpa_handshake);
+        replay("fuzz/corpus/mpa_handshake", mpa_handshake);
     }
 
     #[test]
     fn streams_of_the_corpus() {
-        replay("fpdu_stream", fpdu_stream);
+        replay("fuzz/corpus/fpdu_stream", fpdu_stream);
     }
 
     #[test]
     fn segments_of_the_corpus() {
-        replay("ddp_segment", ddp_segment);
+        replay("fuzz/corpus/ddp_segment", ddp_segment);
     }
 
     #[test]
     fn messages_of_the_corpus() {
-        replay("rdmap_message", rdmap_message);
+        replay("fuzz/corpus/rdmap_message", rdmap_message);
     }
 
     #[test]
     fn connections_of_the_corpus() {
-        replay("connection", connection);
+        replay("fuzz/corpus/connection", connection);
     }
 }
