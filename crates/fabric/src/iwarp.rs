@@ -1,6 +1,6 @@
 //! The names of iWARP devices: `iwarp`, or `iwarp@ADDRESS` for the side with that address, with options.
 
-use host::Bytes;
+use host::{Bytes, Span};
 use nic_soft::iwarp::{Completion, FpduSize, IwarpConfig, Mpa};
 use verbs::{Error, Result};
 
@@ -15,6 +15,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("fpdu=max|mss|SIZE", "how large FPDUs are: 64 KiB, a segment of TCP, or at most SIZE (max)"),
     ("complete=placed|sent", "a request completes when the peer has it, or when TCP has it (placed)"),
     ("dm=SIZE", "NIC memory that can be allocated (half of the machine's memory)"),
+    ("silence=SECONDS", "a peer whose host answers nothing for so long is given up, 2 to 86400 (20)"),
 ];
 
 pub(crate) fn entry() -> Entry {
@@ -60,6 +61,10 @@ fn config(name: &Name<'_>, side: Option<&str>) -> Result<IwarpConfig> {
             ("complete", "placed") => config.completion = Completion::Placed,
             ("complete", "sent") => config.completion = Completion::Sent,
             ("dm", _) => config.dm_size = Some(size(4096, 1 << 46)?),
+            ("silence", _) => match value.parse() {
+                Ok(seconds @ 2..=86_400) => config.silence = Span::from_secs(seconds),
+                _ => return Err(bad()),
+            },
             _ => return Err(bad()),
         }
     }
@@ -76,11 +81,12 @@ mod tests {
 
     #[test]
     fn names_say_side_and_options() {
-        let config = of("iwarp@10.1.0.1(crc=on,fpdu=4K,mpa=1,complete=sent,dm=1M)").expect("iwarp");
+        let config = of("iwarp@10.1.0.1(crc=on,fpdu=4K,mpa=1,complete=sent,dm=1M,silence=3)").expect("iwarp");
         let config = config.expect("options");
         assert_eq!(config.bind, Some([10, 1, 0, 1].into()));
         assert!(config.crc && config.mpa == Mpa::V1 && config.completion == Completion::Sent);
         assert_eq!((config.fpdu, config.dm_size), (FpduSize::Bytes(4096), Some(1 << 20)));
+        assert_eq!(config.silence, Span::from_secs(3));
         let plain = of("iwarp").expect("iwarp").expect("no options");
         assert!(plain.bind.is_none() && !plain.crc);
         let v6 = of("iwarp@::1").expect("iwarp").expect("an address");
@@ -96,6 +102,9 @@ mod tests {
             ("iwarp(fpdu=1M)", "fpdu"),
             ("iwarp(mpa=3)", "mpa=1|2"),
             ("iwarp(speed=high)", "complete=placed|sent"),
+            ("iwarp(silence=1)", "silence=SECONDS"),
+            ("iwarp@", "no IP address"),
+            ("iwarp@10.0.0.1:4791", "iwarp@10.0.0.1"),
         ] {
             let message = of(text).expect("iwarp").expect_err(text).to_string();
             assert!(message.contains(hint), "{text}: {message}");

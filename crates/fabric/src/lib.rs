@@ -198,6 +198,7 @@ mod tests {
             ("shm(", "parenthes"),
             ("shm(copy)", "copy"),
             ("shm()x", "parenthes"),
+            ("iwarp(crc=on,mpa=2,crc=off)", "'crc' is given twice"),
             ("model:", "there is no such machine"),
             ("model:mt23108-nicmen", "Did you mean mt23108-nicmem?"),
             ("model:nowhere.toml", "nowhere.toml: this file cannot be read"),

@@ -24,6 +24,12 @@ impl<'a> Name<'a> {
             Some((key, value)) => Ok((key.trim(), value.trim())),
             None => Err(bad(&format!("option '{option}' has no value; write {option}=VALUE"))),
         });
-        Ok(Self { kind: kind.trim(), options: options.collect::<Result<_>>()? })
+        let options: Vec<(&str, &str)> = options.collect::<Result<_>>()?;
+        let twice =
+            |&(at, (key, _)): &(usize, &(&str, &str))| options[..at].iter().any(|(other, _)| other == key);
+        if let Some((_, (key, _))) = options.iter().enumerate().find(twice) {
+            return Err(bad(&format!("option '{key}' is given twice")));
+        }
+        Ok(Self { kind: kind.trim(), options })
     }
 }

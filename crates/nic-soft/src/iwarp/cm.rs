@@ -12,11 +12,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use verbs::provider::{CmOps, ListenerOps, own};
 use verbs::{CmEvent, ConnParam, Error, Qp, Result};
 
+use super::active::Active;
 use super::device::{Inner, unpoisoned};
-use super::handshake::Active;
+use super::handshake::Wish;
 use super::nic::LISTENER;
 use super::qp::{QpHandle, QpInner, state, state_of};
-use super::socket::listen_at;
 use super::stream::End;
 
 /// A channel of events.
@@ -146,7 +146,7 @@ impl CmOps for CmHandle {
             }
             _ => addr,
         };
-        let (socket, addr) = listen_at(addr, backlog)?;
+        let (socket, addr) = device.listening_socket(addr, backlog)?;
         let inner = Arc::new(ListenerInner {
             socket,
             id: device.nic.fresh_id(),
@@ -175,7 +175,8 @@ impl CmOps for CmHandle {
                 now => Error::WrongState { call: "connect", state: state_of(now) },
             });
         }
-        device.begin_attempt(Active::new(device, qp, self.0.clone(), addr, param.clone()));
+        let active = Active::new(device, qp, self.0.clone(), addr, param.clone());
+        device.nic.ask(Wish::Connect(active));
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use host::Span;
+
 /// When a write or a send is complete at its initiator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {
@@ -35,7 +37,7 @@ pub enum FpduSize {
 }
 
 /// How an iWARP device is set up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct IwarpConfig {
     /// The address of this side: of connections that it makes, and the only one that it listens on. Any, if not given.
     pub bind: Option<IpAddr>,
@@ -49,4 +51,27 @@ pub struct IwarpConfig {
     pub completion: Completion,
     /// Bytes of NIC memory that can be allocated; half of the machine's memory if not given.
     pub dm_size: Option<u64>,
+    /// A peer whose host answers nothing for so long is given up, within one and a half times that; at least 2 s. A peer
+    /// that answers but takes nothing in may go on with that for ever.
+    pub silence: Span,
+}
+
+impl IwarpConfig {
+    /// The least silence that can be asked for: keep-alive counts whole seconds.
+    pub const SILENCE_MIN: Span = Span::from_secs(2);
+}
+
+impl Default for IwarpConfig {
+    /// Any side, no CRCs unless the peer wants them, revision 2, the largest FPDUs, 20 s of silence.
+    fn default() -> Self {
+        Self {
+            bind: None,
+            crc: false,
+            mpa: Mpa::default(),
+            fpdu: FpduSize::default(),
+            completion: Completion::default(),
+            dm_size: None,
+            silence: Span::from_secs(20),
+        }
+    }
 }

@@ -18,6 +18,7 @@ use super::mr::{IwarpMr, MR_MAX, Table};
 use super::nic::Nic;
 use super::outbox::Pool;
 use super::qp::{QpHandle, QpInner};
+use super::socket::check_own;
 use super::srq::SrqInner;
 use crate::pieces::SGE_MAX;
 use crate::sync::spin::Spin;
@@ -58,6 +59,8 @@ impl Numbers {
     }
 }
 
+/// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
+const EVENTS_MAX: usize = 4096;
 /// Connections that one look at memory works on.
 const TURNS: usize = 4;
 
@@ -105,8 +108,9 @@ pub(super) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Opens an iWARP device.
 ///
 /// # Errors
-/// [`Error::System`] when descriptors or a thread cannot be had.
+/// [`Error::System`] when descriptors or a thread cannot be had; [`Error::Address`] for a side that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
+    config.bind.map_or(Ok(()), check_own)?;
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);
     let inner = Arc::new(Inner {
@@ -227,7 +231,14 @@ impl Inner {
 
     /// A queue pair has a connection from now on.
     pub(super) fn add_connected(&self, qp: &Arc<QpInner>) {
-        self.connected.lock().list.push(qp.clone());
+        let mut connected = self.connected.lock();
+        connected.list.push(qp.clone());
+        let is_first = connected.list.len() == 1;
+        drop(connected);
+        if is_first {
+            // There was nobody to patrol for.
+            self.nic.wake();
+        }
     }
 
     pub(super) fn forget_connected(&self, qp: &QpInner) {
@@ -251,7 +262,11 @@ impl Inner {
     }
 
     pub(super) fn async_event(&self, event: AsyncEvent) {
-        unpoisoned(&self.events).push_back(event);
+        let mut events = unpoisoned(&self.events);
+        // Peers cause them, and nobody need fetch them.
+        if events.len() < EVENTS_MAX {
+            events.push_back(event);
+        }
     }
 
     /// All queue pairs that use an overrun completion queue are to fail.
@@ -263,6 +278,11 @@ impl Inner {
     /// Completion queues that have overrun since the last call.
     pub(super) fn take_condemned(&self) -> Vec<u32> {
         std::mem::take(&mut *unpoisoned(&self.condemned))
+    }
+
+    /// Those with a connection.
+    pub(super) fn connected(&self) -> Vec<Arc<QpInner>> {
+        self.connected.lock().list.clone()
     }
 
     pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {

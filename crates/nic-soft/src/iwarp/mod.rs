@@ -18,9 +18,10 @@
 //! | `receive`, `lookup`, `ahead` | receiving |
 //! | `place` | system calls and copies on user memory |
 //! | `outcome` | which request a Terminate is about, and what its completion says |
-//! | `cm`, `handshake`, `socket` | connections in the making |
-//! | `nic` | the device's thread |
+//! | `cm`, `handshake`, `active`, `passive`, `socket` | connections in the making |
+//! | `nic`, `patrol` | the device's thread; peers that fall silent |
 
+mod active;
 mod ahead;
 mod channel;
 mod cm;
@@ -34,6 +35,8 @@ mod mr;
 mod nic;
 mod outbox;
 mod outcome;
+mod passive;
+mod patrol;
 mod place;
 mod qp;
 mod queue;

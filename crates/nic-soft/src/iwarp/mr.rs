@@ -1,13 +1,12 @@
 //! Data path: placement checks. Memory regions: the table of steering tags, and who may use which bytes.
 //!
-//! A steering tag is the number of a table entry and a random part from the kernel's generator, 16 bits each: whoever knows
-//! one tag learns nothing about another, and a wrong guess ends the guesser's connection. Entries are reused in turn, so that
-//! a tag does not come back soon.
+//! A steering tag is the number of a table entry, chosen at random, and a random part, 16 bits each from the kernel's
+//! generator: whoever knows one tag learns nothing about another, and a wrong guess ends the guesser's connection. An entry's
+//! next tag is never its last one.
 //!
 //! Only who holds the stage of a connection looks tags up and uses the memory behind them, in one go. Deregistering takes the
 //! tag away and then passes through the stages of all connections: whoever saw the tag has left.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -19,12 +18,15 @@ use super::device::{Inner, random, unpoisoned};
 
 /// Memory regions of a device.
 pub(super) const MR_MAX: usize = 1 << 16;
-const CHUNK: usize = 256;
+/// Entries that come into being together: few, since they are used here and there.
+const CHUNK: usize = 32;
 
 /// One region. A key of 0 says that there is none.
 #[derive(Default)]
 struct Entry {
     key: AtomicU32,
+    /// The key that it had last.
+    last: AtomicU32,
     pd: AtomicU32,
     access: AtomicU32,
     /// The address of the first byte as peers give it.
@@ -34,11 +36,42 @@ struct Entry {
     at: AtomicU64,
 }
 
-/// Which entries are free.
-#[derive(Default)]
+/// Which entries are taken, a bit for each.
 struct Numbers {
-    next: usize,
-    free: VecDeque<usize>,
+    words: Box<[u64]>,
+    count: usize,
+}
+
+impl Numbers {
+    fn new() -> Self {
+        Self { words: vec![0; MR_MAX / 64].into_boxed_slice(), count: 0 }
+    }
+
+    /// Takes one that is free: the first behind a random place.
+    fn take(&mut self) -> Option<usize> {
+        if self.count == MR_MAX {
+            return None;
+        }
+        let start = random() as usize % MR_MAX;
+        let (first, before) = (start / 64, (1 << (start % 64)) - 1);
+        // The place's own word comes first without what is before the place, and last as a whole.
+        (0..=self.words.len()).find_map(|step| {
+            let at = (first + step) % self.words.len();
+            let skipped = if step == 0 { before } else { 0 };
+            let free = !(self.words[at] | skipped);
+            (free != 0).then(|| {
+                let bit = free.trailing_zeros();
+                self.words[at] |= 1 << bit;
+                self.count += 1;
+                at * 64 + bit as usize
+            })
+        })
+    }
+
+    fn give(&mut self, index: usize) {
+        self.words[index / 64] &= !(1 << (index % 64));
+        self.count -= 1;
+    }
 }
 
 /// The regions of a device.
@@ -50,7 +83,7 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new() -> Self {
         let chunks = (0..MR_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Self { chunks, numbers: Mutex::new(Numbers::default()) }
+        Self { chunks, numbers: Mutex::new(Numbers::new()) }
     }
 
     #[inline]
@@ -109,14 +142,9 @@ impl Table {
     }
 
     fn take(&self) -> Result<usize> {
-        let mut numbers = unpoisoned(&self.numbers);
-        // Fresh ones first: the longer an entry rests, the better.
-        if numbers.next < MR_MAX {
-            numbers.next += 1;
-            return Ok(numbers.next - 1);
-        }
         let limit = MR_MAX as u64;
-        numbers.free.pop_front().ok_or(Error::Limit { what: "memory regions", given: limit + 1, limit })
+        let full = Error::Limit { what: "memory regions", given: limit + 1, limit };
+        unpoisoned(&self.numbers).take().ok_or(full)
     }
 
     fn fill(&self, index: usize, pd: u32, buf: &Buf, base: u64, access: Access) -> u32 {
@@ -131,10 +159,11 @@ impl Table {
             let low = random() as u32 & 0xffff;
             // Neither 0 nor all ones: what forgotten and made-up tags look like.
             let key = (index as u32) << 16 | low;
-            if low != 0 && key != u32::MAX {
+            if low != 0 && key != u32::MAX && key != entry.last.load(Ordering::Relaxed) {
                 break key;
             }
         };
+        entry.last.store(key, Ordering::Relaxed);
         entry.key.store(key, Ordering::Release);
         key
     }
@@ -174,7 +203,7 @@ impl IwarpMr {
             entry.key.store(0, Ordering::Release);
         }
         self.device.pass_all_stages();
-        unpoisoned(&table.numbers).free.push_back((self.key >> 16) as usize);
+        unpoisoned(&table.numbers).give((self.key >> 16) as usize);
     }
 }
 
@@ -242,15 +271,44 @@ mod tests {
         assert_eq!(table.find(key, 7, Access::empty(), 1000, 1), Err(Refusal::Invalid));
     }
 
-    /// Goal: one tag tells nothing about the next. Method: the random parts of many differ in every bit about half of the
-    /// time.
+    /// Goal: one tag tells nothing about the next. Method: those of many, one after the other, differ in every bit about half
+    /// of the time.
     #[test]
     fn tags_are_random() {
         let table = Table::new();
         let keys: Vec<u32> = (0..2000).map(|_| filled(&table, Access::ALL).1).collect();
-        for bit in 0..16 {
+        for bit in 0..32 {
             let flips = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
             assert!((700..1300).contains(&flips), "bit {bit} flips {flips} times in 2000");
         }
+    }
+
+    /// Goal: a tag does not come back at once. Method: one entry is filled again and again.
+    #[test]
+    fn an_entry_never_repeats_its_tag() {
+        let table = Table::new();
+        let (buf, first) = filled(&table, Access::ALL);
+        let index = (first >> 16) as usize;
+        let again = |last: u32| {
+            let key = table.fill(index, 7, &buf, 1000, Access::ALL);
+            assert_ne!(key, last);
+            key
+        };
+        // So often that chance alone would repeat one.
+        (0..200_000).fold(first, |last, _| again(last));
+    }
+
+    /// Goal: every entry can be had, and none twice. Method: all are taken, and some given back.
+    #[test]
+    fn all_entries_are_taken_once() {
+        let mut numbers = Numbers::new();
+        let mut all: Vec<usize> = (0..MR_MAX).filter_map(|_| numbers.take()).collect();
+        assert_eq!(numbers.take(), None);
+        for index in [0, 63, 64, 7777, MR_MAX - 1] {
+            numbers.give(index);
+            assert_eq!((numbers.take(), numbers.take()), (Some(index), None));
+        }
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..MR_MAX));
     }
 }

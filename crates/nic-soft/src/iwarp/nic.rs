@@ -17,7 +17,8 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use verbs::{Error, Result};
 
 use super::device::{Inner, unpoisoned};
-use super::handshake::Registry;
+use super::handshake::{Registry, Wish};
+use super::patrol::Patrol;
 use super::qp::QpInner;
 use super::stream::End;
 
@@ -111,6 +112,12 @@ impl Nic {
     pub(super) fn wake(&self) {
         // A full counter means that it is awake already.
         let _ = rustix::io::write(&self.core.kick, &1_u64.to_ne_bytes());
+    }
+
+    /// Has the thread do something for a program.
+    pub(super) fn ask(&self, wish: Wish) {
+        unpoisoned(&self.registry.wishes).push(wish);
+        self.wake();
     }
 
     pub(super) fn fresh_id(&self) -> u64 {
@@ -249,7 +256,7 @@ impl Watch {
 
 fn run(core: &Core, device: &Weak<Inner>) {
     let _ = core.thread.set(std::thread::current().id());
-    let mut watch = Watch::default();
+    let (mut watch, mut patrol) = (Watch::default(), Patrol::default());
     let mut timeout: Option<Timespec> = None;
     let mut events = Vec::with_capacity(64);
     while !core.stop.load(Ordering::Acquire) {
@@ -269,7 +276,7 @@ fn run(core: &Core, device: &Weak<Inner>) {
                 let _ = rustix::io::read(&core.kick, &mut count);
             }
         }
-        let next = device.round(&mut watch);
+        let next = device.round(&mut watch, &mut patrol);
         let now = device.host.now();
         timeout = next.map(|at| {
             let pause = at.since(now).to_std();
@@ -297,7 +304,8 @@ impl Inner {
     }
 
     /// What is due; when the next thing will be.
-    fn round(self: &Arc<Self>, watch: &mut Watch) -> Option<Time> {
+    fn round(self: &Arc<Self>, watch: &mut Watch, patrol: &mut Patrol) -> Option<Time> {
+        self.fulfil_wishes();
         let condemned = self.take_condemned();
         if !condemned.is_empty() {
             let users = self.live_qps().into_iter().filter(|qp| condemned.iter().any(|&cq| qp.uses_cq(cq)));
@@ -309,12 +317,14 @@ impl Inner {
         watch.look(now);
         let timers = self.run_timers(now);
         let attempts = self.expire_attempts(now);
+        let listeners = self.wake_listeners(now);
+        let patrol = self.patrol(patrol, now);
         let lingering = {
             let mut lingering = unpoisoned(&self.nic.lingering);
             lingering.retain(|lingerer| now < lingerer.until);
             lingering.front().map(|lingerer| lingerer.until)
         };
-        [watch.due, timers, attempts, lingering].into_iter().flatten().min()
+        [watch.due, timers, attempts, listeners, patrol, lingering].into_iter().flatten().min()
     }
 
     /// Has queue pairs look at deadlines that have come; when the next one will.

@@ -267,8 +267,8 @@ impl QpInner {
 
     fn destroy(self: &Arc<Self>) {
         self.dropped.store(true, Ordering::Release);
-        self.device.cancel_attempt(self);
         self.end(End::Asked);
+        self.device.cancel_attempt(self);
         self.send_cq.detach(self, self.cap.max_send_wr);
         self.recv_cq.detach(self, self.receive_depth());
         self.device.forget_qp(self.num);
@@ -324,7 +324,7 @@ impl QpOps for QpHandle {
     }
 
     fn to_error(&self) {
-        self.0.device.cancel_attempt(&self.0);
         self.0.end(End::Asked);
+        self.0.device.cancel_attempt(&self.0);
     }
 }

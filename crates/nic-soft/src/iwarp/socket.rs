@@ -4,16 +4,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use host::Span;
 use rustix::io::Errno;
 use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_keepalive, set_socket_reuseaddr, set_tcp_keepcnt, set_tcp_keepidle,
     set_tcp_keepintvl, set_tcp_nodelay,
 };
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getpeername, getsockname, listen, socket_with,
+};
 use verbs::{CmFailure, Error, Result};
 
-/// A silent peer is asked after so long, every so often, and so many times before it is given up.
-const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(10), Duration::from_secs(2), 5);
+use super::config::IwarpConfig;
+
+/// After how long an idle peer is asked whether it is there, how often, and how many times before it is given up: by then the
+/// silence has lasted as long as it may. The kernel counts whole seconds.
+fn keep_alive(silence: Span) -> (Duration, Duration, u32) {
+    let whole = silence.to_std().as_secs().max(2);
+    let (idle, interval) = (whole / 2, (whole / 10).max(1));
+    let count = (whole - idle).div_ceil(interval);
+    (Duration::from_secs(idle), Duration::from_secs(interval), count as u32)
+}
 
 /// A socket that neither blocks nor survives exec.
 fn new_socket(ip: IpAddr) -> Result<OwnedFd, Errno> {
@@ -27,9 +38,9 @@ fn cannot_create(errno: Errno) -> Error {
 }
 
 /// Options of every connection. A system that does not know one of them works without it, only worse.
-pub(super) fn prepare(socket: &OwnedFd) {
+pub(super) fn prepare(socket: &OwnedFd, config: &IwarpConfig) {
     let _ = set_tcp_nodelay(socket, true);
-    let (idle, interval, count) = KEEP_ALIVE;
+    let (idle, interval, count) = keep_alive(config.silence);
     let _ = set_socket_keepalive(socket, true);
     let _ = set_tcp_keepidle(socket, idle);
     let _ = set_tcp_keepintvl(socket, interval);
@@ -58,18 +69,39 @@ pub(super) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(OwnedFd, Sock
     Ok((socket, bound.unwrap_or(addr)))
 }
 
-/// A socket that is connecting, from `local` if given.
-pub(super) fn connect_to(addr: SocketAddr, local: Option<IpAddr>) -> Result<OwnedFd, CmFailure> {
+/// Whether this host has the address, by the only way that is sure: binding a socket to it.
+pub(super) fn check_own(ip: IpAddr) -> Result<()> {
+    let addr = SocketAddr::new(ip, 0);
+    let socket = new_socket(ip).map_err(cannot_create)?;
+    bind(&socket, &addr).map_err(|errno| Error::Address {
+        addr,
+        why: match errno {
+            Errno::ADDRNOTAVAIL => {
+                "this host has no such address; `ip address` shows those that it has".into()
+            }
+            errno => errno.to_string(),
+        },
+    })
+}
+
+/// Whether both ends of a connection are this one socket: TCP does that if a port of this host that nobody listens on is
+/// chosen as the own port, too.
+pub(super) fn connects_to_itself(socket: &OwnedFd) -> bool {
+    matches!((getsockname(socket), getpeername(socket)), (Ok(near), Ok(Some(far))) if near == far)
+}
+
+/// A socket that is connecting, from this device's side if it keeps to one.
+pub(super) fn connect_to(addr: SocketAddr, config: &IwarpConfig) -> Result<OwnedFd, CmFailure> {
     let unreachable = |errno: Errno| failure(addr, errno);
     let socket = new_socket(addr.ip()).map_err(unreachable)?;
-    if let Some(local) = local {
+    if let Some(local) = config.bind {
         bind(&socket, &SocketAddr::new(local, 0)).map_err(|errno| {
             CmFailure::Unreachable(addr, format!("from this device's side, {local}: {errno}"))
         })?;
     }
     match rustix::net::connect(&socket, &addr) {
         Ok(()) | Err(Errno::INPROGRESS) => {
-            prepare(&socket);
+            prepare(&socket, config);
             Ok(socket)
         }
         Err(errno) => Err(unreachable(errno)),

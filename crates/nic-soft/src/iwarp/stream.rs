@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use host::Time;
+use host::{Span, Time};
 use iwarp::Connection;
 use iwarp::rx::Failure;
 use iwarp::terminate::{Terminate, TerminateCode};
@@ -25,6 +25,7 @@ use verbs::{AsyncEvent, CmEvent, CmFailure, WcStatus};
 
 use super::cm::CmInner;
 use super::outcome::{self, blamed, fetches, is_protection, sends};
+use super::patrol;
 use super::qp::{QpInner, state};
 use super::queue::Receive;
 use super::receive::Incoming;
@@ -94,6 +95,8 @@ pub(super) struct Link {
     /// The thread looks by itself, since somebody polls.
     watched: bool,
     polls_when_armed: u32,
+    /// Since when the peer's host has owed an answer to something.
+    unheard: Option<Time>,
 }
 
 impl Link {
@@ -114,6 +117,7 @@ impl Link {
             armed: None,
             watched: false,
             polls_when_armed: 0,
+            unheard: None,
         }
     }
 
@@ -271,6 +275,15 @@ impl Stream {
             return self.end(qp, End::Overdue);
         }
         self.progress(qp, By::Other);
+    }
+
+    /// The thread looks whether the peer's host still answers, and ends the connection if it has not for too long.
+    pub(super) fn on_patrol(&mut self, qp: &Arc<QpInner>, now: Time, silence: Span) {
+        let Some(link) = &mut self.link else { return };
+        link.unheard = patrol::unheard(link.socket.as_fd(), link.unheard, now);
+        if link.unheard.is_some_and(|since| now.since(since) >= silence) {
+            self.end(qp, End::Broken(Errno::TIMEDOUT));
+        }
     }
 
     /// The peer has spoken for the first time.

@@ -181,6 +181,11 @@ impl End {
         self.peer = Remote::unpack(&request.private_data);
     }
 
+    /// The same, of a peer that accepted.
+    pub(crate) fn learn(&mut self, private_data: &[u8]) {
+        self.peer = Remote::unpack(private_data);
+    }
+
     /// Waits for the peer's departure.
     #[track_caller]
     pub(crate) fn disconnected(&self) {

@@ -4,6 +4,7 @@
 pub(crate) mod agent;
 pub(crate) mod child;
 pub(crate) mod end;
+pub(crate) mod netns;
 pub(crate) mod traces;
 
 use std::sync::{Mutex, MutexGuard};
