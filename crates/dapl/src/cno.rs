@@ -1,0 +1,214 @@
+//! [`Cno`]: a consumer notification object, where one waits for whichever of several dispatchers has something.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use host::Span;
+
+use crate::evd::{EvdInner, WeakEvd, deadline};
+use crate::ia::IaInner;
+use crate::sync::{Use, lock};
+use crate::{Error, Evd, Ia, Kind, Label, Result, Subtype};
+
+/// What is called when a dispatcher of the object has something: with the dispatcher.
+pub type Agent = Box<dyn Fn(Label) + Send>;
+
+/// A notification object (`DAT_CNO`); cheap to clone.
+#[derive(Clone)]
+pub struct Cno(pub(crate) Arc<CnoInner>);
+
+pub(crate) struct CnoInner {
+    pub(crate) ia: Arc<IaInner>,
+    _use: Use,
+    evds: Mutex<Vec<WeakEvd>>,
+    /// Dispatchers that have something, in the order in which they reported.
+    triggered: Mutex<VecDeque<(Label, WeakEvd)>>,
+    /// Called by a thread of its own, while there is one.
+    agent: Mutex<Option<Agent>>,
+    has_thread: AtomicBool,
+    waiting: AtomicBool,
+    label: AtomicU64,
+}
+
+impl std::fmt::Debug for Cno {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cno({} dispatchers)", lock(&self.0.evds).len())
+    }
+}
+
+/// How long an agent's thread waits before it looks whether it is still wanted.
+const AGENT_TURN: Span = Span::from_ms(200);
+
+impl Cno {
+    /// A notification object; `agent`, if given, is called from a thread of its own (`dat_cno_create`).
+    ///
+    /// # Errors
+    /// `InsufficientResources` when there is no thread for the agent; `NotImplemented` on a device without completion channels.
+    pub fn create(ia: &Ia, agent: Option<Agent>) -> Result<Self> {
+        if ia.0.channel.is_none() {
+            return Err(Error::new(Kind::NotImplemented, Subtype::None));
+        }
+        let cno = Self(Arc::new(CnoInner {
+            ia: ia.0.clone(),
+            _use: ia.0.uses.add(),
+            evds: Mutex::default(),
+            triggered: Mutex::default(),
+            agent: Mutex::new(None),
+            has_thread: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
+            label: AtomicU64::new(ia.0.next_label()),
+        }));
+        cno.modify_agent(agent)?;
+        Ok(cno)
+    }
+
+    /// Replaces the agent (`dat_cno_modify_agent`).
+    ///
+    /// # Errors
+    /// `InsufficientResources` when there is no thread for it.
+    pub fn modify_agent(&self, agent: Option<Agent>) -> Result<()> {
+        let wanted = agent.is_some();
+        *lock(&self.0.agent) = agent;
+        if wanted && !self.0.has_thread.swap(true, Ordering::AcqRel) {
+            let weak = Arc::downgrade(&self.0);
+            let body = move || {
+                while let Some(inner) = weak.upgrade() {
+                    inner.serve();
+                }
+            };
+            self.0.ia.host.spawn("dapl-agent", None, body).map_err(|_| {
+                self.0.has_thread.store(false, Ordering::Release);
+                Error::new(Kind::InsufficientResources, Subtype::ResourceMemory)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether it calls an agent.
+    pub fn has_agent(&self) -> bool {
+        lock(&self.0.agent).is_some()
+    }
+
+    /// Waits until one of its dispatchers has something; which one. `None` waits for ever (`dat_cno_wait`).
+    ///
+    /// What a dispatcher held before it was triggered the last time, and still holds, does not trigger it again.
+    ///
+    /// # Errors
+    /// `TimeoutExpired`; `InvalidState` while somebody else waits or an agent is there.
+    pub fn wait(&self, timeout: Option<Span>) -> Result<Label> {
+        if self.has_agent() || self.0.waiting.swap(true, Ordering::AcqRel) {
+            return Err(Error::state(Subtype::CnoInUse));
+        }
+        let found = self.0.wait(timeout);
+        self.0.waiting.store(false, Ordering::Release);
+        found.ok_or(Error::new(Kind::TimeoutExpired, Subtype::None))
+    }
+
+    /// The dispatcher that triggered it, without waiting (`dat_cno_trigger`).
+    pub fn poll(&self) -> Option<Label> {
+        self.0.look()
+    }
+
+    /// What dispatchers call it.
+    pub fn label(&self) -> Label {
+        self.0.label()
+    }
+
+    /// Changes what dispatchers call it.
+    pub fn set_label(&self, label: Label) {
+        self.0.label.store(label, Ordering::Relaxed);
+    }
+
+    /// Whether nobody waits on it, so that it may be freed. Dispatchers that report to it then report to none.
+    ///
+    /// # Errors
+    /// `InvalidState` while somebody waits.
+    pub fn release(&self) -> Result<()> {
+        if self.0.waiting.load(Ordering::Acquire) {
+            return Err(Error::state(Subtype::CnoInUse));
+        }
+        if lock(&self.0.evds).iter().any(|evd| evd.upgrade().is_some()) {
+            return Err(Error::state(Subtype::CnoInUse));
+        }
+        *lock(&self.0.agent) = None;
+        Ok(())
+    }
+}
+
+impl CnoInner {
+    pub(crate) fn label(&self) -> Label {
+        self.label.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn attach(&self, evd: &Evd) {
+        let mut evds = lock(&self.evds);
+        evds.retain(|other| other.strong_count() > 0);
+        evds.push(Arc::downgrade(&evd.0));
+        drop(evds);
+        self.ia.ring();
+    }
+
+    pub(crate) fn detach(&self, evd: &Evd) {
+        lock(&self.evds).retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&evd.0)));
+    }
+
+    /// A dispatcher has something.
+    pub(crate) fn push(&self, label: Label, evd: &EvdInner) {
+        let weak = lock(&self.evds).iter().find(|other| std::ptr::eq(other.as_ptr(), evd)).cloned();
+        if let Some(weak) = weak {
+            lock(&self.triggered).push_back((label, weak));
+        }
+        self.ia.ring();
+    }
+
+    fn wait(&self, timeout: Option<Span>) -> Option<Label> {
+        let host = &self.ia.host;
+        host.wait("Cno::wait", self.ia.shared_bell(), deadline(host, timeout), || self.look())
+    }
+
+    fn look(&self) -> Option<Label> {
+        if let Some(found) = self.take() {
+            return Some(found);
+        }
+        self.ia.dispatch();
+        self.ia.dispatch_channel();
+        let mut at = 0;
+        while let Some(evd) = self.evd(at) {
+            if let Some(evd) = evd.upgrade() {
+                // An overrun is found by whoever looks at the dispatcher itself.
+                let _ = evd.watch(false);
+            }
+            at += 1;
+        }
+        self.take()
+    }
+
+    fn evd(&self, at: usize) -> Option<WeakEvd> {
+        lock(&self.evds).get(at).cloned()
+    }
+
+    fn take(&self) -> Option<Label> {
+        let (label, evd) = lock(&self.triggered).pop_front()?;
+        if let Some(evd) = evd.upgrade() {
+            evd.triggered.store(false, Ordering::Release);
+        }
+        Some(label)
+    }
+
+    /// One turn of the agent's thread.
+    fn serve(&self) {
+        let found = self.wait(Some(AGENT_TURN));
+        if let (Some(label), Some(agent)) = (found, &*lock(&self.agent)) {
+            agent(label);
+        }
+    }
+}
+
+impl Drop for CnoInner {
+    fn drop(&mut self) {
+        for evd in lock(&self.evds).iter().filter_map(WeakEvd::upgrade) {
+            evd.forget_cno();
+        }
+    }
+}

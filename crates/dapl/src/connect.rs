@@ -1,0 +1,274 @@
+//! Connections of endpoints: how they are begun and ended, and what the device's events make of them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
+
+use host::Span;
+use verbs::{CmEvent, CmFailure, ConnParam, Qp};
+
+use crate::attr::{Close, EpState};
+use crate::ep::{Ep, EpInner};
+use crate::ia::IaInner;
+use crate::sp::port_of;
+use crate::sync::lock;
+use crate::{ConnectionKind, Error, Evd, Event, Kind, Result, Subtype};
+
+/// How long a connect may take that may take for ever: peers that do not answer are gone by then.
+const LONGEST_CONNECT: Span = Span::from_secs(600);
+
+/// How long an ending waits for what is under way.
+const DRAIN: Span = Span::from_secs(5);
+const FLUSH: Span = Span::from_secs(1);
+
+impl Ep {
+    /// Begins to connect to the service point with `conn_qual` at `address`; an event tells how it went (`dat_ep_connect`).
+    /// `timeout` is how long the peer may take, `None` for ever.
+    ///
+    /// # Errors
+    /// `InvalidState` unless unconnected, or without a zone; argument 3 for a qualifier of 0, 4 for a time-out of 0, 5 for too
+    /// much private data; `InvalidHandle` without a dispatcher for connections; `InvalidAddress`.
+    pub fn connect(
+        &self,
+        address: IpAddr,
+        conn_qual: u64,
+        timeout: Option<Span>,
+        private_data: &[u8],
+    ) -> Result<()> {
+        let inner = &*self.0;
+        if conn_qual == 0 {
+            return Err(Error::argument(Subtype::Arg3));
+        }
+        if timeout == Some(Span::ZERO) {
+            return Err(Error::argument(Subtype::Arg4));
+        }
+        if private_data.len() > inner.ia.attr.max_private_data as usize {
+            return Err(Error::argument(Subtype::Arg5));
+        }
+        let qp = inner.check_connectable()?;
+        inner.change(EpState::Unconnected, EpState::ActiveConnectionPending)?;
+        let to = SocketAddr::new(address, port_of(conn_qual));
+        inner.set_link(Some(to), conn_qual);
+        inner.ia.start_porter();
+        inner.ia.cm.connect(&qp, to, &inner.param(private_data, timeout)).map_err(|cause| {
+            inner.set_state(EpState::Unconnected);
+            Error::device(cause, Subtype::ResourceTep)
+        })
+    }
+
+    /// Begins to connect to where `other` is connected (`dat_ep_dup_connect`).
+    ///
+    /// # Errors
+    /// As [`Ep::connect`]; `InvalidState` unless `other` is connected.
+    pub fn connect_like(&self, other: &Self, timeout: Option<Span>, private_data: &[u8]) -> Result<()> {
+        let link = other.link();
+        match link.remote {
+            Some(remote) if other.state() == EpState::Connected => {
+                self.connect(remote.ip(), link.conn_qual, timeout, private_data)
+            }
+            _ => Err(other.0.state_error()),
+        }
+    }
+
+    /// Ends the connection; an event tells when that is done (`dat_ep_disconnect`). Gracefully, requests that were posted are
+    /// given five seconds first.
+    ///
+    /// # Errors
+    /// `InvalidState` when it is not connected, nor about to be, nor was.
+    pub fn disconnect(&self, close: Close) -> Result<()> {
+        let inner = &*self.0;
+        match self.state() {
+            EpState::Connected => {
+                if close == Close::Graceful {
+                    inner.drain();
+                }
+                // The peer may have been faster.
+                if inner.change(EpState::Connected, EpState::DisconnectPending).is_ok() {
+                    inner.say_goodbye();
+                }
+                Ok(())
+            }
+            state @ (EpState::ActiveConnectionPending | EpState::CompletionPending) => {
+                if inner.change(state, EpState::Disconnected).is_ok() {
+                    inner.flush();
+                    inner.tell(ConnectionKind::Disconnected, Arc::default());
+                }
+                Ok(())
+            }
+            EpState::DisconnectPending | EpState::Disconnected => Ok(()),
+            _ => Err(inner.state_error()),
+        }
+    }
+
+    /// Makes it usable again after a connection; what was posted is flushed (`dat_ep_reset`).
+    ///
+    /// # Errors
+    /// `InvalidState` unless disconnected or unconnected; resources for a new queue pair.
+    pub fn reset(&self) -> Result<()> {
+        let inner = &self.0;
+        match self.state() {
+            EpState::Unconnected if lock(&inner.recv).is_idle() => return Ok(()),
+            EpState::Unconnected | EpState::Disconnected => {}
+            _ => return Err(inner.state_error()),
+        }
+        inner.flush();
+        let recv_evd = lock(&inner.recv).evd();
+        if let Some(evd) = recv_evd {
+            inner.wait_until(&evd, FLUSH, || lock(&inner.recv).is_idle());
+        }
+        inner.tear_down();
+        inner.build()?;
+        inner.set_state(EpState::Unconnected);
+        Ok(())
+    }
+}
+
+impl EpInner {
+    /// The queue pair, if all that a connection needs is there.
+    pub(crate) fn check_connectable(&self) -> Result<Arc<Qp>> {
+        if lock(&self.config).given.connect_evd.is_none() {
+            return Err(Error::handle(Subtype::HandleEvdConn));
+        }
+        self.qp().ok_or(Error::state(Subtype::EpNotReady))
+    }
+
+    /// What is agreed on with the peer.
+    pub(crate) fn param(&self, private_data: &[u8], timeout: Option<Span>) -> ConnParam {
+        let attr = lock(&self.config).attr;
+        let reads = |wanted: u32| u8::try_from(wanted).unwrap_or(u8::MAX);
+        ConnParam {
+            private_data: private_data.to_vec(),
+            timeout: timeout.unwrap_or(LONGEST_CONNECT),
+            responder_resources: reads(attr.max_rdma_read_in),
+            initiator_depth: reads(attr.max_rdma_read_out),
+            ..ConnParam::default()
+        }
+    }
+
+    pub(crate) fn set_link(&self, remote: Option<SocketAddr>, conn_qual: u64) {
+        let mut link = lock(&self.link);
+        (link.remote, link.conn_qual) = (remote, conn_qual);
+    }
+
+    fn tell(&self, kind: ConnectionKind, private_data: Arc<[u8]>) {
+        let evd = lock(&self.config).given.connect_evd.clone();
+        if let Some(evd) = evd {
+            evd.0.push(Event::Connection { ep: self.label(), kind, private_data });
+        }
+    }
+
+    fn say_goodbye(&self) {
+        if let Some(qp) = self.qp() {
+            // If that fails it is over already, and the event is on its way.
+            let _ = self.ia.cm.disconnect(&qp);
+        }
+    }
+
+    /// Fails everything that is posted.
+    fn flush(&self) {
+        if let Some(qp) = self.qp() {
+            qp.to_error();
+        }
+    }
+
+    /// Gives what was requested some time.
+    fn drain(&self) {
+        let evd = lock(&self.send).evd();
+        if let Some(evd) = evd {
+            self.wait_until(&evd, DRAIN, || lock(&self.send).is_idle());
+        }
+    }
+
+    /// Moves completions into the dispatcher's own queue until `done`.
+    fn wait_until(&self, evd: &Evd, span: Span, done: impl Fn() -> bool) {
+        let host = &self.ia.host;
+        host.wait("Ep::drain", evd.0.bell(), host.after(span), || {
+            evd.0.harvest();
+            done().then_some(())
+        });
+    }
+
+    /// The connection is there.
+    fn established(&self, private_data: Vec<u8>) {
+        use EpState as S;
+        let pending = [S::ActiveConnectionPending, S::CompletionPending];
+        if pending.into_iter().any(|from| self.change(from, S::Connected).is_ok()) {
+            self.tell(ConnectionKind::Established, private_data.into());
+        }
+    }
+
+    /// The connection did not come about.
+    fn failed(&self, kind: ConnectionKind, private_data: Vec<u8>) {
+        use EpState as S;
+        let passive = self.change(S::CompletionPending, S::Disconnected).is_ok();
+        if passive || self.change(S::ActiveConnectionPending, S::Disconnected).is_ok() {
+            self.flush();
+            let kind = if passive { ConnectionKind::AcceptCompletionError } else { kind };
+            self.tell(kind, private_data.into());
+        }
+    }
+
+    /// The connection is over.
+    fn disconnected(&self) {
+        use EpState as S;
+        let failed = lock(&self.send).has_failed() || lock(&self.recv).has_failed();
+        let asked = self.change(S::DisconnectPending, S::Disconnected).is_ok();
+        let from = [S::Connected, S::CompletionPending, S::ActiveConnectionPending];
+        if asked || from.into_iter().any(|from| self.change(from, S::Disconnected).is_ok()) {
+            let broken = failed && !asked;
+            let kind = if broken { ConnectionKind::Broken } else { ConnectionKind::Disconnected };
+            self.tell(kind, Arc::default());
+        }
+    }
+}
+
+impl IaInner {
+    /// Something happened to a connection, or wants to become one.
+    pub(crate) fn connection(&self, event: CmEvent) {
+        match event {
+            CmEvent::ConnectRequest(request) => {
+                let sp = lock(&self.sps).get(&request.local.port()).and_then(Weak::upgrade);
+                // Nobody listens any more: dropped, it is rejected.
+                if let Some(sp) = sp {
+                    sp.requested(request);
+                }
+            }
+            CmEvent::Established { qp_num, private_data } => {
+                if let Some(ep) = self.ep(qp_num) {
+                    ep.established(private_data);
+                }
+            }
+            CmEvent::Rejected { qp_num, private_data } => {
+                if let Some(ep) = self.ep(qp_num) {
+                    ep.failed(ConnectionKind::PeerRejected, private_data);
+                }
+            }
+            CmEvent::ConnectFailed { qp_num, why } => {
+                if let Some(ep) = self.ep(qp_num) {
+                    ep.failed(kind_of(&why), Vec::new());
+                }
+            }
+            CmEvent::Disconnected { qp_num } => {
+                if let Some(ep) = self.ep(qp_num) {
+                    ep.disconnected();
+                }
+            }
+        }
+    }
+}
+
+/// What the standard calls a failure.
+fn kind_of(why: &CmFailure) -> ConnectionKind {
+    match why {
+        CmFailure::Unreachable(..) => ConnectionKind::Unreachable,
+        CmFailure::TimedOut => ConnectionKind::TimedOut,
+        _ => ConnectionKind::NonPeerRejected,
+    }
+}
+
+/// For programs that have addresses of any kind.
+impl Error {
+    /// An address that is none of an adapter's kind.
+    pub const fn address() -> Self {
+        Self::new(Kind::InvalidAddress, Subtype::AddressMalformed)
+    }
+}

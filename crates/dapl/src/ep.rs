@@ -1,0 +1,627 @@
+//! Data path: post. [`Ep`], an endpoint: one side of a connection, its queues and what is posted to them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use verbs::{Data, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
+
+use crate::attr::{EpAttr, EpState};
+use crate::error::OrDevice;
+use crate::event::Dto;
+use crate::ia::IaInner;
+use crate::lane::{Lane, Wanted};
+use crate::sync::{Use, lock};
+use crate::{CompletionFlags, Error, Evd, EvdFlags, Event, Ia, Kind, Label, Pz, Result, Srq, Subtype};
+
+/// An endpoint (`DAT_EP`); cheap to clone. Dropping the last handle disconnects.
+#[derive(Clone)]
+pub struct Ep(pub(crate) Arc<EpInner>);
+
+pub(crate) struct EpInner {
+    pub(crate) ia: Arc<IaInner>,
+    _use: Use,
+    pub(crate) config: Mutex<Config>,
+    pub(crate) send: Mutex<Side>,
+    pub(crate) recv: Mutex<Side>,
+    state: AtomicU8,
+    pub(crate) link: Mutex<Link>,
+    label: AtomicU64,
+}
+
+/// What an endpoint is made of; may change while it is not connected.
+#[derive(Clone, Debug, Default)]
+pub struct EpConfig {
+    /// The zone whose regions it reaches. Without one it cannot be used yet.
+    pub pz: Option<Pz>,
+    /// Where receives complete.
+    pub recv_evd: Option<Evd>,
+    /// Where requests complete.
+    pub request_evd: Option<Evd>,
+    /// Where it is told what becomes of its connection.
+    pub connect_evd: Option<Evd>,
+    /// Receives come from here.
+    pub srq: Option<Srq>,
+    /// Sizes; the default if not given.
+    pub attr: Option<EpAttr>,
+}
+
+/// The same as it is kept.
+pub(crate) struct Config {
+    pub(crate) given: EpConfig,
+    pub(crate) attr: EpAttr,
+    /// Keeps what was given from being freed.
+    _uses: Vec<Use>,
+}
+
+/// One direction.
+#[derive(Default)]
+pub(crate) struct Side {
+    pub(crate) qp: Option<Arc<Qp>>,
+    lane: Option<(Arc<Lane>, Evd)>,
+    tag: u64,
+    /// The number of the next request.
+    head: u32,
+    /// Requests since the last that the device announces.
+    quiet: u32,
+    /// The last request that the device announces.
+    loud: Option<u32>,
+    max_iov: usize,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its address.
+    pub remote: Option<SocketAddr>,
+    /// The qualifier of its service point, or this side's.
+    pub conn_qual: u64,
+}
+
+impl std::fmt::Debug for Ep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ep({:?})", self.state())
+    }
+}
+
+impl Ep {
+    /// An endpoint (`dat_ep_create`, `dat_ep_create_with_srq`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` that names what is of another adapter, or not made for that; argument 6 for sizes that make no sense or
+    /// that the device does not have; resources.
+    pub fn create(ia: &Ia, config: EpConfig) -> Result<Self> {
+        let state = if config.pz.is_some() { EpState::Unconnected } else { EpState::UnconfiguredUnconnected };
+        Self::make(&ia.0, config, state)
+    }
+
+    pub(crate) fn make(ia: &Arc<IaInner>, given: EpConfig, state: EpState) -> Result<Self> {
+        let config = Config::new(ia, given)?;
+        let inner = Arc::new(EpInner {
+            ia: ia.clone(),
+            _use: ia.uses.add(),
+            config: Mutex::new(config),
+            send: Mutex::default(),
+            recv: Mutex::default(),
+            state: AtomicU8::new(state as u8),
+            link: Mutex::default(),
+            label: AtomicU64::new(ia.next_label()),
+        });
+        inner.build()?;
+        Ok(Self(inner))
+    }
+
+    /// Replaces what it is made of (`dat_ep_modify`).
+    ///
+    /// # Errors
+    /// As [`Ep::create`]; `InvalidState` unless it is unconnected, and nothing is posted.
+    pub fn modify(&self, change: impl FnOnce(&mut EpConfig)) -> Result<()> {
+        let inner = &self.0;
+        let state = self.state();
+        let fresh = match state {
+            EpState::Unconnected | EpState::UnconfiguredUnconnected => EpState::Unconnected,
+            EpState::TentativeConnectionPending | EpState::UnconfiguredTentative => {
+                EpState::TentativeConnectionPending
+            }
+            _ => return Err(inner.state_error()),
+        };
+        if !lock(&inner.recv).is_idle() {
+            return Err(inner.state_error());
+        }
+        let mut given = lock(&inner.config).given.clone();
+        change(&mut given);
+        let configured = given.pz.is_some();
+        let config = Config::new(&inner.ia, given)?;
+        inner.tear_down();
+        *lock(&inner.config) = config;
+        inner.build()?;
+        if configured {
+            inner.set_state(fresh);
+        }
+        Ok(())
+    }
+
+    /// Its state now (`dat_ep_get_status`).
+    pub fn state(&self) -> EpState {
+        self.0.ia.dispatch();
+        self.0.state()
+    }
+
+    /// Whether no receive, and no request, is under way.
+    pub fn idle(&self) -> (bool, bool) {
+        (lock(&self.0.recv).is_idle(), lock(&self.0.send).is_idle())
+    }
+
+    /// What it is made of (`dat_ep_query`).
+    pub fn config(&self) -> (EpConfig, EpAttr) {
+        let config = lock(&self.0.config);
+        (config.given.clone(), config.attr)
+    }
+
+    /// Who is at the other end.
+    pub fn link(&self) -> Link {
+        *lock(&self.0.link)
+    }
+
+    /// Receives that are posted (`dat_ep_recv_query`).
+    pub fn posted_recvs(&self) -> u32 {
+        lock(&self.0.recv).under_way()
+    }
+
+    /// Sends a message (`dat_ep_post_send`).
+    ///
+    /// # Errors
+    /// Argument 2 for too many pieces; `LengthError` for a message that no device sends; `InvalidState` unless connected, or
+    /// disconnected (it is flushed then); `InsufficientResources` when the queue is full.
+    #[inline]
+    pub fn post_send(&self, iov: &[Sge], cookie: u64, flags: CompletionFlags) -> Result<()> {
+        self.0.post(SendOp::Send, Dto::Send, iov, cookie, flags)
+    }
+
+    /// The same, and the peer's region with the remote context `rmr` becomes unreachable (`dat_ep_post_send_with_invalidate`).
+    ///
+    /// # Errors
+    /// As [`Ep::post_send`].
+    pub fn post_send_with_invalidate(
+        &self,
+        iov: &[Sge],
+        cookie: u64,
+        flags: CompletionFlags,
+        rmr: u32,
+    ) -> Result<()> {
+        self.0.post(SendOp::SendInv(rmr), Dto::Send, iov, cookie, flags)
+    }
+
+    /// Writes into the peer's memory (`dat_ep_post_rdma_write`). `remote_length` is what the peer offers.
+    ///
+    /// # Errors
+    /// As [`Ep::post_send`]; `LengthError` for more than the peer offers.
+    #[inline]
+    pub fn post_rdma_write(
+        &self,
+        iov: &[Sge],
+        cookie: u64,
+        remote: RemoteAddr,
+        remote_length: u32,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        check_remote(iov, remote_length)?;
+        self.0.post(SendOp::Write(remote), Dto::RdmaWrite, iov, cookie, flags)
+    }
+
+    /// Reads from the peer's memory (`dat_ep_post_rdma_read`).
+    ///
+    /// # Errors
+    /// As [`Ep::post_rdma_write`].
+    #[inline]
+    pub fn post_rdma_read(
+        &self,
+        iov: &[Sge],
+        cookie: u64,
+        remote: RemoteAddr,
+        remote_length: u32,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        check_remote(iov, remote_length)?;
+        self.0.post(SendOp::Read(remote), Dto::RdmaRead, iov, cookie, flags)
+    }
+
+    /// Posts a receive (`dat_ep_post_recv`).
+    ///
+    /// # Errors
+    /// Argument 2 for too many pieces; `InvalidState` without a zone or dispatcher for it, or with a shared receive queue;
+    /// `InsufficientResources` when the queue is full.
+    #[inline]
+    pub fn post_recv(&self, iov: &[Sge], cookie: u64, flags: CompletionFlags) -> Result<()> {
+        let length = length(iov)?;
+        let unsignalled = flags.contains(CompletionFlags::UNSIGNALLED);
+        let wanted = Wanted { cookie, length, operation: Dto::Receive, quiet: false, unsignalled };
+        for again in [true, false] {
+            let mut side = lock(&self.0.recv);
+            let Some((qp, wr_id)) = side.prepare(iov.len(), wanted).map_err(|why| self.0.refusal(why))?
+            else {
+                drop(side);
+                self.0.make_room(&self.0.recv, again)?;
+                continue;
+            };
+            match qp.post_recv(&RecvWr::new(wr_id, iov)) {
+                Ok(()) => {
+                    side.posted(true);
+                    return Ok(());
+                }
+                Err(verbs::Error::QueueFull { .. }) if again => {
+                    drop(side);
+                    self.0.make_room(&self.0.recv, true)?;
+                }
+                Err(cause) => return Err(self.0.refusal(cause.into())),
+            }
+        }
+        Err(self.0.refusal(Refusal::Full))
+    }
+
+    /// What events call it.
+    pub fn label(&self) -> Label {
+        self.0.label()
+    }
+
+    /// Changes what events call it.
+    pub fn set_label(&self, label: Label) {
+        self.0.label.store(label, Ordering::Relaxed);
+        for side in [&self.0.send, &self.0.recv] {
+            if let Some((lane, _)) = &lock(side).lane {
+                lane.set_label(label);
+            }
+        }
+    }
+
+    /// Whether a remote region of this zone may be bound through it.
+    pub(crate) fn check_bindable(&self, pz: &Pz) -> Result<()> {
+        if self.0.state() != EpState::Connected {
+            return Err(self.0.state_error());
+        }
+        let own = lock(&self.0.config).given.pz.as_ref().is_some_and(|own| Arc::ptr_eq(&own.0, &pz.0));
+        if own { Ok(()) } else { Err(Error::handle(Subtype::HandleEp)) }
+    }
+
+    /// A bind has taken effect; its event comes in the order of the requests.
+    pub(crate) fn bound(&self, event: Event, flags: CompletionFlags) {
+        let mut side = lock(&self.0.send);
+        let Some((lane, evd)) = side.lane.clone() else { return };
+        let ticket = side.head;
+        side.head = ticket.wrapping_add(1);
+        let ready = lane.bind(ticket, side.loud, event);
+        drop(side);
+        if let Some(event) = ready
+            && !flags.contains(CompletionFlags::SUPPRESS)
+        {
+            evd.0.push(event);
+        }
+    }
+}
+
+/// Why nothing was posted.
+pub(crate) enum Refusal {
+    /// No queue pair, or nowhere to complete.
+    NotReady,
+    /// Too many pieces.
+    Pieces,
+    /// No room.
+    Full,
+    /// What the device said.
+    Device(verbs::Error),
+}
+
+impl From<verbs::Error> for Refusal {
+    fn from(cause: verbs::Error) -> Self {
+        Self::Device(cause)
+    }
+}
+
+impl EpInner {
+    pub(crate) fn state(&self) -> EpState {
+        use EpState as S;
+        const ALL: [EpState; 11] = [
+            S::Unconnected,
+            S::UnconfiguredUnconnected,
+            S::Reserved,
+            S::PassiveConnectionPending,
+            S::ActiveConnectionPending,
+            S::TentativeConnectionPending,
+            S::UnconfiguredTentative,
+            S::Connected,
+            S::DisconnectPending,
+            S::Disconnected,
+            S::CompletionPending,
+        ];
+        let state = self.state.load(Ordering::Acquire);
+        ALL.into_iter().find(|known| *known as u8 == state).unwrap_or(S::Disconnected)
+    }
+
+    pub(crate) fn set_state(&self, state: EpState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// Goes from one state to another.
+    ///
+    /// # Errors
+    /// `InvalidState` from any other state than `from`.
+    pub(crate) fn change(&self, from: EpState, to: EpState) -> Result<()> {
+        let (from, to) = (from as u8, to as u8);
+        match self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.state_error()),
+        }
+    }
+
+    /// `InvalidState`, with the state.
+    pub(crate) fn state_error(&self) -> Error {
+        use EpState as S;
+        Error::state(match self.state() {
+            S::Unconnected => Subtype::EpUnconnected,
+            S::UnconfiguredUnconnected | S::UnconfiguredTentative => Subtype::EpUnconfigured,
+            S::Reserved => Subtype::EpReserved,
+            S::PassiveConnectionPending => Subtype::EpPassiveConnectionPending,
+            S::ActiveConnectionPending => Subtype::EpActiveConnectionPending,
+            S::TentativeConnectionPending => Subtype::EpTentativeConnectionPending,
+            S::Connected => Subtype::EpConnected,
+            S::DisconnectPending => Subtype::EpDisconnectPending,
+            S::Disconnected => Subtype::EpDisconnected,
+            S::CompletionPending => Subtype::EpCompletionPending,
+        })
+    }
+
+    pub(crate) fn label(&self) -> Label {
+        self.label.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn qp(&self) -> Option<Arc<Qp>> {
+        lock(&self.send).qp.clone()
+    }
+
+    #[inline]
+    fn post(
+        &self,
+        op: SendOp,
+        operation: Dto,
+        iov: &[Sge],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<()> {
+        let length = length(iov)?;
+        let quiet = flags.contains(CompletionFlags::SUPPRESS);
+        let unsignalled = flags.contains(CompletionFlags::UNSIGNALLED);
+        let wanted = Wanted { cookie, length, operation, quiet, unsignalled };
+        let mut options = SendFlags::empty();
+        options.set(SendFlags::SOLICITED, flags.contains(CompletionFlags::SOLICITED_WAIT));
+        options.set(SendFlags::FENCE, flags.contains(CompletionFlags::BARRIER_FENCE));
+        for again in [true, false] {
+            let mut side = lock(&self.send);
+            let Some((qp, wr_id)) = side.prepare(iov.len(), wanted).map_err(|why| self.refusal(why))? else {
+                drop(side);
+                self.make_room(&self.send, again)?;
+                continue;
+            };
+            // Of many quiet ones in a row the device announces some, or their slots would never be known to be free.
+            let loud = !quiet || side.quiet_for_long();
+            options.set(SendFlags::SIGNALED, loud);
+            match qp.post_send(&SendWr { wr_id, op, data: Data::Sges(iov), flags: options }) {
+                Ok(()) => {
+                    side.posted(loud);
+                    return Ok(());
+                }
+                Err(verbs::Error::QueueFull { .. }) if again => {
+                    drop(side);
+                    self.make_room(&self.send, true)?;
+                }
+                Err(cause) => return Err(self.refusal(cause.into())),
+            }
+        }
+        Err(self.refusal(Refusal::Full))
+    }
+
+    /// Looks whether completions that nobody has taken free something.
+    #[cold]
+    fn make_room(&self, side: &Mutex<Side>, again: bool) -> Result<()> {
+        let evd = lock(side).lane.as_ref().map(|(_, evd)| evd.clone());
+        match evd.filter(|_| again) {
+            Some(evd) => {
+                evd.0.harvest();
+                Ok(())
+            }
+            None => Err(self.refusal(Refusal::Full)),
+        }
+    }
+
+    #[cold]
+    fn refusal(&self, why: Refusal) -> Error {
+        match why {
+            Refusal::NotReady if self.state() == EpState::UnconfiguredUnconnected => self.state_error(),
+            Refusal::NotReady => Error::state(Subtype::EpNotReady),
+            Refusal::Pieces => Error::argument(Subtype::Arg2),
+            Refusal::Full => Error::new(Kind::InsufficientResources, Subtype::ResourceMemory),
+            Refusal::Device(cause @ verbs::Error::WrongState { .. }) => {
+                Error { cause: Some(Arc::new(cause)), ..self.state_error() }
+            }
+            Refusal::Device(cause @ verbs::Error::Limit { .. }) => {
+                Error { kind: Kind::LengthError, ..Error::device(cause, Subtype::None) }
+            }
+            Refusal::Device(cause) => Error::device(cause, Subtype::ResourceMemory),
+        }
+    }
+
+    /// Makes a queue pair of what is configured, if that is enough for one.
+    pub(crate) fn build(self: &Arc<Self>) -> Result<()> {
+        let config = lock(&self.config);
+        let Some(pz) = config.given.pz.clone() else { return Ok(()) };
+        let (given, attr) = (config.given.clone(), config.attr);
+        drop(config);
+        let queue = |evd: &Option<Evd>| match evd.as_ref().and_then(|evd| evd.0.cq.clone()) {
+            Some(cq) => Ok(cq),
+            None => self.ia.spare_cq().cloned().or_device(Subtype::ResourceTevd),
+        };
+        let cap = QpCap {
+            max_send_wr: attr.max_request_dtos.max(1),
+            max_recv_wr: attr.max_recv_dtos.max(1),
+            max_send_sge: attr.max_request_iov.max(1),
+            max_recv_sge: attr.max_recv_iov.max(1),
+            max_inline: 0,
+        };
+        let init = QpInit::new(&queue(&given.request_evd)?).recv_cq(&queue(&given.recv_evd)?).cap(cap);
+        let init = given.srq.iter().fold(init, |init, srq| init.srq(&srq.0.srq));
+        let (label, own) = (self.label(), given.srq.is_none());
+        let send = Side::new(given.request_evd, attr.max_request_dtos, attr.max_request_iov, label)?;
+        let recv = Side::new(given.recv_evd.filter(|_| own), attr.max_recv_dtos, attr.max_recv_iov, label)?;
+        let qp = Arc::new(pz.0.pd.create_qp(&init).or_device(Subtype::ResourceTep)?);
+        lock(&self.ia.eps).insert(qp.num(), Arc::downgrade(self));
+        *lock(&self.send) = Side { qp: Some(qp.clone()), ..send };
+        *lock(&self.recv) = Side { qp: Some(qp), ..recv };
+        Ok(())
+    }
+
+    /// Lets the queue pair go, after taking out what has completed.
+    pub(crate) fn tear_down(&self) {
+        let sides = [std::mem::take(&mut *lock(&self.send)), std::mem::take(&mut *lock(&self.recv))];
+        for side in sides {
+            if let Some(qp) = &side.qp {
+                lock(&self.ia.eps).remove(&qp.num());
+            }
+            if let Some((lane, evd)) = &side.lane {
+                evd.0.harvest();
+                evd.0.lanes.give(lane.clone());
+            }
+        }
+    }
+}
+
+impl Drop for EpInner {
+    fn drop(&mut self) {
+        self.tear_down();
+    }
+}
+
+impl Side {
+    fn new(evd: Option<Evd>, depth: u32, max_iov: u32, label: Label) -> Result<Self> {
+        let Some(evd) = evd else { return Ok(Self::default()) };
+        let lane = evd.0.lanes.take(depth)?;
+        let tag = lane.restart();
+        lane.set_label(label);
+        Ok(Self { lane: Some((lane, evd)), tag, max_iov: max_iov as usize, ..Self::default() })
+    }
+
+    /// Remembers the next request, and numbers it; nothing if there is no room.
+    #[inline]
+    fn prepare(&self, pieces: usize, wanted: Wanted) -> Result<Option<(&Qp, u64)>, Refusal> {
+        let (Some(qp), Some((lane, _))) = (&self.qp, &self.lane) else { return Err(Refusal::NotReady) };
+        if pieces > self.max_iov {
+            return Err(Refusal::Pieces);
+        }
+        if self.head.wrapping_sub(lane.done()) >= lane.room() {
+            return Ok(None);
+        }
+        lane.remember(self.head, wanted);
+        Ok(Some((qp, self.tag | u64::from(self.head))))
+    }
+
+    /// Counts the request that was prepared.
+    #[inline]
+    fn posted(&mut self, loud: bool) {
+        if loud {
+            (self.quiet, self.loud) = (0, Some(self.head));
+        } else {
+            self.quiet += 1;
+        }
+        self.head = self.head.wrapping_add(1);
+    }
+
+    /// Whether the device has announced nothing for half of the queue.
+    fn quiet_for_long(&self) -> bool {
+        self.lane.as_ref().is_some_and(|(lane, _)| self.quiet + 1 >= lane.room() / 4)
+    }
+
+    /// Whether everything that the device announces is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        match (&self.lane, self.loud) {
+            (Some((lane, _)), Some(loud)) => lane.is_done(loud),
+            _ => true,
+        }
+    }
+
+    fn under_way(&self) -> u32 {
+        self.lane.as_ref().map_or(0, |(lane, _)| self.head.wrapping_sub(lane.done()))
+    }
+
+    /// Whether a request failed by itself.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lane.as_ref().is_some_and(|(lane, _)| lane.has_failed())
+    }
+
+    /// Where it completes.
+    pub(crate) fn evd(&self) -> Option<Evd> {
+        self.lane.as_ref().map(|(_, evd)| evd.clone())
+    }
+}
+
+impl Config {
+    fn new(ia: &Arc<IaInner>, given: EpConfig) -> Result<Self> {
+        check_evd(ia, &given.recv_evd, EvdFlags::DTO, Subtype::HandleEvdRecv)?;
+        check_evd(ia, &given.request_evd, EvdFlags::DTO, Subtype::HandleEvdRequest)?;
+        // The connection's dispatcher only queues what it is told, so that it may be another adapter's.
+        if given.connect_evd.as_ref().is_some_and(|evd| !evd.flags().contains(EvdFlags::CONNECTION)) {
+            return Err(Error::handle(Subtype::HandleEvdConn));
+        }
+        if given.pz.as_ref().is_some_and(|pz| !Arc::ptr_eq(&pz.0.ia, ia)) {
+            return Err(Error::handle(Subtype::HandlePz));
+        }
+        if given.srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(&srq.0.ia, ia)) {
+            return Err(Error::handle(Subtype::HandleSrq));
+        }
+        let mut attr = given.attr.unwrap_or_else(|| EpAttr::default_for(&ia.attr));
+        if given.attr.is_some() {
+            check_attr(&attr, &given, ia)?;
+        }
+        if given.recv_evd.is_none() {
+            attr.max_recv_dtos = 0;
+        }
+        if given.request_evd.is_none() {
+            attr.max_request_dtos = 0;
+        }
+        if let Some(evd) = &given.recv_evd
+            && attr.recv_completion_flags.contains(CompletionFlags::SOLICITED_WAIT)
+        {
+            evd.set_solicited();
+        }
+        let evds = [&given.recv_evd, &given.request_evd, &given.connect_evd];
+        let mut uses: Vec<_> = evds.into_iter().flatten().map(|evd| evd.0.uses.add()).collect();
+        uses.extend(given.pz.as_ref().map(|pz| pz.0.uses.add()));
+        uses.extend(given.srq.as_ref().map(|srq| srq.0.uses.add()));
+        Ok(Self { given, attr, _uses: uses })
+    }
+}
+
+fn check_evd(ia: &Arc<IaInner>, evd: &Option<Evd>, flag: EvdFlags, wrong: Subtype) -> Result<()> {
+    match evd {
+        Some(evd) if !evd.0.is_of(ia) || !evd.flags().contains(flag) => Err(Error::handle(wrong)),
+        _ => Ok(()),
+    }
+}
+
+/// Sizes must agree with what dispatchers there are, and with the device.
+fn check_attr(attr: &EpAttr, given: &EpConfig, ia: &IaInner) -> Result<()> {
+    let own_receives = given.recv_evd.is_some() && given.srq.is_none();
+    let sensible = (own_receives == (attr.max_recv_dtos > 0) || given.srq.is_some())
+        && given.request_evd.is_some() == (attr.max_request_dtos > 0)
+        && (!own_receives || attr.max_recv_iov > 0)
+        && (given.request_evd.is_none() || attr.max_request_iov > 0);
+    if sensible && attr.fits(&ia.attr) { Ok(()) } else { Err(Error::argument(Subtype::Arg6)) }
+}
+
+#[inline]
+fn length(iov: &[Sge]) -> Result<u32> {
+    let total: u64 = iov.iter().map(|piece| u64::from(piece.length)).sum();
+    u32::try_from(total).map_err(|_| Error::new(Kind::LengthError, Subtype::None))
+}
+
+#[inline]
+fn check_remote(iov: &[Sge], offered: u32) -> Result<()> {
+    if length(iov)? > offered { Err(Error::new(Kind::LengthError, Subtype::None)) } else { Ok(()) }
+}

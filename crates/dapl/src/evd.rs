@@ -1,0 +1,528 @@
+//! Data path: completion. [`Evd`], an event dispatcher: one queue that streams of events feed, and where one waits for them.
+//!
+//! Completions of transfers stay in the device's queue until somebody looks. Everything else (connections, requests, software
+//! events, and completions that were drained while looking for more) is in a queue of the dispatcher. A look takes what is
+//! queued first, then asks the device; with one event wanted and nothing queued, nothing passes through the queue.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use host::{Bell, Span, Time};
+use verbs::{Cq, Wc};
+
+use crate::cno::CnoInner;
+use crate::error::OrDevice;
+use crate::ia::IaInner;
+use crate::lane::Lanes;
+use crate::sync::{Use, Uses, lock};
+use crate::{Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
+
+/// Entries of a dispatcher's completion queue at the least: what an endpoint's queues hold may be more than was asked for here.
+const LEAST_ENTRIES: u32 = 512;
+
+/// What is not the default in a dispatcher's state.
+const DISABLED: u8 = 1;
+const UNWAITABLE: u8 = 2;
+/// Receives wake only when the sender asked for it.
+const SOLICITED: u8 = 4;
+/// The device's queue overran.
+const OVERRUN: u8 = 8;
+
+/// An event dispatcher (`DAT_EVD`); cheap to clone.
+#[derive(Clone)]
+pub struct Evd(pub(crate) Arc<EvdInner>);
+
+pub(crate) struct EvdInner {
+    pub(crate) ia: Arc<IaInner>,
+    _use: Use,
+    flags: EvdFlags,
+    qlen: AtomicU32,
+    /// Where transfers complete, with the flag for that.
+    pub(crate) cq: Option<Cq>,
+    /// Who sleeps on a dispatcher without such a queue.
+    bell: Bell,
+    pub(crate) lanes: Lanes,
+    queue: Mutex<VecDeque<Event>>,
+    queued: AtomicUsize,
+    /// Something that wakes was put into the queue by somebody else.
+    rung: AtomicBool,
+    state: AtomicU8,
+    waiting: AtomicBool,
+    cno: Mutex<Option<Arc<CnoInner>>>,
+    has_cno: AtomicBool,
+    /// Handed to the notification object, and not yet taken from it.
+    pub(crate) triggered: AtomicBool,
+    armed: AtomicBool,
+    /// The device has announced what it was armed for.
+    notified: AtomicBool,
+    label: AtomicU64,
+    pub(crate) uses: Uses,
+}
+
+impl std::fmt::Debug for Evd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Evd({:?}, {} queued)", self.0.flags, self.0.queued.load(Ordering::Relaxed))
+    }
+}
+
+/// What a dispatcher is (`DAT_EVD_PARAM`).
+#[derive(Clone, Debug)]
+pub struct EvdParam {
+    /// Events that it holds at least.
+    pub qlen: u32,
+    /// What feeds it.
+    pub flags: EvdFlags,
+    /// Whether it triggers its notification object.
+    pub enabled: bool,
+    /// Whether one may wait on it.
+    pub waitable: bool,
+    /// Whether only solicited receives wake.
+    pub solicited: bool,
+    /// Its notification object.
+    pub cno: Option<Label>,
+}
+
+impl Evd {
+    /// A dispatcher for at least `qlen` events of the streams in `flags`, reporting to `cno` if given (`dat_evd_create`).
+    ///
+    /// # Errors
+    /// Argument 2 for a size of zero or beyond the adapter's; argument 4 without a flag; resources.
+    pub fn create(ia: &Ia, qlen: u32, cno: Option<&Cno>, flags: EvdFlags) -> Result<Self> {
+        let ia = &ia.0;
+        if qlen == 0 || qlen > ia.attr.max_evd_qlen {
+            return Err(Error::argument(Subtype::Arg2));
+        }
+        if flags.is_empty() {
+            return Err(Error::argument(Subtype::Arg4));
+        }
+        let transfers = flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND);
+        let entries = qlen.saturating_mul(2).max(LEAST_ENTRIES).min(ia.attr.max_evd_qlen);
+        let cq = transfers.then(|| ia.create_cq(entries)).transpose().or_device(Subtype::ResourceTevd)?;
+        let inner = Arc::new(EvdInner {
+            ia: ia.clone(),
+            _use: ia.uses.add(),
+            flags,
+            qlen: AtomicU32::new(qlen),
+            cq,
+            bell: Bell::new(),
+            lanes: Lanes::new(),
+            queue: Mutex::new(VecDeque::new()),
+            queued: AtomicUsize::new(0),
+            rung: AtomicBool::new(false),
+            state: AtomicU8::new(0),
+            waiting: AtomicBool::new(false),
+            cno: Mutex::new(None),
+            has_cno: AtomicBool::new(false),
+            triggered: AtomicBool::new(false),
+            armed: AtomicBool::new(false),
+            notified: AtomicBool::new(false),
+            label: AtomicU64::new(ia.next_label()),
+            uses: Uses::default(),
+        });
+        if let Some(cq) = &inner.cq {
+            lock(&ia.evds).insert(cq.id(), Arc::downgrade(&inner));
+        }
+        let evd = Self(inner);
+        evd.modify_cno(cno)?;
+        Ok(evd)
+    }
+
+    /// Waits until `threshold` events are there, and takes the first; `None` waits for ever. Also returns how many more are
+    /// queued, as far as that is known without asking the device (`dat_evd_wait`).
+    ///
+    /// Events that are there at the call count, whatever their flags. Unsignalled ones that come later do not end the wait.
+    ///
+    /// # Errors
+    /// Argument 3 for a threshold of zero or more than the dispatcher holds; `InvalidState` when somebody else waits, when it
+    /// is unwaitable, or after an overrun; `TimeoutExpired`.
+    #[inline]
+    pub fn wait(&self, timeout: Option<Span>, threshold: u32) -> Result<(Event, usize)> {
+        let inner = &*self.0;
+        inner.check_waitable()?;
+        if threshold == 0 || threshold > inner.qlen.load(Ordering::Relaxed) {
+            return Err(Error::argument(Subtype::Arg3));
+        }
+        inner.rung.store(false, Ordering::Relaxed);
+        let mut news = true;
+        if let Some(event) = inner.look(threshold as usize, &mut news)? {
+            return Ok((event, inner.queued.load(Ordering::Relaxed)));
+        }
+        self.wait_longer(timeout, threshold as usize)
+    }
+
+    /// What [`Evd::wait`] does once it has looked in vain.
+    fn wait_longer(&self, timeout: Option<Span>, threshold: usize) -> Result<(Event, usize)> {
+        const CALL: &str = "Evd::wait";
+        let inner = &*self.0;
+        if timeout == Some(Span::ZERO) {
+            return Err(Error::new(Kind::TimeoutExpired, Subtype::None));
+        }
+        if inner.waiting.swap(true, Ordering::Acquire) {
+            return Err(Error::state(Subtype::EvdInUse));
+        }
+        let host = &inner.ia.host;
+        let deadline = timeout.and_then(|timeout| host.after(timeout));
+        let mut news = false;
+        let solicited = inner.is(SOLICITED) && inner.ia.channel.is_some();
+        let found = if solicited {
+            let look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
+            host.wait(CALL, inner.ia.shared_bell(), deadline, unless_empty(look))
+        } else {
+            let look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
+            host.wait(CALL, inner.bell(), deadline, unless_empty(look))
+        };
+        inner.waiting.store(false, Ordering::Release);
+        let event = found.unwrap_or(Err(Error::new(Kind::TimeoutExpired, Subtype::None)))?;
+        Ok((event, inner.queued.load(Ordering::Relaxed)))
+    }
+
+    /// Takes an event, if there is one (`dat_evd_dequeue`).
+    ///
+    /// # Errors
+    /// `QueueEmpty`; `InvalidState` after an overrun.
+    #[inline]
+    pub fn dequeue(&self) -> Result<Event> {
+        self.0.look(1, &mut true)?.ok_or(Error::new(Kind::QueueEmpty, Subtype::None))
+    }
+
+    /// Puts an event of the program's own into it (`dat_evd_post_se`).
+    ///
+    /// # Errors
+    /// Argument 1 for a dispatcher without the flag for that; `QueueFull`.
+    pub fn post_software(&self, pointer: u64) -> Result<()> {
+        if !self.0.flags.contains(EvdFlags::SOFTWARE) {
+            return Err(Error::argument(Subtype::Arg1));
+        }
+        if !self.0.push_bounded(Event::Software(pointer)) {
+            return Err(Error::new(Kind::QueueFull, Subtype::None));
+        }
+        Ok(())
+    }
+
+    /// Makes it hold `qlen` events at least (`dat_evd_resize`).
+    ///
+    /// # Errors
+    /// Argument 2 for zero; `InsufficientResources` beyond what its completion queue was made with; `InvalidState` while it
+    /// holds more.
+    pub fn resize(&self, qlen: u32) -> Result<()> {
+        let inner = &*self.0;
+        if qlen == 0 || qlen > inner.ia.attr.max_evd_qlen {
+            return Err(Error::argument(Subtype::Arg2));
+        }
+        if inner.cq.as_ref().is_some_and(|cq| qlen > cq.cqe()) {
+            return Err(Error::new(Kind::InsufficientResources, Subtype::ResourceTevd));
+        }
+        if inner.queued.load(Ordering::Acquire) > qlen as usize {
+            return Err(Error::state(Subtype::None));
+        }
+        inner.qlen.store(qlen, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes it report to another notification object, or to none (`dat_evd_modify_cno`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` for one of another adapter.
+    pub fn modify_cno(&self, cno: Option<&Cno>) -> Result<()> {
+        if cno.is_some_and(|cno| !Arc::ptr_eq(&cno.0.ia, &self.0.ia)) {
+            return Err(Error::handle(Subtype::HandleCno));
+        }
+        let old = std::mem::replace(&mut *lock(&self.0.cno), cno.map(|cno| cno.0.clone()));
+        self.0.has_cno.store(cno.is_some(), Ordering::Release);
+        if let Some(old) = old {
+            old.detach(self);
+        }
+        if let Some(cno) = cno {
+            cno.0.attach(self);
+        }
+        Ok(())
+    }
+
+    /// Triggers its notification object again (`dat_evd_enable`).
+    pub fn enable(&self) {
+        self.0.state.fetch_and(!DISABLED, Ordering::Release);
+        self.0.ia.ring();
+    }
+
+    /// Stops triggering its notification object; events still queue (`dat_evd_disable`).
+    pub fn disable(&self) {
+        self.0.state.fetch_or(DISABLED, Ordering::Release);
+    }
+
+    /// Sends whoever waits away, and lets nobody wait (`dat_evd_set_unwaitable`).
+    pub fn set_unwaitable(&self) {
+        self.0.state.fetch_or(UNWAITABLE, Ordering::Release);
+        self.0.wake();
+        self.0.ia.ring();
+    }
+
+    /// Lets one wait again (`dat_evd_clear_unwaitable`).
+    pub fn clear_unwaitable(&self) {
+        self.0.state.fetch_and(!UNWAITABLE, Ordering::Release);
+    }
+
+    /// What it is (`dat_evd_query`).
+    pub fn query(&self) -> EvdParam {
+        let state = self.0.state.load(Ordering::Acquire);
+        EvdParam {
+            qlen: self.0.qlen.load(Ordering::Relaxed),
+            flags: self.0.flags,
+            enabled: state & DISABLED == 0,
+            waitable: state & UNWAITABLE == 0,
+            solicited: state & SOLICITED != 0,
+            cno: lock(&self.0.cno).as_ref().map(|cno| cno.label()),
+        }
+    }
+
+    /// What feeds it.
+    pub fn flags(&self) -> EvdFlags {
+        self.0.flags
+    }
+
+    /// What events call it.
+    pub fn label(&self) -> Label {
+        self.0.label.load(Ordering::Relaxed)
+    }
+
+    /// Changes what events call it.
+    pub fn set_label(&self, label: Label) {
+        self.0.label.store(label, Ordering::Relaxed);
+    }
+
+    /// Whether nothing feeds it, so that it may be freed (`dat_evd_free`).
+    ///
+    /// # Errors
+    /// `InvalidState` while endpoints, service points or a waiter use it.
+    pub fn check_unused(&self) -> Result<()> {
+        if self.0.uses.any() || self.0.waiting.load(Ordering::Acquire) {
+            return Err(Error::state(Subtype::EvdInUse));
+        }
+        Ok(())
+    }
+
+    /// From now on receives wake only when the sender asked for it.
+    pub(crate) fn set_solicited(&self) {
+        self.0.state.fetch_or(SOLICITED, Ordering::Release);
+    }
+}
+
+/// A look as [`host::Host::wait`] wants it.
+fn unless_empty(mut look: impl FnMut() -> Result<Option<Event>>) -> impl FnMut() -> Option<Result<Event>> {
+    move || look().transpose()
+}
+
+impl EvdInner {
+    fn is(&self, state: u8) -> bool {
+        self.state.load(Ordering::Acquire) & state != 0
+    }
+
+    fn check_waitable(&self) -> Result<()> {
+        if self.is(UNWAITABLE) { Err(Error::state(Subtype::EvdUnwaitable)) } else { Ok(()) }
+    }
+
+    /// What rings when something may have come.
+    pub(crate) fn bell(&self) -> &Bell {
+        self.cq.as_ref().map_or(&self.bell, |cq| cq.ops().bell())
+    }
+
+    /// An event, if `threshold` of them are there and there is `news`: something that wakes has come since the wait began.
+    #[inline]
+    fn look(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
+        if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) {
+            self.ia.dispatch();
+        }
+        if self.rung.load(Ordering::Relaxed) {
+            *news |= self.rung.swap(false, Ordering::Acquire);
+        }
+        if let Some(cq) = &self.cq {
+            loop {
+                let queued = self.queued.load(Ordering::Acquire);
+                if *news && queued >= threshold {
+                    break;
+                }
+                let Some((event, wakes)) = self.take_completion(cq)? else { break };
+                if threshold == 1 && queued == 0 && (wakes || *news) {
+                    return Ok(Some(event));
+                }
+                *news |= wakes;
+                self.queue(event);
+            }
+        }
+        Ok(self.take_queued(threshold, *news))
+    }
+
+    /// The same with the device saying what is news: for receives that wake only when solicited.
+    fn look_armed(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
+        self.ia.dispatch_channel();
+        self.watch(true)?;
+        *news |= self.rung.swap(false, Ordering::Acquire) | self.notified.swap(false, Ordering::Acquire);
+        Ok(self.take_queued(threshold, *news))
+    }
+
+    fn take_queued(&self, threshold: usize, news: bool) -> Option<Event> {
+        if !news || self.queued.load(Ordering::Acquire) < threshold {
+            return None;
+        }
+        let mut queue = lock(&self.queue);
+        let event = queue.pop_front();
+        self.queued.store(queue.len(), Ordering::Release);
+        event
+    }
+
+    fn queue(&self, event: Event) {
+        let mut queue = lock(&self.queue);
+        queue.push_back(event);
+        self.queued.store(queue.len(), Ordering::Release);
+    }
+
+    /// The next completion that makes an event, and whether it wakes.
+    #[inline]
+    fn take_completion(&self, cq: &Cq) -> Result<Option<(Event, bool)>> {
+        let mut wc = [Wc::default()];
+        loop {
+            match cq.poll(&mut wc) {
+                Ok(0) => return Ok(None),
+                Ok(_) => {
+                    if let Some(found) = self.event_of(&wc[0]) {
+                        return Ok(Some(found));
+                    }
+                }
+                Err(cause) => return Err(self.overran(cause)),
+            }
+        }
+    }
+
+    #[inline]
+    fn event_of(&self, wc: &Wc) -> Option<(Event, bool)> {
+        if crate::srq::is_shared(wc.wr_id) {
+            return self.ia.shared_receive(wc);
+        }
+        let lane = self.lanes.of(wc.wr_id)?;
+        let found = lane.complete(wc);
+        if lane.has_binds() { self.with_binds(lane, found) } else { found }
+    }
+
+    /// A completion's event with the binds that waited for it behind it.
+    #[cold]
+    fn with_binds(&self, lane: &crate::lane::Lane, found: Option<(Event, bool)>) -> Option<(Event, bool)> {
+        let mut binds = std::iter::from_fn(|| lane.take_bind());
+        let first = found.or_else(|| binds.next().map(|event| (event, true)));
+        binds.for_each(|event| self.push(event));
+        first
+    }
+
+    #[cold]
+    fn overran(&self, cause: verbs::Error) -> Error {
+        if self.state.fetch_or(OVERRUN, Ordering::AcqRel) & OVERRUN == 0 {
+            self.ia.overflow(self.label.load(Ordering::Relaxed));
+        }
+        Error { kind: Kind::InvalidState, ..Error::device(cause, Subtype::None) }
+    }
+
+    /// Moves what the device's queue holds into the dispatcher's, as before a queue pair goes.
+    pub(crate) fn harvest(&self) {
+        let Some(cq) = &self.cq else { return };
+        let mut any = false;
+        while let Ok(Some((event, wakes))) = self.take_completion(cq) {
+            self.queue(event);
+            if wakes {
+                self.rung.store(true, Ordering::Release);
+            }
+            any = true;
+        }
+        if any {
+            // Whoever looked between the device's queue and this one saw nothing in either.
+            self.wake();
+            self.trigger();
+        }
+    }
+
+    /// Puts an event in, and wakes whoever waits.
+    pub(crate) fn push(&self, event: Event) {
+        self.queue(event);
+        self.rung.store(true, Ordering::Release);
+        self.wake();
+        self.trigger();
+    }
+
+    /// The same, unless it is full.
+    pub(crate) fn push_bounded(&self, event: Event) -> bool {
+        let room = self.queued.load(Ordering::Acquire) < self.qlen.load(Ordering::Relaxed) as usize;
+        if room {
+            self.push(event);
+        }
+        room
+    }
+
+    fn wake(&self) {
+        self.bell().ring();
+        if self.is(SOLICITED) {
+            self.ia.ring();
+        }
+        if let Some(node) = self.ia.host.node() {
+            node.signal();
+        }
+    }
+
+    /// Hands the dispatcher to its notification object, once.
+    fn trigger(&self) {
+        if !self.has_cno.load(Ordering::Acquire) || self.is(DISABLED) {
+            return;
+        }
+        if let Some(cno) = lock(&self.cno).clone()
+            && !self.triggered.swap(true, Ordering::AcqRel)
+        {
+            cno.push(self.label.load(Ordering::Relaxed), self);
+        }
+    }
+
+    /// Arms the device's queue if it is not, and takes out what came before that; triggers if that wakes.
+    pub(crate) fn watch(&self, waited_on: bool) -> Result<()> {
+        let Some(cq) = &self.cq else { return Ok(()) };
+        let solicited = self.is(SOLICITED);
+        let arm = self.ia.channel.is_some() && !self.armed.swap(true, Ordering::AcqRel);
+        if arm {
+            cq.req_notify(solicited).or_device(Subtype::None)?;
+        }
+        let mut news = false;
+        while let Some((event, wakes)) = self.take_completion(cq)? {
+            news |= wakes && !solicited;
+            self.queue(event);
+        }
+        if news && waited_on {
+            self.rung.store(true, Ordering::Release);
+        }
+        if news || !waited_on && self.notified.swap(false, Ordering::AcqRel) {
+            self.trigger();
+        }
+        Ok(())
+    }
+
+    /// The device has announced what the queue was armed for.
+    pub(crate) fn notify(&self) {
+        self.notified.store(true, Ordering::Release);
+        self.armed.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn forget_cno(&self) {
+        *lock(&self.cno) = None;
+        self.has_cno.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for EvdInner {
+    fn drop(&mut self) {
+        if let Some(cq) = &self.cq {
+            lock(&self.ia.evds).remove(&cq.id());
+        }
+    }
+}
+
+/// A dispatcher that does not keep it alive.
+pub(crate) type WeakEvd = Weak<EvdInner>;
+
+/// Until when a wait of at most `span` may last.
+pub(crate) fn deadline(host: &host::Host, span: Option<Span>) -> Option<Time> {
+    span.and_then(|span| host.after(span))
+}

@@ -1,0 +1,339 @@
+//! Data path: [`Lane`], what one queue of an endpoint remembers of its requests until they are done.
+//!
+//! A device's completion carries 64 bits of ours. The user's cookie has as many, and the event says more: so those bits name
+//! a record here, and the record has the rest. Requests of a queue complete in order, so records are a ring. Everything in a
+//! lane is an atomic: who completes takes no lock. A lane belongs to a dispatcher and is used again by later endpoints; its
+//! generation tells their completions apart.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use verbs::Wc;
+
+use crate::event::{Dto, DtoEvent, DtoStatus};
+use crate::sync::lock;
+use crate::{Error, Event, Kind, Label, Result, Subtype};
+
+/// Lanes of a block, and blocks of a dispatcher.
+const BLOCK: usize = 256;
+const BLOCKS: usize = 64;
+
+const GENERATION_SHIFT: u32 = 32;
+const INDEX_SHIFT: u32 = 48;
+const INDEX_MASK: u64 = 0x7FFF;
+
+/// In a record's second word, above the length.
+const QUIET: u64 = 1 << 32;
+const UNSIGNALLED: u64 = 1 << 33;
+const OPERATION_SHIFT: u32 = 34;
+
+/// What is remembered of one request.
+#[derive(Default)]
+struct Record {
+    cookie: AtomicU64,
+    meta: AtomicU64,
+}
+
+/// What a request wants of its completion.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) cookie: u64,
+    pub(crate) length: u32,
+    pub(crate) operation: Dto,
+    /// No event if it succeeds.
+    pub(crate) quiet: bool,
+    /// Its event wakes nobody.
+    pub(crate) unsignalled: bool,
+}
+
+/// The requests of one queue of an endpoint.
+pub(crate) struct Lane {
+    index: usize,
+    records: Box<[Record]>,
+    generation: AtomicU32,
+    /// What events call the endpoint.
+    label: AtomicU64,
+    /// The first request that is not done.
+    done: AtomicU32,
+    /// A request failed by itself, and was not merely flushed.
+    failed: AtomicBool,
+    /// Binds that wait for the requests posted before them.
+    binds: Mutex<VecDeque<Bind>>,
+    has_binds: AtomicBool,
+}
+
+impl Lane {
+    fn new(index: usize, depth: u32) -> Self {
+        // Twice the depth: what is done may be known a little late.
+        let len = (depth.max(1) as usize * 2).next_power_of_two();
+        Self {
+            index,
+            records: (0..len).map(|_| Record::default()).collect(),
+            generation: AtomicU32::new(0),
+            label: AtomicU64::new(0),
+            done: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+            binds: Mutex::new(VecDeque::new()),
+            has_binds: AtomicBool::new(false),
+        }
+    }
+
+    /// How many requests it can remember.
+    pub(crate) fn room(&self) -> u32 {
+        self.records.len() as u32
+    }
+
+    /// Begins anew: completions of earlier requests are no longer known. Returns what requests' numbers begin with.
+    pub(crate) fn restart(&self) -> u64 {
+        let generation = self.generation.fetch_add(1, Ordering::AcqRel).wrapping_add(1) & 0xFFFF;
+        self.done.store(0, Ordering::Release);
+        self.failed.store(false, Ordering::Relaxed);
+        self.has_binds.store(false, Ordering::Relaxed);
+        lock(&self.binds).clear();
+        (self.index as u64) << INDEX_SHIFT | u64::from(generation) << GENERATION_SHIFT
+    }
+
+    pub(crate) fn set_label(&self, label: Label) {
+        self.label.store(label, Ordering::Release);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The first request that is not done.
+    pub(crate) fn done(&self) -> u32 {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Remembers request number `ticket`; the one `room` before it must be done.
+    #[inline]
+    pub(crate) fn remember(&self, ticket: u32, wanted: Wanted) {
+        let record = &self.records[ticket as usize & (self.records.len() - 1)];
+        let flags = if wanted.quiet { QUIET } else { 0 } | if wanted.unsignalled { UNSIGNALLED } else { 0 };
+        let meta = u64::from(wanted.length) | flags | (wanted.operation as u64) << OPERATION_SHIFT;
+        record.cookie.store(wanted.cookie, Ordering::Relaxed);
+        // Orders nothing by itself: the device hands the request to its completion.
+        record.meta.store(meta, Ordering::Release);
+    }
+
+    /// The event of a completion, and whether it wakes a waiter; nothing for what is quiet or no longer known.
+    #[inline]
+    pub(crate) fn complete(&self, wc: &Wc) -> Option<(Event, bool)> {
+        if (wc.wr_id >> GENERATION_SHIFT) as u16 != self.generation.load(Ordering::Acquire) as u16 {
+            return None;
+        }
+        let ticket = wc.wr_id as u32;
+        let record = &self.records[ticket as usize & (self.records.len() - 1)];
+        let meta = record.meta.load(Ordering::Acquire);
+        let cookie = record.cookie.load(Ordering::Relaxed);
+        let next = ticket.wrapping_add(1);
+        // Two threads that complete at once may leave the smaller one; the next completion corrects it.
+        if next.wrapping_sub(self.done.load(Ordering::Relaxed)) < 1 << 31 {
+            self.done.store(next, Ordering::Release);
+        }
+        let ok = wc.is_ok();
+        if !ok {
+            self.note_failure(wc);
+        }
+        if meta & QUIET != 0 && ok {
+            return None;
+        }
+        let mut operation = Dto::from_bits(meta >> OPERATION_SHIFT);
+        let received = operation == Dto::Receive;
+        if received && wc.invalidated.is_some() {
+            operation = Dto::ReceiveWithInvalidate;
+        }
+        let event = DtoEvent {
+            ep: self.label.load(Ordering::Relaxed),
+            cookie,
+            status: wc.status.into(),
+            length: if received { wc.byte_len } else { meta as u32 },
+            operation,
+            invalidated: wc.invalidated,
+        };
+        Some((Event::Dto(event), meta & UNSIGNALLED == 0 || !ok))
+    }
+
+    #[cold]
+    fn note_failure(&self, wc: &Wc) {
+        if DtoStatus::from(wc.status) != DtoStatus::Flushed {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A bind with number `ticket` ends when request number `after` has; returns its event if that is now.
+    pub(crate) fn bind(&self, ticket: u32, after: Option<u32>, event: Event) -> Option<Event> {
+        let mut binds = lock(&self.binds);
+        match after.filter(|after| !self.is_done(*after)) {
+            None if binds.is_empty() => {
+                if self.done() == ticket {
+                    self.done.store(ticket.wrapping_add(1), Ordering::Release);
+                }
+                Some(event)
+            }
+            after => {
+                // Without a request of its own it comes with the bind before it.
+                binds.push_back(Bind { ticket, after: after.unwrap_or(ticket.wrapping_sub(1)), event });
+                self.has_binds.store(true, Ordering::Release);
+                None
+            }
+        }
+    }
+
+    /// Whether request number `ticket` is done.
+    pub(crate) fn is_done(&self, ticket: u32) -> bool {
+        self.done().wrapping_sub(ticket.wrapping_add(1)) < 1 << 31
+    }
+
+    /// Whether binds may wait for the last completion.
+    #[inline]
+    pub(crate) fn has_binds(&self) -> bool {
+        self.has_binds.load(Ordering::Acquire)
+    }
+
+    /// The next bind whose turn has come.
+    pub(crate) fn take_bind(&self) -> Option<Event> {
+        let mut binds = lock(&self.binds);
+        let bind = if self.is_done(binds.front()?.after) { binds.pop_front() } else { None }?;
+        if self.done() == bind.ticket {
+            self.done.store(bind.ticket.wrapping_add(1), Ordering::Release);
+        }
+        self.has_binds.store(!binds.is_empty(), Ordering::Release);
+        Some(bind.event)
+    }
+}
+
+/// A bind that waits for a request.
+struct Bind {
+    ticket: u32,
+    after: u32,
+    event: Event,
+}
+
+type Block = Box<[OnceLock<Arc<Lane>>]>;
+
+/// The lanes of a dispatcher.
+pub(crate) struct Lanes {
+    blocks: [OnceLock<Block>; BLOCKS],
+    vacant: Mutex<Vacant>,
+}
+
+#[derive(Default)]
+struct Vacant {
+    /// Lanes that nobody uses.
+    free: Vec<Arc<Lane>>,
+    /// Lanes that there are.
+    made: usize,
+}
+
+impl Lanes {
+    pub(crate) fn new() -> Self {
+        Self { blocks: [const { OnceLock::new() }; BLOCKS], vacant: Mutex::default() }
+    }
+
+    /// The lane that a completion belongs to.
+    #[inline]
+    pub(crate) fn of(&self, wr_id: u64) -> Option<&Lane> {
+        let index = (wr_id >> INDEX_SHIFT & INDEX_MASK) as usize;
+        Some(self.blocks.get(index / BLOCK)?.get()?.get(index % BLOCK)?.get()?)
+    }
+
+    /// A lane for `depth` requests.
+    pub(crate) fn take(&self, depth: u32) -> Result<Arc<Lane>> {
+        let mut vacant = lock(&self.vacant);
+        if let Some(at) = vacant.free.iter().position(|lane| lane.room() >= depth * 2) {
+            return Ok(vacant.free.swap_remove(at));
+        }
+        let index = vacant.made;
+        let Some(block) = self.blocks.get(index / BLOCK) else {
+            return Err(Error::new(Kind::InsufficientResources, Subtype::ResourceTevd));
+        };
+        let block = block.get_or_init(|| (0..BLOCK).map(|_| OnceLock::new()).collect());
+        let lane = block[index % BLOCK].get_or_init(|| Arc::new(Lane::new(index, depth))).clone();
+        vacant.made += 1;
+        Ok(lane)
+    }
+
+    /// A lane that its endpoint needs no more.
+    pub(crate) fn give(&self, lane: Arc<Lane>) {
+        lane.restart();
+        lock(&self.vacant).free.push(lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::{WcOpcode, WcStatus};
+
+    fn wc(tag: u64, ticket: u32, status: WcStatus) -> Wc {
+        Wc { wr_id: tag | u64::from(ticket), status, opcode: WcOpcode::Send, ..Wc::default() }
+    }
+
+    fn wanted(cookie: u64, quiet: bool) -> Wanted {
+        Wanted { cookie, length: 7, operation: Dto::Send, quiet, unsignalled: false }
+    }
+
+    #[test]
+    fn records_come_back_over_the_end_of_the_ring() {
+        let lanes = Lanes::new();
+        let lane = lanes.take(3).expect("room");
+        let tag = lane.restart();
+        lane.set_label(99);
+        for ticket in 0..100_u32 {
+            lane.remember(ticket, wanted(u64::MAX - u64::from(ticket), false));
+            let done = wc(tag, ticket, WcStatus::Success);
+            let (event, wakes) = lanes.of(done.wr_id).expect("the lane").complete(&done).expect("an event");
+            let Event::Dto(event) = event else { panic!("{event:?}") };
+            assert_eq!(
+                (event.ep, event.cookie, event.length, wakes),
+                (99, u64::MAX - u64::from(ticket), 7, true)
+            );
+            assert_eq!(lane.done(), ticket + 1);
+        }
+    }
+
+    #[test]
+    fn quiet_requests_speak_only_when_they_fail() {
+        let lane = Lane::new(0, 4);
+        let tag = lane.restart();
+        lane.remember(0, wanted(1, true));
+        lane.remember(1, wanted(2, true));
+        assert!(lane.complete(&wc(tag, 0, WcStatus::Success)).is_none());
+        assert!(!lane.has_failed());
+        assert!(lane.complete(&wc(tag, 1, WcStatus::RemAccessErr)).is_some());
+        assert!(lane.has_failed());
+    }
+
+    #[test]
+    fn what_was_before_a_restart_is_not_known() {
+        let lanes = Lanes::new();
+        let lane = lanes.take(4).expect("room");
+        let old = lane.restart();
+        lane.remember(0, wanted(1, false));
+        lanes.give(lane);
+        let lane = lanes.take(4).expect("room");
+        let new = lane.restart();
+        assert!(lane.complete(&wc(old, 0, WcStatus::Success)).is_none());
+        lane.remember(0, wanted(2, false));
+        assert!(lane.complete(&wc(new, 0, WcStatus::Success)).is_some());
+    }
+
+    #[test]
+    fn a_bind_waits_for_what_was_posted_before_it() {
+        let lane = Lane::new(0, 4);
+        let tag = lane.restart();
+        let bound = || Event::RmrBind { rmr: 5, cookie: 6, status: DtoStatus::Success };
+        assert!(lane.bind(0, None, bound()).is_some(), "nothing is before it");
+        lane.remember(1, wanted(1, false));
+        assert!(lane.bind(2, Some(1), bound()).is_none());
+        assert!(lane.bind(3, Some(1), bound()).is_none(), "nor before the other");
+        assert!(lane.take_bind().is_none());
+        assert!(lane.complete(&wc(tag, 1, WcStatus::Success)).is_some());
+        assert!(lane.take_bind().is_some() && lane.take_bind().is_some());
+        assert!(lane.take_bind().is_none() && !lane.has_binds());
+        assert_eq!(lane.done(), 4);
+    }
+}

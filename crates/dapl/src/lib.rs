@@ -1,0 +1,52 @@
+//! uDAPL 2.0 over the device API: the objects of the DAT Collaborative's user-level standard, in safe Rust.
+//!
+//! An [`Ia`] is an open adapter on a device. Memory is registered in a [`Pz`] as an [`Lmr`]; an [`Ep`] is one end of a
+//! connection; what happens comes out of an [`Evd`], of which a [`Cno`] watches several. The passive side makes a [`Psp`] or
+//! [`Rsp`] and answers each [`Cr`]. Everything that blocks does so in one loop of `Host`, so that all of it runs in real and in
+//! virtual time.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `ia` | [`Adapter`], [`Ia`], and how the device's events are handed out |
+//! | `mem`, `srq` | [`Pz`], [`Lmr`], [`Rmr`]; [`Srq`] |
+//! | `ep`, `connect`, `sp` | [`Ep`] and what is posted to it; its connections; [`Psp`], [`Rsp`], [`Cr`] |
+//! | `evd`, `cno` | [`Evd`] and [`Cno`], where one waits |
+//! | `lane` | from a device's completion to the standard's event, without locks |
+//! | `attr`, `event`, `error` | attributes, events, errors, with the standard's numbers |
+//!
+//! Names and numbers are those of the uDAPL 2.0 API specification and its headers. Objects are handles; the standard's rule
+//! that an object in use is not freed is a call here (`check_unused`), since dropping a handle is always safe.
+//!
+//! # Ordering
+//!
+//! Requests of an endpoint are carried out, and complete, in the order in which they were posted; so do receives. An event of
+//! the request dispatcher says nothing about the receive dispatcher's. A bind's event comes behind those of the requests posted
+//! before it. The event that a connection is established is queued before the first completion of its endpoint can be; a
+//! disconnect's comes when its requests are flushed or about to be.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod cno;
+mod connect;
+mod ep;
+mod error;
+mod evd;
+mod event;
+mod ia;
+mod lane;
+mod mem;
+mod sp;
+mod srq;
+mod sync;
+
+pub use attr::{Close, CompletionFlags, EpAttr, EpState, EvdFlags, IaAttr, MemPriv, SrqAttr};
+pub use cno::{Agent, Cno};
+pub use ep::{Ep, EpConfig, Link};
+pub use error::{Error, Kind, Result, Subtype};
+pub use evd::{Evd, EvdParam};
+pub use event::{AsyncKind, ConnectionKind, Dto, DtoEvent, DtoStatus, Event, Label, RequestEvent};
+pub use ia::{Adapter, Ia};
+pub use mem::{Lmr, Pz, Rmr, RmrParam};
+pub use sp::{Cr, Psp, Rsp, port_of};
+pub use srq::{Srq, SrqParam};
+pub use verbs::{Buf, RemoteAddr, Sge};

@@ -1,0 +1,364 @@
+//! [`Psp`], [`Rsp`], [`Cr`]: service points, where connection requests arrive, and the requests.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use verbs::{ConnectRequest, Listener};
+
+use crate::attr::EpState;
+use crate::ep::{Ep, EpConfig};
+use crate::error::OrDevice;
+use crate::event::RequestEvent;
+use crate::ia::IaInner;
+use crate::sync::{Use, lock};
+use crate::{Error, Evd, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
+
+/// Requests that wait for an answer at one service point.
+const BACKLOG: u32 = 256;
+
+/// Ports below this are left to the system.
+const FIRST_PORT: u64 = 1024;
+
+/// The port of a connection qualifier. Those beyond 65535 are folded onto the ports from 1024 on, so that neighbours stay
+/// neighbours; two of them may share a port, and are then the same service point.
+pub fn port_of(conn_qual: u64) -> u16 {
+    match u16::try_from(conn_qual) {
+        Ok(port) => port,
+        Err(_) => (FIRST_PORT + conn_qual % (65_536 - FIRST_PORT)) as u16,
+    }
+}
+
+/// A public service point (`DAT_PSP`), until dropped.
+#[derive(Debug)]
+pub struct Psp(Arc<SpInner>);
+
+/// A reserved service point, for one connection to one endpoint (`DAT_RSP`), until dropped.
+#[derive(Debug)]
+pub struct Rsp(Arc<SpInner>);
+
+pub(crate) struct SpInner {
+    ia: Arc<IaInner>,
+    _uses: (Use, Use),
+    evd: Evd,
+    conn_qual: u64,
+    port: u16,
+    /// None once a reserved one has had its request.
+    listeners: Mutex<Vec<Listener>>,
+    kind: SpKind,
+    label: AtomicU64,
+}
+
+/// Whose endpoint takes the connection.
+#[derive(Debug)]
+enum SpKind {
+    /// The program's, named when it accepts.
+    Consumer,
+    /// One made for each request.
+    Provider,
+    /// This one.
+    Reserved(Ep),
+}
+
+impl std::fmt::Debug for SpInner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} service point at {}", self.kind, self.conn_qual)
+    }
+}
+
+impl Psp {
+    /// Listens at `conn_qual`; requests come to `evd`. With `provider` each request brings an endpoint of its own, which is to
+    /// be modified before it is accepted (`dat_psp_create`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` for a dispatcher that requests may not feed; argument 2 for a qualifier of 0; `ConnQualInUse`.
+    pub fn create(ia: &Ia, conn_qual: u64, evd: &Evd, provider: bool) -> Result<Self> {
+        if conn_qual == 0 {
+            return Err(Error::argument(Subtype::Arg2));
+        }
+        let kind = if provider { SpKind::Provider } else { SpKind::Consumer };
+        Ok(Self(SpInner::create(&ia.0, Some(conn_qual), evd, kind)?))
+    }
+
+    /// The same at a qualifier that is free (`dat_psp_create_any`).
+    ///
+    /// # Errors
+    /// As [`Psp::create`].
+    pub fn create_any(ia: &Ia, evd: &Evd, provider: bool) -> Result<Self> {
+        let kind = if provider { SpKind::Provider } else { SpKind::Consumer };
+        Ok(Self(SpInner::create(&ia.0, None, evd, kind)?))
+    }
+
+    /// Its qualifier.
+    pub fn conn_qual(&self) -> u64 {
+        self.0.conn_qual
+    }
+
+    /// Where requests go.
+    pub fn evd(&self) -> &Evd {
+        &self.0.evd
+    }
+
+    /// Whether requests bring endpoints of their own.
+    pub fn is_provider(&self) -> bool {
+        matches!(self.0.kind, SpKind::Provider)
+    }
+
+    /// What events call it.
+    pub fn label(&self) -> Label {
+        self.0.label.load(Ordering::Relaxed)
+    }
+
+    /// Changes what events call it.
+    pub fn set_label(&self, label: Label) {
+        self.0.label.store(label, Ordering::Relaxed);
+    }
+}
+
+impl Rsp {
+    /// Listens at `conn_qual` for one request, for `ep` (`dat_rsp_create`).
+    ///
+    /// # Errors
+    /// As [`Psp::create`]; `InvalidState` unless `ep` is unconnected.
+    pub fn create(ia: &Ia, conn_qual: u64, ep: &Ep, evd: &Evd) -> Result<Self> {
+        if conn_qual == 0 {
+            return Err(Error::argument(Subtype::Arg2));
+        }
+        if !Arc::ptr_eq(&ep.0.ia, &ia.0) {
+            return Err(Error::handle(Subtype::HandleEp));
+        }
+        ep.0.change(EpState::Unconnected, EpState::Reserved)?;
+        match SpInner::create(&ia.0, Some(conn_qual), evd, SpKind::Reserved(ep.clone())) {
+            Ok(inner) => Ok(Self(inner)),
+            Err(why) => {
+                ep.0.set_state(EpState::Unconnected);
+                Err(why)
+            }
+        }
+    }
+
+    /// Its qualifier.
+    pub fn conn_qual(&self) -> u64 {
+        self.0.conn_qual
+    }
+
+    /// Where the request goes.
+    pub fn evd(&self) -> &Evd {
+        &self.0.evd
+    }
+
+    /// Its endpoint.
+    pub fn ep(&self) -> Option<&Ep> {
+        match &self.0.kind {
+            SpKind::Reserved(ep) => Some(ep),
+            _ => None,
+        }
+    }
+
+    /// What events call it.
+    pub fn label(&self) -> Label {
+        self.0.label.load(Ordering::Relaxed)
+    }
+
+    /// Changes what events call it.
+    pub fn set_label(&self, label: Label) {
+        self.0.label.store(label, Ordering::Relaxed);
+    }
+}
+
+impl SpInner {
+    fn create(ia: &Arc<IaInner>, conn_qual: Option<u64>, evd: &Evd, kind: SpKind) -> Result<Arc<Self>> {
+        if !evd.flags().contains(EvdFlags::CR) || !evd.0.is_of(ia) {
+            return Err(Error::handle(Subtype::HandleEvdCr));
+        }
+        let mut port = conn_qual.map_or(0, port_of);
+        let mut ips = ia.device.attr().port_addrs.clone();
+        if ips.is_empty() {
+            ips.push(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        }
+        let mut listeners = Vec::with_capacity(ips.len());
+        for ip in ips {
+            let listener = ia.cm.listen(SocketAddr::new(ip, port), BACKLOG).map_err(in_use)?;
+            port = listener.addr().port();
+            listeners.push(listener);
+        }
+        let inner = Arc::new(Self {
+            ia: ia.clone(),
+            _uses: (ia.uses.add(), evd.0.uses.add()),
+            evd: evd.clone(),
+            conn_qual: conn_qual.unwrap_or(port.into()),
+            port,
+            listeners: Mutex::new(listeners),
+            kind,
+            label: AtomicU64::new(ia.next_label()),
+        });
+        lock(&ia.sps).insert(port, Arc::downgrade(&inner));
+        ia.start_porter();
+        Ok(inner)
+    }
+
+    /// A request has come.
+    pub(crate) fn requested(&self, mut request: ConnectRequest) {
+        let local_ep = match &self.kind {
+            SpKind::Consumer => None,
+            SpKind::Provider => {
+                let made = Ep::make(&self.ia, EpConfig::default(), EpState::UnconfiguredTentative);
+                // Without an endpoint the request is rejected, by being dropped.
+                let Ok(ep) = made else { return };
+                Some(ep)
+            }
+            SpKind::Reserved(ep) => {
+                if ep.0.change(EpState::Reserved, EpState::PassiveConnectionPending).is_err() {
+                    return;
+                }
+                // One request is all that a reserved point takes.
+                lock(&self.listeners).clear();
+                lock(&self.ia.sps).remove(&self.port);
+                Some(ep.clone())
+            }
+        };
+        let private_data = std::mem::take(&mut request.private_data).into();
+        let (remote, local) = (request.peer, request.local);
+        let cr = Cr(Arc::new(CrInner {
+            ia: self.ia.clone(),
+            private_data,
+            remote,
+            conn_qual: self.conn_qual,
+            local_ep,
+            request: Mutex::new(Some(request)),
+        }));
+        let sp = self.label.load(Ordering::Relaxed);
+        let event = RequestEvent { sp, local, conn_qual: self.conn_qual, cr };
+        if !self.evd.0.push_bounded(Event::ConnectionRequest(Box::new(event))) {
+            self.ia.overflow(self.evd.label());
+        }
+    }
+}
+
+impl Drop for SpInner {
+    fn drop(&mut self) {
+        // A reserved point has left the list with its request, and another may have taken its place.
+        if !lock(&self.listeners).is_empty() {
+            lock(&self.ia.sps).remove(&self.port);
+        }
+        if let SpKind::Reserved(ep) = &self.kind {
+            // With a request it is no longer reserved, and stays as it is.
+            let _ = ep.0.change(EpState::Reserved, EpState::Unconnected);
+        }
+    }
+}
+
+/// A device's reason not to listen.
+fn in_use(cause: verbs::Error) -> Error {
+    match cause {
+        verbs::Error::Address { .. } => {
+            Error { kind: Kind::ConnQualInUse, subtype: Subtype::None, cause: Some(Arc::new(cause)) }
+        }
+        other => Error::device(other, Subtype::ResourceDevice),
+    }
+}
+
+/// A connection request (`DAT_CR`); cheap to clone. Dropped unanswered, it is rejected.
+#[derive(Clone)]
+pub struct Cr(Arc<CrInner>);
+
+struct CrInner {
+    ia: Arc<IaInner>,
+    private_data: Arc<[u8]>,
+    remote: SocketAddr,
+    conn_qual: u64,
+    local_ep: Option<Ep>,
+    request: Mutex<Option<ConnectRequest>>,
+}
+
+impl std::fmt::Debug for Cr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cr(from {} to {})", self.0.remote, self.0.conn_qual)
+    }
+}
+
+impl Cr {
+    /// What the other side said.
+    pub fn private_data(&self) -> &Arc<[u8]> {
+        &self.0.private_data
+    }
+
+    /// Where it comes from, as far as the device knows.
+    pub fn remote(&self) -> SocketAddr {
+        self.0.remote
+    }
+
+    /// The endpoint that it brought, which alone can accept it.
+    pub fn local_ep(&self) -> Option<&Ep> {
+        self.0.local_ep.as_ref()
+    }
+
+    /// Accepts it with `ep`, or with the endpoint that it brought (`dat_cr_accept`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` when it was answered, with no endpoint, or with one too many; `InvalidState` by the endpoint's state;
+    /// argument 3 for too much private data.
+    pub fn accept(&self, ep: Option<&Ep>, private_data: &[u8]) -> Result<()> {
+        let (ep, from) = match (ep, self.local_ep()) {
+            (Some(ep), None) => (ep, EpState::Unconnected),
+            (None, Some(ep)) => (ep, ep.0.state()),
+            _ => return Err(Error::handle(Subtype::HandleEp)),
+        };
+        use EpState as S;
+        if !matches!(from, S::Unconnected | S::PassiveConnectionPending | S::TentativeConnectionPending) {
+            return Err(ep.0.state_error());
+        }
+        if !Arc::ptr_eq(&ep.0.ia, &self.0.ia) {
+            return Err(Error::handle(Subtype::HandleEp));
+        }
+        let qp = ep.0.check_connectable()?;
+        if private_data.len() > self.0.ia.attr.max_private_data as usize {
+            return Err(Error::argument(Subtype::Arg3));
+        }
+        let request = lock(&self.0.request).take().ok_or(Error::handle(Subtype::HandleCr))?;
+        if let Err(why) = ep.0.change(from, S::CompletionPending) {
+            *lock(&self.0.request) = Some(request);
+            return Err(why);
+        }
+        ep.0.set_link(Some(self.0.remote), self.0.conn_qual);
+        let param = ep.0.param(private_data, None);
+        self.0.ia.cm.accept(request, &qp, &param).or_device(Subtype::ResourceTep).inspect_err(|_| {
+            ep.0.set_state(from);
+        })
+    }
+
+    /// Rejects it, with a reason for the other side's eyes (`dat_cr_reject`).
+    ///
+    /// # Errors
+    /// `InvalidHandle` when it was answered; argument 2 for too much private data.
+    pub fn reject(&self, private_data: &[u8]) -> Result<()> {
+        if private_data.len() > self.0.ia.attr.max_private_data as usize {
+            return Err(Error::argument(Subtype::Arg2));
+        }
+        let request = lock(&self.0.request).take().ok_or(Error::handle(Subtype::HandleCr))?;
+        if let Some(ep) = self.local_ep() {
+            // One that the provider made is gone with the request; a reserved one may be used again.
+            let _ = ep.0.change(EpState::PassiveConnectionPending, EpState::Unconnected);
+        }
+        request.reject(private_data).or_device(Subtype::None)
+    }
+
+    /// Whether it still waits for an answer.
+    pub fn is_open(&self) -> bool {
+        lock(&self.0.request).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qualifiers_have_ports_and_neighbours_stay_neighbours() {
+        assert_eq!(port_of(45248), 45248);
+        assert_eq!(port_of(65535), 65535);
+        let base = 0xAff_ab1e;
+        assert!((0..1000).all(|n| port_of(base + n + 1) == port_of(base + n) + 1));
+        assert!((0..100_000).all(|n| port_of(65_536 + n) >= 1024));
+    }
+}

@@ -1,0 +1,215 @@
+//! [`Srq`]: receives that several endpoints share.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use verbs::{RecvWr, Sge, SrqInit, Wc};
+
+use crate::attr::SrqAttr;
+use crate::error::OrDevice;
+use crate::event::{Dto, DtoEvent};
+use crate::ia::IaInner;
+use crate::mem::Pz;
+use crate::sync::{Use, Uses, lock};
+use crate::{Error, Event, Label, Result, Subtype};
+
+/// A request's number says by its first bit that it was a shared receive, then of which queue, then which.
+const SHARED: u64 = 1 << 63;
+const NUMBER_SHIFT: u32 = 32;
+
+/// Whether a completion is of a shared receive.
+#[inline]
+pub(crate) fn is_shared(wr_id: u64) -> bool {
+    wr_id & SHARED != 0
+}
+
+/// The queue that a shared receive was posted to.
+pub(crate) fn number(wr_id: u64) -> u32 {
+    (wr_id >> NUMBER_SHIFT) as u32 & 0x7FFF_FFFF
+}
+
+/// A shared receive queue (`DAT_SRQ`); cheap to clone.
+#[derive(Clone)]
+pub struct Srq(pub(crate) Arc<SrqInner>);
+
+pub(crate) struct SrqInner {
+    pub(crate) ia: Arc<IaInner>,
+    pub(crate) pz: Pz,
+    _use: (Use, Use),
+    pub(crate) srq: verbs::Srq,
+    number: u32,
+    attr: SrqAttr,
+    low_watermark: AtomicU32,
+    cookies: Box<[AtomicU64]>,
+    /// Records of receives that are not posted.
+    free: Mutex<Vec<u32>>,
+    label: AtomicU64,
+    pub(crate) uses: Uses,
+}
+
+/// What a shared receive queue is (`DAT_SRQ_PARAM`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqParam {
+    /// Its sizes, with the watermark as it is now.
+    pub attr: SrqAttr,
+    /// Receives that are posted and not used.
+    pub available: u32,
+}
+
+impl std::fmt::Debug for Srq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Srq({:?})", self.0.srq)
+    }
+}
+
+impl Srq {
+    /// A shared receive queue (`dat_srq_create`).
+    ///
+    /// # Errors
+    /// Argument 3 for sizes that the device does not have; `NotImplemented` where it has no such queues.
+    pub fn create(pz: &Pz, attr: SrqAttr) -> Result<Self> {
+        let ia = &pz.0.ia;
+        if attr.max_recv_dtos == 0
+            || attr.max_recv_dtos > ia.attr.max_recv_per_srq
+            || attr.max_recv_iov > ia.attr.max_iov_segments_per_dto
+            || attr.low_watermark > attr.max_recv_dtos
+        {
+            return Err(Error::argument(Subtype::Arg3));
+        }
+        let init = SrqInit { max_wr: attr.max_recv_dtos, max_sge: attr.max_recv_iov.max(1) };
+        let srq = pz.0.pd.create_srq(init).or_device(Subtype::ResourceSrq)?;
+        // Twice as many records as receives: one is free again before the device's slot is known to be.
+        let records = attr.max_recv_dtos.saturating_mul(2);
+        let mut srqs = lock(&ia.srqs);
+        let number = srqs.last_key_value().map_or(0, |(last, _)| (last + 1) & 0x7FFF_FFFF);
+        let inner = Arc::new(SrqInner {
+            ia: ia.clone(),
+            pz: pz.clone(),
+            _use: (ia.uses.add(), pz.0.uses.add()),
+            srq,
+            number,
+            attr,
+            low_watermark: AtomicU32::new(0),
+            cookies: (0..records).map(|_| AtomicU64::new(0)).collect(),
+            free: Mutex::new((0..records).rev().collect()),
+            label: AtomicU64::new(ia.next_label()),
+            uses: Uses::default(),
+        });
+        srqs.insert(number, Arc::downgrade(&inner));
+        drop(srqs);
+        let srq = Self(inner);
+        if attr.low_watermark > 0 {
+            srq.set_low_watermark(attr.low_watermark)?;
+        }
+        Ok(srq)
+    }
+
+    /// Posts a receive (`dat_srq_post_recv`).
+    ///
+    /// # Errors
+    /// Argument 2 for too many pieces; `InsufficientResources` when it is full.
+    pub fn post_recv(&self, iov: &[Sge], cookie: u64) -> Result<()> {
+        let inner = &*self.0;
+        if iov.len() > inner.attr.max_recv_iov as usize {
+            return Err(Error::argument(Subtype::Arg2));
+        }
+        let full = Error::new(crate::Kind::InsufficientResources, Subtype::ResourceSrq);
+        let record = lock(&inner.free).pop().ok_or(full)?;
+        inner.cookies[record as usize].store(cookie, Ordering::Release);
+        let wr_id = SHARED | u64::from(inner.number) << NUMBER_SHIFT | u64::from(record);
+        inner.srq.post_recv(&RecvWr::new(wr_id, iov)).or_device(Subtype::ResourceSrq).inspect_err(|_| {
+            lock(&inner.free).push(record);
+        })
+    }
+
+    /// Asks for an asynchronous event when fewer than `mark` receives are left; 0 for none (`dat_srq_set_lw`).
+    ///
+    /// # Errors
+    /// Argument 2 for more than it holds.
+    pub fn set_low_watermark(&self, mark: u32) -> Result<()> {
+        if mark > self.0.attr.max_recv_dtos {
+            return Err(Error::argument(Subtype::Arg2));
+        }
+        self.0.srq.arm_limit(mark).or_device(Subtype::ResourceSrq)?;
+        self.0.low_watermark.store(mark, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes it hold `max_recv_dtos` (`dat_srq_resize`). Devices cannot grow theirs.
+    ///
+    /// # Errors
+    /// Argument 2 for zero; `InsufficientResources` for more than it was made with.
+    pub fn resize(&self, max_recv_dtos: u32) -> Result<()> {
+        match max_recv_dtos {
+            0 => Err(Error::argument(Subtype::Arg2)),
+            more if more > self.0.attr.max_recv_dtos => {
+                Err(Error::new(crate::Kind::InsufficientResources, Subtype::ResourceSrq))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What it is, and how full (`dat_srq_query`).
+    pub fn query(&self) -> SrqParam {
+        let free = lock(&self.0.free).len();
+        let attr = SrqAttr { low_watermark: self.0.low_watermark.load(Ordering::Relaxed), ..self.0.attr };
+        SrqParam { attr, available: (self.0.cookies.len() - free) as u32 }
+    }
+
+    /// Its zone.
+    pub fn pz(&self) -> &Pz {
+        &self.0.pz
+    }
+
+    /// Whether no endpoint uses it, so that it may be freed (`dat_srq_free`).
+    ///
+    /// # Errors
+    /// `InvalidState`.
+    pub fn check_unused(&self) -> Result<()> {
+        if self.0.uses.any() { Err(Error::state(Subtype::SrqInUse)) } else { Ok(()) }
+    }
+
+    /// What events call it.
+    pub fn label(&self) -> Label {
+        self.0.label()
+    }
+
+    /// Changes what events call it.
+    pub fn set_label(&self, label: Label) {
+        self.0.label.store(label, Ordering::Relaxed);
+    }
+}
+
+impl SrqInner {
+    pub(crate) fn label(&self) -> Label {
+        self.label.load(Ordering::Relaxed)
+    }
+
+    /// What the device calls it.
+    pub(crate) fn id(&self) -> u32 {
+        self.srq.id()
+    }
+
+    /// The event of a receive, which is used up.
+    pub(crate) fn complete(&self, wc: &Wc, ep: Label) -> Option<(Event, bool)> {
+        let record = wc.wr_id as u32;
+        let cookie = self.cookies.get(record as usize)?.load(Ordering::Acquire);
+        lock(&self.free).push(record);
+        let operation = if wc.invalidated.is_some() { Dto::ReceiveWithInvalidate } else { Dto::Receive };
+        let event = DtoEvent {
+            ep,
+            cookie,
+            status: wc.status.into(),
+            length: wc.byte_len,
+            operation,
+            invalidated: wc.invalidated,
+        };
+        Some((Event::Dto(event), true))
+    }
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        lock(&self.ia.srqs).remove(&self.number);
+    }
+}
