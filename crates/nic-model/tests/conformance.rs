@@ -22,6 +22,16 @@ mod nicmem {
     verbs::conformance!(super::Model("mt23108-nicmem"), threads);
 }
 
+/// Other habits: one processor, tokens that are pushed, a notice that follows a write, no atomics.
+mod myrinet {
+    verbs::conformance!(super::Model("myrinet-gm"), threads);
+}
+
+/// Small packets, data within descriptors, no shared receives, no atomics.
+mod quadrics {
+    verbs::conformance!(super::Model("quadrics-elan3"), threads);
+}
+
 /// The other machines differ in values only: some groups are enough.
 mod others {
     use super::Model;

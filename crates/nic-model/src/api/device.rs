@@ -32,6 +32,10 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, hole: bool) -> DeviceAttr 
         count("assumed"),
         count("given"),
     )];
+    let atomics = if p.api.atomics_flag == 0.0 { AtomicCap::None } else { AtomicCap::Hca };
+    if p.api.write_imm_requests == 2.0 {
+        notes.push("a write with immediate data is a write and a message behind it".to_owned());
+    }
     if hole {
         notes.push("payload=hole: only the first and last 64 bytes of a message really move".to_owned());
     }
@@ -45,13 +49,13 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, hole: bool) -> DeviceAttr 
         max_mr: limits::REGIONS,
         max_mr_size: limits::REGION_BYTES,
         max_msg_size: limits::MESSAGE_BYTES,
-        max_srq: limits::SHARED,
-        max_srq_wr: limits::REQUESTS,
+        max_srq: if p.api.shared_receives_flag == 0.0 { 0 } else { limits::SHARED },
+        max_srq_wr: if p.api.shared_receives_flag == 0.0 { 0 } else { limits::REQUESTS },
         max_private_data: limits::PRIVATE_BYTES,
         max_rd_atomic: p.transport.reads_requests as u32,
         max_dm_size: (p.nic_memory.size_mib as u64) << 20,
-        atomic_cap: AtomicCap::Hca,
-        atomic_cap_dm: AtomicCap::Hca,
+        atomic_cap: atomics,
+        atomic_cap_dm: atomics,
         link_rate: Some(Rate(p.link.rate_mbps * 1e6)),
         ports: ports as u8,
         port_addrs: (0..ports).map(|port| IpAddr::V4(address(node, port))).collect(),

@@ -46,6 +46,9 @@ impl PdOps for DomainObject {
     }
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        if self.opened.attr.max_srq == 0 {
+            return self.opened.refuse("shared receive queues");
+        }
         let key = self.opened.net.lock().create_shared(self.opened.context, self.number, init)?;
         Ok(Arc::new(SharedObject { opened: self.opened.clone(), key }))
     }

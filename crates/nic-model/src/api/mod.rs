@@ -47,6 +47,11 @@ impl Opened {
         self.host.charge(span);
     }
 
+    /// The answer to what the interface does not have.
+    fn refuse<T>(&self, what: &'static str) -> verbs::Result<T> {
+        Err(verbs::Error::Unsupported { device: self.name.clone(), what })
+    }
+
     /// Lets the world come to the caller's clock, and looks at the network as it is then. A rank that panics no longer
     /// waits for anything.
     fn look(&self) -> (MutexGuard<'_, State>, Time) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use host::{Bell, Span};
 use verbs::provider::{CompChannelOps, CqOps, QpOps, SrqOps};
-use verbs::{Data, Error, QpState, RecvWr, Result, SendWr, Wc};
+use verbs::{AtomicCap, Data, Error, QpState, RecvWr, Result, SendOp, SendWr, Wc};
 
 use super::Opened;
 
@@ -105,6 +105,10 @@ impl QpOps for PairObject {
     }
 
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        let atomic = matches!(wr.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
+        if atomic && self.opened.attr.atomic_cap == AtomicCap::None {
+            return self.opened.refuse("atomics");
+        }
         self.opened.net.lock().check_send(self.key, wr)?;
         let calls = &self.opened.calls;
         let pieces = match wr.data {
@@ -114,6 +118,10 @@ impl QpOps for PairObject {
         self.opened.charge(calls.post_send + pieces);
         let (mut state, now) = self.opened.post();
         state.post_send(now, self.key, wr);
+        drop(state);
+        if matches!(wr.op, SendOp::WriteImm(..)) {
+            self.opened.charge(calls.post_notice);
+        }
         Ok(())
     }
 

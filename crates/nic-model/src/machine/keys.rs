@@ -106,6 +106,10 @@ keys! {
         receive_bytes "bytes" 1..4096: "descriptor of a receive without pieces";
         segment_bytes "bytes" 0..4096: "each piece in a descriptor";
         ahead_requests "requests" 1..1024: "requests fetched before those in front of them are begun";
+        pushed_flag "0 or 1" 0..1: "1: the processor writes descriptors to the card, which fetches none";
+        limit_flag "0 or 1" 0..1: "1: a descriptor has room for the pieces that its queue allows; 0: for those it has";
+        merge_send_bytes "bytes" 0..4096: "data of sends below this come within the descriptor";
+        merge_write_bytes "bytes" 0..4096: "data of writes below this come within the descriptor";
     }
     /// The host bus: half duplex, one transfer at a time.
     bus Bus {
@@ -139,6 +143,9 @@ keys! {
         send_packet_ns "ns" 0..1_000_000: "each packet that is sent";
         ports_mbps "MB/s (10^6 bytes)" 1..1_000_000: "from the engine to all ports together";
         latency_ns "ns" 0..1_000_000: "through either side of the engine, beyond a packet's turn in it";
+        processor_count "processors" 1..2: "1: one sends and receives in turn; 2: one for each";
+        whole_flag "0 or 1" 0..1: "1: packets are worked on once they have arrived whole; 0: as they come in";
+        address_ns "ns" 0..1_000_000: "at either end of a request that names memory of the peer";
         receive_message_ns "ns" 0..1_000_000: "each message that takes a receive";
         receive_packet_ns "ns" 0..1_000_000: "each packet that arrives";
         ack_ns "ns" 0..1_000_000: "each acknowledgement that arrives";
@@ -173,11 +180,19 @@ keys! {
     /// Completions.
     completion Completion {
         entry_bytes "bytes" 1..4096: "written to host memory for each";
+        fetch_ns "ns" 0..1_000_000: "of dma.write_latency_ns, the processor's own fetch, which a poll's cost contains";
     }
     /// Sleeping until a completion.
     interrupt Interrupt {
         latency_ns "ns" 0..1_000_000_000: "from the completion to the event";
-        wake_up_ns "ns" 0..1_000_000_000: "that the sleeping call takes from the event on";
+        wake_up_ns "ns" 0..1_000_000_000: "that the sleeping call takes from the event on, for each thread";
+        woken_threads "threads" 1..8: "woken one after the other until the call goes on";
+    }
+    /// What the interface offers.
+    api Api {
+        atomics_flag "0 or 1" 0..1: "1: it has atomics";
+        shared_receives_flag "0 or 1" 0..1: "1: it has receive queues that connections share";
+        write_imm_requests "requests" 1..2: "of a write with immediate data; 2: a message of its own follows the data";
     }
     /// The connection manager.
     connection Connection {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 pub use error::MachineError;
 pub use keys::{
-    Bus, Completion, Connection, Descriptor, Dma, Doorbell, Faults, Host, Interrupt, KEYS, Key, Link,
+    Api, Bus, Completion, Connection, Descriptor, Dma, Doorbell, Faults, Host, Interrupt, KEYS, Key, Link,
     NicMemory, Params, Switch, Translation, Transport,
 };
 
@@ -90,10 +90,12 @@ pub struct Machine {
 }
 
 /// The machines that come along: name and file.
-const BUILT_IN: [(&str, &str); 3] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("mt23108-nicmem", include_str!("../../machines/mt23108-nicmem.toml")),
     ("mt23108-vapi", include_str!("../../machines/mt23108-vapi.toml")),
     ("mt23108-ibal", include_str!("../../machines/mt23108-ibal.toml")),
+    ("myrinet-gm", include_str!("../../machines/myrinet-gm.toml")),
+    ("quadrics-elan3", include_str!("../../machines/quadrics-elan3.toml")),
 ];
 
 /// The machines that come along, with what each is.

@@ -52,9 +52,10 @@ impl State {
             }
             let wqe = pair.send.at(pair.send.asked, pair.cap.max_send_wr);
             let c = &mut self.cards[card];
-            let bytes = c.descriptors.send(wqe.sges.len(), wqe.inline.len());
+            let bytes = c.descriptors.send(wqe.sges.len(), pair.cap.max_send_sge, wqe.inline.len());
             c.descriptors.fetching.push_back(qp);
-            let done = c.bus.read(now, bytes) + c.dma.read_latency;
+            let pushed = c.descriptors.pushed;
+            let done = if pushed { now } else { c.bus.read(now, bytes) + c.dma.read_latency };
             pair.send.asked += 1;
             self.want_descriptor(qp);
             self.at(done, Event::Fetched(card as u32));

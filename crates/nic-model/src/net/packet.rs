@@ -53,6 +53,8 @@ pub(super) struct Packet {
     pub(super) begins: bool,
     /// Pieces of memory that it was gathered from.
     pub(super) pieces: u64,
+    /// Its data came within the descriptor.
+    pub(super) merged: bool,
     /// When the transport engine is done with it.
     pub(super) ready_at: Time,
     /// When its head arrived.

@@ -7,6 +7,7 @@ use super::event::Event;
 use super::packet::{Body, Packet};
 use super::pair::Pair;
 use super::state::State;
+use crate::parts::transport::Extra;
 use crate::parts::us;
 
 /// Pauses of a receiver that is not ready that are counted at most: 7 means for ever.
@@ -89,10 +90,12 @@ impl State {
         let Packet { qp, psn, from, .. } = self.packets[number];
         let Some(pair) = self.pairs.get_mut(qp) else { return self.release(now, number) };
         let known = pair.peer.is_some_and(|peer| peer.card == from.card);
+        let whole = self.cards[pair.card].transport.whole;
+        let head = if whole { now } else { self.packets[number].head_at };
         let (s, depth) = (&mut pair.send, pair.cap.max_send_wr);
         let waits = |&request: &u64| s.at(request, depth).arrived < s.at(request, depth).packets;
         let request = s.reads.iter().copied().find(waits);
-        let [ready, _] = self.cards[pair.card].transport.receive(self.packets[number].head_at, false);
+        let [ready, _] = self.cards[pair.card].transport.receive(head, Extra::default());
         let expected = request.filter(|&request| {
             let wqe = s.at(request, depth);
             wqe.psn.map(|first| first + wqe.arrived) == Some(psn)

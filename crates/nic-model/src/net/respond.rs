@@ -10,8 +10,10 @@ use super::event::Event;
 use super::memory::Piece;
 use super::packet::{Body, Packet};
 use super::pair::{Answer, AnswerKind, Taken};
+use super::send::has_address;
 use super::state::State;
 use super::tables::Slots;
+use crate::parts::transport::Extra;
 
 /// Every so many packets of a long message are acknowledged by a packet of their own; it tells the requester that it
 /// need not be impatient.
@@ -65,7 +67,7 @@ impl State {
         }
         let card = pair.card;
         if psn != pair.responder.expected {
-            self.cards[card].transport.receive(now, false);
+            self.cards[card].transport.receive(now, Extra::default());
             self.out_of_order(now, number, op);
             return self.release(now, number);
         }
@@ -74,8 +76,13 @@ impl State {
             SendOp::WriteImm(..) => last,
             _ => false,
         };
-        let head = self.packets[number].head_at;
-        let [begun, ready] = self.cards[card].transport.receive(head, takes);
+        let Packet { head_at, merged, .. } = self.packets[number];
+        let head = if self.cards[card].transport.whole { now } else { head_at };
+        // What tells of a write that came within its descriptor comes along with it.
+        let takes_time = takes && !(merged && matches!(op, SendOp::WriteImm(..)));
+        let names_memory = first && has_address(Body::Request(op));
+        let extra = Extra { takes: takes_time, names_memory, ..Extra::default() };
+        let [begun, ready] = self.cards[card].transport.receive(head, extra);
         let Some(fetched) = (if takes { self.take_receive(head, qp) } else { Some(head) }) else {
             if let Some(pair) = self.pairs.get_mut(qp) {
                 pair.responder.gap = true;
@@ -158,8 +165,12 @@ impl State {
                 (Taken { wr_id: found.0, sges: found.1, slots, domain }, event)
             }
         };
+        let most =
+            pair.srq.and_then(|key| self.shared.get(key)).map_or(pair.cap.max_recv_sge, |srq| srq.max_sge);
         let c = &mut self.cards[pair.card];
-        let fetched = c.bus.read(now, c.descriptors.receive(taken.sges.len())) + c.dma.read_latency;
+        let bytes = c.descriptors.receive(taken.sges.len(), most);
+        let pushed = c.descriptors.pushed;
+        let fetched = if pushed { now } else { c.bus.read(now, bytes) + c.dma.read_latency };
         pair.responder.taken.push_back(taken);
         if let Some((context, event)) = limited {
             self.happens(context, event);
@@ -227,7 +238,8 @@ impl State {
         self.pieces = pieces;
         if self.packets[number].last && matches!(body, Body::Request(op) if takes_receive(op)) {
             // The completion goes right behind the data, whatever these were written to.
-            latency = self.cards[to.card].dma.write_latency;
+            let c = &self.cards[to.card];
+            latency = c.completion.latency(&c.dma);
         }
         self.cards[to.card].written_at = end;
         let mut seen = (end + latency).max(self.packets[number].complete_from);

@@ -11,6 +11,7 @@ use super::memory::{Piece, moved};
 use super::packet::{Body, Packet, PortId};
 use super::pair::{Answer, AnswerKind, Pair};
 use super::state::State;
+use crate::parts::transport::Extra;
 
 /// A packet to send, where its data are, and whether it is its message's last.
 type Next = (Packet, Source, bool);
@@ -26,6 +27,11 @@ enum Source {
 }
 
 impl State {
+    /// Whether a write with immediate data is a write and a message behind it.
+    fn splits_notice(&self) -> bool {
+        self.params.api.write_imm_requests == 2.0
+    }
+
     /// Puts a queue pair among its port's flows, and lets the card send.
     pub(super) fn want_to_send(&mut self, now: Time, qp: u32) {
         let Some(pair) = self.pairs.get_mut(qp) else { return };
@@ -126,9 +132,10 @@ impl State {
             if begins && !self.begin_request(now, qp, number) {
                 return None;
             }
+            let split = self.splits_notice();
             let pair = self.pairs.get_mut(qp)?;
             let card = pair.card;
-            let (packet, source, ends) = packet_of(pair, number, Packet { begins, ..base });
+            let (packet, source, ends) = packet_of(pair, split, number, Packet { begins, ..base });
             pair.send.progress = now;
             if ends {
                 (pair.send.next, pair.send.packet) = (number + 1, 0);
@@ -157,6 +164,7 @@ impl State {
         } else {
             Some(WcStatus::LocProtErr)
         };
+        let split = self.splits_notice();
         let Some(pair) = self.pairs.get_mut(qp) else { return false };
         let (psn, depth, mtu) = (pair.send.psn, pair.cap.max_send_wr, pair.mtu);
         let wqe = pair.send.at_mut(number, depth);
@@ -166,7 +174,8 @@ impl State {
             self.advance(now, qp);
             return false;
         }
-        let packets = if atomic { 1 } else { wqe.len.div_ceil(mtu).max(1) };
+        let notice = u64::from(split && matches!(wqe.op, Some(SendOp::WriteImm(..))));
+        let packets = if atomic { 1 } else { wqe.len.div_ceil(mtu).max(1) } + notice;
         (wqe.psn, wqe.packets) = (Some(psn), packets);
         let fetches = wqe.fetches();
         pair.send.psn += packets;
@@ -183,8 +192,11 @@ impl State {
         pieces.clear();
         let found = self.find_source(qp, &packet, source, &mut pieces);
         if found {
+            let merges = |op| self.cards[port.card].descriptors.merges(op, packet.total);
+            packet.merged = matches!(packet.body, Body::Request(op) if merges(op));
             packet.pieces = pieces.len() as u64;
             let packet_first = packet.first;
+            let read_from = if packet.merged { 0 } else { pieces.len() };
             let mut data = self.packets.data();
             self.gather(&pieces, packet.offset, packet.total, &mut data);
             if let (Source::Request(number), Some(pair)) = (source, self.pairs.get(qp)) {
@@ -194,7 +206,7 @@ impl State {
                 }
             }
             packet.data = data;
-            let (end, loaded) = self.reading_time(now, port, &pieces, packet_first);
+            let (end, loaded) = self.reading_time(now, port, &pieces[..read_from], packet_first);
             let c = &mut self.cards[port.card];
             c.loaded_at = c.loaded_at.max(loaded);
             c.ports[port.port].loading += 1;
@@ -285,7 +297,9 @@ impl State {
         if c.dead {
             return self.release(now, number);
         }
-        let ready = c.transport.send(now, packet.pieces, packet.begins);
+        let names_memory = packet.first && has_address(packet.body);
+        let extra = Extra { pieces: packet.pieces, begins: packet.begins, names_memory, ..Extra::default() };
+        let ready = c.transport.send(now, extra);
         if packet.from.port == c.way_back() {
             packet.credit = true;
             packet.head_at = ready;
@@ -294,14 +308,14 @@ impl State {
         packet.ready_at = c.transport.hand_over(ready, packet.len);
         let port = packet.from;
         let link = &c.ports[port.port].link;
-        packet.wire_bytes = link.packet(packet.len, packet.first && has_address(packet.body));
+        packet.wire_bytes = link.packet(packet.len, names_memory);
         c.ports[port.port].wire.push_back(number);
         self.pump(now, port);
     }
 }
 
 /// Whether a packet's first header has a further one that says where data are.
-fn has_address(body: Body) -> bool {
+pub(super) fn has_address(body: Body) -> bool {
     !matches!(body, Body::Request(SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_)) | Body::Fetched)
 }
 
@@ -328,8 +342,9 @@ fn next_answer(pair: &mut Pair, answer: Answer, base: Packet) -> Option<Next> {
     }
 }
 
-/// The next packet of a request that has begun: the packet, where its data are, whether it is the last.
-fn packet_of(pair: &mut Pair, number: u64, base: Packet) -> (Packet, Source, bool) {
+/// The next packet of a request that has begun: the packet, where its data are, whether it is the last. With `split` a
+/// write with immediate data is a write, and a message behind it that has no data.
+fn packet_of(pair: &mut Pair, split: bool, number: u64, base: Packet) -> (Packet, Source, bool) {
     let (acked, depth, mtu) = (pair.send.acked, pair.cap.max_send_wr, pair.mtu);
     let wqe = pair.send.at(number, depth);
     let (op, psn) = (wqe.op.unwrap_or(SendOp::Send), wqe.psn.unwrap_or(0));
@@ -343,9 +358,14 @@ fn packet_of(pair: &mut Pair, number: u64, base: Packet) -> (Packet, Source, boo
     }
     // Neither is what the peer has acknowledged sent again.
     let index = pair.send.packet.max(acked.saturating_sub(psn));
-    let (offset, last) = (index * mtu, index + 1 == wqe.packets);
+    let (offset, last) = ((index * mtu).min(total), index + 1 == wqe.packets);
     pair.send.packet = index + 1;
     let len = mtu.min(total - offset);
-    let packet = Packet { psn: psn + index, offset, len, first: index == 0, last, ..base };
+    let mut packet = Packet { psn: psn + index, offset, len, first: index == 0, last, ..base };
+    match op {
+        SendOp::WriteImm(remote, _) if split && !last => packet.body = Body::Request(SendOp::Write(remote)),
+        SendOp::WriteImm(..) if split => packet.begins = true,
+        _ => {}
+    }
     (packet, Source::Request(number), last)
 }

@@ -10,6 +10,8 @@ use crate::machine::Params;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
     pub(crate) post_send: Span,
+    /// Of a write with immediate data: the message that follows, where one does.
+    pub(crate) post_notice: Span,
     pub(crate) post_receive: Span,
     segment: Span,
     pub(crate) poll_full: Span,
@@ -29,6 +31,7 @@ impl Calls {
         let h = &params.host;
         Self {
             post_send: ns(h.post_send_ns),
+            post_notice: ns(h.post_send_ns) * (params.api.write_imm_requests as u64 - 1),
             post_receive: ns(h.post_receive_ns),
             segment: ns(h.post_segment_ns),
             poll_full: ns(h.poll_full_ns),

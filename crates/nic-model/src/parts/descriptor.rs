@@ -1,7 +1,10 @@
 //! Descriptors: what the card reads from host memory to learn what a request wants. One unit asks for them, some ahead
-//! of the transport engine: each takes its turn on the bus, and the latencies of several overlap.
+//! of the transport engine: each takes its turn on the bus, and the latencies of several overlap. Other cards are written
+//! to by the processor and fetch nothing. The data of short messages may come along within the descriptor.
 
 use std::collections::VecDeque;
+
+use verbs::SendOp;
 
 use crate::machine::Params;
 
@@ -11,6 +14,11 @@ pub(crate) struct Descriptors {
     send_bytes: u64,
     receive_bytes: u64,
     segment_bytes: u64,
+    /// The processor writes them to the card.
+    pub(crate) pushed: bool,
+    by_limit: bool,
+    merge_send: u64,
+    merge_write: u64,
     /// Requests that may be fetched ahead, for each queue pair.
     pub(crate) ahead: u64,
     /// Queue pairs with something to fetch, in turn.
@@ -26,20 +34,37 @@ impl Descriptors {
             send_bytes: d.send_bytes as u64,
             receive_bytes: d.receive_bytes as u64,
             segment_bytes: d.segment_bytes as u64,
+            pushed: d.pushed_flag != 0.0,
+            by_limit: d.limit_flag != 0.0,
+            merge_send: d.merge_send_bytes as u64,
+            merge_write: d.merge_write_bytes as u64,
             ahead: d.ahead_requests as u64,
             waiting: VecDeque::new(),
             fetching: VecDeque::new(),
         }
     }
 
-    /// Bytes of a send request's descriptor.
-    pub(crate) fn send(&self, pieces: usize, inline: usize) -> u64 {
-        self.send_bytes + pieces as u64 * self.segment_bytes + inline as u64
+    /// Bytes of a send request's descriptor, in a queue that allows up to `most` pieces.
+    pub(crate) fn send(&self, pieces: usize, most: u32, inline: usize) -> u64 {
+        self.send_bytes + self.room(pieces, most) * self.segment_bytes + inline as u64
     }
 
-    /// Bytes of a receive's descriptor.
-    pub(crate) fn receive(&self, pieces: usize) -> u64 {
-        self.receive_bytes + pieces as u64 * self.segment_bytes
+    /// Bytes of a receive's descriptor, in a queue that allows up to `most` pieces.
+    pub(crate) fn receive(&self, pieces: usize, most: u32) -> u64 {
+        self.receive_bytes + self.room(pieces, most) * self.segment_bytes
+    }
+
+    fn room(&self, pieces: usize, most: u32) -> u64 {
+        if self.by_limit { most.into() } else { pieces as u64 }
+    }
+
+    /// Whether a message of `len` bytes comes within its descriptor.
+    pub(crate) fn merges(&self, op: SendOp, len: u64) -> bool {
+        len < match op {
+            SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => self.merge_send,
+            SendOp::Write(_) | SendOp::WriteImm(..) => self.merge_write,
+            _ => 0,
+        }
     }
 }
 
@@ -52,8 +77,22 @@ mod tests {
     fn descriptors_grow_with_their_pieces() {
         let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
         let d = &mut params.descriptor;
-        (d.send_bytes, d.receive_bytes, d.segment_bytes) = (48.0, 16.0, 16.0);
+        (d.send_bytes, d.receive_bytes, d.segment_bytes, d.limit_flag) = (48.0, 16.0, 16.0, 0.0);
         let descriptors = Descriptors::new(&params);
-        assert_eq!((descriptors.send(1, 0), descriptors.send(0, 20), descriptors.receive(3)), (64, 68, 64));
+        let bytes = |d: &Descriptors| (d.send(1, 4, 0), d.send(0, 4, 20), d.receive(3, 4));
+        assert_eq!(bytes(&descriptors), (64, 68, 64));
+        params.descriptor.limit_flag = 1.0;
+        assert_eq!(bytes(&Descriptors::new(&params)), (112, 132, 80), "room for four pieces each");
+    }
+
+    #[test]
+    fn short_messages_come_along_where_the_interface_merges_them() {
+        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        (params.descriptor.merge_send_bytes, params.descriptor.merge_write_bytes) = (64.0, 0.0);
+        let (descriptors, remote) = (Descriptors::new(&params), verbs::RemoteAddr { addr: 0, rkey: 0 });
+        assert!(descriptors.merges(SendOp::Send, 63) && !descriptors.merges(SendOp::Send, 64));
+        assert!(
+            !descriptors.merges(SendOp::Write(remote), 0) && !descriptors.merges(SendOp::Read(remote), 0)
+        );
     }
 }

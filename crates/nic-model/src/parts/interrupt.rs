@@ -16,7 +16,8 @@ pub(crate) struct Interrupt {
 
 impl Interrupt {
     pub(crate) fn new(params: &Params) -> Self {
-        Self { latency: ns(params.interrupt.latency_ns), wake_up: ns(params.interrupt.wake_up_ns) }
+        let i = &params.interrupt;
+        Self { latency: ns(i.latency_ns), wake_up: ns(i.wake_up_ns) * i.woken_threads as u64 }
     }
 }
 
@@ -26,9 +27,11 @@ mod tests {
     use crate::machine::Machine;
 
     #[test]
-    fn sleeping_costs_more_than_twenty_microseconds_less_a_poll() {
-        let params = Machine::load("mt23108-vapi").expect("it comes along").params;
+    fn each_thread_that_is_woken_takes_its_time() {
+        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let i = &mut params.interrupt;
+        (i.latency_ns, i.wake_up_ns, i.woken_threads) = (3000.0, 8000.0, 2.0);
         let interrupt = Interrupt::new(&params);
-        assert_eq!(interrupt.latency + interrupt.wake_up, Span::from_us(20));
+        assert_eq!((interrupt.latency, interrupt.wake_up), (Span::from_us(3), Span::from_us(16)));
     }
 }

@@ -1,5 +1,5 @@
 //! The transport engine: what the protocol takes. Its sending side and its receiving side each serve one packet after
-//! the other, for all ports together; so does the way from it to the ports.
+//! the other, for all ports together; so does the way from it to the ports. On some cards one processor is both sides.
 
 use host::{Span, Time};
 
@@ -12,6 +12,7 @@ use crate::machine::Params;
 pub(crate) struct Transport {
     sending: Server,
     receiving: Server,
+    one_processor: bool,
     ports: Server,
     ports_mbps: f64,
     latency: Span,
@@ -20,7 +21,23 @@ pub(crate) struct Transport {
     send_packet: Span,
     receive_message: Span,
     receive_packet: Span,
+    address: Span,
     ack: Span,
+    /// Packets are worked on once they have arrived whole.
+    pub(crate) whole: bool,
+}
+
+/// What there is to do about a packet beyond the packet itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extra {
+    /// Pieces of memory that it was gathered from.
+    pub(crate) pieces: u64,
+    /// It begins its request.
+    pub(crate) begins: bool,
+    /// It takes a receive.
+    pub(crate) takes: bool,
+    /// It names memory of the peer.
+    pub(crate) names_memory: bool,
 }
 
 impl Transport {
@@ -29,6 +46,7 @@ impl Transport {
         Self {
             sending: Server::default(),
             receiving: Server::default(),
+            one_processor: t.processor_count == 1.0,
             ports: Server::default(),
             ports_mbps: t.ports_mbps,
             latency: ns(t.latency_ns),
@@ -37,15 +55,26 @@ impl Transport {
             send_packet: ns(t.send_packet_ns),
             receive_message: ns(t.receive_message_ns),
             receive_packet: ns(t.receive_packet_ns),
+            address: ns(t.address_ns),
             ack: ns(t.ack_ns),
+            whole: t.whole_flag != 0.0,
         }
     }
 
-    /// A packet is sent, of so many pieces, perhaps the first of its request; when it is ready for the wire.
-    pub(crate) fn send(&mut self, now: Time, pieces: u64, begins: bool) -> Time {
-        let request = if begins { self.send_request } else { Span::ZERO };
-        let segments = self.send_segment * pieces.saturating_sub(1);
-        self.sending.reserve(now, self.send_packet + segments + request) + self.latency
+    fn receiver(&mut self) -> &mut Server {
+        if self.one_processor { &mut self.sending } else { &mut self.receiving }
+    }
+
+    fn address(&self, packet: Extra) -> Span {
+        if packet.names_memory { self.address } else { Span::ZERO }
+    }
+
+    /// A packet is sent; when it is ready for the wire.
+    pub(crate) fn send(&mut self, now: Time, packet: Extra) -> Time {
+        let request = if packet.begins { self.send_request } else { Span::ZERO };
+        let segments = self.send_segment * packet.pieces.saturating_sub(1);
+        let span = self.send_packet + segments + request + self.address(packet);
+        self.sending.reserve(now, span) + self.latency
     }
 
     /// A packet's data go from the engine towards its port, over a way that all ports share; when they are there.
@@ -53,23 +82,26 @@ impl Transport {
         self.ports.reserve(now, at_rate(bytes, self.ports_mbps)).max(now)
     }
 
-    /// A packet arrives, perhaps one that takes a receive; when its data can be placed, and when it is done with.
-    pub(crate) fn receive(&mut self, now: Time, takes_receive: bool) -> [Time; 2] {
-        let data = self.receiving.reserve(now, self.receive_packet) + self.latency;
-        if !takes_receive {
+    /// A packet arrives; when its data can be placed, and when it is done with.
+    pub(crate) fn receive(&mut self, now: Time, packet: Extra) -> [Time; 2] {
+        let (span, message, latency) =
+            (self.receive_packet + self.address(packet), self.receive_message, self.latency);
+        let data = self.receiver().reserve(now, span) + latency;
+        if !packet.takes {
             return [data, data];
         }
-        [data, self.receiving.reserve(now, self.receive_message) + self.latency]
+        [data, self.receiver().reserve(now, message) + latency]
     }
 
     /// An acknowledgement arrives.
     pub(crate) fn acknowledge(&mut self, now: Time) -> Time {
-        self.receiving.reserve(now, self.ack)
+        let span = self.ack;
+        self.receiver().reserve(now, span)
     }
 
     /// The receiving side stands still.
     pub(crate) fn stall(&mut self, now: Time, span: Span) {
-        self.receiving.reserve(now, span);
+        self.receiver().reserve(now, span);
     }
 }
 
@@ -97,7 +129,22 @@ mod tests {
         let t = &mut params.transport;
         (t.send_request_ns, t.send_segment_ns, t.send_packet_ns, t.latency_ns) = (400.0, 100.0, 1000.0, 0.0);
         let mut transport = Transport::new(&params);
-        assert_eq!(transport.send(Time::ZERO, 3, true) - Time::ZERO, ns(1600.0));
-        assert_eq!(transport.send(Time::ZERO, 0, false) - Time::ZERO, ns(2600.0));
+        let first = Extra { pieces: 3, begins: true, ..Extra::default() };
+        assert_eq!(transport.send(Time::ZERO, first) - Time::ZERO, ns(1600.0));
+        assert_eq!(transport.send(Time::ZERO, Extra::default()) - Time::ZERO, ns(2600.0));
+    }
+
+    #[test]
+    fn one_processor_does_one_thing_after_the_other() {
+        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let t = &mut params.transport;
+        (t.send_packet_ns, t.receive_packet_ns, t.address_ns, t.latency_ns) = (1000.0, 500.0, 200.0, 0.0);
+        let named = Extra { names_memory: true, ..Extra::default() };
+        for (processors, received) in [(2.0, 700.0), (1.0, 1900.0)] {
+            params.transport.processor_count = processors;
+            let mut transport = Transport::new(&params);
+            assert_eq!(transport.send(Time::ZERO, named) - Time::ZERO, ns(1200.0));
+            assert_eq!(transport.receive(Time::ZERO, named)[0] - Time::ZERO, ns(received));
+        }
     }
 }

@@ -1,0 +1,431 @@
+//! A modelled TCP connection between two machines: bytes in order, cut, joined, late, held up by full buffers, or reset.
+//!
+//! What protocols on TCP are run over in virtual time, and where a modelled card that speaks them will sit. No packets are
+//! lost in it: what TCP makes of loss is delay. [`connect`] gives the two ends. What an end takes from its program waits in
+//! its send buffer, leaves in segments of random length as far as the other end's receive buffer has room, and arrives later.
+//!
+//! ```
+//! use host::world::{Config, World};
+//! use nic_model::stream::{Way, connect};
+//!
+//! let mut world = World::new(Config::default());
+//! let (here, there) = (world.node("here"), world.node("there"));
+//! let (a, b) = connect(&here, &there, [Way::default(); 2], 1);
+//! world.rank("writer", &[&here], move || assert_eq!(a.send(b"hello"), Ok(5)))?;
+//! world.rank("reader", &[&there], move || {
+//!     let mut bytes = [0; 5];
+//!     let some = b.node().host().poll("read", None, || b.receive(&mut bytes).transpose());
+//!     assert!(matches!(some, Some(Ok(1..=5))));
+//! })?;
+//! world.run()?;
+//! # Ok::<(), host::world::Failure>(())
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use host::world::{Actor, ActorId, Node, Timeline};
+use host::{Span, Time};
+
+/// One direction of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Bytes of a segment, at most and at least 1; each is cut anew.
+    pub segment: usize,
+    /// Bytes that wait to leave, at most.
+    pub send_buffer: usize,
+    /// Bytes on their way and not yet read, at most.
+    pub receive_buffer: usize,
+    /// From leaving to arriving, at least.
+    pub delay: Span,
+    /// What a segment may take longer; later ones wait for it, and arrive with it.
+    pub jitter: Span,
+    /// For each byte to leave, in picoseconds.
+    pub ps_per_byte: u64,
+    /// The connection is reset when so many bytes have arrived.
+    pub reset_at: Option<u64>,
+}
+
+impl Default for Way {
+    /// Ten gigabits a second, 10 us, segments and buffers as on Ethernet, no reset.
+    fn default() -> Self {
+        Self {
+            segment: 1460,
+            send_buffer: 64 << 10,
+            receive_buffer: 64 << 10,
+            delay: Span::from_us(10),
+            jitter: Span::ZERO,
+            ps_per_byte: 800,
+            reset_at: None,
+        }
+    }
+}
+
+/// The stream is gone: one end has reset it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stream was reset")]
+pub struct Reset;
+
+/// A direction at work.
+#[derive(Debug)]
+struct Flow {
+    way: Way,
+    /// Taken from the program, not yet sent.
+    waiting: VecDeque<u8>,
+    /// Segments on their way, the first arrives next.
+    flying: VecDeque<Vec<u8>>,
+    flying_bytes: usize,
+    arrived: VecDeque<u8>,
+    /// Bytes that the program gave, and that have arrived, so far.
+    given: u64,
+    delivered: u64,
+    /// The byte of which a bit is flipped on the way, and which bit.
+    flip: Option<(u64, u8)>,
+    /// Nothing arrives before what was sent before.
+    last_arrival: Time,
+    /// A segment is about to leave.
+    leaving: bool,
+    /// The program gives nothing more; and the other end has heard of it.
+    shut: bool,
+    ended: bool,
+}
+
+impl Flow {
+    fn new(way: Way) -> Self {
+        Self {
+            way,
+            waiting: VecDeque::new(),
+            flying: VecDeque::new(),
+            flying_bytes: 0,
+            arrived: VecDeque::new(),
+            given: 0,
+            delivered: 0,
+            flip: None,
+            last_arrival: Time::ZERO,
+            leaving: false,
+            shut: false,
+            ended: false,
+        }
+    }
+
+    fn window(&self) -> usize {
+        self.way.receive_buffer.saturating_sub(self.arrived.len() + self.flying_bytes)
+    }
+
+    /// Whether a segment, or the end, can leave.
+    fn can_leave(&self) -> bool {
+        let end = self.shut && !self.ended && self.waiting.is_empty();
+        end || !self.waiting.is_empty() && self.window() > 0
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    flows: [Flow; 2],
+    random: u64,
+    reset: bool,
+}
+
+impl State {
+    /// A number below `n`, from SplitMix64; 0 if `n` is.
+    fn below(&mut self, n: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).checked_rem(n).unwrap_or(0)
+    }
+}
+
+/// The network between two ends.
+struct Wire {
+    timeline: Timeline,
+    nodes: [Node; 2],
+    id: OnceLock<ActorId>,
+    state: Mutex<State>,
+}
+
+/// Events: a kind, and the direction.
+const LEAVE: u64 = 0;
+const ARRIVE: u64 = 2;
+
+/// One end of a stream; cheap to clone. Its calls belong to one rank of its machine, or to an actor.
+#[derive(Clone)]
+pub struct Stream {
+    wire: Arc<Wire>,
+    end: usize,
+}
+
+/// Connects two machines: `ways[0]` leads from `a` to `b`, `ways[1]` back. `seed` decides everything random.
+#[must_use]
+pub fn connect(a: &Node, b: &Node, ways: [Way; 2], seed: u64) -> (Stream, Stream) {
+    let timeline = a.timeline();
+    let state = State { flows: ways.map(Flow::new), random: seed, reset: false };
+    let nodes = [a.clone(), b.clone()];
+    let wire = Arc::new(Wire { timeline, nodes, id: OnceLock::new(), state: Mutex::new(state) });
+    // Set once, here.
+    let _ = wire.id.set(wire.timeline.add_actor(wire.clone()));
+    (Stream { wire: wire.clone(), end: 0 }, Stream { wire, end: 1 })
+}
+
+impl Stream {
+    /// The machine of this end.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.wire.nodes[self.end]
+    }
+
+    /// Gives bytes; returns how many were taken, fewer when the send buffer is full. Its room is news to the machine.
+    ///
+    /// # Errors
+    /// [`Reset`].
+    pub fn send(&self, bytes: &[u8]) -> Result<usize, Reset> {
+        self.node().sync();
+        let mut state = self.wire.lock();
+        if state.reset {
+            return Err(Reset);
+        }
+        let flow = &mut state.flows[self.end];
+        let n = if flow.shut { 0 } else { bytes.len().min(flow.way.send_buffer - flow.waiting.len()) };
+        flow.waiting.extend(&bytes[..n]);
+        flow.given += n as u64;
+        self.wire.leave(&mut state, self.end);
+        Ok(n)
+    }
+
+    /// Takes bytes that have arrived, as many as there are and fit: `None` if there are none yet, 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// [`Reset`]; what had arrived and was not read is lost, as in TCP.
+    pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, Reset> {
+        self.node().sync();
+        let mut state = self.wire.lock();
+        if state.reset {
+            return Err(Reset);
+        }
+        let from = 1 - self.end;
+        let flow = &mut state.flows[from];
+        let n = into.len().min(flow.arrived.len());
+        for (place, byte) in into.iter_mut().zip(flow.arrived.drain(..n)) {
+            *place = byte;
+        }
+        let ended = flow.ended && flow.arrived.is_empty();
+        self.wire.leave(&mut state, from);
+        Ok(if n > 0 || ended { Some(n) } else { None })
+    }
+
+    /// Gives nothing more: the other end sees the end of the stream behind what was given. This end still receives.
+    pub fn shut(&self) {
+        self.node().sync();
+        let mut state = self.wire.lock();
+        state.flows[self.end].shut = true;
+        self.wire.leave(&mut state, self.end);
+    }
+
+    /// Ends both directions at once, for both ends.
+    pub fn reset(&self) {
+        self.node().sync();
+        self.wire.reset(&mut self.wire.lock());
+    }
+
+    /// Flips a bit of a byte that this end will give: the one `ahead` bytes from now.
+    pub fn damage(&self, ahead: u64, bit: u8) {
+        let flow = &mut self.wire.lock().flows[self.end];
+        flow.flip = Some((flow.given + ahead, bit % 8));
+    }
+
+    /// Whether the byte of [`Self::damage`] has arrived.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        let flow = &self.wire.lock().flows[self.end];
+        flow.flip.is_some_and(|(at, _)| at < flow.delivered)
+    }
+}
+
+impl Wire {
+    /// Nobody leaves the state half changed.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn at(&self, at: Time, kind: u64, flow: usize) {
+        if let Some(&id) = self.id.get() {
+            self.timeline.at(at, id, kind | flow as u64);
+        }
+    }
+
+    /// Has the next segment leave, if there is one and none is about to.
+    fn leave(&self, state: &mut State, number: usize) {
+        let now = self.timeline.now();
+        let flow = &mut state.flows[number];
+        if !flow.leaving && flow.can_leave() {
+            flow.leaving = true;
+            self.at(now, LEAVE, number);
+        }
+    }
+
+    /// A segment leaves.
+    fn on_leave(&self, state: &mut State, now: Time, number: usize) {
+        let cut = 1 + state.below(state.flows[number].way.segment as u64) as usize;
+        let jitter = Span::from_ps(state.below(state.flows[number].way.jitter.as_ps() + 1));
+        let flow = &mut state.flows[number];
+        flow.leaving = false;
+        if !flow.can_leave() {
+            return;
+        }
+        let n = cut.min(flow.waiting.len()).min(flow.window());
+        // Without bytes it is the end.
+        let segment: Vec<u8> = flow.waiting.drain(..n).collect();
+        flow.flying_bytes += n;
+        flow.flying.push_back(segment);
+        let gone = now + Span::from_ps(flow.way.ps_per_byte * n as u64);
+        let arrival = (gone + flow.way.delay + jitter).max(flow.last_arrival);
+        flow.last_arrival = arrival;
+        self.at(arrival, ARRIVE, number);
+        if n > 0 {
+            flow.leaving = true;
+            self.at(gone, LEAVE, number);
+            // There is room again.
+            self.nodes[number].signal();
+        }
+    }
+
+    fn on_arrive(&self, state: &mut State, number: usize) {
+        let flow = &mut state.flows[number];
+        let Some(mut segment) = flow.flying.pop_front() else { return };
+        flow.flying_bytes -= segment.len();
+        flow.ended |= segment.is_empty();
+        if let Some((at, bit)) = flow.flip
+            && let Some(byte) = at.checked_sub(flow.delivered).and_then(|at| segment.get_mut(at as usize))
+        {
+            *byte ^= 1 << bit;
+        }
+        flow.delivered += segment.len() as u64;
+        flow.arrived.extend(segment);
+        if flow.way.reset_at.is_some_and(|at| flow.delivered >= at) {
+            self.reset(state);
+        }
+        self.nodes[1 - number].signal();
+    }
+
+    fn reset(&self, state: &mut State) {
+        state.reset = true;
+        for flow in &mut state.flows {
+            (flow.flying_bytes, flow.leaving) = (0, false);
+            flow.waiting.clear();
+            flow.flying.clear();
+            flow.arrived.clear();
+        }
+        self.nodes.iter().for_each(Node::signal);
+    }
+}
+
+impl Actor for Wire {
+    fn event(&self, now: Time, token: u64) {
+        let (kind, number) = (token & ARRIVE, (token & 1) as usize);
+        let mut state = self.lock();
+        if state.reset {
+            return;
+        }
+        match kind {
+            ARRIVE => self.on_arrive(&mut state, number),
+            _ => self.on_leave(&mut state, now, number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::world::{Config, World};
+
+    /// Runs a writer of `content`, which then shuts, and a reader; what was read, in which pieces, and when it ended.
+    fn transfer(way: Way, content: Vec<u8>, flip: Option<(u64, u8)>) -> (Vec<Vec<u8>>, Result<(), Reset>, Time) {
+        let mut world = World::new(Config::default());
+        let (here, there) = (world.node("here"), world.node("there"));
+        let (a, b) = connect(&here, &there, [way; 2], 7);
+        let read = Arc::new(Mutex::new((Vec::new(), Ok(()))));
+        let result = read.clone();
+        world
+            .rank("writer", &[&here], move || {
+                if let Some((ahead, bit)) = flip {
+                    a.damage(ahead, bit);
+                }
+                let mut rest = content.as_slice();
+                let all = a.node().host().poll("send", None, || match a.send(rest) {
+                    Ok(n) => {
+                        rest = &rest[n..];
+                        rest.is_empty().then_some(())
+                    }
+                    Err(Reset) => Some(()),
+                });
+                assert_eq!(all, Some(()));
+                a.shut();
+            })
+            .expect("a rank");
+        world
+            .rank("reader", &[&there], move || {
+                let host = b.node().host();
+                let mut bytes = [0; 4096];
+                loop {
+                    let next = host.poll("receive", None, || b.receive(&mut bytes).transpose());
+                    let mut result = result.lock().expect("nobody panicked");
+                    match next.expect("no deadline") {
+                        Ok(0) => return,
+                        Ok(n) => result.0.push(bytes[..n].to_vec()),
+                        Err(reset) => {
+                            result.1 = Err(reset);
+                            return;
+                        }
+                    }
+                }
+            })
+            .expect("a rank");
+        let ended = world.run().expect("it ends");
+        let (pieces, end) = std::mem::replace(&mut *read.lock().expect("nobody panicked"), (Vec::new(), Ok(())));
+        (pieces, end, ended.time)
+    }
+
+    fn content(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 31 % 251) as u8).collect()
+    }
+
+    #[test]
+    fn bytes_arrive_in_order_whatever_the_pieces() {
+        for segment in [1, 7, 1460] {
+            for (send_buffer, receive_buffer) in [(1, 1), (10, 3), (64 << 10, 64 << 10)] {
+                let way = Way { segment, send_buffer, receive_buffer, jitter: Span::from_us(50), ..Way::default() };
+                let (pieces, end, _) = transfer(way, content(3000), None);
+                assert_eq!((pieces.concat(), end), (content(3000), Ok(())), "{way:?}");
+                assert!(pieces.iter().all(|piece| piece.len() <= receive_buffer), "the receive buffer is a bound");
+            }
+        }
+    }
+
+    /// Goal: time is what the values say. Method: one segment in flight at a time.
+    #[test]
+    fn a_full_receive_buffer_holds_the_sender_up() {
+        let way = Way { segment: 1, receive_buffer: 1, ps_per_byte: 0, ..Way::default() };
+        let (_, _, time) = transfer(way, content(100), None);
+        assert!(time.since(Time::ZERO) >= Span::from_us(100 * 10), "{time:?}");
+        let (_, _, time) = transfer(Way { receive_buffer: 100, ..way }, content(100), None);
+        assert!(time.since(Time::ZERO) < Span::from_us(30), "{time:?}");
+    }
+
+    #[test]
+    fn a_reset_comes_at_its_byte() {
+        for at in [1, 500, 2999] {
+            let (pieces, end, _) = transfer(Way { reset_at: Some(at), ..Way::default() }, content(3000), None);
+            let read = pieces.concat();
+            assert_eq!((end, content(3000).starts_with(&read)), (Err(Reset), true));
+            assert!(read.len() < 3000, "what arrived last is lost");
+        }
+    }
+
+    #[test]
+    fn one_bit_is_flipped() {
+        let mut wanted = content(3000);
+        wanted[1234] ^= 1 << 5;
+        assert_eq!(transfer(Way::default(), content(3000), Some((1234, 5))).0.concat(), wanted);
+    }
+}

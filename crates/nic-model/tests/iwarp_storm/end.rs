@@ -1,0 +1,441 @@
+//! One end: a rank that shakes hands, posts its program, and drives the machines of `iwarp` over a modelled stream.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use host::{Bell, Host, Span, Time};
+use iwarp::mpa::{Accept, HandshakeError, Initiator, Negotiated, Outcome, Responder};
+use iwarp::terminate::TerminateCode;
+use iwarp::testing::{Endpoint, Log, Rights};
+use iwarp::tx::{OpKind, Origin, PostError};
+use iwarp::{Connection, Limits};
+use nic_model::stream::{Reset, Stream};
+
+use super::plan::{BYE, COUNTERS, PASSING, Plan, READABLE, Trouble, WRITABLE, readable};
+
+/// Longer than any seed takes in which bytes keep coming.
+const PATIENCE: Span = Span::from_secs(3);
+/// What a look at the stream takes.
+const LOOK: Span = Span::from_ns(50);
+
+/// How an end ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All done, and the other end says the same.
+    Clean,
+    /// There is no connection.
+    Refused,
+    /// The other end broke a rule.
+    Failed(TerminateCode),
+    /// The other end says that this one did.
+    Terminated(TerminateCode),
+    /// The other end closed; in the middle of an FPDU?
+    Closed { cut: bool },
+    Reset,
+    /// This end closed early, as planned.
+    Quit,
+    /// Nothing came for too long.
+    Timeout,
+}
+
+/// What an end has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) ending: Ending,
+    pub(crate) time: Time,
+    /// Steps in the order of their completion, and those that ended unfinished.
+    pub(crate) completed: Vec<usize>,
+    pub(crate) flushed: Vec<usize>,
+    /// Messages that were received.
+    pub(crate) messages: Vec<Log>,
+    /// What the other end wrote.
+    pub(crate) written: Vec<u8>,
+    /// Steps that brought something else than they must, and other wrongs.
+    pub(crate) wrong: Vec<String>,
+}
+
+/// An end with a connection.
+pub(crate) struct End<'a> {
+    plan: &'a Plan,
+    seed: u64,
+    me: usize,
+    stream: Stream,
+    host: Host,
+    negotiated: Option<Negotiated>,
+    /// Came with the handshake.
+    ahead: Vec<u8>,
+    report: Report,
+    begun: Time,
+    posted: usize,
+    next_at: Time,
+    out: Vec<u8>,
+    /// Bytes that the machine has given, and that the stream has taken.
+    made: u64,
+    taken: u64,
+    /// Writes and sends that are over when so many bytes have been taken.
+    sending: VecDeque<(u64, usize)>,
+    logged: usize,
+    shut: bool,
+}
+
+/// Nothing, or the end.
+type Turn = Result<(), Ending>;
+
+impl From<Reset> for Ending {
+    fn from(_: Reset) -> Self {
+        Self::Reset
+    }
+}
+
+impl<'a> End<'a> {
+    pub(crate) fn new(plan: &'a Plan, seed: u64, me: usize, stream: Stream) -> Self {
+        let host = stream.node().host();
+        let report = Report {
+            ending: Ending::Refused,
+            time: Time::ZERO,
+            completed: Vec::new(),
+            flushed: Vec::new(),
+            messages: Vec::new(),
+            written: Vec::new(),
+            wrong: Vec::new(),
+        };
+        let begun = host.now();
+        Self {
+            plan,
+            seed,
+            me,
+            stream,
+            host,
+            negotiated: None,
+            ahead: Vec::new(),
+            report,
+            begun,
+            posted: 0,
+            next_at: begun,
+            out: Vec::new(),
+            made: 0,
+            taken: 0,
+            sending: VecDeque::new(),
+            logged: 0,
+            shut: false,
+        }
+    }
+
+    /// From the first byte to the last.
+    pub(crate) fn run(mut self) -> Report {
+        let shaken = if self.me == 0 { self.initiate() } else { self.respond() };
+        let ending = match shaken {
+            Ok(()) => self.converse(),
+            Err(ending) => ending,
+        };
+        if matches!(ending, Ending::Timeout) {
+            self.stream.reset();
+        } else {
+            self.stream.shut();
+        }
+        self.report.ending = ending;
+        self.report.time = self.host.now();
+        let steps = 0..self.plan.programs[self.me].steps.len();
+        self.report.flushed = steps.filter(|step| !self.report.completed.contains(step)).collect();
+        self.report
+    }
+
+    fn now(&self) -> Duration {
+        self.host.now().since(Time::ZERO).to_std()
+    }
+
+    /// Sends some of these bytes, and takes some; `None` if nothing has come.
+    fn exchange(&self, out: &[u8]) -> Result<(usize, Option<Vec<u8>>), Ending> {
+        self.host.charge(LOOK);
+        let sent = if out.is_empty() { 0 } else { self.stream.send(out)? };
+        let mut bytes = vec![0; self.plan.read];
+        let came = self.stream.receive(&mut bytes)?;
+        Ok((sent, came.map(|n| bytes[..n].to_vec())))
+    }
+
+    fn patience(&self) -> Option<Time> {
+        Some(self.begun + PATIENCE)
+    }
+
+    fn initiate(&mut self) -> Turn {
+        let mut machine =
+            Initiator::new(self.plan.initiator.clone(), self.now()).expect("the plan can be asked for");
+        let found = self.host.clone().wait("initiate", &Bell::new(), self.patience(), || {
+            let (sent, came) = match self.exchange(machine.transmit()) {
+                Ok(both) => both,
+                Err(ending) => return Some(Err(ending)),
+            };
+            machine.transmitted(sent);
+            let bytes = came?;
+            let heard = if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
+            match heard {
+                Ok((_, None)) => None,
+                Ok((taken, Some(Outcome::Established(negotiated)))) => {
+                    self.negotiated = Some(negotiated);
+                    self.ahead = bytes[taken..].to_vec();
+                    Some(Ok(()))
+                }
+                Ok((_, Some(Outcome::Rejected { private_data }))) => {
+                    if self.plan.trouble != Trouble::Reject || private_data != b"no" {
+                        self.report.wrong.push("rejected".into());
+                    }
+                    Some(Err(Ending::Refused))
+                }
+                Err(error) => {
+                    if self.plan.trouble != Trouble::Old || !machine.may_retry_as_v1() {
+                        self.report.wrong.push(format!("no connection: {error}"));
+                    }
+                    Some(Err(Ending::Refused))
+                }
+            }
+        });
+        found.unwrap_or(Err(Ending::Timeout))
+    }
+
+    fn respond(&mut self) -> Turn {
+        let mut machine = Responder::new(self.plan.responder.clone(), self.now());
+        let mut decided = None;
+        let found = self.host.clone().wait("respond", &Bell::new(), self.patience(), || {
+            if decided.is_some() {
+                self.host.charge(LOOK);
+                return match self.stream.send(machine.transmit()) {
+                    Ok(sent) => {
+                        machine.transmitted(sent);
+                        machine.transmit().is_empty().then(|| decided.take().unwrap_or(Ok(())))
+                    }
+                    Err(reset) => Some(Err(reset.into())),
+                };
+            }
+            let bytes = match self.exchange(&[]) {
+                Ok((_, came)) => came?,
+                Err(ending) => return Some(Err(ending)),
+            };
+            let heard = if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
+            decided = match heard {
+                Ok((_, None)) => None,
+                Ok((_, Some(_))) if self.plan.trouble == Trouble::Reject => {
+                    machine.reject(b"no").expect("there is a request");
+                    Some(Err(Ending::Refused))
+                }
+                Ok((_, Some(_))) => Some(self.accept(machine.accept(&self.plan.accept))),
+                Err(_) => Some(Err(Ending::Refused)),
+            };
+            None
+        });
+        found.unwrap_or(Err(Ending::Timeout))
+    }
+
+    fn accept(&mut self, accepted: Result<Negotiated, HandshakeError>) -> Turn {
+        let Accept { ird, .. } = self.plan.accept;
+        match accepted {
+            Ok(negotiated) => {
+                if negotiated.ird > ird {
+                    self.report.wrong.push(format!("serves {} reads, not {ird}", negotiated.ird));
+                }
+                self.negotiated = Some(negotiated);
+                Ok(())
+            }
+            Err(error) => {
+                self.report.wrong.push(format!("not accepted: {error}"));
+                Err(Ending::Refused)
+            }
+        }
+    }
+
+    /// The end's memory, with all that the other's program needs.
+    fn furnish(&mut self, negotiated: &Negotiated) -> (Endpoint, std::ops::Range<usize>) {
+        let limits =
+            Limits { queue: self.plan.queue, mulpdu: self.plan.mulpdu[self.me], ..Limits::default() };
+        let mut endpoint = Endpoint::new(Connection::new(negotiated, &limits, self.now()));
+        let theirs = &self.plan.programs[1 - self.me];
+        let written = endpoint.register(WRITABLE.0, WRITABLE.1, &vec![0; theirs.writable], Rights::WRITE);
+        endpoint.register(READABLE.0, READABLE.1, &readable(self.seed, self.me), Rights::READ);
+        endpoint.register(COUNTERS.0, COUNTERS.1, &[0; 8], Rights::ATOMIC);
+        for number in 0..theirs.passing {
+            endpoint.register(PASSING + number, 0, &[0; 8], Rights::INVALIDATE);
+        }
+        theirs.receives.iter().for_each(|len| endpoint.post_receive(*len));
+        (endpoint, written)
+    }
+
+    fn converse(&mut self) -> Ending {
+        let negotiated = self.negotiated.take().expect("hands were shaken");
+        let (mut endpoint, written) = self.furnish(&negotiated);
+        if let Trouble::Flip(end, ahead) = self.plan.trouble
+            && end == self.me
+        {
+            self.stream.damage(ahead, self.seed as u8);
+        }
+        let ahead = std::mem::take(&mut self.ahead);
+        endpoint.take(&ahead);
+        let ending = loop {
+            let timers = [Some(self.next_at).filter(|_| !self.is_posted()), self.patience()];
+            let next = timers.into_iter().flatten().min();
+            let host = self.host.clone();
+            let turn = host.wait("converse", &Bell::new(), next, || match self.turn(&mut endpoint) {
+                Ok(()) => None,
+                Err(ending) => Some(ending),
+            });
+            match turn {
+                Some(ending) => break ending,
+                None if self.host.now() >= self.begun + PATIENCE => break Ending::Timeout,
+                None => {}
+            }
+        };
+        self.report.written = endpoint.memory().read(written).to_vec();
+        if let Some(at) = endpoint.memory().damage() {
+            self.report.wrong.push(format!("byte {at} changed, to which nobody gave a right"));
+        }
+        ending
+    }
+
+    fn is_posted(&self) -> bool {
+        self.posted == self.plan.programs[self.me].steps.len()
+    }
+
+    /// Does what can be done now.
+    fn turn(&mut self, endpoint: &mut Endpoint) -> Turn {
+        self.post(endpoint)?;
+        loop {
+            let (sent, came) = self.exchange(&self.out)?;
+            self.out.drain(..sent);
+            self.taken += sent as u64;
+            while let Some((_, step)) = self.sending.pop_front_if(|(upto, _)| *upto <= self.taken) {
+                self.report.completed.push(step);
+            }
+            let before = (self.made, self.logged);
+            match &came {
+                Some(bytes) if bytes.is_empty() => return self.on_eof(endpoint),
+                Some(bytes) => endpoint.take(bytes),
+                None => {}
+            }
+            let end = self.note(endpoint);
+            if self.out.is_empty() {
+                self.make(endpoint);
+            }
+            if let Some(ending) = end {
+                return self.last_words(endpoint, ending);
+            }
+            self.post(endpoint)?;
+            if sent == 0 && came.is_none() && before == (self.made, self.logged) {
+                break;
+            }
+        }
+        let all = self.report.completed.len() == self.plan.programs[self.me].steps.len();
+        if all && !self.shut && self.has_bye() && self.out.is_empty() && endpoint.connection.is_idle() {
+            self.shut = true;
+            self.stream.shut();
+        }
+        Ok(())
+    }
+
+    fn has_bye(&self) -> bool {
+        matches!(self.report.messages.last(), Some(Log::Received { data, .. }) if data == BYE)
+    }
+
+    /// Posts what is due.
+    fn post(&mut self, endpoint: &mut Endpoint) -> Turn {
+        let steps = &self.plan.programs[self.me].steps;
+        if let Trouble::Quit(end, after) = self.plan.trouble
+            && end == self.me
+            && self.posted == after
+            && after < steps.len()
+        {
+            return Err(Ending::Quit);
+        }
+        while let Some(step) = steps.get(self.posted)
+            && self.host.now() >= self.next_at
+        {
+            match endpoint.post(step.kind, &step.data, step.fence) {
+                Ok(id) => assert_eq!(id, self.posted as u64 + 1, "names are numbers"),
+                Err(PostError::Full | PostError::Closed) => break,
+                Err(error) => {
+                    self.report.wrong.push(format!("step {} was not taken: {error}", self.posted));
+                    return Err(Ending::Quit);
+                }
+            }
+            self.posted += 1;
+            self.next_at = self.host.now() + steps.get(self.posted).map_or(Span::ZERO, |step| step.pause);
+        }
+        Ok(())
+    }
+
+    /// Has the machine make the next FPDU.
+    fn make(&mut self, endpoint: &mut Endpoint) {
+        while self.out.is_empty()
+            && let Some((origin, last)) = endpoint.give_next(&mut self.out)
+        {
+            self.made += self.out.len() as u64;
+            if let (Origin::Op(id), true) = (origin, last) {
+                let step = id as usize - 1;
+                let kind = self.plan.programs[self.me].steps[step].kind;
+                if !matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) {
+                    self.sending.push_back((self.made, step));
+                }
+            }
+        }
+    }
+
+    /// What the machine has seen since; the end, if it has seen that.
+    fn note(&mut self, endpoint: &Endpoint) -> Option<Ending> {
+        let mut end = None;
+        for log in &endpoint.log()[self.logged..] {
+            let brought = match log {
+                Log::Ready => continue,
+                Log::Received { .. } | Log::Immediate { .. } => {
+                    self.report.messages.push(log.clone());
+                    continue;
+                }
+                Log::Failed(code) => {
+                    end = end.or(Some(Ending::Failed(*code)));
+                    continue;
+                }
+                Log::Terminated(code) => {
+                    end = end.or(Some(Ending::Terminated(*code)));
+                    continue;
+                }
+                Log::ReadDone(id) => {
+                    let wanted = &self.plan.programs[self.me].steps[*id as usize - 1].brings;
+                    (*id, endpoint.read_result(*id, wanted.len()).map(<[u8]>::to_vec))
+                }
+                Log::AtomicDone(id, original) => (*id, Some(original.to_ne_bytes().to_vec())),
+            };
+            let step = brought.0 as usize - 1;
+            if brought.1.as_ref() != Some(&self.plan.programs[self.me].steps[step].brings) {
+                self.report.wrong.push(format!("step {step} brought something else"));
+            }
+            self.report.completed.push(step);
+        }
+        self.logged = endpoint.log().len();
+        end
+    }
+
+    /// Sends what the machine still has, which is a Terminate if this end found the error.
+    fn last_words(&mut self, endpoint: &mut Endpoint, ending: Ending) -> Turn {
+        if matches!(ending, Ending::Terminated(_)) {
+            return Err(ending);
+        }
+        let host = self.host.clone();
+        let said = host.wait("last words", &Bell::new(), self.patience(), || {
+            self.host.charge(LOOK);
+            self.make(endpoint);
+            match self.stream.send(&self.out) {
+                Ok(sent) => drop(self.out.drain(..sent)),
+                Err(reset) => return Some(Err(Ending::from(reset))),
+            }
+            // So that the other end gets on with what it says, and then hears.
+            let mut void = [0; 4096];
+            match self.stream.receive(&mut void) {
+                Ok(_) => {}
+                Err(reset) => return Some(Err(reset.into())),
+            }
+            (self.out.is_empty() && endpoint.connection.is_closed()).then_some(Err(ending))
+        });
+        said.unwrap_or(Err(Ending::Timeout))
+    }
+
+    fn on_eof(&mut self, endpoint: &mut Endpoint) -> Turn {
+        let cut = endpoint.take_eof().is_err();
+        Err(if self.shut && !cut { Ending::Clean } else { Ending::Closed { cut } })
+    }
+}

@@ -1,0 +1,201 @@
+//! The machines of `iwarp` over a modelled stream, by seed: run, and compared with what must come of it.
+//!
+//! Checked: no panic, no hang; every step completes once or is flushed; messages arrive once, whole and in order; reads and
+//! atomics bring what they must; no byte is wrong, and what stood before a message or an answer has arrived with it; who
+//! breaks a rule is told so; after a reset both ends are through at once.
+
+mod end;
+mod plan;
+
+use std::sync::{Arc, Mutex};
+
+use host::Span;
+use host::world::{Config, Ended, Factory, World};
+use iwarp::testing::Log;
+use iwarp::tx::OpKind;
+use nic_model::stream::connect;
+
+use end::{End, Ending, Report};
+use plan::{Plan, Program, Step, Trouble, WRITABLE};
+
+/// What both ends do about a reset takes no longer.
+const RESET_BOUND: Span = Span::from_us(50);
+
+/// What came of a seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) ended: Ended,
+    pub(crate) reports: [Report; 2],
+}
+
+/// Runs a seed and checks it.
+///
+/// # Errors
+/// What was wrong, in words.
+pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
+    let plan = Arc::new(Plan::new(seed));
+    let mut world = World::new(Config { seed, factory, max_events: 50_000_000, ..Config::default() });
+    let nodes = [world.node("initiator"), world.node("responder")];
+    let (a, b) = connect(&nodes[0], &nodes[1], plan.ways, seed);
+    let reports = Arc::new(Mutex::new([None, None]));
+    let damage = [a.clone(), b.clone()];
+    for (me, stream) in [a, b].into_iter().enumerate() {
+        let (plan, reports) = (plan.clone(), reports.clone());
+        let body = move || {
+            let report = End::new(&plan, seed, me, stream).run();
+            reports.lock().expect("nobody panics with it")[me] = Some(report);
+        };
+        world.rank(["initiator", "responder"][me], &[&nodes[me]], body).map_err(|e| e.to_string())?;
+    }
+    let ended = world.run().map_err(|failure| failure.to_string())?;
+    let [Some(a), Some(b)] = reports.lock().expect("all ranks have ended").clone() else {
+        return Err("an end said nothing".into());
+    };
+    let run = Run { ended, reports: [a, b] };
+    let damaged = match plan.trouble {
+        Trouble::Flip(end, _) => damage[end].is_damaged().then_some(end),
+        _ => None,
+    };
+    let wrong = check(&plan, &run.reports, damaged);
+    if wrong.is_empty() { Ok(run) } else { Err(format!("{wrong:?}\n{:?}\n{}", plan.trouble, endings(&run.reports))) }
+}
+
+/// The same twice.
+///
+/// # Errors
+/// What was wrong, with the command that shows it again.
+pub(crate) fn run_twice(seed: u64) -> Result<Run, String> {
+    let again = format!("to see it again: cargo run --release -p nic-model --example iwarp_storm -- {seed}..{}", seed + 1);
+    let once = run(seed, Factory::Coroutine).map_err(|why| format!("seed {seed}: {why}\n{again}"))?;
+    let twice = run(seed, Factory::Coroutine).map_err(|why| format!("seed {seed}, again: {why}\n{again}"))?;
+    if once == twice { Ok(once) } else { Err(format!("seed {seed} is not always the same\n{again}")) }
+}
+
+fn endings(reports: &[Report; 2]) -> String {
+    let end = |report: &Report| {
+        format!("{:?} at {:?}, {} completed, {} messages", report.ending, report.time, report.completed.len(), report.messages.len())
+    };
+    format!("initiator: {}\nresponder: {}", end(&reports[0]), end(&reports[1]))
+}
+
+/// Everything that is wrong with a run. A bit was flipped in the direction of `damaged`.
+fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<String> {
+    let mut wrong: Vec<String> = reports.iter().flat_map(|report| report.wrong.clone()).collect();
+    for (end, program) in plan.programs.iter().enumerate() {
+        let (own, other) = (&reports[end], &reports[1 - end]);
+        completions(program, own, &mut wrong);
+        let received = messages(program, other, &mut wrong);
+        if damaged != Some(end) {
+            bytes(program, own, other, received, &mut wrong);
+        } else if other.ending == Ending::Clean {
+            wrong.push("a flipped bit was not noticed".into());
+        }
+    }
+    let [a, b] = [reports[0].ending, reports[1].ending];
+    let both = |ending| a == ending && b == ending;
+    let code = |end: usize| plan.programs[end].steps.iter().find_map(|step| step.breaks);
+    let fits = match plan.trouble {
+        Trouble::None => both(Ending::Clean),
+        Trouble::Reject | Trouble::Old => both(Ending::Refused),
+        // The bytes may not have sufficed for it; one end may have been through before.
+        Trouble::Reset(..) => both(Ending::Clean) || both(Ending::Reset) || a == Ending::Reset || b == Ending::Reset,
+        Trouble::Flip(..) => damaged.is_some() || both(Ending::Clean),
+        Trouble::Quit(end, after) => {
+            let quits = after < plan.programs[end].steps.len();
+            let other = [b, a][end];
+            if quits { [a, b][end] == Ending::Quit && matches!(other, Ending::Closed { .. }) } else { both(Ending::Clean) }
+        }
+        Trouble::Breach(end) => code(end).is_some_and(|code| {
+            [a, b][end] == Ending::Terminated(code) && [b, a][end] == Ending::Failed(code)
+        }),
+    };
+    if !fits {
+        wrong.push(format!("the endings do not fit: {:?}", code(0).or(code(1))));
+    }
+    if both(Ending::Reset) && gap(reports) > RESET_BOUND {
+        wrong.push(format!("the ends heard of the reset {:?} apart", gap(reports)));
+    }
+    wrong
+}
+
+fn gap(reports: &[Report; 2]) -> Span {
+    let [a, b] = [reports[0].time, reports[1].time];
+    a.max(b).since(a.min(b))
+}
+
+/// Every step has completed once or was flushed; those of one kind in their order.
+fn completions(program: &Program, own: &Report, wrong: &mut Vec<String>) {
+    let mut all: Vec<usize> = own.completed.iter().chain(&own.flushed).copied().collect();
+    all.sort_unstable();
+    if all != (0..program.steps.len()).collect::<Vec<_>>() {
+        wrong.push(format!("steps ended: {all:?}"));
+    }
+    for fetching in [false, true] {
+        let kind = |step: &usize| fetches(&program.steps[*step]) == fetching;
+        if !own.completed.iter().filter(|step| kind(step)).is_sorted() {
+            wrong.push(format!("completed out of order: {:?}", own.completed));
+        }
+    }
+}
+
+fn fetches(step: &Step) -> bool {
+    matches!(step.kind, OpKind::Read(_) | OpKind::Atomic { .. })
+}
+
+/// What the other end must receive for a step.
+fn message(step: &Step) -> Option<Log> {
+    match step.kind {
+        OpKind::Send { solicited, invalidate, .. } => {
+            Some(Log::Received { data: step.data.clone(), solicited, invalidated: invalidate })
+        }
+        OpKind::Immediate { data, solicited } => Some(Log::Immediate { data, solicited }),
+        _ => None,
+    }
+}
+
+/// The other end has received the first messages of the program, or all before the one that breaks a rule. Says how many
+/// steps are known to have arrived by that.
+fn messages(program: &Program, other: &Report, wrong: &mut Vec<String>) -> usize {
+    let breach = program.steps.iter().position(|step| step.breaks.is_some());
+    let wanted: Vec<(usize, Log)> = program.steps[..breach.unwrap_or(program.steps.len())]
+        .iter()
+        .enumerate()
+        .filter_map(|(number, step)| Some((number, message(step)?)))
+        .collect();
+    let count = other.messages.len();
+    let same = wanted.iter().zip(&other.messages).all(|((_, wanted), got)| wanted == got);
+    if !same || count > wanted.len() {
+        wrong.push(format!("{count} messages, and not those that were sent"));
+    }
+    let all = other.ending == Ending::Clean || breach.is_some();
+    if all && count != wanted.len() {
+        wrong.push(format!("{count} messages of {}", wanted.len()));
+    }
+    wanted[..count.min(wanted.len())].last().map_or(0, |(number, _)| number + 1)
+}
+
+/// What was written is there as far as it must be, and nothing else.
+fn bytes(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
+    if other.written.is_empty() {
+        return;
+    }
+    // An answer tells that everything before the question has arrived, too.
+    let answered = own.completed.iter().filter(|step| fetches(&program.steps[**step])).max();
+    let arrived = received.max(answered.map_or(0, |step| step + 1));
+    let breach = program.steps.iter().position(|step| step.breaks.is_some());
+    for (number, step) in program.steps.iter().enumerate() {
+        let OpKind::Write { to, .. } = step.kind else { continue };
+        if step.breaks.is_some() {
+            continue;
+        }
+        let begin = (to - WRITABLE.1) as usize;
+        let there = &other.written[begin..begin + step.data.len()];
+        let late = breach.is_some_and(|breach| number > breach);
+        let whole = there == step.data;
+        let part = there.iter().zip(&step.data).all(|(is, wanted)| is == wanted || *is == 0);
+        let untouched = there.iter().all(|byte| *byte == 0);
+        if number < arrived && !whole || !part || late && !untouched {
+            wrong.push(format!("the bytes of step {number} (arrived: {arrived})"));
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! What each seed does: how the two ends are set up, what they ask of each other, and what goes wrong.
+
+use host::Span;
+use iwarp::mpa::{Accept, InitiatorConfig, ResponderConfig, Revision, RtrSet};
+use iwarp::rdmap::{AtomicOp, ReadRequest};
+use iwarp::terminate::TerminateCode;
+use iwarp::tx::OpKind;
+use nic_model::stream::Way;
+
+/// Tags and first offsets of the regions at each end.
+pub(crate) const WRITABLE: (u32, u64) = (0x100, 1 << 40);
+pub(crate) const READABLE: (u32, u64) = (0x200, 4096);
+pub(crate) const COUNTERS: (u32, u64) = (0x300, 8);
+/// The first tag of those that are invalidated, one for each message.
+pub(crate) const PASSING: u32 = 0x1000;
+pub(crate) const READABLE_LEN: usize = 20_000;
+/// What ends each program.
+pub(crate) const BYE: &[u8] = b"good bye";
+
+/// Random numbers (SplitMix64).
+#[derive(Clone)]
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// True once in `n` times.
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len() as u64) as usize]
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// A request of an end.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Before it is posted.
+    pub(crate) pause: Span,
+    pub(crate) fence: bool,
+    pub(crate) kind: OpKind,
+    /// What it sends or writes.
+    pub(crate) data: Vec<u8>,
+    /// What it must bring: a read its data, an atomic the old value.
+    pub(crate) brings: Vec<u8>,
+    /// It breaks a rule, and this is what the other end says.
+    pub(crate) breaks: Option<TerminateCode>,
+}
+
+/// What an end asks of the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) steps: Vec<Step>,
+    /// Bytes of the region that the steps write, one behind the other.
+    pub(crate) writable: usize,
+    /// Sizes of the receives that the other end posts.
+    pub(crate) receives: Vec<usize>,
+    /// Tags that the other end registers for being invalidated.
+    pub(crate) passing: u32,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    None,
+    /// The direction is reset after so many bytes.
+    Reset(usize, u64),
+    /// A bit is flipped in this direction, so many bytes after the handshake.
+    Flip(usize, u64),
+    /// This end closes after so many steps.
+    Quit(usize, usize),
+    /// A step of this end's program breaks a rule.
+    Breach(usize),
+    /// The program of the responder says no.
+    Reject,
+    /// The responder knows revision 1 only.
+    Old,
+}
+
+/// A seed's world.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) initiator: InitiatorConfig,
+    pub(crate) responder: ResponderConfig,
+    pub(crate) accept: Accept,
+    pub(crate) mulpdu: [u16; 2],
+    /// Operations that a machine holds.
+    pub(crate) queue: usize,
+    /// Bytes that are read at a time.
+    pub(crate) read: usize,
+    pub(crate) ways: [Way; 2],
+    pub(crate) programs: [Program; 2],
+    pub(crate) trouble: Trouble,
+}
+
+/// What is readable at an end.
+pub(crate) fn readable(seed: u64, end: usize) -> Vec<u8> {
+    Rng(seed ^ 0xbeef ^ (end as u64) << 32).bytes(READABLE_LEN)
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng(seed);
+        let trouble = trouble(&mut rng);
+        let v2 = !rng.one_in(4) || trouble == Trouble::Old;
+        let depths = [0, 1, 2, 5, 16];
+        // Flipped bits are found by CRCs only.
+        let crc = matches!(trouble, Trouble::Flip(..)) || rng.one_in(2);
+        let initiator = InitiatorConfig {
+            revision: if v2 { Revision::V2 } else { Revision::V1 },
+            crc,
+            ird: rng.pick(&depths),
+            ord: rng.pick(&depths),
+            peer_to_peer: if v2 && !rng.one_in(3) {
+                RtrSet::from_bits_truncate(rng.next() as u8)
+            } else {
+                RtrSet::empty()
+            },
+            private_data: rng.bytes(rng.clone().below(64) as usize),
+            ..InitiatorConfig::default()
+        };
+        let responder = ResponderConfig {
+            revision_max: if trouble == Trouble::Old { Revision::V1 } else { Revision::V2 },
+            crc: rng.one_in(3),
+            ..ResponderConfig::default()
+        };
+        let accept = Accept { ird: rng.pick(&depths), ord: rng.pick(&depths), private_data: rng.bytes(5) };
+        let breach = |end| trouble == Trouble::Breach(end);
+        // Revision 1 says nothing of depths: each side trusts the other to have chosen right.
+        let (initiator, accept) = if v2 { (initiator, accept) } else { even(initiator, accept) };
+        let reads = [initiator.ord.min(accept.ird) > 0, accept.ord.min(initiator.ird) > 0];
+        let mut ways = [way(&mut rng), way(&mut rng)];
+        let (queue, read) = (rng.pick(&[1, 2, 8, 64]), rng.pick(&[1, 13, 500, 4096, 65_536]));
+        // Byte by byte, much would only take long.
+        let tiny = read == 1 || ways.iter().any(|way| way.segment < 100 || way.send_buffer < 100);
+        let longest = if tiny { 150 } else { READABLE_LEN };
+        let programs =
+            [0, 1].map(|end| program(&mut rng, Ask { seed, end, longest, reads: reads[end], breach: breach(end) }));
+        if let Trouble::Reset(end, at) = trouble {
+            ways[end].reset_at = Some(at);
+        }
+        let mulpdu = [0; 2].map(|_| rng.pick(&[128, 200, 536, 1452, 8952, u16::MAX]));
+        Self { initiator, responder, accept, mulpdu, queue, read, ways, programs, trouble }
+    }
+}
+
+fn even(initiator: InitiatorConfig, accept: Accept) -> (InitiatorConfig, Accept) {
+    let (ird, ord) = (initiator.ird, initiator.ord);
+    (initiator, Accept { ird: ord, ord: ird, ..accept })
+}
+
+fn trouble(rng: &mut Rng) -> Trouble {
+    let end = rng.below(2) as usize;
+    match rng.below(20) {
+        0..=3 => Trouble::Reset(end, 1 + rng.pick(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
+        4..=6 => Trouble::Flip(end, rng.pick(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
+        7 => Trouble::Quit(end, rng.below(20) as usize),
+        8..=11 => Trouble::Breach(end),
+        12 if rng.one_in(2) => Trouble::Reject,
+        13 if rng.one_in(2) => Trouble::Old,
+        _ => Trouble::None,
+    }
+}
+
+fn way(rng: &mut Rng) -> Way {
+    let segment = rng.pick(&[1, 5, 100, 1460, 9000]);
+    // Tiny pieces of everything would only be slow.
+    let receive_buffer = rng.pick(&[if segment < 100 { 300 } else { 1000 }, 4096, 65_536]);
+    Way {
+        segment,
+        send_buffer: rng.pick(&[1, 100, 4096, 65_536]),
+        receive_buffer,
+        delay: Span::from_ns(rng.pick(&[0, 500, 5_000])),
+        jitter: Span::from_ns(rng.pick(&[0, 100, 20_000])),
+        ps_per_byte: rng.pick(&[0, 80, 800]),
+        reset_at: None,
+    }
+}
+
+fn length(rng: &mut Rng, longest: usize) -> usize {
+    let len = match rng.below(8) {
+        0 => 0,
+        1 => 1 + rng.below(16),
+        2..=5 => rng.below(700),
+        6 => rng.below(3000),
+        _ => rng.below(READABLE_LEN as u64),
+    };
+    len as usize % (longest + 1)
+}
+
+/// What a program is to be like.
+struct Ask {
+    seed: u64,
+    end: usize,
+    /// Bytes of a message, at most.
+    longest: usize,
+    /// It may read.
+    reads: bool,
+    /// It breaks a rule.
+    breach: bool,
+}
+
+/// Makes the program of an end.
+struct Maker<'a> {
+    rng: &'a mut Rng,
+    readable: Vec<u8>,
+    program: Program,
+    longest: usize,
+    /// What the counter of this end holds at the other one.
+    counter: u64,
+    to: u64,
+}
+
+fn program(rng: &mut Rng, ask: Ask) -> Program {
+    let Ask { seed, end, longest, reads, breach } = ask;
+    let count = rng.pick(&[1, 4, 12, 30]);
+    let breach_at = breach.then(|| rng.below(count));
+    let program = Program { steps: Vec::new(), writable: 0, receives: Vec::new(), passing: 0 };
+    let readable = readable(seed, 1 - end);
+    let mut maker = Maker { rng, readable, program, longest, counter: 0, to: WRITABLE.1 };
+    for number in 0..count {
+        if breach_at == Some(number) {
+            maker.breach(reads);
+        }
+        match maker.rng.below(if reads { 9 } else { 5 }) {
+            0..=1 => maker.write(),
+            2..=3 => maker.send(),
+            4 => maker.immediate(),
+            5..=6 => maker.read(),
+            _ => maker.atomic(),
+        }
+    }
+    // Behind all that reads have brought.
+    maker.add(OpKind::Send { len: 0, solicited: true, invalidate: None }, BYE.to_vec(), Vec::new());
+    let mut program = maker.program;
+    program.steps.last_mut().expect("the bye").fence = true;
+    program.receives.push(BYE.len());
+    program
+}
+
+impl Maker<'_> {
+    fn add(&mut self, kind: OpKind, data: Vec<u8>, brings: Vec<u8>) {
+        let pause = if self.rng.one_in(2) { Span::ZERO } else { Span::from_ns(self.rng.below(30_000)) };
+        let fence = self.rng.one_in(8);
+        self.program.steps.push(Step { pause, fence, kind, data, brings, breaks: None });
+    }
+
+    fn write(&mut self) {
+        let len = length(self.rng, self.longest);
+        let (stag, to) = (WRITABLE.0, self.to);
+        self.to += len as u64;
+        self.program.writable += len;
+        let data = self.rng.bytes(len);
+        self.add(OpKind::Write { stag, to, len: 0 }, data, Vec::new());
+    }
+
+    fn send(&mut self) {
+        let len = length(self.rng, self.longest).min(4000);
+        let solicited = self.rng.one_in(2);
+        let invalidate = self.rng.one_in(4).then(|| {
+            self.program.passing += 1;
+            PASSING + self.program.passing - 1
+        });
+        let spare = self.rng.pick(&[0, 0, 1, 100]);
+        self.program.receives.push(len + spare);
+        let data = self.rng.bytes(len);
+        self.add(OpKind::Send { len: 0, solicited, invalidate }, data, Vec::new());
+    }
+
+    fn immediate(&mut self) {
+        let data = self.rng.next().to_be_bytes();
+        self.program.receives.push(self.rng.below(9) as usize);
+        let solicited = self.rng.one_in(2);
+        self.add(OpKind::Immediate { data, solicited }, Vec::new(), Vec::new());
+    }
+
+    fn read(&mut self) {
+        let len = length(self.rng, self.longest);
+        let from = self.rng.below((READABLE_LEN - len) as u64 + 1);
+        let brings = self.readable[from as usize..][..len].to_vec();
+        let request = ReadRequest {
+            sink_stag: self.rng.next() as u32 | 1,
+            sink_to: self.rng.below(1 << 50),
+            len: len as u32,
+            source_stag: READABLE.0,
+            source_to: READABLE.1 + from,
+        };
+        self.add(OpKind::Read(request), Vec::new(), brings);
+    }
+
+    fn atomic(&mut self) {
+        let op = if self.rng.one_in(2) {
+            AtomicOp::FetchAdd { add: self.rng.next(), mask: if self.rng.one_in(2) { 0 } else { 1 << 31 } }
+        } else {
+            let compare = if self.rng.one_in(2) { self.counter } else { self.rng.next() };
+            let compare_mask = self.rng.pick(&[u64::MAX, u64::MAX, 0xff]);
+            let (swap, swap_mask) = (self.rng.next(), self.rng.pick(&[u64::MAX, 0xffff_0000]));
+            AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask }
+        };
+        let brings = self.counter.to_ne_bytes().to_vec();
+        // Another account of the operation than the one that is under test.
+        self.counter = reference(op, self.counter);
+        self.add(OpKind::Atomic { stag: COUNTERS.0, to: COUNTERS.1, op }, Vec::new(), brings);
+    }
+
+    /// A step that the other end must refuse, and how.
+    fn breach(&mut self, reads: bool) {
+        let unknown = 0x7777;
+        let write = |stag, to| OpKind::Write { stag, to, len: 0 };
+        let read = |source_stag, source_to| {
+            OpKind::Read(ReadRequest { sink_stag: 9, sink_to: 0, len: 100, source_stag, source_to })
+        };
+        let send = |invalidate| OpKind::Send { len: 0, solicited: false, invalidate };
+        let add = AtomicOp::FetchAdd { add: 1, mask: 0 };
+        let (kind, code) = match self.rng.below(if reads { 11 } else { 7 }) {
+            0 => (write(unknown, 0), TerminateCode::TAGGED_STAG_INVALID),
+            1 => (write(COUNTERS.0, COUNTERS.1), TerminateCode::ACCESS),
+            2 => (write(WRITABLE.0, WRITABLE.1 - 1), TerminateCode::TAGGED_BOUNDS),
+            3 => (write(READABLE.0, READABLE.1), TerminateCode::ACCESS),
+            4 => (send(Some(READABLE.0)), TerminateCode::CANNOT_INVALIDATE),
+            5 => (send(Some(unknown)), TerminateCode::STAG_INVALID),
+            6 => {
+                self.program.receives.push(99);
+                (send(None), TerminateCode::UNTAGGED_TOO_LONG)
+            }
+            7 => (read(unknown, 0), TerminateCode::STAG_INVALID),
+            8 => (read(COUNTERS.0, COUNTERS.1), TerminateCode::ACCESS),
+            9 => {
+                (read(READABLE.0, READABLE.1 + READABLE_LEN as u64 - 99), TerminateCode::BOUNDS)
+            }
+            _ => (OpKind::Atomic { stag: READABLE.0, to: READABLE.1, op: add }, TerminateCode::ACCESS),
+        };
+        if matches!(code, TerminateCode::CANNOT_INVALIDATE) || kind == send(Some(unknown)) {
+            self.program.receives.push(200);
+        }
+        let data = if matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) { Vec::new() } else { vec![1; 100] };
+        self.add(kind, data, Vec::new());
+        self.program.steps.last_mut().expect("just added").breaks = Some(code);
+    }
+}
+
+/// What an atomic makes of a word, bit by bit (RFC 7306 section 5.1).
+fn reference(op: AtomicOp, word: u64) -> u64 {
+    let bit = |word: u64, at: u32| word >> at & 1 == 1;
+    let mut result = 0;
+    match op {
+        AtomicOp::FetchAdd { add, mask } => {
+            let mut carry = false;
+            for at in 0..64 {
+                let sum = u8::from(bit(word, at)) + u8::from(bit(add, at)) + u8::from(carry);
+                result |= u64::from(sum & 1) << at;
+                // A set bit in the mask is the last of its field.
+                carry = sum > 1 && !bit(mask, at);
+            }
+        }
+        AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask } => {
+            let same = (0..64).all(|at| !bit(compare_mask, at) || bit(word, at) == bit(compare, at));
+            for at in 0..64 {
+                let from = if same && bit(swap_mask, at) { swap } else { word };
+                result |= u64::from(bit(from, at)) << at;
+            }
+        }
+    }
+    result
+}
