@@ -386,3 +386,21 @@ impl PdOps for IwarpPd {
         Ok(SrqInner::create(&self.device, self.id, init)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what peers cause does not pile up where nobody looks. Method: more events than may wait.
+    #[test]
+    fn events_that_nobody_fetches_are_bounded() {
+        let device = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
+        let inner: Arc<IwarpDevice> = own(device.ops().clone(), "the device").expect("this one");
+        for qp_num in 0..EVENTS_MAX as u32 + 100 {
+            inner.0.async_event(AsyncEvent::QpAccessError { qp_num });
+        }
+        let first = device.poll_async_event();
+        assert_eq!(first, Some(AsyncEvent::QpAccessError { qp_num: 0 }), "the first ones are kept");
+        assert_eq!(std::iter::from_fn(|| device.poll_async_event()).count(), EVENTS_MAX - 1);
+    }
+}

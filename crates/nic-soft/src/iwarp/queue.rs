@@ -1,4 +1,7 @@
 //! Data path: posting. Rings of requests: what was posted, until it is complete and its completion has been polled.
+//!
+//! The rings have their memory from the beginning, but touch it only as they are used: most queues of many connections are
+//! never full.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,8 +50,10 @@ pub(super) struct Request {
 
 /// The send queue. Requests are numbered from 0 in the order of posting; the slot of one is its number modulo the depth.
 pub(super) struct SendQueue {
-    slots: Box<[Request]>,
-    sges: Box<[Sge]>,
+    /// As many as were ever used at once, at most `depth`.
+    slots: Vec<Request>,
+    sges: Vec<Sge>,
+    depth: usize,
     max_sge: usize,
     /// Inline data, a place for each slot. In a buffer because it is sent from there, like any other memory.
     inline: Option<Buf>,
@@ -58,12 +63,11 @@ pub(super) struct SendQueue {
 
 impl SendQueue {
     pub(super) fn new(depth: u32, max_sge: u32, max_inline: u32) -> Result<Self> {
-        let nothing =
-            Request { wr_id: 0, op: SendOp::Send, flags: SendFlags::empty(), len: 0, inline: false, sges: 0 };
         let (depth, max_sge, max_inline) = (depth as usize, max_sge as usize, max_inline as usize);
         Ok(Self {
-            slots: vec![nothing; depth].into_boxed_slice(),
-            sges: vec![Sge::default(); depth * max_sge].into_boxed_slice(),
+            slots: Vec::with_capacity(depth),
+            sges: Vec::with_capacity(depth * max_sge),
+            depth,
             max_sge,
             inline: if max_inline > 0 { Some(Buf::alloc(depth * max_inline)?) } else { None },
             max_inline,
@@ -78,13 +82,13 @@ impl SendQueue {
 
     #[inline]
     fn slot(&self, number: u64) -> usize {
-        (number % self.slots.len() as u64) as usize
+        (number % self.depth as u64) as usize
     }
 
     /// Posts a request that has been checked, if there is a slot.
     #[inline]
     pub(super) fn post(&mut self, wr: &SendWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
-        let depth = self.slots.len();
+        let depth = self.depth;
         if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
             return Err(Error::QueueFull { queue: "send", depth: depth as u32 });
         }
@@ -92,6 +96,10 @@ impl SendQueue {
         let (len, inline, sges) = match wr.data {
             Data::Sges(sges) => {
                 let at = slot * self.max_sge;
+                if self.sges.len() < at + sges.len() {
+                    // Within the capacity: nothing is allocated.
+                    self.sges.resize(at + self.max_sge, Sge::default());
+                }
                 self.sges[at..at + sges.len()].copy_from_slice(sges);
                 (sges.iter().map(|sge| u64::from(sge.length)).sum::<u64>() as u32, false, sges.len())
             }
@@ -102,7 +110,12 @@ impl SendQueue {
                 (bytes.len() as u32, true, 0)
             }
         };
-        self.slots[slot] = Request { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, inline, sges };
+        let request = Request { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, inline, sges };
+        match self.slots.get_mut(slot) {
+            Some(place) => *place = request,
+            // The first time round, slots come in order.
+            None => self.slots.push(request),
+        }
         self.posted += 1;
         Ok(())
     }
@@ -118,7 +131,11 @@ impl SendQueue {
     pub(super) fn sges(&self, number: u64) -> &[Sge] {
         let slot = self.slot(number);
         let at = slot * self.max_sge;
-        &self.sges[at..at + self.slots[slot].sges]
+        match self.slots[slot].sges {
+            // Its place may not have been used yet.
+            0 => &[],
+            count => &self.sges[at..at + count],
+        }
     }
 
     /// Where its inline data is.
@@ -145,8 +162,10 @@ impl Default for Receive {
 /// A queue of receives, a queue pair's own or a shared one.
 pub(super) struct ReceiveQueue {
     name: &'static str,
-    wr_ids: Box<[(u64, usize)]>,
-    sges: Box<[Sge]>,
+    /// As many as were ever used at once, at most `depth`.
+    wr_ids: Vec<(u64, usize)>,
+    sges: Vec<Sge>,
+    depth: usize,
     max_sge: usize,
     posted: u64,
     taken: u64,
@@ -157,8 +176,9 @@ impl ReceiveQueue {
         let (depth, max_sge) = (depth as usize, max_sge as usize);
         Self {
             name,
-            wr_ids: vec![(0, 0); depth].into_boxed_slice(),
-            sges: vec![Sge::default(); depth * max_sge].into_boxed_slice(),
+            wr_ids: Vec::with_capacity(depth),
+            sges: Vec::with_capacity(depth * max_sge),
+            depth,
             max_sge,
             posted: 0,
             taken: 0,
@@ -169,14 +189,22 @@ impl ReceiveQueue {
     #[inline]
     pub(super) fn post(&mut self, wr: &RecvWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
         Error::check_limit("the number of pieces of the receive", wr.sges.len() as u64, self.max_sge as u64)?;
-        let depth = self.wr_ids.len();
+        let depth = self.depth;
         if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
             return Err(Error::QueueFull { queue: self.name, depth: depth as u32 });
         }
         let slot = (self.posted % depth as u64) as usize;
         let at = slot * self.max_sge;
+        if self.sges.len() < at + wr.sges.len() {
+            // Within the capacity: nothing is allocated.
+            self.sges.resize(at + self.max_sge, Sge::default());
+        }
         self.sges[at..at + wr.sges.len()].copy_from_slice(wr.sges);
-        self.wr_ids[slot] = (wr.wr_id, wr.sges.len());
+        match self.wr_ids.get_mut(slot) {
+            Some(place) => *place = (wr.wr_id, wr.sges.len()),
+            // The first time round, slots come in order.
+            None => self.wr_ids.push((wr.wr_id, wr.sges.len())),
+        }
         self.posted += 1;
         Ok(())
     }
@@ -187,11 +215,12 @@ impl ReceiveQueue {
         if self.taken == self.posted {
             return false;
         }
-        let slot = (self.taken % self.wr_ids.len() as u64) as usize;
+        let slot = (self.taken % self.depth as u64) as usize;
         let ((wr_id, count), at) = (self.wr_ids[slot], slot * self.max_sge);
         self.taken += 1;
         into.wr_id = wr_id;
-        into.sges.set(&self.sges[at..at + count]);
+        // Its place may not have been used yet.
+        into.sges.set(if count == 0 { &[] } else { &self.sges[at..at + count] });
         true
     }
 

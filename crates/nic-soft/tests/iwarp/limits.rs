@@ -1,0 +1,247 @@
+//! Everything that a peer can make a device hold has a limit: each is reached, and goes no further.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use iwarp::mpa::FrameKind;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use verbs::{Access, Buf, CmEvent, ConnParam, MemoryKind};
+
+use crate::clients::{Victim, read, untagged, write};
+use crate::raw::{FLAGS_AT, Healthy, REJECT, device, dial, frame, greeted, rest, tell};
+use crate::support::child::{Child, hear, say};
+use crate::support::end::{End, at, deadline};
+use crate::support::{PATIENCE, one_at_a_time, traces, until};
+
+/// Half-open connections of one listener, and of a device.
+const OF_LISTENER: usize = 256;
+const OF_DEVICE: usize = 1024;
+
+/// Whether it has been closed.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    rest(stream, Duration::from_millis(1)).1
+}
+
+/// Goal: of those who connect and say nothing, a listener holds 256 and a device 1024; who has taken longest gives way, so
+/// that proper clients are always served. Method: more than that, on one listener and on several.
+#[test]
+fn half_open_connections() {
+    let _gate = one_at_a_time();
+    let victim = Victim::new(8);
+    let mut first: Vec<TcpStream> = (0..OF_LISTENER + 40).map(|_| dial(victim.addr())).collect();
+    until("room for the last", || first[..40].iter_mut().all(is_closed).then_some(()));
+    assert!(!first[40..].iter_mut().any(is_closed), "the others are still heard");
+    let hubs: Vec<End> = (0..4).map(|_| End::on(&victim.device, 64)).collect();
+    let listeners: Vec<_> = hubs.iter().map(|hub| hub.cm.listen(at(0), 8).expect("a listener")).collect();
+    let mut more: Vec<TcpStream> = Vec::new();
+    for listener in &listeners {
+        more.extend((0..OF_LISTENER - 50).map(|_| dial(listener.addr())));
+    }
+    let surplus = OF_LISTENER + more.len() - OF_DEVICE;
+    until("room for the last", || first[40..40 + surplus].iter_mut().all(is_closed).then_some(()));
+    victim.healthy.check();
+    let client = greeted(listeners[0].addr());
+    assert!(matches!(hubs[0].cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))), "a proper one");
+    drop((client, first, more, listeners, hubs));
+    victim.end();
+}
+
+/// Goal: no more requests wait for the program than the listener's backlog; the next is rejected, and when one has been
+/// answered there is room again.
+#[test]
+fn requests_that_wait() {
+    let _gate = one_at_a_time();
+    let victim = Victim::new(3);
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| greeted(victim.addr())).collect();
+    let requests: Vec<_> = (0..3).map(|_| victim.request()).collect();
+    let (answer, over) = rest(&mut greeted(victim.addr()), PATIENCE);
+    assert!(over && answer[FLAGS_AT] & REJECT != 0, "{answer:?}");
+    let mut requests = requests.into_iter();
+    let peer = requests.next().expect("one").peer;
+    let rejected =
+        clients.iter_mut().find(|c| c.local_addr().is_ok_and(|own| own == peer)).expect("one of them");
+    assert!(rest(rejected, PATIENCE).1, "dropped, so rejected");
+    clients.push(greeted(victim.addr()));
+    drop(victim.request());
+    drop((requests, clients));
+    victim.end();
+}
+
+/// Goal: a peer has no more reads outstanding than it was granted: what is asked for and the device's own 16. Method: a
+/// client that does not read its answers asks for so many, and for one more.
+#[test]
+fn outstanding_reads() {
+    let _gate = one_at_a_time();
+    let victim = Victim::new(8);
+    let param = ConnParam { responder_resources: 4, ..ConnParam::default() };
+    let (mut client, end) = victim.accepted(&param);
+    let pd = &end.pd;
+    let large = Buf::alloc(64 << 20).expect("memory");
+    let large = pd.reg_mr(&large, Access::REMOTE_READ).expect("a region");
+    tell(&mut client, &write(1, 0, &[]));
+    assert!(matches!(end.cm.get_event(deadline()), Ok(CmEvent::Established { .. })));
+    let before = resident();
+    let ask = |client: &mut TcpStream, msn| tell(client, &read(msn, large.rkey(), large.addr(), 64 << 20));
+    (1..=20).for_each(|msn| ask(&mut client, msn));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(end.cm.poll_event().is_none(), "20 are granted");
+    // The answers are 1.25 GiB. They are sent from where they lie, as the client takes them; nothing is set aside.
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 2 << 20, "{grown} B more are resident");
+    victim.healthy.check();
+    ask(&mut client, 21);
+    // The answers that stand before the Terminate do not have to be taken.
+    end.disconnected();
+    drop((client, end, large));
+    victim.end();
+}
+
+/// Bytes of this process's memory that are resident, but for what is shared with files.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+}
+
+/// Goal: a peer that sends what nobody receives fills its own socket and nothing of ours; the connection stays, and goes on
+/// when there are receives. Method: 16 MiB of messages to a queue pair without receives.
+#[test]
+fn messages_that_nobody_receives() {
+    let _gate = one_at_a_time();
+    let victim = Victim::new(8);
+    let (mut client, end) = victim.accepted(&ConnParam::default());
+    tell(&mut client, &write(1, 0, &[]));
+    assert!(matches!(end.cm.get_event(deadline()), Ok(CmEvent::Established { .. })));
+    let before = resident();
+    let mut sent = 0_u32;
+    client.set_write_timeout(Some(Duration::from_millis(300))).expect("a time-out");
+    while sent < 16_384 && client.write_all(&untagged(3, 0, sent + 1, &[sent as u8; 1000])).is_ok() {
+        sent += 1;
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 1 << 20, "{grown} B more are resident");
+    assert!(sent > 10, "{sent} were taken by TCP");
+    for number in 0..10 {
+        end.post_recv(number, MemoryKind::Host, 0, 1024);
+        let wc = end.received();
+        assert!(wc.is_ok() && wc.byte_len == 1000, "{wc:?}");
+        assert_eq!(end.host.buf().to_vec(0..1000).expect("inside"), vec![number as u8; 1000]);
+    }
+    println!("TCP took {sent} messages of 1000 B that nobody received; {grown} B more were resident");
+    drop((client, end));
+    victim.end();
+}
+
+/// Goal: one tag says nothing about the next: of regions that are registered one after the other, no bit stands still or
+/// follows a count, and a tag that was given back does not come at once.
+#[test]
+fn tags_cannot_be_guessed_from_one_another() {
+    let _gate = one_at_a_time();
+    let pd = device().alloc_pd().expect("a domain");
+    let buf = Buf::alloc(64).expect("memory");
+    let key = || pd.reg_mr(&buf, Access::REMOTE_READ).expect("a region").rkey();
+    let keys: Vec<u32> = (0..2000).map(|_| key()).collect();
+    for bit in 0..32 {
+        let flips = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
+        assert!((700..1300).contains(&flips), "bit {bit} flips {flips} times in 2000");
+    }
+    let mut distances: Vec<u32> = keys.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    distances.sort_unstable();
+    distances.dedup();
+    assert!(distances.len() > 1990, "{} different steps of 1999", distances.len());
+    assert!(keys.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+/// Nanoseconds of processor time that the threads of devices in this process have used.
+pub(crate) fn device_threads_ns() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let of = |task: std::fs::DirEntry| {
+        let text = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let ours = text("comm").starts_with("nicety-iwarp");
+        if ours { text("schedstat").split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0) } else { 0 }
+    };
+    tasks.map(of).sum()
+}
+
+/// Child: a device that listens while there are no descriptors left; then there are.
+pub(crate) fn shortage_role() {
+    let hub = End::on(&device(), 64);
+    let listener = hub.cm.listen(at(0), 8).expect("a listener");
+    let end = End::on(&hub.device, 64);
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(traces::descriptors() as u64 + 8), ..limit })
+        .expect("a lower limit");
+    let null = || std::fs::File::open("/dev/null");
+    let hoard: Vec<_> = std::iter::from_fn(|| null().ok()).collect();
+    say(listener.addr().port());
+    hear().expect("they have connected");
+    // Of the whole process, since there is no descriptor to look at its threads.
+    let used = || clock_gettime(ClockId::ProcessCPUTime);
+    let (before, began) = (used(), std::time::Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    let after = used();
+    let ns = (after.tv_sec - before.tv_sec) * 1_000_000_000 + (after.tv_nsec - before.tv_nsec);
+    let share = ns as f64 / began.elapsed().as_nanos() as f64;
+    let failed = end.cm.connect(&end.qp, listener.addr(), &ConnParam::default());
+    failed.expect("the answer comes as an event");
+    let event = end.cm.get_event(deadline()).expect("an event");
+    say(format!("{:.0} {event:?}", share * 100.0));
+    drop(hoard);
+    assert!(matches!(hub.cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))));
+    say("served");
+    hear();
+}
+
+/// Goal: with all descriptors used up a device does not spin, says so where it must, and serves who waits when there are some
+/// again. Method: a child without descriptors to which three clients connect.
+#[test]
+fn shortage_of_descriptors() {
+    let _gate = one_at_a_time();
+    let mut child = Child::start("shortage");
+    let port: u16 = child.heard().parse().expect("a port");
+    let clients: Vec<TcpStream> = (0..3).map(|_| greeted(at(port))).collect();
+    let found = child.ask("go on");
+    let (percent, event) = found.split_once(' ').expect("two words");
+    println!("{percent} % of a processor for listening without descriptors");
+    assert!(percent.parse::<u32>().expect("a number") < 20, "{found}");
+    assert!(event.contains("ConnectFailed") && event.contains("ulimit -n"), "{found}");
+    assert_eq!(child.heard(), "served");
+    drop(clients);
+    child.tell("end");
+    child.end();
+}
+
+/// Goal: what nobody has asked for is refused while what is established goes on: a client that connects again and again and
+/// is rejected each time costs the others nothing. Method: 2000 of them in a row, beside traffic.
+#[test]
+fn storms_of_requests() {
+    let _gate = one_at_a_time();
+    let device = device();
+    let hub = End::on(&device, 64);
+    let listener = hub.cm.listen(at(0), 16).expect("a listener");
+    let healthy = Healthy::start(&device);
+    let before = traces::descriptors();
+    let mut rejected = 0;
+    for _ in 0..2000 {
+        let mut client = dial(listener.addr());
+        tell(&mut client, &frame(FrameKind::Request).emit());
+        // Every other one is rejected by the program, the rest by the backlog.
+        if let Some(CmEvent::ConnectRequest(request)) = hub.cm.poll_event() {
+            request.reject(b"no").expect("rejected");
+            rejected += 1;
+        }
+    }
+    println!("{rejected} of 2000 rejected by the program");
+    while hub.cm.poll_event().is_some() {}
+    healthy.check();
+    until("return of all descriptors", || {
+        while hub.cm.poll_event().is_some() {}
+        (traces::descriptors() <= before).then_some(())
+    });
+    let client = greeted(listener.addr());
+    assert!(matches!(hub.cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))));
+    drop(client);
+    healthy.end();
+}

@@ -1,0 +1,66 @@
+//! What an idle connection costs.
+
+use verbs::{CmEvent, ConnParam, Device, Qp, QpInit};
+
+use crate::raw::device;
+use crate::support::child::{Child, hear, say};
+use crate::support::end::{at, deadline};
+use crate::support::{one_at_a_time, traces};
+
+/// Connections that are made.
+const COUNT: usize = 1000;
+
+fn line(file: &str, name: &str) -> usize {
+    let text = std::fs::read_to_string(file).expect("a status");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+fn queue_pairs(device: &Device) -> Vec<Qp> {
+    let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(4096).expect("a queue"));
+    (0..COUNT).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect()
+}
+
+/// Child: makes connections between two devices of its own; says bytes for each end, descriptors and threads for all.
+pub(crate) fn role() {
+    let (a, b) = (device(), device());
+    let (near_cm, far_cm) = (a.create_cm().expect("a channel"), b.create_cm().expect("a channel"));
+    let listener = far_cm.listen(at(0), 64).expect("a listener");
+    let look = || {
+        (line("/proc/self/status", "VmRSS:"), traces::descriptors(), line("/proc/self/status", "Threads:"))
+    };
+    let before = look();
+    let (near, far) = (queue_pairs(&a), queue_pairs(&b));
+    let alone = ((look().0 - before.0) << 10) / (2 * COUNT);
+    for (near, far) in near.iter().zip(&far) {
+        near_cm.connect(near, listener.addr(), &ConnParam::default()).expect("asked");
+        match far_cm.get_event(deadline()).expect("an event") {
+            CmEvent::ConnectRequest(request) => far_cm.accept(request, far, &ConnParam::default()),
+            other => panic!("{other:?}"),
+        }
+        .expect("accepted");
+        for cm in [&near_cm, &far_cm] {
+            assert!(matches!(cm.get_event(deadline()), Ok(CmEvent::Established { .. })));
+        }
+    }
+    let after = look();
+    let bytes = ((after.0 - before.0) << 10) / (2 * COUNT);
+    say(format!("{bytes} {} {} {alone}", after.1 - before.1, after.2 - before.2));
+    hear();
+    drop((near, far));
+}
+
+/// Goal: an idle connection costs at most 32 KiB of ours at each end, one descriptor, no thread. Method: 1000 connections
+/// with queue pairs of the default size; the growth of resident memory, in which what the kernel holds for sockets is not.
+#[test]
+fn an_idle_connection_is_small() {
+    let _gate = one_at_a_time();
+    let mut child = Child::start("memory");
+    let said = child.heard();
+    let words: Vec<usize> = said.split(' ').map(|word| word.parse().expect("a number")).collect();
+    println!("an idle connection takes {} B at each end, {} B of it for the queue pair", words[0], words[3]);
+    assert!(words[0] <= 32 << 10, "{} B", words[0]);
+    assert_eq!((words[1], words[2]), (2 * COUNT, 0), "descriptors and threads");
+    child.tell("end");
+    child.end();
+}
