@@ -1,13 +1,17 @@
 //! [`Plan`]: what the user asked for; [`CheckedPlan`]: what will be measured, cell by cell.
 
 pub mod keys;
+mod levels;
+pub(crate) mod needs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::experiment::{Cell, Experiment, MAX_SIZE, Settings, all, find, variant};
-use crate::floor::FLOOR;
+use crate::floor::{FLOOR, has_floor};
 use crate::schema::{Origin, Parameter};
-use keys::{KEYS, Values};
+use keys::Values;
+use levels::Levels;
+use needs::Limits;
 
 /// Port of `nicety serve`, unless another is given.
 pub const DEFAULT_PORT: u16 = 7471;
@@ -97,6 +101,12 @@ pub enum PlanError {
     /// A peer for a device that has no other side.
     #[error("a modelled card simulates both sides here; leave --peer away")]
     VirtualPeer,
+    /// More than this machine has.
+    #[error("{why}")]
+    Machine {
+        /// What is needed, what there is, how to have more.
+        why: String,
+    },
     /// Not an address.
     #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
     Peer {
@@ -120,6 +130,8 @@ pub struct CheckedPlan {
     pub is_virtual: bool,
     /// Everything to measure, in the order of the report; floors and twins included.
     pub cells: Vec<Cell>,
+    /// Cells that this machine cannot measure, by number, with the reason: what is needed, what there is.
+    pub unfit: BTreeMap<usize, String>,
     /// The effective value of every key.
     pub values: Values,
     /// The effective parameters, with where each came from.
@@ -141,7 +153,8 @@ impl Plan {
         }
         let device = with_options(&self.device, &mut set);
         let is_virtual = crate::launch::is_virtual(&device);
-        check_set(&set, &mut wrong);
+        let levels = levels::take(&mut set, &names, &mut wrong);
+        check_set(&set, &names, &mut wrong);
         if let Err(why) = crate::launch::check_device(&device) {
             let devices = crate::launch::devices();
             let hint = did_you_mean(&self.device, devices.iter().map(String::as_str));
@@ -159,13 +172,21 @@ impl Plan {
         }
         let values = Values::new(self.quick, &set);
         let peer = peer.flatten();
-        let mut cells = self.cells(&names);
+        let mut cells = self.cells(&names, &levels);
         if is_virtual {
             // The machine's own floors and noise say nothing of a simulated one.
             cells.retain(|cell| cell.experiment != FLOOR && !cell.twin);
         }
-        Ok(CheckedPlan {
-            parameters: self.parameters(&device, &names, &values, peer.as_deref()),
+        let mut parameters = self.parameters(&device, &names, &values, peer.as_deref());
+        parameters.extend(levels.iter().map(|(factor, list)| Parameter {
+            key: (*factor).to_owned(),
+            value: join_numbers(list),
+            unit: None,
+            origin: Origin::Flag,
+        }));
+        let mut checked = CheckedPlan {
+            parameters,
+            unfit: BTreeMap::new(),
             device,
             peer,
             seed: self.seed,
@@ -173,7 +194,25 @@ impl Plan {
             is_virtual,
             cells,
             values,
-        })
+        };
+        self.fit(&mut checked, &levels)?;
+        Ok(checked)
+    }
+
+    /// Finds out what this machine cannot measure: an error where it was asked for, else left out with its reason.
+    fn fit(&self, plan: &mut CheckedPlan, levels: &Levels) -> Result<(), Vec<PlanError>> {
+        let settings = plan.settings();
+        let limits = Limits { is_virtual: plan.is_virtual, ..crate::launch::limits() };
+        let needs = |cell: &Cell| find(&cell.experiment).map(|e| (e, e.needs(cell, &settings)));
+        plan.unfit = needs::unfit(&plan.cells, &limits, needs).into_iter().collect();
+        let asked = |cell: &Cell| {
+            let named = matches!(&self.sizes, Some(sizes) if sizes.contains(&cell.size));
+            let counted = cell.experiment == "memory" && self.set.contains_key("connections");
+            cell.experiment != FLOOR && (named || counted || levels::is_given(&cell.variant, levels))
+        };
+        let refused = plan.unfit.iter().map(|(index, why)| (&plan.cells[*index], why));
+        let errors = needs::errors(refused.filter(|(cell, _)| asked(cell)));
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
     fn names(&self, wrong: &mut Vec<PlanError>) -> Vec<&'static dyn Experiment> {
@@ -226,20 +265,20 @@ impl Plan {
     }
 
     /// Every cell of the experiments, then the floors of all sizes that occur, then the twin.
-    fn cells(&self, names: &[&'static dyn Experiment]) -> Vec<Cell> {
+    fn cells(&self, names: &[&'static dyn Experiment], levels: &Levels) -> Vec<Cell> {
         let sizes = self.sizes();
         // An overview shows every experiment and not every variant.
         let short = self.quick || self.experiments.is_empty();
         let mut cells = Vec::new();
         for experiment in names.iter().filter(|e| e.name() != FLOOR) {
-            add(&mut cells, *experiment, &self.sizes_of(*experiment), short);
+            add(&mut cells, *experiment, &self.sizes_of(*experiment), short, levels);
         }
         let floor_sizes: BTreeSet<u64> = match cells.is_empty() {
             true => sizes.into_iter().collect(),
-            false => cells.iter().map(|c| c.size).filter(|s| *s > 0).collect(),
+            false => cells.iter().filter(|c| has_floor(&c.experiment)).map(|c| c.size).collect(),
         };
         if let Some(floor) = find(FLOOR) {
-            add(&mut cells, floor, &floor_sizes.into_iter().collect::<Vec<_>>(), short);
+            add(&mut cells, floor, &floor_sizes.into_iter().collect::<Vec<_>>(), short, levels);
         }
         let factors = variant(&[("op", "write"), ("source", "nic"), ("sink", "nic")]);
         let same = |c: &&Cell| c.experiment == "latency" && c.size == SMALL && c.variant == factors;
@@ -329,8 +368,8 @@ impl CheckedPlan {
     }
 }
 
-fn add(cells: &mut Vec<Cell>, experiment: &dyn Experiment, sizes: &[u64], short: bool) {
-    for variant in experiment.variants(short) {
+fn add(cells: &mut Vec<Cell>, experiment: &dyn Experiment, sizes: &[u64], short: bool, levels: &Levels) {
+    for variant in levels::replaced(experiment.variants(short), levels) {
         let one = experiment.only_size(&variant).map(|s| vec![s]);
         for size in one.as_deref().unwrap_or(sizes) {
             cells.push(Cell {
@@ -356,14 +395,10 @@ fn with_options(device: &str, set: &mut BTreeMap<String, String>) -> String {
     }
 }
 
-fn check_set(set: &BTreeMap<String, String>, wrong: &mut Vec<PlanError>) {
+fn check_set(set: &BTreeMap<String, String>, of: &[&'static dyn Experiment], wrong: &mut Vec<PlanError>) {
     for (name, value) in set {
         match keys::find(name) {
-            None => wrong.push(PlanError::Key {
-                name: name.clone(),
-                hint: did_you_mean(name, KEYS.iter().map(|k| k.name)),
-                known: join(KEYS.iter().map(|k| k.name)),
-            }),
+            None => wrong.push(levels::unknown(name, of)),
             Some(key) if !key.takes(value) => {
                 wrong.push(PlanError::Value { key: name.clone(), value: value.clone(), range: key.range() })
             }
@@ -386,12 +421,17 @@ fn with_port(peer: &str) -> Option<String> {
     (plain && (bracketed || !host.contains(':'))).then(|| format!("{host}:{port}"))
 }
 
+fn join_numbers(list: &[u64]) -> String {
+    list.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
 fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
 /// `, did you mean "..."?` for the closest name within two changes of a letter, else nothing.
-fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
+#[must_use]
+pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
     let closest = names.map(|n| (distance(given, n), n)).min();
     match closest {
         Some((changes @ 1..=2, name)) if changes < name.len() => format!(", did you mean {name:?}?"),

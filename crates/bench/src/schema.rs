@@ -209,7 +209,7 @@ pub struct Measurement {
     pub size_bytes: u64,
     /// What was measured: `one_way_latency`, `bandwidth`, `message_rate`, ...
     pub metric: String,
-    /// `us`, `MB/s` (MB = 10^6 bytes) or `1/s`.
+    /// `us`, `MB/s` (MB = 10^6 bytes), `1/s`, `B`, `%` or `pages`.
     pub unit: String,
     /// Clock that timed it.
     pub clock: ClockKind,
@@ -283,10 +283,10 @@ impl Measurement {
         pairs.join(sep)
     }
 
-    /// Whether more is better: true of rates (`MB/s`, `1/s`), false of times.
+    /// Whether more is better: true of rates (`MB/s`, `1/s`), of shares and of what a cache holds, false of times.
     #[must_use]
     pub fn higher_is_better(&self) -> bool {
-        self.unit.ends_with("/s")
+        self.unit.ends_with("/s") || matches!(self.unit.as_str(), "%" | "pages")
     }
 }
 

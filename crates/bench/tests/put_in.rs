@@ -1,17 +1,23 @@
 //! The models as the benchmarks' own test: a card with chosen values is measured by the real experiments, and what they
 //! report is what was put in.
 
-use bench::experiment::{Cell, Settings, variant};
+use bench::experiment::{Cell, Fault, Settings, variant};
 use bench::launch::world::measure;
 
 const CARD: &str = "model:mt23108-nicmem";
 
 /// What an experiment reports of the card with these values instead of its own.
 fn reported(values: &str, experiment: &str, factors: &[(&str, &str)], size: u64) -> f64 {
+    tried(values, experiment, factors, size)
+        .unwrap_or_else(|why| panic!("{experiment} {factors:?} with {values}: {why}"))
+}
+
+/// The same, or why it reports nothing.
+fn tried(values: &str, experiment: &str, factors: &[(&str, &str)], size: u64) -> Result<f64, Fault> {
     let device = if values.is_empty() { CARD.to_owned() } else { format!("{CARD}({values})") };
     let cell = Cell { experiment: experiment.into(), variant: variant(factors), size, ..Cell::default() };
     let settings = Settings { inline: 0, signal: 1, ..Settings::default() };
-    measure(&device, &cell, &settings).unwrap_or_else(|why| panic!("{cell} on {device}: {why}")).value
+    measure(&device, &cell, &settings).map(|measured| measured.value)
 }
 
 #[track_caller]
@@ -70,4 +76,154 @@ fn latency_grows_by_what_was_added() {
     let base = reported("", "latency", &write, 8);
     let slow = reported("switch.latency_ns=2200", "latency", &write, 8);
     within(slow - base, 2.0, 2.0);
+}
+
+const HOST: [(&str, &str); 3] = [("op", "send"), ("source", "host"), ("sink", "host")];
+
+/// The factors of a send between host memory, and some more.
+fn send<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    HOST.iter().chain(more).copied().collect()
+}
+
+/// What a message costs the processor is the post and the poll that were put in, and no idle poll.
+#[test]
+fn overhead_is_that_of_post_and_poll() {
+    let values = "host.post_send_ns=1500,host.poll_full_ns=2000,host.poll_empty_ns=700";
+    for (part, us) in [("both", 3.5), ("post", 1.5), ("poll", 2.0)] {
+        within(reported(values, "overhead", &send(&[("part", part)]), 8), us, 0.1);
+    }
+}
+
+/// Goal: the cost of telling the target is found. Method: each message that takes a receive costs 3 us more; plain writes
+/// take none.
+#[test]
+fn notification_costs_what_was_put_in() {
+    let write = [("op", "write"), ("source", "host"), ("sink", "host"), ("by", "imm"), ("part", "extra")];
+    let extra = |receive: f64, poll: f64| {
+        // Looks so short that when they happen does not count.
+        let values = format!(
+            "transport.receive_message_ns={receive},host.poll_full_ns={poll},host.poll_empty_ns=20,host.look_ns=20"
+        );
+        reported(&values, "notify", &write, 64)
+    };
+    let base = extra(700.0, 1000.0);
+    within(extra(3700.0, 1000.0) - base, 3.0, 5.0);
+    within(extra(700.0, 3000.0) - base, 2.0, 5.0);
+}
+
+#[test]
+fn sleeping_costs_the_interrupt_and_the_wake_up() {
+    let values = "interrupt.latency_ns=7000,interrupt.wake_up_ns=5000";
+    within(reported(values, "blocking", &send(&[("wait", "event"), ("part", "extra")]), 8), 12.0, 5.0);
+}
+
+/// Goal: the share of the processor that is left is found. Method: posting takes so long that 4 messages each way
+/// take 3 to 60 % of an iteration's time, which the experiment itself reports as a bandwidth.
+#[test]
+fn the_share_left_for_computing_is_found() {
+    const SIZE: u64 = 64 << 10;
+    for post_us in [1.0, 10.0, 50.0] {
+        let values =
+            format!("host.post_send_ns={},host.post_receive_ns=1000,host.poll_full_ns=500", post_us * 1000.0);
+        let share = reported(&values, "availability", &send(&[("quantity", "share")]), SIZE);
+        let bandwidth = reported(&values, "availability", &send(&[("compute", "0")]), SIZE);
+        let (iteration, work) = (8.0 * SIZE as f64 / bandwidth, 4.0 * (post_us + 1.0) + 8.0 * 0.5);
+        within(share, 100.0 * (1.0 - work / iteration), 1.0);
+        within(100.0 - share, 100.0 * work / iteration, 5.0);
+    }
+}
+
+/// Bandwidth stays while computing fits beside the messages, and falls beyond.
+#[test]
+fn bandwidth_falls_where_computing_no_longer_fits() {
+    let at = |percent| reported("", "availability", &send(&[("compute", percent)]), 1 << 20);
+    let alone = at("0");
+    within(at("90"), alone, 1.0);
+    within(at("200"), alone / 2.0, 3.0);
+}
+
+#[test]
+fn the_translation_cache_is_as_large_as_was_put_in() {
+    for entries in [100, 704, 3000] {
+        let values = format!("translation.cache_entries={entries}");
+        let found = reported(&values, "reuse", &[("scheme", "fit"), ("pages", "8192")], 8);
+        within(found, f64::from(entries), 1.0);
+    }
+    let vast = tried("translation.cache_entries=100000", "reuse", &[("scheme", "fit"), ("pages", "2048")], 8);
+    let why = vast.expect_err("no knee").to_string();
+    assert!(why.contains("no knee found") && why.contains("2048 pages"), "{why}");
+}
+
+/// Scheme 1 loses bandwidth where the buffers' pages are more than the cache remembers, and not before; scheme 2 the
+/// more, the fewer messages use the one buffer.
+#[test]
+fn reuse_shows_in_bandwidth_as_the_cache_says() {
+    const SIZE: u64 = 64 << 10;
+    // 16 pages each: 8 buffers fit at either side, 20 do not.
+    let values = "translation.cache_entries=160,translation.miss_ns=20000";
+    let first = |buffers| {
+        let factors = [("quantity", "bandwidth"), ("scheme", "1"), ("buffers", buffers)];
+        reported(values, "reuse", &factors, SIZE)
+    };
+    within(first("8"), first("1"), 2.0);
+    assert!(first("20") < 0.7 * first("8"));
+    let second = |share| {
+        let factors = [("quantity", "bandwidth"), ("scheme", "2"), ("reuse", share)];
+        reported(values, "reuse", &factors, SIZE)
+    };
+    let all = [second("100"), second("75"), second("50"), second("0")];
+    assert!(all.windows(2).all(|w| w[1] < 0.98 * w[0]), "{all:?}");
+}
+
+/// Each further piece costs its sender what was put in.
+#[test]
+fn segments_cost_what_was_put_in() {
+    let latency = |ns: u32, pieces| {
+        let values = format!("transport.send_segment_ns={ns}");
+        reported(&values, "segments", &[("quantity", "latency"), ("segments", pieces)], 1024)
+    };
+    within(latency(1100, "8") - latency(100, "8"), 7.0, 5.0);
+    within(latency(1100, "1"), latency(100, "1"), 0.1);
+}
+
+/// With the wire as the limit a packet of n bytes and 256 more takes its share of it.
+#[test]
+fn the_mtu_divides_messages_as_asked() {
+    let values = "link.rate_mbps=300,link.gap_bytes=100,link.header_bytes=156,link.address_bytes=0";
+    for (mtu, share) in [("256", 0.5), ("1024", 0.8), ("2048", 8.0 / 9.0)] {
+        let found = reported(values, "mtu", &[("quantity", "bandwidth"), ("mtu", mtu)], 1 << 20);
+        within(found, 300.0 * share, 2.0);
+    }
+    let too_large = tried("", "mtu", &[("quantity", "latency"), ("mtu", "4096")], 64);
+    let why = too_large.expect_err("refused").to_string();
+    assert!(why.contains("MTU") && why.contains("2048"), "{why}");
+}
+
+/// No connection's state is ever missing in the model, so none is found to be.
+#[test]
+fn connections_cost_nothing_where_nothing_is_missed() {
+    for quantity in ["latency", "bandwidth"] {
+        let over = |qps| reported("", "connections", &[("quantity", quantity), ("qps", qps)], 64);
+        within(over("64"), over("1"), 3.0);
+    }
+}
+
+/// Goal: a hot spot of many is served one by one. Method: posting takes so long that it alone limits the master.
+#[test]
+fn a_hot_spot_serves_each_at_the_rate_that_was_put_in() {
+    const VALUES: &str = "host.post_send_ns=20000,host.poll_full_ns=1000,host.post_receive_ns=500";
+    // Answers wait until all notes are out, and then take a poll and a receive each.
+    for (op, us) in [("send", 20.0), ("send-receive", 20.0 + 1.0 + 0.5)] {
+        let factors = |slaves| [("op", op), ("source", "host"), ("sink", "host"), ("slaves", slaves)];
+        let time = |slaves| reported(VALUES, "hotspot", &factors(slaves), 64);
+        within((time("63") - time("31")) / 32.0, us, 2.0);
+    }
+}
+
+/// 1,024 simulated machines, each really there.
+#[test]
+fn a_thousand_machines_make_a_hot_spot() {
+    let factors = [("op", "send"), ("source", "host"), ("sink", "host"), ("slaves", "1023")];
+    let time = reported("host.post_send_ns=20000", "hotspot", &factors, 64);
+    within(time, 1023.0 * 20.0, 5.0);
 }

@@ -43,6 +43,9 @@ pub(crate) enum Command {
     /// Check this machine: what would spoil numbers, why, and the remedy
     #[command(after_long_help = DOCTOR)]
     Doctor(DoctorArgs),
+    /// Say what an experiment measures, how, what moves it, and how to read it
+    #[command(after_long_help = EXPLAIN)]
+    Explain(ExplainArgs),
     /// Print a completion script for a shell
     #[command(after_long_help = COMPLETIONS)]
     Completions {
@@ -233,6 +236,19 @@ EXAMPLES
 EXIT STATUS
   0  nothing is bad (a warning weakens numbers; measuring works)
   1  something is bad: some measurement would fail";
+
+/// `nicety explain`
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The experiment; without it a list of all
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) experiment: Option<String>,
+}
+
+const EXPLAIN: &str = "\
+EXAMPLES
+  nicety explain                  every experiment in a line
+  nicety explain availability     one of them: the loop, what moves it, how to read it, who else measures it";
 
 /// `nicety compare`
 #[derive(Debug, Args)]

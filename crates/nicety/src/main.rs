@@ -42,6 +42,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Report(args)) => cmd::report::run(&args),
         Some(Command::Reproduce(args)) => cmd::reproduce::run(&args),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
+        Some(Command::Explain(args)) => cmd::explain::run(&args),
         Some(Command::Completions { shell }) => completions(shell),
         Some(Command::Worker) => return worker(),
     };

@@ -25,6 +25,15 @@ fn about_bench() -> String {
     for experiment in bench::experiment::all() {
         text += &entry(experiment.name(), experiment.about());
     }
+    text += "\nFACTORS WITH NUMBERS (--set FACTOR=LIST, such as 1,8 or 1..64; for the experiments that have them)\n";
+    for (experiment, axis) in
+        bench::experiment::all().iter().flat_map(|e| e.axes().iter().map(move |a| (e, a)))
+    {
+        text += &entry(
+            axis.factor,
+            &format!("{}: {}; {} to {}", experiment.name(), axis.about, axis.low, axis.high),
+        );
+    }
     text += "\nPARAMETERS (--set KEY=VALUE)\n";
     for key in bench::plan::keys::KEYS {
         let unit = if key.unit.is_empty() { String::new() } else { format!(" {}", key.unit) };

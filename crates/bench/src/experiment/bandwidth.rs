@@ -6,9 +6,12 @@
 
 use super::stream::{Flow, Stream};
 use super::{
-    Experiment, FOUR, Fault, Metric, Sampling, Scale, Session, Side, Variant, over_two_ports, placements,
-    usual,
+    Experiment, FOUR, Fault, Metric, Sampling, Scale, Session, Side, Variant, over, over_two_ports,
+    placements, usual,
 };
+
+/// Windows whose bandwidths are compared; all others take `--set window`.
+const WINDOWS: [&str; 6] = ["2", "4", "8", "16", "128", "1024"];
 
 pub(super) struct Bandwidth;
 
@@ -21,11 +24,16 @@ impl Experiment for Bandwidth {
         "one side streams: write, send or read with a window in flight, until the last is acknowledged"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/bandwidth.md")
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let mut all = placements("write", &FOUR);
         all.extend(usual("send", quick));
         all.extend(usual("read", quick));
         if !quick {
+            all.extend(over(&placements("write", &[("host", "host")]), "window", &WINDOWS));
             all.extend(over_two_ports());
         }
         all
@@ -40,7 +48,7 @@ impl Experiment for Bandwidth {
         }
     }
 
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::LONG
     }
 

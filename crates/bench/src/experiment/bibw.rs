@@ -14,6 +14,10 @@ impl Experiment for Bibw {
         "both sides stream at once; the sum of both directions"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/bibw.md")
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let mut all = usual("write", quick);
         if !quick {
@@ -32,7 +36,7 @@ impl Experiment for Bibw {
         }
     }
 
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::LONG
     }
 

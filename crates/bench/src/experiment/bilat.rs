@@ -14,6 +14,10 @@ impl Experiment for Bilat {
         "both sides send at the same moment and wait for the other's message"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/bilat.md")
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let mut all = usual("write", quick);
         all.extend(placements("send", if quick { &TWO[..1] } else { &FOUR[..] }));

@@ -34,6 +34,10 @@ impl Experiment for Chain {
         "a message along a chain of two to eight processes, each forwards it from host memory or from its NIC's"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/chain.md")
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let nodes = ["2", "4", "8"];
         let via = |nodes: &str| ["host", "nic"].map(|via| variant(&[("via", via), ("nodes", nodes)]));
@@ -64,7 +68,7 @@ impl Experiment for Chain {
 
     /// Where processes outnumber cores, little may be left of an operation once the answer is taken off; a batch that
     /// were to make up for this would take for ever.
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::LONG
     }
 

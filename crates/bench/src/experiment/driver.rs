@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Experiment, Fault, Round, Session, Side, Word, find, peer_failed};
+use super::{Cell, Experiment, Fault, Round, Session, Side, Variant, Word, find, peer_failed};
 use crate::sample::{Plan, RoundKind, Sampled, Sampler};
 
 /// Untimed operations at the beginning of a round.
@@ -36,8 +36,8 @@ pub struct Record {
 
 /// The sampler's plan for an experiment.
 #[must_use]
-pub fn plan_for(experiment: &dyn Experiment, base: &Plan) -> Plan {
-    let sampling = experiment.sampling();
+pub fn plan_for(experiment: &dyn Experiment, variant: &Variant, base: &Plan) -> Plan {
+    let sampling = experiment.sampling(variant);
     let mut plan = *base;
     if sampling.long {
         plan.batch = Some(1);
@@ -89,7 +89,7 @@ pub fn client_cell(
     }
     let prepared = experiment.prepare(session);
     let mut side = agree(session, prepared)?;
-    let record = match rounds(session, &mut *side, plan_for(experiment, &plan), stop) {
+    let record = match rounds(session, &mut *side, plan_for(experiment, &session.cell.variant, &plan), stop) {
         Ok(record) => record,
         Err(fault) => return Err(settle(session, side, fault)),
     };

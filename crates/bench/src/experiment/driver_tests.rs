@@ -275,6 +275,10 @@ fn copies_within_a_device_are_right() {
 fn hot_spots_reach_every_slave() {
     let more = [("op", "read"), ("source", "nic"), ("sink", "host"), ("slaves", "3")];
     complete("hotspot", &[1, 2048], &more);
+    let kinds = ["send", "send-receive"]
+        .map(|op| [("op", op), ("source", "host"), ("sink", "host"), ("slaves", "5")]);
+    let cells: Vec<_> = kinds.iter().map(|pairs| (cell("hotspot", pairs, 100), sound())).collect();
+    all_right(&cells, open);
 }
 
 #[test]
@@ -305,8 +309,75 @@ fn messages_are_split_over_two_ports_and_come_whole() {
 
 #[test]
 fn single_calls_are_timed() {
-    for name in ["reg", "post", "poll", "connect"] {
+    for name in ["reg", "post", "poll"] {
         complete(name, &[8, 4096], &[]);
+    }
+}
+
+#[test]
+fn every_step_of_a_connection_is_timed_but_the_one_that_is_none() {
+    let steps = ["create", "call", "established", "disconnect", "destroy", "many"];
+    let cells: Vec<_> = steps.map(|step| (cell("connect", &[("step", step)], 0), sound())).into();
+    all_right(&cells, open);
+    let resolve = [(cell("connect", &[("step", "resolve")], 0), sound()), (write(8), sound())];
+    let ended = both(&resolve);
+    let why = ended[0][0].as_ref().expect("there is no such step").to_string();
+    assert!(why.contains("IP addresses"), "{why}");
+    assert_eq!(ended[1], [None, None]);
+}
+
+#[test]
+fn what_communication_costs_the_processor_is_measured_with_right_contents() {
+    complete(
+        "overhead",
+        &[1, 8, 4096],
+        &[("op", "send"), ("source", "host"), ("sink", "host"), ("part", "poll")],
+    );
+    complete("availability", &[8, 65_536], &[]);
+    let by_send = [("op", "write"), ("source", "host"), ("sink", "host"), ("by", "send"), ("part", "extra")];
+    complete("notify", &[1, 64, 65, 8192], &by_send);
+    complete(
+        "blocking",
+        &[1, 4096],
+        &[("op", "send"), ("source", "host"), ("sink", "host"), ("wait", "park")],
+    );
+}
+
+#[test]
+fn traffic_over_connections_buffers_and_pieces_arrives_whole() {
+    complete("connections", &[1, 64, 8192], &[("quantity", "latency"), ("qps", "3")]);
+    complete("maxsge", &[64], &[("quantity", "bandwidth"), ("sge", "3")]);
+    complete("segments", &[4, 63, 4097], &[("quantity", "latency"), ("segments", "3")]);
+    let mut cells = Vec::new();
+    for (scheme, factor, level) in [("1", "buffers", "7"), ("2", "reuse", "33")] {
+        for quantity in ["latency", "bandwidth"] {
+            let pairs = [("quantity", quantity), ("scheme", scheme), (factor, level)];
+            cells.push((cell("reuse", &pairs, 4096), sound()));
+        }
+    }
+    all_right(&cells, open);
+}
+
+/// Goal: what no hostile client may make a server do is refused before anything is done. Method: levels beyond their
+/// range; a sound cell follows each.
+#[test]
+fn levels_out_of_range_lose_their_cell() {
+    let latency = ("quantity", "latency");
+    let wrong = [
+        cell("connections", &[latency, ("qps", "99999999")], 8),
+        cell("connections", &[latency, ("qps", "0")], 8),
+        cell("maxsge", &[latency, ("sge", "x")], 8),
+        cell("segments", &[latency, ("segments", "16")], 8),
+        cell("reuse", &[latency, ("scheme", "1"), ("buffers", "-1")], 8),
+        cell("reuse", &[latency, ("scheme", "3")], 8),
+        cell("mtu", &[latency, ("mtu", "1024")], 8),
+        cell("bandwidth", &[("op", "write"), ("source", "host"), ("sink", "host"), ("window", "0")], 8),
+    ];
+    let cells: Vec<(Cell, Way)> =
+        wrong.into_iter().flat_map(|cell| [(cell, sound()), (write(8), sound())]).collect();
+    for (index, ended) in all_until(&cells, open, || false).iter().enumerate() {
+        assert!(ended.iter().all(|e| e.is_some() == (index % 2 == 0)), "{}: {ended:?}", cells[index].0);
+        assert!(ended.iter().flatten().all(Fault::is_local), "{}: {ended:?}", cells[index].0);
     }
 }
 

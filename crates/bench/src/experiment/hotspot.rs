@@ -4,6 +4,9 @@
 //! slave gets a completion. The last slave answers with an empty message. Of the time until that answer, its own
 //! one-way time is taken off, which was measured beforehand; what is left ends when the last slave has its data.
 //! `op=read`: it reads from each slave, and the time ends with the last completion; the slaves take no part.
+//! `op=send`: it sends a message to each, and waits for the answer of the last (thesis 2.2.8, Figure 4.13).
+//! `op=send-receive`: it sends an empty note to each; each answers with a message; it waits for all of them (Figure 4.14).
+//! Both are the thesis's, and nothing is taken off.
 //!
 //! Between two operations, untimed, every slave but the last answers as well, so that none falls behind.
 
@@ -15,12 +18,13 @@ use super::hub::{Hub, without};
 use super::link::place;
 use super::timing::sample_spans;
 use super::{
-    Experiment, FOUR, Fault, Metric, Round, Sampling, Scale, Session, Side, TWO, Variant, pattern,
+    Axis, Experiment, FOUR, Fault, Metric, Round, Sampling, Scale, Session, Side, TWO, Variant, pattern,
     placements, with,
 };
 
-/// Slaves at most; each is a process.
-const SLAVES: usize = 7;
+/// Slaves; each is a process, or a simulated machine.
+const SLAVES: Axis =
+    Axis { factor: "slaves", low: 1, high: 4095, about: "processes that one serves; each is really there" };
 
 pub(super) struct Hotspot;
 
@@ -30,13 +34,23 @@ impl Experiment for Hotspot {
     }
 
     fn about(&self) -> &'static str {
-        "one process writes to, or reads from, up to seven others one after the other, until the last is done"
+        "one process and k others, which it writes to, reads from, sends to, or has messages from"
+    }
+
+    fn explain(&self) -> &'static str {
+        include_str!("explain/hotspot.md")
+    }
+
+    fn axes(&self) -> &'static [Axis] {
+        &[SLAVES]
     }
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let slaves: &[&str] = if quick { &["1", "7"] } else { &["1", "2", "4", "7"] };
         let pairs: &[(&str, &str)] = if quick { &TWO } else { &FOUR };
-        let ops = ["write", "read"].map(|op| placements(op, pairs)).concat();
+        let moved = ["write", "read"].map(|op| placements(op, pairs)).concat();
+        let sent = ["send", "send-receive"].map(|op| placements(op, &[("host", "host")])).concat();
+        let ops: Vec<Variant> = sent.into_iter().chain(moved).collect();
         slaves.iter().flat_map(|k| ops.iter().map(|v| with(v, "slaves", k))).collect()
     }
 
@@ -45,13 +59,15 @@ impl Experiment for Hotspot {
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        let reads = variant.get("op").is_some_and(|op| op == "read");
+        let op = variant.get("op").map_or("", String::as_str);
         Metric {
-            name: "last_arrival",
+            name: if op.starts_with("send") { "round_time" } else { "last_arrival" },
             unit: "us",
-            about: match reads {
-                true => "from the first post until the responses of all slaves are there",
-                false => {
+            about: match op {
+                "send" => "from the first post until the last slave's empty answer is there",
+                "send-receive" => "from the first note's post until the messages of all slaves are there",
+                "read" => "from the first post until the responses of all slaves are there",
+                _ => {
                     "from the first post until the last slave has its data: until its empty answer arrived, less the \
                      answer's one-way time, measured beforehand as half a ping-pong of empty messages with it"
                 }
@@ -66,7 +82,7 @@ impl Experiment for Hotspot {
 
     /// Where processes outnumber cores, little may be left of an operation once the answer is taken off; a batch that
     /// were to make up for this would take for ever.
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::LONG
     }
 
@@ -76,12 +92,28 @@ impl Experiment for Hotspot {
 }
 
 fn slaves(variant: &Variant) -> Option<usize> {
-    variant.get("slaves")?.parse().ok().filter(|k| (1..=SLAVES).contains(k))
+    let inside = |k: &u64| (SLAVES.low..=SLAVES.high).contains(k);
+    variant.get(SLAVES.factor)?.parse().ok().filter(inside).map(|k| k as usize)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Write,
+    Read,
+    Send,
+    SendReceive,
+}
+
+impl Op {
+    /// Whether the slaves have the data at first.
+    fn fetches(self) -> bool {
+        matches!(self, Self::Read | Self::SendReceive)
+    }
 }
 
 /// The master, or one slave.
 struct Spot {
-    reads: bool,
+    op: Op,
     rank: usize,
     slaves: usize,
     hub: Hub,
@@ -98,32 +130,43 @@ struct Spot {
 
 impl Spot {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {
-        let reads = match session.cell.factor("op")? {
-            "write" => false,
-            "read" => true,
+        let op = match session.cell.factor("op")? {
+            "write" => Op::Write,
+            "read" => Op::Read,
+            "send" => Op::Send,
+            "send-receive" => Op::SendReceive,
             other => return Err(Fault::Meaningless(format!("a hot spot of {other}"))),
         };
-        let slaves = slaves(&session.cell.variant)
-            .ok_or_else(|| Fault::Meaningless(format!("a hot spot without 1 to {SLAVES} slaves")))?;
+        let slaves = slaves(&session.cell.variant).ok_or_else(|| {
+            Fault::Meaningless(format!("a hot spot without {} to {} slaves", SLAVES.low, SLAVES.high))
+        })?;
         let (rank, size) = (session.rank as usize, session.cell.length()?);
         let master = rank == 0;
         let pd = session.device.alloc_pd()?;
-        let mut hub = Hub::create(&pd, if master { slaves } else { 1 })?;
         // Responses must not overwrite each other.
-        let stride = if master && reads { (size as usize).next_multiple_of(64) } else { 0 };
+        let stride = if master && op.fetches() { (size as usize).next_multiple_of(64) } else { 0 };
         let len = (slaves - 1) * stride + size as usize;
-        let memory = place(session, &pd, if master == reads { "sink" } else { "source" }, len)?;
+        let memory = place(session, &pd, if master == op.fetches() { "sink" } else { "source" }, len)?;
+        let own = |link: usize| memory.sge((link * stride) as u64, size);
+        let links = if master { slaves } else { 1 };
+        let receives = (op == Op::Send && !master) || (op == Op::SendReceive && master);
+        let sinks = if receives { (0..links).map(own).collect() } else { Vec::new() };
+        let mut hub = Hub::with_sinks(&pd, links, sinks)?;
         let mut requests = Vec::new();
         for slave in 1..=slaves {
             let link = if master { Some(slave - 1) } else { (rank == slave).then_some(0) };
             hub.join(session, Edge::between(0, slave), link)?;
             if let Some(remote) = carry_place(session, (slave, 0), link.map(|_| &memory))? {
-                let op = if reads { SendOp::Read(remote) } else { SendOp::WriteImm(remote, slave as u32) };
-                requests.push((op, [memory.sge(((slave - 1) * stride) as u64, size)]));
+                let what = match op {
+                    Op::Read => SendOp::Read(remote),
+                    Op::Write => SendOp::WriteImm(remote, slave as u32),
+                    Op::Send | Op::SendReceive => SendOp::Send,
+                };
+                requests.push((what, [own(slave - 1)]));
             }
         }
         let mut side = Self {
-            reads,
+            op,
             rank,
             slaves,
             hub,
@@ -134,7 +177,7 @@ impl Spot {
             one_way: Span::ZERO,
             seed: session.settings.seed,
         };
-        if !reads && (master || side.is_last()) {
+        if op == Op::Write && (master || side.is_last()) {
             side.one_way = side.hub.one_way(session, if master { slaves - 1 } else { 0 }, master)?;
         }
         Ok(side)
@@ -150,10 +193,23 @@ impl Spot {
         let mut spent = Span::ZERO;
         for _ in 0..count {
             let began = host.now();
+            if self.op == Op::SendReceive {
+                (0..self.slaves).try_for_each(|slave| hub.tell(slave))?;
+                let mut last = None;
+                for _ in 0..self.slaves {
+                    // Renewed while the others' are awaited: that is part of serving many.
+                    last.map_or(Ok(()), |link| hub.renew(link))?;
+                    last = Some(hub.take(deadline)?);
+                }
+                spent += host.now() - began;
+                last.map_or(Ok(()), |link| hub.renew(link))?;
+                hub.done(self.slaves, deadline)?;
+                continue;
+            }
             for (slave, (op, sges)) in self.requests.iter().enumerate() {
                 hub.post(slave, *op, sges)?;
             }
-            if self.reads {
+            if self.op == Op::Read {
                 hub.done(self.slaves, deadline)?;
                 spent += host.now() - began;
                 continue;
@@ -170,8 +226,14 @@ impl Spot {
         Ok(without(spent, self.one_way * count))
     }
 
-    /// A slave's part in a write.
+    /// A slave's part in a write or a send.
     fn answer(&self, deadline: Option<Time>) -> Result<(), Fault> {
+        if self.op == Op::SendReceive {
+            self.hub.take(deadline)?;
+            self.hub.post(0, SendOp::Send, &[self.memory.sge(0, self.size as u32)])?;
+            self.hub.renew(0)?;
+            return self.hub.done(1, deadline);
+        }
         for _ in 0..if self.is_last() { 1 } else { 2 } {
             self.hub.take(deadline)?;
         }
@@ -186,7 +248,7 @@ impl Spot {
         if self.rank == 0 {
             return self.serve(session, count, deadline);
         }
-        let count = if self.reads { 0 } else { count };
+        let count = if self.op == Op::Read { 0 } else { count };
         (0..count).try_for_each(|_| self.answer(deadline))?;
         Ok(Span::ZERO)
     }
@@ -205,8 +267,8 @@ impl Side for Spot {
     /// One more operation with contents of its own; each slave's differ where they can.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let (buf, master) = (self.memory.buf(), self.rank == 0);
-        let contents = |slave: usize| self.seed ^ if self.reads { slave as u64 } else { 0 };
-        let sends = master != self.reads;
+        let contents = |slave: usize| self.seed ^ if self.op.fetches() { slave as u64 } else { 0 };
+        let sends = master != self.op.fetches();
         if sends {
             pattern::fill(buf, 0, self.size, contents(self.rank))?;
         } else {

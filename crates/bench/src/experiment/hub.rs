@@ -1,7 +1,8 @@
 //! [`Hub`]: a process's connections with several others, on one pair of completion queues. It waits without holding the
 //! core, because processes may outnumber cores.
 //!
-//! A message is something that consumes a receive, which has no memory: an empty send, or a write with immediate data.
+//! A message is something that consumes a receive: an empty send, a write with immediate data, or, where receives have
+//! memory, a send.
 
 use verbs::host::{Span, Time};
 use verbs::{Pd, RecvWr, SendOp, SendWr, Sge};
@@ -18,16 +19,23 @@ const TRIALS: usize = 200;
 /// Connections by number.
 pub(super) struct Hub {
     links: Vec<Link>,
+    /// Where messages of each connection go that have contents; none otherwise.
+    sinks: Vec<Sge>,
 }
 
 impl Hub {
     /// So many connections to be, with receives posted.
     pub(super) fn create(pd: &Pd, links: usize) -> Result<Self, Fault> {
-        let links = Link::several(pd, DEPTH, links)?;
-        for (number, link) in links.iter().enumerate() {
-            link.post_receives(number as u64, DEPTH.recv, &[])?;
+        Self::with_sinks(pd, links, Vec::new())
+    }
+
+    /// The same where the messages of each connection go to a place of their own, unless there are no places.
+    pub(super) fn with_sinks(pd: &Pd, links: usize, sinks: Vec<Sge>) -> Result<Self, Fault> {
+        let hub = Self { links: Link::several(pd, DEPTH, links)?, sinks };
+        for link in 0..hub.links.len() {
+            (0..DEPTH.recv).try_for_each(|_| hub.renew(link))?;
         }
-        Ok(Self { links })
+        Ok(hub)
     }
 
     /// Makes the connection of an edge as number `link` of this hub, or helps others to.
@@ -62,7 +70,8 @@ impl Hub {
 
     /// Posts the receive again that a message has taken.
     pub(super) fn renew(&self, link: usize) -> Result<(), Fault> {
-        Ok(self.links[link].qp.post_recv(&RecvWr::new(link as u64, &[]))?)
+        let sink = self.sinks.get(link).map_or(&[][..], std::slice::from_ref);
+        Ok(self.links[link].qp.post_recv(&RecvWr::new(link as u64, sink))?)
     }
 
     /// The time from posting an empty message to having its completion at the other end: half the median round trip.

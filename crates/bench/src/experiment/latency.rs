@@ -17,6 +17,10 @@ impl Experiment for Latency {
         "one message at a time: send, write, write-imm (half a round trip), read, cas, fadd (whole operation)"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/latency.md")
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let mut all = placements("write", &FOUR);
         for op in ["send", "write-imm", "read"] {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use verbs::host::Time;
 use verbs::{
-    Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Listener, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr,
-    SendWr, Sge, Wc,
+    Access, Buf, Cm, CmEvent, CompChannel, ConnParam, Cq, Device, Listener, Mr, Pd, Qp, QpCap, QpInit,
+    RecvWr, RemoteAddr, SendWr, Sge, Wc,
 };
 
 use super::edge::{Edge, carry, carry_place};
@@ -31,24 +31,32 @@ pub(super) struct Depth {
     pub(super) inline: u32,
     /// Pieces of a send request.
     pub(super) pieces: u32,
+    /// Data in a packet at most, if not as the device likes.
+    pub(super) mtu: Option<u32>,
 }
 
 impl Depth {
     /// Requests of one piece, with nothing inline.
     pub(super) const fn new(send: u32, recv: u32) -> Self {
-        Self { send, recv, inline: 0, pieces: 1 }
+        Self { send, recv, inline: 0, pieces: 1, mtu: None }
     }
 }
 
 impl Link {
     /// An unconnected link: receives may be posted.
     pub(super) fn create(device: &Device, depth: Depth) -> Result<Self, Fault> {
-        Shared::new(&device.alloc_pd()?, depth, 1)?.link()
+        Shared::new(&device.alloc_pd()?, depth, 1, None)?.link()
+    }
+
+    /// The same where one can sleep until a receive has completed.
+    pub(super) fn with_channel(device: &Device, depth: Depth) -> Result<(Self, CompChannel), Fault> {
+        let channel = device.create_comp_channel()?;
+        Ok((Shared::new(&device.alloc_pd()?, depth, 1, Some(&channel))?.link()?, channel))
     }
 
     /// Several that share their completion queues.
     pub(super) fn several(pd: &Pd, depth: Depth, count: usize) -> Result<Vec<Self>, Fault> {
-        let shared = Shared::new(pd, depth, count as u32)?;
+        let shared = Shared::new(pd, depth, count as u32, None)?;
         (0..count).map(|_| shared.link()).collect()
     }
 
@@ -87,30 +95,36 @@ struct Shared {
     recv_cq: Cq,
     cm: Cm,
     cap: QpCap,
+    mtu: Option<u32>,
 }
 
 impl Shared {
-    fn new(pd: &Pd, depth: Depth, links: u32) -> Result<Self, Fault> {
+    fn new(pd: &Pd, depth: Depth, links: u32, channel: Option<&CompChannel>) -> Result<Self, Fault> {
         let device = pd.device();
         let cap = QpCap {
             max_send_wr: depth.send,
             max_recv_wr: depth.recv,
             max_send_sge: depth.pieces,
-            max_recv_sge: 1,
+            max_recv_sge: depth.pieces,
             max_inline: depth.inline,
         };
         Ok(Self {
             pd: pd.clone(),
             send_cq: device.create_cq(links * (depth.send + 1))?,
-            recv_cq: device.create_cq(links * (depth.recv + 1))?,
+            recv_cq: match (links * (depth.recv + 1), channel) {
+                (cqe, None) => device.create_cq(cqe)?,
+                (cqe, Some(channel)) => device.create_cq_with(cqe, channel)?,
+            },
             cm: device.create_cm()?,
             cap,
+            mtu: depth.mtu,
         })
     }
 
     fn link(&self) -> Result<Link, Fault> {
-        let Self { pd, send_cq, recv_cq, cm, cap } = self;
-        let qp = pd.create_qp(&QpInit::new(send_cq).recv_cq(recv_cq).cap(*cap))?;
+        let Self { pd, send_cq, recv_cq, cm, cap, mtu } = self;
+        let init = QpInit { mtu: *mtu, ..QpInit::new(send_cq) };
+        let qp = pd.create_qp(&init.recv_cq(recv_cq).cap(*cap))?;
         Ok(Link {
             qp,
             send_cq: send_cq.clone(),
@@ -137,6 +151,26 @@ pub(super) fn join(session: &mut Session<'_>, edge: Edge, link: Option<&mut Link
         link.cm.connect(&link.qp, addr, &ConnParam::default())?;
         establish(session, &link.cm, &[], 1)?;
     }
+    Ok(())
+}
+
+/// Connects all of several links, which share a connection manager, to those of the other side, one after the other.
+pub(super) fn join_all(session: &mut Session<'_>, links: &mut [Link]) -> Result<(), Fault> {
+    let Some(first) = links.first() else { return Ok(()) };
+    let cm = first.cm.clone();
+    if session.is_client() {
+        let addr = reachable(session.hear()?, 1, session)?;
+        for link in links {
+            cm.connect(&link.qp, addr, &ConnParam::default())?;
+            establish(session, &cm, &[], 1)?;
+        }
+        return Ok(());
+    }
+    // The client is never more than one request ahead.
+    let listener = cm.listen(session.listen_addr(0)?, links.len() as u32 + 1)?;
+    session.tell(&listener.addr())?;
+    establish(session, &cm, &links.iter().map(|link| &link.qp).collect::<Vec<_>>(), links.len())?;
+    links[0].listener = Some(listener);
     Ok(())
 }
 
@@ -221,8 +255,8 @@ pub(super) fn part(size: u32, ports: usize, port: usize) -> (u64, u32) {
 /// and the operation one that takes inline data.
 pub(super) fn inline_limit(session: &Session<'_>, size: u32) -> u32 {
     let factor = |key: &str| session.cell.variant.get(key).map(String::as_str);
-    let able =
-        matches!(factor("op"), Some("send" | "write" | "write-imm")) && factor("source") == Some("host");
+    let able = matches!(factor("op"), Some("send" | "write" | "write-imm" | "write-send"))
+        && factor("source") == Some("host");
     let most = session.settings.inline.min(session.device.attr().max_inline);
     if able && size <= most { size } else { 0 }
 }

@@ -10,7 +10,9 @@ use verbs::{Cm, ConnParam, Cq, Pd, Qp, QpInit};
 
 use super::edge::meet;
 use super::link::{establish, reachable};
-use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, variant};
+use super::{
+    Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant, variant,
+};
 
 pub(super) struct Memory;
 
@@ -21,6 +23,10 @@ impl Experiment for Memory {
 
     fn about(&self) -> &'static str {
         "memory of an open queue pair with default queues, both ends together"
+    }
+
+    fn explain(&self) -> &'static str {
+        include_str!("explain/memory.md")
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
@@ -40,7 +46,11 @@ impl Experiment for Memory {
         }
     }
 
-    fn sampling(&self) -> Sampling {
+    fn needs(&self, _cell: &Cell, settings: &Settings) -> Needs {
+        Needs { processes: 2, connections: settings.connections.into(), ..Needs::default() }
+    }
+
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling { long: true, samples: Some(1) }
     }
 

@@ -9,26 +9,37 @@
 //! | `latency`, `bilat`, `bandwidth`, `bibw`, `rate`, `park`, `memory` | the experiments of an overview |
 //! | `nicmem`, `hotspot`, `pack`, `chain` | what NIC memory is good for |
 //! | `reg`, `post`, `poll`, `connect` | single calls |
-//! | `pingpong`, `stream`, `calls` | what latency and bilat, streams, and post and poll have in common |
+//! | `overhead`, `availability`, `notify`, `blocking` | what communication costs the processor |
+//! | `reuse`, `connections`, `maxsge`, `segments`, `mtu` | what else a latency and a bandwidth depend on |
+//! | `pingpong`, `stream`, `traffic`, `calls` | what latency and bilat, streams, the row before, and post and poll share |
+//! | `compute` | work for the processor that is no communication |
 //! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
 //! | `timing`, `pattern` | samples of a round; contents that can be checked |
 //! | `cell`, `session`, `driver` | what to measure, the words between the sides, rounds |
 
+mod availability;
 mod bandwidth;
 mod bibw;
 mod bilat;
+mod blocking;
 mod calls;
 mod cell;
 mod chain;
+mod compute;
 mod connect;
+mod connections;
 pub mod driver;
 mod edge;
 mod hotspot;
 mod hub;
 mod latency;
 mod link;
+mod maxsge;
 mod memory;
+mod mtu;
 mod nicmem;
+mod notify;
+mod overhead;
 mod pack;
 mod park;
 mod pattern;
@@ -37,9 +48,12 @@ mod poll;
 mod post;
 mod rate;
 mod reg;
+mod reuse;
+mod segments;
 mod session;
 mod stream;
 pub(crate) mod timing;
+mod traffic;
 
 pub use cell::{Cell, MAX_SIZE, Metric, Scale, Settings, Variant, variant};
 pub use session::{Control, Fault, Gauge, Round, Session, Word, peer_failed};
@@ -50,11 +64,22 @@ pub trait Experiment: Sync {
     fn name(&self) -> &'static str;
     /// One line for people.
     fn about(&self) -> &'static str;
+    /// The text of `nicety explain`, in the five sections of [`EXPLAINED`].
+    fn explain(&self) -> &'static str;
     /// Its variants, most interesting first. `quick` leaves out those of an overview that must be short.
     fn variants(&self, quick: bool) -> Vec<Variant>;
     /// The one size that it, or this variant of it, makes sense for; `None` for all sizes.
     fn only_size(&self, _variant: &Variant) -> Option<u64> {
         None
+    }
+    /// Factors with numbers as levels, which `--set FACTOR=LIST` changes.
+    fn axes(&self) -> &'static [Axis] {
+        &[]
+    }
+    /// What measuring a cell takes from this machine.
+    fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {
+        // Most have a source and a sink at either side.
+        Needs { bytes: 4 * cell.size, processes: u64::from(self.ranks(&cell.variant)), ..Needs::default() }
     }
     /// What is measured.
     fn metric(&self, variant: &Variant) -> Metric;
@@ -66,8 +91,8 @@ pub trait Experiment: Sync {
     fn ranks(&self, _variant: &Variant) -> u32 {
         2
     }
-    /// How its operations can be sampled.
-    fn sampling(&self) -> Sampling {
+    /// How the operations of a variant can be sampled.
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::default()
     }
     /// Sets up this side: connections, memory. Both sides run it at the same time.
@@ -75,6 +100,34 @@ pub trait Experiment: Sync {
     /// # Errors
     /// [`Fault`]; with [`Fault::is_local`] the cell is left out and the run goes on.
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault>;
+}
+
+/// The sections of an experiment's text, in their order.
+pub const EXPLAINED: [&str; 5] =
+    ["What it measures", "How", "What moves it", "How to read it", "Where it comes from"];
+
+/// A factor whose levels are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// The factor.
+    pub factor: &'static str,
+    /// The smallest level.
+    pub low: u64,
+    /// The largest.
+    pub high: u64,
+    /// One line for people.
+    pub about: &'static str,
+}
+
+/// What measuring a cell takes from the machine that it runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Memory of all processes together, in bytes.
+    pub bytes: u64,
+    /// Processes.
+    pub processes: u64,
+    /// Connections that one process has open at a time.
+    pub connections: u64,
 }
 
 /// How operations can be sampled.
@@ -89,6 +142,8 @@ pub struct Sampling {
 impl Sampling {
     /// Every operation is a sample.
     pub const LONG: Self = Self { long: true, samples: None };
+    /// A single sample in a launch, which is found by a search.
+    pub const ONCE: Self = Self { long: true, samples: Some(1) };
 }
 
 /// One prepared side of a cell.
@@ -151,6 +206,15 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &post::Post,
         &poll::Poll,
         &connect::Connect,
+        &overhead::Overhead,
+        &availability::Availability,
+        &notify::Notify,
+        &blocking::Blocking,
+        &reuse::Reuse,
+        &connections::Connections,
+        &maxsge::MaxSge,
+        &segments::Segments,
+        &mtu::Mtu,
         &crate::floor::MachineFloor,
     ]
 }
@@ -173,6 +237,22 @@ fn with(one: &Variant, key: &str, level: &str) -> Variant {
     more
 }
 
+/// Each variant with each level of a factor.
+fn over(variants: &[Variant], factor: &str, levels: &[&str]) -> Vec<Variant> {
+    variants.iter().flat_map(|one| levels.iter().map(|level| with(one, factor, level))).collect()
+}
+
+/// A number among the factors of a cell.
+fn level<T: std::str::FromStr>(cell: &Cell, axis: &Axis) -> Result<T, Fault> {
+    let text = cell.factor(axis.factor)?;
+    let inside = text.parse::<u64>().is_ok_and(|n| (axis.low..=axis.high).contains(&n));
+    let Axis { factor, low, high, .. } = axis;
+    text.parse()
+        .ok()
+        .filter(|_| inside)
+        .ok_or_else(|| Fault::Meaningless(format!("{factor} {text}; it takes {low} to {high}")))
+}
+
 /// Writes of which each goes half over one port of the device, half over another.
 fn over_two_ports() -> Vec<Variant> {
     placements("write", &FOUR).iter().map(|one| with(one, "ports", "2")).collect()
@@ -191,6 +271,34 @@ fn usual(op: &str, quick: bool) -> Vec<Variant> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    /// Goal: nobody forgets to say what an experiment is. Method: its text begins with its name, has all sections in their
+    /// order, none of them empty, and a loop; it names a paper or says that there is none, and no levels that it refuses.
+    #[test]
+    fn every_experiment_explains_itself() {
+        for experiment in all() {
+            let (name, text) = (experiment.name(), experiment.explain());
+            assert!(text.starts_with(&format!("# {name}\n")), "{name}");
+            let sections: Vec<(&str, &str)> =
+                text.split("\n## ").skip(1).map(|part| part.split_once('\n').expect("a heading")).collect();
+            let headings: Vec<&str> = sections.iter().map(|(heading, _)| *heading).collect();
+            assert_eq!(headings, EXPLAINED, "{name}");
+            for (heading, body) in &sections {
+                assert!(body.trim().len() > 40, "{name}: {heading} says nothing");
+            }
+            assert!(sections[1].1.contains("\n    "), "{name}: no loop");
+            let from = sections[4].1;
+            let papers = ["miba-thesis", "mt23108-nicmem", "Not in the thesis"];
+            assert!(papers.iter().any(|paper| from.contains(paper)), "{name}: {from}");
+            for axis in experiment.axes() {
+                assert!(text.contains(axis.factor) && axis.low <= axis.high, "{name}: {}", axis.factor);
+                for variant in experiment.variants(false) {
+                    let level = variant.get(axis.factor).map(|text| text.parse::<u64>().expect("a number"));
+                    assert!(level.is_none_or(|n| (axis.low..=axis.high).contains(&n)), "{name}: {variant:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn names_are_unique_and_quick_variants_are_among_all() {

@@ -29,6 +29,10 @@ impl Experiment for Nicmem {
         "copies within one machine, host and NIC memory, by the NIC; by the processor, with nothing in its caches"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/nicmem.md")
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let mut all = if quick { usual("copy", true) } else { placements("copy", &FOUR) };
         all.extend(placements("memcpy", &FOUR[..1]));
@@ -56,7 +60,7 @@ impl Experiment for Nicmem {
         1
     }
 
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::LONG
     }
 

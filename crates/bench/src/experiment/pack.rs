@@ -33,6 +33,10 @@ impl Experiment for Pack {
         "eight blocks as one message: copied together by processor or NIC, or gathered; --size is that of a block"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/pack.md")
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let reuses: &[&str] = if quick { &["0", "100"] } else { &["0", "20", "80", "100"] };
         let mut ways = vec![variant(&[("op", "host-pack")]), variant(&[("op", "nic-pack")])];

@@ -30,6 +30,10 @@ impl Experiment for Park {
         "a token round four processes on two cores that wait without holding the core, for each hop"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/park.md")
+    }
+
     fn variants(&self, _quick: bool) -> Vec<Variant> {
         vec![variant(&[("op", "send"), ("wait", "park")])]
     }

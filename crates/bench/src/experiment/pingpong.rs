@@ -22,6 +22,8 @@ enum Op {
     Send,
     Write,
     WriteImm,
+    /// A write, and an empty send behind it.
+    WriteSend,
     Read,
     Cas,
     Fadd,
@@ -33,6 +35,7 @@ impl Op {
             "send" => Self::Send,
             "write" => Self::Write,
             "write-imm" => Self::WriteImm,
+            "write-send" => Self::WriteSend,
             "read" => Self::Read,
             "cas" => Self::Cas,
             "fadd" => Self::Fadd,
@@ -94,9 +97,10 @@ impl PingPong {
         let stride = if both { u64::from(size).next_multiple_of(4096) } else { 0 };
         let every = if op.is_fetch() { 1 } else { session.settings.signal };
         let inline = inline_limit(session, size);
-        let depth = Depth { inline, ..Depth::new(2 * every + 1, RECEIVES) };
+        let requests = if op == Op::WriteSend { 2 } else { 1 };
+        let depth = Depth { inline, ..Depth::new(requests * (2 * every + 1), RECEIVES) };
         let mut link = Link::create(session.device, depth)?;
-        let twice = matches!(op, Op::Send | Op::Write | Op::WriteImm) && size <= TWO_SOURCES_MAX;
+        let twice = !op.is_fetch() && size <= TWO_SOURCES_MAX;
         let source_stride = if twice { u64::from(size).next_multiple_of(64) } else { 0 };
         let source = place(session, &link.pd, "source", source_stride as usize + size as usize)?;
         let sink = place(session, &link.pd, "sink", stride as usize + size as usize)?;
@@ -122,7 +126,7 @@ impl PingPong {
             patience: Span::from_ms(session.settings.patience_ms),
             seed: session.settings.seed,
         };
-        if matches!(op, Op::Send | Op::WriteImm) {
+        if !op.is_fetch() && op != Op::Write {
             (0..RECEIVES).try_for_each(|_| side.receive())?;
         }
         if !op.is_fetch() {
@@ -187,7 +191,16 @@ impl PingPong {
         } else {
             SendWr::inline(0, *op, &self.inline)
         };
+        if self.op == Op::WriteSend {
+            self.link.qp.post_send(&wr.unsignaled())?;
+            return self.poster.post(&self.link, SendWr::new(0, SendOp::Send, &[]));
+        }
         self.poster.post(&self.link, wr)
+    }
+
+    /// So many operations.
+    pub(super) fn several(&mut self, host: &Host, count: u64, deadline: Option<Time>) -> Result<(), Fault> {
+        (0..count).try_for_each(|_| self.iterate(host, deadline))
     }
 
     /// What is to be done before message `turn` + 1 and is not waited for by anybody.

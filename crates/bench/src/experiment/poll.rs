@@ -14,6 +14,10 @@ impl Experiment for Poll {
         "the call that takes a completion from a queue, of a receive of 8 bytes, or finds none"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/poll.md")
+    }
+
     fn variants(&self, _quick: bool) -> Vec<Variant> {
         ["full", "empty"].map(|state| variant(&[("state", state)])).to_vec()
     }
@@ -26,7 +30,7 @@ impl Experiment for Poll {
         CALL_US
     }
 
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         SAMPLES
     }
 

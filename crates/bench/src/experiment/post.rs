@@ -14,6 +14,10 @@ impl Experiment for Post {
         "the calls that post a send from host memory, or a receive into it"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/post.md")
+    }
+
     fn variants(&self, _quick: bool) -> Vec<Variant> {
         ["send", "recv"].map(|op| variant(&[("op", op)])).to_vec()
     }
@@ -26,7 +30,7 @@ impl Experiment for Post {
         CALL_US
     }
 
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         SAMPLES
     }
 

@@ -14,6 +14,10 @@ impl Experiment for Rate {
         "8-byte writes in a second over one queue pair, one in W/2 signalled"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/rate.md")
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         placements("write", if quick { &TWO } else { &FOUR })
     }
@@ -31,7 +35,7 @@ impl Experiment for Rate {
         }
     }
 
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::LONG
     }
 

@@ -1,11 +1,14 @@
-//! `reg`: what a call takes that registers memory, or deregisters it. The memory is present.
+//! `reg`: what a call takes that registers memory, or deregisters it (thesis 2.1.1, Tables 3.1 and 4.1). The memory is
+//! present, but for `touch=first`: there it is new each time, and registering is what touches it first, if it does.
 
 use verbs::host::{Host, Span};
 use verbs::{Access, Buf, Mr, Pd};
 
 use super::calls::{CALL_US, SAMPLES};
 use super::timing::sample_spans;
-use super::{Experiment, Fault, Metric, Round, Sampling, Session, Side, Variant, variant};
+use super::{
+    Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Session, Settings, Side, Variant, variant, with,
+};
 
 /// Registrations that exist at the same time.
 const TOGETHER: u64 = 64;
@@ -21,14 +24,35 @@ impl Experiment for Reg {
         "the calls that register and deregister host memory"
     }
 
+    fn explain(&self) -> &'static str {
+        include_str!("explain/reg.md")
+    }
+
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        ["reg", "dereg"].map(|op| variant(&[("op", op)])).to_vec()
+        let calls = ["reg", "dereg"].map(|op| variant(&[("op", op)]));
+        let first = with(&calls[0], "touch", "first");
+        calls.into_iter().chain([first]).collect()
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {
         let short: &[u64] = &[4 << 10, 64 << 10, 1 << 20];
-        let all: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+        let all: &[u64] = &[
+            4 << 10,
+            16 << 10,
+            64 << 10,
+            256 << 10,
+            1 << 20,
+            4 << 20,
+            16 << 20,
+            64 << 20,
+            256 << 20,
+            1 << 30,
+        ];
         Some(if quick { short } else { all })
+    }
+
+    fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {
+        Needs { bytes: cell.size, processes: 2, ..Needs::default() }
     }
 
     fn metric(&self, _variant: &Variant) -> Metric {
@@ -39,7 +63,7 @@ impl Experiment for Reg {
         1
     }
 
-    fn sampling(&self) -> Sampling {
+    fn sampling(&self, _variant: &Variant) -> Sampling {
         SAMPLES
     }
 
@@ -49,14 +73,21 @@ impl Experiment for Reg {
             "dereg" => true,
             other => return Err(Fault::Meaningless(format!("{other} of memory"))),
         };
+        let fresh = match session.cell.variant.get("touch").map(String::as_str) {
+            None => false,
+            Some("first") if !dereg => true,
+            Some(other) => return Err(Fault::Meaningless(format!("a touch that is {other}"))),
+        };
         let buf = Buf::alloc(session.cell.length()? as usize)?;
         let regions = Vec::with_capacity(TOGETHER as usize);
-        Ok(Box::new(Regions { dereg, pd: session.device.alloc_pd()?, buf, regions }))
+        Ok(Box::new(Regions { dereg, fresh, pd: session.device.alloc_pd()?, buf, regions }))
     }
 }
 
 struct Regions {
     dereg: bool,
+    /// Memory that nobody has touched, each time.
+    fresh: bool,
     pd: Pd,
     buf: Buf,
     regions: Vec<Mr>,
@@ -76,14 +107,24 @@ impl Regions {
 }
 
 impl Side for Regions {
-    fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
-        self.buf.fill(0x5a);
+    fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
+        // A simulated machine has all its memory; filling it would take this one's.
+        if session.host.node().is_none() && !self.fresh {
+            self.buf.fill(0x5a);
+        }
         Ok(())
     }
 
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
         sample_spans(s, round, readings, |s, count, _| {
             let mut spent = Span::ZERO;
+            if self.fresh {
+                for _ in 0..count {
+                    self.buf = Buf::alloc(self.buf.len())?;
+                    spent += self.run(s.host, 1)?;
+                }
+                return Ok(spent);
+            }
             for done in (0..count).step_by(TOGETHER as usize) {
                 spent += self.run(s.host, TOGETHER.min(count - done))?;
             }

@@ -42,6 +42,9 @@ pub enum Fault {
     /// The cell makes no sense.
     #[error("cannot measure {0}")]
     Meaningless(String),
+    /// What was looked for is not there.
+    #[error("{0}")]
+    Absent(String),
     /// The other side lost this cell, in its own words.
     #[error("on the peer's side: {0}")]
     LostByPeer(String),
@@ -228,6 +231,32 @@ impl Session<'_> {
             Some(way) => Ok(&mut **way),
             None => Err(Fault::Meaningless(format!("{} without a rank {rank}", self.cell.experiment))),
         }
+    }
+
+    /// Does something as if another cell were measured.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn with_cell<T>(
+        &mut self,
+        cell: &Cell,
+        body: impl FnOnce(&mut Session<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut inner = Session {
+            host: self.host,
+            device: self.device,
+            rank: self.rank,
+            ways: self.ways.iter_mut().map(|way| &mut **way as &mut dyn Control).collect(),
+            cell,
+            settings: self.settings,
+            gauge: self.gauge,
+            failed: std::mem::take(&mut self.failed),
+        };
+        let done = body(&mut inner);
+        let failed = std::mem::take(&mut inner.failed);
+        drop(inner);
+        self.failed = failed;
+        done
     }
 
     /// Where to listen, at any number: the address of that port of the device; where ports have none, the own

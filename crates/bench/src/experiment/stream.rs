@@ -121,7 +121,12 @@ impl Stream {
         };
         let (size, settings) = (session.cell.length()?, session.settings);
         let limit = session.device.attr().max_qp_wr.saturating_sub(SPARE);
-        let window = settings.window.min(limit).max(2);
+        let asked = match session.cell.variant.get("window").map(|text| text.parse()) {
+            Some(Ok(window @ 2..=4096)) => window,
+            Some(_) => return Err(Fault::Meaningless("a window that is not 2 to 4096 messages".into())),
+            None => settings.window,
+        };
+        let window = asked.min(limit).max(2);
         let receives = if op == Op::Send { (4 * window).min(limit) } else { 0 };
         let inline = inline_limit(session, size);
         let depth = Depth { inline, ..Depth::new(window + SPARE, receives + SPARE) };

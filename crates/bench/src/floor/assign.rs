@@ -8,6 +8,7 @@
 //! | atomics | two cache-line half round trips |
 //! | bandwidth | memcpy or process_vm_writev of that size; both directions: twice that |
 //! | message rate | 8-byte memcpy rate |
+//! | blocking, connections, maxsge, segments, mtu, reuse | those of a send, or of a bandwidth, between private memory |
 //! | park | futex wake-up |
 
 use std::collections::BTreeMap;
@@ -16,6 +17,16 @@ use super::FLOOR;
 use crate::experiment::{Cell, Metric};
 use crate::sample::FloorOf;
 use crate::schema::Measurement;
+
+/// Whether results of an experiment can have a floor that depends on their size.
+#[must_use]
+pub fn has_floor(experiment: &str) -> bool {
+    let streams = ["latency", "bilat", "bandwidth", "bibw", "rate"];
+    streams.contains(&experiment) || SENDS.contains(&experiment)
+}
+
+/// Experiments whose latencies and bandwidths are those of sends between host memory.
+const SENDS: [&str; 6] = ["blocking", "connections", "maxsge", "segments", "mtu", "reuse"];
 
 /// Medians of the floor's results, in us.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,6 +75,17 @@ impl Floors {
                 let what = if directions > 1.0 { format!("2 x {what}") } else { what.to_owned() };
                 floor(directions * cell.size as f64 / us, &what)
             }
+            sends if SENDS.contains(&sends) => match metric.name {
+                "one_way_latency" => {
+                    let (us, what) = self.latency("send", "host", cell.size)?;
+                    floor(us, what)
+                }
+                "bandwidth" => {
+                    let (us, what) = self.copy("host", cell.size)?;
+                    floor(cell.size as f64 / us, what)
+                }
+                _ => None,
+            },
             "rate" => floor(1e6 / self.memcpy.get(&cell.size)?, "memcpy rate of that size"),
             "park" => floor(self.futex?, "futex wake-up"),
             _ => None,

@@ -5,7 +5,7 @@
 
 mod assign;
 
-pub use assign::Floors;
+pub use assign::{Floors, has_floor};
 
 use nic_soft::floor::{Lines, PeerMemory, Region, Role, empty_syscalls};
 use verbs::host::{Span, Time};
@@ -31,6 +31,10 @@ impl Experiment for MachineFloor {
 
     fn about(&self) -> &'static str {
         "what the machine itself can do: cache line, memcpy, process_vm_writev, futex wake-up, system call"
+    }
+
+    fn explain(&self) -> &'static str {
+        include_str!("../experiment/explain/floor.md")
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {

@@ -44,6 +44,7 @@ pub(super) struct Collected {
 
 impl Collected {
     pub(super) fn new(plan: &CheckedPlan, cores: [Option<usize>; 2], launches: u32) -> Self {
+        let skipped = plan.unfit.iter().map(|(index, why)| (*index, (launches, why.clone()))).collect();
         let pinned: Vec<usize> = cores.iter().flatten().copied().collect();
         let mut environment = machine::environment(&pinned);
         let mut warn = |holds: bool, what: &str, advice: &str| {
@@ -68,7 +69,7 @@ impl Collected {
             parameters: plan.parameters.clone(),
             keep: plan.values.whole("keep") as usize,
             samples: vec![Vec::new(); plan.cells.len()],
-            skipped: BTreeMap::new(),
+            skipped,
             environment,
             launches,
             begun: 0,
@@ -155,7 +156,7 @@ impl Collected {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
         let one = |i: usize| -> Vec<Sampled> {
             let experiment = find(&cells[i].experiment);
-            samples[i].iter().filter_map(|s| replayed(experiment?, s)).collect()
+            samples[i].iter().filter_map(|s| replayed(experiment?, &cells[i], s)).collect()
         };
         let mut all: Vec<Vec<Sampled>> = Vec::new();
         all.resize_with(cells.len(), Vec::new);
@@ -259,8 +260,8 @@ impl Collected {
     }
 }
 
-fn replayed(experiment: &dyn crate::experiment::Experiment, sample: &Sample) -> Option<Sampled> {
-    let plan = plan_for(experiment, &sample.sampling.plan(sample.clock));
+fn replayed(experiment: &dyn crate::experiment::Experiment, cell: &Cell, sample: &Sample) -> Option<Sampled> {
+    let plan = plan_for(experiment, &cell.variant, &sample.sampling.plan(sample.clock));
     let mut found = replay(&sample.record, plan)?;
     // Of fewer the median knows nothing; the first operation and the pilots had their share too.
     if sample.switches as f64 > SWITCHES_SHARE * found.n as f64 {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use crate::plan::needs::Limits;
 use crate::schema::{ClockKind, Environment, NoiseSummary};
 use verbs::host::{self, Host};
 
@@ -119,6 +120,35 @@ fn utc(secs: u64) -> String {
     let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
     let year = yoe + era * 400 + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+/// What this machine has for a run.
+pub(crate) fn limits() -> Limits {
+    use rustix::process::{Resource, getrlimit};
+    let group = own_group().unwrap_or_default();
+    let within = |file: &str| -> Option<u64> { text(&format!("/sys/fs/cgroup{group}/{file}"))?.parse().ok() };
+    let left = |max: &str, now: &str| Some(within(max)?.saturating_sub(within(now)?));
+    let least = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
+    Limits {
+        memory: least(available_memory(), left("memory.max", "memory.current")),
+        descriptors: getrlimit(Resource::Nofile).maximum,
+        processes: least(getrlimit(Resource::Nproc).current, left("pids.max", "pids.current")),
+        is_virtual: false,
+    }
+}
+
+/// Memory that programs can have without others losing theirs.
+fn available_memory() -> Option<u64> {
+    let text = text("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// The control group of this process, as a path below its mount.
+fn own_group() -> Option<String> {
+    let text = text("/proc/self/cgroup")?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(path.trim_end_matches('/').to_owned())
 }
 
 /// What is taken from a program that only computes: equal pieces of work of about a microsecond, for 20 ms.

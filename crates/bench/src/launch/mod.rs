@@ -38,6 +38,7 @@ use crate::schema::Run;
 pub(crate) use fabric::check as check_device;
 pub use fabric::devices;
 pub(crate) use fabric::is_virtual;
+pub(crate) use machine::limits;
 pub use orchestrator::{run, run_with};
 pub use serve::{serve, serve_with};
 pub use worker::worker_main;

@@ -58,7 +58,7 @@ pub fn run_with(
     stop: &AtomicBool,
 ) -> Result<Run, BenchError> {
     let (launches, cells) = (plan.launches(), plan.cells.len());
-    progress.plan(u64::from(launches) * cells as u64);
+    progress.plan(u64::from(launches) * (cells - plan.unfit.len()) as u64);
     let cores = choose_cores(plan);
     let mut all = Collected::new(plan, cores, launches);
     let order = interleaved(cells, launches as usize, plan.seed);
@@ -165,8 +165,11 @@ impl Launch<'_> {
             connect.push(peer.clone());
         } else {
             self.add_server("server", self.cores[1], &token, &mut crew, &mut connect)?;
-            let ranks = |c: &Cell| find(&c.experiment).map(|e| e.ranks(&c.variant));
-            for rank in 2..self.plan.cells.iter().filter_map(ranks).max().unwrap_or(2) {
+            let ranks = |index: &usize| {
+                let cell = &self.plan.cells[*index];
+                find(&cell.experiment).map(|e| e.ranks(&cell.variant))
+            };
+            for rank in 2..order.iter().filter(|i| self.fits(**i)).filter_map(ranks).max().unwrap_or(2) {
                 let core = self.cores[rank as usize % 2];
                 self.add_server("helper", core, &token, &mut crew, &mut connect)?;
             }
@@ -181,7 +184,11 @@ impl Launch<'_> {
             connect,
             device: self.plan.device.clone(),
             settings: self.plan.settings(),
-            cells: order.iter().map(|i| (*i, self.plan.cells[*i].clone())).collect(),
+            cells: order
+                .iter()
+                .filter(|i| self.fits(**i))
+                .map(|i| (*i, self.plan.cells[*i].clone()))
+                .collect(),
             sampling,
         };
         crew.push(Worker::start("client", self.command, &Job::Client(job))?);
@@ -194,6 +201,11 @@ impl Launch<'_> {
             silent_since: now(),
         };
         self.watch(&mut crew, state)
+    }
+
+    /// Whether this machine can measure the cell.
+    fn fits(&self, index: usize) -> bool {
+        !self.plan.unfit.contains_key(&index)
     }
 
     /// Starts a process that the client will connect to, and learns where it waits.

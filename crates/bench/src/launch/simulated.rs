@@ -23,7 +23,7 @@ pub(super) fn run(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Run, BenchError> {
-    progress.plan(plan.cells.len() as u64);
+    progress.plan((plan.cells.len() - plan.unfit.len()) as u64);
     let mut all = Collected::new(plan, [None, None], 1);
     let clock = ClockInfo { kind: ClockKind::Virtual, overhead_ns: 0.0, resolution_ns: 1e-3 };
     all.begun(clock, None, [None, None]);
@@ -39,6 +39,9 @@ pub(super) fn run(
                 while !stop.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = plan.cells.get(index) else { return };
+                    if plan.unfit.contains_key(&index) {
+                        continue;
+                    }
                     let found = world::simulate(&plan.device, cell, settings, Factory::Coroutine);
                     // Nobody listens any more once the run is given up.
                     if said.send((index, found)).is_err() {

@@ -50,7 +50,7 @@ pub(super) struct Simulated {
 pub fn measure(device: &str, cell: &Cell, settings: &Settings) -> Result<Measured, Fault> {
     let experiment = known(cell)?;
     let simulated = simulate(device, cell, settings, Factory::Coroutine)?;
-    let sampled = replay(&simulated.record, plan_for(experiment, &plan(settings.seed)))
+    let sampled = replay(&simulated.record, plan_for(experiment, &cell.variant, &plan(settings.seed)))
         .ok_or_else(|| Fault::Machine(format!("{cell} gave no samples")))?;
     let metric = experiment.metric(&cell.variant);
     let messages = simulated.record.messages.max(1);

@@ -84,7 +84,47 @@ fn parameters_say_where_they_came_from() {
     assert_eq!((of("launches").value.as_str(), of("launches").origin), ("3", Origin::Flag));
     assert_eq!((of("sizes").value.as_str(), of("sizes").origin), ("8,64", Origin::Flag));
     assert_eq!(of("window").origin, Origin::Default);
-    assert!(checked.parameters.len() >= KEYS.len() + 6);
+    assert!(checked.parameters.len() >= keys::KEYS.len() + 6);
+}
+
+/// Goal: levels that are given take the place of an experiment's own, and belong to it alone. Method: a sweep, a list that
+/// is none, and a factor of an experiment that is not asked for.
+#[test]
+fn levels_of_factors_can_be_set() {
+    let set = |experiment: &str, factor: &str, list: &str| Plan {
+        experiments: vec![experiment.into()],
+        set: BTreeMap::from([(factor.to_owned(), list.to_owned())]),
+        ..plan()
+    };
+    let checked = set("connections", "qps", "1..4").check().expect("sound");
+    let levels: BTreeSet<&str> =
+        checked.cells.iter().filter_map(|c| c.variant.get("qps")).map(String::as_str).collect();
+    assert_eq!(levels, BTreeSet::from(["1", "2", "4"]));
+    assert!(checked.parameters.iter().any(|p| p.key == "qps" && p.value == "1,2,4"));
+    let wrong = refusals(&set("connections", "qps", "0..4"));
+    assert!(wrong[0].contains("qps cannot be") && wrong[0].contains("1 to 16384"), "{wrong:?}");
+    assert!(refusals(&set("latency", "qps", "1"))[0].contains("no parameter \"qps\""));
+    assert!(refusals(&set("segments", "segmants", "1"))[0].contains("did you mean \"segments\"?"));
+}
+
+/// Goal: what no machine has is refused before anything is measured where it was asked for, and left out with its reason
+/// where not. Method: a hot spot of so many processes that their memory is more than any has.
+#[test]
+fn what_is_too_much_is_refused_and_what_nobody_asked_for_is_left_out() {
+    let reg = Plan { experiments: vec!["reg".into()], ..plan() }.check().expect("sizes are the usual ones");
+    assert!(reg.unfit.keys().all(|index| reg.cells[*index].size > 64 << 20), "{:?}", reg.unfit);
+    let crowd = Plan {
+        experiments: vec!["hotspot".into()],
+        set: BTreeMap::from([("slaves".to_owned(), "4095".to_owned())]),
+        ..plan()
+    };
+    let world = Plan { device: "model:mt23108-vapi".into(), ..crowd.clone() };
+    assert!(world.check().expect("simulated machines are no processes").unfit.is_empty());
+    let limits = crate::launch::limits();
+    if limits.memory.is_some_and(|bytes| bytes < 40 << 30) || limits.processes.is_some_and(|n| n < 4096) {
+        let wrong = refusals(&crowd);
+        assert!(wrong.len() == 1 && wrong[0].contains("4096 processes"), "{wrong:?}");
+    }
 }
 
 #[test]

@@ -53,6 +53,15 @@ pub(super) const EXPERIMENTS: &[&str] = &[
     "post",
     "poll",
     "connect",
+    "overhead",
+    "availability",
+    "notify",
+    "blocking",
+    "reuse",
+    "connections",
+    "maxsge",
+    "segments",
+    "mtu",
 ];
 const OPS: &[&str] = &[
     "send",
@@ -197,6 +206,15 @@ pub(super) fn words(name: &str) -> String {
         "post" => "posting".to_owned(),
         "poll" => "polling".to_owned(),
         "connect" => "connecting".to_owned(),
+        "overhead" => "host overhead".to_owned(),
+        "availability" => "computing beside communication".to_owned(),
+        "notify" => "notification".to_owned(),
+        "blocking" => "sleeping instead of polling".to_owned(),
+        "reuse" => "buffer reuse".to_owned(),
+        "connections" => "many connections".to_owned(),
+        "maxsge" => "room for pieces".to_owned(),
+        "segments" => "messages in pieces".to_owned(),
+        "mtu" => "packet size (MTU)".to_owned(),
         _ => name.replace('_', " "),
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod devices;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod serve;

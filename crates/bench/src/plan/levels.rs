@@ -1,0 +1,138 @@
+//! Levels of factors that `--set FACTOR=LIST` changes: numbers such as `1,8` or `1..64`, which doubles.
+
+use std::collections::BTreeMap;
+
+use super::{PlanError, did_you_mean, join, keys};
+use crate::experiment::{Axis, Experiment, Variant};
+
+/// Levels of one factor at most.
+const MOST: usize = 256;
+
+/// The levels that were given, by factor.
+pub(super) type Levels = BTreeMap<&'static str, Vec<u64>>;
+
+/// Every factor of some experiments with numbers as levels.
+fn axes(of: &[&'static dyn Experiment]) -> Vec<&'static Axis> {
+    of.iter().flat_map(|e| e.axes()).collect()
+}
+
+/// Takes the factors of these experiments out of what was set, and says what is no list of their levels.
+pub(super) fn take(
+    set: &mut BTreeMap<String, String>,
+    of: &[&'static dyn Experiment],
+    wrong: &mut Vec<PlanError>,
+) -> Levels {
+    let axes = axes(of);
+    let mut levels = Levels::new();
+    set.retain(|name, value| {
+        let Some(axis) = axes.iter().find(|a| a.factor == name).filter(|_| keys::find(name).is_none()) else {
+            return true;
+        };
+        match list(value, axis) {
+            Some(list) => drop(levels.insert(axis.factor, list)),
+            None => wrong.push(PlanError::Value {
+                key: name.clone(),
+                value: value.clone(),
+                range: format!("numbers from {} to {}, such as 1,8 or 1..64", axis.low, axis.high),
+            }),
+        }
+        false
+    });
+    levels
+}
+
+/// Numbers in their order, each once.
+fn list(text: &str, axis: &Axis) -> Option<Vec<u64>> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        match part.split_once("..") {
+            None => all.push(part.trim().parse().ok()?),
+            Some((first, last)) => {
+                let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+                if first == 0 || first > last {
+                    return None;
+                }
+                let doubled = std::iter::successors(Some(first), |n| n.checked_mul(2));
+                all.extend(doubled.take_while(|n| *n < last).chain([last]));
+            }
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    let inside = all.iter().all(|n| (axis.low..=axis.high).contains(n));
+    (inside && all.len() <= MOST).then_some(all)
+}
+
+/// The variants with the levels that were given instead of their own.
+pub(super) fn replaced(variants: Vec<Variant>, levels: &Levels) -> Vec<Variant> {
+    let mut all: Vec<Variant> = Vec::new();
+    for variant in variants {
+        let mut some = vec![variant];
+        for (factor, list) in levels {
+            if some[0].contains_key(*factor) {
+                some = some
+                    .iter()
+                    .flat_map(|one| {
+                        list.iter().map(|level| {
+                            let mut other = one.clone();
+                            other.insert((*factor).to_owned(), level.to_string());
+                            other
+                        })
+                    })
+                    .collect();
+            }
+        }
+        for one in some {
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+    }
+    all
+}
+
+/// Whether a variant has a level that was given.
+pub(super) fn is_given(variant: &Variant, levels: &Levels) -> bool {
+    levels.keys().any(|factor| variant.contains_key(*factor))
+}
+
+/// What is wrong with a name that is neither a parameter nor a factor of these experiments.
+pub(super) fn unknown(name: &str, of: &[&'static dyn Experiment]) -> PlanError {
+    let names = || keys::KEYS.iter().map(|k| k.name).chain(axes(of).into_iter().map(|a| a.factor));
+    PlanError::Key { name: name.to_owned(), hint: did_you_mean(name, names()), known: join(names()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::variant;
+
+    const AXIS: Axis = Axis { factor: "qps", low: 1, high: 100, about: "" };
+
+    #[test]
+    fn lists_are_numbers_and_doubling_ranges() {
+        assert_eq!(list("8,1", &AXIS), Some(vec![1, 8]));
+        assert_eq!(list("1..8", &AXIS), Some(vec![1, 2, 4, 8]));
+        assert_eq!(list("3..10, 100", &AXIS), Some(vec![3, 6, 10, 100]));
+        for wrong in ["", "x", "0", "101", "1..200", "8..1", "0..8", "1,", "-1", "1..18446744073709551615"] {
+            assert_eq!(list(wrong, &AXIS), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn given_levels_take_the_place_of_all_others() {
+        let own = ["1", "2", "4"].map(|n| variant(&[("op", "send"), ("qps", n)]));
+        let other = variant(&[("op", "write")]);
+        let levels = Levels::from([("qps", vec![7, 9])]);
+        let all = replaced(own.into_iter().chain([other.clone()]).collect(), &levels);
+        assert_eq!(
+            all,
+            [
+                variant(&[("op", "send"), ("qps", "7")]),
+                variant(&[("op", "send"), ("qps", "9")]),
+                other.clone()
+            ]
+        );
+        assert!(is_given(&all[0], &levels) && !is_given(&other, &levels));
+    }
+}

@@ -1,0 +1,114 @@
+//! What a plan needs of this machine, held against what there is, before anything is measured.
+
+use super::PlanError;
+use crate::experiment::{Cell, Experiment, Needs};
+
+/// Memory of a process of a run without the experiment's own, in bytes.
+const PROCESS: u64 = 12 << 20;
+/// Descriptors of a connection in one process, and of a process without any.
+const PER_CONNECTION: u64 = 2;
+const SPARE: u64 = 64;
+
+/// What this machine has; `None` where nothing limits it or nobody says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Memory that can still be had, in bytes.
+    pub(crate) memory: Option<u64>,
+    /// Descriptors of a process, with its soft limit raised.
+    pub(crate) descriptors: Option<u64>,
+    /// Processes of this user.
+    pub(crate) processes: Option<u64>,
+    /// Whether other machines are simulated: there are no processes and no descriptors.
+    pub(crate) is_virtual: bool,
+}
+
+impl Limits {
+    /// Why a cell cannot be measured here, with the bound and how to raise it.
+    pub(crate) fn refusal(&self, cell: &Cell, needs: &Needs) -> Option<String> {
+        let beyond = |need: u64, have: Option<u64>| have.filter(|have| need > *have);
+        let processes = if self.is_virtual { 0 } else { needs.processes };
+        let memory = needs.bytes.saturating_add(processes * PROCESS);
+        if let Some(have) = beyond(processes, self.processes) {
+            return Some(format!(
+                "{cell} needs {processes} processes; this user may have {have} (ulimit -u, or pids.max of the control \
+                 group, raises it); a modelled card needs none"
+            ));
+        }
+        if let Some(have) = beyond(memory, self.memory) {
+            return Some(format!(
+                "{cell} needs {} MiB of memory in {processes} processes, and {} MiB are available; take smaller sizes or \
+                 numbers, free memory, or raise memory.max of the control group",
+                memory >> 20,
+                have >> 20
+            ));
+        }
+        let descriptors = needs.connections.saturating_mul(PER_CONNECTION) + SPARE;
+        let have = beyond(descriptors, self.descriptors).filter(|_| !self.is_virtual)?;
+        Some(format!(
+            "{cell} needs up to {descriptors} descriptors in a process for {} connections; {have} are allowed, enough for \
+             {}; `ulimit -Hn {descriptors}` as root raises it",
+            needs.connections,
+            have.saturating_sub(SPARE) / PER_CONNECTION
+        ))
+    }
+}
+
+/// The cells that this machine cannot measure, by number, with the reason.
+pub(super) fn unfit(
+    cells: &[Cell],
+    limits: &Limits,
+    experiment: impl Fn(&Cell) -> Option<(&'static dyn Experiment, Needs)>,
+) -> Vec<(usize, String)> {
+    let refused = |(index, cell): (usize, &Cell)| {
+        let (_, needs) = experiment(cell)?;
+        Some((index, limits.refusal(cell, &needs)?))
+    };
+    cells.iter().enumerate().filter_map(refused).collect()
+}
+
+/// Refuses what was asked for by name: for each experiment the first of its cells.
+pub(super) fn errors<'a>(refused: impl Iterator<Item = (&'a Cell, &'a String)>) -> Vec<PlanError> {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut all = Vec::new();
+    for (cell, why) in refused {
+        if !seen.contains(&cell.experiment.as_str()) {
+            seen.push(&cell.experiment);
+            all.push(PlanError::Machine { why: why.clone() });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Limits =
+        Limits { memory: Some(1 << 30), descriptors: Some(1024), processes: Some(100), is_virtual: false };
+
+    fn refusal(limits: &Limits, needs: Needs) -> Option<String> {
+        limits.refusal(&Cell { experiment: "some".into(), size: 8, ..Cell::default() }, &needs)
+    }
+
+    #[test]
+    fn what_is_refused_says_the_bound_and_how_to_raise_it() {
+        let modest = Needs { bytes: 1 << 20, processes: 2, connections: 480 };
+        assert_eq!(refusal(&HERE, modest), None);
+        let many = refusal(&HERE, Needs { connections: 481, ..modest }).expect("refused");
+        assert!(many.contains("1026 descriptors") && many.contains("enough for 480"), "{many}");
+        assert!(many.contains("ulimit -Hn"), "{many}");
+        let large = refusal(&HERE, Needs { bytes: 1 << 30, ..modest }).expect("refused");
+        assert!(large.contains("1048 MiB") && large.contains("1024 MiB are available"), "{large}");
+        let crowd = refusal(&HERE, Needs { processes: 101, ..modest }).expect("refused");
+        assert!(crowd.contains("may have 100") && crowd.contains("ulimit -u"), "{crowd}");
+    }
+
+    #[test]
+    fn simulated_machines_need_memory_alone() {
+        let world = Limits { is_virtual: true, ..HERE };
+        let needs = Needs { bytes: 1 << 20, processes: 10_000, connections: 10_000 };
+        assert_eq!(refusal(&world, needs), None);
+        assert!(refusal(&world, Needs { bytes: 2 << 30, ..needs }).is_some());
+        assert_eq!(refusal(&Limits::default(), Needs { bytes: u64::MAX, ..needs }), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! `nicety explain`: what an experiment measures, how, what moves it, how to read it, where it comes from.
+
+use bench::experiment::{Experiment, all, find};
+use bench::plan::did_you_mean;
+
+use crate::args::ExplainArgs;
+use crate::error::{Failure, OK, Outcome};
+use crate::term::{Paint, Stream, wrap};
+
+/// Wider lines are hard to read.
+const WIDTH: usize = 100;
+
+/// Prints the text of an experiment, or what there is.
+///
+/// # Errors
+/// No such experiment; output that cannot be written.
+pub(crate) fn run(args: &ExplainArgs) -> Outcome {
+    let (width, colour) = (Stream::Out.width().min(WIDTH), Stream::Out.colour());
+    let text = match &args.experiment {
+        None => list(width, colour),
+        Some(name) => match find(name) {
+            Some(experiment) => rendered(experiment, width, colour),
+            None => {
+                let names = || all().iter().map(|e| e.name());
+                let (hint, known) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
+                return Err(Failure::usage(format!(
+                    "there is no experiment {name:?}{hint}; there are: {known}"
+                )));
+            }
+        },
+    };
+    Stream::Out.print(&text)?;
+    Ok(OK)
+}
+
+fn list(width: usize, colour: bool) -> String {
+    let column = all().iter().map(|e| e.name().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for experiment in all() {
+        let name = Paint::Strong.on(&format!("{:<column$}", experiment.name()), colour);
+        text += &format!("{name}  {}\n", wrap(experiment.about(), column + 2, width));
+    }
+    text + "\n`nicety explain EXPERIMENT` says what it measures, how, what moves it, how to read it, and where it comes from.\n"
+}
+
+/// The text with its paragraphs at the width, and what is indented as it is; then the factors and sizes.
+fn rendered(experiment: &dyn Experiment, width: usize, colour: bool) -> String {
+    let mut out = String::new();
+    let mut paragraph = String::new();
+    let flush = |paragraph: &mut String, out: &mut String| {
+        if !paragraph.is_empty() {
+            out.push_str(&wrap(&std::mem::take(paragraph), 0, width));
+            out.push('\n');
+        }
+    };
+    for line in experiment.explain().lines() {
+        let heading = line.strip_prefix("# ").or_else(|| line.strip_prefix("## "));
+        if heading.is_none() && !line.is_empty() && !line.starts_with("    ") {
+            paragraph.push_str(line);
+            paragraph.push(' ');
+            continue;
+        }
+        flush(&mut paragraph, &mut out);
+        match heading {
+            Some(title) if line.starts_with("# ") => {
+                let head = format!("{title}: {}", experiment.about());
+                out += &format!("{}\n", Paint::Strong.on(&wrap(&head, 0, width), colour));
+            }
+            Some(title) => out += &format!("{}\n", Paint::Strong.on(title, colour)),
+            None => out += &format!("{line}\n"),
+        }
+    }
+    flush(&mut paragraph, &mut out);
+    out + &factors(experiment, width, colour)
+}
+
+fn factors(experiment: &dyn Experiment, width: usize, colour: bool) -> String {
+    let mut out = String::new();
+    let name = experiment.name();
+    out += &format!("\n{}\n", Paint::Strong.on("Try", colour));
+    out += &format!("    nicety bench {name} --quick\n    nicety bench {name} --device model:mt23108-vapi\n");
+    for axis in experiment.axes() {
+        let about = format!("{} ({} to {})", axis.about, axis.low, axis.high);
+        let command = format!("    nicety bench {name} --set {}=LIST  ", axis.factor);
+        out += &format!("{command}{}\n", wrap(&about, command.len(), width));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_keeps_its_code_and_fits_the_width() {
+        for experiment in all() {
+            let text = rendered(*experiment, 80, false);
+            assert!(text.starts_with(&format!("{}: ", experiment.name())), "{text}");
+            let prose = text.lines().filter(|line| !line.starts_with("    "));
+            prose.for_each(|line| assert!(line.chars().count() <= 80, "{line}"));
+            for code in experiment.explain().lines().filter(|line| line.starts_with("    ")) {
+                assert!(text.lines().any(|line| line == code), "{code}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_has_them_all() {
+        let text = list(80, false);
+        assert!(all().iter().all(|e| text.lines().any(|line| line.starts_with(e.name()))), "{text}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_what_there_is() {
+        let failure = run(&ExplainArgs { experiment: Some("latncy".into()) }).expect_err("no such one");
+        assert!(failure.lines[0].contains("did you mean \"latency\"?"), "{failure:?}");
+    }
+}
