@@ -26,6 +26,9 @@ fn keep_alive(silence: Span) -> (Duration, Duration, u32) {
     (Duration::from_secs(idle), Duration::from_secs(interval), count as u32)
 }
 
+/// Connections that the kernel keeps for a listener, at least, until the device's thread takes them: room for a burst.
+const KERNEL_BACKLOG: u32 = 128;
+
 /// A socket that neither blocks nor survives exec.
 fn new_socket(ip: IpAddr) -> Result<OwnedFd, Errno> {
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -56,7 +59,8 @@ pub(super) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(OwnedFd, Sock
         let _ = set_ipv6_v6only(&socket, true);
     }
     let refused = |why: String| Error::Address { addr, why };
-    let listening = bind(&socket, &addr).and_then(|()| listen(&socket, backlog.clamp(16, 4096) as i32));
+    let listening =
+        bind(&socket, &addr).and_then(|()| listen(&socket, backlog.clamp(KERNEL_BACKLOG, 4096) as i32));
     listening.map_err(|errno| match errno {
         Errno::ADDRINUSE => refused("the port is taken; choose another, or 0 for any".into()),
         Errno::ADDRNOTAVAIL => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use verbs::{MemoryKind, SendOp};
 
 use crate::limits::device_threads_ns;
-use crate::mixer::Mixer;
+use crate::mixer::{KINDS, Mixer};
 use crate::raw::{device, join};
 use crate::support::child::Child;
 use crate::support::end::{End, deadline};
@@ -13,16 +13,16 @@ use crate::support::one_at_a_time;
 
 /// Goal: whoever works on a connection, nothing is lost, doubled or wrong, and nothing waits for a poll that does not come.
 /// Method: two processes use everything at once and change at random, every millisecond or so, between polling, computing,
-/// sleeping, waiting, and sleeping in poll(2) on a channel.
+/// sleeping, waiting, and sleeping in poll(2) on a channel; with devices that are set up in several ways.
 #[test]
 fn turns_are_taken_under_load() {
     let _gate = one_at_a_time();
-    for round in 0..3 {
-        let mut mixer = Mixer::new();
+    for round in 0..KINDS {
+        let mut mixer = Mixer::new(round);
         let listener = mixer.end().listen();
         let mut child = Child::start("mixer");
         let (seed, peer_seed) = (round * 2 + 1, round * 2 + 2);
-        child.tell(format!("{} {peer_seed} {seed} 2500", listener.addr().port()));
+        child.tell(format!("{} {peer_seed} {seed} 2500 {round}", listener.addr().port()));
         mixer.end().accept();
         let count = mixer.run(seed, peer_seed, Duration::from_millis(2500));
         let said = child.heard();

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::{CompChannel, MemoryKind, RemoteAddr, SendOp, Wc, WcOpcode};
 
-use crate::raw::device;
+use nic_soft::iwarp::{Completion, FpduSize, IwarpConfig, Mpa, open};
+
 use crate::support::child::{hear, say};
 use crate::support::end::End;
 use crate::support::{PATIENCE, Rng};
@@ -28,6 +29,19 @@ const RECEIVE_AT: u64 = 800 << 10;
 const MESSAGE_AT: u64 = 900 << 10;
 const MESSAGE: usize = 256;
 const RECEIVES: u64 = 64;
+
+/// Ways in which devices are set up.
+pub(crate) const KINDS: u64 = 4;
+
+fn config(kind: u64) -> IwarpConfig {
+    let plain = IwarpConfig::default();
+    match kind {
+        0 => plain,
+        1 => IwarpConfig { crc: true, ..plain },
+        2 => IwarpConfig { completion: Completion::Sent, fpdu: FpduSize::Bytes(3001), ..plain },
+        _ => IwarpConfig { mpa: Mpa::V1, crc: true, fpdu: FpduSize::Segment, ..plain },
+    }
+}
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,9 +84,9 @@ fn message(seed: u64, number: u64) -> Vec<u8> {
 }
 
 impl Mixer {
-    /// The receive queue reports to a channel.
-    pub(crate) fn new() -> Self {
-        let device = device();
+    /// On a device that is set up in one of [`KINDS`] ways. The receive queue reports to a channel.
+    pub(crate) fn new(kind: u64) -> Self {
+        let device = open(&host::real::host(), &config(kind)).expect("an iWARP device");
         let channel = device.create_comp_channel().expect("a channel");
         let pd = device.alloc_pd().expect("a domain");
         let send = device.create_cq(1024).expect("a completion queue");
@@ -265,11 +279,11 @@ impl Mixer {
     }
 }
 
-/// Child: the other side, on a device of its own. Lines: `PORT SEED PEER_SEED MILLISECONDS`; says what it counted.
+/// Child: the other side, on a device of its own. Line: `PORT SEED PEER_SEED MILLISECONDS KIND`; says what it counted.
 pub(crate) fn role() {
     let line = hear().expect("a line");
     let words: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
-    let mut mixer = Mixer::new();
+    let mut mixer = Mixer::new(words[4]);
     mixer.end().connect(words[0] as u16);
     let count = mixer.run(words[1], words[2], Duration::from_millis(words[3]));
     say(format!("{} {}", count.sent, count.received));
