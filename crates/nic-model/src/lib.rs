@@ -10,6 +10,7 @@
 //! | `parts` | the parts of a card, each with its times |
 //! | `net` | what happens between them: events of queue pairs, packets, connections |
 //! | `api` | the traits of `verbs::provider` over it |
+//! | `stream` | a TCP connection, for what is spoken over one |
 //! | `limits` | what machine files do not set |
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod limits;
 pub mod machine;
 mod net;
 mod parts;
+pub mod stream;
 
 use std::sync::Arc;
 

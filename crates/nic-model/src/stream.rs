@@ -340,7 +340,11 @@ mod tests {
     use host::world::{Config, World};
 
     /// Runs a writer of `content`, which then shuts, and a reader; what was read, in which pieces, and when it ended.
-    fn transfer(way: Way, content: Vec<u8>, flip: Option<(u64, u8)>) -> (Vec<Vec<u8>>, Result<(), Reset>, Time) {
+    fn transfer(
+        way: Way,
+        content: Vec<u8>,
+        flip: Option<(u64, u8)>,
+    ) -> (Vec<Vec<u8>>, Result<(), Reset>, Time) {
         let mut world = World::new(Config::default());
         let (here, there) = (world.node("here"), world.node("there"));
         let (a, b) = connect(&here, &there, [way; 2], 7);
@@ -382,7 +386,8 @@ mod tests {
             })
             .expect("a rank");
         let ended = world.run().expect("it ends");
-        let (pieces, end) = std::mem::replace(&mut *read.lock().expect("nobody panicked"), (Vec::new(), Ok(())));
+        let (pieces, end) =
+            std::mem::replace(&mut *read.lock().expect("nobody panicked"), (Vec::new(), Ok(())));
         (pieces, end, ended.time)
     }
 
@@ -394,10 +399,14 @@ mod tests {
     fn bytes_arrive_in_order_whatever_the_pieces() {
         for segment in [1, 7, 1460] {
             for (send_buffer, receive_buffer) in [(1, 1), (10, 3), (64 << 10, 64 << 10)] {
-                let way = Way { segment, send_buffer, receive_buffer, jitter: Span::from_us(50), ..Way::default() };
+                let way =
+                    Way { segment, send_buffer, receive_buffer, jitter: Span::from_us(50), ..Way::default() };
                 let (pieces, end, _) = transfer(way, content(3000), None);
                 assert_eq!((pieces.concat(), end), (content(3000), Ok(())), "{way:?}");
-                assert!(pieces.iter().all(|piece| piece.len() <= receive_buffer), "the receive buffer is a bound");
+                assert!(
+                    pieces.iter().all(|piece| piece.len() <= receive_buffer),
+                    "the receive buffer is a bound"
+                );
             }
         }
     }
@@ -415,7 +424,8 @@ mod tests {
     #[test]
     fn a_reset_comes_at_its_byte() {
         for at in [1, 500, 2999] {
-            let (pieces, end, _) = transfer(Way { reset_at: Some(at), ..Way::default() }, content(3000), None);
+            let (pieces, end, _) =
+                transfer(Way { reset_at: Some(at), ..Way::default() }, content(3000), None);
             let read = pieces.concat();
             assert_eq!((end, content(3000).starts_with(&read)), (Err(Reset), true));
             assert!(read.len() < 3000, "what arrived last is lost");

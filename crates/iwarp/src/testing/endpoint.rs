@@ -9,7 +9,7 @@ use crate::crc::Crc;
 use crate::rdmap::AtomicRequest;
 use crate::rx::{Event, Lookup, Piece, Receive, ReceivedKind, Refusal, Target};
 use crate::terminate::TerminateCode;
-use crate::tx::{Fpdu, Op, OpKind, Payload, PostError, Transmit};
+use crate::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 
 /// What an end has seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -125,12 +125,21 @@ impl Endpoint {
 
     /// Appends everything that can be sent now.
     pub fn give(&mut self, out: &mut Vec<u8>) {
-        while let Some(transmit) = self.connection.poll_transmit() {
-            match transmit {
-                Transmit::Fpdu(fpdu) => self.give_fpdu(&fpdu, out),
-                Transmit::Atomic(request) => self.execute(&request, out),
+        while self.give_next(out).is_some() {}
+    }
+
+    /// Appends the next FPDU, if something can be sent now. Says whose it is, and whether it ends its message.
+    pub fn give_next(&mut self, out: &mut Vec<u8>) -> Option<(Origin, bool)> {
+        Some(match self.connection.poll_transmit()? {
+            Transmit::Fpdu(fpdu) => {
+                self.give_fpdu(&fpdu, out);
+                (fpdu.origin, fpdu.last)
             }
-        }
+            Transmit::Atomic(request) => {
+                self.execute(&request, out);
+                (Origin::Answer, true)
+            }
+        })
     }
 
     fn give_fpdu(&mut self, fpdu: &Fpdu, out: &mut Vec<u8>) {

@@ -30,7 +30,9 @@ pub(crate) enum Ending {
     /// The other end says that this one did.
     Terminated(TerminateCode),
     /// The other end closed; in the middle of an FPDU?
-    Closed { cut: bool },
+    Closed {
+        cut: bool,
+    },
     Reset,
     /// This end closed early, as planned.
     Quit,
@@ -161,66 +163,81 @@ impl<'a> End<'a> {
         let mut machine =
             Initiator::new(self.plan.initiator.clone(), self.now()).expect("the plan can be asked for");
         let found = self.host.clone().wait("initiate", &Bell::new(), self.patience(), || {
-            let (sent, came) = match self.exchange(machine.transmit()) {
-                Ok(both) => both,
-                Err(ending) => return Some(Err(ending)),
-            };
-            machine.transmitted(sent);
-            let bytes = came?;
-            let heard = if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
-            match heard {
-                Ok((_, None)) => None,
-                Ok((taken, Some(Outcome::Established(negotiated)))) => {
-                    self.negotiated = Some(negotiated);
-                    self.ahead = bytes[taken..].to_vec();
-                    Some(Ok(()))
-                }
-                Ok((_, Some(Outcome::Rejected { private_data }))) => {
-                    if self.plan.trouble != Trouble::Reject || private_data != b"no" {
-                        self.report.wrong.push("rejected".into());
+            loop {
+                let (sent, came) = match self.exchange(machine.transmit()) {
+                    Ok(both) => both,
+                    Err(ending) => return Some(Err(ending)),
+                };
+                machine.transmitted(sent);
+                let bytes = came?;
+                let heard =
+                    if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
+                match heard {
+                    Ok((_, None)) => {}
+                    Ok((taken, Some(outcome))) => {
+                        let again = machine.may_retry_as_v1();
+                        return Some(self.on_reply(outcome, &bytes[taken..], again));
                     }
-                    Some(Err(Ending::Refused))
-                }
-                Err(error) => {
-                    if self.plan.trouble != Trouble::Old || !machine.may_retry_as_v1() {
+                    Err(error) => {
                         self.report.wrong.push(format!("no connection: {error}"));
+                        return Some(Err(Ending::Refused));
                     }
-                    Some(Err(Ending::Refused))
                 }
             }
         });
         found.unwrap_or(Err(Ending::Timeout))
     }
 
+    fn on_reply(&mut self, outcome: Outcome, rest: &[u8], may_retry_as_v1: bool) -> Turn {
+        match outcome {
+            Outcome::Established(negotiated) => {
+                self.negotiated = Some(negotiated);
+                self.ahead = rest.to_vec();
+                Ok(())
+            }
+            Outcome::Rejected { private_data } => {
+                let expected = match self.plan.trouble {
+                    Trouble::Reject => private_data == b"no",
+                    Trouble::Old => may_retry_as_v1,
+                    trouble => trouble == Trouble::NoFirstMessage,
+                };
+                if !expected {
+                    self.report.wrong.push("rejected".into());
+                }
+                Err(Ending::Refused)
+            }
+        }
+    }
+
     fn respond(&mut self) -> Turn {
         let mut machine = Responder::new(self.plan.responder.clone(), self.now());
         let mut decided = None;
         let found = self.host.clone().wait("respond", &Bell::new(), self.patience(), || {
-            if decided.is_some() {
-                self.host.charge(LOOK);
-                return match self.stream.send(machine.transmit()) {
-                    Ok(sent) => {
-                        machine.transmitted(sent);
-                        machine.transmit().is_empty().then(|| decided.take().unwrap_or(Ok(())))
+            while decided.is_none() {
+                let bytes = match self.exchange(&[]) {
+                    Ok((_, came)) => came?,
+                    Err(ending) => return Some(Err(ending)),
+                };
+                let heard =
+                    if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
+                decided = match heard {
+                    Ok((_, None)) => None,
+                    Ok((_, Some(_))) if self.plan.trouble == Trouble::Reject => {
+                        machine.reject(b"no").expect("there is a request");
+                        Some(Err(Ending::Refused))
                     }
-                    Err(reset) => Some(Err(reset.into())),
+                    Ok((_, Some(_))) => Some(self.accept(machine.accept(&self.plan.accept))),
+                    Err(_) => Some(Err(Ending::Refused)),
                 };
             }
-            let bytes = match self.exchange(&[]) {
-                Ok((_, came)) => came?,
-                Err(ending) => return Some(Err(ending)),
-            };
-            let heard = if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
-            decided = match heard {
-                Ok((_, None)) => None,
-                Ok((_, Some(_))) if self.plan.trouble == Trouble::Reject => {
-                    machine.reject(b"no").expect("there is a request");
-                    Some(Err(Ending::Refused))
+            self.host.charge(LOOK);
+            match self.stream.send(machine.transmit()) {
+                Ok(sent) => {
+                    machine.transmitted(sent);
+                    machine.transmit().is_empty().then(|| decided.take().unwrap_or(Ok(())))
                 }
-                Ok((_, Some(_))) => Some(self.accept(machine.accept(&self.plan.accept))),
-                Err(_) => Some(Err(Ending::Refused)),
-            };
-            None
+                Err(reset) => Some(Err(reset.into())),
+            }
         });
         found.unwrap_or(Err(Ending::Timeout))
     }
@@ -236,7 +253,11 @@ impl<'a> End<'a> {
                 Ok(())
             }
             Err(error) => {
-                self.report.wrong.push(format!("not accepted: {error}"));
+                let expected =
+                    error == HandshakeError::NoCommonRtr && self.plan.trouble == Trouble::NoFirstMessage;
+                if !expected {
+                    self.report.wrong.push(format!("not accepted: {error}"));
+                }
                 Err(Ending::Refused)
             }
         }
@@ -272,10 +293,7 @@ impl<'a> End<'a> {
             let timers = [Some(self.next_at).filter(|_| !self.is_posted()), self.patience()];
             let next = timers.into_iter().flatten().min();
             let host = self.host.clone();
-            let turn = host.wait("converse", &Bell::new(), next, || match self.turn(&mut endpoint) {
-                Ok(()) => None,
-                Err(ending) => Some(ending),
-            });
+            let turn = host.wait("converse", &Bell::new(), next, || self.turn(&mut endpoint).err());
             match turn {
                 Some(ending) => break ending,
                 None if self.host.now() >= self.begun + PATIENCE => break Ending::Timeout,
@@ -321,31 +339,29 @@ impl<'a> End<'a> {
                 break;
             }
         }
-        let all = self.report.completed.len() == self.plan.programs[self.me].steps.len();
-        if all && !self.shut && self.has_bye() && self.out.is_empty() && endpoint.connection.is_idle() {
+        if !self.shut && self.is_done(endpoint) {
             self.shut = true;
             self.stream.shut();
         }
         Ok(())
     }
 
-    fn has_bye(&self) -> bool {
-        matches!(self.report.messages.last(), Some(Log::Received { data, .. }) if data == BYE)
+    /// All of this end is done, and the other has said its bye.
+    fn is_done(&self, endpoint: &Endpoint) -> bool {
+        let all = self.report.completed.len() == self.plan.programs[self.me].steps.len();
+        let bye = matches!(self.report.messages.last(), Some(Log::Received { data, .. }) if data == BYE);
+        all && bye && self.out.is_empty() && endpoint.connection.is_idle()
     }
 
     /// Posts what is due.
     fn post(&mut self, endpoint: &mut Endpoint) -> Turn {
         let steps = &self.plan.programs[self.me].steps;
-        if let Trouble::Quit(end, after) = self.plan.trouble
-            && end == self.me
-            && self.posted == after
-            && after < steps.len()
-        {
-            return Err(Ending::Quit);
-        }
         while let Some(step) = steps.get(self.posted)
             && self.host.now() >= self.next_at
         {
+            if self.plan.trouble == Trouble::Quit(self.me, self.posted) {
+                return Err(Ending::Quit);
+            }
             match endpoint.post(step.kind, &step.data, step.fence) {
                 Ok(id) => assert_eq!(id, self.posted as u64 + 1, "names are numbers"),
                 Err(PostError::Full | PostError::Closed) => break,
@@ -425,9 +441,12 @@ impl<'a> End<'a> {
             }
             // So that the other end gets on with what it says, and then hears.
             let mut void = [0; 4096];
-            match self.stream.receive(&mut void) {
-                Ok(_) => {}
-                Err(reset) => return Some(Err(reset.into())),
+            loop {
+                match self.stream.receive(&mut void) {
+                    Ok(None | Some(0)) => break,
+                    Ok(Some(_)) => {}
+                    Err(reset) => return Some(Err(reset.into())),
+                }
             }
             (self.out.is_empty() && endpoint.connection.is_closed()).then_some(Err(ending))
         });
@@ -435,7 +454,8 @@ impl<'a> End<'a> {
     }
 
     fn on_eof(&mut self, endpoint: &mut Endpoint) -> Turn {
+        let done = self.is_done(endpoint);
         let cut = endpoint.take_eof().is_err();
-        Err(if self.shut && !cut { Ending::Clean } else { Ending::Closed { cut } })
+        Err(if done && !cut { Ending::Clean } else { Ending::Closed { cut } })
     }
 }

@@ -57,7 +57,11 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
         _ => None,
     };
     let wrong = check(&plan, &run.reports, damaged);
-    if wrong.is_empty() { Ok(run) } else { Err(format!("{wrong:?}\n{:?}\n{}", plan.trouble, endings(&run.reports))) }
+    if wrong.is_empty() {
+        Ok(run)
+    } else {
+        Err(format!("{wrong:?}\n{:?}\n{}", plan.trouble, endings(&run.reports)))
+    }
 }
 
 /// The same twice.
@@ -65,7 +69,10 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
 /// # Errors
 /// What was wrong, with the command that shows it again.
 pub(crate) fn run_twice(seed: u64) -> Result<Run, String> {
-    let again = format!("to see it again: cargo run --release -p nic-model --example iwarp_storm -- {seed}..{}", seed + 1);
+    let again = format!(
+        "to see it again: cargo run --release -p nic-model --example iwarp_storm -- {seed}..{}",
+        seed + 1
+    );
     let once = run(seed, Factory::Coroutine).map_err(|why| format!("seed {seed}: {why}\n{again}"))?;
     let twice = run(seed, Factory::Coroutine).map_err(|why| format!("seed {seed}, again: {why}\n{again}"))?;
     if once == twice { Ok(once) } else { Err(format!("seed {seed} is not always the same\n{again}")) }
@@ -73,7 +80,13 @@ pub(crate) fn run_twice(seed: u64) -> Result<Run, String> {
 
 fn endings(reports: &[Report; 2]) -> String {
     let end = |report: &Report| {
-        format!("{:?} at {:?}, {} completed, {} messages", report.ending, report.time, report.completed.len(), report.messages.len())
+        format!(
+            "{:?} at {:?}, {} completed, {} messages",
+            report.ending,
+            report.time,
+            report.completed.len(),
+            report.messages.len()
+        )
     };
     format!("initiator: {}\nresponder: {}", end(&reports[0]), end(&reports[1]))
 }
@@ -96,14 +109,20 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
     let code = |end: usize| plan.programs[end].steps.iter().find_map(|step| step.breaks);
     let fits = match plan.trouble {
         Trouble::None => both(Ending::Clean),
-        Trouble::Reject | Trouble::Old => both(Ending::Refused),
+        Trouble::Reject | Trouble::Old | Trouble::NoFirstMessage => both(Ending::Refused),
         // The bytes may not have sufficed for it; one end may have been through before.
-        Trouble::Reset(..) => both(Ending::Clean) || both(Ending::Reset) || a == Ending::Reset || b == Ending::Reset,
+        Trouble::Reset(..) => {
+            both(Ending::Clean) || both(Ending::Reset) || a == Ending::Reset || b == Ending::Reset
+        }
         Trouble::Flip(..) => damaged.is_some() || both(Ending::Clean),
         Trouble::Quit(end, after) => {
             let quits = after < plan.programs[end].steps.len();
             let other = [b, a][end];
-            if quits { [a, b][end] == Ending::Quit && matches!(other, Ending::Closed { .. }) } else { both(Ending::Clean) }
+            if quits {
+                [a, b][end] == Ending::Quit && matches!(other, Ending::Closed { .. })
+            } else {
+                both(Ending::Clean)
+            }
         }
         Trouble::Breach(end) => code(end).is_some_and(|code| {
             [a, b][end] == Ending::Terminated(code) && [b, a][end] == Ending::Failed(code)

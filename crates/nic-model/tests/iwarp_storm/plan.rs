@@ -93,6 +93,8 @@ pub(crate) enum Trouble {
     Reject,
     /// The responder knows revision 1 only.
     Old,
+    /// Only a read could let the responder speak, and none may be outstanding.
+    NoFirstMessage,
 }
 
 /// A seed's world.
@@ -119,7 +121,7 @@ pub(crate) fn readable(seed: u64, end: usize) -> Vec<u8> {
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng(seed);
-        let trouble = trouble(&mut rng);
+        let mut trouble = trouble(&mut rng);
         let v2 = !rng.one_in(4) || trouble == Trouble::Old;
         let depths = [0, 1, 2, 5, 16];
         // Flipped bits are found by CRCs only.
@@ -143,6 +145,12 @@ impl Plan {
             ..ResponderConfig::default()
         };
         let accept = Accept { ird: rng.pick(&depths), ord: rng.pick(&depths), private_data: rng.bytes(5) };
+        if initiator.peer_to_peer == RtrSet::READ
+            && initiator.ord.min(accept.ird) == 0
+            && !matches!(trouble, Trouble::Old | Trouble::Reject)
+        {
+            trouble = Trouble::NoFirstMessage;
+        }
         let breach = |end| trouble == Trouble::Breach(end);
         // Revision 1 says nothing of depths: each side trusts the other to have chosen right.
         let (initiator, accept) = if v2 { (initiator, accept) } else { even(initiator, accept) };
@@ -152,8 +160,8 @@ impl Plan {
         // Byte by byte, much would only take long.
         let tiny = read == 1 || ways.iter().any(|way| way.segment < 100 || way.send_buffer < 100);
         let longest = if tiny { 150 } else { READABLE_LEN };
-        let programs =
-            [0, 1].map(|end| program(&mut rng, Ask { seed, end, longest, reads: reads[end], breach: breach(end) }));
+        let programs = [0, 1]
+            .map(|end| program(&mut rng, Ask { seed, end, longest, reads: reads[end], breach: breach(end) }));
         if let Trouble::Reset(end, at) = trouble {
             ways[end].reset_at = Some(at);
         }
@@ -343,15 +351,14 @@ impl Maker<'_> {
             }
             7 => (read(unknown, 0), TerminateCode::STAG_INVALID),
             8 => (read(COUNTERS.0, COUNTERS.1), TerminateCode::ACCESS),
-            9 => {
-                (read(READABLE.0, READABLE.1 + READABLE_LEN as u64 - 99), TerminateCode::BOUNDS)
-            }
+            9 => (read(READABLE.0, READABLE.1 + READABLE_LEN as u64 - 99), TerminateCode::BOUNDS),
             _ => (OpKind::Atomic { stag: READABLE.0, to: READABLE.1, op: add }, TerminateCode::ACCESS),
         };
         if matches!(code, TerminateCode::CANNOT_INVALIDATE) || kind == send(Some(unknown)) {
             self.program.receives.push(200);
         }
-        let data = if matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) { Vec::new() } else { vec![1; 100] };
+        let data =
+            if matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) { Vec::new() } else { vec![1; 100] };
         self.add(kind, data, Vec::new());
         self.program.steps.last_mut().expect("just added").breaks = Some(code);
     }
