@@ -78,6 +78,11 @@ impl TerminateCode {
     fn words(self) -> Option<&'static str> {
         Self::ASSIGNED.iter().find(|(code, _)| *code == self).map(|(_, words)| *words)
     }
+
+    /// What it says, without its numbers.
+    pub fn name(self) -> &'static str {
+        self.words().unwrap_or("unassigned code")
+    }
 }
 
 impl fmt::Display for TerminateCode {

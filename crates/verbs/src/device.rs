@@ -21,6 +21,14 @@ pub enum AsyncEvent {
         /// [`crate::Qp::num`].
         qp_num: u32,
     },
+    /// The connection of this queue pair broke a rule of its protocol, or its peer says so; no request is to blame, so this
+    /// is where the cause stands (`IBV_EVENT_QP_FATAL`).
+    QpFatal {
+        /// [`crate::Qp::num`].
+        qp_num: u32,
+        /// In the protocol's words.
+        why: &'static str,
+    },
     /// A shared receive queue fell below its limit; the limit is disarmed.
     SrqLimitReached {
         /// [`crate::Srq::id`].

@@ -77,9 +77,10 @@ pub enum Rtr {
 }
 
 impl Rtr {
-    /// In the order of preference of a responder that may choose: a Write asks nothing of anybody; a Read is answered;
-    /// a Send is what Linux siw does not know.
-    const PREFERENCE: [Self; 3] = [Self::Write, Self::Read, Self::Send];
+    /// In the order of preference of a responder that may choose. A Send first: Linux siw neither offers nor takes one, so
+    /// both sides then know that the other is none, and answers reads of no bytes as it should. Then a Write, which asks
+    /// nothing of anybody.
+    const PREFERENCE: [Self; 3] = [Self::Send, Self::Write, Self::Read];
 
     const fn as_set(self) -> RtrSet {
         match self {

@@ -304,6 +304,18 @@ fn replies_that_choose_no_first_message_end_the_connection() {
     assert_eq!(result, Err(HandshakeError::NoCommonRtr));
 }
 
+/// A Send as the first message says that neither side is Linux siw, which cannot be asked by reads of no bytes.
+#[test]
+fn a_send_is_chosen_where_it_is_offered() {
+    let ours = InitiatorConfig { peer_to_peer: RtrSet::all(), ..InitiatorConfig::default() };
+    let siw = InitiatorConfig { peer_to_peer: RtrSet::WRITE | RtrSet::READ, ..InitiatorConfig::default() };
+    for (a, rtr) in [(ours, Rtr::Send), (siw, Rtr::Write)] {
+        let (of_a, of_b) =
+            shake_hands(a, ResponderConfig::default(), &Accept::default(), Chop::whole()).expect("agree");
+        assert_eq!((of_a.rtr, of_b.rtr), (Some(rtr), Some(rtr)));
+    }
+}
+
 /// The request of Linux siw in peer-to-peer mode, and our answer: byte by byte.
 #[test]
 fn frames_on_the_wire() {

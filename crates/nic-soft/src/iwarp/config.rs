@@ -7,7 +7,8 @@ use host::Span;
 /// When a write or a send is complete at its initiator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {
-    /// When the peer has placed or delivered it: the device asks, by a read of no bytes. What the API promises.
+    /// When the peer has placed or delivered it: the device asks, by a read of no bytes. What the API promises. A peer that
+    /// may be Linux siw, which cannot be asked, is treated as with `Sent`; in revision 1 that is for the caller to know.
     #[default]
     Placed,
     /// When TCP has taken it, as RNICs do. Cheaper, and says nothing about the peer.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use host::Time;
-use iwarp::mpa::{Initiator, MULPDU_MAX, MULPDU_MIN, Negotiated, Responder, Role, Rtr, mulpdu_for};
+use iwarp::mpa::{Initiator, MULPDU_MAX, MULPDU_MIN, Negotiated, Responder, Revision, Role, Rtr, mulpdu_for};
 use iwarp::{Connection, Limits};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use verbs::{CmFailure, ConnParam};
 
 use super::active::Active;
 use super::cm::{CmInner, ListenerInner};
-use super::config::{Completion, FpduSize};
+use super::config::{Completion, FpduSize, Mpa};
 use super::device::{Inner, unpoisoned};
 use super::nic::ATTEMPT;
 use super::passive::ListenWish;
@@ -208,14 +208,31 @@ impl Inner {
             FpduSize::Bytes(bytes) => mulpdu_for(bytes.into()),
         };
         let limits = Limits { queue: MACHINE_QUEUE, mulpdu, rtr_timeout: param.timeout.to_std() };
-        let connection = Connection::new(negotiated, &limits, since_start(self.host.now()));
         let passive = negotiated.role == Role::Responder;
+        let asks = self.may_ask(negotiated);
+        let mut negotiated = negotiated.clone();
+        if negotiated.revision == Revision::V1 && !asks {
+            // Nothing was negotiated: the program's word alone says how many reads the peer serves.
+            negotiated.ord = negotiated.ord.min(param.initiator_depth.into());
+        }
+        let negotiated = &negotiated;
+        let connection = Connection::new(negotiated, &limits, since_start(self.host.now()));
         let greeting = passive && negotiated.rtr == Some(Rtr::Send);
         let first_send = if !passive && negotiated.rtr == Some(Rtr::Send) { 2 } else { 1 };
-        let asks = self.config.completion == Completion::Placed && negotiated.ord > 0;
         let incoming = Incoming::new(param.rnr_retry, negotiated.ord, greeting).with_bytes(rest);
         let outgoing = Outgoing::new(asks, negotiated.ord, first_send);
         Link::new(socket, connection, cm, incoming, outgoing)
+    }
+
+    /// Whether this peer may be asked by reads of no bytes. Linux siw may not: while it sends, it answers them with bytes of
+    /// whatever it sent before (docs/interop.md). A peer that takes or offers a Send as the first message is none. In
+    /// revision 1 nothing tells, and the program has chosen it together with the way of completing.
+    fn may_ask(&self, negotiated: &Negotiated) -> bool {
+        let known = match negotiated.revision {
+            Revision::V2 => negotiated.rtr == Some(Rtr::Send),
+            Revision::V1 => self.config.mpa == Mpa::V1,
+        };
+        known && self.config.completion == Completion::Placed && negotiated.ord > 0
     }
 }
 

@@ -377,10 +377,14 @@ impl Stream {
         let device = &qp.device;
         device.forget_connected(qp);
         device.nic.unwatch(link.socket.as_fd());
-        if let End::Violation(failure) = end
-            && is_protection(failure.terminate.code)
-        {
-            device.async_event(AsyncEvent::QpAccessError { qp_num: qp.num });
+        match end {
+            End::Violation(failure) if is_protection(failure.terminate.code) => {
+                device.async_event(AsyncEvent::QpAccessError { qp_num: qp.num });
+            }
+            End::Violation(Failure { terminate }) | End::Terminated(terminate) => {
+                device.async_event(AsyncEvent::QpFatal { qp_num: qp.num, why: terminate.code.name() });
+            }
+            _ => {}
         }
         if !qp.is_dropped() {
             link.cm.push(match (link.established, end) {
