@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use host::Time;
-use iwarp::mpa::{HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Revision, RtrSet};
+use iwarp::mpa::{HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Revision, Rtr, RtrSet};
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
 use verbs::{CmEvent, CmFailure, ConnParam};
@@ -175,6 +175,9 @@ impl Inner {
             if qp.advance(state::CONNECTING, state::RTS) {
                 cm.push(CmEvent::Established { qp_num, private_data });
                 stream.begin(&qp, link.known(), negotiated.rtr.is_none());
+                if negotiated.rtr != Some(Rtr::Send) {
+                    stream.expect_silence(&qp);
+                }
             }
         });
     }
