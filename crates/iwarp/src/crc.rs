@@ -1,5 +1,7 @@
 //! CRC32c, as FPDUs carry it: computed in pieces, and from the CRCs of pieces.
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 /// A CRC32c under way (RFC 5044 section 4.4; the polynomial and its reflection are those of RFC 3720 section 12.1).
 ///
 /// On the wire the value stands least significant byte first: RFC 5044 follows RFC 3720 in the order of its bits.
@@ -14,7 +16,9 @@ impl Crc {
 
     /// Of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(crc32c::crc32c(bytes))
+        let mut crc = Self::new();
+        crc.update(bytes);
+        crc
     }
 
     /// What somebody else computed, for instance while copying.
@@ -28,15 +32,19 @@ impl Crc {
     }
 
     /// Goes on with these bytes.
+    #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
-        self.0 = crc32c::crc32c_append(self.0, bytes);
+        // A register begins with all bits set, and what it holds in the end is inverted (RFC 3720 section 12.1).
+        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!self.0));
+        digest.update(bytes);
+        self.0 = !(digest.get_state() as u32);
     }
 
     /// Goes on with `len` bytes that are known by their own CRC only. It takes longer than to look at a few KiB, so this is
     /// for bytes that cannot be looked at.
     pub const fn append(&mut self, piece: Self, len: usize) {
         // A CRC is a remainder, and its bytes count for more with every bit that follows: times x to the power of 8 * len.
-        // crc32c_combine of the crate does the same with matrices, which took 33 us where this takes less than one.
+        // The usual way is by matrices, which took 33 us where this takes less than one.
         let (mut shifted, mut left, mut power) = (self.0, len, 3);
         while left > 0 {
             if left & 1 == 1 {
@@ -113,7 +121,21 @@ mod tests {
         assert_eq!(Crc::of(&command).to_wire(), [0x56, 0x3a, 0x96, 0xd9]);
     }
 
-    /// The crate that computes CRCs is a second opinion.
+    /// Goal: CRCs of any length are right, wherever they begin. Method: another crate is a second opinion.
+    #[test]
+    fn another_way_agrees() {
+        let bytes: Vec<u8> = (0..70_000_u32).map(|i| (i * 31 + i / 7) as u8).collect();
+        for len in (0..600).chain([1023, 1024, 4095, 4096, 16_384, 65_535, 69_990]) {
+            for begin in [0, 1, 7] {
+                let (bytes, before) = (&bytes[begin..begin + len], 0x1234_5678_u32.wrapping_mul(len as u32));
+                let mut crc = Crc::from_value(before);
+                crc.update(bytes);
+                assert_eq!(crc.value(), crc32c::crc32c_append(before, bytes), "{len} bytes from {begin}");
+            }
+        }
+    }
+
+    /// Another crate is a second opinion.
     #[test]
     fn appending_agrees_with_another_way() {
         for len in [1, 7, 508, 65_535, 1 << 31, usize::MAX >> 8] {

@@ -1,17 +1,18 @@
 //! Data path: receiving. Bytes that were read ahead of what they are for: many small FPDUs cost one system call.
 
-use super::outbox::Pool;
+use super::outbox::{Pool, Room};
 
 /// Room for bytes that were read ahead.
 const LEN: usize = 8 << 10;
-/// The same while much payload comes this way because its CRC is to be checked.
+
+/// The same while much payload comes this way because its CRC is to be checked: what stays in the nearest caches.
 const LEN_GROWN: usize = 32 << 10;
 
 /// A small buffer, filled at the end and consumed at the front.
 pub(super) struct Ahead {
     own: Box<[u8]>,
-    /// Used instead, while it is needed.
-    grown: Option<Vec<u8>>,
+    /// Used instead, while much payload comes this way because its CRC is to be checked.
+    grown: Option<Room>,
     start: usize,
     end: usize,
 }
@@ -23,7 +24,7 @@ impl Ahead {
 
     #[inline]
     fn bytes(&mut self) -> &mut [u8] {
-        self.grown.as_deref_mut().unwrap_or(&mut self.own)
+        self.grown.as_deref_mut().map_or(&mut self.own, |room| &mut room[..LEN_GROWN])
     }
 
     /// What has been read and not been consumed.
@@ -65,8 +66,7 @@ impl Ahead {
     pub(super) fn grow(&mut self, pool: &Pool) {
         if self.grown.is_none() {
             let mut room = pool.take();
-            room.resize(LEN_GROWN, 0);
-            room[self.start..self.end].copy_from_slice(self.filled());
+            room[self.start..self.end].copy_from_slice(&self.own[self.start..self.end]);
             self.grown = Some(room);
         }
     }

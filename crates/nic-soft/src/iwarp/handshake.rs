@@ -34,6 +34,9 @@ use super::transmit::Outgoing;
 pub(super) const QUESTIONS: u16 = 16;
 /// Operations that a machine holds: those of one request, a question, and a greeting.
 const MACHINE_QUEUE: usize = 4;
+/// The largest FPDU with a CRC, unless a size is configured, in bytes. Two of them are sent at once, as copies. With 65,535
+/// bytes these made a third TCP segment of a few bytes on loopback, and streams reached 5.3 GB/s instead of 7.3.
+const CRC_FPDU_LEN: u32 = 60_000;
 
 /// What a program wants of the device's thread.
 pub(super) enum Wish {
@@ -203,6 +206,7 @@ impl Inner {
         rest: &[u8],
     ) -> Link {
         let mulpdu = match self.config.fpdu {
+            FpduSize::Largest if negotiated.crc => mulpdu_for(CRC_FPDU_LEN),
             FpduSize::Largest => MULPDU_MAX,
             FpduSize::Segment => segment_len(socket.as_fd()).map_or(MULPDU_MIN, mulpdu_for),
             FpduSize::Bytes(bytes) => mulpdu_for(bytes.into()),
