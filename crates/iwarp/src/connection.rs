@@ -70,6 +70,7 @@ impl Connection {
     }
 
     /// Queues an operation.
+    #[inline]
     pub fn post(&mut self, op: Op) -> Result<(), PostError> {
         self.sender.post(op)
     }
@@ -98,6 +99,7 @@ impl Connection {
     }
 
     /// As [`Receiver::feed`].
+    #[inline]
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         self.receiver.feed(bytes)
     }
@@ -113,6 +115,7 @@ impl Connection {
     }
 
     /// As [`Receiver::placed_bytes`].
+    #[inline]
     pub fn placed_bytes(&mut self, bytes: &[u8]) {
         self.receiver.placed_bytes(bytes);
     }
@@ -123,21 +126,25 @@ impl Connection {
     }
 
     /// As [`Receiver::placed_with`].
+    #[inline]
     pub fn placed_with(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
         self.receiver.placed_with(len, with);
     }
 
     /// As [`Receiver::placed_unchecked`].
+    #[inline]
     pub fn placed_unchecked(&mut self, len: usize) {
         self.receiver.placed_unchecked(len);
     }
 
     /// Whether the bytes of FPDUs must be accounted for in CRCs.
+    #[inline]
     pub fn checks_crc(&self) -> bool {
         self.receiver.checks_crc()
     }
 
     /// What is to be sent or done next; `None` until something changes.
+    #[inline]
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let transmit = self.sender.poll()?;
         if let Transmit::Fpdu(fpdu) = &transmit {
@@ -196,6 +203,7 @@ impl Connection {
     }
 
     /// Whether everything that was queued has been yielded, so that the stream may be closed in order.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.sender.is_idle()
     }
@@ -206,6 +214,7 @@ impl Connection {
     }
 
     /// Requests of this side that wait for their answers.
+    #[inline]
     pub fn outstanding(&self) -> u16 {
         self.sender.outstanding()
     }

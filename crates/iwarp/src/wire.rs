@@ -16,6 +16,7 @@ impl<const N: usize> Inline<N> {
     }
 
     /// Appends as much as there is room for. Every format of this crate fits its buffer; a test at each says so.
+    #[inline]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(N - self.len);
         self.bytes[self.len..self.len + n].copy_from_slice(&bytes[..n]);

@@ -168,6 +168,7 @@ impl Receiver {
     }
 
     /// Takes what is wanted here of `bytes`; says how many that were. Nothing, if [`Self::poll`] has other wishes.
+    #[inline]
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let space = self.space();
         let n = space.len().min(bytes.len());
@@ -177,6 +178,7 @@ impl Receiver {
     }
 
     /// Room for the bytes that are wanted here, to read into directly; say how many with [`Self::filled`].
+    #[inline]
     pub fn space(&mut self) -> &mut [u8] {
         match self.stage {
             Stage::Closed | Stage::Payload => &mut [],
@@ -186,11 +188,13 @@ impl Receiver {
     }
 
     /// So many bytes at the beginning of [`Self::space`] have been filled; more than it has room for are not counted.
+    #[inline]
     pub fn filled(&mut self, n: usize) {
         self.have = self.need.min(self.have + n);
     }
 
     /// These bytes of payload have been placed. At most as many as the piece has; more are not counted.
+    #[inline]
     pub fn placed_bytes(&mut self, bytes: &[u8]) {
         let n = self.count_placed(bytes.len());
         if self.config.crc {
@@ -208,6 +212,7 @@ impl Receiver {
 
     /// So many bytes of payload have been placed, no more than the piece has, by somebody who goes on with the CRC himself, as
     /// while copying. Costs no joining; without CRCs nobody is asked.
+    #[inline]
     pub fn placed_with(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
         self.count_placed(len);
         if self.config.crc {
@@ -217,11 +222,13 @@ impl Receiver {
 
     /// So many bytes of payload have been placed, and nobody looked at them. Right if CRCs are off; otherwise the FPDU will
     /// be found damaged.
+    #[inline]
     pub fn placed_unchecked(&mut self, len: usize) {
         self.count_placed(len);
     }
 
     /// Whether placed bytes must be accounted for.
+    #[inline]
     pub fn checks_crc(&self) -> bool {
         self.config.crc
     }
@@ -251,6 +258,7 @@ impl Receiver {
         (self.ready, self.event) = (false, None);
     }
 
+    #[inline]
     fn count_placed(&mut self, n: usize) -> usize {
         let left = if self.stage == Stage::Payload { self.payload_len - self.placed } else { 0 };
         let n = n.min(left as usize);

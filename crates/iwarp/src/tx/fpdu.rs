@@ -46,6 +46,7 @@ pub enum Payload {
 
 impl Payload {
     /// Bytes of payload. An FPDU has less than 64 KiB.
+    #[inline]
     pub const fn len(&self) -> usize {
         match self {
             Self::None => 0,
@@ -105,6 +106,7 @@ impl Fpdu {
     }
 
     /// The bytes before the payload.
+    #[inline]
     pub fn header(&self) -> &[u8] {
         &self.header
     }
@@ -121,6 +123,7 @@ impl Fpdu {
     }
 
     /// Begins the trailer. The payload is given to it in order, unless [`Seal::wants_payload`] says no.
+    #[inline]
     pub fn seal(&self) -> Seal {
         let crc = if self.crc { Crc::of(&self.header) } else { Crc::new() };
         Seal {
@@ -145,11 +148,13 @@ pub struct Seal {
 
 impl Seal {
     /// Whether there is a CRC to make.
+    #[inline]
     pub const fn wants_payload(&self) -> bool {
         self.fpdu_crc && self.payload_len > 0
     }
 
     /// The next piece of the payload.
+    #[inline]
     pub fn update(&mut self, piece: &[u8]) {
         self.given += piece.len();
         if self.fpdu_crc {
@@ -166,6 +171,7 @@ impl Seal {
     }
 
     /// The next `len` bytes of the payload, by somebody who goes on with the CRC himself, as while copying. Costs no joining.
+    #[inline]
     pub fn go_on(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
         self.given += len;
         if self.fpdu_crc {
@@ -174,6 +180,7 @@ impl Seal {
     }
 
     /// The bytes behind the payload. With CRCs off, the field is there and zero (RFC 5044 section 4.1).
+    #[inline]
     pub fn finish(mut self) -> Result<Trailer, PayloadMismatch> {
         let (given, wanted) = (self.given, self.payload_len);
         if self.fpdu_crc && given != wanted {

@@ -100,6 +100,7 @@ impl Sender {
     }
 
     /// Queues an operation.
+    #[inline]
     pub fn post(&mut self, op: Op) -> Result<(), PostError> {
         if self.closed || self.terminate.is_some() {
             return Err(PostError::Closed);
@@ -177,6 +178,7 @@ impl Sender {
     }
 
     /// Whether everything that was queued has been yielded, so that the stream may be closed in order.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         let waiting = !self.ops.is_empty()
             || !self.answers.is_empty()
@@ -193,6 +195,7 @@ impl Sender {
     }
 
     /// Requests of this side that wait for their answers.
+    #[inline]
     pub fn outstanding(&self) -> u16 {
         self.outstanding
     }

@@ -1,7 +1,7 @@
 //! Data path: completion. Completion queues: from whoever works on a connection to whoever polls.
 //!
 //! Who polls an empty queue works on the connections whose completions would come here: with few of them on each in turn, so
-//! that a message costs no more than the system calls of its socket.
+//! that a message costs no more than the system calls of its socket; with many, `ready` says on which.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,8 @@ use verbs::{AsyncEvent, Error, Result, Wc};
 use super::channel::ChannelInner;
 use super::device::Inner;
 use super::qp::QpInner;
+use super::ready::TURNS;
 use crate::sync::spin::Spin;
-
-/// Connections that one poll works on.
-const TURNS: usize = 4;
 
 const ARMED_SOLICITED: u32 = 1;
 const ARMED_ANY: u32 = 2;
@@ -170,10 +168,16 @@ impl CqInner {
         // Another poller is at it.
         let Some(mut users) = self.users.try_lock() else { return };
         let count = users.list.len();
-        for step in 0..count.min(TURNS) {
+        let turns = if count > TURNS && self.device.is_crowded() {
+            self.device.drive_ready();
+            1
+        } else {
+            count.min(TURNS)
+        };
+        for step in 0..turns {
             users.list[(users.turn + step) % count].poll();
         }
-        users.turn = if count > TURNS { (users.turn + TURNS) % count } else { 0 };
+        users.turn = if count > TURNS { (users.turn + turns) % count } else { 0 };
         if sleepy {
             users.list.iter().for_each(|user| user.hand_over());
         }

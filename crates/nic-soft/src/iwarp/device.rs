@@ -1,7 +1,7 @@
 //! The device: its objects by number, and what concerns several of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use host::{Chore, Host};
@@ -18,6 +18,7 @@ use super::mr::{IwarpMr, MR_MAX, Table};
 use super::nic::Nic;
 use super::outbox::Pool;
 use super::qp::{QpHandle, QpInner};
+use super::ready::TURNS;
 use super::socket::check_own;
 use super::srq::SrqInner;
 use crate::pieces::SGE_MAX;
@@ -61,9 +62,6 @@ impl Numbers {
 
 /// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
 const EVENTS_MAX: usize = 4096;
-/// Connections that one look at memory works on.
-const TURNS: usize = 4;
-
 #[derive(Default)]
 struct Connected {
     list: Vec<Arc<QpInner>>,
@@ -86,6 +84,8 @@ pub(super) struct Inner {
     qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
     /// Those with a connection, for whoever looks at memory.
     connected: Spin<Connected>,
+    /// Whether they are too many to look at each.
+    crowded: AtomicBool,
     events: Mutex<VecDeque<AsyncEvent>>,
     /// Completion queues that overran, whose queue pairs the thread is to fail.
     condemned: Mutex<Vec<u32>>,
@@ -127,6 +127,7 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
         srq_ids: Mutex::new(Numbers::new("shared receive queues", SRQ_MAX)),
         qps: RwLock::new(BTreeMap::new()),
         connected: Spin::new(Connected::default()),
+        crowded: AtomicBool::new(false),
         events: Mutex::new(VecDeque::new()),
         condemned: Mutex::new(Vec::new()),
         nic: Nic::new()?,
@@ -234,6 +235,7 @@ impl Inner {
         let mut connected = self.connected.lock();
         connected.list.push(qp.clone());
         let is_first = connected.list.len() == 1;
+        self.crowded.store(connected.list.len() > TURNS, Ordering::Relaxed);
         drop(connected);
         if is_first {
             // There was nobody to patrol for.
@@ -242,7 +244,9 @@ impl Inner {
     }
 
     pub(super) fn forget_connected(&self, qp: &QpInner) {
-        self.connected.lock().list.retain(|other| other.num != qp.num);
+        let mut connected = self.connected.lock();
+        connected.list.retain(|other| other.num != qp.num);
+        self.crowded.store(connected.list.len() > TURNS, Ordering::Relaxed);
     }
 
     /// Waits until nobody is in the middle of something that began before the call.
@@ -280,6 +284,12 @@ impl Inner {
         std::mem::take(&mut *unpoisoned(&self.condemned))
     }
 
+    /// Whether there are more connections than whoever polls looks at one by one.
+    #[inline]
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
     /// Those with a connection.
     pub(super) fn connected(&self) -> Vec<Arc<QpInner>> {
         self.connected.lock().list.clone()
@@ -293,15 +303,24 @@ impl Inner {
 impl Chore for Inner {
     /// Whoever looks at memory waits for what only a connection can bring.
     fn turn(&self) {
-        let mut some = [const { None }; TURNS];
         let Some(mut connected) = self.connected.try_lock() else { return };
         let count = connected.list.len();
-        for (step, place) in some.iter_mut().take(count).enumerate() {
+        if count <= 1 {
+            let only = connected.list.first().cloned();
+            drop(connected);
+            return only.iter().for_each(|qp| qp.poll());
+        }
+        let turns = if count > TURNS { 1 } else { count };
+        let mut some = [const { None }; TURNS];
+        for (step, place) in some.iter_mut().take(turns).enumerate() {
             *place = Some(connected.list[(connected.turn + step) % count].clone());
         }
-        connected.turn = if count > TURNS { (connected.turn + TURNS) % count } else { 0 };
+        connected.turn = if count > TURNS { (connected.turn + turns) % count } else { 0 };
         drop(connected);
         some.iter().flatten().for_each(|qp| qp.poll());
+        if count > TURNS {
+            self.drive_ready();
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `stream` | one connection: what is done when its turn comes, and how it ends |
 //! | `transmit`, `outbox` | sending |
 //! | `receive`, `lookup`, `ahead` | receiving |
+//! | `ready` | which of many connections have news |
 //! | `place` | system calls and copies on user memory |
 //! | `outcome` | which request a Terminate is about, and what its completion says |
 //! | `cm`, `handshake`, `active`, `passive`, `socket` | connections in the making |
@@ -40,6 +41,7 @@ mod patrol;
 mod place;
 mod qp;
 mod queue;
+mod ready;
 mod receive;
 mod socket;
 mod srq;

@@ -65,6 +65,8 @@ pub(super) struct Nic {
     lingering: Mutex<VecDeque<Lingerer>>,
     /// Connections that a poller has taken over, for the thread to watch.
     taken_over: Mutex<Vec<Weak<QpInner>>>,
+    /// Sockets of connections, where they are many, for whoever polls.
+    pub(super) ready: OwnedFd,
     next_id: AtomicU64,
 }
 
@@ -72,6 +74,7 @@ impl Nic {
     pub(super) fn new() -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
+        let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
         let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
         epoll::add(&epoll, &kick, epoll::EventData::new_u64(KICK), EventFlags::IN).map_err(refused)?;
         let core = Arc::new(Core { epoll, kick, stop: AtomicBool::new(false), thread: OnceLock::new() });
@@ -82,6 +85,7 @@ impl Nic {
             timers: Mutex::new(Vec::new()),
             lingering: Mutex::new(VecDeque::new()),
             taken_over: Mutex::new(Vec::new()),
+            ready,
             next_id: AtomicU64::new(1),
         })
     }
@@ -142,7 +146,17 @@ impl Nic {
 
     /// Has the thread told once of a connection's socket.
     pub(super) fn arm(&self, fd: BorrowedFd<'_>, num: u32, flags: EventFlags) {
-        self.rewatch(fd, STREAM | u64::from(num), flags);
+        let (epoll, token) = (&self.core.epoll, STREAM | u64::from(num));
+        if epoll::modify(epoll, fd, epoll::EventData::new_u64(token), flags) == Err(Errno::NOENT) {
+            // It was disarmed. Without memory for it, only pollers work on the connection.
+            let _ = epoll::add(epoll, fd, epoll::EventData::new_u64(token), flags);
+        }
+    }
+
+    /// The thread is not to hear of a connection's socket until it is armed again. It is taken out altogether: otherwise
+    /// every packet would pay for finding out that nobody wants to hear of it.
+    pub(super) fn disarm(&self, fd: BorrowedFd<'_>) {
+        self.unwatch(fd);
     }
 
     /// A poller has taken a connection over: the thread is to look whether it goes on.

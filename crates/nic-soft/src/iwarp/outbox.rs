@@ -13,7 +13,7 @@ use super::device::unpoisoned;
 /// Payload up to this size is copied, in bytes.
 pub(super) const SMALL_MAX: usize = 256;
 /// FPDUs with more payload that wait, at most.
-const LARGES: usize = 16;
+const LARGES: usize = 8;
 /// Bytes of small FPDUs that wait, at most.
 const SMALL_LEN: usize = 2 << 10;
 /// Payload that waits as a copy, in bytes: two FPDUs of the largest size, since one may be half sent.
@@ -36,20 +36,22 @@ impl Item {
     }
 }
 
+/// Room for copies, [`STAGING_LEN`] bytes of whatever was there before, or none.
+pub(super) type Room = Box<[u8]>;
+
 /// Room for copies that no connection needs at the moment.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<Vec<Vec<u8>>>);
+pub(super) struct Pool(Mutex<Vec<Room>>);
 
 impl Pool {
     /// Room that is kept, in pieces.
     const KEPT: usize = 8;
 
-    pub(super) fn take(&self) -> Vec<u8> {
-        unpoisoned(&self.0).pop().unwrap_or_else(|| Vec::with_capacity(STAGING_LEN))
+    pub(super) fn take(&self) -> Room {
+        unpoisoned(&self.0).pop().unwrap_or_else(|| vec![0; STAGING_LEN].into_boxed_slice())
     }
 
-    pub(super) fn give(&self, mut room: Vec<u8>) {
-        room.clear();
+    pub(super) fn give(&self, room: Room) {
         let mut kept = unpoisoned(&self.0);
         if kept.len() < Self::KEPT {
             kept.push(room);
@@ -68,13 +70,15 @@ pub(super) struct Outbox {
     small: Vec<u8>,
     /// Copies of payload, for streams with CRCs: memory that somebody changes while it is sent would otherwise not agree with
     /// its CRC, and that would end the connection.
-    staging: Vec<u8>,
+    staging: Room,
+    /// Bytes of it that are taken.
+    staged: usize,
 }
 
 impl Outbox {
     pub(super) fn new() -> Self {
         let (items, small) = (VecDeque::with_capacity(LARGES + 1), Vec::with_capacity(SMALL_LEN));
-        Self { items, sent: 0, small, staging: Vec::new() }
+        Self { items, sent: 0, small, staging: Room::default(), staged: 0 }
     }
 
     #[inline]
@@ -87,7 +91,7 @@ impl Outbox {
     pub(super) fn has_room(&self) -> bool {
         self.items.len() < LARGES
             && self.small.len() + SMALL_MAX + 128 <= SMALL_LEN
-            && self.staging.len() <= STAGING_LEN / 2
+            && self.staged <= STAGING_LEN / 2
     }
 
     pub(super) fn push(&mut self, fpdu: Fpdu, trailer: Trailer, staged: Option<usize>, upto: Option<u64>) {
@@ -145,12 +149,12 @@ impl Outbox {
 
     /// Room for a copy of `len` bytes, and where it stands.
     pub(super) fn stage(&mut self, len: usize, pool: &Pool) -> (usize, &mut [u8]) {
-        let at = self.staging.len();
-        if self.staging.capacity() == 0 {
+        if self.staging.is_empty() {
             self.staging = pool.take();
         }
-        self.staging.resize(at + len, 0);
-        (at, &mut self.staging[at..])
+        let at = self.staged;
+        self.staged += len;
+        (at, &mut self.staging[at..at + len])
     }
 
     pub(super) fn staged(&self, at: usize, len: usize) -> &[u8] {
@@ -171,7 +175,8 @@ impl Outbox {
         }
         if self.items.is_empty() {
             self.small.clear();
-            if self.staging.capacity() > 0 {
+            self.staged = 0;
+            if !self.staging.is_empty() {
                 pool.give(std::mem::take(&mut self.staging));
             }
         }
@@ -181,7 +186,7 @@ impl Outbox {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.items.clear();
-        self.sent = 0;
+        (self.sent, self.staged) = (0, 0);
     }
 }
 

@@ -36,7 +36,7 @@ const LAST: usize = 8;
 /// Bytes that one turn receives before others get theirs.
 const TURN_BYTES: usize = 2 << 20;
 
-/// Bits of a segment's first byte: tagged, and last of its message (RFC 5041 section 4.1).
+/// Bits of a segment's first byte: tagged, and last of its message (RFC 5041 section 5.1).
 const TAGGED: u8 = 0x80;
 const LAST_SEGMENT: u8 = 0x40;
 
@@ -63,8 +63,6 @@ pub(super) struct Incoming {
     ord: u16,
     /// The first FPDU may be a Send that takes no receive.
     greeting: bool,
-    /// Whether an FPDU has come at all.
-    heard: bool,
     /// Short answers that wait to be sent, and others.
     owes: Owes,
 }
@@ -103,7 +101,6 @@ impl Incoming {
             deadline: None,
             ord,
             greeting,
-            heard: false,
             owes: Owes::Nothing,
         }
     }
@@ -121,11 +118,6 @@ impl Incoming {
         self.starving
     }
 
-    /// Whether the peer has said anything.
-    pub(super) fn has_heard(&self) -> bool {
-        self.heard
-    }
-
     pub(super) fn ord(&self) -> u16 {
         self.ord
     }
@@ -133,6 +125,11 @@ impl Incoming {
     /// Whether no more than short answers wait to be sent.
     pub(super) fn owes_little(&self) -> bool {
         self.owes <= Owes::Little
+    }
+
+    /// Whether no answer waits to be sent.
+    pub(super) fn owes_none(&self) -> bool {
+        self.owes == Owes::Nothing
     }
 
     pub(super) fn owes_nothing(&mut self) {
@@ -189,7 +186,6 @@ impl Incoming {
         self.left = len;
         self.takes = takes.unwrap_or(self.takes);
         self.greeting = false;
-        self.heard = true;
     }
 }
 
@@ -198,6 +194,10 @@ impl Stream {
     pub(super) fn receive(&mut self, qp: &Arc<QpInner>) -> Result<bool, End> {
         let Some(link) = &mut self.link else { return Ok(false) };
         (link.incoming.dry, link.incoming.turn) = (false, 0);
+        // Between FPDUs the machine need not be asked what it wants.
+        if link.incoming.left == 0 && link.incoming.ahead.filled().is_empty() && !self.fill()? {
+            return Ok(false);
+        }
         loop {
             match self.step(qp)? {
                 Step::More => {}

@@ -36,11 +36,6 @@ const POLLS_OF_A_POLLER: u32 = 8;
 /// Polls since then after which a poller takes the socket over by itself: some tens of microseconds of them.
 const POLLS_TO_TAKE_OVER: u32 = 64;
 
-/// After how long an initiator says something once more to a peer that has not spoken, and how often, each pause being four
-/// times the one before. Linux siw may overlook what follows its reply at once, until more comes (docs/interop.md).
-const NUDGE_AFTER: Span = Span::from_ms(50);
-const NUDGES: u32 = 4;
-
 /// Who works on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
@@ -100,10 +95,10 @@ pub(super) struct Link {
     /// The thread looks by itself, since somebody polls.
     watched: bool,
     polls_when_armed: u32,
+    /// Pollers are told of the socket: see [`super::ready`].
+    listed: bool,
     /// Since when the peer's host has owed an answer to something.
     unheard: Option<Time>,
-    /// Nudges that are left, when the next one is due, and the pause after it.
-    nudges: (u32, Time, Span),
 }
 
 impl Link {
@@ -124,8 +119,8 @@ impl Link {
             armed: None,
             watched: false,
             polls_when_armed: 0,
+            listed: false,
             unheard: None,
-            nudges: (0, Time::ZERO, NUDGE_AFTER),
         }
     }
 
@@ -167,7 +162,7 @@ impl Link {
     fn take_over(&mut self, qp: &Arc<QpInner>) {
         self.watched = true;
         self.armed = None;
-        qp.device.nic.arm(self.socket.as_fd(), qp.num, EventFlags::ONESHOT);
+        qp.device.nic.disarm(self.socket.as_fd());
         qp.device.nic.ask_to_watch(qp);
     }
 }
@@ -192,22 +187,33 @@ impl Stream {
     /// Receives what has come and sends what waits.
     pub(super) fn progress(&mut self, qp: &Arc<QpInner>, by: By) {
         let Some(link) = &mut self.link else { return };
-        if by == By::Poller && !link.watched && link.polls_since_armed(qp) >= POLLS_TO_TAKE_OVER {
-            link.take_over(qp);
+        if by == By::Poller {
+            if !link.watched && link.polls_since_armed(qp) >= POLLS_TO_TAKE_OVER {
+                link.take_over(qp);
+            }
+            if !link.listed && qp.device.is_crowded() {
+                link.listed = true;
+                qp.device.nic.list(link.socket.as_fd(), qp.num);
+            }
         }
         let result = match self.receive(qp) {
-            Ok(any) if any && by == By::Poller && self.may_leave(qp) => Ok(()),
+            Ok(any) if by == By::Poller && self.may_leave(qp, any) => Ok(()),
             Ok(_) => self.transmit(qp),
             Err(end) => Err(end),
         };
         self.conclude(qp, result);
     }
 
-    /// Whether everything that is to be sent can wait for the next poll: only short answers, which may then travel with
-    /// a message of the program.
-    fn may_leave(&self, qp: &QpInner) -> bool {
+    /// Whether there is nothing to be sent, or, where `any`thing has come, nothing that cannot wait for the next poll: short
+    /// answers may then travel with a message of the program.
+    fn may_leave(&self, qp: &QpInner, any: bool) -> bool {
         let Some(link) = &self.link else { return true };
-        link.watched && link.incoming.owes_little() && link.outgoing.is_quiet(qp)
+        let leaves = if any {
+            link.incoming.owes_little()
+        } else {
+            link.incoming.owes_none() && !link.outgoing.wants_to_ask_idly()
+        };
+        link.watched && leaves && link.outgoing.is_quiet(qp)
     }
 
     fn conclude(&mut self, qp: &Arc<QpInner>, result: Result<(), End>) {
@@ -242,7 +248,10 @@ impl Stream {
         let Some(link) = &mut self.link else { return false };
         link.armed = None;
         let starts = !link.watched && link.polls_since_armed(qp) >= POLLS_OF_A_POLLER;
-        link.watched |= starts;
+        if starts {
+            link.watched = true;
+            qp.device.nic.disarm(link.socket.as_fd());
+        }
         if hung_up && link.incoming.is_starving() {
             // What stands before the end cannot be received any more by anybody.
             self.end(qp, End::Closed);
@@ -282,35 +291,7 @@ impl Stream {
         if link.connection.handle_timeout(now.since(Time::ZERO).to_std()).is_err() {
             return self.end(qp, End::Overdue);
         }
-        self.nudge(qp, now);
         self.progress(qp, By::Other);
-    }
-
-    /// The peer may overlook what this side, the initiator, says first.
-    pub(super) fn expect_silence(&mut self, qp: &Arc<QpInner>) {
-        let Some(link) = &mut self.link else { return };
-        let due = qp.device.host.now() + NUDGE_AFTER;
-        link.nudges = (NUDGES, due, NUDGE_AFTER);
-        qp.device.nic.at(due, qp);
-    }
-
-    /// Says something once more if it is time and nothing has been heard: a write of no bytes, which changes nothing.
-    fn nudge(&mut self, qp: &Arc<QpInner>, now: Time) {
-        let Some(link) = &mut self.link else { return };
-        let (left, due, pause) = link.nudges;
-        if left == 0 || now < due {
-            return;
-        }
-        let pause = pause * 4;
-        link.nudges =
-            if link.incoming.has_heard() { (0, due, pause) } else { (left - 1, now + pause, pause) };
-        let (left, due, _) = link.nudges;
-        if !link.incoming.has_heard() {
-            self.greet();
-        }
-        if left > 0 {
-            qp.device.nic.at(due, qp);
-        }
     }
 
     /// The thread looks whether the peer's host still answers, and ends the connection if it has not for too long.
@@ -413,6 +394,9 @@ impl Stream {
         let device = &qp.device;
         device.forget_connected(qp);
         device.nic.unwatch(link.socket.as_fd());
+        if link.listed {
+            device.nic.unlist(link.socket.as_fd());
+        }
         match end {
             End::Violation(failure) if is_protection(failure.terminate.code) => {
                 device.async_event(AsyncEvent::QpAccessError { qp_num: qp.num });

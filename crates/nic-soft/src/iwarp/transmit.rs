@@ -28,7 +28,7 @@ use crate::pieces::Pieces;
 const HELD_REQUESTS: u64 = 16;
 const HELD_BYTES: u64 = 4096;
 /// Requests, or bytes, after which a question is asked although there is more to send.
-const ASK_REQUESTS: u64 = 8;
+const ASK_REQUESTS: u64 = 16;
 const ASK_BYTES: u64 = 256 << 10;
 /// Bytes that one turn sends before others get theirs.
 const TURN_BYTES: usize = 4 << 20;
@@ -99,6 +99,11 @@ impl Outgoing {
         self.blocked
     }
 
+    /// Whether it is time to ask, although nothing is sent.
+    pub(super) fn wants_to_ask_idly(&self) -> bool {
+        self.wants_to_ask(false, false)
+    }
+
     /// Whether nothing of this side's own waits.
     pub(super) fn is_quiet(&self, qp: &QpInner) -> bool {
         !self.blocked && self.outbox.is_empty() && self.held == 0 && self.next == qp.send.lock().posted()
@@ -142,7 +147,7 @@ impl Stream {
     pub(super) fn transmit(&mut self, qp: &Arc<QpInner>) -> Result<(), End> {
         let mut turn = 0;
         loop {
-            self.prepare(qp)?;
+            let full = self.prepare(qp)?;
             let Some(link) = &mut self.link else { return Ok(()) };
             link.incoming.owes_nothing();
             if link.outgoing.outbox.is_empty() {
@@ -150,8 +155,8 @@ impl Stream {
                 break;
             }
             match self.send(qp, &mut turn)? {
-                Sent::All if turn < TURN_BYTES => {}
-                // Whoever has the next turn goes on.
+                Sent::All if full && turn < TURN_BYTES => {}
+                // That was all, or whoever has the next turn goes on.
                 _ => break,
             }
         }
@@ -162,18 +167,19 @@ impl Stream {
         }
     }
 
-    /// Fills the outbox.
-    fn prepare(&mut self, qp: &Arc<QpInner>) -> Result<(), End> {
+    /// Fills the outbox; whether it has no room for what there may be yet.
+    fn prepare(&mut self, qp: &Arc<QpInner>) -> Result<bool, End> {
         loop {
-            let Some(link) = &mut self.link else { return Ok(()) };
+            let Some(link) = &mut self.link else { return Ok(false) };
             if !link.outgoing.outbox.has_room() {
-                return Ok(());
+                return Ok(true);
             }
-            match link.connection.poll_transmit() {
+            let idle = link.connection.is_idle();
+            match if idle { None } else { link.connection.poll_transmit() } {
                 Some(Transmit::Fpdu(fpdu)) => self.pack(qp, &fpdu)?,
                 Some(Transmit::Atomic(request)) => self.carry_out(qp, &request)?,
                 None if self.post_next(qp) => {}
-                None => return Ok(()),
+                None => return Ok(false),
             }
         }
     }
