@@ -4,7 +4,7 @@
 //! Rounds take turns between raw TCP and iWARP. Printed are the median of each round's ratio, and the best figures: a
 //! machine whose speed wanders, wanders for both. Options:
 //! - `sent`: requests complete when TCP has them; `mss`, `fpdu=BYTES`: the size of FPDUs;
-//! - `only=NAME`: only rows whose names contain this; `polls`: what polling an empty queue costs, by connections;
+//! - `only=NAME`: only rows whose names contain this; `alone`: without raw TCP, for profilers; `polls`: what polling an empty queue costs, by connections;
 //! - `at=ADDRESS` with `serve=ADDRESS:PORT` and `join=ADDRESS:PORT` for two hosts or namespaces.
 
 mod link;
@@ -90,32 +90,29 @@ fn measure(side: &mut Side, options: &Options, at: IpAddr) -> Vec<Row> {
     let plain = side.link(&config, at);
     let crc = side.link(&IwarpConfig { crc: true, ..config }, at);
     let mut rows: Vec<Row> = Vec::new();
-    let mut note = |name, less_is_better, raw, own| match rows.iter_mut().find(|row| row.name == name) {
-        Some(row) => row.pairs.push((raw, own)),
-        None => rows.push(Row { name, less_is_better, pairs: vec![(raw, own)] }),
-    };
     let wanted = |name: &str| options.valued("only").is_none_or(|only| name.contains(only));
-    let best = wanted("1 MiB").then(|| side.best_raw_streams());
+    let mut note = |name, less_is_better, raw: f64, own: &mut dyn FnMut() -> f64| {
+        if wanted(name) {
+            let pair = (raw, own());
+            match rows.iter_mut().find(|row| row.name == name) {
+                Some(row) => row.pairs.push(pair),
+                None => rows.push(Row { name, less_is_better, pairs: vec![pair] }),
+            }
+        }
+    };
+    let alone = options.has("alone");
+    let ways = if alone { Vec::new() } else { side.best_raw_streams() };
     for _ in 0..options.rounds() {
-        if wanted("8 B") {
-            let raw = side.raw_pings();
-            note("8 B write, one way, us", true, raw, side.write_pings(&plain));
-            note("8 B send, one way, us", true, raw, side.send_pings(&plain));
-            note("8 B write with CRC, one way, us", true, raw, side.write_pings(&crc));
-        }
-        if let Some(best) = &best {
-            let raw = side.raw_stream(best);
-            note("1 MiB write, GB/s", false, raw, side.stream(&plain));
-            note("1 MiB write with CRC, GB/s", false, raw, side.stream(&crc));
-        }
-        if wanted("rate") {
-            let pings = 0.5 / side.raw_pings();
-            note("rate of 8 B writes, ping-pongs, M/s", false, pings, side.rate(&plain));
-        }
-        if wanted("read") {
-            let idle = side.reads(&plain, false);
-            note("8 B read, target idle, computes, us", true, idle, side.reads(&plain, true));
-        }
+        let raw = if alone { 1.0 } else { side.raw_pings() };
+        note("8 B write, one way, us", true, raw, &mut || side.write_pings(&plain));
+        note("8 B send, one way, us", true, raw, &mut || side.send_pings(&plain));
+        note("8 B write with CRC, one way, us", true, raw, &mut || side.write_pings(&crc));
+        note("8 B writes, ping-pongs, M/s", false, 0.5 / raw, &mut || side.rate(&plain));
+        let raw = if alone { 1.0 } else { side.raw_stream(&ways) };
+        note("1 MiB write, GB/s", false, raw, &mut || side.stream(&plain));
+        note("1 MiB write with CRC, GB/s", false, raw, &mut || side.stream(&crc));
+        let idle = if wanted("8 B read") { side.reads(&plain, false) } else { 0.0 };
+        note("8 B read, target idle, computes, us", true, idle, &mut || side.reads(&plain, true));
     }
     rows
 }
