@@ -1,12 +1,12 @@
-//! DDP segment headers (RFC 5041 section 5): where the payload of a segment goes.
+//! DDP segment headers (RFC 5041 section 4): where the payload of a segment goes.
 
 use crate::wire::{Fields, Inline};
 
-/// Bytes of the header of a tagged segment (RFC 5041 section 5.2).
+/// Bytes of the header of a tagged segment (RFC 5041 section 4.2).
 pub const TAGGED_LEN: usize = 14;
-/// Bytes of the header of an untagged segment (RFC 5041 section 5.3).
+/// Bytes of the header of an untagged segment (RFC 5041 section 4.3).
 pub const UNTAGGED_LEN: usize = 18;
-/// The protocol's version, field DV (RFC 5041 section 5.1).
+/// The protocol's version, field DV (RFC 5041 section 4.1).
 pub const VERSION: u8 = 1;
 
 const TAGGED: u8 = 0x80;
@@ -36,7 +36,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Reads the byte. Reserved bits are not checked (RFC 5041 section 5.1).
+    /// Reads the byte. Reserved bits are not checked (RFC 5041 section 4.1).
     pub const fn parse(byte: u8) -> Self {
         Self { tagged: byte & TAGGED != 0, last: byte & LAST != 0, version: byte & VERSION_BITS }
     }
@@ -123,7 +123,7 @@ impl Header {
         false
     }
 
-    /// Appends the header. Reserved bits are zero (RFC 5041 section 5.1).
+    /// Appends the header. Reserved bits are zero (RFC 5041 section 4.1).
     pub fn emit<const N: usize>(&self, out: &mut Inline<N>) {
         match self {
             Self::Tagged(tagged) => {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(Header::parse(&wire[..17]), None);
     }
 
-    /// RFC 5041 section 5.1: the receiver does not check them.
+    /// RFC 5041 section 4.1: the receiver does not check them.
     #[test]
     fn reserved_bits_are_ignored() {
         assert_eq!(Control::parse(0xfd), Control { tagged: true, last: true, version: 1 });

@@ -60,8 +60,8 @@
 //! | Peer-to-peer connections; first message by Write, Read or Send | done | a responder takes any valid first message as the sign |
 //! | IRD and ORD negotiated, and held | done | a responder that wants more reads than the initiator serves ends the connection (layer 2, code 6) |
 //! | The initiator speaks first | done | enforced on this side's responders; of a peer it is not demanded |
-//! | MULPDU from the size of TCP's segments, changeable | done | [`mpa::mulpdu_for`], [`Connection::set_mulpdu`]; up to 65535 bytes |
-//! | DDP tagged and untagged, versions, all checks of RFC 5041 section 8.1 | done | untagged messages in order only, as TCP delivers them |
+//! | MULPDU from the size of TCP's segments, changeable | done | [`mpa::mulpdu_for`], [`Connection::set_mulpdu`]; up to 64768 bytes |
+//! | DDP tagged and untagged, versions, all checks of RFC 5041 section 7.1 | done | untagged messages in order only, as TCP delivers them |
 //! | Send, with Solicited Event, with Invalidate, both | done | |
 //! | RDMA Write, RDMA Read | done | segments of a Write are checked one by one; a Read's answer only goes where it was asked to |
 //! | Immediate Data, with Solicited Event | done | 8 bytes |
@@ -72,7 +72,7 @@
 //!
 //! Where no RFC has a code: a segment shorter than its header is a DDP catastrophic error; a control message that is too short
 //! or in several segments, an unspecified RDMAP operation error; an answer that does not fit its request, a catastrophic
-//! error of the stream; an atomic on an offset that is no multiple of 8, an unspecified protection error.
+//! error of the stream.
 
 #![forbid(unsafe_code)]
 

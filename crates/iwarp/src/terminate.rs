@@ -1,4 +1,4 @@
-//! Terminate: why a stream ends, as the other side is told (RFC 5040 section 4.8; codes also of RFC 5041 section 8.2,
+//! Terminate: why a stream ends, as the other side is told (RFC 5040 section 4.8; codes also of RFC 5041 section 7.2,
 //! RFC 5044 section 8 and RFC 6581 section 8).
 
 use std::fmt;
@@ -37,7 +37,7 @@ macro_rules! codes {
     };
 }
 
-// RFC 5040 section 4.8, RFC 5041 section 8.2, RFC 5044 section 8, RFC 6581 section 8.
+// RFC 5040 section 4.8, RFC 5041 section 7.2, RFC 5044 section 8, RFC 6581 section 8.
 codes! {
     RDMAP_CATASTROPHIC = 0 0 0 "RDMAP: local catastrophic error";
     STAG_INVALID = 0 1 0 "RDMAP: invalid steering tag";

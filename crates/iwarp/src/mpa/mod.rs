@@ -29,10 +29,10 @@ use crate::terminate::TerminateCode;
 pub const LENGTH_LEN: usize = 2;
 /// Bytes of the CRC that ends an FPDU, used or not (RFC 5044 section 4.1).
 pub const CRC_LEN: usize = 4;
-/// The smallest MULPDU that DDP must be given (RFC 5044 section 4.5), in bytes.
+/// The smallest MULPDU that DDP must be given (RFC 5044 section 3), in bytes.
 pub const MULPDU_MIN: u16 = 128;
-/// The largest that the length field can say, in bytes.
-pub const MULPDU_MAX: u16 = u16::MAX;
+/// The largest (RFC 5044 section 3), in bytes. The length field could say more, and what a peer sends may be larger.
+pub const MULPDU_MAX: u16 = 64_768;
 
 /// The MULPDU of a stream without markers for a TCP segment of `emss_bytes` (RFC 5044 section 4.5): a whole FPDU fits into
 /// one segment. Where that is of no use, as on the loopback address, take [`MULPDU_MAX`].

@@ -210,11 +210,12 @@ impl Responder {
             crc,
             reject: false,
             revision: request.revision.number(),
-            enhanced: request.enhanced.map(|_| Enhanced {
+            enhanced: request.enhanced.map(|enhanced| Enhanced {
                 peer_to_peer: rtr.is_some(),
                 rtr: rtr.map_or(RtrSet::empty(), Rtr::as_set),
-                ird: accept.ird,
-                ord,
+                // RFC 6581 section 9.1: what the initiator leaves open stays open.
+                ird: if enhanced.ord == DEPTH_UNKNOWN { DEPTH_UNKNOWN } else { accept.ird },
+                ord: if enhanced.ird == DEPTH_UNKNOWN { DEPTH_UNKNOWN } else { ord },
             }),
             private_data: accept.private_data.clone(),
         };

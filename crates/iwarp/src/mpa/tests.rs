@@ -411,6 +411,26 @@ fn own_mistakes_are_told() {
     assert!(b.accept(&Accept::default()).is_ok(), "the request is still there");
 }
 
+/// RFC 6581 section 9.1. Method: requests that leave one or both depths open; the reply's words, and what is negotiated.
+#[test]
+fn depths_that_are_left_open_stay_open() {
+    for (ird, ord) in [(3, 4), (DEPTH_UNKNOWN, 4), (3, DEPTH_UNKNOWN), (DEPTH_UNKNOWN, DEPTH_UNKNOWN)] {
+        let words = Enhanced { peer_to_peer: false, rtr: RtrSet::empty(), ird, ord };
+        let (kind, private_data) = (FrameKind::Request, Vec::new());
+        let enhanced = Some(words);
+        let request =
+            Frame { kind, markers: false, crc: false, reject: false, revision: 2, enhanced, private_data };
+        let mut b = responder(ResponderConfig::default());
+        b.handle_bytes(&request.emit()).expect("valid");
+        let negotiated = b.accept(&Accept { ird: 5, ord: 7, ..Accept::default() }).expect("a request");
+        let own = if ird == DEPTH_UNKNOWN { 7 } else { 3 };
+        assert_eq!((negotiated.ird, negotiated.ord), (5, own));
+        let word = |at: usize| u16::from_be_bytes([b.transmit()[at], b.transmit()[at + 1]]) & DEPTH_UNKNOWN;
+        let told = |asked, depth| if asked == DEPTH_UNKNOWN { DEPTH_UNKNOWN } else { depth };
+        assert_eq!((word(20), word(22)), (told(ord, 5), told(ird, own)));
+    }
+}
+
 #[test]
 fn two_initiators_do_not_connect() {
     let mut a = initiator(InitiatorConfig::default());
@@ -419,7 +439,7 @@ fn two_initiators_do_not_connect() {
     assert_eq!(terminate_code(a.transmit()), TerminateCode::LLP_FRAME);
 }
 
-/// RFC 5044 section 4.5.
+/// RFC 5044 sections 3 and 4.5.
 #[test]
 fn segments_of_tcp_and_mulpdu() {
     assert_eq!(mulpdu_for(1460), 1454);

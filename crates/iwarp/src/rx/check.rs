@@ -1,6 +1,6 @@
 //! Data path: everything that a segment's header tells is checked here, before a byte of payload is placed.
 //!
-//! The order is that of the layers: DDP (RFC 5041 section 8.1), then RDMAP (RFC 5040 section 7.2). The answer is a code for
+//! The order is that of the layers: DDP (RFC 5041 section 7.1), then RDMAP (RFC 5040 section 7.2). The answer is a code for
 //! Terminate.
 
 use super::receiver::{BODY_MAX, Current, Message, Receiver};

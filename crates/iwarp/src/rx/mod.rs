@@ -8,7 +8,7 @@
 //!
 //! Everything that headers can tell is checked before a place is named: versions, opcodes, queue, message number, offset,
 //! the answers of [`Lookup`]. The CRC stands behind the payload, so with direct placement it is checked afterwards. DDP
-//! separates the two (RFC 5041 section 6.4): *placing* may come early and in any order, and tells nobody anything;
+//! separates the two (RFC 5041 section 5.4): *placing* may come early and in any order, and tells nobody anything;
 //! *delivering* says that a message is whole. Delivery waits for the CRC. With a wrong one, nothing of the segment is
 //! delivered and the stream ends (RFC 5044 section 8), but bytes may have been written: to the place that they were meant
 //! for or, if the header was hit, to another place that the peer was permitted to write to, never elsewhere. A stricter
@@ -50,7 +50,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// For tagged segments, which DDP checks (RFC 5041 section 8.2); rights are RDMAP's affair (RFC 5040 section 7.2).
+    /// For tagged segments, which DDP checks (RFC 5041 section 7.2); rights are RDMAP's affair (RFC 5040 section 7.2).
     pub(crate) const fn tagged_code(self) -> TerminateCode {
         match self {
             Self::Invalid => TerminateCode::TAGGED_STAG_INVALID,
@@ -68,7 +68,7 @@ impl Refusal {
             Self::Access => TerminateCode::ACCESS,
             Self::NotAssociated => TerminateCode::NOT_ASSOCIATED,
             Self::CannotInvalidate => TerminateCode::CANNOT_INVALIDATE,
-            Self::Unaligned => TerminateCode::PROTECTION_UNSPECIFIED,
+            Self::Unaligned => TerminateCode::STREAM_CATASTROPHIC,
         }
     }
 }
@@ -97,7 +97,7 @@ pub trait Lookup {
 
     /// Takes the next receive buffer, for message `msn` of queue 0, and says how many bytes it has room for; `None` if there
     /// is no buffer. Asked once for each message. iWARP does not wait for a buffer: without one, the stream ends (RFC 5041
-    /// section 8.1).
+    /// section 7.1).
     fn receive(&mut self, msn: u32) -> Option<u32>;
 }
 

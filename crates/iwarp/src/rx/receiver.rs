@@ -127,7 +127,7 @@ impl Receiver {
             payload_len: 0,
             placed: 0,
             first: true,
-            // RFC 5041 section 5.3: the first message of a queue has number 1.
+            // RFC 5041 section 4.3: the first message of a queue has number 1.
             msn: [1; QUEUES],
             message: None,
             serving: 0,

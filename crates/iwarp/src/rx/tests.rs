@@ -128,7 +128,7 @@ fn send(len: u32, invalidate: Option<u32>, msn: u32, solicited: bool) -> Event {
     Event::Received(Received { msn, solicited, kind: ReceivedKind::Send { len, invalidate } })
 }
 
-/// RFC 5044 section 4.1, RFC 5041 section 5: a Write of five bytes, written out.
+/// RFC 5044 section 4.1, RFC 5041 section 4: a Write of five bytes, written out.
 #[test]
 fn a_write_byte_by_byte() {
     let mut stream = vec![0, 19, 0xc1, 0x40, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0x03, 0xe8];
@@ -530,7 +530,8 @@ fn atomics() {
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
     let (events, _, end) = run(&mut receiver, &mut owner, &stream);
     assert_eq!((events, end), (vec![Event::Ready, Event::AtomicRequest(request)], Ok(())));
-    assert_eq!(code(&atomic_request(1004, 7).1), TerminateCode::PROTECTION_UNSPECIFIED);
+    // RFC 7306 section 8.2.
+    assert_eq!(code(&atomic_request(1004, 7).1), TerminateCode::STREAM_CATASTROPHIC);
     assert_eq!(code(&atomic_request(1096, 7).1), TerminateCode::BOUNDS);
     assert_eq!(code(&atomic_request(1000, 9).1), TerminateCode::ACCESS);
     let mut body = stream[20..72].to_vec();

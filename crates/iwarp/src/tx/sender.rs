@@ -7,7 +7,7 @@ use crate::ddp::{
     Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, QUEUES, TAGGED_LEN, Tagged,
     UNTAGGED_LEN, Untagged,
 };
-use crate::mpa::{MULPDU_MIN, Rtr};
+use crate::mpa::{MULPDU_MAX, MULPDU_MIN, Rtr};
 use crate::rdmap::{
     ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, AtomicRequest, AtomicResponse, Opcode, READ_REQUEST_LEN,
     ReadRequest,
@@ -31,7 +31,7 @@ pub struct SenderConfig {
     pub ord: u16,
     /// Operations that may wait to be sent.
     pub queue: usize,
-    /// Bytes of a segment, header included, at most; not less than [`MULPDU_MIN`].
+    /// Bytes of a segment, header included, at most; between [`MULPDU_MIN`] and [`MULPDU_MAX`].
     pub mulpdu: u16,
     /// Say nothing until [`Sender::release`]; responders.
     pub held: bool,
@@ -82,13 +82,13 @@ impl Sender {
     /// At the first byte after the handshake.
     pub fn new(config: SenderConfig) -> Self {
         Self {
-            config: SenderConfig { mulpdu: config.mulpdu.max(MULPDU_MIN), ..config },
+            config: SenderConfig { mulpdu: config.mulpdu.clamp(MULPDU_MIN, MULPDU_MAX), ..config },
             ops: VecDeque::with_capacity(config.queue),
             answers: VecDeque::with_capacity(config.ird.into()),
             current: None,
             answers_turn: false,
             executing: None,
-            // RFC 5041 section 5.3: the first message of a queue has number 1.
+            // RFC 5041 section 4.3: the first message of a queue has number 1.
             msn: [1; QUEUES],
             outstanding: 0,
             request: 0,
@@ -159,9 +159,9 @@ impl Sender {
         self.held = false;
     }
 
-    /// Changes the size of segments from now on, as far as [`MULPDU_MIN`] allows.
+    /// Changes the size of segments from now on, between [`MULPDU_MIN`] and [`MULPDU_MAX`].
     pub fn set_mulpdu(&mut self, mulpdu: u16) {
-        self.config.mulpdu = mulpdu.max(MULPDU_MIN);
+        self.config.mulpdu = mulpdu.clamp(MULPDU_MIN, MULPDU_MAX);
     }
 
     /// Ends the stream: this is the next and last message, whatever waits (RFC 5040 section 5.4). The first one counts.
@@ -324,7 +324,7 @@ impl Sender {
         Fpdu::new(origin, &header, body, Payload::None, self.config.crc)
     }
 
-    /// The number of a queue's next message. Numbers wrap (RFC 5041 section 5.3).
+    /// The number of a queue's next message. Numbers wrap (RFC 5041 section 4.3).
     fn next(&mut self, queue: u32) -> u32 {
         let msn = &mut self.msn[queue as usize];
         let number = *msn;
@@ -332,7 +332,7 @@ impl Sender {
         number
     }
 
-    /// The next segment of the message under way (RFC 5041 section 6.2).
+    /// The next segment of the message under way (RFC 5041 section 5.2).
     fn segment(&mut self) -> Option<Fpdu> {
         let (long, offset) = self.current?;
         let (header_len, len) = match long {

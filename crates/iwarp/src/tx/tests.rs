@@ -111,8 +111,11 @@ fn terminate_byte_by_byte_and_last() {
 /// Goal: segments cover a message without gap, in order, within MULPDU. Method: sizes at and beside the limits.
 #[test]
 fn segments_cover_their_message() {
-    for mulpdu in [0, MULPDU_MIN, 129, 1442, 1454, MULPDU_MAX] {
-        for len in [0, 1, 96, 104, 105, 113, 114, 115, 1427, 1428, 1429, 65_517, 65_521, 65_522, 200_000] {
+    for mulpdu in [0, MULPDU_MIN, 129, 1442, 1454, MULPDU_MAX, u16::MAX] {
+        let limit = mulpdu.clamp(MULPDU_MIN, MULPDU_MAX);
+        for len in
+            [0, 1, 96, 104, 105, 113, 114, 115, 1427, 1428, 1429, 64_750, 64_754, 64_755, 65_521, 200_000]
+        {
             for kind in [write(len), send(len)] {
                 let mut sender = Sender::new(SenderConfig { mulpdu, ..config() });
                 sender.post(op(1, kind)).expect("room");
@@ -120,9 +123,9 @@ fn segments_cover_their_message() {
                 loop {
                     segments += 1;
                     let fpdu = next(&mut sender);
-                    assert!(fpdu.len() <= usize::from(mulpdu.max(MULPDU_MIN)) + 2 + 3 + 4);
+                    assert!(fpdu.len() <= usize::from(limit) + 2 + 3 + 4);
                     let wire_len = u16::from_be_bytes([fpdu.header()[0], fpdu.header()[1]]);
-                    assert!(wire_len <= mulpdu.max(MULPDU_MIN));
+                    assert!(wire_len <= limit);
                     if let Payload::Op { id: 1, offset, .. } = fpdu.payload {
                         assert_eq!(offset as usize, covered);
                     }
@@ -136,7 +139,7 @@ fn segments_cover_their_message() {
                 assert_eq!((covered, sender.poll()), (len as usize, None));
                 // What fits into one segment is one.
                 let header_len = if kind == send(len) { 18 } else { 14 };
-                assert_eq!(segments == 1, len + header_len <= mulpdu.max(MULPDU_MIN).into());
+                assert_eq!(segments == 1, len + header_len <= limit.into());
             }
         }
     }

@@ -32,8 +32,8 @@ pub(super) fn is_protection(code: TerminateCode) -> bool {
 /// The status of the request that a Terminate with this code is about.
 pub(super) fn status(code: TerminateCode, op: &SendOp) -> WcStatus {
     match (code.layer, code.etype, code.code) {
-        // RFC 7306 has no code of its own for an atomic that is not aligned.
-        _ if code == TerminateCode::PROTECTION_UNSPECIFIED && is_atomic(op) => WcStatus::RemInvReqErr,
+        // RFC 7306 section 8.2: how a peer refuses an atomic that is not aligned.
+        _ if code == TerminateCode::STREAM_CATASTROPHIC && is_atomic(op) => WcStatus::RemInvReqErr,
         _ if is_protection(code) => WcStatus::RemAccessErr,
         _ if code == TerminateCode::OPERATION_CANNOT_INVALIDATE => WcStatus::RemAccessErr,
         _ if code == TerminateCode::UNTAGGED_NO_BUFFER && !fetches(op) => WcStatus::RnrRetryExcErr,
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(blamed(&Terminate::new(TerminateCode::LLP_CRC), &[]).map(|(o, _)| o.number), None);
         assert_eq!(status(TerminateCode::LLP_CRC, &SendOp::Send), WcStatus::GeneralErr);
         let atomic = SendOp::FetchAdd { remote: RemoteAddr::default(), add: 1 };
-        assert_eq!(status(TerminateCode::PROTECTION_UNSPECIFIED, &atomic), WcStatus::RemInvReqErr);
+        assert_eq!(status(TerminateCode::STREAM_CATASTROPHIC, &atomic), WcStatus::RemInvReqErr);
         assert_eq!(status(TerminateCode::UNTAGGED_TOO_LONG, &SendOp::Send), WcStatus::RemInvReqErr);
         assert_eq!(status(TerminateCode::STREAM_CATASTROPHIC, &SendOp::Send), WcStatus::RemOpErr);
     }
