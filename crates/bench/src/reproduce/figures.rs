@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::nicmem::{CASES, SETUP, figure as nic};
-use super::published::{NICMEM, Published, THESIS, dataset};
+use super::published::{NICMEM, Published, dataset};
 use super::quantity::{Probe, Quantity, Source};
 use super::setup::{
     Ends, HOST_HOST, HOST_NIC, HOST_PACK, LATENCIES, NIC_HOST, NIC_NIC, NIC_PACK, SWEEP, case, gather,
@@ -87,22 +87,27 @@ pub(super) struct Plan {
     marks: Vec<(&'static str, End, usize, Option<f64>)>,
 }
 
-const BYTES: Axis = Axis { title: "message size", log: true, bytes: true };
+pub(super) const BYTES: Axis = Axis { title: "message size", log: true, bytes: true };
 const MB: Axis = Axis { title: "bandwidth (MB/s)", log: false, bytes: false };
-const MIB: Axis = Axis { title: "bandwidth (2^20 B/s)", log: false, bytes: false };
-const US: Axis = Axis { title: "latency (µs)", log: false, bytes: false };
-const US_LOG: Axis = Axis { log: true, ..US };
+pub(super) const MIB: Axis = Axis { title: "bandwidth (2^20 B/s)", log: false, bytes: false };
+pub(super) const US: Axis = Axis { title: "latency (µs)", log: false, bytes: false };
+pub(super) const US_LOG: Axis = Axis { log: true, ..US };
 
 impl Plan {
-    fn new(paper: &'static str, number: &'static str, experiment: &'static str, title: &'static str) -> Self {
+    pub(super) fn new(
+        paper: &'static str,
+        number: &'static str,
+        experiment: &'static str,
+        title: &'static str,
+    ) -> Self {
         Self { paper, number, title, experiment, x: BYTES, y: US, curves: Vec::new(), marks: Vec::new() }
     }
 
-    fn axes(self, x: Axis, y: Axis) -> Self {
+    pub(super) fn axes(self, x: Axis, y: Axis) -> Self {
         Self { x, y, ..self }
     }
 
-    fn curve(
+    pub(super) fn curve(
         mut self,
         label: impl Into<String>,
         at: impl IntoIterator<Item = u64>,
@@ -113,19 +118,19 @@ impl Plan {
     }
 
     /// A row's value as a level of this curve.
-    fn level(mut self, curve: usize, id: &'static str) -> Self {
+    pub(super) fn level(mut self, curve: usize, id: &'static str) -> Self {
         self.marks.push((id, End::Value, curve, None));
         self
     }
 
     /// Both ends of a row's range as levels of this curve.
-    fn band(mut self, curve: usize, id: &'static str) -> Self {
+    pub(super) fn band(mut self, curve: usize, id: &'static str) -> Self {
         self.marks.extend([End::Low, End::High].map(|end| (id, end, curve, None)));
         self
     }
 
     /// A row's value as a point.
-    fn point(mut self, curve: usize, id: &'static str, x: u64) -> Self {
+    pub(super) fn point(mut self, curve: usize, id: &'static str, x: u64) -> Self {
         self.marks.push((id, End::Value, curve, Some(x as f64)));
         self
     }
@@ -169,7 +174,7 @@ pub(super) fn plans(rows: &[Published]) -> Vec<Plan> {
     all.extend(nicmem_streams());
     all.extend(nicmem_patterns());
     all.extend(nicmem_chains());
-    all.extend(thesis_figures());
+    all.extend(thesis::figures::plans());
     all.retain(|plan| rows.iter().any(|row| row.paper == plan.paper && row.experiment == plan.experiment));
     all
 }
@@ -283,32 +288,5 @@ fn nicmem_chains() -> Vec<Plan> {
         by_nodes("12", "forward_chain_1port", "Forwarding chain over one port", 1),
         by_nodes("13", "forward_chain_2port", "Forwarding chain over two ports", 2),
         by_size,
-    ]
-}
-
-fn thesis_figures() -> Vec<Plan> {
-    let mut latency = Plan::new(THESIS, "3.1", "latency", "Latency").axes(BYTES, US);
-    let mut bandwidth = Plan::new(THESIS, "3.2", "bandwidth", "Bandwidth").axes(BYTES, MIB);
-    let mut bilat = Plan::new(THESIS, "3.3(a)", "bilat", "Latency both ways at once").axes(BYTES, US);
-    let mut bibw = Plan::new(THESIS, "3.3(b)", "bibw", "Bandwidth both ways").axes(BYTES, MIB);
-    for (name, setup) in thesis::BOTH {
-        for (op, called) in [("write", "RDMA"), ("send", "send/receive")] {
-            let label = format!("{name}, {called}");
-            let stream = |q| thesis::in_mib(q);
-            latency = latency.curve(label.clone(), thesis::LATENCIES, |n| setup.latency(op, HOST_HOST, n));
-            bilat = bilat.curve(label.clone(), thesis::LATENCIES, |n| setup.bilat(op, n));
-            let uni = |n| stream(setup.bandwidth(op, HOST_HOST, 1, n));
-            bandwidth = bandwidth.curve(label.clone(), thesis::SWEEP, uni);
-            bibw = bibw.curve(label, thesis::SWEEP, |n| stream(setup.bibw(op, HOST_HOST, 1, n)));
-        }
-    }
-    for (i, id) in ["MT-082", "MT-083", "MT-084", "MT-085"].into_iter().enumerate() {
-        latency = latency.point(i, id, thesis::SMALL);
-    }
-    vec![
-        latency,
-        bandwidth.level(0, "MT-089").level(2, "MT-090"),
-        bilat,
-        bibw.level(0, "MT-097").level(2, "MT-097"),
     ]
 }

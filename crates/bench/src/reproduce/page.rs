@@ -7,7 +7,7 @@ use super::figures::{Axis, Figure, Mark};
 use super::judge::{Class, Row};
 use super::score::{Score, worst};
 use super::terminal::{modelled, published};
-use super::{NICMEM, Reproduction};
+use super::{NICMEM, PaperScore, PaperTable, Reproduction};
 use crate::report::ReportError;
 use crate::report::number::{percent, plural, sig, size};
 use crate::report::shell::{document, embedded};
@@ -27,6 +27,7 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
         main {
             (findings(all))
             (figures(all))
+            (tables(all))
             (table(all))
             (contradictions(all))
             (fitted(all))
@@ -36,9 +37,10 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
     Ok(document("Nicety: the papers beside the model", &body, &data))
 }
 
-const SECTIONS: [(&str, &str); 6] = [
+const SECTIONS: [(&str, &str); 7] = [
     ("findings", "Findings"),
     ("plots", "Figures"),
+    ("tables", "Tables"),
     ("results", "Rows"),
     ("contradictions", "Contradictions"),
     ("fitted", "Fitted values"),
@@ -90,7 +92,7 @@ fn papers(all: &Reproduction) -> String {
 fn name(paper: &str) -> &str {
     match paper {
         NICMEM => "the study of NIC memory on the MT23108",
-        super::THESIS => "the thesis on InfiniBand, Myrinet and Quadrics (VAPI and IBAL, basic tests)",
+        super::THESIS => "the thesis on InfiniBand, Myrinet and Quadrics",
         other => other,
     }
 }
@@ -101,11 +103,13 @@ fn findings(all: &Reproduction) -> Markup {
         section #findings {
             h2 { "Findings" }
             div.findings {
-                @for (text, reached) in all.score.goals() {
-                    article.finding.(if reached || !all.complete { "fact" } else { "caution" }) {
-                        // Goals are for all rows together.
-                        h4 { (match (all.complete, reached) { (false, _) => "Score", (_, true) => "Reached", _ => "Missed" }) }
-                        p { (text) }
+                @for PaperScore { paper, complete, score } in &all.papers {
+                    @for (text, reached) in score.goals() {
+                        article.finding.(if reached || !complete { "fact" } else { "caution" }) {
+                            // Goals are for all rows of a paper together.
+                            h4 { (match (complete, reached) { (false, _) => "Score", (_, true) => "Reached", _ => "Missed" }) }
+                            p { (text) " – " (name(paper)) }
+                        }
                     }
                 }
                 article.finding.fact {
@@ -170,6 +174,38 @@ fn frame(i: usize, figure: &Figure) -> Markup {
                     div.canvas role="img" aria-label={
                         "Plot of " (figure.title) ", " (figure.curves.len()) " curves; the rows are in the table"
                     } {}
+                }
+            }
+        }
+    }
+}
+
+fn tables(all: &Reproduction) -> Markup {
+    html! {
+        section #tables {
+            h2 { "Tables of the papers" }
+            @if all.tables.is_empty() { p { "None belongs to these rows." } }
+            @for PaperTable { number, title, columns, lines, .. } in &all.tables {
+                h3 { "Table " (number) ": " (title) }
+                table.plain {
+                    thead {
+                        tr {
+                            th scope="col" { "operation" }
+                            @for column in *columns { th scope="col" { (column) } th scope="col" { "model" } }
+                        }
+                    }
+                    tbody {
+                        @for line in lines {
+                            tr {
+                                th scope="row" { (line.operation) }
+                                @for cell in &line.cells {
+                                    @for i in 0..2 {
+                                        td.number { (cell.map_or_else(|| "–".to_owned(), |both| format!("{:.2}", both[i]))) }
+                                    }
+                                }
+                            }
+                        }
+                    }
                 }
             }
         }

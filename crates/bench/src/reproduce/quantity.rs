@@ -32,6 +32,7 @@ const BURST: [u64; 2] = [8, 2048];
 
 impl Probe {
     /// The settings of the measurement. Nothing travels within requests: the interfaces of that time did not do it.
+    /// Contents are not compared, because only the ends of messages move ([`super::run`]).
     #[must_use]
     pub fn settings(&self) -> Settings {
         let burst = (self.tuning.burst_bytes / self.cell.size.max(1)).clamp(BURST[0], BURST[1]);
@@ -40,6 +41,7 @@ impl Probe {
             burst: burst as u32,
             signal: self.tuning.signal,
             inline: 0,
+            verify: false,
             ..Settings::default()
         }
     }
@@ -63,7 +65,9 @@ impl Probe {
     /// About how long it takes to measure, for an order: bytes that move, and processes that take part.
     pub(super) fn weight(&self) -> u64 {
         let ranks = crate::experiment::find(&self.cell.experiment).map_or(2, |e| e.ranks(&self.cell.variant));
-        let stream = ["bandwidth", "bibw", "nicmem"].contains(&self.cell.experiment.as_str());
+        let quantity = self.cell.variant.get("quantity").map(String::as_str);
+        let stream = ["bandwidth", "bibw", "nicmem", "availability"].contains(&self.cell.experiment.as_str())
+            || quantity == Some("bandwidth");
         let bytes = if stream { self.cell.size * u64::from(self.settings().burst) } else { self.cell.size };
         (bytes + 4096) * u64::from(ranks)
     }
@@ -92,6 +96,10 @@ pub(super) enum Quantity {
     Measured(Box<Probe>),
     /// Computed.
     Joined(Join, Vec<Self>),
+    /// The last point, from the first on, of those whose value is at least the other quantity's.
+    Last(Vec<(f64, Self)>, Box<Self>),
+    /// To the nearest multiple of a step.
+    Rounded(Box<Self>, f64),
 }
 
 /// Where numbers come from.
@@ -131,6 +139,16 @@ impl Quantity {
         Self::Joined(Join::Mean, all.into_iter().collect())
     }
 
+    /// The last point, from the first on, of those whose value is at least `level`; 0 if the first is below.
+    pub(super) fn last(points: Vec<(f64, Self)>, level: Self) -> Self {
+        Self::Last(points, Box::new(level))
+    }
+
+    /// To the nearest multiple of `step`, where a paper prints no more.
+    pub(super) fn rounded(self, step: f64) -> Self {
+        Self::Rounded(Box::new(self), step)
+    }
+
     /// By how many per cent `self` is above `base`: how papers state gains in bandwidth.
     pub(super) fn above(self, base: Self) -> Self {
         (self / base - 1.0) * 100.0
@@ -148,6 +166,11 @@ impl Quantity {
                 into.insert((**probe).clone());
             }
             Self::Joined(_, parts) => parts.iter().for_each(|part| part.probes(into)),
+            Self::Last(points, level) => {
+                points.iter().for_each(|(_, point)| point.probes(into));
+                level.probes(into);
+            }
+            Self::Rounded(part, _) => part.probes(into),
             Self::Constant(_) | Self::Parameter(..) => {}
         }
     }
@@ -163,6 +186,17 @@ impl Quantity {
                     parts.iter().map(|part| part.value(source)).collect::<Result<_, _>>()?;
                 join.of(&parts)
             }
+            Self::Last(points, level) => {
+                let (level, mut last) = (level.value(source)?, 0.0);
+                for (x, point) in points {
+                    if point.value(source)? < level {
+                        break;
+                    }
+                    last = *x;
+                }
+                last
+            }
+            Self::Rounded(part, step) => (part.value(source)? / step).round() * step,
         };
         if value.is_finite() { Ok(value) } else { Err("a division by nothing".to_owned()) }
     }
@@ -242,6 +276,18 @@ mod tests {
         assert_eq!(value(Quantity::least([4, 2, 3].map(of_size))), 2.0);
         assert_eq!(value(Quantity::mean([4, 2, 3].map(of_size))), 3.0);
         assert_eq!(value(of_size(3) - 1.0 + of_size(2) * Quantity::Parameter("d", "two")), 6.0);
+    }
+
+    #[test]
+    fn a_knee_is_the_last_point_before_the_first_fall() {
+        let source = Made(|probe: &Probe| Ok(if (3..7).contains(&probe.cell.size) { 1.0 } else { 9.0 }));
+        let last = |sizes: &[u64]| {
+            let points = sizes.iter().map(|n| (*n as f64, of_size(*n))).collect();
+            Quantity::last(points, Quantity::from(5.0)).value(&source)
+        };
+        assert_eq!([last(&[1, 2, 4, 8]), last(&[4, 8]), last(&[1, 8])], [Ok(2.0), Ok(0.0), Ok(8.0)]);
+        assert_eq!(Quantity::from(0.04).rounded(0.1).value(&source), Ok(0.0));
+        assert!((Quantity::from(0.26).rounded(0.1).value(&source).expect("a value") - 0.3).abs() < 1e-12);
     }
 
     #[test]

@@ -146,6 +146,66 @@ impl Setup {
         self.cell("chain", &factors, size)
     }
 
+    /// A cell of a test of sends or writes between host memories.
+    fn hosts(
+        self,
+        experiment: &str,
+        op: &str,
+        more: (&str, &str),
+        last: (&str, &str),
+        size: u64,
+    ) -> Quantity {
+        let factors = [("op", op), ("source", "host"), ("sink", "host"), more, last];
+        let all: Vec<(&str, &str)> = factors.into_iter().filter(|(key, _)| !key.is_empty()).collect();
+        self.cell(experiment, &all, size)
+    }
+
+    /// Microseconds of the processor for a message of a ping-pong: its post, and the poll that finds the answer.
+    pub(super) fn overhead(self, size: u64) -> Quantity {
+        self.hosts("overhead", "send", ("part", "both"), ("", ""), size)
+    }
+
+    /// Per cent of the time that can be computed beside messages both ways without loss of bandwidth.
+    pub(super) fn share(self, size: u64) -> Quantity {
+        self.hosts("availability", "send", ("quantity", "share"), ("", ""), size)
+    }
+
+    /// 10^6 bytes per second both ways, when so many per cent of an iteration's time are computed.
+    pub(super) fn busy(self, percent: u64, size: u64) -> Quantity {
+        self.hosts("availability", "send", ("compute", &percent.to_string()), ("", ""), size)
+    }
+
+    /// Microseconds that telling the target adds to a write.
+    pub(super) fn notify(self, size: u64) -> Quantity {
+        self.hosts("notify", "write", ("by", "imm"), ("part", "extra"), size)
+    }
+
+    /// Microseconds that sleeping until an event adds to polling, one way.
+    pub(super) fn blocking(self, size: u64) -> Quantity {
+        self.hosts("blocking", "send", ("wait", "event"), ("part", "extra"), size)
+    }
+
+    /// Latency or bandwidth with messages from and to many buffers.
+    pub(super) fn reuse(self, quantity: &str, reuse: Reuse, size: u64) -> Quantity {
+        let (scheme, key, level) = match reuse {
+            Reuse::Set(buffers) => ("1", "buffers", buffers),
+            Reuse::Fresh(share) => ("2", "reuse", share),
+        };
+        let level = level.to_string();
+        self.cell("reuse", &[("quantity", quantity), ("scheme", scheme), (key, &level)], size)
+    }
+
+    /// Latency or bandwidth of an experiment with one more factor, which is a number.
+    pub(super) fn level(self, experiment: &str, quantity: &str, factor: (&str, u64), size: u64) -> Quantity {
+        let level = factor.1.to_string();
+        self.cell(experiment, &[("quantity", quantity), (factor.0, &level)], size)
+    }
+
+    /// Microseconds of a round of the thesis's hot spots.
+    pub(super) fn spot(self, op: &str, slaves: u32, size: u64) -> Quantity {
+        self.hosts("hotspot", op, ("slaves", &slaves.to_string()), ("", ""), size)
+    }
+
     /// Microseconds of a call: `reg` or `dereg` of 4 KiB, `post` of a `send` or `recv`, and so on.
     pub(super) fn call(self, experiment: &str, key: &str, level: &str) -> Quantity {
         let size = match experiment {
@@ -159,6 +219,15 @@ impl Setup {
 
 /// Message size where a call is timed, not a transfer.
 const CALL_SIZE: u64 = 8;
+
+/// Which buffers messages use.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reuse {
+    /// So many in turn.
+    Set(u64),
+    /// One for so many per cent of the messages, a fresh one for each other.
+    Fresh(u64),
+}
 
 /// A way to send data that lies in pieces.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Tab
 
 use super::judge::{Class, Row};
 use super::score::worst;
-use super::{Contradiction, Reproduction, Service};
+use super::{Contradiction, PaperScore, PaperTable, Reproduction, Service};
 use crate::report::number::{count, group, percent, plural, sig};
 
 /// Column of words.
@@ -24,7 +24,8 @@ pub fn terminal(all: &Reproduction, width: usize, colour: bool) -> String {
         experiment(&mut out, &rows, width, colour);
     }
     unmodelled(&mut out, &all.rows, width);
-    score(&mut out, all, width, colour);
+    tables(&mut out, all, width, colour);
+    scores(&mut out, all, width, colour);
     services(&mut out, all, width);
     contradictions(&mut out, &all.contradictions, width);
     furthest(&mut out, &all.rows, width);
@@ -155,30 +156,60 @@ fn unmodelled(out: &mut String, rows: &[Row], width: usize) {
     out.push('\n');
 }
 
-fn score(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
-    let score = &all.score;
-    let _ = writeln!(out, "{}", strong("Score (predicted rows only)", colour));
-    if !all.changes.is_empty() {
-        let changed = format!("with values changed in all machine files: {}", all.changes.join(" "));
-        let _ = writeln!(out, "{}", wrapped(&changed, width));
+/// The score of each paper.
+fn scores(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
+    for PaperScore { paper, complete, score } in &all.papers {
+        let title = format!("Score of {paper} (predicted rows only)");
+        let _ = writeln!(out, "{}", strong(&title, colour));
+        if !all.changes.is_empty() {
+            let changed = format!("with values changed in all machine files: {}", all.changes.join(" "));
+            let _ = writeln!(out, "{}", wrapped(&changed, width));
+        }
+        for (text, reached) in score.goals() {
+            // Goals are for all rows of a paper together.
+            let prefix = match (complete, reached) {
+                (false, _) => "",
+                (true, true) => "reached: ",
+                (true, false) => "missed: ",
+            };
+            let _ = writeln!(out, "{}", wrapped(&format!("{prefix}{text}"), width));
+        }
+        let others = format!(
+            "not scored: {} fitted, {} input, {} not modelled",
+            plural(score.fitted_rows, "row"),
+            count(score.input_rows as u64),
+            count(score.not_modelled_rows as u64),
+        );
+        let _ = writeln!(out, "{}\n", wrapped(&others, width));
     }
-    for (text, reached) in score.goals() {
-        // Goals are for all rows together.
-        let prefix = match (all.complete, reached) {
-            (false, _) => "",
-            (true, true) => "reached: ",
-            (true, false) => "missed: ",
-        };
-        let _ = writeln!(out, "{}", wrapped(&format!("{prefix}{text}"), width));
+    let _ = writeln!(out, "{} measured\n", plural(all.measured, "cell"));
+}
+
+/// The papers' tables.
+fn tables(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
+    for PaperTable { number, title, columns, lines, paper } in &all.tables {
+        let _ = writeln!(out, "{}", strong(&format!("{paper} Table {number}: {title}"), colour));
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width.min(usize::from(u16::MAX)) as u16);
+        let heads = columns.iter().flat_map(|column| [(*column).to_owned(), "model".to_owned()]);
+        table.set_header(std::iter::once(String::new()).chain(heads));
+        for line in lines {
+            let show = |cell: &Option<[f64; 2]>| match cell {
+                Some(both) => both.map(|value| format!("{value:.2}")),
+                None => ["–".to_owned(), String::new()],
+            };
+            let cells = line.cells.iter().flat_map(show);
+            table.add_row(std::iter::once(line.operation.to_owned()).chain(cells));
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        for line in table.to_string().lines() {
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        out.push('\n');
     }
-    let others = format!(
-        "not scored: {} fitted, {} input, {} not modelled; {} cells measured",
-        plural(score.fitted_rows, "row"),
-        count(score.input_rows as u64),
-        count(score.not_modelled_rows as u64),
-        count(all.measured as u64)
-    );
-    let _ = writeln!(out, "{}\n", wrapped(&others, width));
 }
 
 /// What each fitted value is good for.

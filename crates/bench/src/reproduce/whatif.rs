@@ -9,6 +9,8 @@ pub(super) mod key {
     /// Of data in one direction: the line code is taken off.
     pub(in super::super) const LINK_RATE: &str = "link.rate_mbps";
     pub(in super::super) const NIC_MEMORY: &str = "nic_memory.rate_mbps";
+    pub(in super::super) const MERGED_SEND: &str = "descriptor.merge_send_bytes";
+    pub(in super::super) const MERGED_WRITE: &str = "descriptor.merge_write_bytes";
 }
 
 /// PCI-X at twice its clock. What split reads over it reach is doubled with it: their limit comes from the time that the
@@ -29,3 +31,17 @@ pub(super) const REGISTRATION_SLOWER: &str = "host.register_ns=173060";
 pub(super) const POLL_SLOWER: &str = "host.poll_full_ns=3100";
 pub(super) const POST_SLOWER: &str = "host.post_send_ns=20000";
 pub(super) const POST_AS_VAPI: &str = "host.post_send_ns=720";
+pub(super) const CALLS_AS_VAPI: &str =
+    "host.post_send_ns=720,host.post_receive_ns=560,host.poll_full_ns=1080,host.poll_empty_ns=280";
+pub(super) const NO_WAKE_UP: &str = "interrupt.wake_up_ns=0";
+/// Descriptors.
+pub(super) const NOTHING_MERGED: &str = "descriptor.merge_send_bytes=0";
+pub(super) const SMALL_DESCRIPTORS: &str = "descriptor.limit_flag=0";
+/// Translation.
+pub(super) const NO_MISS_COST: &str = "translation.miss_ns=0";
+pub(super) const LARGE_CACHE: &str = "translation.cache_entries=1000000";
+/// Reads of the card over the bus.
+pub(super) const READS_SLOWER: &str = "bus.read_overhead_clocks=49";
+/// What a packet takes beside its data.
+pub(super) const FREE_PACKETS: &str = "link.header_bytes=0,link.address_bytes=0,link.gap_bytes=0,link.ack_bytes=0,transport.send_packet_ns=0,\
+     transport.receive_packet_ns=0";

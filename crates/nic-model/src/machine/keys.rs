@@ -149,6 +149,7 @@ keys! {
         receive_message_ns "ns" 0..1_000_000: "each message that takes a receive";
         receive_packet_ns "ns" 0..1_000_000: "each packet that arrives";
         ack_ns "ns" 0..1_000_000: "each acknowledgement that arrives";
+        begun_requests "requests" 1..16_384: "of a queue pair begun and not acknowledged, at most";
         reads_requests "requests" 1..128: "reads and atomics of a queue pair under way";
         retry_timeout_us "us" 10..10_000_000: "without an answer, until packets are sent again";
         retry_count "retries" 0..7: "in a row, until a connection is given up";

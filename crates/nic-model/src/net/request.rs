@@ -26,7 +26,16 @@ impl State {
         match body {
             Body::Ack if psn > s.acked => {
                 (s.acked, s.progress, s.retries) = (psn, now, 0);
+                let head = s.head;
                 self.advance(now, qp);
+                // Others may begin in the place of those that are done.
+                if self
+                    .pairs
+                    .get(qp)
+                    .is_some_and(|pair| pair.send.head > head && pair.send.next < pair.send.tail)
+                {
+                    self.want_to_send(now, qp);
+                }
             }
             Body::Nak(status) => self.request_failed(now, qp, psn, status),
             Body::NotReady if psn >= s.acked && !s.held => self.hold(now, qp, psn),

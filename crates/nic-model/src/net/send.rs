@@ -152,7 +152,10 @@ impl State {
         let Some(pair) = self.pairs.get(qp) else { return false };
         let wqe = pair.send.at(number, pair.cap.max_send_wr);
         let reads = pair.send.reads.len();
-        if (wqe.fence && reads > 0) || (wqe.fetches() && reads >= pair.reads_max) {
+        // Those begun before it and not completed.
+        let begun = number - pair.send.head;
+        let full = begun >= self.params.transport.begun_requests as u64;
+        if full || (wqe.fence && reads > 0) || (wqe.fetches() && reads >= pair.reads_max) {
             return false;
         }
         let need = if wqe.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
