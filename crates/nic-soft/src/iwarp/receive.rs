@@ -36,7 +36,7 @@ const LAST: usize = 8;
 /// Bytes that one turn receives before others get theirs.
 const TURN_BYTES: usize = 2 << 20;
 
-/// Bits of a segment's first byte: tagged, and last of its message (RFC 5041 section 5.1).
+/// Bits of a segment's first byte: tagged, and last of its message (RFC 5041 section 4.1).
 const TAGGED: u8 = 0x80;
 const LAST_SEGMENT: u8 = 0x40;
 
@@ -63,6 +63,8 @@ pub(super) struct Incoming {
     ord: u16,
     /// The first FPDU may be a Send that takes no receive.
     greeting: bool,
+    /// Whether an FPDU has come at all.
+    heard: bool,
     /// Short answers that wait to be sent, and others.
     owes: Owes,
 }
@@ -101,6 +103,7 @@ impl Incoming {
             deadline: None,
             ord,
             greeting,
+            heard: false,
             owes: Owes::Nothing,
         }
     }
@@ -116,6 +119,11 @@ impl Incoming {
 
     pub(super) fn is_starving(&self) -> bool {
         self.starving
+    }
+
+    /// Whether the peer has said anything.
+    pub(super) fn has_heard(&self) -> bool {
+        self.heard
     }
 
     pub(super) fn ord(&self) -> u16 {
@@ -186,6 +194,7 @@ impl Incoming {
         self.left = len;
         self.takes = takes.unwrap_or(self.takes);
         self.greeting = false;
+        self.heard = true;
     }
 }
 

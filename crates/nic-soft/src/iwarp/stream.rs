@@ -36,6 +36,11 @@ const POLLS_OF_A_POLLER: u32 = 8;
 /// Polls since then after which a poller takes the socket over by itself: some tens of microseconds of them.
 const POLLS_TO_TAKE_OVER: u32 = 64;
 
+/// After how long an initiator says something once more to a peer that has not spoken, and how often, each pause being four
+/// times the one before. Linux siw may overlook what follows its reply at once, until more comes (docs/interop.md).
+const NUDGE_AFTER: Span = Span::from_ms(50);
+const NUDGES: u32 = 4;
+
 /// Who works on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
@@ -99,6 +104,8 @@ pub(super) struct Link {
     listed: bool,
     /// Since when the peer's host has owed an answer to something.
     unheard: Option<Time>,
+    /// Nudges that are left, when the next one is due, and the pause after it.
+    nudges: (u32, Time, Span),
 }
 
 impl Link {
@@ -121,6 +128,7 @@ impl Link {
             polls_when_armed: 0,
             listed: false,
             unheard: None,
+            nudges: (0, Time::ZERO, NUDGE_AFTER),
         }
     }
 
@@ -291,7 +299,35 @@ impl Stream {
         if link.connection.handle_timeout(now.since(Time::ZERO).to_std()).is_err() {
             return self.end(qp, End::Overdue);
         }
+        self.nudge(qp, now);
         self.progress(qp, By::Other);
+    }
+
+    /// The peer may overlook what this side, the initiator, says first.
+    pub(super) fn expect_silence(&mut self, qp: &Arc<QpInner>) {
+        let Some(link) = &mut self.link else { return };
+        let due = qp.device.host.now() + NUDGE_AFTER;
+        link.nudges = (NUDGES, due, NUDGE_AFTER);
+        qp.device.nic.at(due, qp);
+    }
+
+    /// Says something once more if it is time and nothing has been heard: a write of no bytes, which changes nothing.
+    fn nudge(&mut self, qp: &Arc<QpInner>, now: Time) {
+        let Some(link) = &mut self.link else { return };
+        let (left, due, pause) = link.nudges;
+        if left == 0 || now < due {
+            return;
+        }
+        let pause = pause * 4;
+        link.nudges =
+            if link.incoming.has_heard() { (0, due, pause) } else { (left - 1, now + pause, pause) };
+        let (left, due, _) = link.nudges;
+        if !link.incoming.has_heard() {
+            self.greet();
+        }
+        if left > 0 {
+            qp.device.nic.at(due, qp);
+        }
     }
 
     /// The thread looks whether the peer's host still answers, and ends the connection if it has not for too long.
