@@ -8,7 +8,8 @@ use crate::crc::Crc;
 use crate::mpa::{MULPDU_MAX, Negotiated, Role};
 use crate::rx::{Event, Failure, Lookup, Receive, Receiver, ReceiverConfig};
 use crate::terminate::{Terminate, TerminateCode};
-use crate::tx::{Op, PostError, Sender, SenderConfig, Transmit};
+use crate::tx::{Op, OpKind, PostError, SHORT_HEADER_MAX, Sender, SenderConfig, Transmit};
+use crate::wire::Inline;
 
 /// What a connection may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,12 @@ impl Connection {
     #[inline]
     pub fn post(&mut self, op: Op) -> Result<(), PostError> {
         self.sender.post(op)
+    }
+
+    /// As [`Sender::begin_at_once`].
+    #[inline]
+    pub fn begin_at_once(&mut self, kind: &OpKind) -> Option<Inline<SHORT_HEADER_MAX>> {
+        self.sender.begin_at_once(kind)
     }
 
     /// What is to be done next with the stream's bytes.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
+use super::{Fpdu, Op, OpKind, Origin, Payload, PostError, SHORT_HEADER_MAX, Transmit};
 use crate::ddp::{
     Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, QUEUES, TAGGED_LEN, Tagged,
     UNTAGGED_LEN, Untagged,
@@ -230,6 +230,35 @@ impl Sender {
             }
         }
         self.segment().map(Transmit::Fpdu)
+    }
+
+    /// The short way of an operation that is one segment: what [`Self::post`] and [`Self::poll`] would come to, if nothing
+    /// stands before it. Returns its header bytes; they, the payload, the pad and the CRC must be sent next. Otherwise nothing
+    /// has happened. The operation may not wait for a fence.
+    #[inline]
+    pub fn begin_at_once(&mut self, kind: &OpKind) -> Option<Inline<SHORT_HEADER_MAX>> {
+        if self.closed || self.held || !self.is_idle() {
+            return None;
+        }
+        let room = |header_len: usize, len: u32| len as usize + header_len <= self.config.mulpdu.into();
+        let (header, len) = match *kind {
+            OpKind::Write { stag, to, len } if room(TAGGED_LEN, len) && !wraps(to, len) => {
+                let ulp = Opcode::Write.control();
+                (Header::Tagged(Tagged { last: true, ulp, stag, to }), len)
+            }
+            OpKind::Send { len, solicited, invalidate: None } if room(UNTAGGED_LEN, len) => {
+                let ulp = Opcode::send(solicited, false).control();
+                let msn = self.next(QUEUE_SEND);
+                let header = Untagged { last: true, ulp, ulp_word: 0, queue: QUEUE_SEND, msn, mo: 0 };
+                (Header::Untagged(header), len)
+            }
+            _ => return None,
+        };
+        self.answers_turn = true;
+        let mut bytes = Inline::new();
+        bytes.put(&((header.len() + len as usize) as u16).to_be_bytes());
+        header.emit(&mut bytes);
+        Some(bytes)
     }
 
     /// RFC 6581 section 9.2. Nothing looks at tag and offset of what has no bytes.

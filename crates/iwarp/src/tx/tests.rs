@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::crc::Crc;
+use crate::ddp::TAGGED_LEN;
 use crate::mpa::{MULPDU_MAX, MULPDU_MIN, Rtr};
 use crate::rx::Expected;
 use crate::terminate::{Terminate, TerminateCode};
@@ -55,6 +56,44 @@ fn a_write_byte_by_byte() {
     assert_eq!(fpdu.len(), 28);
     assert_eq!(sender.poll(), None);
     assert!(sender.is_idle());
+}
+
+/// Goal: the short way gives the same bytes as the long one. Method: both, in turns, with all lengths around a pad.
+#[test]
+fn the_short_way_gives_the_same_bytes() {
+    let (mut short, mut long) = (Sender::new(config()), Sender::new(config()));
+    for turn in 0..40_u32 {
+        let kind = if turn % 2 == 0 { write(turn) } else { send(turn / 3) };
+        long.post(op(turn.into(), kind)).expect("room");
+        let fpdu = next(&mut long);
+        assert_eq!(short.begin_at_once(&kind).as_deref(), Some(fpdu.header()), "{kind:?}");
+        assert!(short.is_idle());
+    }
+}
+
+/// Goal: the short way is for what nothing stands before, and what fits.
+#[test]
+fn the_short_way_waits_for_nobody() {
+    let mut sender = Sender::new(SenderConfig { mulpdu: MULPDU_MIN, ..config() });
+    let room = u32::from(MULPDU_MIN) - TAGGED_LEN as u32;
+    assert!(sender.begin_at_once(&write(room)).is_some());
+    assert_eq!(sender.begin_at_once(&write(room + 1)), None, "two segments");
+    assert_eq!(sender.begin_at_once(&OpKind::Write { stag: 1, to: u64::MAX, len: 2 }), None, "wraps");
+    assert_eq!(sender.begin_at_once(&OpKind::Read(READ)), None);
+    sender.post(op(1, write(1))).expect("room");
+    assert_eq!(sender.begin_at_once(&write(1)), None, "behind another");
+    next(&mut sender);
+    sender.answer_read(READ);
+    assert_eq!(sender.begin_at_once(&write(1)), None, "behind an answer");
+    next(&mut sender);
+    assert!(sender.begin_at_once(&write(1)).is_some());
+    sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
+    assert_eq!(sender.begin_at_once(&write(1)), None, "it ends");
+    let mut held = Sender::new(SenderConfig { held: true, ..config() });
+    assert_eq!(held.begin_at_once(&write(1)), None, "the peer speaks first");
+    held.close();
+    held.release();
+    assert_eq!(held.begin_at_once(&write(1)), None, "closed");
 }
 
 #[test]

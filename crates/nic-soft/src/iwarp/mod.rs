@@ -14,7 +14,7 @@
 //! | `mr` | memory regions: who may use which bytes |
 //! | `qp`, `srq`, `queue`, `cq`, `channel` | the objects, and the rings of requests |
 //! | `stream` | one connection: what is done when its turn comes, and how it ends |
-//! | `transmit`, `outbox` | sending |
+//! | `transmit`, `messages`, `short`, `outbox` | sending |
 //! | `receive`, `lookup`, `ahead` | receiving |
 //! | `ready` | which of many connections have news |
 //! | `place` | system calls and copies on user memory |
@@ -32,6 +32,7 @@ mod device;
 mod handshake;
 mod lookup;
 mod memory;
+mod messages;
 mod mr;
 mod nic;
 mod outbox;
@@ -43,6 +44,7 @@ mod qp;
 mod queue;
 mod ready;
 mod receive;
+mod short;
 mod socket;
 mod srq;
 mod stream;

@@ -10,12 +10,13 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use iwarp::rdmap::{AtomicOp, AtomicRequest, ReadRequest};
+use iwarp::rdmap::{AtomicRequest, ReadRequest};
 use iwarp::terminate::TerminateCode;
 use iwarp::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 use rustix::io::Errno;
-use verbs::{Access, RemoteAddr, SendFlags, SendOp, WcStatus};
+use verbs::{Access, WcStatus};
 
+use super::messages::{check_local, messages};
 use super::outbox::{Item, Outbox, SMALL_MAX};
 use super::outcome::{Open, fetches, is_protection, sends};
 use super::place::{self, Gather};
@@ -242,7 +243,7 @@ impl Stream {
         }
         let (number, request) = (outgoing.next, *queue.get(outgoing.next));
         drop(queue);
-        self.begin_request(qp, number, &request)
+        self.begin_short(qp, number, &request) || self.begin_request(qp, number, &request)
     }
 
     fn ask(&mut self) -> bool {
@@ -284,15 +285,8 @@ impl Stream {
             })
         });
         match verdict {
-            Ok(()) => {
-                outgoing.next = number + 1;
-                outgoing.bytes += u64::from(request.len);
-                outgoing.expected |= qp.signals(request.flags);
-                if fetches(&request.op) {
-                    (outgoing.covered, outgoing.bytes, outgoing.expected) = (number + 1, 0, false);
-                }
-            }
-            Err(status) => outgoing.failed = Some((number, status)),
+            Ok(()) => outgoing.begun(qp, number, request),
+            Err(status) => outgoing.fail(number, status),
         }
         true
     }
@@ -409,6 +403,30 @@ impl Stream {
 }
 
 impl Outgoing {
+    /// A request is with the machine, or written out.
+    pub(super) fn begun(&mut self, qp: &QpInner, number: u64, request: &Request) {
+        self.next = number + 1;
+        self.bytes += u64::from(request.len);
+        self.expected |= qp.signals(request.flags);
+        if fetches(&request.op) {
+            (self.covered, self.bytes, self.expected) = (number + 1, 0, false);
+        }
+    }
+
+    /// A request cannot be carried out.
+    pub(super) fn fail(&mut self, number: u64, status: WcStatus) {
+        self.failed = Some((number, status));
+    }
+
+    /// Writes a request out that is whole with that.
+    pub(super) fn append_short<E>(
+        &mut self,
+        number: u64,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.outbox.append(Some(number + 1), write)
+    }
+
     /// An FPDU whose payload is gathered, or copied aside for its CRC.
     fn pack_large(&mut self, qp: &QpInner, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Gone> {
         let (mut seal, mut staged) = (fpdu.seal(), None);
@@ -536,59 +554,4 @@ fn put(
         }
     }
     Ok(())
-}
-
-/// All of a request's local memory is checked before the first byte of it is sent.
-fn check_local(qp: &QpInner, number: u64, request: &Request) -> Result<(), WcStatus> {
-    let need = if fetches(&request.op) { Access::LOCAL_WRITE } else { Access::empty() };
-    if matches!(request.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && request.len != 8 {
-        return Err(WcStatus::LocLenErr);
-    }
-    if qp.may_use(number, need) { Ok(()) } else { Err(WcStatus::LocProtErr) }
-}
-
-/// The messages that a request is made of. An operation is named by twice the number of its request; the last one of a
-/// request is odd.
-fn messages(number: u64, request: &Request) -> [Option<Op>; 2] {
-    let len = request.len;
-    let solicited = request.flags.contains(SendFlags::SOLICITED);
-    let fence = request.flags.contains(SendFlags::FENCE);
-    let op = |last: bool, kind| Some(Op { id: number << 1 | u64::from(last), kind, fence });
-    let write = |to: RemoteAddr| OpKind::Write { stag: to.rkey, to: to.addr, len };
-    let immediate = |imm: u32, form: u32, solicited| {
-        let mut data = [0; 8];
-        data[..4].copy_from_slice(&imm.to_be_bytes());
-        data[4..].copy_from_slice(&form.to_be_bytes());
-        OpKind::Immediate { data, solicited }
-    };
-    let atomic = |to: RemoteAddr, atomic| OpKind::Atomic { stag: to.rkey, to: to.addr, op: atomic };
-    match request.op {
-        SendOp::Write(to) => [op(true, write(to)), None],
-        SendOp::WriteImm(to, imm) => [op(false, write(to)), op(true, immediate(imm, 0, solicited))],
-        SendOp::Send => [op(true, OpKind::Send { len, solicited, invalidate: None }), None],
-        SendOp::SendInv(key) => [op(true, OpKind::Send { len, solicited, invalidate: Some(key) }), None],
-        SendOp::SendImm(imm) => [
-            op(false, immediate(imm, JOINED, false)),
-            op(true, OpKind::Send { len, solicited, invalidate: None }),
-        ],
-        SendOp::Read(from) => {
-            // The tag names nothing here: only the answer to this very request may use it, for these bytes.
-            let read = ReadRequest {
-                sink_stag: number as u32 | 1,
-                sink_to: 0,
-                len,
-                source_stag: from.rkey,
-                source_to: from.addr,
-            };
-            [op(true, OpKind::Read(read)), None]
-        }
-        SendOp::CompareSwap { remote, compare, swap } => {
-            let (compare_mask, swap_mask) = (u64::MAX, u64::MAX);
-            let swap = AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask };
-            [op(true, atomic(remote, swap)), None]
-        }
-        SendOp::FetchAdd { remote, add } => {
-            [op(true, atomic(remote, AtomicOp::FetchAdd { add, mask: 0 })), None]
-        }
-    }
 }
