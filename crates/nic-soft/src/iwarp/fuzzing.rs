@@ -1,0 +1,521 @@
+//! What the fuzz target `queue_pair` calls, and the replay of its corpus by an ordinary test.
+//!
+//! A device with a queue pair whose peer is the input, over TCP: the handshake of either side, then frames that are mostly
+//! right, while this side works, too. Afterwards nothing has changed that the peer has no right to, it has been sent nothing
+//! that it may not read, every request and every receive has completed once and in order, and another connection of the
+//! device works.
+
+mod peer;
+mod yard;
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use iwarp::mpa::{Accept, Initiator, InitiatorConfig, Responder, ResponderConfig, Revision, RtrSet};
+use verbs::{
+    Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Listener, Mr, Qp, QpCap, QpInit, QpState, RecvWr,
+    RemoteAddr, SendFlags, SendOp, SendWr, Wc,
+};
+
+use super::{IwarpConfig, open};
+use peer::Peer;
+use yard::Yard;
+
+/// Steps of one input, at most.
+const STEPS: usize = 64;
+/// Requests, and receives, that one input posts at most.
+const POSTS: u64 = 24;
+/// Nothing takes longer, or it hangs.
+const PATIENCE: Duration = Duration::from_secs(15);
+const CAP: QpCap =
+    QpCap { max_send_wr: 32, max_recv_wr: 32, max_send_sge: 2, max_recv_sge: 2, max_inline: 64 };
+
+/// The input, taken piece by piece; zeros after its end.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        let n = N.min(self.0.len());
+        bytes[..n].copy_from_slice(&self.0[..n]);
+        self.0 = &self.0[n..];
+        bytes
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.take::<1>()[0]
+    }
+
+    fn bit(&self, bit: u8) -> bool {
+        self.0.first().is_some_and(|byte| byte >> bit & 1 == 1)
+    }
+
+    fn bytes(&mut self, n: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(n.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+}
+
+/// Repeats `look` until it finds something.
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what} did not come: it hangs");
+        std::thread::yield_now();
+    }
+}
+
+/// How the connection of an input is made.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    /// This device asks for CRCs.
+    crc: bool,
+    /// This side connects.
+    active: bool,
+    /// The peer's revision, its wish for CRCs, and what it offers or takes as the first message.
+    revision: Revision,
+    peer_crc: bool,
+    peer_to_peer: RtrSet,
+    /// Of this side.
+    rnr_retry: u8,
+    depth: u8,
+    /// Byte of the peer's frame that is changed, and how; none if it is 0.
+    wrong: (u8, u8),
+    /// Receives posted at the beginning.
+    receives: u8,
+}
+
+impl Setup {
+    fn take(input: &mut Input<'_>) -> Self {
+        let [flags, sizes, receives, at] = input.take();
+        let flip = if at == 0 { 0 } else { input.byte() };
+        Self {
+            crc: flags & 1 == 1,
+            active: flags & 2 == 2,
+            revision: if flags & 4 == 4 { Revision::V1 } else { Revision::V2 },
+            peer_crc: flags & 8 == 8,
+            peer_to_peer: RtrSet::from_bits_truncate(flags >> 4),
+            rnr_retry: [7, 0, 1, 7][usize::from(sizes & 3)],
+            depth: [16, 0, 1, 2][usize::from(sizes >> 2 & 3)],
+            wrong: (at, flip),
+            receives: receives % 8,
+        }
+    }
+
+    fn spoil(&self, mut frame: Vec<u8>) -> Vec<u8> {
+        let (at, flip) = self.wrong;
+        if let Some(byte) = frame.get_mut(usize::from(at)) {
+            *byte ^= flip;
+        }
+        frame
+    }
+}
+
+/// A device under attack, and another connection of it.
+struct Victim {
+    device: Device,
+    cm: Cm,
+    listener: Listener,
+    /// Where this device connects to.
+    hostile: TcpListener,
+    send_cq: Cq,
+    recv_cq: Cq,
+    yard: Yard,
+    friend: Friend,
+}
+
+/// A connection between two devices that goes on whatever happens beside it.
+struct Friend {
+    _device: Device,
+    cq: Cq,
+    qp: Qp,
+    word: Mr,
+    remote: RemoteAddr,
+    /// The other end.
+    _qp: Qp,
+    _cm: [Cm; 2],
+    target: Mr,
+    rounds: u64,
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+impl Victim {
+    /// With and without CRCs, each made once.
+    fn get(crc: bool) -> &'static Mutex<Victim> {
+        static VICTIMS: [OnceLock<Mutex<Victim>>; 2] = [const { OnceLock::new() }; 2];
+        VICTIMS[usize::from(crc)].get_or_init(|| Mutex::new(Self::new(crc)))
+    }
+
+    fn new(crc: bool) -> Self {
+        let config = IwarpConfig { crc, dm_size: Some(1 << 20), ..IwarpConfig::default() };
+        let device = open(&host::real::host(), &config).expect("a device");
+        let cm = device.create_cm().expect("a channel");
+        let listener = cm.listen(loopback(0), 16).expect("a listener");
+        let hostile = TcpListener::bind(loopback(0)).expect("a port");
+        hostile.set_nonblocking(true).expect("a socket");
+        let queue = || device.create_cq(64).expect("a completion queue");
+        let (send_cq, recv_cq) = (queue(), queue());
+        let friend = Friend::new(&device);
+        let yard = Yard::new(&device);
+        Self { device, cm, listener, hostile, send_cq, recv_cq, yard, friend }
+    }
+}
+
+impl Friend {
+    fn new(device: &Device) -> Self {
+        let other = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
+        let cms = [device, &other].map(|device| device.create_cm().expect("a channel"));
+        let listener = cms[0].listen(loopback(0), 16).expect("a listener");
+        let end = |device: &Device| {
+            let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
+            let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
+            (pd.create_qp(&QpInit::new(&cq).cap(CAP)).expect("a queue pair"), cq, mr)
+        };
+        let ((theirs, _, target), (qp, cq, word)) = (end(device), end(&other));
+        cms[1].connect(&qp, listener.addr(), &ConnParam::default()).expect("it is asked");
+        let mut up = 0;
+        until("the other connection", || {
+            match cms[0].poll_event().or_else(|| cms[1].poll_event()) {
+                Some(CmEvent::ConnectRequest(request)) => {
+                    cms[0].accept(request, &theirs, &ConnParam::default()).expect("accepted");
+                }
+                Some(CmEvent::Established { .. }) => up += 1,
+                Some(event) => panic!("the other connection: {event:?}"),
+                None => {}
+            }
+            (up == 2).then_some(())
+        });
+        let remote = target.remote(0);
+        Self { _device: other, cq, qp, word, remote, _qp: theirs, _cm: cms, target, rounds: 0 }
+    }
+
+    /// It works.
+    fn check(&mut self) {
+        self.rounds += 1;
+        let bytes = self.rounds.to_ne_bytes();
+        self.word.buf().write(0, &bytes).expect("inside");
+        let op = SendOp::Write(self.remote);
+        self.qp.post_send(&SendWr::new(self.rounds, op, &[self.word.sge(0, 8)])).expect("it has room");
+        let wc = until("the other connection's write", || self.cq.poll_one().expect("no overrun"));
+        assert!(wc.is_ok() && wc.wr_id == self.rounds, "the other connection: {wc:?}");
+        assert_eq!(self.target.buf().to_vec(0..8).expect("inside"), bytes);
+    }
+}
+
+/// One input's queue pair.
+struct Round<'a> {
+    victim: &'a mut Victim,
+    setup: Setup,
+    qp: Qp,
+    sends: VecDeque<u64>,
+    receives: VecDeque<u64>,
+    posted: [u64; 2],
+    /// What the connection manager said at last.
+    over: bool,
+    began: bool,
+}
+
+impl<'a> Round<'a> {
+    fn new(victim: &'a mut Victim, setup: Setup) -> Self {
+        let init = QpInit::new(&victim.send_cq).recv_cq(&victim.recv_cq).cap(CAP);
+        let qp = victim.yard.domain().create_qp(&init).expect("a queue pair");
+        let mut round = Self {
+            victim,
+            setup,
+            qp,
+            sends: VecDeque::new(),
+            receives: VecDeque::new(),
+            posted: [0; 2],
+            over: false,
+            began: false,
+        };
+        for n in 0..setup.receives {
+            round.receive([64, 200, 0, 8][usize::from(n) % 4]);
+        }
+        round
+    }
+
+    fn param(&self) -> ConnParam {
+        ConnParam {
+            rnr_retry: self.setup.rnr_retry,
+            responder_resources: self.setup.depth,
+            initiator_depth: self.setup.depth,
+            timeout: host::Span::from_secs(10),
+            ..ConnParam::default()
+        }
+    }
+
+    fn receive(&mut self, len: usize) {
+        if self.posted[1] < POSTS {
+            let sge = self.victim.yard.receive(len);
+            self.qp.post_recv(&RecvWr::new(self.posted[1], &[sge])).expect("it has room");
+            self.receives.push_back(self.posted[1]);
+            self.posted[1] += 1;
+        }
+    }
+
+    /// Posts a request of this side, if it is connected.
+    fn post(&mut self, input: &mut Input<'_>) {
+        if self.posted[0] >= POSTS || !matches!(self.qp.state(), QpState::ReadyToSend | QpState::Error) {
+            return;
+        }
+        let [what, len] = input.take();
+        let remote = RemoteAddr { addr: 0x1000, rkey: 0x0102_0304 };
+        let fetched = if what & 7 < 6 { usize::from(len) } else { 8 };
+        let (op, sge) = match what & 7 {
+            0 => (SendOp::Send, self.victim.yard.source(len.into())),
+            1 => (SendOp::SendImm(7), self.victim.yard.source(len.into())),
+            2 => (SendOp::SendInv(7), self.victim.yard.source(len.into())),
+            3 => (SendOp::Write(remote), self.victim.yard.source(len.into())),
+            4 => (SendOp::WriteImm(remote, 7), self.victim.yard.source(len.into())),
+            5 => (SendOp::Read(remote), self.victim.yard.sink(fetched)),
+            6 => (SendOp::FetchAdd { remote, add: 1 }, self.victim.yard.sink(fetched)),
+            _ => (SendOp::CompareSwap { remote, compare: 0, swap: 1 }, self.victim.yard.sink(fetched)),
+        };
+        let flags = if what & 8 == 8 { SendFlags::FENCE } else { SendFlags::empty() };
+        let number = self.posted[0];
+        // Depth 0 allows no reads.
+        if self.qp.post_send(&SendWr::new(number, op, &[sge]).with(flags)).is_ok() {
+            self.sends.push_back(number);
+            self.posted[0] += 1;
+        }
+    }
+
+    /// This side's program looks around.
+    fn look(&mut self) {
+        let in_order = |wc: Wc, open: &mut VecDeque<u64>| {
+            assert_eq!(open.pop_front(), Some(wc.wr_id), "completions come once and in order: {wc:?}");
+        };
+        while let Some(wc) = self.victim.send_cq.poll_one().expect("no overrun") {
+            in_order(wc, &mut self.sends);
+        }
+        while let Some(wc) = self.victim.recv_cq.poll_one().expect("no overrun") {
+            in_order(wc, &mut self.receives);
+        }
+        while let Some(event) = self.victim.cm.poll_event() {
+            match event {
+                CmEvent::ConnectRequest(request) => {
+                    assert!(!self.began, "one peer, one request");
+                    // A failure rejects the peer: there is nothing to wait for.
+                    self.began = self.victim.cm.accept(request, &self.qp, &self.param()).is_ok();
+                    self.over = !self.began;
+                }
+                CmEvent::Established { .. } => {}
+                CmEvent::ConnectFailed { qp_num, .. }
+                | CmEvent::Rejected { qp_num, .. }
+                | CmEvent::Disconnected { qp_num } => {
+                    assert!(qp_num == self.qp.num() && !self.over, "a connection ends once");
+                    self.over = true;
+                }
+            }
+        }
+        // Of violations, at most one for each connection.
+        while self.victim.device.poll_async_event().is_some() {}
+    }
+
+    /// The peer connects. If nothing can come of it, this is over.
+    fn passive(&mut self, known: Vec<yard::Known>) -> Peer {
+        let socket = TcpStream::connect(self.victim.listener.addr()).expect("the listener lives");
+        let mut peer = Peer::new(socket, known);
+        let config = InitiatorConfig {
+            revision: self.setup.revision,
+            crc: self.setup.peer_crc,
+            peer_to_peer: self.setup.peer_to_peer,
+            ..InitiatorConfig::default()
+        };
+        let mut machine = Initiator::new(config, Duration::ZERO).expect("it can be asked for");
+        let request = self.setup.spoil(machine.transmit().to_vec());
+        // What the victim will make of it: only then is there something to wait for.
+        let mut like = Responder::new(ResponderConfig::default(), Duration::ZERO);
+        let understood = matches!(like.handle_bytes(&request), Ok((_, Some(_))));
+        peer.say(&request);
+        peer.send(usize::MAX);
+        if !understood {
+            self.over = true;
+            return peer;
+        }
+        until("the request", || {
+            self.look();
+            (self.began || self.over).then_some(())
+        });
+        until("the reply", || {
+            let closed = peer.hear();
+            let heard = std::mem::take(&mut peer.heard);
+            match machine.handle_bytes(&heard) {
+                Ok((_, None)) => closed.then_some(()),
+                Ok((taken, Some(_))) => {
+                    peer.heard = heard[taken..].to_vec();
+                    Some(())
+                }
+                // To a spoilt request the answer may be one that an honest peer does not take.
+                Err(_) => Some(()),
+            }
+        });
+        peer
+    }
+
+    /// This side connects.
+    fn active(&mut self, known: Vec<yard::Known>) -> Peer {
+        let addr = self.victim.hostile.local_addr().expect("it is bound");
+        self.victim.cm.connect(&self.qp, addr, &self.param()).expect("it is asked");
+        self.began = true;
+        let mut peer = self.answer(&known);
+        if self.setup.revision == Revision::V1 {
+            // It comes again, and speaks revision 1, unless the reply was spoilt in another way.
+            until("the second request", || {
+                self.look();
+                peer.hear();
+                if let Ok((socket, _)) = self.victim.hostile.accept() {
+                    peer = self.reply(socket, &known);
+                    return Some(());
+                }
+                (self.over || self.qp.state() == QpState::ReadyToSend || self.setup.wrong.0 != 0)
+                    .then_some(())
+            });
+        }
+        peer
+    }
+
+    fn answer(&mut self, known: &[yard::Known]) -> Peer {
+        let socket = until("the connection", || self.victim.hostile.accept().ok().map(|(socket, _)| socket));
+        self.reply(socket, known)
+    }
+
+    /// Replies to this side's request.
+    fn reply(&mut self, socket: TcpStream, known: &[yard::Known]) -> Peer {
+        let mut peer = Peer::new(socket, known.to_vec());
+        let config = ResponderConfig {
+            revision_max: self.setup.revision,
+            crc: self.setup.peer_crc,
+            peer_to_peer: self.setup.peer_to_peer,
+            ..ResponderConfig::default()
+        };
+        let mut machine = Responder::new(config, Duration::ZERO);
+        until("this side's request", || {
+            assert!(!peer.hear(), "this side closes before it has its reply");
+            let heard = std::mem::take(&mut peer.heard);
+            machine.handle_bytes(&heard).ok().is_none_or(|(_, request)| request.is_some()).then_some(())
+        });
+        // If they do not agree, the reply says so.
+        let _ = machine.accept(&Accept { ird: 8, ord: 8, private_data: b"so be it".to_vec() });
+        peer.say(&self.setup.spoil(machine.transmit().to_vec()));
+        peer.send(usize::MAX);
+        peer
+    }
+
+    /// Does one thing.
+    fn step(&mut self, input: &mut Input<'_>, peer: &mut Peer) {
+        match input.byte() & 0x1f {
+            0 => peer.send_message(input),
+            1 | 2 => peer.write(input),
+            3 => peer.read_request(input),
+            4 => peer.atomic_request(input),
+            5 => peer.immediate(input),
+            6 | 7 => {
+                peer.hear();
+                peer.understand();
+                peer.answer(input);
+            }
+            8 => peer.terminate(input),
+            9 => peer.anything(input, true),
+            10 => peer.anything(input, false),
+            11 => peer.damage(input),
+            12..=14 => self.post(input),
+            15 | 16 => {
+                let len = usize::from(input.byte());
+                self.receive(len);
+            }
+            17 => self.victim.yard.take_away(),
+            18 => {
+                let len = usize::from(input.byte());
+                peer.send(len);
+            }
+            19 => self.look(),
+            20 if self.qp.state() == QpState::ReadyToSend && input.byte() == 0 => {
+                // It may have ended meanwhile.
+                let _ = self.victim.cm.disconnect(&self.qp);
+            }
+            21 => (0..40).for_each(|_| self.look()),
+            _ => {
+                peer.send(usize::MAX);
+                self.look();
+            }
+        }
+    }
+
+    /// The peer stops speaking: this side comes to an end.
+    fn finish(&mut self, mut peer: Peer) -> Vec<u8> {
+        let active = self.setup.active;
+        until("the last byte", || {
+            peer.send(usize::MAX);
+            self.look();
+            (peer.hear() || peer.is_done()).then_some(())
+        });
+        peer.finish();
+        until("the end of the connection", || {
+            self.look();
+            if active && let Ok((socket, _)) = self.victim.hostile.accept() {
+                // It tries again with revision 1.
+                drop(socket);
+            }
+            (peer.hear() && self.over).then_some(())
+        });
+        // What was posted to a queue pair that never was connected goes with it.
+        if self.qp.state() == QpState::Error {
+            until("the last completion", || {
+                self.look();
+                (self.sends.is_empty() && self.receives.is_empty()).then_some(())
+            });
+        }
+        peer.heard
+    }
+}
+
+/// Goal: whatever a peer sends, nothing changes that it has no right to, nothing is lost, nothing hangs.
+pub fn queue_pair(data: &[u8]) {
+    let mut input = Input(data);
+    let setup = Setup::take(&mut input);
+    // One that panicked is reported by whoever runs it.
+    let mut victim = Victim::get(setup.crc).lock().unwrap_or_else(PoisonError::into_inner);
+    let known = victim.yard.renew();
+    let mut round = Round::new(&mut victim, setup);
+    let mut peer = if setup.active { round.active(known) } else { round.passive(known) };
+    for _ in 0..STEPS {
+        if input.0.is_empty() || !round.began {
+            break;
+        }
+        round.step(&mut input, &mut peer);
+    }
+    let heard = round.finish(peer);
+    drop(round);
+    while victim.cm.poll_event().is_some() {}
+    victim.yard.check();
+    victim.yard.check_secret(&heard);
+    victim.friend.check();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what the fuzzer found once stays found. Method: every input of the corpus.
+    #[test]
+    fn queue_pairs_of_the_corpus() {
+        let folder = format!("{}/../../fuzz/corpus/queue_pair", env!("CARGO_MANIFEST_DIR"));
+        let mut count = 0;
+        for entry in std::fs::read_dir(&folder).expect("the corpus") {
+            queue_pair(&std::fs::read(entry.expect("an entry").path()).expect("an input"));
+            count += 1;
+        }
+        assert!(count > 0, "{folder} is empty");
+    }
+}
