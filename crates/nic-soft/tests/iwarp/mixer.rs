@@ -29,6 +29,8 @@ const RECEIVE_AT: u64 = 800 << 10;
 const MESSAGE_AT: u64 = 900 << 10;
 const MESSAGE: usize = 256;
 const RECEIVES: u64 = 64;
+/// Changes between the ways to let time pass, at least, however little time a busy machine gives.
+const TURNS: u64 = 250;
 
 /// Ways in which devices are set up.
 pub(crate) const KINDS: u64 = 4;
@@ -111,7 +113,7 @@ impl Mixer {
         &mut self.end
     }
 
-    /// Works for so long, then ends in step with the peer, whose seed is the other one's.
+    /// Works for so long, and for [`TURNS`] at least, then ends in step with the peer, whose seed is the other one's.
     #[track_caller]
     pub(crate) fn run(&mut self, seed: u64, peer_seed: u64, limit: Duration) -> Count {
         self.rng = Rng(seed);
@@ -119,7 +121,7 @@ impl Mixer {
         let began = Instant::now();
         while !(self.finished && self.peer_finished && self.open.is_empty()) {
             assert!(began.elapsed() < limit + PATIENCE, "it stands still: {:?} {:?}", self.count, self.open);
-            if began.elapsed() < limit {
+            if began.elapsed() < limit || self.count.turns < TURNS {
                 (0..self.rng.below(6)).for_each(|_| self.post(seed));
             } else if !self.finished {
                 self.finish();
