@@ -41,6 +41,12 @@ const STEPS: &[Step] = &[
         command: "cargo test --workspace",
         run: |w| cargo(w, &["test", "--workspace"], None),
     },
+    Step {
+        name: "wasm",
+        // Proof that the protocol needs no operating system.
+        command: "cargo build --package iwarp --target wasm32-unknown-unknown",
+        run: |w| cargo(w, &["build", "--package", "iwarp", "--target", "wasm32-unknown-unknown"], None),
+    },
     Step { name: "loom", command: "cargo xtask loom", run: loom::check },
     Step { name: "rows", command: "cargo xtask rows", run: rows::check },
     Step { name: "licences", command: "cargo xtask licences", run: licences::check },
