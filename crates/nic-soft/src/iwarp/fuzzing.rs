@@ -11,8 +11,9 @@ mod yard;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use host::Span;
 use iwarp::mpa::{Accept, Initiator, InitiatorConfig, Responder, ResponderConfig, Revision, RtrSet};
 use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Listener, Mr, Qp, QpCap, QpInit, QpState, RecvWr,
@@ -28,7 +29,7 @@ const STEPS: usize = 64;
 /// Requests, and receives, that one input posts at most.
 const POSTS: u64 = 24;
 /// Nothing takes longer, or it hangs.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Span = Span::from_secs(60);
 const CAP: QpCap =
     QpCap { max_send_wr: 32, max_recv_wr: 32, max_send_sge: 2, max_recv_sge: 2, max_inline: 64 };
 
@@ -60,15 +61,10 @@ impl<'a> Input<'a> {
 }
 
 /// Repeats `look` until it finds something.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "{what} did not come: it hangs");
-        std::thread::yield_now();
-    }
+fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    let host = host::real::host();
+    let found = host.poll("fuzzing", host.after(PATIENCE), look);
+    found.unwrap_or_else(|| panic!("{what} did not come: it hangs"))
 }
 
 /// How the connection of an input is made.
@@ -150,7 +146,7 @@ fn loopback(port: u16) -> SocketAddr {
 
 impl Victim {
     /// With and without CRCs, each made once.
-    fn get(crc: bool) -> &'static Mutex<Victim> {
+    fn get(crc: bool) -> &'static Mutex<Self> {
         static VICTIMS: [OnceLock<Mutex<Victim>>; 2] = [const { OnceLock::new() }; 2];
         VICTIMS[usize::from(crc)].get_or_init(|| Mutex::new(Self::new(crc)))
     }
@@ -249,7 +245,7 @@ impl<'a> Round<'a> {
             rnr_retry: self.setup.rnr_retry,
             responder_resources: self.setup.depth,
             initiator_depth: self.setup.depth,
-            timeout: host::Span::from_secs(10),
+            timeout: Span::from_secs(10),
             ..ConnParam::default()
         }
     }
