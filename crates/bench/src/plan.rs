@@ -203,7 +203,7 @@ impl Plan {
     fn fit(&self, plan: &mut CheckedPlan, levels: &Levels) -> Result<(), Vec<PlanError>> {
         let settings = plan.settings();
         let limits = Limits { is_virtual: plan.is_virtual, ..crate::launch::limits() };
-        let needs = |cell: &Cell| find(&cell.experiment).map(|e| (e, e.needs(cell, &settings)));
+        let needs = |cell: &Cell| find(&cell.experiment).map(|e| e.needs(cell, &settings));
         plan.unfit = needs::unfit(&plan.cells, &limits, needs).into_iter().collect();
         let asked = |cell: &Cell| {
             let named = matches!(&self.sizes, Some(sizes) if sizes.contains(&cell.size));

@@ -113,7 +113,7 @@ fn notification_costs_what_was_put_in() {
 
 #[test]
 fn sleeping_costs_the_interrupt_and_the_wake_up() {
-    let values = "interrupt.latency_ns=7000,interrupt.wake_up_ns=5000";
+    let values = "interrupt.latency_ns=7000,interrupt.wake_up_ns=5000,interrupt.woken_threads=1";
     within(reported(values, "blocking", &send(&[("wait", "event"), ("part", "extra")]), 8), 12.0, 5.0);
 }
 
@@ -167,6 +167,13 @@ fn reuse_shows_in_bandwidth_as_the_cache_says() {
     };
     within(first("8"), first("1"), 2.0);
     assert!(first("20") < 0.7 * first("8"));
+    let latency = |buffers| {
+        let factors = [("quantity", "latency"), ("scheme", "1"), ("buffers", buffers)];
+        reported(values, "reuse", &factors, 4096)
+    };
+    // A source and a sink of a page each for every buffer.
+    within(latency("75"), latency("1"), 1.0);
+    assert!(latency("100") > latency("1") + 20.0);
     let second = |share| {
         let factors = [("quantity", "bandwidth"), ("scheme", "2"), ("reuse", share)];
         reported(values, "reuse", &factors, SIZE)

@@ -223,7 +223,6 @@ impl Fit {
                 let (low, high) = (low / 1e6, high / 1e6);
                 self.note =
                     Some(format!("a write takes {low:.3} us before the knee and {high:.3} us beyond it"));
-                // The buffers' own pages, and that of the write's place, which the peer translates.
                 Ok(pages as f64)
             }
             None => Err(Fault::Absent(format!(

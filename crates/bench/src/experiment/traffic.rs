@@ -335,9 +335,15 @@ impl Traffic {
 }
 
 impl Side for Traffic {
-    fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
+    /// Also uses every buffer once, where all of them are used in turn: who remembers them has seen them then.
+    fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         self.source.buf().fill(0x5a);
         self.sink.buf().fill(0);
+        let passes = if self.shape.order == Order::Round { self.shape.buffers } else { 0 };
+        if passes > 1 {
+            meet(session)?;
+            (0..passes).try_for_each(|_| self.ping(session.deadline()))?;
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What a plan needs of this machine, held against what there is, before anything is measured.
 
 use super::PlanError;
-use crate::experiment::{Cell, Experiment, Needs};
+use crate::experiment::{Cell, Needs};
 
 /// Memory of a process of a run without the experiment's own, in bytes.
 const PROCESS: u64 = 12 << 20;
@@ -57,12 +57,9 @@ impl Limits {
 pub(super) fn unfit(
     cells: &[Cell],
     limits: &Limits,
-    experiment: impl Fn(&Cell) -> Option<(&'static dyn Experiment, Needs)>,
+    needs: impl Fn(&Cell) -> Option<Needs>,
 ) -> Vec<(usize, String)> {
-    let refused = |(index, cell): (usize, &Cell)| {
-        let (_, needs) = experiment(cell)?;
-        Some((index, limits.refusal(cell, &needs)?))
-    };
+    let refused = |(index, cell): (usize, &Cell)| Some((index, limits.refusal(cell, &needs(cell)?)?));
     cells.iter().enumerate().filter_map(refused).collect()
 }
 
