@@ -6,6 +6,7 @@
 
 mod ci;
 mod corpora;
+mod interop;
 mod licences;
 mod loom;
 mod rows;
@@ -50,6 +51,15 @@ enum Check {
     Corpora,
     /// Run the loom models of the crates that have them.
     Loom,
+    /// Try the device `iwarp` against Linux's own iWARP in a guest (docs/interop.md); minutes, and not part of CI.
+    Interop {
+        /// Run only these cases; may be given more than once.
+        #[arg(long, value_name = "CASE")]
+        only: Vec<String>,
+        /// Print the cases and what each one shows.
+        #[arg(long)]
+        list: bool,
+    },
 }
 
 fn run(check: Check) -> anyhow::Result<()> {
@@ -63,6 +73,8 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Tidy { bless: false } => println!("{}", tidy::check(&workspace)?),
         Check::Corpora => println!("{}", corpora::check(&workspace)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),
+        Check::Interop { list: true, .. } => interop::list(),
+        Check::Interop { only, list: false } => interop::run(&workspace, &only)?,
     }
     Ok(())
 }

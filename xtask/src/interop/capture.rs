@@ -1,0 +1,207 @@
+//! What went over the wire, and tshark's verdict on every FPDU of ours.
+
+use super::limited::{Finished, Running};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// What versions of tshark say of every frame of revision 2, whose bits they take for reserved ones.
+const EXPECTED: &[&str] =
+    &["Rev field not set to 1", "Res field not set to 0", "Revision is not", "Reserved is not"];
+
+/// Which side of a port we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// We connect to it.
+    To,
+    /// We listen at it.
+    From,
+}
+
+/// A capture under way.
+pub(crate) struct Capture {
+    dumpcap: Running,
+    port: u16,
+    file: PathBuf,
+}
+
+/// What tshark found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    /// Frames of the handshake, and FPDUs, of ours.
+    frames: usize,
+    fpdus: usize,
+    crc_good: usize,
+    /// Bytes that we sent, and those of them that are in the frames and FPDUs above.
+    sent: u64,
+    covered: u64,
+    /// What tshark minds in what we sent, beyond the expected.
+    odd: Vec<String>,
+    /// Terminate messages of ours, in tshark's words.
+    pub(crate) terminates: Vec<String>,
+}
+
+impl Capture {
+    /// Begins, and waits until packets are seen.
+    pub(crate) fn begin(port: u16, file: &Path) -> Result<Self> {
+        let mut dumpcap = Command::new("dumpcap");
+        dumpcap
+            .args(["-q", "-i", "lo", "-B", "64", "-s", "262144", "-f", &format!("tcp port {port}"), "-w"])
+            .arg(file);
+        let mut dumpcap = Running::start(&mut dumpcap, &file.with_extension("dumpcap"))?;
+        ensure!(dumpcap.says("File: ", LIMIT)?, "dumpcap does not begin: {}", dumpcap.output()?);
+        Ok(Self { dumpcap, port, file: file.to_owned() })
+    }
+
+    /// Ends, and asks tshark.
+    pub(crate) fn judge(self, ours: Direction) -> Result<Judgement> {
+        // What was sent last reaches dumpcap within its buffer's time-out.
+        std::thread::sleep(Duration::from_millis(300));
+        let Finished { status, output } = self.dumpcap.interrupt(LIMIT)?;
+        ensure!(status.is_some_and(|status| status.success()), "dumpcap: {output}");
+        let mut tshark = Command::new("tshark");
+        // Two passes, so that what is lost or out of order is known; only frames with data, iWARP in full.
+        tshark.arg("-r").arg(&self.file).args([
+            "-2",
+            "-Y",
+            "tcp.len > 0",
+            "-V",
+            "-O",
+            "iwarp_mpa,iwarp_ddp_rdmap",
+        ]);
+        // Other protocols would claim what is sent in messages.
+        for other in ["smb_direct", "rpcordma", "data"] {
+            tshark.args(["--disable-protocol", other]);
+        }
+        let log = self.file.with_extension("tshark");
+        let finished = Running::start(&mut tshark, &log)?.finish(LIMIT)?;
+        ensure!(finished.is_good(), "tshark: {}", finished.output);
+        judge(&finished.output, self.port, ours).with_context(|| format!("{}", self.file.display()))
+    }
+}
+
+impl Judgement {
+    /// In a sentence; an error if there is anything to complain of.
+    pub(crate) fn verdict(&self, crc: bool) -> Result<String> {
+        let Self { frames, fpdus, crc_good, sent, covered, odd, .. } = self;
+        ensure!(odd.is_empty(), "tshark minds in what we sent: {}", odd.join("; "));
+        ensure!(*frames > 0 && *fpdus > 0, "tshark sees {frames} MPA frames and {fpdus} FPDUs of ours");
+        ensure!(sent == covered, "tshark makes sense of {covered} bytes of the {sent} that we sent");
+        ensure!(!crc || crc_good == fpdus, "{crc_good} of our {fpdus} FPDUs have a good CRC");
+        let checked = if crc { ", every CRC good" } else { "" };
+        Ok(format!("tshark: {fpdus} FPDUs of ours{checked}"))
+    }
+}
+
+/// A number at the beginning of what stands behind `mark`.
+fn number(line: &str, mark: &str) -> Option<u64> {
+    let rest = &line[line.find(mark)? + mark.len()..];
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// Reads tshark's words: packets begin with a line of TCP, what is in them is indented below lines of iWARP.
+fn judge(text: &str, port: u16, side: Direction) -> Result<Judgement> {
+    let mut found = Judgement::default();
+    // Bytes by connection, by the other port: the highest that was sent, whatever was sent twice.
+    let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut ours = false;
+    let mut terminate: Option<String> = None;
+    for line in text.lines() {
+        let trimmed = line.trim_start();
+        if line.starts_with("Transmission Control Protocol") {
+            let ports = (number(line, "Src Port: "), number(line, "Dst Port: "));
+            let (Some(from), Some(to)) = ports else { bail!("tshark names no ports: {line}") };
+            let (Some(seq), Some(len)) = (number(line, "Seq: "), number(line, "Len: ")) else {
+                bail!("tshark names no sequence: {line}")
+            };
+            ours = (side == Direction::To && to == u64::from(port))
+                || (side == Direction::From && from == u64::from(port));
+            if ours {
+                let end = ends.entry(from * 65_536 + to).or_default();
+                *end = (*end).max(seq + len - 1);
+            }
+            continue;
+        }
+        if !ours {
+            continue;
+        }
+        if !line.starts_with(' ') {
+            found.terminates.extend(terminate.take());
+        }
+        if trimmed.starts_with("ULPDU length: ") {
+            let len = number(trimmed, "ULPDU length: ").context("no length")?;
+            found.fpdus += 1;
+            found.covered += (2 + len).next_multiple_of(4) + 4;
+        } else if trimmed.starts_with("Private data length: ") {
+            found.frames += 1;
+            found.covered += 20 + number(trimmed, "length: ").context("no length")?;
+        } else if trimmed.starts_with("CRC check: ") {
+            match trimmed.contains("(Good") {
+                true => found.crc_good += 1,
+                false => found.odd.push(trimmed.to_owned()),
+            }
+        } else if trimmed.contains("OpCode: Terminate") {
+            terminate = Some(String::new());
+        } else if line.starts_with("[Malformed") || trimmed.starts_with("[Expert Info") {
+            if !EXPECTED.iter().any(|expected| trimmed.contains(expected)) {
+                found.odd.push(trimmed.to_owned());
+            }
+        } else if let Some(words) = &mut terminate
+            && ["Layer: ", "Error Types", "Error Code"].iter().any(|mark| trimmed.contains(mark))
+        {
+            let value = trimmed.rsplit(": ").next().unwrap_or(trimmed);
+            words.push_str(if words.is_empty() { "" } else { ", " });
+            words.push_str(value);
+        }
+    }
+    found.terminates.extend(terminate);
+    found.sent = ends.values().sum();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+Frame 1: 90 bytes on wire
+Transmission Control Protocol, Src Port: 5000, Dst Port: 7000, Seq: 1, Ack: 1, Len: 24
+iWARP Marker Protocol data unit Aligned framing
+    Request frame header
+        Private data length: 4 bytes
+Transmission Control Protocol, Src Port: 7000, Dst Port: 5000, Seq: 1, Ack: 1, Len: 24
+        CRC check: 0x1 (Bad CRC32, should be 0x2)
+Transmission Control Protocol, Src Port: 5000, Dst Port: 7000, Seq: 25, Ack: 1, Len: 28
+        ULPDU length: 22 bytes
+        CRC check: 0x1 (Good CRC32)
+            .... 0111 = OpCode: Terminate (0x7)
+                0010 .... = Layer: LLP (0x2)
+                .... 0000 = Error Types for LLP layer: MPA Error (0x0)
+                Error Code for LLP layer: MPA CRC Error (0x02)
+Transmission Control Protocol, Src Port: 5000, Dst Port: 7000, Seq: 25, Ack: 1, Len: 28
+";
+
+    #[test]
+    fn what_we_sent_is_counted_once() {
+        let found = judge(TEXT, 7000, Direction::To).expect("well-formed");
+        assert_eq!((found.frames, found.fpdus, found.crc_good), (1, 1, 1));
+        assert_eq!((found.sent, found.covered), (52, 52));
+        assert_eq!(found.terminates, ["LLP (0x2), MPA Error (0x0), MPA CRC Error (0x02)"]);
+        assert!(found.verdict(true).is_ok());
+    }
+
+    #[test]
+    fn what_tshark_minds_is_an_error() {
+        let theirs = judge(TEXT, 7000, Direction::From).expect("well-formed");
+        assert!(theirs.verdict(true).expect_err("a bad CRC").to_string().contains("Bad CRC32"));
+        let cut = TEXT.replace("        ULPDU length: 22 bytes\n", "");
+        let cut = judge(&cut, 7000, Direction::To).expect("well-formed");
+        assert!(cut.verdict(false).is_err(), "bytes that are no FPDU");
+        let odd = format!("{TEXT}iWARP\n    [Expert Info (Warning/Protocol): odd]\n");
+        let odd = judge(&odd, 7000, Direction::To).expect("well-formed");
+        assert!(odd.verdict(true).expect_err("an expert item").to_string().contains("odd"));
+    }
+}

@@ -1,0 +1,373 @@
+//! The cases against Linux's siw. Its quirks, by the numbers that they have here, stand in `docs/interop.md`.
+
+use super::capture::Direction;
+use super::guest::{GUEST_INSIDE, tail};
+use super::lab::{Lab, OURS, RTR_READ, RTR_WRITE, Siw};
+use super::limited::PATIENCE;
+use super::proxy::{self, Mischief, Stream};
+use super::{Case, Verdict};
+use anyhow::{Result, bail, ensure};
+use std::time::Instant;
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "rping-client", shows: "our client, siw's rping -s", run: rping_client },
+    Case { name: "rping-server", shows: "siw's rping -c -v, our server", run: rping_server },
+    Case { name: "rping-crc", shows: "both with CRC: asked for by us, in our reply, by siw", run: rping_crc },
+    Case {
+        name: "bytes-active",
+        shows: "we connect; write, read, send, both ways, 0 B to 4 MiB",
+        run: bytes_active,
+    },
+    Case { name: "bytes-passive", shows: "siw connects; the same", run: bytes_passive },
+    Case { name: "bytes-crc", shows: "both ways to connect, with CRC, FPDUs of all sizes", run: bytes_crc },
+    Case { name: "mpa1-active", shows: "MPA revision 1, we connect", run: mpa1_active },
+    Case { name: "mpa1-passive", shows: "MPA revision 1, siw connects", run: mpa1_passive },
+    Case {
+        name: "mpa1-only",
+        shows: "we speak only revision 1 and siw wants 2: refused in time",
+        run: mpa1_only,
+    },
+    Case { name: "rtr-write", shows: "siw connects peer-to-peer, first message a write", run: rtr_write },
+    Case { name: "rtr-read", shows: "siw connects peer-to-peer, first message a read", run: rtr_read },
+    Case {
+        name: "siw-speaks-first",
+        shows: "siw's server speaks first, 20 connections (1)",
+        run: siw_speaks_first,
+    },
+    Case {
+        name: "accept-race",
+        shows: "we speak at once after siw's reply, 40 connections (1)",
+        run: accept_race,
+    },
+    Case { name: "coalesced", shows: "siw's reply and first FPDUs in one piece (5)", run: coalesced },
+    Case {
+        name: "early-bytes",
+        shows: "bytes that nobody may send behind siw's request or reply (5)",
+        run: early_bytes,
+    },
+    Case { name: "private-data", shows: "252 bytes both ways; more than siw takes (6)", run: private_data },
+    Case { name: "rejected", shows: "siw's program refuses, and says why", run: rejected },
+    Case {
+        name: "damage-to-us",
+        shows: "a bit of siw's flipped: the right Terminate from us",
+        run: damage_to_us,
+    },
+    Case {
+        name: "damage-to-siw",
+        shows: "a bit of ours flipped: siw's Terminate understood (9)",
+        run: damage_to_siw,
+    },
+    Case {
+        name: "bad-key-ours",
+        shows: "our write with a wrong key: siw's Terminate understood (9)",
+        run: bad_key_ours,
+    },
+    Case {
+        name: "bad-key-siws",
+        shows: "siw's write with a wrong key: the right Terminate from us",
+        run: bad_key_siws,
+    },
+];
+
+/// Sizes of rping's texts: the shortest that it takes, odd ones, the longest.
+const TEXTS: &[(u32, u32)] = &[(64, 50), (1461, 10), (65_535, 5)];
+/// Sizes for a quick look.
+const FEW: &str = "sizes=1,64,1461,65537";
+/// What siw's side of a test of bytes runs.
+const PEER: &str = "peer listen PORT";
+const PEER_CONNECTS: &str = "peer connect HOST PORT";
+
+/// Several steps of a case: all must hold, and what each said is told.
+fn all(steps: impl IntoIterator<Item = Result<Verdict>>) -> Result<Verdict> {
+    let mut said = Vec::new();
+    for step in steps {
+        said.push(step?.0);
+    }
+    Ok(Verdict(said.join(" | ")))
+}
+
+fn rping_client(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    all(TEXTS.iter().map(|(size, count)| {
+        let ours = format!("client ADDR size={size} count={count}");
+        lab.connect("rping", &ours, &format!("rping -s -a {GUEST_INSIDE} -p PORT -v -S {size} -C {count}"))
+    }))
+}
+
+fn rping_server(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    all(TEXTS.iter().map(|(size, count)| {
+        let theirs = format!("rping -c -a HOST -p PORT -v -V -S {size} -C {count}");
+        lab.accept("rping", "server ADDR", &theirs)
+    }))
+}
+
+fn rping_crc(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let theirs = "rping -c -a HOST -p PORT -V -S 5000 -C 10";
+    let asked = lab.connect(
+        "rping",
+        "client ADDR size=5000 count=10 crc=1",
+        &format!("rping -s -a {GUEST_INSIDE} -p PORT -S 5000 -C 10"),
+    );
+    let replied = lab.accept("rping", "server ADDR crc=1", theirs);
+    lab.siw(Siw { crc: true, ..Siw::default() })?;
+    all([asked, replied, lab.accept("rping", "server ADDR", theirs)])
+}
+
+fn bytes_active(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let many = "connect ADDR pieces=16 sizes=1000,65536,1048577,4194307";
+    all([lab.connect("interop", "connect ADDR", PEER), lab.connect("interop", many, PEER)])
+}
+
+fn bytes_passive(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let many = "listen ADDR pieces=16 sizes=1000,65536,1048577,4194307";
+    all([lab.accept("interop", "listen ADDR", PEER_CONNECTS), lab.accept("interop", many, PEER_CONNECTS)])
+}
+
+fn bytes_crc(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let active = lab.connect("interop", "connect ADDR crc=1", PEER);
+    let small = lab.connect("interop", "connect ADDR crc=1 fpdu=1001 sizes=1,1000,65537", PEER);
+    lab.siw(Siw { crc: true, ..Siw::default() })?;
+    let passive = lab.accept("interop", "listen ADDR", PEER_CONNECTS);
+    let odd =
+        lab.accept("interop", "listen ADDR fpdu=1461 pieces=7 sizes=1,1000,65537,1048577", PEER_CONNECTS);
+    all([active, small, passive, odd])
+}
+
+fn mpa1_active(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    // siw's librdmacm grants no reads in revision 1 (4), so both sides do without.
+    let without_reads = format!("connect ADDR mpa=1 sent=1 depth=0 ways=45 {FEW}");
+    let crc = format!("connect ADDR mpa=1 sent=1 depth=0 ways=45 crc=1 {FEW}");
+    all([
+        lab.connect("interop", &without_reads, "peer listen PORT depth=0"),
+        lab.connect("interop", &crc, "peer listen PORT depth=0"),
+    ])
+}
+
+fn mpa1_passive(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw { mpa: 1, ..Siw::default() })?;
+    let rping = lab.accept("rping", "server ADDR depth=1", "rping -c -a HOST -p PORT -V -S 1000 -C 10");
+    let bytes = lab.accept("interop", &format!("listen ADDR {FEW}"), PEER_CONNECTS);
+    lab.siw(Siw { mpa: 1, crc: true, ..Siw::default() })?;
+    all([rping, bytes, lab.accept("interop", &format!("listen ADDR {FEW}"), PEER_CONNECTS)])
+}
+
+fn mpa1_only(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let (ours, port) =
+        lab.ours_listening("interop", &format!("listen ADDR mpa=1 sent=1 patience=60 {FEW}"))?;
+    let connect = format!("peer connect {} {port}", super::guest::HOST_INSIDE);
+    let began = Instant::now();
+    let refused = lab.guest.run(&connect, PATIENCE)?;
+    ensure!(refused.status == 1, "siw's program ended with {}: {}", refused.status, tail(&refused.output));
+    let took = began.elapsed().as_secs_f64();
+    lab.siw(Siw { mpa: 1, ..Siw::default() })?;
+    lab.guest.run(&connect, OURS.as_secs() as u32)?.good()?;
+    let ours = ours.finish(OURS)?;
+    ensure!(ours.is_good(), "ours: {}", tail(&ours.output));
+    Ok(Verdict(format!("refused after {took:.1} s; then revision 1 at the same listener works")))
+}
+
+fn rtr(lab: &mut Lab, rtr: u32) -> Result<Verdict> {
+    lab.siw(Siw { peer_to_peer: true, rtr, ..Siw::default() })?;
+    let plain = lab.accept("interop", &format!("listen ADDR {FEW}"), PEER_CONNECTS);
+    all([plain, lab.accept("interop", &format!("listen ADDR crc=1 {FEW}"), PEER_CONNECTS)])
+}
+
+fn rtr_write(lab: &mut Lab) -> Result<Verdict> {
+    rtr(lab, RTR_WRITE)
+}
+
+fn rtr_read(lab: &mut Lab) -> Result<Verdict> {
+    rtr(lab, RTR_READ)
+}
+
+fn siw_speaks_first(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    lab.connect("interop", "connect ADDR hear=1 connections=20 sizes=8", "peer listen PORT count=20 speak=1")
+}
+
+fn accept_race(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    lab.connect("interop", "connect ADDR connections=40 ways=1 sizes=8", "peer listen PORT count=40")
+}
+
+/// What a program of ours says through a proxy, connecting to a program of the guest.
+fn through_proxy(
+    lab: &mut Lab,
+    ours: &str,
+    script: &str,
+    stream: Stream,
+    mischief: Mischief,
+) -> Result<Through> {
+    let port = lab.guest.port()?;
+    let job = lab.serve(script, port)?;
+    let proxy = proxy::start(port.outside, stream, mischief)?;
+    let capture = lab.capture(proxy)?;
+    let began = Instant::now();
+    let ours = lab.ours("interop", &ours.replace("ADDR", &format!("127.0.0.1:{proxy}")))?.finish(OURS)?;
+    let took = began.elapsed().as_secs_f64();
+    let terminates = match capture {
+        Some(capture) => Some(capture.judge(Direction::To)?.terminates),
+        None => None,
+    };
+    let theirs = job.wait()?;
+    Ok(Through { good: ours.is_good(), said: ours.output, theirs: theirs.output, took, terminates })
+}
+
+/// What came of it.
+struct Through {
+    good: bool,
+    said: String,
+    theirs: String,
+    took: f64,
+    /// Terminate messages of ours, if this process may capture.
+    terminates: Option<Vec<String>>,
+}
+
+impl Through {
+    /// Our program failed, with these words.
+    fn failed_with(&self, words: &str) -> Result<String> {
+        let line = self.said.lines().find_map(|line| line.strip_prefix("failed: "));
+        match line.filter(|line| line.contains(words)) {
+            Some(line) => Ok(format!("{line} ({:.1} s)", self.took)),
+            None => bail!(
+                "ours should fail with `{words}`: {}\nin the guest: {}",
+                tail(&self.said),
+                tail(&self.theirs)
+            ),
+        }
+    }
+
+    /// We sent one Terminate, with these words of tshark's.
+    fn terminated_with(&self, words: &str) -> Result<String> {
+        match self.terminates.as_deref() {
+            None => Ok("tshark was not asked: capturing needs root".into()),
+            Some([one]) if one.contains(words) => Ok(format!("our Terminate, as tshark reads it: {one}")),
+            Some(others) => bail!("our Terminate should say `{words}`, but tshark reads {others:?}"),
+        }
+    }
+}
+
+fn coalesced(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    // In revision 1 siw does not wait for us, so its first message follows its reply at once.
+    let ours = "connect ADDR mpa=1 sent=1 depth=0 hear=1 ways=45 sizes=8,1461";
+    let through = through_proxy(lab, ours, "peer listen PORT depth=0 speak=1", Stream::Back, Mischief::Hold)?;
+    ensure!(through.good, "ours: {}\nin the guest: {}", tail(&through.said), tail(&through.theirs));
+    Ok(Verdict("reply and first message in one piece: nothing lost".into()))
+}
+
+fn early_bytes(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let add = Mischief::Add { bytes: &[0xff; 64] };
+    let reply = through_proxy(lab, "connect ADDR", PEER, Stream::Back, add)?;
+    let ended = reply.failed_with("")?;
+    // The other way round: a request with bytes behind it is nobody's that keeps the rules; the listener goes on.
+    let (ours, port) = lab.ours_listening("interop", &format!("listen ADDR patience=60 {FEW}"))?;
+    let proxy = proxy::start(port, Stream::Forth, add)?;
+    let host = super::guest::HOST_INSIDE;
+    let refused = lab.guest.run(&format!("peer connect {host} {proxy}"), PATIENCE)?;
+    ensure!(refused.status != 0, "a request with bytes behind it got a connection: {}", refused.output);
+    lab.guest.run(&format!("peer connect {host} {port}"), OURS.as_secs() as u32)?.good()?;
+    let ours = ours.finish(OURS)?;
+    ensure!(ours.is_good(), "ours: {}", tail(&ours.output));
+    Ok(Verdict(format!("behind the reply: {ended}; behind the request: refused, and the listener lives on")))
+}
+
+fn private_data(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let heard = "private data of 252 bytes, 0 wrong";
+    let port = lab.guest.port()?;
+    let job = lab.serve("peer listen PORT pd=252", port)?;
+    let active =
+        lab.ours("interop", &format!("connect 127.0.0.1:{} pd=252 sizes=8", port.outside))?.finish(OURS)?;
+    let theirs = job.wait()?.good()?;
+    ensure!(
+        active.output.contains(heard) && theirs.contains(heard),
+        "{}\nin the guest: {theirs}",
+        active.output
+    );
+    let (ours, port) = lab.ours_listening("interop", "listen ADDR pd=252 sizes=8")?;
+    let connect = format!("peer connect {} {port} pd=252", super::guest::HOST_INSIDE);
+    let theirs = lab.guest.run(&connect, PATIENCE)?.good()?;
+    let passive = ours.finish(OURS)?;
+    ensure!(
+        passive.output.contains(heard) && theirs.contains(heard),
+        "{}\nin the guest: {theirs}",
+        passive.output
+    );
+    // siw hangs up on more without a word, in either revision.
+    let port = lab.guest.port()?;
+    let job = lab.guest.serve(&format!("timeout -s KILL 20 peer listen {}", port.inside), port, PATIENCE)?;
+    let long =
+        lab.ours("interop", &format!("connect 127.0.0.1:{} pd=400 sizes=8", port.outside))?.finish(OURS)?;
+    job.wait()?;
+    let Some(why) = long.output.lines().find_map(|line| line.strip_prefix("failed: ")) else {
+        bail!("400 bytes of private data: {}", tail(&long.output))
+    };
+    Ok(Verdict(format!("252 bytes both ways, every byte; 400 bytes: {why}")))
+}
+
+fn rejected(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let port = lab.guest.port()?;
+    let job = lab.serve("peer listen PORT reject=1 pd=100", port)?;
+    let ours = lab.ours("interop", &format!("connect 127.0.0.1:{}", port.outside))?.finish(OURS)?;
+    job.wait()?.good()?;
+    let heard = ours.output.contains("private data of 100 bytes, 0 wrong");
+    ensure!(heard && ours.output.contains("failed: the peer refused"), "ours: {}", tail(&ours.output));
+    Ok(Verdict("refused, with 100 bytes of private data, every byte".into()))
+}
+
+fn damage_to_us(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let flip = Mischief::Flip { ulpdu_min: 900 };
+    let ours = "connect ADDR crc=1 ways=32 sizes=1000";
+    let through = through_proxy(lab, ours, PEER, Stream::Back, flip)?;
+    let failed = through.failed_with("cause: MPA: CRC does not match")?;
+    Ok(Verdict(format!("{failed}; {}", through.terminated_with("CRC")?)))
+}
+
+fn damage_to_siw(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let flip = Mischief::Flip { ulpdu_min: 900 };
+    let ours = "connect ADDR crc=1 ways=1 sizes=1000";
+    let through = through_proxy(lab, ours, PEER, Stream::Forth, flip)?;
+    Ok(Verdict(through.failed_with("cause: MPA: CRC does not match")?))
+}
+
+/// Without a proxy: our program fails, with these words.
+fn fails(lab: &mut Lab, ours: &str, words: &str) -> Result<Through> {
+    let port = lab.guest.port()?;
+    let job = lab.serve(PEER, port)?;
+    let capture = lab.capture(port.outside)?;
+    let began = Instant::now();
+    let ours =
+        lab.ours("interop", &ours.replace("ADDR", &format!("127.0.0.1:{}", port.outside)))?.finish(OURS)?;
+    let took = began.elapsed().as_secs_f64();
+    let terminates = match capture {
+        Some(capture) => Some(capture.judge(Direction::To)?.terminates),
+        None => None,
+    };
+    let through = Through { good: false, said: ours.output, theirs: job.wait()?.output, took, terminates };
+    through.failed_with(words)?;
+    Ok(through)
+}
+
+fn bad_key_ours(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let through = fails(lab, "connect ADDR badkey=1", "cause: DDP: invalid steering tag")?;
+    Ok(Verdict(through.failed_with("")?))
+}
+
+fn bad_key_siws(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    let through = fails(lab, "connect ADDR badkey=2", "QpAccessError")?;
+    Ok(Verdict(format!("{}; {}", through.failed_with("")?, through.terminated_with("STag")?)))
+}

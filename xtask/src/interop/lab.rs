@@ -1,0 +1,185 @@
+//! What a case has at hand: the guest, our programs, a capture of what they say to each other.
+
+use super::Verdict;
+use super::archive::Entry;
+use super::capture::{Capture, Direction, Judgement};
+use super::guest::{Guest, Job, Port, tail};
+use super::image::Image;
+use super::limited::{Finished, Running};
+use super::tools::is_root;
+use crate::workspace::{Workspace, run};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Our own files in the guest.
+const INIT: &[u8] = include_bytes!("../../interop/init");
+const AGENT: &[u8] = include_bytes!("../../interop/agent");
+/// How long one of our programs may run.
+pub(crate) const OURS: Duration = Duration::from_secs(120);
+
+/// The parameters of siw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Siw {
+    /// It demands CRCs.
+    pub(crate) crc: bool,
+    /// The revision of MPA that it connects with.
+    pub(crate) mpa: u32,
+    /// It asks for peer-to-peer connections.
+    pub(crate) peer_to_peer: bool,
+    /// The first messages that it offers then.
+    pub(crate) rtr: u32,
+}
+
+/// siw's ready-to-receive messages, as its parameter has them: bits of a big-endian number, read by a little-endian one.
+pub(crate) const RTR_WRITE: u32 = 0x0080;
+pub(crate) const RTR_READ: u32 = 0x0040;
+
+impl Default for Siw {
+    /// As it comes.
+    fn default() -> Self {
+        Self { crc: false, mpa: 2, peer_to_peer: false, rtr: RTR_WRITE | RTR_READ }
+    }
+}
+
+/// What cases have at hand.
+pub(crate) struct Lab {
+    pub(crate) guest: Guest,
+    folder: PathBuf,
+    ours: PathBuf,
+    siw: Siw,
+    case: &'static str,
+    step: u32,
+}
+
+impl Lab {
+    /// Makes what is needed and boots the guest.
+    pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
+        let folder = workspace.target().join("interop");
+        let began = Instant::now();
+        let (image, made) = Image::find_or_make(&folder.join("image")).context("the guest cannot be made")?;
+        if made {
+            println!("interop: made the guest in {:.0} s", began.elapsed().as_secs_f64());
+        }
+        println!("interop: {}", image.versions.join(", "));
+        let run_folder = folder.join("run");
+        let _ = fs::remove_dir_all(&run_folder);
+        fs::create_dir_all(&run_folder)?;
+        let peer = run_folder.join("peer");
+        image.compile(&workspace.root.join("xtask/interop/peer.c"), &peer)?;
+        run(&mut workspace.cargo(&[
+            "build",
+            "--quiet",
+            "--package",
+            "nic-soft",
+            "--example",
+            "rping",
+            "--example",
+            "interop",
+        ]))?;
+        let own = [
+            Entry::program("init", INIT),
+            Entry::program("agent", AGENT),
+            Entry::program("bin/peer", &fs::read(&peer)?),
+        ];
+        let guest = Guest::boot(&image, &own, &run_folder)?;
+        println!("interop: the guest booted in {:.1} s ({})", guest.boot.as_secs_f64(), guest.accelerator);
+        let ours = workspace.target().join("debug/examples");
+        Ok(Self { guest, folder: run_folder, ours, siw: Siw::default(), case: "", step: 0 })
+    }
+
+    /// Another case begins.
+    pub(crate) fn begin(&mut self, case: &'static str) {
+        (self.case, self.step) = (case, 0);
+    }
+
+    /// Sets siw's parameters, for later connections.
+    pub(crate) fn siw(&mut self, wanted: Siw) -> Result<()> {
+        if wanted == self.siw {
+            return Ok(());
+        }
+        self.guest.set("mpa_crc_required", wanted.crc.into())?;
+        self.guest.set("mpa_version", wanted.mpa)?;
+        self.guest.set("peer_to_peer", wanted.peer_to_peer.into())?;
+        self.guest.set("rtr_type", wanted.rtr)?;
+        self.siw = wanted;
+        Ok(())
+    }
+
+    /// A file of this case.
+    pub(crate) fn file(&mut self, extension: &str) -> PathBuf {
+        self.step += 1;
+        self.folder.join(format!("{}-{}.{extension}", self.case, self.step))
+    }
+
+    /// Starts a program of ours: `rping` or `interop`.
+    pub(crate) fn ours(&mut self, program: &str, arguments: &str) -> Result<Running> {
+        let log = self.file("log");
+        Running::start(Command::new(self.ours.join(program)).args(arguments.split_whitespace()), &log)
+    }
+
+    /// Starts one that listens; returns the port as well.
+    pub(crate) fn ours_listening(&mut self, program: &str, arguments: &str) -> Result<(Running, u16)> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let arguments = arguments.replace("ADDR", &format!("127.0.0.1:{port}"));
+        let mut running = self.ours(program, &arguments)?;
+        let listens = running.says("listening at", OURS)?;
+        ensure!(listens, "{program} does not listen: {}", tail(&running.output()?));
+        Ok((running, port))
+    }
+
+    /// Begins to capture a port of ours, if this process may.
+    pub(crate) fn capture(&mut self, port: u16) -> Result<Option<Capture>> {
+        if !is_root() {
+            return Ok(None);
+        }
+        let file = self.file("pcapng");
+        Capture::begin(port, &file).map(Some)
+    }
+
+    /// Our active program, `arguments` with ADDR for the address, against a program of the guest, `script` with PORT for its
+    /// port. Both must end well, and tshark must find nothing.
+    pub(crate) fn connect(&mut self, program: &str, arguments: &str, script: &str) -> Result<Verdict> {
+        let port = self.guest.port()?;
+        let job = self.serve(script, port)?;
+        let capture = self.capture(port.outside)?;
+        let arguments = arguments.replace("ADDR", &format!("127.0.0.1:{}", port.outside));
+        let ours = self.ours(program, &arguments)?.finish(OURS)?;
+        let theirs = job.wait();
+        let judgement = capture.map(|capture| capture.judge(Direction::To)).transpose()?;
+        ensure!(ours.is_good(), "ours: {}\nin the guest: {:?}", tail(&ours.output), theirs);
+        Ok(passed(&ours, judgement, arguments.contains("crc=1") || self.siw.crc)?)
+    }
+
+    /// The other way round: a program of the guest, `script` with HOST and PORT, connects to ours.
+    pub(crate) fn accept(&mut self, program: &str, arguments: &str, script: &str) -> Result<Verdict> {
+        let (ours, port) = self.ours_listening(program, arguments)?;
+        let capture = self.capture(port)?;
+        let script = script.replace("HOST", super::guest::HOST_INSIDE).replace("PORT", &port.to_string());
+        let theirs = self.guest.run(&script, OURS.as_secs() as u32)?;
+        // Ours would wait for nobody.
+        let ours = ours.finish(if theirs.status == 0 { OURS } else { Duration::from_secs(3) })?;
+        let judgement = capture.map(|capture| capture.judge(Direction::From)).transpose()?;
+        ensure!(ours.is_good(), "ours: {}\nin the guest: {}", tail(&ours.output), tail(&theirs.output));
+        theirs.good()?;
+        Ok(passed(&ours, judgement, arguments.contains("crc=1") || self.siw.crc)?)
+    }
+
+    /// Starts a program of the guest that listens at a port.
+    pub(crate) fn serve(&self, script: &str, port: Port) -> Result<Job> {
+        self.guest.serve(&script.replace("PORT", &port.inside.to_string()), port, OURS.as_secs() as u32)
+    }
+}
+
+/// What our program said, with tshark's verdict.
+fn passed(ours: &Finished, judgement: Option<Judgement>, crc: bool) -> Result<Verdict> {
+    let said = ours.output.lines().rev().find_map(|line| line.strip_prefix("ok: ")).unwrap_or("done");
+    let judged = match judgement {
+        Some(judgement) => judgement.verdict(crc)?,
+        None => "not judged by tshark: capturing needs root".into(),
+    };
+    Ok(Verdict(format!("{said}; {judged}")))
+}

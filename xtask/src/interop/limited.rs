@@ -1,0 +1,132 @@
+//! Programs that run for a limited time: each ends with the hold on it, by its own id.
+
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What anything small may take, in seconds, on a slow machine.
+pub(crate) const PATIENCE: u32 = 60;
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A program that runs; dropped, it is killed.
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+    name: String,
+}
+
+/// What came of a program.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Its end; `None` if it took too long and was killed.
+    pub(crate) status: Option<ExitStatus>,
+    /// All that it wrote.
+    pub(crate) output: String,
+}
+
+impl Finished {
+    /// Whether it ended by itself and well.
+    pub(crate) fn is_good(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+}
+
+impl Running {
+    /// Starts a program; what it writes goes into the file `log`.
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self> {
+        let path = Path::new(command.get_program());
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let said = File::create(log).with_context(|| format!("{}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child, log: log.to_owned(), name })
+    }
+
+    /// What it has written so far.
+    pub(crate) fn output(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
+    }
+
+    /// What it has written, if it has ended.
+    pub(crate) fn ended(&mut self) -> Result<Option<String>> {
+        match self.child.try_wait()? {
+            Some(status) => Ok(Some(format!("{} ended with {status}: {}", self.name, self.output()?))),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits until its output has `words`; whether that happened within `limit` and before its end.
+    pub(crate) fn says(&mut self, words: &str, limit: Duration) -> Result<bool> {
+        let began = Instant::now();
+        loop {
+            let over = self.child.try_wait()?.is_some() || began.elapsed() >= limit;
+            if self.output()?.contains(words) {
+                return Ok(true);
+            }
+            if over {
+                return Ok(false);
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Waits for its end; after `limit` it is killed.
+    pub(crate) fn finish(mut self, limit: Duration) -> Result<Finished> {
+        let began = Instant::now();
+        while began.elapsed() < limit {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Finished { status: Some(status), output: self.output()? });
+            }
+            sleep(LOOK);
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(Finished { status: None, output: self.output()? })
+    }
+
+    /// Asks it to end, as Ctrl-C does, and waits for that.
+    pub(crate) fn interrupt(self, limit: Duration) -> Result<Finished> {
+        let id = self.child.id().to_string();
+        Command::new("kill").args(["-INT", &id]).stdin(Stdio::null()).status()?;
+        self.finish(limit)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_takes_too_long_is_killed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut sleeper = Command::new("sh");
+        sleeper.args(["-c", "echo begun; exec sleep 100"]);
+        let mut running = Running::start(&mut sleeper, &folder.path().join("log")).expect("a shell");
+        assert!(running.says("begun", Duration::from_secs(20)).expect("readable"));
+        let finished = running.finish(Duration::from_millis(100)).expect("it can be killed");
+        assert!(finished.status.is_none() && finished.output == "begun\n", "{finished:?}");
+    }
+
+    #[test]
+    fn output_is_found_before_the_end_and_after_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo one; echo two >&2; exit 3"]);
+        let mut running = Running::start(&mut shell, &folder.path().join("log")).expect("a shell");
+        assert!(running.says("two", Duration::from_secs(20)).expect("readable"));
+        let finished = running.finish(Duration::from_secs(20)).expect("it ends");
+        assert_eq!(finished.status.and_then(|status| status.code()), Some(3));
+        assert_eq!(finished.output, "one\ntwo\n");
+    }
+}

@@ -1,0 +1,162 @@
+//! Between the two ends of one connection: bytes flipped, held back or added, where a case wants it.
+
+use anyhow::{Context, Result, bail};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+/// How long a connection may take to come, and either end to say something.
+const LIMIT: Duration = Duration::from_secs(60);
+/// A frame of MPA's handshake without its private data (RFC 5044 section 7.1).
+const FRAME_LEN: usize = 20;
+/// The longest FPDU: length, ULPDU, padding, CRC.
+const FPDU_MAX: usize = 2 + 65_535 + 3 + 4;
+
+/// In which stream something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Of who connected.
+    Forth,
+    /// Of who was connected to.
+    Back,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mischief {
+    /// A bit of the last byte of the first ULPDU of at least so many bytes is flipped.
+    Flip { ulpdu_min: usize },
+    /// Bytes follow the frame of the handshake, in one piece with it.
+    Add { bytes: &'static [u8] },
+    /// The frame of the handshake waits for the first FPDU, and goes with it in one piece.
+    Hold,
+}
+
+/// Listens at a new port, and passes one connection on to `target` on 127.0.0.1. Ends by itself when either end does.
+pub(crate) fn start(target: u16, stream: Stream, mischief: Mischief) -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    listener.set_nonblocking(true)?;
+    // An end that breaks off is the other end's to notice.
+    thread::spawn(move || drop(pass_one(&listener, target, stream, mischief)));
+    Ok(port)
+}
+
+fn pass_one(listener: &TcpListener, target: u16, stream: Stream, mischief: Mischief) -> Result<()> {
+    let began = Instant::now();
+    let near = loop {
+        match listener.accept() {
+            Ok((near, _)) => break near,
+            Err(error) if error.kind() == ErrorKind::WouldBlock && began.elapsed() < LIMIT => {
+                sleep(Duration::from_millis(5));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    near.set_nonblocking(false)?;
+    let far = TcpStream::connect((Ipv4Addr::LOCALHOST, target))?;
+    for end in [&near, &far] {
+        end.set_read_timeout(Some(LIMIT))?;
+        end.set_nodelay(true)?;
+    }
+    let of = |this: Stream| (this == stream).then_some(mischief);
+    let (forth, back) = (of(Stream::Forth), of(Stream::Back));
+    let (near_too, far_too) = (near.try_clone()?, far.try_clone()?);
+    let other = thread::spawn(move || pass(far_too, near_too, back));
+    pass(near, far, forth);
+    let _ = other.join();
+    Ok(())
+}
+
+/// Passes bytes on until one end is over.
+fn pass(mut from: TcpStream, mut to: TcpStream, mischief: Option<Mischief>) {
+    let done = match mischief {
+        Some(mischief) => make_mischief(&mut from, &mut to, mischief),
+        None => Ok(()),
+    };
+    if done.is_ok() {
+        let _ = std::io::copy(&mut from, &mut to);
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+fn make_mischief(from: &mut impl Read, to: &mut impl Write, mischief: Mischief) -> Result<()> {
+    let mut frame = read_frame(from)?;
+    match mischief {
+        Mischief::Add { bytes } => frame.extend_from_slice(bytes),
+        Mischief::Hold => frame.extend(read_fpdu(from)?),
+        Mischief::Flip { ulpdu_min } => {
+            to.write_all(&frame)?;
+            frame = loop {
+                let mut fpdu = read_fpdu(from)?;
+                let len = ulpdu_len(&fpdu);
+                if len >= ulpdu_min {
+                    fpdu[2 + len - 1] ^= 1;
+                    break fpdu;
+                }
+                to.write_all(&fpdu)?;
+            };
+        }
+    }
+    Ok(to.write_all(&frame)?)
+}
+
+fn read_frame(from: &mut impl Read) -> Result<Vec<u8>> {
+    let mut frame = vec![0; FRAME_LEN];
+    from.read_exact(&mut frame).context("no frame")?;
+    if !frame.starts_with(b"MPA ID Re") {
+        bail!("this is no frame of the handshake");
+    }
+    let len = usize::from(u16::from_be_bytes([frame[18], frame[19]]));
+    frame.resize(FRAME_LEN + len, 0);
+    from.read_exact(&mut frame[FRAME_LEN..])?;
+    Ok(frame)
+}
+
+fn ulpdu_len(fpdu: &[u8]) -> usize {
+    usize::from(u16::from_be_bytes([fpdu[0], fpdu[1]]))
+}
+
+fn read_fpdu(from: &mut impl Read) -> Result<Vec<u8>> {
+    let mut fpdu = vec![0; 2];
+    from.read_exact(&mut fpdu).context("no FPDU")?;
+    let len = (2 + ulpdu_len(&fpdu)).next_multiple_of(4) + 4;
+    debug_assert!(len <= FPDU_MAX);
+    fpdu.resize(len, 0);
+    from.read_exact(&mut fpdu[2..])?;
+    Ok(fpdu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream() -> Vec<u8> {
+        let mut bytes = b"MPA ID Rep Frame\x10\x02\x00\x04ABCD".to_vec();
+        bytes.extend([0, 3, 1, 2, 3, 0, 0, 0, 9, 9, 9, 9]);
+        bytes.extend([0, 6, 1, 2, 3, 4, 5, 6, 8, 8, 8, 8]);
+        bytes
+    }
+
+    fn after(mischief: Mischief) -> (Vec<u8>, usize) {
+        let (bytes, mut out) = (stream(), Vec::new());
+        let mut rest = bytes.as_slice();
+        make_mischief(&mut rest, &mut out, mischief).expect("a whole stream");
+        (out, rest.len())
+    }
+
+    #[test]
+    fn one_bit_of_the_right_fpdu_is_flipped() {
+        let (out, left) = after(Mischief::Flip { ulpdu_min: 5 });
+        let differing: Vec<usize> = (0..out.len()).filter(|&at| out[at] != stream()[at]).collect();
+        assert_eq!((differing, left, out[43]), (vec![43], 0, 7));
+    }
+
+    #[test]
+    fn frames_are_held_and_lengthened() {
+        assert_eq!(after(Mischief::Hold), (stream()[..36].to_vec(), 12));
+        let (out, left) = after(Mischief::Add { bytes: b"xy" });
+        assert_eq!((&out[24..], left), (&b"xy"[..], 24));
+    }
+}
