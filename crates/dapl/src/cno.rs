@@ -189,11 +189,15 @@ impl CnoInner {
     }
 
     fn take(&self) -> Option<Label> {
-        let (label, evd) = lock(&self.triggered).pop_front()?;
-        if let Some(evd) = evd.upgrade() {
+        loop {
+            let (label, evd) = lock(&self.triggered).pop_front()?;
+            let Some(evd) = evd.upgrade() else { continue };
             evd.triggered.store(false, Ordering::Release);
+            // Somebody may have taken what triggered it without waiting here.
+            if evd.has_queued() {
+                return Some(label);
+            }
         }
-        Some(label)
     }
 
     /// One turn of the agent's thread.

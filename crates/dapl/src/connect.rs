@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use host::Span;
-use verbs::{CmEvent, CmFailure, ConnParam, Qp};
+use verbs::{CmEvent, CmFailure, ConnParam, Qp, Wc, WcStatus};
 
 use crate::attr::{Close, EpState};
 use crate::ep::{Ep, EpInner};
@@ -222,6 +222,19 @@ impl EpInner {
 }
 
 impl IaInner {
+    /// A request failed. If that was not because its connection had ended, its connection ends now: not every device says so
+    /// by itself to the side whose request it was.
+    #[cold]
+    pub(crate) fn request_failed(&self, wc: &Wc) {
+        if wc.status == WcStatus::WrFlushErr {
+            return;
+        }
+        let ep = self.ep(wc.qp_num).filter(|ep| ep.state() == EpState::Connected);
+        if let Some(ep) = ep {
+            ep.say_goodbye();
+        }
+    }
+
     /// Something happened to a connection, or wants to become one.
     pub(crate) fn connection(&self, event: CmEvent) {
         match event {

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use verbs::{Data, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::attr::{EpAttr, EpState};
+use crate::config::{Config, EpConfig};
 use crate::error::OrDevice;
 use crate::event::Dto;
 use crate::ia::IaInner;
 use crate::lane::{Lane, Wanted};
 use crate::sync::{Use, lock};
-use crate::{CompletionFlags, Error, Evd, EvdFlags, Event, Ia, Kind, Label, Pz, Result, Srq, Subtype};
+use crate::{CompletionFlags, Error, Evd, Event, Ia, Kind, Label, Pz, Result, Subtype};
 
 /// An endpoint (`DAT_EP`); cheap to clone. Dropping the last handle disconnects.
 #[derive(Clone)]
@@ -27,31 +28,6 @@ pub(crate) struct EpInner {
     state: AtomicU8,
     pub(crate) link: Mutex<Link>,
     label: AtomicU64,
-}
-
-/// What an endpoint is made of; may change while it is not connected.
-#[derive(Clone, Debug, Default)]
-pub struct EpConfig {
-    /// The zone whose regions it reaches. Without one it cannot be used yet.
-    pub pz: Option<Pz>,
-    /// Where receives complete.
-    pub recv_evd: Option<Evd>,
-    /// Where requests complete.
-    pub request_evd: Option<Evd>,
-    /// Where it is told what becomes of its connection.
-    pub connect_evd: Option<Evd>,
-    /// Receives come from here.
-    pub srq: Option<Srq>,
-    /// Sizes; the default if not given.
-    pub attr: Option<EpAttr>,
-}
-
-/// The same as it is kept.
-pub(crate) struct Config {
-    pub(crate) given: EpConfig,
-    pub(crate) attr: EpAttr,
-    /// Keeps what was given from being freed.
-    _uses: Vec<Use>,
 }
 
 /// One direction.
@@ -145,6 +121,11 @@ impl Ep {
     pub fn state(&self) -> EpState {
         self.0.ia.dispatch();
         self.0.state()
+    }
+
+    /// `InvalidState`, with the state that it is in as the subtype.
+    pub fn state_error(&self) -> Error {
+        self.0.state_error()
     }
 
     /// Whether no receive, and no request, is under way.
@@ -559,60 +540,6 @@ impl Side {
     pub(crate) fn evd(&self) -> Option<Evd> {
         self.lane.as_ref().map(|(_, evd)| evd.clone())
     }
-}
-
-impl Config {
-    fn new(ia: &Arc<IaInner>, given: EpConfig) -> Result<Self> {
-        check_evd(ia, &given.recv_evd, EvdFlags::DTO, Subtype::HandleEvdRecv)?;
-        check_evd(ia, &given.request_evd, EvdFlags::DTO, Subtype::HandleEvdRequest)?;
-        // The connection's dispatcher only queues what it is told, so that it may be another adapter's.
-        if given.connect_evd.as_ref().is_some_and(|evd| !evd.flags().contains(EvdFlags::CONNECTION)) {
-            return Err(Error::handle(Subtype::HandleEvdConn));
-        }
-        if given.pz.as_ref().is_some_and(|pz| !Arc::ptr_eq(&pz.0.ia, ia)) {
-            return Err(Error::handle(Subtype::HandlePz));
-        }
-        if given.srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(&srq.0.ia, ia)) {
-            return Err(Error::handle(Subtype::HandleSrq));
-        }
-        let mut attr = given.attr.unwrap_or_else(|| EpAttr::default_for(&ia.attr));
-        if given.attr.is_some() {
-            check_attr(&attr, &given, ia)?;
-        }
-        if given.recv_evd.is_none() {
-            attr.max_recv_dtos = 0;
-        }
-        if given.request_evd.is_none() {
-            attr.max_request_dtos = 0;
-        }
-        if let Some(evd) = &given.recv_evd
-            && attr.recv_completion_flags.contains(CompletionFlags::SOLICITED_WAIT)
-        {
-            evd.set_solicited();
-        }
-        let evds = [&given.recv_evd, &given.request_evd, &given.connect_evd];
-        let mut uses: Vec<_> = evds.into_iter().flatten().map(|evd| evd.0.uses.add()).collect();
-        uses.extend(given.pz.as_ref().map(|pz| pz.0.uses.add()));
-        uses.extend(given.srq.as_ref().map(|srq| srq.0.uses.add()));
-        Ok(Self { given, attr, _uses: uses })
-    }
-}
-
-fn check_evd(ia: &Arc<IaInner>, evd: &Option<Evd>, flag: EvdFlags, wrong: Subtype) -> Result<()> {
-    match evd {
-        Some(evd) if !evd.0.is_of(ia) || !evd.flags().contains(flag) => Err(Error::handle(wrong)),
-        _ => Ok(()),
-    }
-}
-
-/// Sizes must agree with what dispatchers there are, and with the device.
-fn check_attr(attr: &EpAttr, given: &EpConfig, ia: &IaInner) -> Result<()> {
-    let own_receives = given.recv_evd.is_some() && given.srq.is_none();
-    let sensible = (own_receives == (attr.max_recv_dtos > 0) || given.srq.is_some())
-        && given.request_evd.is_some() == (attr.max_request_dtos > 0)
-        && (!own_receives || attr.max_recv_iov > 0)
-        && (given.request_evd.is_none() || attr.max_request_iov > 0);
-    if sensible && attr.fits(&ia.attr) { Ok(()) } else { Err(Error::argument(Subtype::Arg6)) }
 }
 
 #[inline]

@@ -395,6 +395,9 @@ impl EvdInner {
 
     #[inline]
     fn event_of(&self, wc: &Wc) -> Option<(Event, bool)> {
+        if !wc.is_ok() {
+            self.ia.request_failed(wc);
+        }
         if crate::srq::is_shared(wc.wr_id) {
             return self.ia.shared_receive(wc);
         }
@@ -493,10 +496,17 @@ impl EvdInner {
         if news && waited_on {
             self.rung.store(true, Ordering::Release);
         }
-        if news || !waited_on && self.notified.swap(false, Ordering::AcqRel) {
+        // What the device announces is news by itself only where it alone knows; else it was drained, or taken, above.
+        let told = !waited_on && self.notified.swap(false, Ordering::AcqRel) && solicited;
+        if news || told {
             self.trigger();
         }
         Ok(())
+    }
+
+    /// Whether anything is queued.
+    pub(crate) fn has_queued(&self) -> bool {
+        self.queued.load(Ordering::Acquire) > 0
     }
 
     /// The device has announced what the queue was armed for.

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `ia` | [`Adapter`], [`Ia`], and how the device's events are handed out |
 //! | `mem`, `srq` | [`Pz`], [`Lmr`], [`Rmr`]; [`Srq`] |
-//! | `ep`, `connect`, `sp` | [`Ep`] and what is posted to it; its connections; [`Psp`], [`Rsp`], [`Cr`] |
+//! | `ep`, `config`, `connect`, `sp` | [`Ep`] and what is posted to it; what it is made of; its connections; [`Psp`], [`Rsp`], [`Cr`] |
 //! | `evd`, `cno` | [`Evd`] and [`Cno`], where one waits |
 //! | `lane` | from a device's completion to the standard's event, without locks |
 //! | `attr`, `event`, `error` | attributes, events, errors, with the standard's numbers |
@@ -27,6 +27,7 @@
 
 mod attr;
 mod cno;
+mod config;
 mod connect;
 mod ep;
 mod error;
@@ -41,7 +42,8 @@ mod sync;
 
 pub use attr::{Close, CompletionFlags, EpAttr, EpState, EvdFlags, IaAttr, MemPriv, SrqAttr};
 pub use cno::{Agent, Cno};
-pub use ep::{Ep, EpConfig, Link};
+pub use config::EpConfig;
+pub use ep::{Ep, Link};
 pub use error::{Error, Kind, Result, Subtype};
 pub use evd::{Evd, EvdParam};
 pub use event::{AsyncKind, ConnectionKind, Dto, DtoEvent, DtoStatus, Event, Label, RequestEvent};

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use verbs::{ConnectRequest, Listener};
 
 use crate::attr::EpState;
-use crate::ep::{Ep, EpConfig};
+use crate::config::EpConfig;
+use crate::ep::Ep;
 use crate::error::OrDevice;
 use crate::event::RequestEvent;
 use crate::ia::IaInner;

@@ -1,0 +1,7 @@
+//! Keeps the library mapped once it is loaded: the registry unloads providers whose adapters are closed, and threads of a
+//! device may still be on their way out then.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}

@@ -1,0 +1,103 @@
+//! Notification objects.
+
+use dapl::{Agent, Cno, Error, Result, Subtype};
+
+use super::{mask, timeout};
+use crate::handles::{self, Object, from_label, label};
+use crate::pointer::Out;
+use crate::provider::{answer, not_implemented};
+use crate::types::{CnoParam, Handle, ProxyAgent};
+use std::sync::atomic::Ordering;
+
+const ALL_FIELDS: u64 = 0x7;
+const PROXY_NONE: u32 = 0;
+const PROXY_AGENT: u32 = 1;
+
+/// The program's data, for the thread that calls its agent.
+struct Instance(*mut std::ffi::c_void);
+
+// SAFETY: the pointer is only handed back to the program, whose agent says by being registered that it may be called from
+// another thread (uDAPL 2.0, OS Wait Proxy Agent). Test: `an_agent_is_called`.
+unsafe impl Send for Instance {}
+
+/// The program's agent as one that can be called.
+fn agent(agent: ProxyAgent) -> Option<Agent> {
+    let function = agent.proxy_agent_func?;
+    let instance = Instance(agent.instance_data);
+    Some(Box::new(move |evd| {
+        let instance = &instance;
+        // SAFETY: the program gave the function for this, with this data. Test: `an_agent_is_called`.
+        unsafe { function(instance.0, from_label(evd)) };
+    }))
+}
+
+pub(crate) extern "C" fn create(ia: Handle, proxy: ProxyAgent, cno: Out<Handle>) -> u32 {
+    answer(|| {
+        let object = handles::ia(ia, Subtype::HandleIa)?;
+        let place = cno.required(Subtype::Arg3)?;
+        let cno = Cno::create(&object.ia, agent(proxy))?;
+        let handle = handles::insert(Object::Cno(cno.clone()), label(ia))?;
+        cno.set_label(label(handle));
+        place.set(handle);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn modify_agent(cno: Handle, proxy: ProxyAgent) -> u32 {
+    answer(|| handles::cno(cno, Subtype::HandleCno)?.modify_agent(agent(proxy)))
+}
+
+pub(crate) extern "C" fn query(cno: Handle, fields: u32, param: Out<CnoParam>) -> u32 {
+    answer(|| {
+        let object = handles::cno(cno, Subtype::HandleCno)?;
+        mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
+        let agent = ProxyAgent { instance_data: std::ptr::null_mut(), proxy_agent_func: None };
+        let proxy_type = if object.has_agent() { PROXY_AGENT } else { PROXY_NONE };
+        param.required(Subtype::Arg3)?.set(CnoParam { ia_handle: ia_of(cno), proxy_type, agent });
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn free(cno: Handle) -> u32 {
+    answer(|| {
+        handles::cno(cno, Subtype::HandleCno)?.release()?;
+        freed(cno, Subtype::HandleCno)
+    })
+}
+
+pub(crate) extern "C" fn wait(cno: Handle, microseconds: u32, evd: Out<Handle>) -> u32 {
+    answer(|| {
+        let object = handles::cno(cno, Subtype::HandleCno)?;
+        let place = evd.required(Subtype::Arg3)?;
+        place.set(std::ptr::null_mut());
+        place.set(from_label(object.wait(timeout(microseconds))?));
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn trigger(cno: Handle, evd: Out<Handle>) -> u32 {
+    answer(|| {
+        let object = handles::cno(cno, Subtype::HandleCno)?;
+        let place = evd.required(Subtype::Arg2)?;
+        let empty = Error::new(dapl::Kind::QueueEmpty, Subtype::None);
+        place.set(from_label(object.poll().ok_or(empty)?));
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn fd_create(ia: Handle, _fd: Out<i32>, _cno: Out<Handle>) -> u32 {
+    answer(|| {
+        handles::ia(ia, Subtype::HandleIa)?;
+        not_implemented()
+    })
+}
+
+/// The adapter's handle of an object.
+pub(crate) fn ia_of(handle: Handle) -> Handle {
+    handles::look(handle).map_or(std::ptr::null_mut(), |entry| from_label(entry.ia.load(Ordering::Relaxed)))
+}
+
+/// Makes a handle stale, once.
+pub(crate) fn freed(handle: Handle, wrong: Subtype) -> Result<()> {
+    handles::remove(handle).map(drop).ok_or(Error::handle(wrong))
+}

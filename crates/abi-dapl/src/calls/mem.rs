@@ -1,0 +1,245 @@
+//! Protection zones and memory regions.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use dapl::{Buf, CompletionFlags, Error, Kind, Lmr, MemPriv, Pz, Result, Rmr, Sge, Subtype};
+use verbs::MemoryKind;
+
+use super::cno::{freed, ia_of};
+use super::mask;
+use crate::handles::{self, Object, from_label, label};
+use crate::pointer::{In, Out};
+use crate::provider::{answer, not_implemented};
+use crate::types::{Handle, LmrParam, PzParam, RegionDescription, RmrParam, Triplet};
+
+const ALL_PZ_FIELDS: u64 = 0x01;
+const ALL_LMR_FIELDS: u64 = 0x7FF;
+const ALL_RMR_FIELDS: u64 = 0x7F;
+
+/// `DAT_MEM_TYPE_VIRTUAL` and `DAT_MEM_TYPE_LMR`.
+const VIRTUAL: u32 = 0;
+const OF_LMR: u32 = 1;
+
+/// `DAT_VA_TYPE_VA`: peers use the region's own addresses.
+const VA: u32 = 0;
+const SCOPE_PZ: u32 = 1;
+
+pub(crate) extern "C" fn pz_create(ia: Handle, pz: Out<Handle>) -> u32 {
+    answer(|| {
+        let object = handles::ia(ia, Subtype::HandleIa)?;
+        let place = pz.required(Subtype::Arg2)?;
+        let made = Pz::create(&object.ia)?;
+        let handle = handles::insert(Object::Pz(made.clone()), label(ia))?;
+        made.set_label(label(handle));
+        place.set(handle);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn pz_query(pz: Handle, fields: u32, param: Out<PzParam>) -> u32 {
+    answer(|| {
+        handles::pz(pz, Subtype::HandlePz)?;
+        mask(fields.into(), ALL_PZ_FIELDS, Subtype::Arg2)?;
+        param.required(Subtype::Arg3)?.set(PzParam { ia_handle: ia_of(pz) });
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn pz_free(pz: Handle) -> u32 {
+    answer(|| {
+        handles::pz(pz, Subtype::HandlePz)?.check_unused()?;
+        freed(pz, Subtype::HandlePz)
+    })
+}
+
+/// The program's memory, as a buffer.
+fn buffer(address: *mut std::ffi::c_void, length: u64) -> Result<Buf> {
+    let wrong = Error::argument(Subtype::Arg3);
+    let base = NonNull::new(address.cast::<u8>()).ok_or(wrong.clone())?;
+    let len = usize::try_from(length).ok().filter(|len| *len > 0 && isize::try_from(*len).is_ok());
+    let len = len.ok_or(Error::new(Kind::LengthError, Subtype::None))?;
+    if !is_mapped(base, len) {
+        return Err(wrong);
+    }
+    // SAFETY: the program keeps the memory until it frees the region, as the standard asks of it; it is mapped now. No
+    // reference to it is made here. Test: dapltest with -V.
+    Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, Arc::new(())) })
+}
+
+/// Whether all of a range is mapped, as a card finds out when it pins it.
+fn is_mapped(base: NonNull<u8>, len: usize) -> bool {
+    const PAGE: usize = 4096;
+    const PAGES: usize = 4096;
+    let (Some(end), begin) = (base.addr().get().checked_add(len), base.addr().get() & !(PAGE - 1)) else {
+        return false;
+    };
+    let mut seen = [0_u8; PAGES];
+    (begin..end).step_by(PAGES * PAGE).all(|at| {
+        let page = base.as_ptr().with_addr(at).cast::<std::ffi::c_void>();
+        // SAFETY: asks about pages, and writes a byte for each of at most as many as there is room for.
+        // Test: `memory_that_is_not_there_is_refused`.
+        unsafe { libc::mincore(page, (end - at).min(PAGES * PAGE), seen.as_mut_ptr()) == 0 }
+    })
+}
+
+#[allow(clippy::too_many_arguments)] // the standard's
+pub(crate) extern "C" fn lmr_create(
+    ia: Handle,
+    mem_type: u32,
+    region: RegionDescription,
+    length: u64,
+    pz: Handle,
+    privileges: u32,
+    va_type: u32,
+    lmr: Out<Handle>,
+    lmr_context: Out<u32>,
+    rmr_context: Out<u32>,
+    registered_length: Out<u64>,
+    registered_address: Out<u64>,
+) -> u32 {
+    answer(|| {
+        handles::ia(ia, Subtype::HandleIa)?;
+        let zone = handles::pz(pz, Subtype::HandlePz)?;
+        if ia_of(pz) != ia {
+            return Err(Error::handle(Subtype::HandlePz));
+        }
+        let privileges = MemPriv::from_bits(privileges).ok_or(Error::argument(Subtype::Arg6))?;
+        let place = lmr.required(Subtype::Arg8)?;
+        if va_type != VA {
+            return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
+        }
+        let buf = match mem_type {
+            VIRTUAL => buffer(region.for_va, length)?,
+            OF_LMR => handles::lmr(region.for_va, Subtype::HandleLmr)?.buf().clone(),
+            _ => return Err(Error::new(Kind::ModelNotSupported, Subtype::None)),
+        };
+        let made = Arc::new(Lmr::create(&zone, &buf, privileges)?);
+        place.set(handles::insert(Object::Lmr(made.clone()), label(ia))?);
+        lmr_context.set(made.lmr_context());
+        rmr_context.set(made.rmr_context());
+        registered_length.set(made.buf().len() as u64);
+        registered_address.set(made.address());
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn lmr_query(lmr: Handle, fields: u32, param: Out<LmrParam>) -> u32 {
+    answer(|| {
+        let object = handles::lmr(lmr, Subtype::HandleLmr)?;
+        mask(fields.into(), ALL_LMR_FIELDS, Subtype::Arg2)?;
+        let address = object.buf().as_ptr().cast::<std::ffi::c_void>();
+        param.required(Subtype::Arg3)?.set(LmrParam {
+            ia_handle: ia_of(lmr),
+            mem_type: VIRTUAL,
+            region_desc: RegionDescription { for_va: address, shared_memory_id: std::ptr::null_mut() },
+            length: object.buf().len() as u64,
+            pz_handle: from_label(object.pz().label()),
+            mem_priv: object.privileges().bits(),
+            va_type: VA,
+            lmr_context: object.lmr_context(),
+            rmr_context: object.rmr_context(),
+            registered_size: object.buf().len() as u64,
+            registered_address: object.address(),
+        });
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn lmr_free(lmr: Handle) -> u32 {
+    answer(|| {
+        let object = handles::lmr(lmr, Subtype::HandleLmr)?;
+        object.check_unused()?;
+        freed(lmr, Subtype::HandleLmr)?;
+        // The last one deregisters, and can say how that went; another call may still be looking at it.
+        Arc::into_inner(object).map_or(Ok(()), Lmr::free)
+    })
+}
+
+pub(crate) extern "C" fn lmr_sync(ia: Handle, segments: In<Triplet>, count: u64) -> u32 {
+    answer(|| {
+        handles::ia(ia, Subtype::HandleIa)?;
+        if count > 0 && segments.get().is_none() {
+            return Err(Error::argument(Subtype::Arg2));
+        }
+        // Memory is coherent on every device.
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn rmr_create(pz: Handle, rmr: Out<Handle>) -> u32 {
+    answer(|| {
+        let zone = handles::pz(pz, Subtype::HandlePz)?;
+        let place = rmr.required(Subtype::Arg2)?;
+        let made = Arc::new(Rmr::create(&zone));
+        let handle = handles::insert(Object::Rmr(made.clone()), label(ia_of(pz)))?;
+        made.set_label(label(handle));
+        place.set(handle);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn rmr_create_for_ep(pz: Handle, _rmr: Out<Handle>) -> u32 {
+    answer(|| {
+        handles::pz(pz, Subtype::HandlePz)?;
+        not_implemented()
+    })
+}
+
+pub(crate) extern "C" fn rmr_query(rmr: Handle, fields: u32, param: Out<RmrParam>) -> u32 {
+    answer(|| {
+        let object = handles::rmr(rmr, Subtype::HandleRmr)?;
+        mask(fields.into(), ALL_RMR_FIELDS, Subtype::Arg2)?;
+        let found = object.query();
+        param.required(Subtype::Arg3)?.set(RmrParam {
+            ia_handle: ia_of(rmr),
+            pz_handle: from_label(object.pz().label()),
+            lmr_triplet: Triplet {
+                virtual_address: found.segment.addr,
+                segment_length: found.segment.length,
+                context: found.segment.lkey,
+            },
+            mem_priv: found.privileges.bits(),
+            rmr_context: found.rmr_context,
+            rmr_scope: SCOPE_PZ,
+            va_type: VA,
+        });
+        Ok(())
+    })
+}
+
+#[allow(clippy::too_many_arguments)] // the standard's
+pub(crate) extern "C" fn rmr_bind(
+    rmr: Handle,
+    lmr: Handle,
+    triplet: In<Triplet>,
+    privileges: u32,
+    va_type: u32,
+    ep: Handle,
+    cookie: u64,
+    flags: u32,
+    context: Out<u32>,
+) -> u32 {
+    answer(|| {
+        let object = handles::rmr(rmr, Subtype::HandleRmr)?;
+        let region = handles::lmr(lmr, Subtype::HandleLmr)?;
+        let triplet = triplet.required(Subtype::Arg3)?;
+        let privileges = MemPriv::from_bits(privileges).ok_or(Error::argument(Subtype::Arg4))?;
+        if va_type != VA {
+            return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
+        }
+        let ep = handles::ep(ep, Subtype::HandleEp)?;
+        let flags = CompletionFlags::from_bits(flags).ok_or(Error::argument(Subtype::Arg8))?;
+        let segment =
+            Sge { addr: triplet.virtual_address, length: triplet.segment_length, lkey: triplet.context };
+        context.set(object.bind(&ep, &region, segment, privileges, cookie, flags)?);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn rmr_free(rmr: Handle) -> u32 {
+    answer(|| {
+        handles::rmr(rmr, Subtype::HandleRmr)?;
+        freed(rmr, Subtype::HandleRmr)
+    })
+}

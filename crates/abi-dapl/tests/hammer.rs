@@ -1,0 +1,491 @@
+//! Every function of the table with handles that name nothing: NULL, numbers, foreign addresses, freed ones, and ones of another
+//! sort. None may crash, and each must say which handle was wrong.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use dapl::{Error, Kind, Subtype};
+use nicety_dat::pointer::{Address, Bytes, In, Out, Text};
+use nicety_dat::provider::{NAMES, Provider, table};
+use nicety_dat::types::{
+    CnoParam, CrParam, EpAttr, EpParam, EvdParam, Event, Handle, IaAttr, LmrParam, NAME_MAX, ProviderAttr,
+    ProviderInfo, ProxyAgent, PspParam, PzParam, RegionDescription, RmrParam, RspParam, SrqAttr, SrqParam,
+    Triplet,
+};
+
+const NO_AGENT: ProxyAgent = ProxyAgent { instance_data: std::ptr::null_mut(), proxy_agent_func: None };
+
+fn functions() -> &'static Provider {
+    // SAFETY: the table is constant.
+    unsafe { &*table() }
+}
+
+fn out<T>(place: &mut T) -> Out<T> {
+    // SAFETY: a reference is valid for writing, and outlives the call that it is made for.
+    unsafe { Out::new(place) }
+}
+
+fn no<T>() -> Out<T> {
+    // SAFETY: NULL is allowed.
+    unsafe { Out::new(std::ptr::null_mut()) }
+}
+
+fn none<T: Copy>() -> In<T> {
+    // SAFETY: NULL is allowed.
+    unsafe { In::new(std::ptr::null()) }
+}
+
+fn input<T: Copy>(value: &T) -> In<T> {
+    // SAFETY: a reference is valid for reading, and outlives the call that it is made for.
+    unsafe { In::new(value) }
+}
+
+fn no_bytes() -> Bytes {
+    // SAFETY: NULL is allowed.
+    unsafe { Bytes::new(std::ptr::null()) }
+}
+
+fn text(text: &'static CStr) -> Text {
+    // SAFETY: it ends with a zero.
+    unsafe { Text::new(text.as_ptr()) }
+}
+
+fn no_address() -> Address {
+    // SAFETY: NULL is allowed.
+    unsafe { Address::new(std::ptr::null()) }
+}
+
+/// Names an adapter as the registry does; there is none here, which is said and does no harm.
+fn name_adapter(name: &CStr, device: &'static CStr) {
+    let mut info =
+        ProviderInfo { ia_name: [0; NAME_MAX], version_major: 2, version_minor: 0, is_thread_safe: 0 };
+    for (place, byte) in info.ia_name.iter_mut().zip(name.to_bytes()) {
+        *place = *byte as c_char;
+    }
+    nicety_dat::provider::dat_provider_init(&info, text(device));
+}
+
+fn null() -> Handle {
+    std::ptr::null_mut()
+}
+
+/// A live object of each sort but those that take a peer.
+struct Objects {
+    ia: Handle,
+    pz: Handle,
+    evd: Handle,
+    cno: Handle,
+    ep: Handle,
+    srq: Handle,
+    psp: Handle,
+    rsp: Handle,
+    lmr: Handle,
+    rmr: Handle,
+}
+
+fn good(code: u32) {
+    assert_eq!(code, 0, "{code:#x}");
+}
+
+/// Dispatchers for everything but asynchronous errors, which the adapter's own takes.
+const ALL_STREAMS: u32 = 0x0F1;
+
+fn objects() -> Objects {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let qual = 41_000 + 2 * NEXT.fetch_add(1, Relaxed) as u64 + u64::from(std::process::id() % 10_000);
+    let t = functions();
+    name_adapter(c"hammer", c"shm");
+    let (mut ia, mut own) = (null(), null());
+    good((t.ia_open)(text(c"hammer"), 8, out(&mut own), out(&mut ia)));
+    let mut made = Objects {
+        ia,
+        pz: null(),
+        evd: null(),
+        cno: null(),
+        ep: null(),
+        srq: null(),
+        psp: null(),
+        rsp: null(),
+        lmr: null(),
+        rmr: null(),
+    };
+    good((t.pz_create)(ia, out(&mut made.pz)));
+    good((t.cno_create)(ia, NO_AGENT, out(&mut made.cno)));
+    good((t.evd_create)(ia, 8, null(), ALL_STREAMS, out(&mut made.evd)));
+    let evd = made.evd;
+    good((t.ep_create)(ia, made.pz, evd, evd, evd, none(), out(&mut made.ep)));
+    let mut reserved = null();
+    good((t.ep_create)(ia, made.pz, evd, evd, evd, none(), out(&mut reserved)));
+    let attr = SrqAttr { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
+    good((t.srq_create)(ia, made.pz, input(&attr), out(&mut made.srq)));
+    good((t.psp_create)(ia, qual, evd, 0, out(&mut made.psp)));
+    good((t.rsp_create)(ia, qual + 1, reserved, evd, out(&mut made.rsp)));
+    static MEMORY: [u8; 4096] = [0; 4096];
+    let region = RegionDescription {
+        for_va: MEMORY.as_ptr().cast_mut().cast::<c_void>(),
+        shared_memory_id: std::ptr::null_mut(),
+    };
+    let lmr =
+        (t.lmr_create)(ia, 0, region, 4096, made.pz, 0x01, 0, out(&mut made.lmr), no(), no(), no(), no());
+    good(lmr);
+    good((t.rmr_create)(made.pz, out(&mut made.rmr)));
+    made
+}
+
+/// Handles that name nothing, or (the last ones) something that is not of sort `not`.
+fn bad_handles(good: &Objects, not: Handle) -> Vec<Handle> {
+    let t = functions();
+    let mut freed = null();
+    assert_eq!((t.pz_create)(good.ia, out(&mut freed)), 0);
+    assert_eq!((t.pz_free)(freed), 0);
+    // The place is used again, by another object.
+    let mut successor = null();
+    assert_eq!((t.pz_create)(good.ia, out(&mut successor)), 0);
+    let heap = Box::leak(Box::new([table() as u64; 8])).as_ptr().cast_mut();
+    let mut bad: Vec<Handle> = [0_usize, 1, 2, 7, 8, 0xdead_beef, usize::MAX, usize::MAX - 7, 1 << 47]
+        .into_iter()
+        .map(std::ptr::without_provenance_mut)
+        .collect();
+    bad.extend([freed, heap.cast(), heap.wrapping_add(1).cast(), good.pz.wrapping_byte_add(1)]);
+    bad.extend([good.pz.wrapping_byte_add(8 << 16), good.pz.wrapping_byte_sub(1 << 30)]);
+    let live =
+        [good.ia, good.pz, good.evd, good.cno, good.ep, good.srq, good.psp, good.rsp, good.lmr, good.rmr];
+    bad.extend(live.into_iter().filter(|handle| *handle != not));
+    bad
+}
+
+/// A call with a handle in question, and what it must say of one that is wrong.
+struct Blow<'a> {
+    name: &'static str,
+    expected: Subtype,
+    not: Handle,
+    call: Box<dyn Fn(Handle) -> u32 + 'a>,
+}
+
+fn blow<'a>(
+    name: &'static str,
+    expected: Subtype,
+    not: Handle,
+    call: impl Fn(Handle) -> u32 + 'a,
+) -> Blow<'a> {
+    Blow { name, expected, not, call: Box::new(call) }
+}
+
+fn strike(good: &Objects, blows: Vec<Blow<'_>>) -> Vec<&'static str> {
+    for Blow { name, expected, not, call } in &blows {
+        for handle in bad_handles(good, *not) {
+            let code = call(handle);
+            let wanted = Error::new(Kind::InvalidHandle, *expected).code();
+            assert_eq!(code, wanted, "{name} with {handle:p}: {code:#x}, not {wanted:#x}");
+        }
+    }
+    blows.iter().map(|blow| blow.name).collect()
+}
+
+fn adapters_and_dispatchers<'a>(o: &'a Objects) -> Vec<Blow<'a>> {
+    use Subtype as S;
+    let t = functions();
+    let any = null();
+    vec![
+        blow("ia_query", S::HandleIa, o.ia, move |h| {
+            (t.ia_query)(h, no(), 0, no::<IaAttr>(), 0, no::<ProviderAttr>())
+        }),
+        blow("ia_close", S::HandleIa, o.ia, move |h| (t.ia_close)(h, 0)),
+        blow("cno_create", S::HandleIa, o.ia, move |h| (t.cno_create)(h, NO_AGENT, no())),
+        blow("cno_modify_agent", S::HandleCno, o.cno, move |h| (t.cno_modify_agent)(h, NO_AGENT)),
+        blow("cno_query", S::HandleCno, o.cno, move |h| (t.cno_query)(h, 0, no::<CnoParam>())),
+        blow("cno_free", S::HandleCno, o.cno, move |h| (t.cno_free)(h)),
+        blow("cno_wait", S::HandleCno, o.cno, move |h| (t.cno_wait)(h, u32::MAX, no())),
+        blow("cno_fd_create", S::HandleIa, o.ia, move |h| (t.cno_fd_create)(h, no(), no())),
+        blow("cno_trigger", S::HandleCno, o.cno, move |h| (t.cno_trigger)(h, no())),
+        blow("evd_create", S::HandleIa, o.ia, move |h| (t.evd_create)(h, 8, any, 0x20, no())),
+        blow("evd_query", S::None, o.evd, move |h| (t.evd_query)(h, 0, no::<EvdParam>())),
+        blow("evd_modify_cno", S::None, o.evd, move |h| (t.evd_modify_cno)(h, any)),
+        blow("evd_enable", S::None, o.evd, move |h| (t.evd_enable)(h)),
+        blow("evd_disable", S::None, o.evd, move |h| (t.evd_disable)(h)),
+        blow("evd_wait", S::None, o.evd, move |h| (t.evd_wait)(h, u32::MAX, 1, no::<Event>(), no())),
+        blow("evd_resize", S::None, o.evd, move |h| (t.evd_resize)(h, 8)),
+        blow("evd_post_se", S::None, o.evd, move |h| (t.evd_post_se)(h, none::<Event>())),
+        blow("evd_dequeue", S::None, o.evd, move |h| (t.evd_dequeue)(h, no::<Event>())),
+        blow("evd_free", S::None, o.evd, move |h| (t.evd_free)(h)),
+        blow("evd_set_unwaitable", S::None, o.evd, move |h| (t.evd_set_unwaitable)(h)),
+        blow("evd_clear_unwaitable", S::None, o.evd, move |h| (t.evd_clear_unwaitable)(h)),
+        blow("ia_ha_related", S::HandleIa, o.ia, move |h| (t.ia_ha_related)(h, text(c"x"), no())),
+    ]
+}
+
+fn endpoints<'a>(o: &'a Objects) -> Vec<Blow<'a>> {
+    use Subtype as S;
+    let t = functions();
+    let any = null();
+    vec![
+        blow("ep_create", S::HandleIa, o.ia, move |h| {
+            (t.ep_create)(h, any, any, any, any, none::<EpAttr>(), no())
+        }),
+        blow("ep_create_with_srq", S::HandleIa, o.ia, move |h| {
+            (t.ep_create_with_srq)(h, any, any, any, any, any, none::<EpAttr>(), no())
+        }),
+        blow("ep_query", S::HandleEp, o.ep, move |h| (t.ep_query)(h, 0, no::<EpParam>())),
+        blow("ep_modify", S::HandleEp, o.ep, move |h| (t.ep_modify)(h, 0, none::<EpParam>())),
+        blow("ep_connect", S::HandleEp, o.ep, move |h| {
+            (t.ep_connect)(h, no_address(), 1, u32::MAX, 0, no_bytes(), 0, 0)
+        }),
+        blow("ep_dup_connect", S::HandleEp, o.ep, move |h| (t.ep_dup_connect)(h, o.ep, 1, 0, no_bytes(), 0)),
+        blow("ep_common_connect", S::HandleEp, o.ep, move |h| {
+            (t.ep_common_connect)(h, no_address(), 1, 0, no_bytes())
+        }),
+        blow("ep_disconnect", S::HandleEp, o.ep, move |h| (t.ep_disconnect)(h, 1)),
+        blow("ep_post_send", S::HandleEp, o.ep, move |h| (t.ep_post_send)(h, 1, none(), 1, 0)),
+        blow("ep_post_recv", S::HandleEp, o.ep, move |h| (t.ep_post_recv)(h, 1, none(), 1, 0)),
+        blow("ep_post_rdma_read", S::HandleEp, o.ep, move |h| {
+            (t.ep_post_rdma_read)(h, 1, none(), 1, none(), 0)
+        }),
+        blow("ep_post_rdma_write", S::HandleEp, o.ep, move |h| {
+            (t.ep_post_rdma_write)(h, 1, none(), 1, none(), 0)
+        }),
+        blow("ep_post_send_with_invalidate", S::HandleEp, o.ep, move |h| {
+            (t.ep_post_send_with_invalidate)(h, 1, none(), 1, 0, 1, 1)
+        }),
+        blow("ep_post_rdma_read_to_rmr", S::HandleEp, o.ep, move |h| {
+            (t.ep_post_rdma_read_to_rmr)(h, none::<Triplet>(), 1, none(), 0)
+        }),
+        blow("ep_get_status", S::HandleEp, o.ep, move |h| (t.ep_get_status)(h, no(), no(), no())),
+        blow("ep_free", S::HandleEp, o.ep, move |h| (t.ep_free)(h)),
+        blow("ep_reset", S::HandleEp, o.ep, move |h| (t.ep_reset)(h)),
+        blow("ep_recv_query", S::HandleEp, o.ep, move |h| (t.ep_recv_query)(h, no(), no())),
+        blow("ep_set_watermark", S::HandleEp, o.ep, move |h| (t.ep_set_watermark)(h, 1, 1)),
+        blow("cr_query", S::HandleCr, any, move |h| (t.cr_query)(h, 0, no::<CrParam>())),
+        blow("cr_accept", S::HandleCr, any, move |h| (t.cr_accept)(h, o.ep, 0, no_bytes())),
+        blow("cr_reject", S::HandleCr, any, move |h| (t.cr_reject)(h, 0, no_bytes())),
+        blow("cr_handoff", S::HandleCr, any, move |h| (t.cr_handoff)(h, 1)),
+    ]
+}
+
+fn regions_and_points<'a>(o: &'a Objects) -> Vec<Blow<'a>> {
+    use Subtype as S;
+    let t = functions();
+    let any = null();
+    let region = RegionDescription { for_va: any, shared_memory_id: any };
+    vec![
+        blow("lmr_create", S::HandleIa, o.ia, move |h| {
+            (t.lmr_create)(h, 0, region, 1, o.pz, 1, 0, no(), no(), no(), no(), no())
+        }),
+        blow("lmr_query", S::HandleLmr, o.lmr, move |h| (t.lmr_query)(h, 0, no::<LmrParam>())),
+        blow("lmr_free", S::HandleLmr, o.lmr, move |h| (t.lmr_free)(h)),
+        blow("lmr_sync_rdma_read", S::HandleIa, o.ia, move |h| (t.lmr_sync_rdma_read)(h, none(), 0)),
+        blow("lmr_sync_rdma_write", S::HandleIa, o.ia, move |h| (t.lmr_sync_rdma_write)(h, none(), 0)),
+        blow("rmr_create", S::HandlePz, o.pz, move |h| (t.rmr_create)(h, no())),
+        blow("rmr_create_for_ep", S::HandlePz, o.pz, move |h| (t.rmr_create_for_ep)(h, no())),
+        blow("rmr_query", S::HandleRmr, o.rmr, move |h| (t.rmr_query)(h, 0, no::<RmrParam>())),
+        blow("rmr_bind", S::HandleRmr, o.rmr, move |h| {
+            (t.rmr_bind)(h, o.lmr, none(), 0, 0, o.ep, 1, 0, no())
+        }),
+        blow("rmr_free", S::HandleRmr, o.rmr, move |h| (t.rmr_free)(h)),
+        blow("psp_create", S::HandleIa, o.ia, move |h| (t.psp_create)(h, 1, o.evd, 0, no())),
+        blow("psp_create_any", S::HandleIa, o.ia, move |h| (t.psp_create_any)(h, no(), o.evd, 0, no())),
+        blow("psp_query", S::HandlePsp, o.psp, move |h| (t.psp_query)(h, 0, no::<PspParam>())),
+        blow("psp_free", S::HandlePsp, o.psp, move |h| (t.psp_free)(h)),
+        blow("rsp_create", S::HandleIa, o.ia, move |h| (t.rsp_create)(h, 1, o.ep, o.evd, no())),
+        blow("rsp_query", S::HandleRsp, o.rsp, move |h| (t.rsp_query)(h, 0, no::<RspParam>())),
+        blow("rsp_free", S::HandleRsp, o.rsp, move |h| (t.rsp_free)(h)),
+        blow("pz_create", S::HandleIa, o.ia, move |h| (t.pz_create)(h, no())),
+        blow("pz_query", S::HandlePz, o.pz, move |h| (t.pz_query)(h, 0, no::<PzParam>())),
+        blow("pz_free", S::HandlePz, o.pz, move |h| (t.pz_free)(h)),
+        blow("srq_create", S::HandleIa, o.ia, move |h| (t.srq_create)(h, o.pz, none(), no())),
+        blow("srq_free", S::HandleSrq, o.srq, move |h| (t.srq_free)(h)),
+        blow("srq_post_recv", S::HandleSrq, o.srq, move |h| (t.srq_post_recv)(h, 1, none(), 1)),
+        blow("srq_query", S::HandleSrq, o.srq, move |h| (t.srq_query)(h, 0, no::<SrqParam>())),
+        blow("srq_resize", S::HandleSrq, o.srq, move |h| (t.srq_resize)(h, 1)),
+        blow("srq_set_lw", S::HandleSrq, o.srq, move |h| (t.srq_set_lw)(h, 1)),
+        blow("csp_create", S::HandleIa, o.ia, move |h| (t.csp_create)(h, none(), no_address(), o.evd, no())),
+        blow("csp_query", S::HandleCsp, any, move |h| (t.csp_query)(h, 0, no())),
+        blow("csp_free", S::HandleCsp, any, move |h| (t.csp_free)(h)),
+    ]
+}
+
+#[test]
+fn no_function_takes_a_bad_handle() {
+    let o = objects();
+    let t = functions();
+    let mut struck = strike(&o, adapters_and_dispatchers(&o));
+    struck.extend(strike(&o, endpoints(&o)));
+    struck.extend(strike(&o, regions_and_points(&o)));
+    // Those that take a handle of any sort refuse what is none.
+    for handle in bad_handles(&o, null()).into_iter().take(15) {
+        let wrong = Error::new(Kind::InvalidHandle, Subtype::None).code();
+        assert_eq!((t.set_consumer_context)(handle, 1), wrong, "{handle:p}");
+        assert_eq!((t.get_consumer_context)(handle, no()), wrong, "{handle:p}");
+        assert_eq!((t.get_handle_type)(handle, no()), wrong, "{handle:p}");
+        assert_eq!((t.handle_extendedop)(handle, 1, null()), wrong, "{handle:p}");
+    }
+    struck.extend([
+        "set_consumer_context",
+        "get_consumer_context",
+        "get_handle_type",
+        "handle_extendedop",
+        "ia_open",
+    ]);
+    let missed: Vec<_> = NAMES.iter().filter(|name| !struck.contains(name)).collect();
+    assert!(missed.is_empty(), "not tried: {missed:?}");
+    good((t.ia_close)(o.ia, 0));
+}
+
+/// Goal: an argument that is wrong behind one that is right is found, too. Method: each place of a handle in turn.
+#[test]
+fn second_handles_are_checked_by_name() {
+    use Subtype as S;
+    let o = objects();
+    let t = functions();
+    let (any, ep, pz) = (null(), o.ep, o.pz);
+    let region = RegionDescription { for_va: any, shared_memory_id: any };
+    let piece = Triplet::default();
+    let later = vec![
+        blow("pz", S::HandlePz, pz, move |h| (t.ep_create)(o.ia, nonnull(h), any, any, any, none(), no())),
+        blow("recv", S::HandleEvdRecv, o.evd, move |h| {
+            (t.ep_create)(o.ia, pz, nonnull(h), any, any, none(), no())
+        }),
+        blow("request", S::HandleEvdRequest, o.evd, move |h| {
+            (t.ep_create)(o.ia, pz, any, nonnull(h), any, none(), no())
+        }),
+        blow("connect", S::HandleEvdConn, o.evd, move |h| {
+            (t.ep_create)(o.ia, pz, any, any, nonnull(h), none(), no())
+        }),
+        blow("srq", S::HandleSrq, o.srq, move |h| {
+            (t.ep_create_with_srq)(o.ia, pz, any, any, any, h, none(), no())
+        }),
+        blow("cno", S::HandleCno, o.cno, move |h| (t.evd_create)(o.ia, 8, nonnull(h), 0x20, no())),
+        blow("cno", S::HandleCno, o.cno, move |h| (t.evd_modify_cno)(o.evd, nonnull(h))),
+        blow("other", S::HandleEp, ep, move |h| (t.ep_dup_connect)(ep, h, 1, 0, no_bytes(), 0)),
+        blow("lmr", S::HandleLmr, o.lmr, move |h| (t.rmr_bind)(o.rmr, h, none(), 0, 0, ep, 1, 0, no())),
+        blow("ep", S::HandleEp, ep, move |h| (t.rmr_bind)(o.rmr, o.lmr, input(&piece), 0, 0, h, 1, 0, no())),
+        blow("evd", S::HandleEvdCr, o.evd, move |h| (t.psp_create)(o.ia, 1, h, 0, no())),
+        blow("ep", S::HandleEp, ep, move |h| (t.rsp_create)(o.ia, 1, h, o.evd, no())),
+        blow("evd", S::HandleEvdCr, o.evd, move |h| (t.rsp_create)(o.ia, 1, ep, h, no())),
+        blow("pz", S::HandlePz, pz, move |h| {
+            (t.lmr_create)(o.ia, 0, region, 1, h, 1, 0, no(), no(), no(), no(), no())
+        }),
+        blow("pz", S::HandlePz, pz, move |h| (t.srq_create)(o.ia, h, none(), no())),
+    ];
+    strike(&o, later);
+    good((t.ia_close)(o.ia, 0));
+}
+
+/// A handle where NULL means that there is none.
+fn nonnull(handle: Handle) -> Handle {
+    if handle.is_null() { std::ptr::without_provenance_mut(8) } else { handle }
+}
+
+#[test]
+fn places_for_results_and_counts_are_checked() {
+    let o = objects();
+    let t = functions();
+    let argument = |subtype| Error::argument(subtype).code();
+    let mut event = std::mem::MaybeUninit::<Event>::zeroed();
+    // SAFETY: all zeros is an event.
+    let event = unsafe { event.assume_init_mut() };
+    assert_eq!((t.evd_wait)(o.evd, 0, 1, no(), no()), argument(Subtype::Arg4));
+    assert_eq!((t.evd_wait)(o.evd, 0, 1, out(event), no()), argument(Subtype::Arg5));
+    let mut more = 0;
+    assert_eq!((t.evd_wait)(o.evd, 0, -1, out(event), out(&mut more)), argument(Subtype::Arg3));
+    let timed_out = Error::new(Kind::TimeoutExpired, Subtype::None).code();
+    assert_eq!((t.evd_wait)(o.evd, 1000, 1, out(event), out(&mut more)), timed_out);
+    assert_eq!((t.evd_dequeue)(o.evd, no()), argument(Subtype::Arg2));
+    assert_eq!((t.ep_post_send)(o.ep, -1, none(), 0, 0), argument(Subtype::Arg2));
+    assert_eq!((t.ep_post_send)(o.ep, i32::MAX, none(), 0, 0), argument(Subtype::Arg2));
+    assert_eq!((t.ep_post_send)(o.ep, 1, none(), 0, 0), argument(Subtype::Arg3));
+    assert_eq!((t.ep_post_send)(o.ep, 0, none(), 0, 0x8000), argument(Subtype::Arg5));
+    assert_eq!((t.ep_connect)(o.ep, no_address(), 1, 1, 0, no_bytes(), 0, 0), argument(Subtype::Arg2));
+    assert_eq!((t.ia_query)(o.ia, no(), 1, no(), 0, no()), argument(Subtype::Arg4));
+    assert_eq!((t.ia_query)(o.ia, no(), u64::MAX, no(), 0, no()), argument(Subtype::Arg3));
+    assert_eq!((t.pz_create)(o.ia, no()), argument(Subtype::Arg2));
+    assert_eq!((t.ia_open)(text(c"hammer"), 0, no(), no()), argument(Subtype::Arg2));
+    let not_found = Error::new(Kind::ProviderNotFound, Subtype::NameNotRegistered).code();
+    let (mut ia, mut evd) = (null(), null());
+    assert_eq!((t.ia_open)(text(c"nobody"), 8, out(&mut evd), out(&mut ia)), not_found);
+    name_adapter(c"typo", c"smh");
+    assert_eq!((t.ia_open)(text(c"typo"), 8, out(&mut evd), out(&mut ia)), not_found);
+    good((t.ia_close)(o.ia, 0));
+}
+
+#[test]
+fn memory_that_is_not_there_is_refused() {
+    let o = objects();
+    let t = functions();
+    let register = |address: usize, length| {
+        let for_va = std::ptr::without_provenance_mut(address);
+        let region = RegionDescription { for_va, shared_memory_id: null() };
+        let mut lmr = null();
+        (t.lmr_create)(o.ia, 0, region, length, o.pz, 1, 0, out(&mut lmr), no(), no(), no(), no())
+    };
+    for (address, length) in [(0, 8), (8, 8), (1 << 46, 4096), (usize::MAX - 8, 8)] {
+        assert_eq!(register(address, length), Error::argument(Subtype::Arg3).code(), "{address:x}+{length}");
+    }
+    let length_error = Error::new(Kind::LengthError, Subtype::None).code();
+    assert_eq!((register(4096, 0), register(4096, u64::MAX)), (length_error, length_error));
+    good((t.ia_close)(o.ia, 0));
+}
+
+#[test]
+fn what_is_in_use_stays_and_an_abrupt_close_takes_all() {
+    let o = objects();
+    let t = functions();
+    let state = |subtype| Error::state(subtype).code();
+    assert_eq!((t.pz_free)(o.pz), state(Subtype::PzInUse));
+    assert_eq!((t.evd_free)(o.evd), state(Subtype::EvdInUse));
+    assert_eq!((t.ia_close)(o.ia, 1), state(Subtype::IaInUse));
+    let mut kind = 0;
+    assert_eq!(((t.get_handle_type)(o.ep, out(&mut kind)), kind), (0, 1));
+    let mut context = 0;
+    good((t.set_consumer_context)(o.ep, 77));
+    assert_eq!(((t.get_consumer_context)(o.ep, out(&mut context)), context), (0, 77));
+    good((t.ia_close)(o.ia, 0));
+    for handle in [o.ia, o.pz, o.evd, o.cno, o.ep, o.srq, o.psp, o.rsp, o.lmr, o.rmr] {
+        assert_ne!((t.get_handle_type)(handle, out(&mut kind)), 0, "{handle:p} went with its adapter");
+    }
+    assert_eq!((t.ia_close)(o.ia, 0), Error::handle(Subtype::HandleIa).code());
+}
+
+#[test]
+fn software_events_come_back() {
+    let o = objects();
+    let t = functions();
+    // SAFETY: all zeros is an event.
+    let mut event: Event = unsafe { std::mem::zeroed() };
+    event.event_number = 0x10001;
+    event.event_data.software = std::ptr::without_provenance_mut(0x1234);
+    good((t.evd_post_se)(o.evd, input(&event)));
+    event.event_data.software = null();
+    good((t.evd_dequeue)(o.evd, out(&mut event)));
+    // SAFETY: every pattern of bits is a pointer.
+    assert_eq!(unsafe { event.event_data.software }.addr(), 0x1234);
+    event.event_number = 1;
+    assert_eq!((t.evd_post_se)(o.evd, input(&event)), Error::argument(Subtype::Arg2).code());
+    good((t.ia_close)(o.ia, 0));
+}
+
+#[test]
+fn an_agent_is_called() {
+    static CALLED: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn agent(instance: *mut c_void, evd: Handle) {
+        CALLED.store(instance.addr() ^ evd.addr(), Relaxed);
+    }
+    let o = objects();
+    let t = functions();
+    let proxy =
+        ProxyAgent { instance_data: std::ptr::without_provenance_mut(1), proxy_agent_func: Some(agent) };
+    let (mut cno, mut evd) = (null(), null());
+    good((t.cno_create)(o.ia, proxy, out(&mut cno)));
+    good((t.evd_create)(o.ia, 8, cno, 0x01, out(&mut evd)));
+    // SAFETY: all zeros is an event.
+    let mut event: Event = unsafe { std::mem::zeroed() };
+    event.event_number = 0x10001;
+    good((t.evd_post_se)(evd, input(&event)));
+    for _ in 0..1000 {
+        if CALLED.load(Relaxed) == evd.addr() ^ 1 {
+            return good((t.ia_close)(o.ia, 0));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("the agent was not called");
+}

@@ -1,0 +1,214 @@
+//! Debian's own test programs, unmodified, on our devices: dtest, and dapltest's transaction, performance, quit and limit
+//! tests, with server and client. Without the package the tests say loudly that they show nothing.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest run of one program.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Where the programs of dapl2-utils put what they have to say, and what they need.
+struct Lab {
+    device: &'static str,
+    directory: tempfile::TempDir,
+    /// Held while the programs use the ports that are built into them.
+    _turn: File,
+}
+
+impl Lab {
+    /// A lab, if the programs are there.
+    fn open(device: &'static str) -> Option<Self> {
+        let missing = ["dtest", "dapltest"].into_iter().find(|program| !is_installed(program));
+        if let Some(program) = missing {
+            eprintln!(
+                "SKIPPED, nothing is shown on {device}: {program} is missing; apt-get install dapl2-utils"
+            );
+            return None;
+        }
+        let turn = File::create(std::env::temp_dir().join("nicety-dat-programs.lock")).expect("a lock file");
+        turn.lock().expect("the lock");
+        let directory = tempfile::tempdir().expect("a directory");
+        let line = |threads| {
+            format!("nic u2.0 {threads} default {} nicety.2.0 \"{device}\" \"\"\n", library().display())
+        };
+        std::fs::write(directory.path().join("dat.conf"), line("nonthreadsafe") + &line("threadsafe"))
+            .expect("written");
+        Some(Self { device, directory, _turn: turn })
+    }
+
+    fn command(&self, line: &str, log: &str) -> (Command, PathBuf) {
+        let log = self.directory.path().join(log);
+        let mut words = line.split_whitespace();
+        let mut command = Command::new(words.next().expect("a program"));
+        let out = File::create(&log).expect("a file");
+        command
+            .args(words)
+            .env("DAT_OVERRIDE", self.directory.path().join("dat.conf"))
+            .stdin(Stdio::null())
+            .stderr(out.try_clone().expect("a file"))
+            .stdout(out);
+        (command, log)
+    }
+
+    /// Starts a program, and gives it time to listen.
+    fn start(&self, line: &str) -> Running {
+        let (mut command, log) = self.command(line, "server");
+        Running { child: command.spawn().expect("it starts"), log, line: line.to_owned() }
+    }
+
+    /// Runs a program to its end; what it said.
+    fn run(&self, line: &str) -> String {
+        let (mut command, log) = self.command(line, "client");
+        let child = command.spawn().expect("it starts");
+        Running { child, log, line: line.to_owned() }.end(self.device)
+    }
+}
+
+/// A program that runs.
+struct Running {
+    child: Child,
+    log: PathBuf,
+    line: String,
+}
+
+impl Running {
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until it says something.
+    fn says(&mut self, what: &str) {
+        let began = Instant::now();
+        while !self.said().contains(what) {
+            let ended = self.child.try_wait().expect("it is ours");
+            assert!(ended.is_none(), "{} ended: {}", self.line, self.said());
+            assert!(began.elapsed() < LIMIT, "{} is silent: {}", self.line, self.said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for its end, which must be good; what it said.
+    fn end(mut self, device: &str) -> String {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                break status;
+            }
+            assert!(began.elapsed() < LIMIT, "{device}: {} does not end: {}", self.line, self.said());
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let said = self.said();
+        assert!(status.success(), "{device}: {} ends with {status}: {said}", self.line);
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already, or the test has failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
+}
+
+/// The library that cargo has built for this test.
+fn library() -> PathBuf {
+    let own = std::env::current_exe().expect("this test");
+    let places = own.ancestors().skip(1).take(2).map(|place| place.join("libnicety_dat.so"));
+    let found = places.max_by_key(|path| path.metadata().and_then(|meta| meta.modified()).ok());
+    found.filter(|path| Path::exists(path)).expect("cargo builds the library for its tests")
+}
+
+/// What dapltest and its kin say when something went wrong although they end well.
+fn assert_clean(device: &str, line: &str, said: &str) {
+    for bad in ["FAILED", "rror", "mismatch", "Mismatch", "fails", "WARNING"] {
+        let found = said.lines().find(|line| line.contains(bad) && !line.contains("Error: 0"));
+        assert!(found.is_none(), "{device}: {line}: {found:?}\n{said}");
+    }
+}
+
+/// Both ends of one of the simple programs.
+fn pair(device: &'static str, server: &str, listening: &str, client: &str) {
+    let Some(lab) = Lab::open(device) else { return };
+    let mut running = lab.start(server);
+    running.says(listening);
+    let said = lab.run(client);
+    assert!(said.contains("PASSED"), "{device}: {client}: {said}");
+    let said = running.end(device);
+    assert!(said.contains("PASSED"), "{device}: {server}: {said}");
+}
+
+fn dapltest(device: &'static str) {
+    let Some(lab) = Lab::open(device) else { return };
+    // A port of this process, below those that the system gives out.
+    let port = 20_000 + std::process::id() % 10_000;
+    let mut server = lab.start(&format!("dapltest -T S -D nic -n {port}"));
+    server.says("Service Point Ready");
+    let to = format!("-s 127.0.0.1 -D nic -n {port}");
+    for line in [
+        format!("dapltest -T T {to} -i 200 client SR 4096 2 server SR 4096 2"),
+        format!(
+            "dapltest -T T {to} -i 50 -t 2 -w 4 -V client RW 4096 1 server RW 2048 4 client SR 1024 4 server SR 4096 2 \
+             client RR 4096 2 server RR 1024 1 client SR 1024 3 -f server SR 2048 1 -f"
+        ),
+        format!("dapltest -T T {to} -i 200 -P client SR 256 1 server SR 256 1"),
+        format!("dapltest -T T {to} -i 10 client RW 1000000 1 server SR 65536 1 client SR 65536 1"),
+        format!("dapltest -T P {to} -i 1000 -m b RW 4096 2"),
+        format!("dapltest -T P {to} -i 1000 -m p -p 16 RR 4096 2"),
+        format!("dapltest -T Q {to}"),
+    ] {
+        assert_clean(device, &line, &lab.run(&line));
+    }
+    assert_clean(device, "the server", &server.end(device));
+    let limits = lab.run("dapltest -T L -D nic -w 2 -m 200");
+    for what in
+        ["IAs opened: 200", "PZs created: 200", "EVDs created: 200", "EPs created: 200", "LMRs created: 200"]
+    {
+        assert!(limits.contains(what), "{device}: {what} is missing: {limits}");
+    }
+}
+
+const DTEST: [&str; 3] = ["stdbuf -oL dtest -P nic -s", "waiting for client connection", "dtest -P nic -h 127.0.0.1"];
+
+#[test]
+fn dtest_on_shm() {
+    pair("shm", DTEST[0], DTEST[1], DTEST[2]);
+}
+
+#[test]
+fn dtest_on_iwarp() {
+    pair("iwarp", DTEST[0], DTEST[1], DTEST[2]);
+}
+
+#[test]
+fn dapltest_on_shm() {
+    dapltest("shm");
+}
+
+#[test]
+fn dapltest_on_iwarp() {
+    dapltest("iwarp");
+}
+
+/// The service copies instead of the kernel, and CRCs are on: devices with options pass, too.
+#[test]
+fn dapltest_on_devices_with_options() {
+    dapltest("shm(copy=service,dm=64M)");
+    dapltest("iwarp(crc=on)");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named() {
+    let Some(lab) = Lab::open("smh") else { return };
+    let (mut command, log) = lab.command("dtest -P nic -s", "typo");
+    let status = command.status().expect("it starts");
+    let said = std::fs::read_to_string(log).expect("a log");
+    assert!(!status.success() && said.contains("there is no device 'smh'; there is: shm, iwarp"), "{said}");
+}

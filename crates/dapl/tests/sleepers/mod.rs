@@ -1,0 +1,125 @@
+//! Threads that sleep on dispatchers and notification objects, in real time, where somebody else must wake them.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::support::{NONE, Pair, SOON, completion, connection, own_qual, request};
+use dapl::{Cno, ConnectionKind, Ep, EpConfig, Evd, EvdFlags, Kind, Psp, Subtype};
+
+/// Longer than any wait spins.
+const ASLEEP: Duration = Duration::from_millis(30);
+
+fn pair() -> Pair {
+    let host = verbs::host::real::host();
+    let open = || fabric::open("shm", &host).expect("a device");
+    Pair::new(&open(), &open(), own_qual())
+}
+
+/// Goal: a thread that sleeps on a dispatcher of completions and connections hears of connections. Method: it sleeps on the
+/// bell of the completion queue, which no connection rings.
+#[test]
+fn who_sleeps_on_all_streams_hears_of_connections() {
+    let pair = pair();
+    let evd = Evd::create(&pair.b.ia, 64, None, EvdFlags::all()).expect("a dispatcher");
+    let config = EpConfig { recv_evd: Some(evd.clone()), connect_evd: Some(evd.clone()), ..pair.b.config() };
+    let (a, b) = (pair.a.ep(), Ep::create(&pair.b.ia, config).expect("an endpoint"));
+    let _psp = Psp::create(&pair.b.ia, pair.qual, &evd, false).expect("a service point");
+    std::thread::scope(|scope| {
+        let (pair, b, evd) = (&pair, &b, &evd);
+        scope.spawn(move || {
+            let arrived = request(evd);
+            b.post_recv(&pair.b.piece(0, 8), 5, NONE).expect("posted");
+            arrived.cr.accept(Some(b), &[]).expect("accepted");
+            connection(evd, b, ConnectionKind::Established);
+            assert_eq!(completion(evd).cookie, 5);
+            connection(evd, b, ConnectionKind::Disconnected);
+        });
+        std::thread::sleep(ASLEEP);
+        a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("begun");
+        connection(&pair.a.connect, &a, ConnectionKind::Established);
+        std::thread::sleep(ASLEEP);
+        a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
+        std::thread::sleep(ASLEEP);
+        a.disconnect(dapl::Close::Graceful).expect("begun");
+    });
+}
+
+#[test]
+fn a_second_waiter_is_sent_away_and_the_first_woken() {
+    let pair = pair();
+    std::thread::scope(|scope| {
+        let evd = &pair.a.recv;
+        let first = scope.spawn(move || evd.wait(SOON, 1));
+        std::thread::sleep(ASLEEP);
+        assert_eq!(evd.wait(SOON, 1).expect_err("somebody waits").subtype, Subtype::EvdInUse);
+        assert_eq!(evd.check_unused().expect_err("somebody waits").subtype, Subtype::EvdInUse);
+        evd.set_unwaitable();
+        let woken = first.join().expect("no panic").expect_err("sent away");
+        assert_eq!(woken.subtype, Subtype::EvdUnwaitable);
+    });
+}
+
+#[test]
+fn a_notification_object_wakes_who_sleeps_on_it() {
+    let pair = pair();
+    let cno = Cno::create(&pair.b.ia, None).expect("a notification object");
+    pair.b.recv.modify_cno(Some(&cno)).expect("set");
+    let (a, b) = pair.connected();
+    b.post_recv(&pair.b.piece(0, 8), 5, NONE).expect("posted");
+    std::thread::scope(|scope| {
+        let (cno, evd) = (&cno, &pair.b.recv);
+        let waiter = scope.spawn(move || {
+            assert_eq!(cno.wait(SOON).expect("woken"), evd.label());
+            evd.dequeue().expect("what woke it");
+        });
+        std::thread::sleep(ASLEEP);
+        assert_eq!(cno.wait(SOON).expect_err("somebody waits").subtype, Subtype::CnoInUse);
+        a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
+        waiter.join().expect("no panic");
+    });
+}
+
+#[test]
+fn an_agent_is_called_for_each_trigger() {
+    let pair = pair();
+    let (tell, told) = mpsc::channel();
+    let agent = Box::new(move |evd| tell.send(evd).expect("the test listens"));
+    let cno = Cno::create(&pair.b.ia, Some(agent)).expect("a notification object");
+    pair.b.recv.modify_cno(Some(&cno)).expect("set");
+    assert_eq!(cno.wait(SOON).expect_err("the agent waits").kind, Kind::InvalidState);
+    let (a, b) = pair.connected();
+    for n in 0..3 {
+        b.post_recv(&pair.b.piece(0, 8), n, NONE).expect("posted");
+        a.post_send(&pair.a.piece(0, 8), n, NONE).expect("posted");
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)).expect("called"), pair.b.recv.label());
+        pair.b.recv.dequeue().expect("what it was called for");
+    }
+}
+
+/// Goal: threads that post to one endpoint lose nothing. Method: each counts its completions by cookie.
+#[test]
+fn many_threads_post_to_one_endpoint() {
+    const EACH: u64 = 2_000;
+    let pair = pair();
+    let (a, _b) = pair.connected();
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let (pair, a) = (&pair, &a);
+            scope.spawn(move || {
+                for n in 0..EACH {
+                    let (piece, to) = (pair.a.piece(0, 8), pair.b.lmr.remote(0));
+                    while a.post_rdma_write(&piece, thread << 32 | n, to, 8, NONE).is_err() {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        let mut next = [0; 3];
+        for _ in 0..3 * EACH {
+            let event = completion(&pair.a.request);
+            let thread = (event.cookie >> 32) as usize;
+            assert_eq!(event.cookie & 0xFFFF_FFFF, next[thread], "in the order of each thread");
+            next[thread] += 1;
+        }
+    });
+}
