@@ -140,6 +140,10 @@ impl Pair {
             End::Active(addr) => self.connect(session, created, qps, addr),
             End::Passive(_) => {
                 establish(session, &self.cm, &qps.iter().collect::<Vec<_>>(), qps.len())?;
+                if self.step == Step::Many {
+                    // Ends come only when all are established.
+                    meet(session)?;
+                }
                 (0..qps.len()).try_for_each(|_| self.ended(session))?;
                 Ok(Span::ZERO)
             }
@@ -156,7 +160,7 @@ impl Pair {
 
     fn connect(
         &self,
-        session: &Session<'_>,
+        session: &mut Session<'_>,
         created: Span,
         qps: Vec<Qp>,
         addr: SocketAddr,
@@ -167,6 +171,9 @@ impl Pair {
         let called = host.now();
         establish(session, &self.cm, &[], qps.len())?;
         let established = host.now();
+        if self.step == Step::Many {
+            meet(session)?;
+        }
         if self.step == Step::Disconnect {
             qps.iter().try_for_each(|qp| self.cm.disconnect(qp))?;
             (0..qps.len()).try_for_each(|_| self.ended(session))?;
