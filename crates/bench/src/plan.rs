@@ -1,13 +1,15 @@
 //! [`Plan`]: what the user asked for; [`CheckedPlan`]: what will be measured, cell by cell.
 
+mod devices;
 pub mod keys;
 mod levels;
 pub(crate) mod needs;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::experiment::{Cell, Experiment, MAX_SIZE, Settings, all, find, variant};
-use crate::floor::{FLOOR, has_floor};
+use crate::floor::{FLOOR, FloorKind};
 use crate::schema::{Origin, Parameter};
 use keys::Values;
 use levels::Levels;
@@ -31,7 +33,7 @@ const SMALL: u64 = 8;
 pub struct Plan {
     /// Names of experiments; none means an overview.
     pub experiments: Vec<String>,
-    /// Device to measure, e.g. `shm`.
+    /// Devices to measure, with commas between them, e.g. `shm` or `shm,iwarp,model:mt23108-vapi`.
     pub device: String,
     /// `HOST[:PORT]` of a `nicety serve`; `None` starts a second process here.
     pub peer: Option<String>,
@@ -95,6 +97,12 @@ pub enum PlanError {
         /// As given.
         size: u64,
     },
+    /// The same device twice.
+    #[error("device {name:?} was given twice; give each once")]
+    Twice {
+        /// As given.
+        name: String,
+    },
     /// No sizes at all.
     #[error("no sizes were given; leave --size away for the usual ones")]
     NoSizes,
@@ -115,20 +123,29 @@ pub enum PlanError {
     },
 }
 
+/// One device of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// What opens it, with its options.
+    pub name: String,
+    /// Whether it lives in virtual time: one launch, no floors, no noise.
+    pub is_virtual: bool,
+    /// Which of the plan's cells are its own.
+    pub cells: Range<usize>,
+}
+
 /// A plan that can be run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedPlan {
-    /// Device.
-    pub device: String,
+    /// Devices, in the order in which they were given.
+    pub devices: Vec<Chosen>,
     /// `HOST:PORT` of the peer.
     pub peer: Option<String>,
     /// Seed.
     pub seed: u64,
     /// Whether it is a short overview.
     pub quick: bool,
-    /// Whether the device lives in virtual time: one launch, no floors, no noise.
-    pub is_virtual: bool,
-    /// Everything to measure, in the order of the report; floors and twins included.
+    /// Everything to measure, device by device, each in the order of the report; floors and twins included.
     pub cells: Vec<Cell>,
     /// Cells that this machine cannot measure, by number, with the reason: what is needed, what there is.
     pub unfit: BTreeMap<usize, String>,
@@ -151,18 +168,11 @@ impl Plan {
         if let Some(launches) = self.launches {
             set.insert("launches".to_owned(), launches.to_string());
         }
-        let device = with_options(&self.device, &mut set);
-        let is_virtual = crate::launch::is_virtual(&device);
+        let names_of = devices::split(&self.device);
+        let chosen = devices::with_options(&names_of, &mut set);
         let levels = levels::take(&mut set, &names, &mut wrong);
         check_set(&set, &names, &mut wrong);
-        if let Err(why) = crate::launch::check_device(&device) {
-            let devices = crate::launch::devices();
-            let hint = did_you_mean(&self.device, devices.iter().map(String::as_str));
-            wrong.push(PlanError::Device { why, hint });
-        }
-        if is_virtual && self.peer.is_some() {
-            wrong.push(PlanError::VirtualPeer);
-        }
+        self.check_devices(&chosen, &mut wrong);
         let peer = self.peer.as_deref().map(with_port);
         if let Some(None) = peer {
             wrong.push(PlanError::Peer { peer: self.peer.clone().unwrap_or_default() });
@@ -172,12 +182,10 @@ impl Plan {
         }
         let values = Values::new(self.quick, &set);
         let peer = peer.flatten();
-        let mut cells = self.cells(&names, &levels);
-        if is_virtual {
-            // The machine's own floors and noise say nothing of a simulated one.
-            cells.retain(|cell| cell.experiment != FLOOR && !cell.twin);
-        }
-        let mut parameters = self.parameters(&device, &names, &values, peer.as_deref());
+        let mut cells = Vec::new();
+        let choose = |name| self.choose(name, &names, &levels, &mut cells);
+        let devices: Vec<Chosen> = chosen.into_iter().map(choose).collect();
+        let mut parameters = self.parameters(&devices, &names, &values, peer.as_deref());
         parameters.extend(levels.iter().map(|(factor, list)| Parameter {
             key: (*factor).to_owned(),
             value: join_numbers(list),
@@ -187,11 +195,10 @@ impl Plan {
         let mut checked = CheckedPlan {
             parameters,
             unfit: BTreeMap::new(),
-            device,
+            devices,
             peer,
             seed: self.seed,
             quick: self.quick,
-            is_virtual,
             cells,
             values,
         };
@@ -202,9 +209,12 @@ impl Plan {
     /// Finds out what this machine cannot measure: an error where it was asked for, else left out with its reason.
     fn fit(&self, plan: &mut CheckedPlan, levels: &Levels) -> Result<(), Vec<PlanError>> {
         let settings = plan.settings();
-        let limits = Limits { is_virtual: plan.is_virtual, ..crate::launch::limits() };
         let needs = |cell: &Cell| find(&cell.experiment).map(|e| e.needs(cell, &settings));
-        plan.unfit = needs::unfit(&plan.cells, &limits, needs).into_iter().collect();
+        for device in &plan.devices {
+            let limits = Limits { is_virtual: device.is_virtual, ..crate::launch::limits() };
+            let found = needs::unfit(&plan.cells[device.cells.clone()], &limits, needs);
+            plan.unfit.extend(found.into_iter().map(|(i, why)| (device.cells.start + i, why)));
+        }
         let asked = |cell: &Cell| {
             let named = matches!(&self.sizes, Some(sizes) if sizes.contains(&cell.size));
             let counted = cell.experiment == "memory" && self.set.contains_key("connections");
@@ -213,6 +223,44 @@ impl Plan {
         let refused = plan.unfit.iter().map(|(index, why)| (&plan.cells[*index], why));
         let errors = needs::errors(refused.filter(|(cell, _)| asked(cell)));
         if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    fn check_devices(&self, chosen: &[String], wrong: &mut Vec<PlanError>) {
+        for (i, name) in chosen.iter().enumerate() {
+            if chosen[..i].contains(name) {
+                wrong.push(PlanError::Twice { name: name.clone() });
+            }
+            if let Err(why) = crate::launch::check_device(name) {
+                let devices = crate::launch::devices();
+                let hint = did_you_mean(name, devices.iter().map(String::as_str));
+                wrong.push(PlanError::Device { why, hint });
+            }
+        }
+        if self.peer.is_some() && chosen.iter().all(|name| crate::launch::is_virtual(name)) {
+            wrong.push(PlanError::VirtualPeer);
+        }
+    }
+
+    /// Adds what is measured on a device. A floor that an earlier device has is there already.
+    fn choose(
+        &self,
+        name: String,
+        names: &[&'static dyn Experiment],
+        levels: &Levels,
+        cells: &mut Vec<Cell>,
+    ) -> Chosen {
+        let is_virtual = crate::launch::is_virtual(&name);
+        let floors = crate::launch::floor_kind(&name);
+        let first = cells.len();
+        for cell in self.cells(names, levels, floors) {
+            // The machine's own floors and noise say nothing of a simulated one.
+            let meaningless = is_virtual && (cell.experiment == FLOOR || cell.twin);
+            let known = cell.experiment == FLOOR && cells.contains(&cell);
+            if !meaningless && !known {
+                cells.push(cell);
+            }
+        }
+        Chosen { name, is_virtual, cells: first..cells.len() }
     }
 
     fn names(&self, wrong: &mut Vec<PlanError>) -> Vec<&'static dyn Experiment> {
@@ -265,7 +313,7 @@ impl Plan {
     }
 
     /// Every cell of the experiments, then the floors of all sizes that occur, then the twin.
-    fn cells(&self, names: &[&'static dyn Experiment], levels: &Levels) -> Vec<Cell> {
+    fn cells(&self, names: &[&'static dyn Experiment], levels: &Levels, floors: FloorKind) -> Vec<Cell> {
         let sizes = self.sizes();
         // An overview shows every experiment and not every variant.
         let short = self.quick || self.experiments.is_empty();
@@ -273,12 +321,14 @@ impl Plan {
         for experiment in names.iter().filter(|e| e.name() != FLOOR) {
             add(&mut cells, *experiment, &self.sizes_of(*experiment), short, levels);
         }
-        let floor_sizes: BTreeSet<u64> = match cells.is_empty() {
-            true => sizes.into_iter().collect(),
-            false => cells.iter().filter(|c| has_floor(&c.experiment)).map(|c| c.size).collect(),
-        };
-        if let Some(floor) = find(FLOOR) {
-            add(&mut cells, floor, &floor_sizes.into_iter().collect::<Vec<_>>(), short, levels);
+        match names.iter().any(|e| e.name() == FLOOR) {
+            // Asked for by name, also those that no result needs.
+            true => {
+                let own: BTreeSet<u64> = cells.iter().map(|c| c.size).filter(|s| *s > 0).collect();
+                let own: Vec<u64> = if cells.is_empty() { sizes } else { own.into_iter().collect() };
+                cells.extend(crate::floor::every_cell(&own));
+            }
+            false => cells.extend(crate::floor::cells(floors, &cells)),
         }
         let factors = variant(&[("op", "write"), ("source", "nic"), ("sink", "nic")]);
         let same = |c: &&Cell| c.experiment == "latency" && c.size == SMALL && c.variant == factors;
@@ -290,7 +340,7 @@ impl Plan {
 
     fn parameters(
         &self,
-        device: &str,
+        devices: &[Chosen],
         names: &[&'static dyn Experiment],
         values: &Values,
         peer: Option<&str>,
@@ -301,7 +351,7 @@ impl Plan {
             unit: None,
             origin: if given { Origin::Flag } else { Origin::Default },
         };
-        let second = match crate::launch::is_virtual(device) {
+        let second = match devices.iter().all(|d| d.is_virtual) {
             true => "a second simulated machine",
             false => "a second process of this machine",
         };
@@ -309,7 +359,7 @@ impl Plan {
         let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
         let mut all = vec![
             own("experiments", join(names.iter().map(|e| e.name())), !self.experiments.is_empty()),
-            own("device", device.to_owned(), true),
+            own("device", join(devices.iter().map(|d| d.name.as_str())), true),
             own("peer", peer.unwrap_or(second).to_owned(), peer.is_some()),
             Parameter { unit: Some("B".into()), ..own("sizes", sizes.join(","), self.sizes.is_some()) },
             own("quick", if self.quick { "on" } else { "off" }.to_owned(), self.quick),
@@ -321,13 +371,36 @@ impl Plan {
 }
 
 impl CheckedPlan {
-    /// Launches.
+    /// Whether all devices live in virtual time.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        self.devices.iter().all(|d| d.is_virtual)
+    }
+
+    /// Launches of each device that is real.
     #[must_use]
     pub fn launches(&self) -> u32 {
-        if self.is_virtual {
+        if self.is_virtual() {
             return 1;
         }
         self.values.whole("launches").clamp(1, 1000) as u32
+    }
+
+    /// The device of a cell.
+    #[must_use]
+    pub fn device_of(&self, cell: usize) -> Option<&Chosen> {
+        self.devices.iter().find(|d| d.cells.contains(&cell))
+    }
+
+    /// Cells of a device that this machine can measure.
+    pub(crate) fn fitting(&self, device: &Chosen) -> usize {
+        device.cells.clone().filter(|i| !self.unfit.contains_key(i)).count()
+    }
+
+    /// Cells that take time of the machine's own, in each launch.
+    #[must_use]
+    pub fn real_cells(&self) -> usize {
+        self.devices.iter().filter(|d| !d.is_virtual).map(|d| self.fitting(d)).sum()
     }
 
     /// What both sides need to know.
@@ -346,11 +419,16 @@ impl CheckedPlan {
         }
     }
 
-    /// How to sample a cell in launch number `launch`.
+    /// How to sample a cell in launch number `launch`, in which so many cells share the time.
     #[must_use]
-    pub fn sampling(&self, launch: u32, clock: crate::sample::Calibration) -> crate::sample::Plan {
+    pub fn sampling(
+        &self,
+        launch: u32,
+        cells: usize,
+        clock: crate::sample::Calibration,
+    ) -> crate::sample::Plan {
         let v = &self.values;
-        let share = v.real("budget") * 1e9 / f64::from(self.launches()) / self.cells.len().max(1) as f64;
+        let share = v.real("budget") * 1e9 / f64::from(self.launches()) / cells.max(1) as f64;
         let (min, max) = (v.whole("min-count"), v.whole("max-count"));
         crate::sample::Plan {
             target: v.real("half-width") / 100.0,
@@ -379,19 +457,6 @@ fn add(cells: &mut Vec<Cell>, experiment: &dyn Experiment, sizes: &[u64], short:
                 twin: false,
             });
         }
-    }
-}
-
-/// Moves settings that name a part of the device, such as `bus.clock_mhz`, into its name as options.
-fn with_options(device: &str, set: &mut BTreeMap<String, String>) -> String {
-    let (own, rest) = std::mem::take(set).into_iter().partition(|(key, _)| key.contains('.'));
-    *set = rest;
-    let own: BTreeMap<String, String> = own;
-    let options: Vec<String> = own.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
-    match (options.is_empty(), device.strip_suffix(')')) {
-        (true, _) => device.to_owned(),
-        (false, Some(open)) => format!("{open},{})", options.join(",")),
-        (false, None) => format!("{device}({})", options.join(",")),
     }
 }
 

@@ -33,6 +33,26 @@ pub struct Run {
     pub parameters: Vec<Parameter>,
     /// One entry for each measured cell.
     pub results: Vec<Measurement>,
+    /// What was to be measured and could not be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
+/// A cell that was not measured in any launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Experiment.
+    pub experiment: String,
+    /// Device.
+    pub device: String,
+    /// Factors other than size.
+    pub variant: BTreeMap<String, String>,
+    /// Message size in bytes.
+    pub size_bytes: u64,
+    /// Metric that it would have had.
+    pub metric: String,
+    /// Why not, in words.
+    pub why: String,
 }
 
 impl Default for Run {
@@ -42,6 +62,7 @@ impl Default for Run {
             environment: Environment::default(),
             parameters: Vec::new(),
             results: Vec::new(),
+            missing: Vec::new(),
         }
     }
 }
@@ -76,10 +97,28 @@ pub struct Environment {
     pub noise_before: Option<NoiseSummary>,
     /// Noise probe after the last measurement.
     pub noise_after: Option<NoiseSummary>,
-    /// What two measurements of the same thing differed by.
+    /// What two measurements of the same thing differed by; of several devices, the one that differed most.
     pub aa_noise: Option<AaNoise>,
+    /// The devices, in the order in which they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceInfo>,
     /// What weakens these numbers, and the remedy.
     pub warnings: Vec<Warning>,
+}
+
+/// A device of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceInfo {
+    /// Its name, as in the results.
+    pub name: String,
+    /// The clock that timed it: a modelled card's is virtual.
+    pub clock: ClockKind,
+    /// What two measurements of the same thing on it differed by.
+    pub aa_noise: Option<AaNoise>,
+    /// What it chose at its start, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Clock that timed a result.

@@ -33,15 +33,20 @@ fn command() -> WorkerCommand {
 }
 
 fn plan(experiments: &[&str], sizes: &[u64], set: &[(&str, &str)]) -> CheckedPlan {
+    plan_on("shm", experiments, sizes, set)
+}
+
+fn plan_on(device: &str, experiments: &[&str], sizes: &[u64], set: &[(&str, &str)]) -> CheckedPlan {
     let usual = [("min-count", "5"), ("max-count", "20"), ("budget", "0.1"), ("connections", "8")];
     let set: BTreeMap<String, String> =
         usual.iter().chain(set).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let launches = if set.contains_key("launches") { None } else { Some(1) };
     Plan {
         experiments: experiments.iter().map(|e| (*e).to_owned()).collect(),
-        device: "shm".to_owned(),
+        device: device.to_owned(),
         sizes: Some(sizes.to_vec()),
         seed: 7,
-        launches: Some(1),
+        launches,
         set,
         ..Plan::default()
     }
@@ -94,11 +99,15 @@ fn complete(r: &Measurement) {
 }
 
 fn every_cell(experiments: &[&str], sizes: &[u64]) {
-    let plan = plan(experiments, sizes, &[]);
+    every_cell_on("shm", experiments, sizes);
+}
+
+fn every_cell_on(device: &str, experiments: &[&str], sizes: &[u64]) {
+    let plan = plan_on(device, experiments, sizes, &[]);
     let (run, watch) = measure(&plan);
     assert_eq!(watch.cells, plan.cells.len() as u64);
     // What a sound machine may refuse, what this device does not have, and what need not be there.
-    let reasons = ["process_vm_writev", "shm has one port", "resolving", "an MTU", "no knee found", "pieces"];
+    let reasons = ["process_vm_writev", "has one port", "resolving", "an MTU", "no knee found", "pieces"];
     let may_be = |s: &str| reasons.iter().any(|reason| s.contains(reason));
     watch.skipped.iter().for_each(|s| assert!(may_be(s), "{s}"));
     assert_eq!(watch.measured + watch.skipped.len() as u64, watch.cells);
@@ -107,6 +116,51 @@ fn every_cell(experiments: &[&str], sizes: &[u64]) {
     run.results.iter().for_each(complete);
     let text = run.to_json().expect("finite");
     assert_eq!(Run::from_json(&text).expect("readable"), run);
+}
+
+#[test]
+fn latencies_and_streams_are_complete_on_iwarp() {
+    every_cell_on("iwarp", &["latency", "bilat", "bandwidth", "bibw", "rate"], &[8, 70_000]);
+}
+
+#[test]
+fn everything_else_is_complete_on_iwarp() {
+    let done = ["latency", "bilat", "bandwidth", "bibw", "rate"];
+    let all = bench::experiment::all().iter().map(|e| e.name()).filter(|name| !done.contains(name));
+    every_cell_on("iwarp", &all.collect::<Vec<_>>(), &[4096]);
+}
+
+/// Goal: devices are measured in one run, each beside its own floors and in its own time. Method: two real ones and a
+/// card, two launches; what one of them cannot do is missing with its reason, and was not tried twice.
+#[test]
+fn devices_are_measured_side_by_side() {
+    let card = "model:mt23108-vapi";
+    let mut plan =
+        plan_on(&format!("shm,iwarp,{card}"), &["latency", "bandwidth"], &[8], &[("launches", "2")]);
+    plan.cells.iter_mut().filter(|c| c.variant.get("op").is_some_and(|op| op == "cas")).for_each(|c| {
+        // No such memory.
+        c.variant.insert("sink".to_owned(), "moon".to_owned());
+    });
+    let (run, watch) = measure(&plan);
+    let tried = |what: &str| watch.skipped.iter().filter(|s| s.contains(what)).count();
+    assert_eq!(watch.cells, 2 * plan.real_cells() as u64 + plan.devices[2].cells.len() as u64);
+    assert!(tried("moon") > 0 && run.missing.iter().any(|m| m.device == "iwarp" && m.why.contains("moon")));
+    assert_eq!(tried("moon"), run.missing.iter().filter(|m| m.why.contains("moon")).count(), "once each");
+    for (device, floor) in [("shm", Some("cache-line")), ("iwarp", Some("TCP")), (card, None)] {
+        let of: Vec<_> =
+            run.results.iter().filter(|r| r.device == device && r.experiment == "latency").collect();
+        assert!(!of.is_empty(), "{device}");
+        let what = |r: &&Measurement| r.floor.as_ref().map(|f| f.what.clone());
+        let beside = of.iter().all(|r| what(r).is_some() == floor.is_some());
+        assert!(beside && of.iter().filter_map(what).all(|w| !w.contains("TCP") || floor == Some("TCP")));
+        let launches = if device == card { 1 } else { 2 };
+        assert!(of.iter().all(|r| r.launches.len() == launches), "{device}");
+        let info = run.environment.devices.iter().find(|info| info.name == device).expect("named");
+        assert_eq!(info.clock, of[0].clock);
+        assert!(!info.notes.is_empty());
+    }
+    assert_ne!(run.environment.clock.kind, bench::schema::ClockKind::Virtual, "real devices ran");
+    assert_eq!(Run::from_json(&run.to_json().expect("finite")).expect("readable"), run);
 }
 
 #[test]

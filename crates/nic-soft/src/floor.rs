@@ -2,8 +2,12 @@
 //!
 //! Nothing here is a NIC. [`Region`] is memory, private or shared; [`Region::bounce`] passes one cache line (or one
 //! line for each direction) to and fro, [`Region::futex_rounds`] a wake-up, [`Region::copy_to`] is memcpy,
-//! [`PeerMemory::write_from`] process_vm_writev, [`empty_syscalls`] the way into the kernel and back. The caller
-//! reads the clock. No reference to a region's bytes exists: they are reached by copies and atomics only.
+//! [`PeerMemory::write_from`] process_vm_writev, [`empty_syscalls`] the way into the kernel and back, [`Tcp`] a plain
+//! socket. The caller reads the clock. No reference to a region's bytes exists: they are reached by copies and atomics only.
+
+mod tcp;
+
+pub use tcp::Tcp;
 
 use std::ffi::c_void;
 use std::io;

@@ -54,7 +54,11 @@ pub(crate) enum Command {
     },
     /// The second process of a measurement; started by `nicety bench`
     #[command(hide = true)]
-    Worker,
+    Worker {
+        /// The one device of the server that started it
+        #[arg(long)]
+        device: Option<String>,
+    },
 }
 
 /// `nicety bench`
@@ -63,8 +67,8 @@ pub(crate) struct BenchArgs {
     /// What to measure; none for an overview of everything
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) experiments: Vec<String>,
-    /// Device to measure (see `nicety devices`)
-    #[arg(long, value_name = "DEV", default_value = "shm")]
+    /// Device to measure (see `nicety devices`); several, with commas, are set side by side
+    #[arg(long, value_name = "DEV[,DEV...]", default_value = "shm")]
     pub(crate) device: String,
     /// The other side, where `nicety serve` runs; without it a second process of this machine
     #[arg(long, value_name = "HOST[:PORT]")]
@@ -110,9 +114,12 @@ EXAMPLES
   nicety bench                            the overview, with intervals as narrow as they get
   nicety bench latency --size 8           one experiment, one size
   nicety bench latency bandwidth --size 1..4M --json run.json --html run.html
+  nicety bench --quick --device shm,iwarp,model:mt23108-vapi
+                                          the same on several devices, side by side
   nicety bench bandwidth --set window=8 --set half-width=0.5
   nicety bench latency --json - | jq '.results[] | [.size_bytes, .median]'
-  nicety bench --peer 10.0.0.2            where `nicety serve --listen 0.0.0.0` runs
+  nicety bench --device iwarp --peer 10.0.0.2
+                                          where `nicety serve --listen 0.0.0.0` runs
 
 Ctrl-C once ends both sides and keeps what was measured (exit status 130); twice ends at once.
 Files are written as a whole at the end; one that is already there stays until then.
@@ -128,6 +135,12 @@ pub(crate) struct ServeArgs {
     /// There is no password: who reaches the port can make this process measure. 0.0.0.0 opens it to the network.
     #[arg(long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1", value_parser = listen)]
     pub(crate) listen: SocketAddr,
+    /// The one device to serve with, such as iwarp@10.0.0.2; without it, whatever clients ask for
+    ///
+    /// For a host with several addresses: the client's own side is none of this host's. Its options here are this
+    /// device's, not the client's.
+    #[arg(long, value_name = "DEV")]
+    pub(crate) device: Option<String>,
 }
 
 const SERVE: &str = "\
@@ -136,7 +149,9 @@ other or at once. Ctrl-C ends it.
 
 EXAMPLES
   nicety serve                            then, in another terminal: nicety bench --peer 127.0.0.1
-  nicety serve --listen 0.0.0.0           for other machines: nicety bench --peer THIS-HOST
+  nicety serve --listen 0.0.0.0           for other machines: nicety bench --device iwarp --peer THIS-HOST
+  nicety serve --listen 10.0.0.2 --device iwarp@10.0.0.2
+                                          data over that address only
   nicety serve --listen 10.0.0.2:9000     one address, another port";
 
 /// `nicety devices`
@@ -274,8 +289,8 @@ pub(crate) struct CompareArgs {
 
 const COMPARE: &str = "\
 A cell is one experiment, device, variant, size and metric. The effect in each cell is the \
-ratio of the launch medians with its 95 % interval, corrected for the number of cells \
-(Benjamini-Hochberg):
+median of all ratios of a launch of B to a launch of A, with its 95 % interval (so it need not be \
+the ratio of the two medians shown), corrected for the number of cells (Benjamini-Hochberg):
   worse, better   the whole interval is beyond the threshold
   same            the whole interval is within it
   cannot tell     anything else: more launches would tell (--launches of `nicety bench`)

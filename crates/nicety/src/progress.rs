@@ -17,6 +17,9 @@ const PLAIN_EVERY: Duration = Duration::from_secs(5);
 /// A guess of the rest is worth showing once this share is done.
 const GUESS_FROM: f64 = 0.02;
 
+/// A device, where there are several, and its cell.
+type Key = (Option<String>, Cell);
+
 /// The display.
 pub(crate) struct Display<'a> {
     bar: Option<ProgressBar>,
@@ -26,9 +29,9 @@ pub(crate) struct Display<'a> {
     /// Cells in all.
     total: u64,
     /// What the launches so far measured of each cell.
-    values: BTreeMap<Cell, Vec<f64>>,
+    values: BTreeMap<Key, Vec<f64>>,
     /// Cells that cannot be measured: said once each.
-    skipped: BTreeSet<Cell>,
+    skipped: BTreeSet<Key>,
     stop: &'a AtomicBool,
     /// Whether the user was told that the end is near.
     stopping: bool,
@@ -74,8 +77,8 @@ impl<'a> Display<'a> {
     }
 
     /// The median over the launches so far, with its unit.
-    fn running(&self, cell: &Cell) -> Option<String> {
-        let mut values = self.values.get(cell)?.clone();
+    fn running(&self, key: &Key) -> Option<String> {
+        let (mut values, cell) = (self.values.get(key)?.clone(), &key.1);
         bench::stats::sort(&mut values);
         let unit = bench::experiment::find(&cell.experiment)?.metric(&cell.variant).unit;
         Some(format!("{} {unit}", sig(median(&values)?, 3)))
@@ -91,12 +94,11 @@ impl Progress for Display<'_> {
     }
 
     fn cell(&mut self, what: &CellEvent<'_>) {
+        let key = (what.device.map(str::to_owned), what.cell.clone());
         match what.state {
-            CellState::Measured { value, .. } => {
-                self.values.entry(what.cell.clone()).or_default().push(value)
-            }
-            CellState::Skipped { why } if self.skipped.insert(what.cell.clone()) => {
-                self.say(&format!("left out {}: {why}", what.cell));
+            CellState::Measured { value, .. } => self.values.entry(key.clone()).or_default().push(value),
+            CellState::Skipped { why } if self.skipped.insert(key.clone()) => {
+                self.say(&format!("left out {}{}: {why}", on(what.device), what.cell));
             }
             CellState::Skipped { .. } | CellState::Began => {}
         }
@@ -114,7 +116,7 @@ impl Progress for Display<'_> {
             CellState::Measured { value, unit } if what.launches == 1 => {
                 Some(format!("{} {unit}", sig(value, 3)))
             }
-            _ => self.running(what.cell),
+            _ => self.running(&key),
         };
         let text = describe(what, value, left);
         if let Some(bar) = &self.bar {
@@ -148,10 +150,16 @@ fn due(since: Option<Duration>) -> bool {
 fn describe(what: &CellEvent<'_>, median: Option<String>, left: Option<Duration>) -> String {
     let left = left.map(|left| format!("about {} left: ", spoken(left))).unwrap_or_default();
     let median = median.map(|median| format!(", {median}")).unwrap_or_default();
-    let CellEvent { cell, launch, launches, .. } = what;
+    let CellEvent { cell, launch, launches, device, .. } = what;
+    let on = on(*device);
     // Virtual time has one launch, of which there is nothing to say.
     let launch = if *launches > 1 { format!(", launch {launch} of {launches}") } else { String::new() };
-    format!("{left}{cell}{median}{launch}")
+    format!("{left}{on}{cell}{median}{launch}")
+}
+
+/// `shm: ` before a cell, where there are several devices.
+fn on(device: Option<&str>) -> String {
+    device.map_or_else(String::new, |name| format!("{name}: "))
 }
 
 /// How long it still takes, if it goes on as so far.
@@ -177,10 +185,13 @@ mod tests {
     #[test]
     fn an_event_in_words() {
         let cell = Cell { experiment: "latency".to_owned(), size: 8, ..Cell::default() };
-        let what = CellEvent { launch: 2, launches: 6, done: 1, cell: &cell, state: CellState::Began };
+        let what =
+            CellEvent { launch: 2, launches: 6, done: 1, device: None, cell: &cell, state: CellState::Began };
         let text = describe(&what, Some("0.5 us".to_owned()), Some(Duration::from_secs(30)));
         assert!(text.starts_with("about 30 s left: latency"), "{text}");
         assert!(text.ends_with("8 B, 0.5 us, launch 2 of 6"), "{text}");
+        let text = describe(&CellEvent { device: Some("iwarp"), ..what }, None, None);
+        assert!(text.starts_with("iwarp: latency"), "{text}");
     }
 
     #[test]

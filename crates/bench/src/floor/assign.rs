@@ -1,6 +1,6 @@
 //! Which floor stands beside which result (rule 16).
 //!
-//! | result | floor |
+//! | result of a device in memory | floor |
 //! |---|---|
 //! | one-way latency into NIC memory, reads from it | cache-line half round trip + memcpy of that size |
 //! | the same with private memory, one-sided | process_vm_writev of that size |
@@ -10,10 +10,23 @@
 //! | message rate | 8-byte memcpy rate |
 //! | blocking, connections, maxsge, segments, mtu, reuse | those of a send, or of a bandwidth, between private memory |
 //! | park | futex wake-up |
+//!
+//! | result of a device on TCP | floor |
+//! |---|---|
+//! | one-way latency | half a round trip of that size over plain TCP, spinning |
+//! | reads | half a round trip of 8 bytes + half one of that size |
+//! | atomics | a round trip of 8 bytes |
+//! | bandwidth, message rate | messages of that size one way over plain TCP, in the best way |
+//! | both directions | the same by both sides at once |
+//! | blocking, connections, maxsge, segments, mtu, reuse | those of a latency, or of a bandwidth |
+//! | park | half a round trip of 8 bytes over plain TCP, asleep |
+//!
+//! Results of modelled cards have none.
 
 use std::collections::BTreeMap;
 
-use super::FLOOR;
+use super::kind::SMALL;
+use super::{FLOOR, FloorKind};
 use crate::experiment::{Cell, Metric};
 use crate::sample::FloorOf;
 use crate::schema::Measurement;
@@ -22,103 +35,138 @@ use crate::schema::Measurement;
 #[must_use]
 pub fn has_floor(experiment: &str) -> bool {
     let streams = ["latency", "bilat", "bandwidth", "bibw", "rate"];
-    streams.contains(&experiment) || SENDS.contains(&experiment)
+    streams.contains(&experiment) || is_sends(experiment)
 }
 
-/// Experiments whose latencies and bandwidths are those of sends between host memory.
-const SENDS: [&str; 6] = ["blocking", "connections", "maxsge", "segments", "mtu", "reuse"];
+/// Whether an experiment's latencies and bandwidths are those of sends between host memory.
+pub(super) fn is_sends(experiment: &str) -> bool {
+    ["blocking", "connections", "maxsge", "segments", "mtu", "reuse"].contains(&experiment)
+}
 
-/// Medians of the floor's results, in us.
+/// Medians of the floor's results, in us for one message.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Floors {
-    line: Option<f64>,
-    futex: Option<f64>,
-    memcpy: BTreeMap<u64, f64>,
-    vm: BTreeMap<u64, f64>,
-}
+pub struct Floors(BTreeMap<(String, u64), f64>);
+
+/// A floor in us, and what it is.
+type Found = Option<(f64, &'static str)>;
 
 impl Floors {
     /// From a run's results; others than the floor's are ignored.
     #[must_use]
     pub fn new(results: &[Measurement]) -> Self {
-        let mut floors = Self::default();
-        for r in results.iter().filter(|r| r.experiment == FLOOR && r.median > 0.0) {
+        let floors = results.iter().filter(|r| r.experiment == FLOOR && r.median > 0.0);
+        let one = |r: &Measurement| {
             // Bytes over MB/s are microseconds.
-            let us = r.size_bytes as f64 / r.median;
-            match r.variant.get("what").map(String::as_str) {
-                Some("line") => floors.line = Some(r.median),
-                Some("futex") => floors.futex = Some(r.median),
-                Some("memcpy") => drop(floors.memcpy.insert(r.size_bytes, us)),
-                Some("process_vm_writev") => drop(floors.vm.insert(r.size_bytes, us)),
-                _ => {}
-            }
-        }
-        floors
+            let us = if r.unit == "us" { r.median } else { r.size_bytes as f64 / r.median };
+            Some(((r.variant.get("what")?.clone(), r.size_bytes), us))
+        };
+        Self(floors.filter_map(one).collect())
     }
 
-    /// The floor of a cell, in the unit of its metric; `None` where the machine was not measured for it.
+    fn get(&self, what: &str, size: u64) -> Option<f64> {
+        self.0.get(&(what.to_owned(), size)).copied()
+    }
+
+    /// The floor of a cell on a device of that kind, in the unit of its metric; `None` where the machine was not
+    /// measured for it.
     #[must_use]
-    pub fn of(&self, cell: &Cell, metric: &Metric) -> Option<FloorOf> {
+    pub fn of(&self, kind: FloorKind, cell: &Cell, metric: &Metric) -> Option<FloorOf> {
+        let (value, what) = match kind {
+            FloorKind::Memory => self.memory(cell, metric)?,
+            FloorKind::Sockets => self.sockets(cell, metric)?,
+            FloorKind::None => return None,
+        };
+        Some(FloorOf { value, what })
+    }
+
+    fn memory(&self, cell: &Cell, metric: &Metric) -> Option<(f64, String)> {
         let factor = |key: &str| cell.variant.get(key).map(String::as_str).unwrap_or_default();
         // Of a read the data come from the other side's source.
         let far = if factor("op") == "read" { factor("source") } else { factor("sink") };
-        let floor = |value: f64, what: &str| Some(FloorOf { value, what: what.to_owned() });
         match cell.experiment.as_str() {
-            "latency" | "bilat" => {
-                let (us, what) = self.latency(factor("op"), far, cell.size)?;
-                floor(us, what)
-            }
+            "latency" | "bilat" => own(self.latency(factor("op"), far, cell.size)),
             "bandwidth" | "bibw" => {
                 let (us, what) = self.copy(far, cell.size)?;
                 let directions =
                     if metric.name == "bandwidth" && cell.experiment == "bibw" { 2.0 } else { 1.0 };
                 let what = if directions > 1.0 { format!("2 x {what}") } else { what.to_owned() };
-                floor(directions * cell.size as f64 / us, &what)
+                Some((directions * cell.size as f64 / us, what))
             }
-            sends if SENDS.contains(&sends) => match metric.name {
-                "one_way_latency" => {
-                    let (us, what) = self.latency("send", "host", cell.size)?;
-                    floor(us, what)
-                }
+            sends if is_sends(sends) => match metric.name {
+                "one_way_latency" => own(self.latency("send", "host", cell.size)),
                 "bandwidth" => {
                     let (us, what) = self.copy("host", cell.size)?;
-                    floor(cell.size as f64 / us, what)
+                    Some((cell.size as f64 / us, what.to_owned()))
                 }
                 _ => None,
             },
-            "rate" => floor(1e6 / self.memcpy.get(&cell.size)?, "memcpy rate of that size"),
-            "park" => floor(self.futex?, "futex wake-up"),
+            "rate" => own(Some((1e6 / self.get("memcpy", cell.size)?, "memcpy rate of that size"))),
+            "park" => own(Some((self.get("futex", 0)?, "futex wake-up"))),
             _ => None,
         }
     }
 
-    fn latency(&self, op: &str, far: &str, size: u64) -> Option<(f64, &'static str)> {
-        let line = self.line?;
-        let memcpy = self.memcpy.get(&size).copied();
+    fn latency(&self, op: &str, far: &str, size: u64) -> Found {
+        let line = self.get("line", 64)?;
+        let (memcpy, vm) = (self.get("memcpy", size), self.get("process_vm_writev", size));
         let both = || Some((line + memcpy?, "cache-line half round trip + memcpy"));
         match (op, far) {
             ("cas" | "fadd", _) => Some((2.0 * line, "2 x cache-line half round trip")),
             (_, "nic") => both(),
             ("send", _) => {
                 let twice = memcpy.map(|m| (line + 2.0 * m, "cache-line half round trip + 2 x memcpy"));
-                let vm = self.vm.get(&size).map(|us| (*us, "process_vm_writev"));
+                let vm = vm.map(|us| (us, "process_vm_writev"));
                 [twice, vm].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0))
             }
             // An immediate travels in a completion, which is a line of its own.
-            ("write-imm", _) | (_, "host") => match self.vm.get(&size) {
-                Some(us) => Some((*us, "process_vm_writev")),
+            ("write-imm", _) | (_, "host") => match vm {
+                Some(us) => Some((us, "process_vm_writev")),
                 None => both(),
             },
             _ => both(),
         }
     }
 
-    fn copy(&self, far: &str, size: u64) -> Option<(f64, &'static str)> {
-        match self.vm.get(&size) {
-            Some(us) if far == "host" => Some((*us, "process_vm_writev")),
-            _ => Some((*self.memcpy.get(&size)?, "memcpy")),
+    fn copy(&self, far: &str, size: u64) -> Found {
+        match self.get("process_vm_writev", size) {
+            Some(us) if far == "host" => Some((us, "process_vm_writev")),
+            _ => Some((self.get("memcpy", size)?, "memcpy")),
         }
     }
+
+    fn sockets(&self, cell: &Cell, metric: &Metric) -> Option<(f64, String)> {
+        let op = cell.variant.get("op").map(String::as_str).unwrap_or_default();
+        let size = cell.size as f64;
+        own(match (cell.experiment.as_str(), op) {
+            ("latency" | "bilat", "cas" | "fadd") => {
+                Some((2.0 * self.get("tcp", SMALL)?, "2 x plain TCP half round trip of 8 B"))
+            }
+            ("latency" | "bilat", "read") => {
+                let (asked, answered) = (self.get("tcp", SMALL)?, self.get("tcp", cell.size)?);
+                Some((asked + answered, "plain TCP half round trips of 8 B and of that size"))
+            }
+            ("latency" | "bilat", _) => {
+                Some((self.get("tcp", cell.size)?, "plain TCP half round trip of that size"))
+            }
+            ("bandwidth", _) => Some((size / self.get("tcp-stream", cell.size)?, "plain TCP stream")),
+            // Its value counts both directions, its time one message of each.
+            ("bibw", _) => Some((size / self.get("tcp-both", cell.size)?, "plain TCP both ways at once")),
+            (sends, _) if is_sends(sends) => match metric.name {
+                "one_way_latency" => {
+                    Some((self.get("tcp", cell.size)?, "plain TCP half round trip of that size"))
+                }
+                "bandwidth" => Some((size / self.get("tcp-stream", cell.size)?, "plain TCP stream")),
+                _ => None,
+            },
+            ("rate", _) => Some((1e6 / self.get("tcp-stream", cell.size)?, "plain TCP stream of that size")),
+            ("park", _) => Some((self.get("tcp-sleep", SMALL)?, "plain TCP half round trip of 8 B, asleep")),
+            _ => None,
+        })
+    }
+}
+
+fn own(found: Found) -> Option<(f64, String)> {
+    found.map(|(value, what)| (value, what.to_owned()))
 }
 
 #[cfg(test)]
@@ -127,10 +175,12 @@ mod tests {
     use crate::experiment::{find, variant};
 
     fn floor_result(what: &str, size: u64, median: f64) -> Measurement {
+        let times = ["line", "futex", "tcp", "tcp-sleep"];
         Measurement {
             experiment: FLOOR.into(),
             variant: variant(&[("what", what)]),
             size_bytes: size,
+            unit: if times.contains(&what) { "us" } else { "MB/s" }.into(),
             median,
             ..Measurement::default()
         }
@@ -143,14 +193,29 @@ mod tests {
             floor_result("memcpy", 1000, 10_000.0),
             floor_result("memcpy", 8, 8_000.0),
             floor_result("process_vm_writev", 1000, 2_000.0),
+            floor_result("tcp", 8, 3.0),
+            floor_result("tcp", 1000, 4.0),
+            floor_result("tcp-sleep", 8, 9.0),
+            floor_result("tcp-stream", 1000, 500.0),
+            floor_result("tcp-stream", 8, 80.0),
+            floor_result("tcp-both", 1000, 800.0),
             Measurement { experiment: "latency".into(), median: 3.0, ..Measurement::default() },
         ])
     }
 
     fn of(experiment: &str, pairs: &[(&str, &str)], size: u64) -> Option<(f64, String)> {
+        of_kind(FloorKind::Memory, experiment, pairs, size)
+    }
+
+    fn of_kind(
+        kind: FloorKind,
+        experiment: &str,
+        pairs: &[(&str, &str)],
+        size: u64,
+    ) -> Option<(f64, String)> {
         let cell = Cell { experiment: experiment.into(), variant: variant(pairs), size, twin: false };
         let metric = find(experiment).expect("experiment").metric(&cell.variant);
-        floors().of(&cell, &metric).map(|f| ((f.value * 1e6).round() / 1e6, f.what))
+        floors().of(kind, &cell, &metric).map(|f| ((f.value * 1e6).round() / 1e6, f.what))
     }
 
     #[test]
@@ -178,5 +243,21 @@ mod tests {
         assert_eq!(of("park", &[], 8).map(|f| f.0), Some(5.0));
         assert_eq!(of("memory", &[], 0), None);
         assert_eq!(of("floor", &[("what", "line")], 64), None);
+    }
+
+    #[test]
+    fn devices_on_tcp_stand_beside_sockets_and_models_beside_nothing() {
+        let at = |experiment: &str, op: &str, size| {
+            of_kind(FloorKind::Sockets, experiment, &[("op", op), ("sink", "nic")], size).map(|f| f.0)
+        };
+        assert_eq!(at("latency", "write", 1000), Some(4.0));
+        assert_eq!(at("latency", "read", 1000), Some(7.0));
+        assert_eq!(at("latency", "cas", 8), Some(6.0));
+        assert_eq!(at("latency", "write", 999), None, "no ping-pong of that size was measured");
+        assert_eq!(at("bandwidth", "write", 1000), Some(500.0));
+        assert_eq!(at("bibw", "write", 1000), Some(800.0));
+        assert_eq!(at("rate", "write", 8), Some(1e7));
+        assert_eq!(at("park", "send", 8), Some(9.0));
+        assert_eq!(of_kind(FloorKind::None, "latency", &[("op", "cas")], 8), None);
     }
 }

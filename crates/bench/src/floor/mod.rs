@@ -1,11 +1,16 @@
 //! The machine's own floor, measured in the same run, by the same processes on the same cores, as an experiment that
-//! needs no device: a cache line passed between the cores, memcpy, process_vm_writev, a futex wake-up, a system call.
+//! needs no device: a cache line passed between the cores, memcpy, process_vm_writev, a futex wake-up, a system call;
+//! for devices on TCP, what plain sockets do.
 //!
-//! [`Floors`] says which of them stands beside which result.
+//! [`FloorKind`] says which floors a device has, [`Floors`] which of them stands beside which result.
 
 mod assign;
+mod kind;
+mod tcp;
 
 pub use assign::{Floors, has_floor};
+pub use kind::FloorKind;
+pub(crate) use kind::{cells, every_cell};
 
 use nic_soft::floor::{Lines, PeerMemory, Region, Role, empty_syscalls};
 use verbs::host::{Span, Time};
@@ -30,7 +35,7 @@ impl Experiment for MachineFloor {
     }
 
     fn about(&self) -> &'static str {
-        "what the machine itself can do: cache line, memcpy, process_vm_writev, futex wake-up, system call"
+        "what the machine itself can do: cache line, memcpy, process_vm_writev, futex wake-up, system call, plain TCP"
     }
 
     fn explain(&self) -> &'static str {
@@ -38,18 +43,11 @@ impl Experiment for MachineFloor {
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        ["line", "mailbox", "memcpy", "process_vm_writev", "futex", "syscall"]
-            .iter()
-            .map(|what| variant(&[("what", what)]))
-            .collect()
+        kind::WHATS.iter().map(|(what, _)| variant(&[("what", what)])).collect()
     }
 
     fn only_size(&self, v: &Variant) -> Option<u64> {
-        match v.get("what").map(String::as_str) {
-            Some("line" | "mailbox") => Some(64),
-            Some("futex" | "syscall") => Some(0),
-            _ => None,
-        }
+        kind::only_size(v.get("what").map(String::as_str).unwrap_or_default())
     }
 
     fn metric(&self, v: &Variant) -> Metric {
@@ -65,6 +63,28 @@ impl Experiment for MachineFloor {
                 time("one_way_latency", 2.0, "half a round trip of a futex ping-pong without spinning")
             }
             Some("syscall") => time("operation_latency", 1.0, "a system call that does nothing"),
+            Some("tcp") => time(
+                "one_way_latency",
+                2.0,
+                "half a round trip of a message of that size over plain TCP, both sides spinning",
+            ),
+            Some("tcp-sleep") => time(
+                "one_way_latency",
+                2.0,
+                "half a round trip over plain TCP, each side asleep until something comes",
+            ),
+            Some("tcp-stream") => Metric {
+                name: "bandwidth",
+                unit: "MB/s",
+                about: "messages of that size one way over plain TCP, from the first to the answer to the last",
+                scale: Scale::Bandwidth(1.0),
+            },
+            Some("tcp-both") => Metric {
+                name: "bandwidth",
+                unit: "MB/s",
+                about: "messages of that size over plain TCP by both sides at once, the sum of both directions",
+                scale: Scale::Bandwidth(2.0),
+            },
             _ => Metric {
                 name: "bandwidth",
                 unit: "MB/s",
@@ -95,6 +115,10 @@ impl Experiment for MachineFloor {
             "syscall" => Box::new(Alone(Kernel, client)),
             "memcpy" => Box::new(Alone(Memcpy::new(session.cell.length()? as usize)?, client)),
             "process_vm_writev" => vm_side(session)?,
+            "tcp" => Box::new(tcp::Pings::new(session, false)?),
+            "tcp-sleep" => Box::new(tcp::Pings::new(session, true)?),
+            "tcp-stream" => Box::new(tcp::Streams::new(session, false)?),
+            "tcp-both" => Box::new(tcp::Streams::new(session, true)?),
             other => return Err(Fault::Meaningless(format!("the floor {other}"))),
         })
     }

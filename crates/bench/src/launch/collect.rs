@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fabric::floor_kind;
 use super::job::Sampling;
 use super::machine;
 use super::orchestrator::Reasons;
 use crate::experiment::driver::{Record, plan_for, replay};
 use crate::experiment::{Cell, Metric, find};
 use crate::floor::{FLOOR, Floors};
-use crate::plan::CheckedPlan;
+use crate::plan::{CheckedPlan, Chosen};
 use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
 use crate::schema::{
-    ClockInfo, ClockKind, Environment, Measurement, NoiseSummary, Origin, Parameter, Run, Warning,
+    ClockInfo, ClockKind, DeviceInfo, Environment, Measurement, Missing, NoiseSummary, Origin, Parameter,
+    Run, Warning,
 };
 
 /// Share of samples that may have been interrupted before it is worth a flag.
@@ -29,7 +31,7 @@ pub(super) struct Sample {
 /// Everything measured so far.
 pub(super) struct Collected {
     cells: Vec<Cell>,
-    device: String,
+    devices: Vec<Chosen>,
     parameters: Vec<Parameter>,
     keep: usize,
     samples: Vec<Vec<Sample>>,
@@ -37,7 +39,8 @@ pub(super) struct Collected {
     skipped: BTreeMap<usize, (u32, String)>,
     environment: Environment,
     launches: u32,
-    begun: u32,
+    /// Launches begun, of each device.
+    begun: Vec<u32>,
     count: u64,
     interrupted: bool,
 }
@@ -52,45 +55,59 @@ impl Collected {
                 environment.warnings.push(Warning { what: what.to_owned(), advice: advice.to_owned() });
             }
         };
-        let one_core = plan.peer.is_none() && cores[0] == cores[1] && !plan.is_virtual;
+        let one_core = plan.peer.is_none() && cores[0] == cores[1] && !plan.is_virtual();
         warn(
             one_core,
             "client and server share one core, so they wait for each other to be scheduled",
             "allow the run two cores (taskset, cgroup), or use a peer",
         );
         warn(
-            launches < crate::stats::LAUNCHES_FOR_95 as u32 && !plan.is_virtual,
+            launches < crate::stats::LAUNCHES_FOR_95 as u32 && !plan.is_virtual(),
             "fewer than 6 launches carry no 95 % interval",
             "leave --set launches at its default",
         );
+        environment.devices = plan.devices.iter().map(known).collect();
         Self {
             cells: plan.cells.clone(),
-            device: plan.device.clone(),
+            devices: plan.devices.clone(),
             parameters: plan.parameters.clone(),
             keep: plan.values.whole("keep") as usize,
             samples: vec![Vec::new(); plan.cells.len()],
             skipped,
             environment,
             launches,
-            begun: 0,
+            begun: vec![0; plan.devices.len()],
             count: 0,
             interrupted: false,
         }
     }
 
-    /// A launch has begun.
+    /// A launch of a device has begun.
     pub(super) fn begun(
         &mut self,
+        device: usize,
         clock: ClockInfo,
         noise: Option<NoiseSummary>,
         pinned: [Option<usize>; 2],
     ) {
-        if self.begun == 0 {
+        if self.begun.iter().all(|n| *n == 0) {
             self.environment.clock = clock;
             self.environment.noise_before = noise;
             self.environment.pinned_cores = pinned.iter().flatten().map(|c| *c as u32).collect();
         }
-        self.begun += 1;
+        if let Some(begun) = self.begun.get_mut(device) {
+            *begun += 1;
+        }
+        if let Some(info) = self.environment.devices.get_mut(device) {
+            info.clock = clock.kind;
+        }
+    }
+
+    /// What a device says of itself.
+    pub(super) fn noted(&mut self, device: usize, notes: &[String]) {
+        if let Some(info) = self.environment.devices.get_mut(device) {
+            info.notes = notes.to_vec();
+        }
     }
 
     /// A launch has ended in order.
@@ -109,8 +126,9 @@ impl Collected {
         }
     }
 
-    pub(super) fn skipped(&mut self, index: usize, why: String) {
-        self.count += 1;
+    /// A cell was not measured in this launch, nor will it be in so many others that need not try.
+    pub(super) fn skipped(&mut self, index: usize, why: String, others: u32) {
+        self.count += 1 + u64::from(others);
         let times = self.skipped.get(&index).map_or(0, |(times, _)| *times);
         self.skipped.insert(index, (times + 1, why));
     }
@@ -140,9 +158,16 @@ impl Collected {
             .collect();
         results.extend(floors);
         self.compare_twins(&analysed);
+        let missing = self.missing();
         self.explain_skipped();
         self.add_derived();
-        Run { environment: self.environment, parameters: self.parameters, results, ..Run::default() }
+        Run { environment: self.environment, parameters: self.parameters, results, missing, ..Run::default() }
+    }
+
+    /// The device of a cell.
+    fn device_of(&self, index: usize) -> &str {
+        let found = self.devices.iter().find(|d| d.cells.contains(&index));
+        found.map_or("", |device| device.name.as_str())
     }
 
     fn result_cells(&self) -> impl Iterator<Item = usize> + '_ {
@@ -181,13 +206,13 @@ impl Collected {
         let messages = records.first()?.record.messages.max(1);
         let head = CellHead {
             experiment: cell.experiment.clone(),
-            device: if cell.experiment == FLOOR { "machine".to_owned() } else { self.device.clone() },
+            device: if cell.experiment == FLOOR { "machine" } else { self.device_of(index) }.to_owned(),
             variant: cell.variant.clone(),
             size_bytes: cell.size,
             metric: metric.name.to_owned(),
             unit: metric.unit.to_owned(),
         };
-        let floor: Option<FloorOf> = floors.of(cell, &metric);
+        let floor: Option<FloorOf> = floors.of(floor_kind(self.device_of(index)), cell, &metric);
         let detail = Detail { samples: self.keep, ..Detail::default() };
         let map = |ns: f64| metric.value(ns * 1e3, messages, cell.size);
         let mut result = measurement(head, launches, map, floor, &detail)?;
@@ -203,11 +228,35 @@ impl Collected {
 
     /// The same cell measured twice in every launch: what differs is noise.
     fn compare_twins(&mut self, analysed: &[Vec<Sampled>]) {
-        let Some(twin) = self.cells.iter().position(|c| c.twin) else { return };
-        let wanted = Cell { twin: false, ..self.cells[twin].clone() };
-        let Some(original) = self.cells.iter().position(|c| *c == wanted) else { return };
         let medians = |i: usize| analysed[i].iter().map(Sampled::median_ns).collect::<Vec<_>>();
-        self.environment.aa_noise = aa_noise(&medians(original), &medians(twin));
+        for (device, info) in self.devices.iter().zip(&mut self.environment.devices) {
+            let cells = &self.cells[device.cells.clone()];
+            let Some(twin) = cells.iter().position(|c| c.twin) else { continue };
+            let wanted = Cell { twin: false, ..cells[twin].clone() };
+            let Some(original) = cells.iter().position(|c| *c == wanted) else { continue };
+            let first = device.cells.start;
+            info.aa_noise = aa_noise(&medians(first + original), &medians(first + twin));
+        }
+        let all = self.environment.devices.iter().filter_map(|info| info.aa_noise);
+        self.environment.aa_noise = all.max_by(|a, b| a.floor.total_cmp(&b.floor));
+    }
+
+    /// Cells without a sample, with the reason.
+    fn missing(&self) -> Vec<Missing> {
+        let lost = self.skipped.iter().filter(|(i, _)| self.samples[**i].is_empty() && !self.cells[**i].twin);
+        let one = |(index, (_, why)): (&usize, &(u32, String))| {
+            let cell = &self.cells[*index];
+            let metric = find(&cell.experiment).map(|e| e.metric(&cell.variant).name);
+            Missing {
+                experiment: cell.experiment.clone(),
+                device: self.device_of(*index).to_owned(),
+                variant: cell.variant.clone(),
+                size_bytes: cell.size,
+                metric: metric.unwrap_or_default().to_owned(),
+                why: why.clone(),
+            }
+        };
+        lost.map(one).collect()
     }
 
     fn explain_skipped(&mut self) {
@@ -215,10 +264,12 @@ impl Collected {
         for (index, (times, why)) in &self.skipped {
             let lost = match self.samples[*index].is_empty() {
                 true => "not measured".to_owned(),
-                false => format!("missing from {times} of {} launches", self.begun),
+                false => format!("missing from {times} of {} launches", self.launches),
             };
             let kind = (lost, why.clone());
-            reasons.entry(kind).or_default().push(self.cells[*index].to_string());
+            let on =
+                if self.devices.len() > 1 { format!("{}: ", self.device_of(*index)) } else { String::new() };
+            reasons.entry(kind).or_default().push(format!("{on}{}", self.cells[*index]));
         }
         for ((lost, why), cells) in reasons {
             let more = if cells.len() > 1 { format!(" and {} more", cells.len() - 1) } else { String::new() };
@@ -253,11 +304,20 @@ impl Collected {
             let text: Vec<String> = bursts.iter().map(|(size, n)| format!("{size} B: {n}")).collect();
             add("burst-messages", text.join(", "));
         }
-        add("launches-begun", format!("{} of {}", self.begun, self.launches));
+        let begun: Vec<String> = self.begun.iter().map(u32::to_string).collect();
+        let of = |d: &Chosen| if d.is_virtual { 1 } else { self.launches };
+        let of: Vec<String> = self.devices.iter().map(|d| of(d).to_string()).collect();
+        add("launches-begun", format!("{} of {}", begun.join(", "), of.join(", ")));
         if self.interrupted {
             add("interrupted", "yes: only finished cells are in the results".to_owned());
         }
     }
+}
+
+/// What is known of a device before it is opened.
+fn known(device: &Chosen) -> DeviceInfo {
+    let clock = if device.is_virtual { ClockKind::Virtual } else { ClockKind::default() };
+    DeviceInfo { name: device.name.clone(), clock, ..DeviceInfo::default() }
 }
 
 fn replayed(experiment: &dyn crate::experiment::Experiment, cell: &Cell, sample: &Sample) -> Option<Sampled> {

@@ -3,6 +3,8 @@
 use verbs::Device;
 use verbs::host::Host;
 
+use crate::floor::FloorKind;
+
 /// Names of the kinds of devices, for messages.
 #[must_use]
 pub fn devices() -> Vec<String> {
@@ -22,4 +24,61 @@ pub(super) fn open(name: &str, host: &Host) -> verbs::Result<Device> {
 /// Whether the device of this name lives in virtual time.
 pub(crate) fn is_virtual(name: &str) -> bool {
     fabric::is_virtual(name)
+}
+
+/// What the machine itself does, beside which results of this device stand.
+pub(crate) fn floor_kind(name: &str) -> FloorKind {
+    match name.trim_start() {
+        name if fabric::is_virtual(name) => FloorKind::None,
+        name if name.starts_with("iwarp") => FloorKind::Sockets,
+        _ => FloorKind::Memory,
+    }
+}
+
+/// The device that a server opens for a client: `offered` if it is of the same kind, else what the client asked for, on
+/// any side: the side that the client named is its own.
+pub(super) fn for_client(asked: &str, offered: Option<&str>) -> Result<String, String> {
+    match offered {
+        Some(offered) if kind(offered) == kind(asked) => Ok(offered.to_owned()),
+        Some(offered) => {
+            let (asked, kind) = (kind(asked), kind(offered));
+            Err(format!("{asked} with a server that offers {offered}; use --device {kind}"))
+        }
+        None => {
+            let side =
+                asked.find('@').map(|at| (at, asked[at..].find('(').map_or(asked.len(), |end| at + end)));
+            Ok(side
+                .map_or_else(|| asked.to_owned(), |(at, end)| format!("{}{}", &asked[..at], &asked[end..])))
+        }
+    }
+}
+
+/// The name without a side and options.
+fn kind(name: &str) -> &str {
+    name.split(['@', '(']).next().unwrap_or(name).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_keeps_to_its_own_side() {
+        let plain = |asked| for_client(asked, None).expect("any");
+        assert_eq!(plain("iwarp@10.0.0.1(crc=on)"), "iwarp(crc=on)");
+        assert_eq!(plain("iwarp@fd00::1"), "iwarp");
+        assert_eq!(plain("shm(dm=1M)"), "shm(dm=1M)");
+        let own = "iwarp@10.0.0.2(mpa=1)";
+        assert_eq!(for_client("iwarp", Some(own)).as_deref(), Ok(own));
+        assert_eq!(for_client("iwarp@10.0.0.1(crc=on)", Some(own)).as_deref(), Ok(own));
+        let why = for_client("shm", Some(own)).expect_err("another kind");
+        assert!(why.contains("offers iwarp@10.0.0.2") && why.contains("--device iwarp"), "{why}");
+    }
+
+    #[test]
+    fn floors_are_those_of_the_way_that_data_go() {
+        assert_eq!(floor_kind("iwarp@::1(crc=on)"), FloorKind::Sockets);
+        assert_eq!(floor_kind("shm"), FloorKind::Memory);
+        assert_eq!(floor_kind("model:mt23108-vapi"), FloorKind::None);
+    }
 }

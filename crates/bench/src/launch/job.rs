@@ -140,6 +140,8 @@ pub(super) enum News {
         index: usize,
         /// Why.
         why: String,
+        /// Whether it never will be: another launch need not try.
+        never: bool,
     },
     /// All is measured.
     Done {

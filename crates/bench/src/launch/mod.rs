@@ -37,11 +37,12 @@ use crate::schema::Run;
 
 pub(crate) use fabric::check as check_device;
 pub use fabric::devices;
+pub(crate) use fabric::floor_kind;
 pub(crate) use fabric::is_virtual;
 pub(crate) use machine::limits;
 pub use orchestrator::{run, run_with};
 pub use serve::{serve, serve_with};
-pub use worker::worker_main;
+pub use worker::{worker_main, worker_main_on};
 
 /// How to start a worker: a program that calls [`worker_main`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub struct CellEvent<'a> {
     pub launches: u32,
     /// Cells done, over all launches, this one included unless it only begins.
     pub done: u64,
+    /// Its device, where the run has several.
+    pub device: Option<&'a str>,
     /// The cell.
     pub cell: &'a Cell,
     /// What happened.

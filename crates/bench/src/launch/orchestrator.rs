@@ -1,6 +1,7 @@
 //! [`run`]: launches one after the other, until all are done, somebody stops it, or something breaks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -41,13 +42,13 @@ const SHOWN: usize = 64;
 /// # Errors
 /// [`BenchError`] with what was measured until then.
 pub fn run(plan: &CheckedPlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<Run, BenchError> {
-    if plan.is_virtual {
-        return super::simulated::run(plan, progress, stop);
-    }
     run_with(&WorkerCommand::own()?, plan, progress, stop)
 }
 
 /// The same with another program as worker.
+///
+/// Launches of several devices take turns, each round in another order, so that what disturbs the machine for a while
+/// disturbs all of them alike. Modelled cards come last: simulating takes all cores.
 ///
 /// # Errors
 /// As [`run`].
@@ -57,35 +58,95 @@ pub fn run_with(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Run, BenchError> {
-    let (launches, cells) = (plan.launches(), plan.cells.len());
-    progress.plan(u64::from(launches) * (cells - plan.unfit.len()) as u64);
-    let cores = choose_cores(plan);
-    let mut all = Collected::new(plan, cores, launches);
-    let order = interleaved(cells, launches as usize, plan.seed);
-    let (began, mut last, mut share) = (now(), Duration::ZERO, 1.0);
-    for (number, order) in order.chunks(cells.max(1)).enumerate() {
-        let number = number as u32;
-        if number > 0 {
-            let took = since(began) - last;
-            last = since(began);
-            share = next_share(plan.values.real("budget"), (number, launches), share, (last, took));
-        }
-        let mut launch = Launch { command, plan, cores, number, share, progress, stop, all: &mut all };
-        match launch.run(order) {
-            Ok(()) if stop.load(Ordering::Relaxed) => {
-                all.interrupt();
-                break;
-            }
-            Ok(()) => {}
-            Err(mut error) => {
-                error.what = format!("launch {} of {launches}: {}", number + 1, advised(error.what));
-                all.interrupt();
-                error.partial = Some(Box::new(all.finish()));
-                return Err(error);
+    let real: Vec<usize> = (0..plan.devices.len()).filter(|d| !plan.devices[*d].is_virtual).collect();
+    let launches = if real.is_empty() { 0 } else { plan.launches() };
+    let simulated: usize = plan.devices.iter().filter(|d| d.is_virtual).map(|d| plan.fitting(d)).sum();
+    progress.plan(u64::from(launches) * plan.real_cells() as u64 + simulated as u64);
+    let cores = if real.is_empty() { [None, None] } else { choose_cores(plan) };
+    let mut all = Collected::new(plan, cores, plan.launches());
+    let launching =
+        Launching { command, plan, cores, launches, progress: &mut *progress, stop, all: &mut all };
+    let done = launching.all(&real);
+    let virtuals = (0..plan.devices.len()).filter(|d| plan.devices[*d].is_virtual);
+    let done = done.and_then(|()| {
+        for device in virtuals {
+            if !stop.load(Ordering::Relaxed) {
+                super::simulated::run(plan, device, &mut all, progress, stop)?;
             }
         }
+        Ok(())
+    });
+    if done.is_err() || stop.load(Ordering::Relaxed) {
+        all.interrupt();
     }
-    Ok(all.finish())
+    match done {
+        Ok(()) => Ok(all.finish()),
+        Err(what) => Err(BenchError { what, partial: Some(Box::new(all.finish())) }),
+    }
+}
+
+/// What the launches of a run have in common.
+struct Launching<'a> {
+    command: &'a WorkerCommand,
+    plan: &'a CheckedPlan,
+    cores: [Option<usize>; 2],
+    launches: u32,
+    progress: &'a mut dyn Progress,
+    stop: &'a AtomicBool,
+    all: &'a mut Collected,
+}
+
+impl Launching<'_> {
+    /// Every launch of these devices; why not, if one failed.
+    fn all(self, devices: &[usize]) -> Result<(), String> {
+        let (plan, launches) = (self.plan, self.launches);
+        let orders: Vec<Vec<usize>> = devices
+            .iter()
+            .map(|d| interleaved(plan.devices[*d].cells.len(), launches as usize, plan.seed))
+            .collect();
+        let turns = interleaved(devices.len(), launches as usize, plan.seed);
+        let (began, mut last, mut share) = (now(), Duration::ZERO, 1.0);
+        let mut never: BTreeSet<usize> = plan.unfit.keys().copied().collect();
+        for (number, turn) in turns.chunks(devices.len().max(1)).enumerate() {
+            let number = number as u32;
+            if number > 0 {
+                let took = since(began) - last;
+                last = since(began);
+                share = next_share(plan.values.real("budget"), (number, launches), share, (last, took));
+            }
+            for which in turn {
+                let device = devices[*which];
+                let Range { start, end } = plan.devices[device].cells;
+                let (cells, at) = (end - start, number as usize);
+                let order = orders[*which][at * cells..(at + 1) * cells].iter().map(|i| start + i);
+                let order: Vec<usize> = order.filter(|i| !never.contains(i)).collect();
+                let own = |i: &&usize| {
+                    plan.device_of(**i).is_some_and(|d| !d.is_virtual) && !plan.unfit.contains_key(i)
+                };
+                let sharing = plan.real_cells() - never.iter().filter(own).count();
+                let mut launch = Launch {
+                    command: self.command,
+                    plan,
+                    device,
+                    cores: self.cores,
+                    number,
+                    share,
+                    sharing,
+                    progress: &mut *self.progress,
+                    stop: self.stop,
+                    all: &mut *self.all,
+                    never: &mut never,
+                };
+                let done = launch.run(&order);
+                if self.stop.load(Ordering::Relaxed) && done.is_ok() {
+                    return Ok(());
+                }
+                let on = named(plan, device).map_or_else(String::new, |name| format!(" on {name}"));
+                done.map_err(|e| format!("launch {} of {launches}{on}: {}", number + 1, advised(e.what)))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The share of its time that launch `number` of `launches` may sample, so that the run ends in time: the launch
@@ -135,13 +196,19 @@ fn choose_cores(plan: &CheckedPlan) -> [Option<usize>; 2] {
 struct Launch<'a> {
     command: &'a WorkerCommand,
     plan: &'a CheckedPlan,
+    /// Of the plan's.
+    device: usize,
     cores: [Option<usize>; 2],
     number: u32,
     /// Of its time for sampling.
     share: f64,
+    /// Cells of all devices that share the time.
+    sharing: usize,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
     all: &'a mut Collected,
+    /// Cells that cannot be measured in any launch.
+    never: &'a mut BTreeSet<usize>,
 }
 
 /// How far a launch is.
@@ -165,16 +232,14 @@ impl Launch<'_> {
             connect.push(peer.clone());
         } else {
             self.add_server("server", self.cores[1], &token, &mut crew, &mut connect)?;
-            let ranks = |index: &usize| {
-                let cell = &self.plan.cells[*index];
-                find(&cell.experiment).map(|e| e.ranks(&cell.variant))
-            };
-            for rank in 2..order.iter().filter(|i| self.fits(**i)).filter_map(ranks).max().unwrap_or(2) {
+            let ranks = |c: &Cell| find(&c.experiment).map(|e| e.ranks(&c.variant));
+            for rank in 2..order.iter().filter_map(|i| ranks(&self.plan.cells[*i])).max().unwrap_or(2) {
                 let core = self.cores[rank as usize % 2];
                 self.add_server("helper", core, &token, &mut crew, &mut connect)?;
             }
         }
-        let mut sampling = Sampling::from(self.plan.sampling(self.number, Calibration::default()));
+        let mut sampling =
+            Sampling::from(self.plan.sampling(self.number, self.sharing, Calibration::default()));
         sampling.time_max_ns *= self.share;
         sampling.time_min_ns *= self.share;
         let job = ClientJob {
@@ -182,13 +247,9 @@ impl Launch<'_> {
             core: self.cores[0],
             peer_core: self.plan.values.cores().map(|c| c[1]),
             connect,
-            device: self.plan.device.clone(),
+            device: self.plan.devices[self.device].name.clone(),
             settings: self.plan.settings(),
-            cells: order
-                .iter()
-                .filter(|i| self.fits(**i))
-                .map(|i| (*i, self.plan.cells[*i].clone()))
-                .collect(),
+            cells: order.iter().map(|i| (*i, self.plan.cells[*i].clone())).collect(),
             sampling,
         };
         crew.push(Worker::start("client", self.command, &Job::Client(job))?);
@@ -201,11 +262,6 @@ impl Launch<'_> {
             silent_since: now(),
         };
         self.watch(&mut crew, state)
-    }
-
-    /// Whether this machine can measure the cell.
-    fn fits(&self, index: usize) -> bool {
-        !self.plan.unfit.contains_key(&index)
     }
 
     /// Starts a process that the client will connect to, and learns where it waits.
@@ -299,9 +355,12 @@ impl Launch<'_> {
             News::Begun { clock, noise, core, notes } => {
                 state.clock = clock;
                 let pinned = [core, self.cores[1].filter(|_| self.plan.peer.is_none())];
-                self.all.begun(clock, noise, pinned);
+                self.all.begun(self.device, clock, noise, pinned);
                 if self.number == 0 {
-                    notes.iter().for_each(|n| self.progress.note(n));
+                    self.all.noted(self.device, &notes);
+                    let on =
+                        named(self.plan, self.device).map_or_else(String::new, |name| format!("{name}: "));
+                    notes.iter().for_each(|n| self.progress.note(&format!("{on}{n}")));
                 }
             }
             News::Cell { index } => {
@@ -317,9 +376,14 @@ impl Launch<'_> {
                 }
                 state.current = None;
             }
-            News::Skipped { index, why } => {
+            News::Skipped { index, why, never } => {
                 self.tell(index, CellState::Skipped { why: &why });
-                self.all.skipped(index, why);
+                let others = if never && self.never.insert(index) {
+                    self.plan.launches() - self.number - 1
+                } else {
+                    0
+                };
+                self.all.skipped(index, why, others);
                 state.current = None;
             }
             News::Done { noise } => {
@@ -339,9 +403,15 @@ impl Launch<'_> {
     fn tell(&mut self, index: usize, state: CellState<'_>) {
         if let Some(cell) = self.plan.cells.get(index) {
             let (launch, launches) = (self.number + 1, self.plan.launches());
-            self.progress.cell(&CellEvent { launch, launches, done: self.all.count(), cell, state });
+            let (done, device) = (self.all.count(), named(self.plan, self.device));
+            self.progress.cell(&CellEvent { launch, launches, done, device, cell, state });
         }
     }
+}
+
+/// The device of a launch, where there are several.
+fn named(plan: &CheckedPlan, device: usize) -> Option<&str> {
+    (plan.devices.len() > 1).then(|| plan.devices[device].name.as_str())
 }
 
 /// About the median of a record, from its last readings.

@@ -15,8 +15,11 @@ const BETWEEN_CELLS: Duration = Duration::from_secs(3600);
 /// Beyond its own patience, how long a client may time a round in which this side has no part.
 const LONG_ROUND: Duration = Duration::from_secs(120);
 
+/// Which device to open for the one that a client asked for, or why none.
+pub(super) type Choice<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
 /// Serves one client to its end.
-pub(super) fn session(mut way: Way, core: Option<usize>) -> Result<(), Fault> {
+pub(super) fn session(mut way: Way, core: Option<usize>, choice: Choice<'_>) -> Result<(), Fault> {
     let (device, settings, asked) = match way.read().map_err(control)? {
         Frame::Setup { device, settings, core } => (device, settings, core),
         other => return refuse(&mut way, Fault::Control(format!("{other:?} came instead of a set-up"))),
@@ -26,6 +29,10 @@ pub(super) fn session(mut way: Way, core: Option<usize>) -> Result<(), Fault> {
     }
     let pinned = pin(core.or(asked));
     let host = host();
+    let device = match choice(&device) {
+        Ok(device) => device,
+        Err(why) => return refuse(&mut way, Fault::Meaningless(why)),
+    };
     let device = match fabric::open(&device, &host) {
         Ok(device) => device,
         Err(why) => return refuse(&mut way, why.into()),

@@ -23,12 +23,18 @@ use crate::experiment::driver::client_cell;
 use crate::experiment::{Control, Fault, Session, Word};
 use crate::schema::ClockInfo;
 
-/// Runs a worker to its end; what the hidden command `worker` does, with nothing else on the command line.
+/// Runs a worker to its end; what the hidden command `worker` does.
 #[must_use]
 pub fn worker_main() -> ExitCode {
+    worker_main_on(None)
+}
+
+/// The same where `nicety serve` offers one device of its own, whatever side of it the clients name.
+#[must_use]
+pub fn worker_main_on(offered: Option<&str>) -> ExitCode {
     // Without it a worker would only notice at its next word that its parent is gone.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    match work() {
+    match work(offered) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("nicety worker: {why}");
@@ -37,14 +43,14 @@ pub fn worker_main() -> ExitCode {
     }
 }
 
-fn work() -> Result<(), Fault> {
+fn work(offered: Option<&str>) -> Result<(), Fault> {
     let hint = "`worker` is started by `nicety bench` and `nicety serve`, not by hand";
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| Fault::Control(e.to_string()))?;
     match rustix::net::sockopt::socket_domain(&input) {
         Ok(AddressFamily::UNIX) => orchestrated(input),
         Ok(AddressFamily::INET | AddressFamily::INET6) => {
             let way = Way::greet(TcpStream::from(input), "").map_err(serving::control)?;
-            serving::session(way, None)
+            serving::session(way, None, &|asked| fabric::for_client(asked, offered))
         }
         _ => Err(Fault::Control(hint.into())),
     }
@@ -79,7 +85,7 @@ fn serve_one(out: &UnixStream, token: &str, core: Option<usize>) -> Result<(), F
         let (stream, _) = listener.accept().map_err(control)?;
         if let Ok(way) = Way::greet(stream, token) {
             drop(listener);
-            return serving::session(way, core);
+            return serving::session(way, core, &|asked| Ok(asked.to_owned()));
         }
     }
 }
@@ -129,7 +135,9 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
                 let switches = involuntary_switches().unwrap_or(0).saturating_sub(switches);
                 News::Measured { index: *index, record, switches }
             }
-            Err(fault) if fault.is_local() => News::Skipped { index: *index, why: fault.to_string() },
+            Err(fault) if fault.is_local() => {
+                News::Skipped { index: *index, never: is_final(&fault), why: fault.to_string() }
+            }
             Err(fault) => return Err(fault),
         };
         write_line(out, &news).map_err(control)?;
@@ -140,6 +148,11 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
         let _ = way.tell(&Word::Bye);
     }
     write_line(out, &News::Done { noise: noise(&host) }).map_err(control)
+}
+
+/// Whether a cell fails in every launch as it failed in this one: it makes no sense here.
+fn is_final(fault: &Fault) -> bool {
+    matches!(fault, Fault::Meaningless(_) | Fault::Device(verbs::Error::Unsupported { .. }))
 }
 
 /// Whether the orchestrator has said anything since the job, which can only be: stop; or has gone.

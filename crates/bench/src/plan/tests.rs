@@ -130,7 +130,7 @@ fn what_is_too_much_is_refused_and_what_nobody_asked_for_is_left_out() {
 #[test]
 fn the_time_is_shared_among_cells() {
     let checked = Plan { experiments: vec!["rate".into()], ..plan() }.check().expect("sound");
-    let sampling = checked.sampling(0, crate::sample::Calibration::default());
+    let sampling = checked.sampling(0, checked.real_cells(), crate::sample::Calibration::default());
     let all = sampling.time_max_ns * f64::from(checked.launches()) * checked.cells.len() as f64;
     assert!((all / 240e9 - 1.0).abs() < 1e-9, "{all}");
     assert!(sampling.time_min_ns < sampling.time_max_ns);
@@ -142,4 +142,34 @@ fn slips_of_the_finger_have_small_distances() {
     assert_eq!(distance("latnecy", "latency"), 1);
     assert_eq!(distance("", "abc"), 3);
     assert_eq!(distance(&"x".repeat(100), "abc"), usize::MAX);
+}
+
+#[test]
+fn devices_share_the_time_and_each_has_its_own_floors() {
+    let of = |device: &str| Plan { device: device.to_owned(), quick: true, ..plan() }.check();
+    let checked = of("shm, iwarp(crc=on,mpa=1),model:mt23108-vapi").expect("sound");
+    let names: Vec<&str> = checked.devices.iter().map(|d| d.name.as_str()).collect();
+    assert_eq!(names, ["shm", "iwarp(crc=on,mpa=1)", "model:mt23108-vapi"]);
+    assert_eq!(checked.devices[2].cells.end, checked.cells.len());
+    let floors = |device: usize, what: &str| {
+        let cells = &checked.cells[checked.devices[device].cells.clone()];
+        cells.iter().filter(|c| c.variant.get("what").is_some_and(|w| w.starts_with(what))).count()
+    };
+    assert!(floors(0, "line") == 1 && floors(0, "tcp") == 0);
+    assert!(
+        floors(1, "line") == 0 && floors(1, "tcp-stream") == SIZES_QUICK.len() && floors(1, "tcp-sleep") == 1
+    );
+    assert_eq!(floors(2, ""), 0);
+    let twins = |device: usize| {
+        checked.cells[checked.devices[device].cells.clone()].iter().filter(|c| c.twin).count()
+    };
+    assert_eq!([twins(0), twins(1), twins(2)], [1, 1, 0]);
+    let sampling = checked.sampling(0, checked.real_cells(), crate::sample::Calibration::default());
+    let all = sampling.time_max_ns * f64::from(checked.launches()) * checked.real_cells() as f64;
+    assert!((all / 30e9 - 1.0).abs() < 1e-9, "{all}");
+    let wrong = of("shm,iwarp,shm,ibarp").expect_err("refused");
+    let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    assert!(wrong[0].contains("\"shm\" was given twice") && wrong[1].contains("ibarp"), "{wrong:?}");
+    let only_models = Plan { peer: Some("h".into()), device: "model:mt23108-vapi".into(), ..plan() };
+    assert!(refusals(&only_models)[0].contains("leave --peer away"));
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::number;
 use super::series::{Series, capital, named_level};
+use super::sides::{Column, column_of};
 
 /// More curves than this on one panel cannot be told apart.
 pub(super) const MAX_CURVES: usize = 8;
@@ -24,6 +25,8 @@ pub(super) struct Figure<'a> {
     /// Legend: each label is one colour in all panels.
     pub(super) labels: Vec<String>,
     pub(super) panels: Vec<Panel<'a>>,
+    /// Whether its curves are devices side by side, each label one of them.
+    pub(super) sides: bool,
 }
 
 /// Some curves drawn, or tabulated, together.
@@ -38,39 +41,75 @@ pub(super) struct Panel<'a> {
 
 type Levels = Vec<(String, String)>;
 
-/// All figures of some curves, in the curves' order.
-pub(super) fn figures<'a>(all: &[Series<'a>]) -> Vec<Figure<'a>> {
+/// All figures of some curves, in the curves' order; with several columns, devices side by side.
+pub(super) fn figures_of<'a>(all: &[Series<'a>], columns: &[Column]) -> Vec<Figure<'a>> {
     let alike =
         |a: &Series<'_>, b: &Series<'_>| (a.experiment, a.metric, a.unit) == (b.experiment, b.metric, b.unit);
     let mut ordered: Vec<&Series<'a>> = all.iter().collect();
     // The floor's own figures come last; within an experiment the order is kept.
     ordered.sort_by_key(|s| s.is_floor());
-    ordered.chunk_by(|a, b| alike(a, b)).map(figure).collect()
+    ordered.chunk_by(|a, b| alike(a, b)).map(|group| figure(group, columns)).collect()
 }
 
-fn figure<'a>(group: &[&Series<'a>]) -> Figure<'a> {
+fn figure<'a>(group: &[&Series<'a>], columns: &[Column]) -> Figure<'a> {
     let first = group[0];
+    let sides = columns.len() > 1 && !first.is_floor();
     let largest = group.iter().flat_map(|s| &s.points).map(|r| r.median).fold(0.0, f64::max);
     let (unit, scale) = number::display_unit(first.unit, largest);
-    let (lines, dots): (Vec<_>, Vec<_>) = group.iter().partition(|s| sizes(s) > 1);
+    // Of devices side by side one may have lost all sizes but one.
+    let several = |s: &Series<'_>| {
+        sizes(s) > 1 || (sides && group.iter().any(|other| other.variant == s.variant && sizes(other) > 1))
+    };
+    let (lines, dots): (Vec<_>, Vec<_>) = group.iter().partition(|s| several(s));
     let varying = varying(group);
     let constant: Vec<String> = first
         .factors()
         .iter()
         .filter(|(name, _)| !varying.contains(name) && name != "run" && !first.is_floor())
+        .filter(|(name, _)| !sides || name != "device")
         .map(
             |(name, level)| {
                 if name == "device" { format!("device {level}") } else { named_level(name, level) }
             },
         )
         .collect();
-    let (labels, mut panels) = line_panels(&lines, &varying);
-    for some in dots.chunks(3 * MAX_CURVES) {
-        panels.push(dot_panel(some, &lines));
+    let (labels, mut panels) =
+        if sides { side_panels(&lines, &varying, columns) } else { line_panels(&lines, &varying) };
+    if sides && !dots.is_empty() {
+        panels.push(side_dots(&dots, &lines, columns));
+    } else {
+        for some in dots.chunks(3 * MAX_CURVES) {
+            panels.push(dot_panel(some, &lines));
+        }
     }
     let title = capital(&first.what());
     let constant = constant.join(", ");
-    Figure { title, constant, unit, scale, metric: first.metric, labels, panels }
+    Figure { title, constant, unit, scale, metric: first.metric, labels, panels, sides }
+}
+
+/// A panel for each variant, on which the devices are curves.
+fn side_panels<'a>(
+    lines: &[&&Series<'a>],
+    varying: &[String],
+    columns: &[Column],
+) -> (Vec<String>, Vec<Panel<'a>>) {
+    let mut panels: Vec<Panel<'a>> = Vec::new();
+    for s in lines {
+        let Some(column) = column_of(columns, s) else { continue };
+        let title = label(s, |n| n != "device" && n != "run" && varying.iter().any(|v| v == n));
+        match panels.iter_mut().find(|p| p.title == title) {
+            Some(panel) => panel.curves.push((column, (**s).clone())),
+            None => panels.push(Panel { title, dots: false, curves: vec![(column, (**s).clone())] }),
+        }
+    }
+    panels.iter_mut().for_each(|p| p.curves.sort_by_key(|(column, _)| *column));
+    (columns.iter().map(|c| c.label.clone()).collect(), panels)
+}
+
+fn side_dots<'a>(dots: &[&&Series<'a>], lines: &[&&Series<'a>], columns: &[Column]) -> Panel<'a> {
+    let title = dot_panel(dots, lines).title;
+    let curves = dots.iter().filter_map(|s| Some((column_of(columns, s)?, (**s).clone())));
+    Panel { title, dots: true, curves: curves.collect() }
 }
 
 fn sizes(s: &Series<'_>) -> usize {
@@ -159,6 +198,10 @@ mod tests {
     use super::*;
     use crate::schema::{Measurement, Run};
 
+    fn figures<'a>(all: &[Series<'a>]) -> Vec<Figure<'a>> {
+        figures_of(all, &[])
+    }
+
     const PLACES: [&str; 4] =
         ["source=nic,sink=nic", "source=nic,sink=host", "source=host,sink=nic", "source=host,sink=host"];
 
@@ -196,6 +239,22 @@ mod tests {
         let panels = shape(&[run(all)]);
         assert_eq!(panels.iter().map(|(_, n)| n).sum::<usize>(), 30);
         assert!(panels.iter().all(|(_, n)| *n <= MAX_CURVES), "{panels:?}");
+    }
+
+    #[test]
+    fn devices_side_by_side_share_a_panel_for_each_variant() {
+        let runs = [super::super::sides::tests::three()];
+        let columns = super::super::sides::columns(&runs);
+        let figures = figures_of(&series(&runs), &columns);
+        let panels: Vec<_> = figures[0].panels.iter().map(|p| (p.title.as_str(), p.curves.len())).collect();
+        assert_eq!(panels, [("nic → nic", 3), ("host → host", 3)]);
+        assert_eq!(figures[0].labels, ["shm", "iwarp", "model:card (virtual)"]);
+        assert_eq!(figures[0].constant, "write");
+        // One dot for each device and variant, the colours those of the curves.
+        let dots = &figures[1].panels[0];
+        assert!(dots.dots && dots.curves.len() == 6);
+        let of = |device: &str| dots.curves.iter().find(|(_, s)| s.device == device).expect("there").0;
+        assert_eq!([of("shm"), of("iwarp"), of("model:card")], [0, 1, 2]);
     }
 
     #[test]

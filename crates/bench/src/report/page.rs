@@ -2,27 +2,31 @@
 
 use maud::{Markup, html};
 
-use super::figures::{Figure, figures};
+use super::figures::{Figure, figures_of};
 use super::findings::{Finding, Tone, findings};
 use super::series::series;
 use super::shell::{document, embedded};
-use super::{ReportError, plots, table, words};
+use super::sides::columns;
+use super::{ReportError, plots, side_table, table, words};
 use crate::schema::{Environment, NoiseSummary, Run};
 
 /// The whole page.
 pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
     let all = series(runs);
-    let figures = figures(&all);
+    let columns = columns(runs);
+    let figures = figures_of(&all, &columns);
     let plots = embedded(&figures.iter().map(plots::plot).collect::<Vec<_>>())?;
     let mut data = vec![("plot-data".to_owned(), plots)];
     for (i, run) in runs.iter().enumerate() {
         run.to_json()?; // Refuses numbers that JSON cannot hold.
         data.push((format!("run-{}", i + 1), embedded(run)?));
     }
+    let sides = side_table::section(&figures, &columns, runs);
     let body = html! {
-        (head(runs))
+        (head(runs, !sides.0.is_empty()))
         main {
             (found(runs))
+            (sides)
             (plots_section(&figures))
             (table::section(runs))
             (parameters(runs))
@@ -42,7 +46,7 @@ fn title(runs: &[Run]) -> String {
     }
 }
 
-fn head(runs: &[Run]) -> Markup {
+fn head(runs: &[Run], sides: bool) -> Markup {
     html! {
         header {
             p.brand { "Nicety" }
@@ -54,14 +58,17 @@ fn head(runs: &[Run]) -> Markup {
                 }
             }
             nav aria-label="Sections" {
-                @for (id, name) in SECTIONS { a href={ "#" (id) } { (name) } }
+                @for (id, name) in SECTIONS {
+                    @if sides || id != "sides" { a href={ "#" (id) } { (name) } }
+                }
             }
         }
     }
 }
 
-const SECTIONS: [(&str, &str); 6] = [
+const SECTIONS: [(&str, &str); 7] = [
     ("findings", "Findings"),
+    ("sides", "Side by side"),
     ("plots", "Plots"),
     ("results", "Results"),
     ("parameters", "Parameters"),
@@ -120,8 +127,15 @@ fn plots_section(figures: &[Figure<'_>]) -> Markup {
         section #plots {
             h2 { "Plots" }
             p.hint {
-                "Both axes are logarithmic. Dashed: the floor, what the machine itself does. Bars: 95 % intervals. \
-                 Hover or tap a point for its numbers; the buttons show and hide curves. All numbers are in the "
+                "Both axes are logarithmic. "
+                @if figures.iter().any(|f| f.sides) {
+                    "Dotted: a device's floor, what the machine itself does, in the device's colour. Dashed, with hollow \
+                     marks: virtual time. "
+                } @else {
+                    "Dashed: the floor, what the machine itself does. "
+                }
+                "Bars: 95 % intervals. Hover or tap a point for its numbers; the buttons show and hide curves. All numbers \
+                 are in the "
                 a href="#results" { "results" } "."
             }
             noscript { p { "Plots need JavaScript; every number is in the tables below." } }
@@ -132,7 +146,7 @@ fn plots_section(figures: &[Figure<'_>]) -> Markup {
 }
 
 /// Panels beside each other such that no row is left half empty.
-fn columns(figure: &Figure<'_>) -> &'static str {
+fn layout(figure: &Figure<'_>) -> &'static str {
     match figure.panels.iter().filter(|p| !p.dots).count() {
         0 | 1 => "alone",
         2 | 4 => "two",
@@ -148,7 +162,7 @@ fn figure_frame(i: usize, figure: &Figure<'_>) -> Markup {
                 @if !figure.constant.is_empty() { p.constant { (figure.constant) } }
             }
             div.legend role="group" aria-label={ "Curves of " (figure.title) } {}
-            div.panels.(columns(figure)) {
+            div.panels.(layout(figure)) {
                 @for panel in &figure.panels {
                     div.panel.(if panel.dots { "dots" } else { "lines" }) {
                         @if !panel.title.is_empty() { h4 { (panel.title) } }

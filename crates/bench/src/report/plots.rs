@@ -21,11 +21,16 @@ pub(super) struct Plot {
     /// Range of values of all line panels.
     y: Option<[f64; 2]>,
     panels: Vec<PlotPanel>,
+    /// Whether dashed lines belong to a curve each, and are named in full.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    reference: bool,
 }
 
 #[derive(Serialize)]
 struct PlotPanel {
     dots: bool,
+    /// Names on the axis of a dot panel.
+    rows: Vec<String>,
     curves: Vec<Curve>,
     floors: Vec<FloorCurve>,
 }
@@ -34,7 +39,10 @@ struct PlotPanel {
 struct Curve {
     /// Index of the legend entry.
     label: usize,
-    /// Name on the axis of a dot panel.
+    /// Row of a dot panel.
+    row: usize,
+    /// Whether its time is virtual: dashed, with hollow marks.
+    dashed: bool,
     name: String,
     x: Vec<u64>,
     y: Vec<f64>,
@@ -49,6 +57,9 @@ struct Curve {
 #[derive(Serialize)]
 struct FloorCurve {
     label: String,
+    /// The curve whose floor it is, where each has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<usize>,
     x: Vec<u64>,
     y: Vec<f64>,
     text: Vec<String>,
@@ -56,7 +67,7 @@ struct FloorCurve {
 
 /// Data of one figure; points that a logarithmic axis cannot show are left out.
 pub(super) fn plot(figure: &Figure<'_>) -> Plot {
-    let panels: Vec<PlotPanel> = figure.panels.iter().map(|p| panel(p, figure.scale)).collect();
+    let panels: Vec<PlotPanel> = figure.panels.iter().map(|p| panel(figure, p)).collect();
     let lines = || panels.iter().filter(|p| !p.dots);
     let of_curves = |f: &dyn Fn(&Curve) -> Vec<f64>| range(lines().flat_map(|p| &p.curves).flat_map(f));
     let x = of_curves(&|c| c.x.iter().map(|x| *x as f64).collect());
@@ -64,7 +75,7 @@ pub(super) fn plot(figure: &Figure<'_>) -> Plot {
     let y = of_curves(&|c| c.low.iter().chain(&c.high).copied().collect());
     let y = range(y.iter().chain(&floors).flatten().copied());
     let y_title = format!("{} ({})", super::series::words(figure.metric), figure.unit);
-    Plot { y_title, labels: figure.labels.clone(), x, y, panels }
+    Plot { y_title, labels: figure.labels.clone(), x, y, panels, reference: figure.sides }
 }
 
 fn range(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
@@ -77,11 +88,29 @@ fn drawable(r: &Measurement, dots: bool) -> bool {
     r.median > 0.0 && (dots || r.size_bytes > 0)
 }
 
-fn panel(panel: &Panel<'_>, scale: f64) -> PlotPanel {
-    let curves: Vec<_> = panel.curves.iter().map(|(label, s)| curve(*label, s, panel.dots, scale)).collect();
-    let floors = if panel.dots { Vec::new() } else { floors(panel, scale) };
-    let curves = curves.into_iter().filter(|c| !c.x.is_empty()).collect();
-    PlotPanel { dots: panel.dots, curves, floors }
+fn panel(figure: &Figure<'_>, panel: &Panel<'_>) -> PlotPanel {
+    let scale = figure.scale;
+    let mut rows: Vec<String> = Vec::new();
+    let mut curves = Vec::new();
+    for (label, s) in &panel.curves {
+        let curve = curve(*label, s, panel.dots, scale);
+        if curve.x.is_empty() {
+            continue;
+        }
+        // Devices side by side share the row of their variant.
+        let known = rows.iter().position(|row| *row == curve.name).filter(|_| figure.sides);
+        let row = known.unwrap_or_else(|| {
+            rows.push(curve.name.clone());
+            rows.len() - 1
+        });
+        curves.push(Curve { row, ..curve });
+    }
+    let floors = match (panel.dots, figure.sides) {
+        (true, _) => Vec::new(),
+        (false, true) => side_floors(figure, panel),
+        (false, false) => floors(panel, scale),
+    };
+    PlotPanel { dots: panel.dots, rows, curves, floors }
 }
 
 fn curve(label: usize, s: &Series<'_>, dots: bool, scale: f64) -> Curve {
@@ -92,6 +121,8 @@ fn curve(label: usize, s: &Series<'_>, dots: bool, scale: f64) -> Curve {
     };
     Curve {
         label,
+        row: 0,
+        dashed: s.is_virtual(),
         name: s.name(),
         x: points.iter().map(|r| r.size_bytes).collect(),
         y: points.iter().map(|r| r.median * scale).collect(),
@@ -109,9 +140,12 @@ fn plain(text: &str) -> String {
 
 fn hover(s: &Series<'_>, r: &Measurement) -> String {
     let mut lines = vec![format!("<b>{}</b>", plain(&s.name()))];
-    lines.push(format!("{}, run {}, {}", plain(s.device), s.run + 1, number::size(r.size_bytes)));
+    let time = if s.is_virtual() { " (virtual)" } else { "" };
+    lines.push(format!("{}{time}, run {}, {}", plain(s.device), s.run + 1, number::size(r.size_bytes)));
     lines.push(format!("median {}", number::value(r.median, &r.unit)));
-    if let Some([low, high]) = r.ci95 {
+    if s.is_virtual() {
+        lines.push("exact: virtual time".to_owned());
+    } else if let Some([low, high]) = r.ci95 {
         let (_, scale) = number::display_unit(&r.unit, r.median);
         let half = half_width(r).map_or_else(String::new, |w| format!(" (±{})", percent(w)));
         lines.push(format!("95 % interval {} to {}{half}", sig(low * scale, 3), sig(high * scale, 3)));
@@ -172,21 +206,50 @@ fn floors(panel: &Panel<'_>, scale: f64) -> Vec<FloorCurve> {
                 )
             });
             let text = text.collect();
-            FloorCurve { label: format!("{what}{run}"), x, y: y.iter().map(|y| y * scale).collect(), text }
+            FloorCurve {
+                label: format!("{what}{run}"),
+                of: None,
+                x,
+                y: y.iter().map(|y| y * scale).collect(),
+                text,
+            }
         })
         .collect()
 }
 
+/// The floor of each curve, as a curve of its own.
+fn side_floors(figure: &Figure<'_>, panel: &Panel<'_>) -> Vec<FloorCurve> {
+    let one = |(label, s): &(usize, Series<'_>)| {
+        let with_floor =
+            |r: &&Measurement| drawable(r, false) && r.floor.as_ref().is_some_and(|f| f.value > 0.0);
+        let points: Vec<_> = s.points.iter().copied().filter(with_floor).collect();
+        let floors = || points.iter().filter_map(|r| Some((*r, r.floor.as_ref()?)));
+        let device = &figure.labels[*label];
+        let text = floors().map(|(r, f)| {
+            let (at, value) = (number::size(r.size_bytes), number::value(f.value, s.unit));
+            format!("<b>floor of {}: {}</b><br>{at}<br>{value}", plain(device), plain(&f.what))
+        });
+        (!points.is_empty()).then(|| FloorCurve {
+            label: format!("floor of {device}"),
+            of: Some(*label),
+            x: points.iter().map(|r| r.size_bytes).collect(),
+            y: floors().map(|(_, f)| f.value * figure.scale).collect(),
+            text: text.collect(),
+        })
+    };
+    panel.curves.iter().filter_map(one).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::figures::figures;
+    use super::super::figures::figures_of;
     use super::super::findings::made_up::{curve, floored, point, run};
     use super::super::series::series;
     use super::*;
 
     fn of(results: Vec<Measurement>) -> Plot {
         let runs = [run(results)];
-        plot(&figures(&series(&runs))[0])
+        plot(&figures_of(&series(&runs), &[])[0])
     }
 
     #[test]
@@ -203,6 +266,28 @@ mod tests {
         {
             assert!(hover.contains(part), "{hover} lacks {part}");
         }
+    }
+
+    #[test]
+    fn side_by_side_each_device_has_its_floor_and_virtual_time_is_dashed() {
+        let mut runs = [super::super::sides::tests::three()];
+        for r in runs[0].results.iter_mut().filter(|r| r.device != "model:card") {
+            *r = floored(r.clone(), r.median / 2.0, &format!("what {} cannot beat", r.device));
+        }
+        let columns = super::super::sides::columns(&runs);
+        let all = series(&runs);
+        let figures = figures_of(&all, &columns);
+        let drawn = plot(&figures[0]);
+        assert!(drawn.reference);
+        let dashed: Vec<bool> = drawn.panels[0].curves.iter().map(|c| c.dashed).collect();
+        assert_eq!(dashed, [false, false, true]);
+        let floors: Vec<_> = drawn.panels[0].floors.iter().map(|f| (f.of, f.label.as_str())).collect();
+        assert_eq!(floors, [(Some(0), "floor of shm"), (Some(1), "floor of iwarp")]);
+        assert!(drawn.panels[0].floors[1].text[0].contains("what iwarp cannot beat"));
+        assert!(drawn.panels[0].curves[2].text[0].contains("model:card (virtual)"));
+        let dots = &plot(&figures[1]).panels[0];
+        assert_eq!((dots.rows.len(), dots.curves.len()), (2, 6));
+        assert!(dots.curves.iter().all(|c| dots.rows[c.row] == c.name));
     }
 
     #[test]

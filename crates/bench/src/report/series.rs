@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::schema::{Measurement, Run};
+use crate::schema::{ClockKind, Measurement, Run};
 
 /// All sizes of one metric of one variant.
 #[derive(Clone, Debug)]
@@ -25,7 +25,8 @@ pub(super) fn series(runs: &[Run]) -> Vec<Series<'_>> {
         let order =
             (rank(EXPERIMENTS, &r.experiment), r.experiment.as_str(), r.metric.as_str(), r.unit.as_str());
         let op = r.variant.get("op").map_or("", String::as_str);
-        let key = (order, run, r.device.as_str(), (rank(OPS, op), op), place_rank(&r.variant), &r.variant);
+        let levels = natural(&r.variant);
+        let key = (order, run, (rank(OPS, op), op), place_rank(&r.variant), levels, r.device.as_str());
         let entry = map.entry(key).or_insert_with(|| Series { run, points: Vec::new(), ..alone(r) });
         entry.points.push(r);
     }
@@ -87,6 +88,25 @@ pub(super) fn rank(known: &[&str], name: &str) -> usize {
         "floor" => known.len() + 1,
         _ => known.iter().position(|k| *k == name).unwrap_or(known.len()),
     }
+}
+
+/// Factors and levels such that 9 comes before 10: each text as pairs of a number and the text behind it.
+type Natural<'a> = Vec<(&'a str, Vec<(u64, &'a str)>, &'a str)>;
+
+fn natural(variant: &BTreeMap<String, String>) -> Natural<'_> {
+    variant.iter().map(|(key, level)| (key.as_str(), chunks(level), level.as_str())).collect()
+}
+
+fn chunks(mut text: &str) -> Vec<(u64, &str)> {
+    let mut out = Vec::new();
+    while !text.is_empty() {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, rest) = text.split_at(digits);
+        let (between, rest) = rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+        out.push((number.parse().unwrap_or(if digits > 0 { u64::MAX } else { 0 }), between));
+        text = rest;
+    }
+    out
 }
 
 /// NIC memory before host memory.
@@ -158,6 +178,11 @@ impl Series<'_> {
     /// The point of a size.
     pub(super) fn at(&self, size_bytes: u64) -> Option<&Measurement> {
         self.points.iter().copied().find(|r| r.size_bytes == size_bytes)
+    }
+
+    /// Whether its time is virtual.
+    pub(super) fn is_virtual(&self) -> bool {
+        self.points.first().is_some_and(|r| r.clock == ClockKind::Virtual)
     }
 
     /// Whether values are times.
@@ -258,4 +283,28 @@ pub(super) fn flags(r: &Measurement) -> Vec<&str> {
 pub(super) fn apart(a: &Measurement, b: &Measurement) -> Option<bool> {
     let (a, b) = (a.ci95?, b.ci95?);
     Some(a[1] < b[0] || b[1] < a[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::made_up::{point, run};
+    use super::*;
+
+    /// Goal: levels that are numbers are in their order. Method: those that text would sort otherwise, also with units.
+    #[test]
+    fn levels_are_in_natural_order() {
+        for (levels, sorted) in [
+            (["100", "25", "0", "75"], ["0", "25", "75", "100"]),
+            (["w16", "w4", "a", "w8"], ["a", "w4", "w8", "w16"]),
+            (
+                ["99999999999999999999", "2 of 10", "2 of 9", "x"],
+                ["x", "2 of 9", "2 of 10", "99999999999999999999"],
+            ),
+        ] {
+            let all = levels.map(|level| point("reuse", &format!("op=write,reuse={level}"), 8, 1.0));
+            let runs = [run(all.to_vec())];
+            let found: Vec<&str> = series(&runs).iter().map(|s| s.variant["reuse"].as_str()).collect();
+            assert_eq!(found, sorted);
+        }
+    }
 }

@@ -142,7 +142,7 @@ fn row(run: usize, r: &Measurement, columns: &Columns) -> Markup {
         tr data-doubtful=[(missed || !flags.is_empty()).then_some("1")] title=[r.note.as_deref()] {
             @if columns.run { (number(Some((run + 1).to_string()), Some(run as f64))) }
             td { (s.what()) }
-            @if columns.device { td { (r.device) } }
+            @if columns.device { td { (r.device) @if s.is_virtual() { " (virtual)" } } }
             td { @if !r.variant.is_empty() { (s.name()) } }
             (number(sized.then(|| size(r.size_bytes)), sized.then_some(r.size_bytes as f64)))
             td.number.median data-v=(r.median) { (columns.scaled(r.median)) }

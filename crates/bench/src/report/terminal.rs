@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use super::figures::{Figure, Panel, figures};
+use super::figures::{Figure, Panel, figures_of};
 use super::findings::{Finding, Tone, findings};
 use super::number::{sig, size};
 use super::series::{Series, half_width, precision, series};
+use super::side_text::{self, Kind};
+use super::sides::{Column, columns};
 use super::words;
 use crate::schema::{ClockKind, Measurement, Run};
 
@@ -28,8 +30,13 @@ pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
     let mut out = Out { text: String::new(), width: width.max(MIN_WIDTH), colour };
     out.wrapped("", &words::paragraph(run));
     let all = series(std::slice::from_ref(run));
-    let figures = figures(&all);
+    let columns = columns(std::slice::from_ref(run));
+    let figures = figures_of(&all, &columns);
     for figure in &figures {
+        if figure.sides {
+            out.sides(figure, &columns, run);
+            continue;
+        }
         for panel in &figure.panels {
             out.panel(figure, panel);
         }
@@ -38,6 +45,12 @@ pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
         out.text.push('\n');
         let exact = run.results.iter().all(|r| r.clock == ClockKind::Virtual);
         out.wrapped("", if exact { LEGEND_EXACT } else { LEGEND });
+        if !columns.is_empty() {
+            out.wrapped("", LEGEND_SIDES);
+        }
+        if !exact && columns.iter().any(|c| c.is_virtual) {
+            out.wrapped("", LEGEND_VIRTUAL);
+        }
     }
     out.heading("Findings");
     out.findings(findings(run));
@@ -51,6 +64,12 @@ const ELSEWHERE: &str =
 
 const LEGEND: &str = "Cells: median, ± half of the 95 % interval (? without one, ! where the wanted precision was \
                       not reached), ratio to the machine's own floor.";
+
+const LEGEND_SIDES: &str = "* the best of its row, where its interval is apart from all others and the difference is more \
+                            than the same thing measured twice.";
+
+const LEGEND_VIRTUAL: &str =
+    "(virtual): simulated, another kind of time: exact, with no interval and no floor.";
 
 const LEGEND_EXACT: &str = "Cells: virtual time, exact: the same run gives the same numbers again.";
 
@@ -170,6 +189,27 @@ impl Out {
         }
         for item in &f.items {
             self.wrapped("    - ", item);
+        }
+    }
+
+    /// Devices as columns.
+    fn sides(&mut self, figure: &Figure<'_>, columns: &[Column], run: &Run) {
+        let about =
+            if figure.constant.is_empty() { String::new() } else { format!(" - {}", figure.constant) };
+        self.heading(&format!("{} ({}){about}, side by side", figure.title, figure.unit));
+        let table = side_text::table(figure, columns, std::slice::from_ref(run), self.width);
+        for (i, lines) in table.tables.iter().enumerate() {
+            if i > 0 {
+                self.text.push('\n');
+            }
+            for (kind, text) in lines {
+                let text = cut(&self.safe(text), self.width);
+                let line = if *kind == Kind::Row { text } else { self.styled(DIM, &text) };
+                self.line(&line);
+            }
+        }
+        for note in &table.notes {
+            self.wrapped("  ", note);
         }
     }
 
@@ -324,6 +364,26 @@ mod tests {
             let text = terminal(&made_up(), width, false);
             let longest = text.lines().max_by_key(|l| l.chars().count()).expect("lines");
             assert!(longest.chars().count() <= width, "{width}: {longest}");
+        }
+    }
+
+    #[test]
+    fn devices_stand_side_by_side_and_virtual_time_is_named() {
+        for width in [60, 100] {
+            let text = terminal(&super::super::sides::tests::three(), width, false);
+            for part in [
+                "side by side",
+                "(virtual)",
+                "nic -> nic",
+                "1.01*",
+                "- [1]",
+                "out of breath",
+                "another kind of time",
+            ] {
+                assert!(text.contains(part), "{width}: no {part} in {text}");
+            }
+            assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
+            assert!(text.is_ascii());
         }
     }
 

@@ -1,13 +1,13 @@
 //! Sentences of the page: what was measured and on what, and how to read it.
 
 use super::number::{count, percent, plural, sig, size_about};
-use super::series::{EXPERIMENTS, rank, words};
-use crate::schema::{ClockKind, Environment, Run};
+use super::series::{EXPERIMENTS, capital, rank, words};
+use crate::schema::{ClockKind, Environment, Measurement, Run};
 
 /// One paragraph: what was measured and on what.
 pub(super) fn paragraph(run: &Run) -> String {
     let env = &run.environment;
-    [measured(run), machine(env), timing(env), noise(env)]
+    [measured(run), machine(env), timing(env), simulated(run), noise(env)]
         .into_iter()
         .filter(|s| !s.is_empty())
         .collect::<Vec<_>>()
@@ -113,6 +113,16 @@ fn timing(env: &Environment) -> String {
     }
 }
 
+/// Which devices were not real, where others were.
+fn simulated(run: &Run) -> String {
+    let of = |device: &&str| run.results.iter().any(|r| r.device == *device && r.clock == ClockKind::Virtual);
+    let all: Vec<&str> = devices(run).into_iter().filter(|device| of(device)).collect();
+    if run.environment.clock.kind == ClockKind::Virtual || all.is_empty() {
+        return String::new();
+    }
+    format!("In virtual time, which is exact and not this machine's: {}.", all.join(", "))
+}
+
 fn noise(env: &Environment) -> String {
     if env.clock.kind == ClockKind::Virtual {
         return "A simulation has no noise: the same run gives the same numbers again.".to_owned();
@@ -136,15 +146,24 @@ fn noise(env: &Environment) -> String {
 }
 
 /// How to read the page: term and explanation.
-pub(super) fn how_to_read(run: &[Run]) -> Vec<(String, &'static str)> {
-    let mut out: Vec<(String, &'static str)> = Vec::new();
-    for metric in distinct(run.iter().flat_map(|r| &r.results).map(|r| r.metric.as_str())) {
-        if let Some(text) = explain(&metric) {
+pub(super) fn how_to_read(run: &[Run]) -> Vec<(String, String)> {
+    let results = || run.iter().flat_map(|r| &r.results);
+    let mut out: Vec<(String, String)> = Vec::new();
+    for metric in distinct(results().map(|r| r.metric.as_str())) {
+        // Of others the result says itself what is timed, before its first semicolon.
+        let noted = || results().filter(|r| r.metric == metric && r.experiment != "floor").find_map(of_note);
+        if let Some(text) = explain(&metric).map(str::to_owned).or_else(noted) {
             out.push((words(&metric), text));
         }
     }
-    out.extend(GENERAL.iter().map(|(term, text)| ((*term).to_owned(), *text)));
+    out.extend(GENERAL.iter().map(|(term, text)| ((*term).to_owned(), (*text).to_owned())));
     out
+}
+
+fn of_note(r: &Measurement) -> Option<String> {
+    let text = r.note.as_deref()?.split(';').next().filter(|text| !text.is_empty())?;
+    let better = if r.higher_is_better() { "Higher" } else { "Lower" };
+    Some(format!("{}. {better} is better.", capital(text)))
 }
 
 /// What a metric means; `None` for one this version does not know.
@@ -161,6 +180,13 @@ fn explain(metric: &str) -> Option<&'static str> {
              count. Higher is better."
         }
         "message_rate" => "Operations completed per second with a window under way. Higher is better.",
+        "operation_latency" => {
+            "From the post of an operation to its completion, with the target taking no part. Lower is better."
+        }
+        "hop_latency" => {
+            "A token goes round several processes that sleep while they wait: the time of a round over its hops, \
+             most of which is waking up. Lower is better."
+        }
         "host_overhead" => {
             "Processor time of a message: its post, and the poll that finds the answer. Lower is better."
         }
@@ -187,6 +213,12 @@ const GENERAL: &[(&str, &str)] = &[
         "What the machine itself does without a network card, measured in the same run: the bound to hold a number \
          against. The ratio is measured / floor: 1.20× is 20 % slower for a time, 0.90× is 10 % slower for a \
          bandwidth.",
+    ),
+    (
+        "virtual time",
+        "A modelled card is simulated, with a clock of its own: the same run gives the same numbers again, whatever this \
+         machine does meanwhile. Such numbers have no interval and no floor; side by side with measured ones they are \
+         marked (virtual), and dashed.",
     ),
     (
         "median and 95 % interval",
@@ -265,5 +297,26 @@ mod tests {
         assert!(known.iter().all(|m| explain(m).is_some()));
         let run = run(vec![point("latency", "op=write", 8, 0.1)]);
         assert_eq!(how_to_read(&[run])[0].0, "one-way latency");
+    }
+
+    #[test]
+    fn a_metric_that_is_new_explains_itself() {
+        let mut r = point("latency", "op=write", 8, 0.1);
+        r.metric = "idle_share".to_owned();
+        r.note = Some("time without work over all time; 12 looks".to_owned());
+        let told = how_to_read(&[run(vec![r])]);
+        assert_eq!(
+            told[0],
+            ("idle share".to_owned(), "Time without work over all time. Lower is better.".to_owned())
+        );
+    }
+
+    #[test]
+    fn where_some_devices_are_simulated_the_paragraph_says_which() {
+        let text = paragraph(&super::super::sides::tests::three());
+        assert!(
+            text.contains("In virtual time, which is exact and not this machine's: model:card."),
+            "{text}"
+        );
     }
 }

@@ -74,7 +74,8 @@ impl Work<'_> {
                 Ok(value) => CellState::Measured { value: *value, unit },
                 Err(why) => CellState::Skipped { why },
             };
-            let event = CellEvent { launch: 1, launches: 1, done: shared.done, cell: &probe.cell, state };
+            let (done, cell) = (shared.done, &probe.cell);
+            let event = CellEvent { launch: 1, launches: 1, done, device: None, cell, state };
             shared.progress.cell(&event);
             shared.results.insert(probe.clone(), result);
         }

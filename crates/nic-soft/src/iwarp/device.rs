@@ -172,7 +172,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         atomic_cap: AtomicCap::Global,
         atomic_cap_dm: AtomicCap::Global,
         link_rate: None,
-        port_addrs: Vec::new(),
+        port_addrs: config.bind.into_iter().collect(),
         ports: 1,
         notes: vec![
             match config.crc {

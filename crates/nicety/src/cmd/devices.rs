@@ -66,13 +66,17 @@ fn look(entry: Entry) -> Listed {
         Ok(attr) => (Some(attr), None),
         Err(why) => (None, Some(why)),
     };
+    let mut notes = attr.as_ref().map(|attr| attr.notes.clone()).unwrap_or_default();
+    if name == "iwarp" {
+        notes.extend(crate::doctor::network::notes(&crate::doctor::System::real()));
+    }
     Listed {
         name,
         about,
         options: options.iter().map(|(form, meaning)| [*form, *meaning]).collect(),
         available: attr.is_some(),
         why_not,
-        notes: attr.as_ref().map(|attr| attr.notes.clone()).unwrap_or_default(),
+        notes,
         limits: attr.as_ref().map(limits).unwrap_or_default(),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use bench::launch::WorkerCommand;
 use bench::plan::DEFAULT_PORT;
 
 use crate::args::ServeArgs;
@@ -14,21 +15,26 @@ use crate::term::Stream;
 /// # Errors
 /// When the address cannot be listened on.
 pub(crate) fn run(args: &ServeArgs) -> Outcome {
+    let mut command = WorkerCommand::own().map_err(Failure::run)?;
+    if let Some(device) = &args.device {
+        fabric::check(device).map_err(Failure::usage)?;
+        command.args.extend(["--device".into(), device.into()]);
+    }
     let signals = Signals::install()?;
     let mut first = true;
     // Nobody may be reading any more; clients are served all the same.
     let mut log = |line: &str| {
         let _ = Stream::Out.print(&format!("{line}\n"));
         if std::mem::take(&mut first) {
-            let _ = Stream::Out.print(&hint(line, args.listen));
+            let _ = Stream::Out.print(&hint(line, args.listen, args.device.as_deref()));
         }
     };
-    bench::launch::serve(args.listen, &signals.stop, &mut log).map_err(Failure::run)?;
+    bench::launch::serve_with(&command, args.listen, &signals.stop, &mut log).map_err(Failure::run)?;
     Ok(OK)
 }
 
 /// How to reach the server, from the line that says where it listens.
-fn hint(line: &str, asked: SocketAddr) -> String {
+fn hint(line: &str, asked: SocketAddr, device: Option<&str>) -> String {
     let Some(at) = line.split(' ').find_map(|word| word.parse::<SocketAddr>().ok()) else {
         return String::new();
     };
@@ -39,7 +45,11 @@ fn hint(line: &str, asked: SocketAddr) -> String {
     };
     let host = if at.is_ipv6() && !host.starts_with('T') { format!("[{host}]") } else { host };
     let port = if at.port() == DEFAULT_PORT { String::new() } else { format!(":{}", at.port()) };
-    format!("from {from}: nicety bench --peer {host}{port}\n")
+    // Shared memory, which is the default, ends where the machine ends.
+    let usual = if asked.ip().is_loopback() { None } else { Some("iwarp") };
+    let kind = device.and_then(|name| name.split(['@', '(']).next()).or(usual);
+    let kind = kind.map_or_else(String::new, |kind| format!("--device {kind} "));
+    format!("from {from}: nicety bench {kind}--peer {host}{port}\n")
 }
 
 #[cfg(test)]
@@ -48,16 +58,21 @@ mod tests {
 
     #[test]
     fn the_hint_is_what_one_would_type() {
-        let hint =
-            |at: &str, asked: &str| hint(&format!("listening at {at}"), asked.parse().expect("an address"));
+        let hint = |at: &str, asked: &str| {
+            hint(&format!("listening at {at}"), asked.parse().expect("an address"), None)
+        };
         assert!(
             hint("127.0.0.1:7471", "127.0.0.1:7471")
                 .ends_with("terminal of this machine: nicety bench --peer 127.0.0.1\n")
         );
         assert!(
-            hint("0.0.0.0:9", "0.0.0.0:9").ends_with("another machine: nicety bench --peer THIS-HOST:9\n")
+            hint("0.0.0.0:9", "0.0.0.0:9")
+                .ends_with("another machine: nicety bench --device iwarp --peer THIS-HOST:9\n")
         );
         assert!(hint("[::1]:9", "[::1]:9").ends_with("--peer [::1]:9\n"));
-        assert!(hint("10.0.0.2:41", "10.0.0.2:0").ends_with("--peer 10.0.0.2:41\n"));
+        assert!(hint("10.0.0.2:41", "10.0.0.2:0").ends_with("--device iwarp --peer 10.0.0.2:41\n"));
+        let offered =
+            super::hint("listening at 127.0.0.1:7471", ([127, 0, 0, 1], 7471).into(), Some("iwarp@::1"));
+        assert!(offered.ends_with("nicety bench --device iwarp --peer 127.0.0.1\n"), "{offered}");
     }
 }

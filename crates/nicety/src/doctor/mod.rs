@@ -8,6 +8,7 @@ mod leftovers;
 mod limits;
 mod load;
 mod memory;
+pub(crate) mod network;
 mod system;
 
 use serde::Serialize;
@@ -86,6 +87,9 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
         memory::shared(system),
         memory::huge_pages(system),
         memory::process_access(system),
+        network::addresses(system),
+        network::buffers(system),
+        network::crc(system),
         limits::kernel(),
         leftovers::other_processes(system),
     ]);

@@ -5,6 +5,7 @@ mod common;
 mod compare;
 mod devices;
 mod doctor;
+mod namespaces;
 mod report;
 mod reproduce;
 mod serve;

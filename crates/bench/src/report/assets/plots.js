@@ -87,13 +87,17 @@
   const floorLabels = (figure) =>
     [...new Set(figure.panels.flatMap((p) => p.floors.map((f) => f.label)))];
 
+  // Devices side by side: floors belong to curves, and dashes say that time is virtual.
+  const sides = (figure) => figure.reference && figure.panels.some((p) => p.rows !== undefined);
+  const symbol = (c) => SYMBOLS[c.label % SYMBOLS.length] + (c.dashed ? '-open' : '');
+
   function lineTraces(figure, panel, theme, off) {
     const labels = floorLabels(figure);
     // A reference that belongs to a curve has its colour.
     const colour = (f) => (f.of === undefined ? theme.floor : theme.curves[f.of % theme.curves.length]);
     const floors = panel.floors.map((f) => ({
       x: f.x, y: f.y, text: f.text, mode: f.x.length > 1 ? 'lines' : 'markers', hovertemplate: '%{text}<extra></extra>',
-      line: { color: colour(f), width: 1.6, dash: DASHES[labels.indexOf(f.label) % DASHES.length] },
+      line: { color: colour(f), width: sides(figure) ? 1.3 : 1.6, dash: sides(figure) ? 'dot' : DASHES[labels.indexOf(f.label) % DASHES.length] },
       marker: { color: colour(f), symbol: 'line-ew-open', size: 16, line: { width: 2.5 } },
       visible: !off.has(`floor ${f.label}`), name: 'floor', meta: 'floor',
     }));
@@ -101,8 +105,8 @@
       const colour = theme.curves[c.label % theme.curves.length];
       return {
         x: c.x, y: c.y, text: c.text, mode: 'lines+markers', hovertemplate: '%{text}<extra></extra>',
-        line: { color: colour, width: 1.8 },
-        marker: { color: colour, size: 5.5, symbol: SYMBOLS[c.label % SYMBOLS.length] },
+        line: { color: colour, width: 1.8, dash: c.dashed && sides(figure) ? 'dash' : 'solid' },
+        marker: { color: colour, size: sides(figure) ? 6.5 : 5.5, symbol: sides(figure) ? symbol(c) : SYMBOLS[c.label % SYMBOLS.length] },
         error_y: bars(c, 'y', colour), visible: !off.has(`curve ${c.label}`), name: c.name, meta: 'curve',
       };
     });
@@ -128,7 +132,26 @@
     ];
   }
 
-  const dotsHeight = (panel) => 96 + 26 * panel.curves.length;
+  // A row for each variant, on which every device has its mark and its floor.
+  function sideDots(figure, panel, theme, off) {
+    const used = [...new Set(panel.curves.map((c) => c.label))].sort((a, b) => a - b);
+    const offset = (c) => (used.indexOf(c.label) - (used.length - 1) / 2) * Math.min(0.2, 0.6 / used.length);
+    return panel.curves.flatMap((c) => {
+      const colour = theme.curves[c.label % theme.curves.length], row = c.row + offset(c);
+      const shown = !off.has(`curve ${c.label}`);
+      const floor = c.floor === null ? [] : [{
+        x: [c.floor], y: [row], mode: 'markers', hoverinfo: 'skip', meta: 'floor', visible: shown,
+        marker: { color: colour, symbol: 'line-ns-open', size: 11, line: { width: 2 } },
+      }];
+      return floor.concat([{
+        x: [c.y[0]], y: [row], text: [c.text[0]], mode: 'markers', hovertemplate: '%{text}<extra></extra>', visible: shown,
+        marker: { color: colour, size: 9, symbol: symbol(c) }, error_x: bars({ x: c.y, low: c.low, high: c.high }, 'x', colour), meta: 'curve',
+      }]);
+    });
+  }
+
+  const rowsOf = (panel) => (panel.rows && panel.rows.length ? panel.rows : panel.curves.map((c) => c.name));
+  const dotsHeight = (panel) => 96 + (rowsOf(panel).length < panel.curves.length ? 40 : 26) * rowsOf(panel).length;
 
   function layout(figure, panel, theme) {
     const base = {
@@ -144,8 +167,8 @@
       return Object.assign(base, {
         xaxis: Object.assign(axis(theme, figure.y_title), valueTicks(range), { range: padded(range, 0.06, 0.15) }),
         yaxis: {
-          tickvals: panel.curves.map((_, i) => i), ticktext: panel.curves.map((c) => short(c.name)),
-          range: [panel.curves.length - 0.4, -0.6], gridcolor: theme.grid, zeroline: false, automargin: true, fixedrange: true,
+          tickvals: rowsOf(panel).map((_, i) => i), ticktext: rowsOf(panel).map(short),
+          range: [rowsOf(panel).length - 0.4, -0.6], gridcolor: theme.grid, zeroline: false, automargin: true, fixedrange: true,
           tickfont: { size: 11, color: theme.soft },
         },
       });
@@ -173,7 +196,8 @@
           return;
         }
         if (panel.dots) canvas.style.height = `${dotsHeight(panel)}px`;
-        const traces = panel.dots ? dotTraces(panel, theme) : lineTraces(figure, panel, theme, hidden[index]);
+        const traces = !panel.dots ? lineTraces(figure, panel, theme, hidden[index])
+          : sides(figure) ? sideDots(figure, panel, theme, hidden[index]) : dotTraces(panel, theme);
         all.push(Plotly.react(canvas, traces, layout(figure, panel, theme), CONFIG));
       });
       legend(node.querySelector('.legend'), figure, index, theme);
@@ -189,7 +213,7 @@
     star: 'M0 -5L1.4 -1.6L5 -1.6L2.2 .8L3.2 4.4L0 2.3L-3.2 4.4L-2.2 .8L-5 -1.6L-1.4 -1.6Z',
   };
 
-  function swatch(colour, symbol, dash) {
+  function swatch(colour, symbol, dash, hollow) {
     const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
     for (const [k, v] of Object.entries({ width: 26, height: 12, viewBox: '-13 -6 26 12', 'aria-hidden': 'true' })) svg.setAttribute(k, v);
     const part = (d, attributes) => {
@@ -199,19 +223,23 @@
       svg.append(path);
     };
     part('M-13 0H13', Object.assign({ stroke: colour, 'stroke-width': 2 }, dash ? { 'stroke-dasharray': dash } : {}));
-    if (symbol) part(SHAPES[symbol], { fill: colour });
+    if (symbol) part(SHAPES[symbol], hollow ? { fill: 'var(--panel)', stroke: colour, 'stroke-width': 1.5 } : { fill: colour });
     return svg;
   }
 
   function legend(node, figure, index, theme) {
-    const used = new Set(figure.panels.filter((p) => !p.dots).flatMap((p) => p.curves.map((c) => c.label)));
+    const curves = figure.panels.filter((p) => !p.dots || sides(figure)).flatMap((p) => p.curves);
+    const used = new Set(curves.map((c) => c.label)), dashed = new Set(curves.filter((c) => c.dashed && sides(figure)).map((c) => c.label));
     const entries = figure.labels.map((text, i) => ({
       key: `curve ${i}`, text, used: used.has(i),
-      mark: () => swatch(theme.curves[i % theme.curves.length], SYMBOLS[i % SYMBOLS.length]),
+      mark: () => swatch(theme.curves[i % theme.curves.length], SYMBOLS[i % SYMBOLS.length], dashed.has(i) ? '5 3' : null, dashed.has(i)),
     }));
     const patterns = ['6 4', '2 3', '6 3 2 3', '9 4'];
+    const owner = (text) => figure.panels.flatMap((p) => p.floors).find((f) => f.label === text).of;
+    const floorMark = (text, i) => (sides(figure) ? swatch(theme.curves[owner(text) % theme.curves.length], null, '2 3')
+      : swatch(theme.floor, null, patterns[i % 4]));
     floorLabels(figure).forEach((text, i) => entries.push({
-      key: `floor ${text}`, text: figure.reference ? text : `floor: ${text}`, used: true, mark: () => swatch(theme.floor, null, patterns[i % 4]),
+      key: `floor ${text}`, text: figure.reference ? text : `floor: ${text}`, used: true, mark: () => floorMark(text, i),
     }));
     const focused = node.contains(document.activeElement) ? [...node.children].indexOf(document.activeElement) : -1;
     node.replaceChildren(...entries.filter((e) => e.used).map((e) => {

@@ -3,6 +3,7 @@
 
 mod bandwidth;
 mod caution;
+mod devices;
 mod duplex;
 mod latency;
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub fn findings(run: &Run) -> Vec<Finding> {
     if run.results.is_empty() {
         out.push(Finding::new(Tone::CannotTell, "Nothing measured", "The file has no results."));
     }
+    out.extend(devices::beside(run, &all));
     out.extend(latency::smallest(&measured));
     out.extend(rate::best(&measured));
     out.extend(bandwidth::saturation(&measured));
@@ -95,9 +97,10 @@ fn list(items: &[String]) -> String {
     }
 }
 
-/// `on shm, ` where several devices were measured.
+/// ` on shm` where several devices were measured.
 fn on_device(s: &Series<'_>, several: bool) -> String {
-    if several { format!(" on {}", s.device) } else { String::new() }
+    let time = if s.is_virtual() { " (virtual)" } else { "" };
+    if several { format!(" on {}{time}", s.device) } else { String::new() }
 }
 
 fn several_devices(all: &[Series<'_>]) -> bool {

@@ -107,7 +107,11 @@ fn summary(out: &mut String, compared: &Comparison, asked: f64, width: usize, co
             "Threshold {noise}: more than the {asked} asked for, because the runs' own noise is that large."
         )
     } else {
-        format!("Threshold {}; intervals are 95 %; + means a larger value in the new run.", percent(asked))
+        format!(
+            "Threshold {}; + means a larger value in the new run. An effect is the median of all ratios of a launch of one \
+             run to a launch of the other, its interval is 95 %.",
+            percent(asked)
+        )
     };
     let _ = writeln!(out, "{}", wrap(&threshold, 0, width));
     let unsure = compared.count(Verdict::CannotTell);

@@ -1,0 +1,121 @@
+//! [`FloorKind`]: which floors a device has, and in which sizes they are measured.
+
+use std::collections::BTreeSet;
+
+use super::FLOOR;
+use super::assign::{has_floor, is_sends};
+use crate::experiment::{Cell, variant};
+
+/// What a device has as its floor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FloorKind {
+    /// The memory that both sides share: cache lines and copies.
+    #[default]
+    Memory,
+    /// Plain TCP sockets.
+    Sockets,
+    /// Nothing of this machine: it is a model.
+    None,
+}
+
+/// Every floor, and whose it is.
+pub(super) const WHATS: [(&str, FloorKind); 10] = [
+    ("line", FloorKind::Memory),
+    ("mailbox", FloorKind::Memory),
+    ("memcpy", FloorKind::Memory),
+    ("process_vm_writev", FloorKind::Memory),
+    ("futex", FloorKind::Memory),
+    // A socket's floor is made of system calls, but it is no floor of anything by itself.
+    ("syscall", FloorKind::Memory),
+    ("tcp", FloorKind::Sockets),
+    ("tcp-sleep", FloorKind::Sockets),
+    ("tcp-stream", FloorKind::Sockets),
+    ("tcp-both", FloorKind::Sockets),
+];
+
+/// Bytes of the messages that stand for small ones: requests of reads, atomics, wake-ups.
+pub(super) const SMALL: u64 = 8;
+
+/// The one size that a floor makes sense for; `None` for all.
+pub(super) fn only_size(what: &str) -> Option<u64> {
+    match what {
+        "line" | "mailbox" => Some(64),
+        "futex" | "syscall" => Some(0),
+        "tcp-sleep" => Some(SMALL),
+        _ => None,
+    }
+}
+
+/// The floors of this kind of device that these cells need.
+pub(crate) fn cells(kind: FloorKind, beside: &[Cell]) -> Vec<Cell> {
+    let sizes = |of: &dyn Fn(&str) -> bool| -> BTreeSet<u64> {
+        beside.iter().filter(|c| c.size > 0 && of(&c.experiment)).map(|c| c.size).collect()
+    };
+    let mut all = Vec::new();
+    for (what, _) in WHATS.iter().filter(|(_, whose)| *whose == kind) {
+        let sizes = match (only_size(what), *what) {
+            (Some(size), _) => BTreeSet::from([size]),
+            (None, "tcp") => &sizes(&|e| ["latency", "bilat"].contains(&e) || is_sends(e)) | &[SMALL].into(),
+            (None, "tcp-stream") => sizes(&|e| ["bandwidth", "rate"].contains(&e) || is_sends(e)),
+            (None, "tcp-both") => sizes(&|e| e == "bibw"),
+            (None, _) => sizes(&has_floor),
+        };
+        add(&mut all, what, sizes);
+    }
+    all
+}
+
+/// Every floor there is, for all these sizes.
+pub(crate) fn every_cell(sizes: &[u64]) -> Vec<Cell> {
+    let mut all = Vec::new();
+    for (what, _) in WHATS {
+        add(
+            &mut all,
+            what,
+            only_size(what).map_or_else(|| sizes.iter().copied().collect(), |one| [one].into()),
+        );
+    }
+    all
+}
+
+fn add(all: &mut Vec<Cell>, what: &str, sizes: BTreeSet<u64>) {
+    let cell =
+        |size| Cell { experiment: FLOOR.to_owned(), variant: variant(&[("what", what)]), size, twin: false };
+    all.extend(sizes.into_iter().map(cell));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beside() -> Vec<Cell> {
+        let cell =
+            |experiment: &str, size| Cell { experiment: experiment.to_owned(), size, ..Cell::default() };
+        vec![cell("latency", 64), cell("bandwidth", 4096), cell("bibw", 100), cell("memory", 0)]
+    }
+
+    fn told(cells: &[Cell]) -> Vec<String> {
+        cells.iter().map(|c| format!("{} {}", c.variant["what"], c.size)).collect()
+    }
+
+    #[test]
+    fn a_device_has_the_floors_that_its_cells_need() {
+        let sockets = ["tcp 8", "tcp 64", "tcp-sleep 8", "tcp-stream 4096", "tcp-both 100"];
+        assert_eq!(told(&cells(FloorKind::Sockets, &beside())), sockets);
+        let memory = told(&cells(FloorKind::Memory, &beside()));
+        assert!(
+            memory.contains(&"line 64".to_owned()) && memory.contains(&"memcpy 100".to_owned()),
+            "{memory:?}"
+        );
+        assert!(!memory.iter().any(|what| what.contains("tcp") || what.ends_with("memcpy 0")), "{memory:?}");
+        assert!(cells(FloorKind::None, &beside()).is_empty());
+    }
+
+    #[test]
+    fn asked_for_by_name_all_are_measured() {
+        let all = told(&every_cell(&[8, 512]));
+        for what in ["line 64", "memcpy 512", "futex 0", "tcp 512", "tcp-both 8", "tcp-sleep 8"] {
+            assert!(all.contains(&what.to_owned()), "{what}: {all:?}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Several devices in one text, and settings that belong to a device.
+
+use std::collections::BTreeMap;
+
+/// The names between commas, of which those in parentheses separate options.
+pub(super) fn split(text: &str) -> Vec<String> {
+    let (mut names, mut depth) = (vec![String::new()], 0u32);
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match (c, depth, names.last_mut()) {
+            (',', 0, _) => names.push(String::new()),
+            (c, _, Some(name)) => name.push(c),
+            _ => {}
+        }
+    }
+    names.iter().map(|name| name.trim().to_owned()).collect()
+}
+
+/// Moves settings that name a part of a device, such as `bus.clock_mhz`, into the names as options: of the modelled
+/// cards among them, or of all if there is none, which will then refuse them.
+pub(super) fn with_options(devices: &[String], set: &mut BTreeMap<String, String>) -> Vec<String> {
+    let (own, rest) = std::mem::take(set).into_iter().partition(|(key, _)| key.contains('.'));
+    *set = rest;
+    let own: BTreeMap<String, String> = own;
+    let options: Vec<String> = own.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let none = !devices.iter().any(|device| crate::launch::is_virtual(device));
+    let add = |device: &String| match device.strip_suffix(')') {
+        _ if options.is_empty() || !(none || crate::launch::is_virtual(device)) => device.clone(),
+        Some(open) => format!("{open},{})", options.join(",")),
+        None => format!("{device}({})", options.join(",")),
+    };
+    devices.iter().map(add).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_separate_devices_and_not_their_options() {
+        assert_eq!(split("shm"), ["shm"]);
+        assert_eq!(split("shm, iwarp(crc=on,mpa=1) ,model:x"), ["shm", "iwarp(crc=on,mpa=1)", "model:x"]);
+        // What is not closed, or empty, is for the devices to refuse.
+        assert_eq!(split("a(b,c"), ["a(b,c"]);
+        assert_eq!(split("a),b,"), ["a)", "b", ""]);
+    }
+
+    #[test]
+    fn settings_of_a_card_go_to_the_cards() {
+        let set =
+            || BTreeMap::from([("bus.clock_mhz".to_owned(), "66".to_owned()), ("window".into(), "8".into())]);
+        let of = |devices: &str| {
+            let mut set = set();
+            let names = with_options(&split(devices), &mut set);
+            assert_eq!(set.keys().collect::<Vec<_>>(), ["window"]);
+            names.join(" ")
+        };
+        assert_eq!(
+            of("shm,model:a,model:b(c=1)"),
+            "shm model:a(bus.clock_mhz=66) model:b(c=1,bus.clock_mhz=66)"
+        );
+        assert_eq!(of("shm"), "shm(bus.clock_mhz=66)");
+    }
+}

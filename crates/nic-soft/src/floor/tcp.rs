@@ -1,0 +1,266 @@
+//! What a plain TCP socket can do: the bound of every device on TCP.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use rustix::net::sockopt::{
+    set_socket_recv_buffer_size, set_socket_send_buffer_size, socket_recv_buffer_size,
+    socket_send_buffer_size,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::LOOKS_BEFORE_YIELD;
+
+/// Calls that find nothing between two questions whether to give up; each is a system call.
+const CALLS_PER_QUESTION: u64 = 1 << 10;
+/// The same before each further one is preceded by a yield, for two processes on one core.
+const CALLS_BEFORE_YIELD: u64 = LOOKS_BEFORE_YIELD / 64;
+/// Between two questions of who sleeps.
+const SLEEP: Duration = Duration::from_millis(200);
+
+/// One end of a plain TCP connection, without Nagle's delay. It spins unless told to sleep.
+#[derive(Debug)]
+pub struct Tcp {
+    socket: TcpStream,
+    sleeps: bool,
+}
+
+impl Tcp {
+    /// The next connection that comes in. `buffers` is the size of the socket's buffers in bytes; 0 leaves it to the kernel.
+    ///
+    /// # Errors
+    /// The system's; `TimedOut` when `give_up` says so before anybody comes.
+    pub fn accept(listener: &TcpListener, buffers: usize, give_up: &dyn Fn() -> bool) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        loop {
+            match listener.accept() {
+                Ok((socket, _)) => return Self::new(socket, buffers),
+                Err(e) if e.kind() == ErrorKind::WouldBlock && give_up() => return Err(silent()),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// A connection to `addr`, from `own` if that is given.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn connect(addr: SocketAddr, own: Option<IpAddr>, buffers: usize) -> io::Result<Self> {
+        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        if let Some(own) = own {
+            rustix::net::bind(&socket, &SocketAddr::new(own, 0))?;
+        }
+        rustix::net::connect(&socket, &addr)?;
+        Self::new(TcpStream::from(socket), buffers)
+    }
+
+    fn new(socket: TcpStream, buffers: usize) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        socket.set_read_timeout(Some(SLEEP))?;
+        socket.set_write_timeout(Some(SLEEP))?;
+        if buffers > 0 {
+            // The kernel takes what it allows, net.core.wmem_max and rmem_max at most, without a word.
+            set_socket_send_buffer_size(&socket, buffers)?;
+            set_socket_recv_buffer_size(&socket, buffers)?;
+        }
+        Ok(Self { socket, sleeps: false })
+    }
+
+    /// Whether calls that find nothing sleep in the kernel, or return and are made again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_sleeping(&mut self, sleeps: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(!sleeps)?;
+        self.sleeps = sleeps;
+        Ok(())
+    }
+
+    /// Sizes of the send and the receive buffer in bytes, as the kernel counts them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn buffers(&self) -> io::Result<[usize; 2]> {
+        Ok([socket_send_buffer_size(&self.socket)?, socket_recv_buffer_size(&self.socket)?])
+    }
+
+    /// Sends all of `bytes`, at most `chunk` of them in a call.
+    ///
+    /// # Errors
+    /// The system's; `TimedOut` when `give_up`, which is asked now and then, says so.
+    pub fn send(&self, bytes: &[u8], chunk: usize, give_up: &dyn Fn() -> bool) -> io::Result<()> {
+        let (mut sent, mut idle) = (0, Idle::default());
+        while sent < bytes.len() {
+            let end = bytes.len().min(sent.saturating_add(chunk.max(1)));
+            match (&self.socket).write(&bytes[sent..end]) {
+                Ok(n) => {
+                    sent += n;
+                    idle = Idle::default();
+                }
+                Err(e) => idle.after(e, self.sleeps, give_up)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives as many bytes as there is room for, at most `chunk` of them in a call.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); `UnexpectedEof` when the other end is gone.
+    pub fn receive(&self, bytes: &mut [u8], chunk: usize, give_up: &dyn Fn() -> bool) -> io::Result<()> {
+        let (mut got, mut idle) = (0, Idle::default());
+        while got < bytes.len() {
+            let end = bytes.len().min(got.saturating_add(chunk.max(1)));
+            match (&self.socket).read(&mut bytes[got..end]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    got += n;
+                    idle = Idle::default();
+                }
+                Err(e) => idle.after(e, self.sleeps, give_up)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all of `out` and receives all of `into` at the same time, in turns; for both ends at once.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn exchange(
+        &self,
+        out: &[u8],
+        into: &mut [u8],
+        chunk: usize,
+        give_up: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
+        let (mut sent, mut got, mut idle) = (0, 0, Idle::default());
+        while sent < out.len() || got < into.len() {
+            let mut refused = None;
+            let before = (sent, got);
+            if sent < out.len() {
+                match (&self.socket).write(&out[sent..out.len().min(sent.saturating_add(chunk.max(1)))]) {
+                    Ok(n) => sent += n,
+                    Err(e) => refused = Some(e),
+                }
+            }
+            if got < into.len() {
+                let end = into.len().min(got.saturating_add(chunk.max(1)));
+                match (&self.socket).read(&mut into[got..end]) {
+                    Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                    Ok(n) => got += n,
+                    Err(e) => refused = Some(e),
+                }
+            }
+            match refused {
+                Some(e) if before == (sent, got) || !is_nothing(&e) => idle.after(e, self.sleeps, give_up)?,
+                _ => idle = Idle::default(),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls in a row that found nothing.
+#[derive(Default)]
+struct Idle(u64);
+
+impl Idle {
+    /// After an error: nothing if the call is to be made again.
+    fn after(&mut self, why: io::Error, sleeps: bool, give_up: &dyn Fn() -> bool) -> io::Result<()> {
+        if !is_nothing(&why) {
+            return Err(why);
+        }
+        self.0 += 1;
+        if !sleeps && self.0 > CALLS_BEFORE_YIELD {
+            std::thread::yield_now();
+        }
+        if (sleeps || self.0.is_multiple_of(CALLS_PER_QUESTION)) && give_up() {
+            return Err(silent());
+        }
+        Ok(())
+    }
+}
+
+fn is_nothing(why: &io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+fn silent() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "the other process does not answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn patience() -> impl Fn() -> bool {
+        let began = Instant::now();
+        move || began.elapsed() > Duration::from_secs(60)
+    }
+
+    fn pair(buffers: usize) -> (Tcp, Tcp) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("bound");
+        let near = Tcp::connect(addr, Some([127, 0, 0, 1].into()), buffers).expect("a connection");
+        (near, Tcp::accept(&listener, buffers, &patience()).expect("a connection"))
+    }
+
+    fn pattern(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+    }
+
+    /// Messages much larger than the buffers, in chunks that do not divide them, spinning and sleeping.
+    #[test]
+    fn messages_arrive_whole() {
+        for (sleeps, buffers, chunk) in [(false, 0, 1000), (true, 4096, usize::MAX), (false, 4096, 1)] {
+            let (mut near, mut far) = pair(buffers);
+            near.set_sleeping(sleeps).expect("an option");
+            far.set_sleeping(sleeps).expect("an option");
+            let sent = pattern(if chunk == 1 { 999 } else { 500_000 });
+            std::thread::scope(|s| {
+                s.spawn(|| near.send(&sent, chunk, &patience()).expect("sent"));
+                let mut got = vec![0; sent.len()];
+                far.receive(&mut got, chunk, &patience()).expect("received");
+                assert!(got == sent);
+            });
+            assert!(near.buffers().expect("sizes").iter().all(|n| *n > 0));
+        }
+    }
+
+    /// Both send more than fits the buffers: only who receives meanwhile gets on.
+    #[test]
+    fn both_directions_at_once_do_not_lock_each_other() {
+        let (near, far) = pair(4096);
+        let sent = pattern(3 << 20);
+        std::thread::scope(|s| {
+            for end in [&near, &far] {
+                s.spawn(|| {
+                    let mut got = vec![0; sent.len()];
+                    end.exchange(&sent, &mut got, 1 << 16, &patience()).expect("exchanged");
+                    assert!(got == sent);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_silent_end_is_given_up_and_one_that_is_gone_is_noticed() {
+        let (mut near, far) = pair(0);
+        for sleeps in [false, true] {
+            near.set_sleeping(sleeps).expect("an option");
+            let why = near.receive(&mut [0], 1, &|| true).expect_err("nothing comes");
+            assert_eq!(why.kind(), ErrorKind::TimedOut);
+        }
+        drop(far);
+        let why = near.receive(&mut [0], 1, &patience()).expect_err("gone");
+        assert_eq!(why.kind(), ErrorKind::UnexpectedEof);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        assert_eq!(Tcp::accept(&listener, 0, &|| true).expect_err("nobody").kind(), ErrorKind::TimedOut);
+    }
+}
