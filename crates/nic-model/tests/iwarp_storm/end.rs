@@ -70,6 +70,8 @@ pub(crate) struct End<'a> {
     begun: Time,
     posted: usize,
     next_at: Time,
+    /// The machine has no room for the next step.
+    full: bool,
     out: Vec<u8>,
     /// Bytes that the machine has given, and that the stream has taken.
     made: u64,
@@ -114,6 +116,7 @@ impl<'a> End<'a> {
             begun,
             posted: 0,
             next_at: begun,
+            full: false,
             out: Vec::new(),
             made: 0,
             taken: 0,
@@ -290,14 +293,21 @@ impl<'a> End<'a> {
         let ahead = std::mem::take(&mut self.ahead);
         endpoint.take(&ahead);
         let ending = loop {
-            let timers = [Some(self.next_at).filter(|_| !self.is_posted()), self.patience()];
-            let next = timers.into_iter().flatten().min();
+            // What the machine has no room for waits for news, and not for its time.
+            let due = Some(self.next_at).filter(|_| !self.is_posted() && !self.full);
+            let next = [due, self.patience()].into_iter().flatten().min();
             let host = self.host.clone();
-            let turn = host.wait("converse", &Bell::new(), next, || self.turn(&mut endpoint).err());
+            let turn = host.wait("converse", &Bell::new(), next, || {
+                let before = (self.next_at, self.full);
+                match self.turn(&mut endpoint) {
+                    Err(ending) => Some(Some(ending)),
+                    Ok(()) => (before != (self.next_at, self.full)).then_some(None),
+                }
+            });
             match turn {
-                Some(ending) => break ending,
+                Some(Some(ending)) => break ending,
                 None if self.host.now() >= self.begun + PATIENCE => break Ending::Timeout,
-                None => {}
+                _ => {}
             }
         };
         self.report.written = endpoint.memory().read(written).to_vec();
@@ -356,6 +366,7 @@ impl<'a> End<'a> {
     /// Posts what is due.
     fn post(&mut self, endpoint: &mut Endpoint) -> Turn {
         let steps = &self.plan.programs[self.me].steps;
+        self.full = false;
         while let Some(step) = steps.get(self.posted)
             && self.host.now() >= self.next_at
         {
@@ -364,7 +375,10 @@ impl<'a> End<'a> {
             }
             match endpoint.post(step.kind, &step.data, step.fence) {
                 Ok(id) => assert_eq!(id, self.posted as u64 + 1, "names are numbers"),
-                Err(PostError::Full | PostError::Closed) => break,
+                Err(PostError::Full | PostError::Closed) => {
+                    self.full = true;
+                    break;
+                }
                 Err(error) => {
                     self.report.wrong.push(format!("step {} was not taken: {error}", self.posted));
                     return Err(Ending::Quit);
