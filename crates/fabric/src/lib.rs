@@ -3,11 +3,13 @@
 //! A name is a kind, with options in parentheses where it has any: `shm`, `shm(copy=service,dm=1G)`, `iwarp`, or
 //! `iwarp@10.0.0.1(crc=on)` for the side with that address. Modelled cards are
 //! `model:MACHINE`, a machine that comes along or the path of a machine file, with values of it as options:
-//! `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only.
+//! `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. Several devices as one are
+//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`.
 #![forbid(unsafe_code)]
 
 mod iwarp;
 mod name;
+mod rails;
 
 use std::sync::mpsc;
 
@@ -72,12 +74,18 @@ pub fn list() -> Vec<Entry> {
 /// # Errors
 /// [`Error::Invalid`] that names what there is.
 pub fn check(name: &str) -> Result<()> {
-    parse(name).map(|_| ())
+    match rails::parse(name) {
+        Some(rails) => rails.map(drop),
+        None => parse(name).map(drop),
+    }
 }
 
 /// Whether the device of this name lives in virtual time: a modelled card, which opens on a simulated host only.
 pub fn is_virtual(name: &str) -> bool {
-    name.trim_start().starts_with(MODEL)
+    match rails::parse(name) {
+        Some(rails) => rails.is_ok_and(|rails| rails.names.iter().all(|name| is_virtual(name))),
+        None => name.trim_start().starts_with(MODEL),
+    }
 }
 
 /// What the device of this name can do, found by opening it: on this host, or in a world of its own.
@@ -104,6 +112,9 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
 /// # Errors
 /// [`Error::Invalid`] for an unknown kind or option, naming those that exist; the device's own.
 pub fn open(name: &str, host: &Host) -> Result<Device> {
+    if let Some(rails) = rails::parse(name) {
+        return rails?.open(host);
+    }
     match parse(name)? {
         Parsed::Shm(config) => shm::open(host, &config),
         Parsed::Iwarp(config) => nic_soft::iwarp::open(host, &config),
@@ -142,7 +153,10 @@ fn parse(text: &str) -> Result<Parsed> {
         "shm" => Ok(Parsed::Shm(shm_config(&name)?)),
         kind => {
             let known: Vec<_> = list().into_iter().map(|e| e.name).collect();
-            Err(Error::Invalid(format!("there is no device '{kind}'; there is: {}", known.join(", "))))
+            Err(Error::Invalid(format!(
+                "there is no device '{kind}'; there is: {}, and rails(DEVICE,DEVICE,...)",
+                known.join(", ")
+            )))
         }
     }
 }

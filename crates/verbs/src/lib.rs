@@ -13,6 +13,7 @@
 //! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
 //! | `error` | [`Error`] |
 //! | `provider` | what a NIC implements; unsupported is the default answer |
+//! | `rails` | a device made of several |
 //! | `conformance` | the suite that every NIC passes |
 //!
 //! Rules cite the InfiniBand Architecture Specification, volume 1, release 1.x (IBA) and the manual pages of
@@ -29,6 +30,7 @@ mod mr;
 mod pd;
 pub mod provider;
 mod qp;
+pub mod rails;
 mod srq;
 mod wc;
 mod wr;

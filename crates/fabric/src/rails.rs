@@ -1,0 +1,160 @@
+//! The names of devices made of several: `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, with options among them.
+
+use host::{Bytes, Host};
+use verbs::rails::{RAILS_MAX, RailsConfig};
+use verbs::{Device, Error, Result};
+
+use crate::bad_option;
+
+const KIND: &str = "rails";
+
+const OPTIONS: &[(&str, &str)] = &[
+    ("stripe=SIZE", "writes and reads from this size on are cut into a stripe for each rail (16K)"),
+    ("weights=A:B", "how much of a striped message each rail carries (equal parts)"),
+];
+
+/// The parsed name: the rails' own names, in their order.
+pub(crate) struct Rails<'a> {
+    pub(crate) names: Vec<&'a str>,
+    config: RailsConfig,
+}
+
+/// The rails that a name says, if it is one of these.
+pub(crate) fn parse(text: &str) -> Option<Result<Rails<'_>>> {
+    let inner = text.trim().strip_prefix(KIND)?.trim_start().strip_prefix('(')?;
+    let unmatched = || Error::Invalid(format!("'{text}' is no device name: the parentheses do not match"));
+    Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| rails(text, inner)))
+}
+
+/// The parts of a list between commas that stand in no parentheses.
+fn parts(list: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                parts.push(list[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(list[from..].trim());
+    (depth == 0).then_some(parts)
+}
+
+fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
+    let invalid = |why: String| Error::Invalid(format!("'{text}' is no device name: {why}"));
+    let parts = parts(inner).ok_or_else(|| invalid("the parentheses do not match".into()))?;
+    let mut rails = Rails { names: Vec::new(), config: RailsConfig::default() };
+    for part in parts {
+        match part.split_once('=').filter(|(key, _)| !key.contains(['(', '@', ':'])) {
+            Some((key, value)) => option(&mut rails.config, key.trim(), value.trim())?,
+            None if part.is_empty() => return Err(invalid("a rail has no name".into())),
+            None => rails.names.push(part),
+        }
+    }
+    let names = &rails.names;
+    if !(2..=RAILS_MAX).contains(&names.len()) {
+        return Err(invalid(format!("it has {} rails; write 2 to {RAILS_MAX}", names.len())));
+    }
+    for (at, name) in names.iter().enumerate() {
+        if kind(name) == KIND {
+            return Err(invalid("rails are not made of rails".into()));
+        }
+        if kind(name) != kind(names[0]) {
+            return Err(invalid(format!(
+                "{} and {name} are of different kinds; use one kind of NIC",
+                names[0]
+            )));
+        }
+        if kind(name) == "iwarp" && !name.contains('@') {
+            return Err(invalid(format!("{name} has no side of its own; write iwarp@ADDRESS for each rail")));
+        }
+        crate::check(name)?;
+        if kind(name) != "shm" && names[..at].contains(name) {
+            return Err(invalid(format!("{name} is given twice; each rail needs a device of its own")));
+        }
+    }
+    let weights = rails.config.weights.len();
+    if weights != 0 && weights != names.len() {
+        return Err(invalid(format!("{weights} weights for {} rails; write one for each", names.len())));
+    }
+    Ok(rails)
+}
+
+fn kind(name: &str) -> &str {
+    name.split(['@', '(', ':']).next().unwrap_or(name).trim()
+}
+
+fn option(config: &mut RailsConfig, key: &str, value: &str) -> Result<()> {
+    let bad = || bad_option(KIND, key, value, OPTIONS);
+    match key {
+        "stripe" => {
+            let size: Bytes = value.parse().map_err(Error::Invalid)?;
+            config.stripe_min = size.0.max(1);
+        }
+        "weights" => {
+            let weights = value.split(':').map(|weight| weight.trim().parse::<f64>());
+            config.weights = weights.collect::<Result<_, _>>().map_err(|_| bad())?;
+            if config.weights.iter().any(|weight| !weight.is_finite() || *weight <= 0.0) {
+                return Err(bad());
+            }
+        }
+        _ => return Err(bad()),
+    }
+    Ok(())
+}
+
+impl Rails<'_> {
+    /// Opens the rails, and the device made of them.
+    pub(crate) fn open(&self, host: &Host) -> Result<Device> {
+        let rails = self.names.iter().map(|name| crate::open(name, host)).collect::<Result<_>>()?;
+        verbs::rails::open(rails, &self.config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_rails_and_options() {
+        let text = "rails(iwarp@10.0.0.1(crc=on,mpa=2), iwarp@10.1.0.1, stripe=64K, weights=4:1)";
+        let rails = parse(text).expect("rails").expect("options");
+        assert_eq!(rails.names, ["iwarp@10.0.0.1(crc=on,mpa=2)", "iwarp@10.1.0.1"]);
+        assert_eq!(rails.config, RailsConfig { stripe_min: 64 << 10, weights: vec![4.0, 1.0] });
+        assert!(parse("shm").is_none() && parse("railsx").is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, hint) in [
+            ("rails(iwarp@10.0.0.1)", "1 rails"),
+            ("rails()", "no name"),
+            ("rails(shm,", "parentheses"),
+            ("rails(shm,shm))", "parentheses"),
+            ("rails(shm,iwarp@127.0.0.1)", "different kinds"),
+            ("rails(iwarp,iwarp)", "iwarp@ADDRESS"),
+            ("rails(iwarp@127.0.0.1,iwarp@127.0.0.1)", "twice"),
+            ("rails(shm,smh)", "different kinds"),
+            ("rails(smh,smh)", "no device 'smh'"),
+            ("rails(iwarp@127.0.0.1,iwarp@127.0.0.2(crc=x))", "crc=on|off"),
+            ("rails(rails(shm,shm),rails(shm,shm))", "not made of rails"),
+            ("rails(shm,shm,weights=1)", "1 weights for 2 rails"),
+            ("rails(shm,shm,weights=1:0)", "weights=A:B"),
+            ("rails(shm,shm,speed=9)", "stripe=SIZE"),
+        ] {
+            let error = parse(text).expect("rails").err().unwrap_or_else(|| panic!("{text} is accepted"));
+            assert!(error.to_string().contains(hint), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn they_open() {
+        let device = crate::open("rails(shm,shm)", &host::real::host()).expect("a device");
+        assert_eq!(device.name(), "rails(shm,shm)");
+        assert_eq!(device.attr().max_dm_size, 0);
+    }
+}

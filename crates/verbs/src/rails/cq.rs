@@ -1,0 +1,298 @@
+//! Completion queues: what the rails' queues hold, sorted into the order of each queue pair's requests.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use host::Bell;
+
+use super::channel::ChannelInner;
+use super::device::{Inner, unpoisoned};
+use crate::provider::CqOps;
+use crate::{AsyncEvent, Cq, Error, Result, Wc, WcOpcode};
+
+/// Completions that one look takes from a rail.
+const BATCH: usize = 16;
+
+/// A completion, with the slots of its queue pair that polling it gives back.
+#[derive(Clone, Copy)]
+struct Item {
+    wc: Wc,
+    sends: u32,
+    receives: u32,
+}
+
+/// What the program asked to be told.
+#[derive(Clone, Copy)]
+struct Armed {
+    solicited_only: bool,
+    /// How many completions there had been.
+    at: u64,
+}
+
+struct Ring {
+    items: VecDeque<Item>,
+    pushed: u64,
+    overrun: bool,
+    armed: Option<Armed>,
+}
+
+pub(super) struct CqInner {
+    device: Arc<Inner>,
+    pub(super) id: u32,
+    cqe: u32,
+    /// One on each rail.
+    of_rails: Vec<Cq>,
+    /// Somebody takes completions from the rails: who must be one at a time, so that order is kept.
+    taken: AtomicBool,
+    /// A rail has reported, and nobody has looked yet whether that is the program's business.
+    reported: AtomicBool,
+    ring: Mutex<Ring>,
+    bell: Bell,
+    /// The rails' queues are armed for somebody who sleeps on the bell.
+    watched: AtomicBool,
+    channel: Option<Arc<ChannelInner>>,
+}
+
+impl CqInner {
+    pub(super) fn create(
+        device: &Arc<Inner>,
+        cqe: u32,
+        channel: Option<Arc<ChannelInner>>,
+    ) -> Result<Arc<Self>> {
+        let of_rail = |(rail, channel): (&crate::Device, &Option<crate::CompChannel>)| {
+            // Each request of a rail completes here, signalled or not, and some are the device's own.
+            let room = cqe.saturating_mul(2).max(1 << 15).min(rail.attr().max_cqe);
+            match channel {
+                Some(channel) => rail.create_cq_with(room, channel),
+                None => rail.create_cq(room),
+            }
+        };
+        let of_rails = device.rails.iter().zip(&device.channels).map(of_rail).collect::<Result<_>>()?;
+        let items = VecDeque::with_capacity(cqe.min(4096) as usize);
+        let cq = Arc::new(Self {
+            device: device.clone(),
+            id: device.fresh(),
+            cqe,
+            of_rails,
+            taken: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
+            ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None }),
+            bell: Bell::new(),
+            watched: AtomicBool::new(false),
+            channel,
+        });
+        device.add_cq(&cq);
+        Ok(cq)
+    }
+
+    pub(super) fn belongs_to(&self, device: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.device, device)
+    }
+
+    /// The queue on a rail.
+    pub(super) fn on(&self, rail: usize) -> &Cq {
+        &self.of_rails[rail]
+    }
+
+    pub(super) fn lane_ids(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.of_rails.iter().enumerate().map(|(rail, cq)| (rail, cq.id()))
+    }
+
+    /// Takes what the rails have. If somebody else does, that is as good: who takes looks at reports afterwards.
+    pub(super) fn progress(&self) {
+        while !self.taken.swap(true, Ordering::SeqCst) {
+            self.take_from_rails();
+            if self.reported.swap(false, Ordering::SeqCst) && !self.tell() {
+                // It was a stripe, or a request of the device's own: the program's completion is still to come, or came
+                // before the queues were armed again.
+                self.arm_rails(false);
+                self.take_from_rails();
+                self.tell();
+            }
+            self.taken.store(false, Ordering::SeqCst);
+            if !self.reported.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+    }
+
+    fn take_from_rails(&self) {
+        let mut wcs = [Wc::default(); BATCH];
+        for (rail, cq) in self.of_rails.iter().enumerate() {
+            loop {
+                // A rail's queue that overran has failed its queue pairs, which is noticed by their state.
+                let count = cq.poll(&mut wcs).unwrap_or(0);
+                for wc in &wcs[..count] {
+                    self.sort(rail, wc);
+                }
+                if count < BATCH {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn sort(&self, rail: usize, wc: &Wc) {
+        let Some(qp) = self.device.qp_of_lane(rail, wc.qp_num) else { return };
+        match wc.opcode {
+            WcOpcode::Recv | WcOpcode::RecvWriteImm => qp.on_received(rail, wc),
+            _ => qp.on_sent(rail, wc),
+        }
+    }
+
+    /// A completion for the program, which gives back slots when it is polled.
+    pub(super) fn push(&self, wc: Wc, sends: u32, receives: u32) {
+        let mut ring = unpoisoned(&self.ring);
+        if ring.overrun {
+            return;
+        }
+        if ring.items.len() as u32 >= self.cqe {
+            ring.overrun = true;
+            drop(ring);
+            return self.tell_of_overrun();
+        }
+        ring.items.push_back(Item { wc, sends, receives });
+        ring.pushed += 1;
+        // Successes are announced by the rail's own report; failures may come without one.
+        let failed = !wc.is_ok() && ring.armed.take().is_some();
+        drop(ring);
+        if let (true, Some(channel)) = (failed, &self.channel) {
+            channel.report(self.id);
+        }
+        self.bell.ring();
+        if !wc.is_ok() {
+            self.device.signal();
+        }
+    }
+
+    /// A rail says that this queue overran there.
+    pub(super) fn overrun(&self) {
+        let was = std::mem::replace(&mut unpoisoned(&self.ring).overrun, true);
+        if !was {
+            self.tell_of_overrun();
+        }
+    }
+
+    fn tell_of_overrun(&self) {
+        self.device.async_event(AsyncEvent::CqError { cq: self.id });
+        self.bell.ring();
+        self.device.service.wake();
+    }
+
+    pub(super) fn has_overrun(&self) -> bool {
+        unpoisoned(&self.ring).overrun
+    }
+
+    /// A rail's queue has reported a completion.
+    pub(super) fn on_report(&self) {
+        self.watched.store(false, Ordering::Relaxed);
+        self.reported.store(true, Ordering::SeqCst);
+        self.progress();
+        if self.bell.is_awaited() {
+            // What it was about may not have been what the sleeper waits for.
+            self.watch();
+        }
+    }
+
+    /// Tells the program, if a rail's report was what it asked for. False when it waits for more.
+    fn tell(&self) -> bool {
+        let mut ring = unpoisoned(&self.ring);
+        let Some(armed) = ring.armed else { return true };
+        if !armed.solicited_only && ring.pushed == armed.at {
+            return false;
+        }
+        ring.armed = None;
+        drop(ring);
+        if let Some(channel) = &self.channel {
+            channel.report(self.id);
+        }
+        true
+    }
+
+    fn arm_rails(&self, solicited_only: bool) {
+        for (cq, channel) in self.of_rails.iter().zip(&self.device.channels) {
+            if channel.is_some() {
+                // It has a channel, which is all that arming needs.
+                let _ = cq.req_notify(solicited_only);
+            }
+        }
+    }
+
+    /// Has the service look after the rails' queues, for somebody who is about to sleep, or for requests that wait for
+    /// completions of others.
+    pub(super) fn watch(&self) {
+        if !self.watched.swap(true, Ordering::Relaxed) {
+            self.arm_rails(false);
+            // What came before the arming is not reported.
+            self.progress();
+        }
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        self.device.forget_cq(self);
+    }
+}
+
+impl CqOps for CqInner {
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn cqe(&self) -> u32 {
+        self.cqe
+    }
+
+    fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        if self.bell.is_awaited() {
+            self.watch();
+        }
+        self.progress();
+        let mut given_back = [(0, 0, 0); BATCH];
+        let mut taken = 0;
+        while taken < wcs.len() {
+            let mut ring = unpoisoned(&self.ring);
+            if ring.overrun {
+                return Err(Error::CqOverrun { cqe: self.cqe });
+            }
+            let some = (wcs.len() - taken).min(BATCH).min(ring.items.len());
+            for (place, wc) in given_back.iter_mut().zip(&mut wcs[taken..taken + some]) {
+                let Some(item) = ring.items.pop_front() else { break };
+                *wc = item.wc;
+                *place = (item.wc.qp_num, item.sends, item.receives);
+            }
+            drop(ring);
+            if some == 0 {
+                break;
+            }
+            for &(num, sends, receives) in &given_back[..some] {
+                if let Some(qp) = self.device.qp(num) {
+                    qp.give_back(sends, receives);
+                }
+            }
+            taken += some;
+        }
+        Ok(taken)
+    }
+
+    fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        if self.channel.is_none() {
+            return Err(Error::Invalid("the completion queue has no channel; create it with one".into()));
+        }
+        self.progress();
+        let mut ring = unpoisoned(&self.ring);
+        // Arming for any overrides arming for solicited ones (IBA 11.4.2.2).
+        let solicited_only = solicited_only && ring.armed.is_none_or(|armed| armed.solicited_only);
+        ring.armed = Some(Armed { solicited_only, at: ring.pushed });
+        drop(ring);
+        self.arm_rails(solicited_only);
+        self.progress();
+        Ok(())
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
+    }
+}

@@ -1,0 +1,508 @@
+//! The device: its rails, its objects by number, and the news that rails bring.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
+
+use host::{ClockKind, Host, Rate};
+
+use super::channel::ChannelInner;
+use super::cm::{CmHandle, CmInner};
+use super::cq::CqInner;
+use super::domain::RailsPd;
+use super::keys::{Chance, ENTRIES, Keys};
+use super::qp::{PIECES_MAX, QpInner};
+use super::service::Service;
+use super::srq::SrqInner;
+use super::{RAILS_MAX, RailsConfig, hello};
+use crate::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
+use crate::{
+    Access, AsyncEvent, AtomicCap, Buf, Cm, CmEvent, CompChannel, Device, DeviceAttr, Error, Listener, Mr,
+    Pd, QpState, Result,
+};
+
+/// What all objects of a device share.
+pub(super) struct Inner {
+    pub(super) host: Host,
+    pub(super) attr: DeviceAttr,
+    pub(super) config: RailsConfig,
+    name: String,
+    pub(super) rails: Vec<Device>,
+    /// Where each stripe of a message ends, as a part of it.
+    pub(super) cuts: Vec<f64>,
+    pub(super) keys: RwLock<Keys>,
+    /// On each rail, a region without rights in a domain of its own: its keys are wrong everywhere.
+    nobody: Vec<(Pd, Mr)>,
+    next: AtomicU32,
+    turn: AtomicU32,
+    tokens: Mutex<Chance>,
+    qps: RwLock<BTreeMap<u32, Weak<QpInner>>>,
+    /// Queue pairs by rail and their lane's own number.
+    lanes: RwLock<BTreeMap<(usize, u32), Weak<QpInner>>>,
+    cqs: RwLock<BTreeMap<(usize, u32), Weak<CqInner>>>,
+    srqs: RwLock<BTreeMap<(usize, u32), Weak<SrqInner>>>,
+    cms: RwLock<Vec<Weak<CmInner>>>,
+    back_door: OnceLock<BackDoor>,
+    /// Accepted queue pairs whose further lanes are still to come, by token.
+    pub(super) expected: Mutex<BTreeMap<u64, Weak<QpInner>>>,
+    /// Queue pairs that have lost a lane, and wait for what is in flight on the others.
+    pub(super) ending: Mutex<Vec<Weak<QpInner>>>,
+    events: Mutex<VecDeque<AsyncEvent>>,
+    /// Where completion queues of each rail report to, where the rail has channels.
+    pub(super) channels: Vec<Option<CompChannel>>,
+    pub(super) service: Service,
+}
+
+/// Where further lanes of accepted queue pairs come in.
+struct BackDoor {
+    cms: Vec<Cm>,
+    listeners: Vec<Listener>,
+}
+
+pub(super) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these locks half-way through a change.
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What is left of a map's entry.
+fn live<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) -> Option<Arc<T>> {
+    map.read().unwrap_or_else(|e| e.into_inner()).get(&key)?.upgrade()
+}
+
+fn put<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K, value: &Arc<T>) {
+    map.write().unwrap_or_else(|e| e.into_inner()).insert(key, Arc::downgrade(value));
+}
+
+fn take<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) {
+    map.write().unwrap_or_else(|e| e.into_inner()).remove(&key);
+}
+
+/// Makes one device of several, in this order; the first one's addresses are those of the whole.
+///
+/// # Errors
+/// [`Error::Invalid`] for none, more than [`RAILS_MAX`], the same device twice, devices of different kinds of time, weights
+/// that are not one positive number for each, or rails whose private data are too short; those of the rails.
+pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
+    check(&rails, config)?;
+    let host = rails[0].host().clone();
+    let is_virtual = host.clock() == ClockKind::Virtual;
+    let name = format!("rails({})", rails.iter().map(Device::name).collect::<Vec<_>>().join(","));
+    let channels = rails.iter().map(|rail| rail.create_comp_channel().ok()).collect();
+    let inner = Arc::new(Inner {
+        attr: attributes(&rails, config)?,
+        config: config.clone(),
+        name,
+        cuts: cuts(&rails, config),
+        keys: RwLock::new(Keys::new(Chance::new(is_virtual))),
+        nobody: rails.iter().map(nobody).collect::<Result<_>>()?,
+        next: AtomicU32::new(1),
+        turn: AtomicU32::new(0),
+        tokens: Mutex::new(Chance::new(is_virtual)),
+        qps: RwLock::default(),
+        lanes: RwLock::default(),
+        cqs: RwLock::default(),
+        srqs: RwLock::default(),
+        cms: RwLock::default(),
+        back_door: OnceLock::new(),
+        expected: Mutex::default(),
+        ending: Mutex::default(),
+        events: Mutex::default(),
+        channels,
+        service: Service::new(is_virtual)?,
+        host,
+        rails,
+    });
+    Service::start(&inner)?;
+    Ok(Device::new(Arc::new(RailsDevice(inner))))
+}
+
+fn check(rails: &[Device], config: &RailsConfig) -> Result<()> {
+    let invalid = |why: String| Err(Error::Invalid(why));
+    if rails.is_empty() || rails.len() > RAILS_MAX {
+        return invalid(format!("{} rails were given; write 1 to {RAILS_MAX}", rails.len()));
+    }
+    for (at, rail) in rails.iter().enumerate() {
+        if rails[..at].iter().any(|other| Arc::ptr_eq(other.ops(), rail.ops())) {
+            return invalid(format!("{} is given twice; each rail needs a device of its own", rail.name()));
+        }
+        if rail.host().clock() != rails[0].host().clock() {
+            return invalid(format!(
+                "{} and {} live in different kinds of time; rails are all modelled or all real",
+                rails[0].name(),
+                rail.name()
+            ));
+        }
+    }
+    let weights = &config.weights;
+    if !weights.is_empty() && weights.len() != rails.len() {
+        return invalid(format!("{} weights for {} rails; write one for each", weights.len(), rails.len()));
+    }
+    if weights.iter().any(|weight| !weight.is_finite() || *weight <= 0.0) {
+        return invalid("weights of rails are positive numbers".into());
+    }
+    Ok(())
+}
+
+/// Where stripes end, as parts of a message.
+fn cuts(rails: &[Device], config: &RailsConfig) -> Vec<f64> {
+    let weight = |at| config.weights.get(at).copied().unwrap_or(1.0);
+    let all: f64 = (0..rails.len()).map(weight).sum();
+    let mut sum = 0.0;
+    (0..rails.len())
+        .map(|at| {
+            sum += weight(at);
+            sum / all
+        })
+        .collect()
+}
+
+fn nobody(rail: &Device) -> Result<(Pd, Mr)> {
+    let pd = rail.alloc_pd()?;
+    let mr = pd.reg_mr(&Buf::alloc(1)?, Access::empty())?;
+    Ok((pd, mr))
+}
+
+fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
+    let least = |of: fn(&DeviceAttr) -> u32| rails.iter().map(|rail| of(rail.attr())).min().unwrap_or(0);
+    let least_long = |of: fn(&DeviceAttr) -> u64| rails.iter().map(|rail| of(rail.attr())).min().unwrap_or(0);
+    let private = least(|a| a.max_private_data);
+    let used = (hello::LEN + hello::addrs_room(rails.len() - 1, private as usize)) as u32;
+    let Some(max_private_data) = private.checked_sub(used).filter(|left| *left > 0) else {
+        let why = format!("{} rails need {used} bytes of private data, and have {private}", rails.len());
+        return Err(Error::Invalid(why));
+    };
+    let weak = rails.iter().map(|rail| rail.attr().atomic_cap).min_by_key(|cap| match cap {
+        AtomicCap::None => 0,
+        AtomicCap::Hca => 1,
+        AtomicCap::Global => 2,
+    });
+    // Queue pairs have different message lanes, so that atomics of two of them meet on different rails.
+    let atomic_cap = match weak.unwrap_or(AtomicCap::None) {
+        AtomicCap::Hca if rails.len() > 1 => AtomicCap::None,
+        cap => cap,
+    };
+    let sum = |a: Option<Rate>, rail: &Device| Some(Rate(a?.0 + rail.attr().link_rate?.0));
+    let stripes =
+        format!("messages from {} bytes on are striped over {} rails", config.stripe_min, rails.len());
+    let of_rail = |rail: &Device| rail.attr().notes.iter().map(|n| format!("{}: {n}", rail.name())).collect();
+    let notes: Vec<Vec<String>> = rails.iter().map(of_rail).collect();
+    Ok(DeviceAttr {
+        max_qp: least(|a| a.max_qp),
+        max_qp_wr: least(|a| a.max_qp_wr).saturating_sub(2),
+        max_sge: least(|a| a.max_sge).min(PIECES_MAX as u32),
+        max_inline: least(|a| a.max_inline),
+        max_cq: least(|a| a.max_cq),
+        max_cqe: least(|a| a.max_cqe) / 2,
+        max_mr: ENTRIES.min(least(|a| a.max_mr) / 2),
+        max_mr_size: least_long(|a| a.max_mr_size),
+        max_msg_size: least_long(|a| a.max_msg_size),
+        max_srq: least(|a| a.max_srq),
+        max_srq_wr: least(|a| a.max_srq_wr),
+        max_private_data,
+        max_rd_atomic: least(|a| a.max_rd_atomic),
+        max_dm_size: 0,
+        atomic_cap,
+        atomic_cap_dm: AtomicCap::None,
+        link_rate: rails.iter().try_fold(Rate(0.0), |a, rail| sum(Some(a), rail)),
+        ports: 1,
+        port_addrs: rails[0].attr().port_addrs.first().copied().into_iter().collect(),
+        notes: std::iter::once(stripes).chain(notes.into_iter().flatten()).collect(),
+    })
+}
+
+impl Inner {
+    /// A number that no other object of the device has.
+    pub(super) fn fresh(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The lane whose turn it is to take messages.
+    pub(super) fn next_lane(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed) as usize % self.rails.len()
+    }
+
+    pub(super) fn token(&self) -> u64 {
+        unpoisoned(&self.tokens).next()
+    }
+
+    /// A key of a rail, as it has it, that allows nothing: for keys that name nothing.
+    pub(super) fn nobody(&self, rail: usize) -> &Mr {
+        &self.nobody[rail].1
+    }
+
+    pub(super) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {
+        live(&self.qps, num)
+    }
+
+    pub(super) fn qp_of_lane(&self, rail: usize, num: u32) -> Option<Arc<QpInner>> {
+        live(&self.lanes, (rail, num))
+    }
+
+    pub(super) fn add_qp(&self, qp: &Arc<QpInner>) {
+        put(&self.qps, qp.num, qp);
+        for (rail, lane) in qp.lanes.iter().enumerate() {
+            put(&self.lanes, (rail, lane.num()), qp);
+        }
+    }
+
+    pub(super) fn forget_qp(&self, qp: &QpInner) {
+        take(&self.qps, qp.num);
+        for (rail, lane) in qp.lanes.iter().enumerate() {
+            take(&self.lanes, (rail, lane.num()));
+        }
+    }
+
+    pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(|e| e.into_inner()).values().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn add_cq(&self, cq: &Arc<CqInner>) {
+        cq.lane_ids().for_each(|(rail, id)| put(&self.cqs, (rail, id), cq));
+    }
+
+    pub(super) fn forget_cq(&self, cq: &CqInner) {
+        cq.lane_ids().for_each(|(rail, id)| take(&self.cqs, (rail, id)));
+    }
+
+    pub(super) fn add_srq(&self, srq: &Arc<SrqInner>) {
+        put(&self.srqs, (srq.lane, srq.of_lane.id()), srq);
+    }
+
+    pub(super) fn forget_srq(&self, srq: &SrqInner) {
+        take(&self.srqs, (srq.lane, srq.of_lane.id()));
+    }
+
+    pub(super) fn async_event(&self, event: AsyncEvent) {
+        unpoisoned(&self.events).push_back(event);
+        self.signal();
+    }
+
+    /// In virtual time, those who wait on this machine look again.
+    pub(super) fn signal(&self) {
+        if let Some(node) = self.host.node() {
+            node.signal();
+        }
+    }
+
+    /// Where further lanes come in: made when the first queue pair is accepted.
+    fn back_door(&self) -> Result<&BackDoor> {
+        if let Some(door) = self.back_door.get() {
+            return Ok(door);
+        }
+        let cms: Vec<Cm> = self.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
+        let open = |(cm, rail): (&Cm, &Device)| {
+            let any = SocketAddr::from(([0, 0, 0, 0], 0));
+            let addr = rail.attr().port_addrs.first().map_or(any, |ip| SocketAddr::new(*ip, 0));
+            cm.listen(addr, 256)
+        };
+        let listeners = cms.iter().zip(&self.rails).skip(1).map(open).collect::<Result<_>>()?;
+        let door = self.back_door.get_or_init(|| BackDoor { cms, listeners });
+        self.service.wake();
+        Ok(door)
+    }
+
+    /// The addresses at which lanes from 1 on come in, for a peer that reached this device at `local`.
+    pub(super) fn lane_addrs(&self, local: SocketAddr) -> Result<Vec<SocketAddr>> {
+        let reachable = |addr: SocketAddr| match addr.ip().is_unspecified() {
+            true => SocketAddr::new(local.ip(), addr.port()),
+            false => addr,
+        };
+        Ok(self.back_door()?.listeners.iter().map(|l| reachable(l.addr())).collect())
+    }
+
+    pub(super) fn add_cm(&self, cm: &Arc<CmInner>) {
+        let mut cms = self.cms.write().unwrap_or_else(|e| e.into_inner());
+        cms.retain(|cm| cm.strong_count() > 0);
+        cms.push(Arc::downgrade(cm));
+        drop(cms);
+        self.service.wake();
+    }
+
+    pub(super) fn live_cms(&self) -> Vec<Arc<CmInner>> {
+        self.cms.read().unwrap_or_else(|e| e.into_inner()).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The back door's channels, if it is open.
+    pub(super) fn back_cms(&self) -> &[Cm] {
+        self.back_door.get().map_or(&[], |door| &door.cms)
+    }
+
+    /// Takes whatever rails have to say, and goes on with what waited for it.
+    pub(super) fn progress(&self) {
+        for cm in self.live_cms() {
+            cm.progress();
+        }
+        for (rail, cm) in self.back_cms().iter().enumerate() {
+            while let Some(event) = cm.poll_event() {
+                self.on_event(rail, cm, event, None);
+            }
+        }
+        self.progress_channels();
+        self.give_up_waiting();
+    }
+
+    /// What the service does each time it wakes up.
+    pub(super) fn serve(&self) {
+        self.progress();
+        for qp in self.live_qps() {
+            if qp.uses_an_overrun_queue() && qp.state_now() != QpState::Error {
+                qp.fail();
+            }
+        }
+    }
+
+    /// Whether queue pairs wait for something that may take too long.
+    pub(super) fn is_expecting(&self) -> bool {
+        !unpoisoned(&self.expected).is_empty() || !unpoisoned(&self.ending).is_empty()
+    }
+
+    /// Completion queues that have reported.
+    pub(super) fn progress_channels(&self) {
+        for (rail, channel) in self.channels.iter().enumerate() {
+            let Some(channel) = channel else { continue };
+            while let Some(id) = channel.poll_event() {
+                if let Some(cq) = live(&self.cqs, (rail, id)) {
+                    cq.on_report();
+                }
+            }
+        }
+    }
+
+    /// Something happened to a connection of a rail; `of` is the program's channel that it came by.
+    pub(super) fn on_event(&self, rail: usize, cm: &Cm, event: CmEvent, of: Option<&Arc<CmInner>>) {
+        match event {
+            CmEvent::ConnectRequest(request) => match of {
+                Some(of) => of.on_request(request),
+                None => super::link::join(self, rail, cm, request),
+            },
+            CmEvent::Established { qp_num, private_data } => {
+                if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                    qp.lane_is_up(rail, &private_data);
+                }
+            }
+            CmEvent::Rejected { qp_num, private_data } => {
+                if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                    qp.lane_was_rejected(rail, private_data);
+                }
+            }
+            CmEvent::ConnectFailed { qp_num, why } => {
+                if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                    qp.lane_failed(rail, why);
+                }
+            }
+            CmEvent::Disconnected { qp_num } => {
+                if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                    qp.lane_is_down(rail);
+                }
+            }
+        }
+    }
+
+    /// Accepted queue pairs whose lanes did not come in time have failed, and those that lost a lane end.
+    fn give_up_waiting(&self) {
+        let expected: Vec<_> = unpoisoned(&self.expected).values().filter_map(Weak::upgrade).collect();
+        expected.iter().for_each(|qp| qp.give_up_if_overdue());
+        let ending = std::mem::take(&mut *unpoisoned(&self.ending));
+        let still = ending.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| !qp.end_if_quiet()));
+        let still: Vec<_> = still.collect();
+        unpoisoned(&self.ending).extend(still);
+    }
+
+    /// Takes what rails say about their objects.
+    pub(super) fn poll_rails(&self) {
+        for (rail, device) in self.rails.iter().enumerate() {
+            while let Some(event) = device.poll_async_event() {
+                match event {
+                    AsyncEvent::QpAccessError { qp_num } => {
+                        if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                            self.async_event(AsyncEvent::QpAccessError { qp_num: qp.num });
+                            qp.fail();
+                        }
+                    }
+                    AsyncEvent::QpFatal { qp_num, why } => {
+                        if let Some(qp) = self.qp_of_lane(rail, qp_num) {
+                            self.async_event(AsyncEvent::QpFatal { qp_num: qp.num, why });
+                            qp.fail();
+                        }
+                    }
+                    AsyncEvent::SrqLimitReached { srq } => {
+                        if let Some(srq) = live(&self.srqs, (rail, srq)) {
+                            self.async_event(AsyncEvent::SrqLimitReached { srq: srq.id });
+                        }
+                    }
+                    AsyncEvent::CqError { cq } => {
+                        if let Some(cq) = live(&self.cqs, (rail, cq)) {
+                            cq.overrun();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.service.stop();
+        self.signal();
+    }
+}
+
+/// The opened device.
+struct RailsDevice(Arc<Inner>);
+
+impl DeviceOps for RailsDevice {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn host(&self) -> &Host {
+        &self.0.host
+    }
+
+    fn attr(&self) -> &DeviceAttr {
+        &self.0.attr
+    }
+
+    fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
+        Ok(Arc::new(RailsPd::alloc(&self.0)?))
+    }
+
+    fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+        if cqe == 0 {
+            return Err(Error::Invalid("a completion queue needs at least one entry".into()));
+        }
+        Error::check_limit("entries of the completion queue", cqe.into(), self.0.attr.max_cqe.into())?;
+        let channel = match channel {
+            Some(channel) => {
+                let channel: Arc<ChannelInner> = own(channel.ops().clone(), "the completion channel")?;
+                if !channel.belongs_to(&self.0) {
+                    return Err(Error::Foreign { what: "the completion channel" });
+                }
+                Some(channel)
+            }
+            None => None,
+        };
+        Ok(CqInner::create(&self.0, cqe, channel)?)
+    }
+
+    fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
+        Ok(Arc::new(CmHandle(CmInner::create(&self.0)?)))
+    }
+
+    fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
+        if self.0.channels.iter().any(Option::is_none) {
+            return Err(Error::Unsupported { device: self.0.name.clone(), what: "completion channels" });
+        }
+        Ok(ChannelInner::create(&self.0)?)
+    }
+
+    fn poll_async_event(&self) -> Option<AsyncEvent> {
+        self.0.poll_rails();
+        // Overruns show when completions are taken from the rails.
+        let cqs: Vec<_> = self.0.cqs.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect();
+        cqs.iter().filter_map(Weak::upgrade).for_each(|cq| cq.progress());
+        unpoisoned(&self.0.events).pop_front()
+    }
+}

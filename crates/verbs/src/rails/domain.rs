@@ -1,0 +1,181 @@
+//! Protection domains and regions: one on each rail, and the table of keys that peers read.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use super::device::{Inner, unpoisoned};
+use super::keys::{ENTRIES, ENTRY_BYTES};
+use super::qp::{QpHandle, QpInner};
+use super::srq::SrqInner;
+use crate::provider::{MrOps, PdOps, QpOps, SrqOps};
+use crate::{Access, Buf, Error, MemoryKind, Mr, Pd, QpInit, Result, Sge, SrqInit};
+
+/// What queue pairs and regions of a domain keep.
+pub(super) struct PdInner {
+    pub(super) device: Arc<Inner>,
+    pub(super) pds: Vec<Pd>,
+    table: Buf,
+    /// The table on each rail, for peers to read.
+    tables: Vec<Mr>,
+    /// Regions whose keys a peer can take away.
+    regions: Mutex<Vec<Weak<Region>>>,
+    /// Where queue pairs read entries of peers' tables to: a place for each.
+    scratch: Buf,
+    scratch_mrs: Vec<Mr>,
+    places: Mutex<Places>,
+}
+
+/// Which places of the scratch memory are free: those given back, and those from `next` on.
+#[derive(Default)]
+struct Places {
+    free: Vec<u32>,
+    next: u32,
+}
+
+/// Queue pairs of a domain that have a place.
+const PLACES: u32 = 8192;
+
+impl PdInner {
+    /// Where the table lies, for a peer on this lane.
+    pub(super) fn table_on(&self, lane: usize) -> (u64, u32) {
+        (self.tables[lane].addr(), self.tables[lane].rkey())
+    }
+
+    pub(super) fn take_scratch(&self) -> Result<u32> {
+        let mut places = unpoisoned(&self.places);
+        if let Some(place) = places.free.pop() {
+            return Ok(place);
+        }
+        Error::check_limit("queue pairs of a protection domain", u64::from(places.next) + 1, PLACES.into())?;
+        places.next += 1;
+        Ok(places.next - 1)
+    }
+
+    pub(super) fn give_scratch(&self, place: u32) {
+        unpoisoned(&self.places).free.push(place);
+    }
+
+    /// A place, as a lane's requests name it.
+    pub(super) fn scratch_on(&self, lane: usize, place: u32) -> Sge {
+        self.scratch_mrs[lane].sge(u64::from(place) * ENTRY_BYTES as u64, ENTRY_BYTES as u32)
+    }
+
+    pub(super) fn scratch_read(&self, place: u32) -> Option<[u8; ENTRY_BYTES]> {
+        let mut entry = [0; ENTRY_BYTES];
+        self.scratch.read(place as usize * ENTRY_BYTES, &mut entry).ok()?;
+        Some(entry)
+    }
+
+    /// A peer took away the region with this key of a lane: it goes on all others, too. Its key.
+    pub(super) fn invalidate(&self, lane: usize, lane_key: u32) -> Option<u32> {
+        let key = self.device.keys.read().unwrap_or_else(|e| e.into_inner()).find(lane, lane_key)?;
+        let mut regions = unpoisoned(&self.regions);
+        regions.retain(|region| region.strong_count() > 0);
+        let region = regions.iter().filter_map(Weak::upgrade).find(|region| region.key == key);
+        drop(regions);
+        if let Some(region) = region {
+            // What cannot be undone at once is unreachable all the same, which is what the peer asked for.
+            let _ = region.give_up();
+        }
+        Some(key)
+    }
+}
+
+/// The API's hold on a domain.
+pub(super) struct RailsPd(Arc<PdInner>);
+
+impl RailsPd {
+    pub(super) fn alloc(device: &Arc<Inner>) -> Result<Self> {
+        let pds: Vec<Pd> = device.rails.iter().map(crate::Device::alloc_pd).collect::<Result<_>>()?;
+        let table = Buf::alloc(ENTRIES as usize * ENTRY_BYTES)?;
+        let tables = pds.iter().map(|pd| pd.reg_mr(&table, Access::REMOTE_READ)).collect::<Result<_>>()?;
+        let scratch = Buf::alloc(PLACES as usize * ENTRY_BYTES)?;
+        let scratch_mrs =
+            pds.iter().map(|pd| pd.reg_mr(&scratch, Access::LOCAL_WRITE)).collect::<Result<_>>()?;
+        Ok(Self(Arc::new(PdInner {
+            device: device.clone(),
+            pds,
+            table,
+            tables,
+            regions: Mutex::default(),
+            scratch,
+            scratch_mrs,
+            places: Mutex::default(),
+        })))
+    }
+}
+
+impl PdOps for RailsPd {
+    fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
+        let pd = &self.0;
+        if buf.kind() == MemoryKind::Nic {
+            return Err(Error::Foreign { what: "NIC memory of one rail" });
+        }
+        let mrs: Vec<Mr> = pd.pds.iter().map(|of_rail| of_rail.reg_mr(buf, access)).collect::<Result<_>>()?;
+        let by_rail = |of: fn(&Mr) -> u32| std::array::from_fn(|rail| mrs.get(rail).map_or(0, of));
+        let (remote, local) = (by_rail(Mr::rkey), by_rail(Mr::lkey));
+        let mut keys = pd.device.keys.write().unwrap_or_else(|e| e.into_inner());
+        let full = Error::Limit {
+            what: "the number of memory regions",
+            given: u64::from(ENTRIES) + 1,
+            limit: u64::from(ENTRIES),
+        };
+        let key = keys.insert(remote, local, &pd.table).ok_or(full)??;
+        drop(keys);
+        let region = Arc::new(Region { pd: pd.clone(), key, addr: mrs[0].addr(), mrs: Mutex::new(mrs) });
+        unpoisoned(&pd.regions).push(Arc::downgrade(&region));
+        Ok(Box::new(RailsMr(region)))
+    }
+
+    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+        Ok(Arc::new(QpHandle(QpInner::create(&self.0, init)?)))
+    }
+
+    fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        Ok(SrqInner::create(&self.0, init)?)
+    }
+}
+
+/// A region, on all rails.
+struct Region {
+    pd: Arc<PdInner>,
+    key: u32,
+    addr: u64,
+    mrs: Mutex<Vec<Mr>>,
+}
+
+impl Region {
+    /// Deregisters on all rails, and says what the first that refused said.
+    fn give_up(&self) -> Result<()> {
+        self.pd.device.keys.write().unwrap_or_else(|e| e.into_inner()).remove(self.key, &self.pd.table);
+        let mrs = std::mem::take(&mut *unpoisoned(&self.mrs));
+        mrs.into_iter().map(Mr::dereg).fold(Ok(()), Result::and)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // Dropping cannot say what went wrong; `dereg` does.
+        let _ = self.give_up();
+    }
+}
+
+/// The API's hold on a region.
+struct RailsMr(Arc<Region>);
+
+impl MrOps for RailsMr {
+    fn lkey(&self) -> u32 {
+        self.0.key
+    }
+
+    fn rkey(&self) -> u32 {
+        self.0.key
+    }
+
+    fn addr(&self) -> u64 {
+        self.0.addr
+    }
+
+    fn dereg(self: Box<Self>) -> Result<()> {
+        self.0.give_up()
+    }
+}

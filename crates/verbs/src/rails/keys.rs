@@ -1,0 +1,225 @@
+//! Keys: of this device's regions, and of the peer's.
+//!
+//! A region is registered on each rail, and has a key there that the rail chose. Programs get one key for all: the number
+//! of an entry in the upper bits, chance in the lower ones. The entry's keys lie in a table of the protection domain that
+//! peers may read by RDMA, hidden by a stream of bits that follows from the whole key: who knows only the number of an
+//! entry learns nothing from it. A key that names nothing yields keys of chance, which rails refuse like any wrong key.
+
+use crate::{Buf, Result};
+
+use super::RAILS_MAX;
+
+/// Entries of a table: regions of a device.
+pub(super) const ENTRIES: u32 = 1 << 14;
+const CHANCE_BITS: u32 = 32 - ENTRIES.trailing_zeros();
+/// Bytes of an entry.
+pub(super) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
+
+/// The keys of a region, by rail.
+pub(super) type LaneKeys = [u32; RAILS_MAX];
+
+/// Mixes all bits of a word (the finalizer of SplitMix64, Steele, Lea, Flood 2014).
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// The stream of a key, for one lane.
+fn veil(key: u32, lane: usize) -> u32 {
+    mix(u64::from(key) << 8 | lane as u64 | 1 << 48) as u32
+}
+
+/// Where a key's entry lies in its table.
+pub(super) fn offset_of(key: u32) -> u64 {
+    u64::from(key >> CHANCE_BITS) * ENTRY_BYTES as u64
+}
+
+/// The keys of an entry as its table has them, for the whole key that names it; and the other way round.
+fn veiled(key: u32, lanes: &LaneKeys) -> LaneKeys {
+    std::array::from_fn(|lane| lanes[lane] ^ veil(key, lane))
+}
+
+/// What an entry that was read from a peer means for this key.
+pub(super) fn unveil(key: u32, entry: &[u8; ENTRY_BYTES]) -> LaneKeys {
+    let lanes = std::array::from_fn(|lane| {
+        u32::from_be_bytes([entry[4 * lane], entry[4 * lane + 1], entry[4 * lane + 2], entry[4 * lane + 3]])
+    });
+    veiled(key, &lanes)
+}
+
+/// Bits that nobody can guess; in virtual time, bits that are the same in every run.
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new(is_virtual: bool) -> Self {
+        let mut seed = *b"not rand";
+        if !is_virtual {
+            // The kernel's generator is always ready by the time programs run.
+            let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
+        }
+        Self(u64::from_ne_bytes(seed))
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+}
+
+/// A region's keys on each rail, for peers and for this side.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The key of the whole, 0 in an entry that is free.
+    key: u32,
+    remote: LaneKeys,
+    local: LaneKeys,
+}
+
+const FREE: Entry = Entry { key: 0, remote: [0; RAILS_MAX], local: [0; RAILS_MAX] };
+
+/// This device's regions by their entries.
+pub(super) struct Keys {
+    entries: Vec<Entry>,
+    free: std::collections::VecDeque<u32>,
+    chance: Chance,
+}
+
+impl Keys {
+    pub(super) fn new(chance: Chance) -> Self {
+        Self { entries: Vec::new(), free: std::collections::VecDeque::new(), chance }
+    }
+
+    /// A key for a region with these keys, written into the table. `None` when all entries are taken.
+    pub(super) fn insert(&mut self, remote: LaneKeys, local: LaneKeys, table: &Buf) -> Option<Result<u32>> {
+        let entry = match self.free.pop_front() {
+            Some(entry) => entry,
+            None if (self.entries.len() as u32) < ENTRIES => {
+                self.entries.push(FREE);
+                self.entries.len() as u32 - 1
+            }
+            None => return None,
+        };
+        // Never zero, and never all ones: both are what forgotten keys look like.
+        let chance = 1 + (self.chance.next() % ((1 << CHANCE_BITS) - 2)) as u32;
+        let key = entry << CHANCE_BITS | chance;
+        self.entries[entry as usize] = Entry { key, remote, local };
+        Some(Self::publish(key, &remote, table).map(|()| key))
+    }
+
+    fn publish(key: u32, lanes: &LaneKeys, table: &Buf) -> Result<()> {
+        let mut bytes = [0; ENTRY_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(veiled(key, lanes)) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        table.write(offset_of(key) as usize, &bytes)
+    }
+
+    /// The key names nothing any more; its entry is used again as late as possible.
+    pub(super) fn remove(&mut self, key: u32, table: &Buf) {
+        let entry = key >> CHANCE_BITS;
+        if let Some(place) = self.entries.get_mut(entry as usize).filter(|e| e.key == key) {
+            *place = FREE;
+            self.free.push_back(entry);
+            let noise: LaneKeys = std::array::from_fn(|_| self.chance.next() as u32);
+            // Entries lie inside their table.
+            let _ = Self::publish(key, &noise, table);
+        }
+    }
+
+    /// This side's keys of a region on each rail.
+    #[inline]
+    pub(super) fn get(&self, key: u32) -> Option<&LaneKeys> {
+        let entry = self.entries.get((key >> CHANCE_BITS) as usize)?;
+        (entry.key == key && key != 0).then_some(&entry.local)
+    }
+
+    /// The key of the region that has this one on a rail, for peers.
+    pub(super) fn find(&self, lane: usize, lane_key: u32) -> Option<u32> {
+        self.entries.iter().find(|e| e.key != 0 && e.remote[lane] == lane_key).map(|e| e.key)
+    }
+}
+
+/// How many of the peer's keys are remembered.
+const REMEMBERED: usize = 64;
+
+/// What the peer's keys mean, for those met last.
+pub(super) struct Met([(u32, LaneKeys); REMEMBERED]);
+
+impl Met {
+    pub(super) fn new() -> Self {
+        Self([(0, [0; RAILS_MAX]); REMEMBERED])
+    }
+
+    fn place(key: u32) -> usize {
+        (key >> CHANCE_BITS) as usize % REMEMBERED
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: u32) -> Option<&LaneKeys> {
+        let (met, lanes) = &self.0[Self::place(key)];
+        (*met == key && key != 0).then_some(lanes)
+    }
+
+    pub(super) fn insert(&mut self, key: u32, lanes: LaneKeys) {
+        self.0[Self::place(key)] = (key, lanes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Buf {
+        Buf::alloc(ENTRIES as usize * ENTRY_BYTES).expect("memory")
+    }
+
+    fn entry(table: &Buf, key: u32) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        table.read(offset_of(key) as usize, &mut bytes).expect("inside");
+        bytes
+    }
+
+    #[test]
+    fn who_has_the_key_reads_the_entry_and_nobody_else() {
+        let (mut keys, table) = (Keys::new(Chance::new(true)), table());
+        let lanes = std::array::from_fn(|lane| 100 + lane as u32);
+        let key = keys.insert(lanes, lanes, &table).expect("room").expect("written");
+        assert_eq!(unveil(key, &entry(&table, key)), lanes);
+        assert_eq!(keys.get(key), Some(&lanes));
+        assert_eq!(keys.find(3, 103), Some(key));
+        assert_eq!(keys.find(2, 103), None);
+        let near = key ^ 1;
+        assert!(unveil(near, &entry(&table, near)).iter().zip(lanes).all(|(a, b)| *a != b));
+        assert_eq!(keys.get(near), None);
+    }
+
+    #[test]
+    fn a_key_that_went_names_nothing_and_comes_back_late() {
+        let (mut keys, table) = (Keys::new(Chance::new(true)), table());
+        let lanes = [7; RAILS_MAX];
+        let all: Vec<u32> =
+            (0..ENTRIES).map(|_| keys.insert(lanes, lanes, &table).expect("room").expect("in")).collect();
+        assert!(keys.insert(lanes, lanes, &table).is_none(), "all are taken");
+        assert!(all.iter().all(|key| ![0, !0].contains(key)));
+        keys.remove(all[5], &table);
+        keys.remove(all[6], &table);
+        keys.remove(all[6], &table);
+        assert_eq!(keys.get(all[5]), None);
+        assert!(unveil(all[5], &entry(&table, all[5])).iter().all(|&key| key != 7));
+        let next = keys.insert(lanes, lanes, &table).expect("room").expect("in");
+        assert_eq!(next >> CHANCE_BITS, 5);
+        assert_ne!(next, all[5]);
+    }
+
+    #[test]
+    fn met_keys_are_remembered_until_another_takes_their_place() {
+        let mut met = Met::new();
+        let (one, other) = (5 << CHANCE_BITS | 1, (5 + REMEMBERED as u32) << CHANCE_BITS | 1);
+        assert!(met.get(0).is_none() && met.get(one).is_none());
+        met.insert(one, [1; RAILS_MAX]);
+        assert_eq!(met.get(one), Some(&[1; RAILS_MAX]));
+        met.insert(other, [2; RAILS_MAX]);
+        assert!(met.get(one).is_none());
+    }
+}

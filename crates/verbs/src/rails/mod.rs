@@ -1,0 +1,60 @@
+//! Rails: a device made of several devices, its *rails*, over which it spreads messages.
+//!
+//! A queue pair of rails is one queue pair for each rail, a *lane*, connected to the peer's lane on the same rail. What a
+//! NIC does natively stays native: each message or part of one is a request of a lane, places its data without a copy,
+//! and fails as the rail's own requests fail.
+//!
+//! - **Messages** (sends, writes with immediate data, atomics) of one direction go on one lane, the receiver's *receive
+//!   lane*, so that receives are the rail's own and order is the rail's. Queue pairs take turns at being given one.
+//! - **Writes and reads** from [`RailsConfig::stripe_min`] bytes on are cut into a stripe for each lane. Shorter ones go
+//!   whole on the message lane, or on the lane with the least in flight when that is busy.
+//! - **Order.** A message starts when everything before it on *other* lanes has completed, so that it is delivered after
+//!   all stripes of earlier writes are placed. Writes and reads whose remote ranges overlap on different lanes wait for
+//!   each other. Completions come in the order of requests. What may differ from one NIC: stripes are placed in any
+//!   order, so that whoever polls memory sees the last byte before the others; and behind a request that fails, later
+//!   writes on other lanes may have been placed.
+//! - **Keys.** The key of a region names an entry in a table that the peer reads by RDMA when it first meets the key
+//!   (`keys`); no processor at the target takes part.
+//! - **Progress** is made by whoever polls, and by a service (`service`) for what nobody polls for.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `device`, `domain`, `srq`, `cq`, `channel` | the objects of the API |
+//! | `qp`, `sends` | queue pairs; the queue of send requests: when each may start, on which lanes, and how it ends |
+//! | `keys` | keys of regions here, and of the peer's |
+//! | `cm`, `link`, `hello` | connection channels; connecting all lanes of a queue pair; what the ends tell each other |
+//! | `service` | the thread (in virtual time, the rank) that makes progress for those who sleep |
+
+mod channel;
+mod cm;
+mod cq;
+mod device;
+mod domain;
+mod hello;
+mod keys;
+mod link;
+mod qp;
+mod sends;
+mod service;
+mod srq;
+
+pub use device::open;
+
+/// The most rails of one device.
+pub const RAILS_MAX: usize = 8;
+
+/// How a device of rails is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RailsConfig {
+    /// Writes and reads of at least this many bytes are cut into stripes.
+    pub stripe_min: u64,
+    /// How much of a striped message each rail carries, relative to the others; empty for equal parts.
+    pub weights: Vec<f64>,
+}
+
+impl Default for RailsConfig {
+    /// Equal stripes from 16 KiB on.
+    fn default() -> Self {
+        Self { stripe_min: 16 << 10, weights: Vec::new() }
+    }
+}

@@ -1,0 +1,107 @@
+//! The service: makes progress for those who sleep, and for connections that nobody looks after. In real time a thread
+//! that sleeps in poll(2) on what the rails announce; in virtual time a rank, which wakes up with the machine's news.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use host::{Bell, Host, Span};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::device::Inner;
+use crate::{Cm, CompChannel, Error, Result};
+
+/// How long the thread sleeps at most: for time-outs of connections, and in case a rail announces too little.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// The same while nothing can time out.
+const LONG: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// A counter that is readable while it is not zero; none in virtual time.
+pub(super) fn counter(is_virtual: bool) -> Result<Option<OwnedFd>> {
+    if is_virtual {
+        return Ok(None);
+    }
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+    eventfd(0, flags).map(Some).map_err(|e| Error::system("cannot create a descriptor for events", e))
+}
+
+pub(super) struct Service {
+    /// Wakes the thread; none in virtual time.
+    wake_up: Option<Arc<OwnedFd>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Service {
+    pub(super) fn new(is_virtual: bool) -> Result<Self> {
+        Ok(Self { wake_up: counter(is_virtual)?.map(Arc::new), stop: Arc::default() })
+    }
+
+    /// Starts it; it ends with the device.
+    pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
+        let (weak, stop) = (Arc::downgrade(device), device.service.stop.clone());
+        let host = device.host.clone();
+        let started = match device.service.wake_up.clone() {
+            Some(wake_up) => host.spawn("rails", None, move || watch(&weak, &wake_up, &stop)),
+            None => {
+                let own = host.clone();
+                host.spawn("rails", None, move || attend(&own, &weak, &stop))
+            }
+        };
+        started.map(drop).map_err(|e| Error::system("cannot start the thread of the rails", e))
+    }
+
+    /// There is something new to sleep on.
+    pub(super) fn wake(&self) {
+        if let Some(fd) = &self.wake_up {
+            // A full counter wakes as well.
+            let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+}
+
+/// The rank of virtual time.
+fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
+    let mut expecting = false;
+    while !stop.load(Ordering::Acquire) {
+        let patience = if expecting { host.after(Span::from_ms(50)) } else { None };
+        // Until it has to wait in another way, or the device has gone.
+        let look = || match device.upgrade().filter(|_| !stop.load(Ordering::Acquire)) {
+            None => Some(()),
+            Some(device) => {
+                device.serve();
+                (device.is_expecting() != expecting).then_some(())
+            }
+        };
+        let looked = host.wait("the rails' service", &Bell::new(), patience, look);
+        if looked.is_none() && patience.is_none_or(|patience| host.now() < patience) {
+            // The world ends.
+            return;
+        }
+        expecting = device.upgrade().is_some_and(|device| device.is_expecting());
+    }
+}
+
+/// The thread of real time.
+fn watch(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        let (cms, channels, patience) = {
+            let Some(device) = device.upgrade() else { return };
+            device.serve();
+            let cms: Vec<Cm> = device.live_cms().iter().flat_map(|cm| cm.of_rails().to_vec()).collect();
+            let cms: Vec<Cm> = cms.into_iter().chain(device.back_cms().iter().cloned()).collect();
+            let channels: Vec<CompChannel> = device.channels.iter().flatten().cloned().collect();
+            (cms, channels, if device.is_expecting() { PATIENCE } else { LONG })
+        };
+        let fds = cms.iter().filter_map(Cm::fd).chain(channels.iter().filter_map(CompChannel::fd));
+        let fds = fds.chain([wake_up.as_fd()]);
+        let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // Interrupted or not: look.
+        let _ = poll(&mut fds, Some(&patience));
+        while rustix::io::read(wake_up, &mut [0; 8]).is_ok() {}
+    }
+}
