@@ -210,6 +210,11 @@ impl EpInner {
     /// The connection is over.
     fn disconnected(&self) {
         use EpState as S;
+        // The request that broke it may have completed, and nobody have looked.
+        let evd = lock(&self.send).evd();
+        if let Some(evd) = evd {
+            evd.0.harvest();
+        }
         let failed = lock(&self.send).has_failed() || lock(&self.recv).has_failed();
         let asked = self.change(S::DisconnectPending, S::Disconnected).is_ok();
         let from = [S::Connected, S::CompletionPending, S::ActiveConnectionPending];

@@ -21,8 +21,8 @@
 //!
 //! Requests of an endpoint are carried out, and complete, in the order in which they were posted; so do receives. An event of
 //! the request dispatcher says nothing about the receive dispatcher's. A bind's event comes behind those of the requests posted
-//! before it. The event that a connection is established is queued before the first completion of its endpoint can be; a
-//! disconnect's comes when its requests are flushed or about to be.
+//! before it. A peer's first message does not wait for this side to hear that the connection is established: even in one
+//! dispatcher the receive's event may come first. A disconnect's event comes when requests are flushed or about to be.
 #![forbid(unsafe_code)]
 
 mod attr;

@@ -236,16 +236,30 @@ impl SpInner {
     }
 }
 
-impl Drop for SpInner {
-    fn drop(&mut self) {
+impl SpInner {
+    /// Stops listening, now: a thread that hands out a request may still hold the point for a moment.
+    fn close(&self) {
+        let listeners = std::mem::take(&mut *lock(&self.listeners));
         // A reserved point has left the list with its request, and another may have taken its place.
-        if !lock(&self.listeners).is_empty() {
+        if !listeners.is_empty() {
             lock(&self.ia.sps).remove(&self.port);
         }
         if let SpKind::Reserved(ep) = &self.kind {
             // With a request it is no longer reserved, and stays as it is.
             let _ = ep.0.change(EpState::Reserved, EpState::Unconnected);
         }
+    }
+}
+
+impl Drop for Psp {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Drop for Rsp {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -358,7 +372,7 @@ mod tests {
     fn qualifiers_have_ports_and_neighbours_stay_neighbours() {
         assert_eq!(port_of(45248), 45248);
         assert_eq!(port_of(65535), 65535);
-        let base = 0xAff_ab1e;
+        let base = 0xaff_ab1e;
         assert!((0..1000).all(|n| port_of(base + n + 1) == port_of(base + n) + 1));
         assert!((0..100_000).all(|n| port_of(65_536 + n) >= 1024));
     }

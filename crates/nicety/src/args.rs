@@ -1,5 +1,6 @@
 //! The command line: every option with its help, and an example for each thing one does with it.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,9 @@ pub(crate) enum Command {
     /// Put the papers' published numbers beside the modelled cards
     #[command(after_long_help = REPRODUCE)]
     Reproduce(ReproduceArgs),
+    /// Run somebody else's program, built against uDAPL, on one of the devices
+    #[command(after_long_help = RUN)]
+    Run(RunArgs),
     /// Check this machine: what would spoil numbers, why, and the remedy
     #[command(after_long_help = DOCTOR)]
     Doctor(DoctorArgs),
@@ -153,6 +157,36 @@ EXAMPLES
   nicety serve --listen 10.0.0.2 --device iwarp@10.0.0.2
                                           data over that address only
   nicety serve --listen 10.0.0.2:9000     one address, another port";
+
+/// `nicety run`
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The program is built against DAT 2.0: its registry, libdat2, is told of the device
+    #[arg(long)]
+    pub(crate) dat: bool,
+    /// Device to run on (see `nicety devices`)
+    #[arg(long, value_name = "DEV", default_value = "shm")]
+    pub(crate) device: String,
+    /// What the program calls the adapter
+    #[arg(long, value_name = "NAME", default_value = "nicety")]
+    pub(crate) ia: String,
+    /// The provider library, if it is not beside this program
+    #[arg(long, value_name = "PATH")]
+    pub(crate) library: Option<PathBuf>,
+    /// The program with its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const RUN: &str = "\
+The program is given a dat.conf of its own (DAT_OVERRIDE) in which NAME is the device. It needs \
+libdat2 (Debian: libdapl2), and nothing else of RDMA. Its exit status is that of this command.
+
+EXAMPLES
+  nicety run --dat -- dtest -P nicety                             a server; then, in another terminal:
+  nicety run --dat -- dtest -P nicety -h 127.0.0.1
+  nicety run --dat --device iwarp -- dapltest -T S -D nicety
+  nicety run --dat --device iwarp@10.0.0.1 --ia ib0 -- ./program  by the name that it expects";
 
 /// `nicety devices`
 #[derive(Debug, Args)]

@@ -41,6 +41,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Compare(args)) => cmd::compare::run(&args),
         Some(Command::Report(args)) => cmd::report::run(&args),
         Some(Command::Reproduce(args)) => cmd::reproduce::run(&args),
+        Some(Command::Run(args)) => cmd::run::run(&args),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Explain(args)) => cmd::explain::run(&args),
         Some(Command::Completions { shell }) => completions(shell),

@@ -30,6 +30,7 @@ fn who_sleeps_on_all_streams_hears_of_connections() {
             let arrived = request(evd);
             b.post_recv(&pair.b.piece(0, 8), 5, NONE).expect("posted");
             arrived.cr.accept(Some(b), &[]).expect("accepted");
+            // The message is sent long after the connection.
             connection(evd, b, ConnectionKind::Established);
             assert_eq!(completion(evd).cookie, 5);
             connection(evd, b, ConnectionKind::Disconnected);

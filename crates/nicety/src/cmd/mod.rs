@@ -7,4 +7,5 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod report;
 pub(crate) mod reproduce;
+pub(crate) mod run;
 pub(crate) mod serve;

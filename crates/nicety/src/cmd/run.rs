@@ -1,0 +1,137 @@
+//! `nicety run`: somebody else's program on one of our devices.
+
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use crate::args::RunArgs;
+use crate::error::{Failure, Outcome};
+use crate::signals::Signals;
+
+/// The provider library, as cargo names it.
+const LIBRARY: &str = "libnicety_dat.so";
+
+/// Where it may lie, from the directory of this program.
+const PLACES: [&str; 3] = [".", "deps", "../lib"];
+
+/// Runs the program, and ends as it does.
+///
+/// # Errors
+/// A device that there is not, or that lives in virtual time; a library or program that is missing.
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    if !args.dat {
+        return Err(Failure::usage("say what the program is built against: nicety run --dat -- COMMAND"));
+    }
+    fabric::check(&args.device).map_err(Failure::usage)?;
+    if fabric::is_virtual(&args.device) {
+        return Err(Failure::usage(format!(
+            "{} lives in virtual time, where other programs cannot run; take shm or iwarp",
+            args.device
+        )));
+    }
+    let library = match &args.library {
+        Some(path) => {
+            path.canonicalize().map_err(|why| Failure::usage(format!("{}: {why}", path.display())))?
+        }
+        None => find(&own_directory()?)?,
+    };
+    let config = write_config(&dat_conf(&args.ia, &args.device, &library)?)?;
+    let (program, rest) = args.command.split_first().ok_or_else(|| Failure::usage("no command is given"))?;
+    // The terminal's Ctrl-C reaches the program, whose end is ours.
+    Signals::ignore_interrupt()?;
+    let status = Command::new(program).args(rest).env("DAT_OVERRIDE", config.path()).status();
+    let status = status.map_err(|why| {
+        Failure::usage(format!("{} cannot be started: {why}", Path::new(program).display()))
+    })?;
+    Ok(status_of(status))
+}
+
+fn own_directory() -> Result<PathBuf, Failure> {
+    let own =
+        std::env::current_exe().map_err(|why| Failure::run(format!("where this program lies: {why}")))?;
+    Ok(own.parent().map(Path::to_path_buf).unwrap_or_default())
+}
+
+/// The provider library beside this program.
+fn find(own: &Path) -> Result<PathBuf, Failure> {
+    let found = PLACES.iter().map(|place| own.join(place).join(LIBRARY)).find(|path| path.exists());
+    let found = found.and_then(|path| path.canonicalize().ok());
+    found.ok_or_else(|| {
+        Failure::run(format!(
+            "{LIBRARY} is not beside this program in {}; build it with `cargo build --release -p abi-dapl`, or say \
+             --library PATH",
+            own.display()
+        ))
+    })
+}
+
+/// A dat.conf with one adapter, for programs that promise to use it from one thread and for those that do not.
+fn dat_conf(ia: &str, device: &str, library: &Path) -> Result<String, Failure> {
+    let library = library.display().to_string();
+    for (what, text) in [("name", ia), ("device", device), ("library", library.as_str())] {
+        if text.is_empty() || text.contains(['"', '\n', '\\', '#']) || what != "device" && text.contains(' ')
+        {
+            return Err(Failure::usage(format!("the {what} {text:?} cannot stand in a dat.conf")));
+        }
+    }
+    let line = |threads| format!("{ia} u2.0 {threads} default {library} nicety.2.0 \"{device}\" \"\"\n");
+    Ok(line("nonthreadsafe") + &line("threadsafe"))
+}
+
+fn write_config(text: &str) -> Result<tempfile::NamedTempFile, Failure> {
+    let write = || {
+        let mut file = tempfile::Builder::new().prefix("nicety-dat-").suffix(".conf").tempfile()?;
+        file.write_all(text.as_bytes())?;
+        file.flush()?;
+        Ok(file)
+    };
+    write()
+        .map_err(|why: std::io::Error| Failure::run(format!("a temporary dat.conf cannot be written: {why}")))
+}
+
+/// The program's status; that of a program which a signal ended as shells have it.
+fn status_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::error::FAILED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(device: &str, command: &[&str]) -> RunArgs {
+        RunArgs {
+            dat: true,
+            device: device.to_owned(),
+            ia: "nicety".to_owned(),
+            library: Some(std::env::current_exe().expect("this test")),
+            command: command.iter().map(Into::into).collect(),
+        }
+    }
+
+    #[test]
+    fn the_program_finds_its_dat_conf_and_its_status_comes_back() {
+        let script = "grep -q '^nicety u2.0 nonthreadsafe default /.* nicety.2.0 \"shm(dm=1M)\" \"\"$' $DAT_OVERRIDE && exit 7";
+        assert_eq!(run(&args("shm(dm=1M)", &["sh", "-c", script])), Ok(7));
+        assert_eq!(run(&args("iwarp", &["sh", "-c", "kill -9 $$"])), Ok(137));
+    }
+
+    #[test]
+    fn what_cannot_work_is_said_before_anything_starts() {
+        for (device, hint) in
+            [("smh", "shm, iwarp"), ("model:mt23108-vapi", "virtual time"), ("iwarp@x", "10.0.0.1")]
+        {
+            let failure = run(&args(device, &["true"])).expect_err(device);
+            assert!(failure.lines[0].contains(hint), "{device}: {failure:?}");
+        }
+        let missing = run(&args("shm", &["no-such-program-here"])).expect_err("no such program");
+        assert!(missing.lines[0].contains("no-such-program-here"), "{missing:?}");
+        let none = RunArgs { library: Some("/nowhere/at/all.so".into()), ..args("shm", &["true"]) };
+        assert!(run(&none).is_err());
+        let empty = tempfile::tempdir().expect("a directory");
+        assert!(find(empty.path()).expect_err("nothing is there").lines[0].contains("cargo build"));
+        assert!(dat_conf("a b", "shm", Path::new("/x.so")).is_err());
+        assert!(dat_conf("a", "shm\"", Path::new("/x.so")).is_err());
+    }
+}
