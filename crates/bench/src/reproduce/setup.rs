@@ -180,6 +180,11 @@ impl Setup {
         self.hosts("notify", "write", ("by", "imm"), ("part", "extra"), size)
     }
 
+    /// Microseconds that a send behind a write adds, where that is how the target is told.
+    pub(super) fn notify_by_send(self, size: u64) -> Quantity {
+        self.hosts("notify", "write", ("by", "send"), ("part", "extra"), size)
+    }
+
     /// Microseconds that sleeping until an event adds to polling, one way.
     pub(super) fn blocking(self, size: u64) -> Quantity {
         self.hosts("blocking", "send", ("wait", "event"), ("part", "extra"), size)

@@ -203,7 +203,8 @@ fn three_host() -> Vec<Plan> {
     let mut sleep = figure("4.9", "blocking", "What sleeping adds to polling").axes(BYTES, US);
     for (name, setup) in THREE {
         overhead = overhead.curve(name, FEW, |n| setup.overhead(n));
-        notify = notify.curve(name, FEW, |n| setup.notify(n));
+        let by_send = setup.card == MYRINET.card;
+        notify = notify.curve(name, FEW, |n| if by_send { setup.notify_by_send(n) } else { setup.notify(n) });
         sleep = sleep.curve(name, FEW, |n| setup.blocking(n));
     }
     vec![
