@@ -171,8 +171,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME", default_value = "nicety")]
     pub(crate) ia: String,
     /// The provider library, if it is not beside this program
-    #[arg(long, value_name = "PATH")]
-    pub(crate) library: Option<PathBuf>,
+    #[arg(long = "library", value_name = "PATH")]
+    pub(crate) provider: Option<PathBuf>,
     /// The program with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

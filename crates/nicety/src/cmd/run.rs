@@ -30,7 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             args.device
         )));
     }
-    let library = match &args.library {
+    let library = match &args.provider {
         Some(path) => {
             path.canonicalize().map_err(|why| Failure::usage(format!("{}: {why}", path.display())))?
         }
@@ -105,7 +105,7 @@ mod tests {
             dat: true,
             device: device.to_owned(),
             ia: "nicety".to_owned(),
-            library: Some(std::env::current_exe().expect("this test")),
+            provider: Some(std::env::current_exe().expect("this test")),
             command: command.iter().map(Into::into).collect(),
         }
     }
@@ -127,7 +127,7 @@ mod tests {
         }
         let missing = run(&args("shm", &["no-such-program-here"])).expect_err("no such program");
         assert!(missing.lines[0].contains("no-such-program-here"), "{missing:?}");
-        let none = RunArgs { library: Some("/nowhere/at/all.so".into()), ..args("shm", &["true"]) };
+        let none = RunArgs { provider: Some("/nowhere/at/all.so".into()), ..args("shm", &["true"]) };
         assert!(run(&none).is_err());
         let empty = tempfile::tempdir().expect("a directory");
         assert!(find(empty.path()).expect_err("nothing is there").lines[0].contains("cargo build"));
