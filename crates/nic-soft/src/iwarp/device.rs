@@ -184,7 +184,9 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
                 Completion::Sent => "a request completes when TCP has taken it, as on an RNIC".into(),
             },
             match config.fpdu {
-                FpduSize::Largest => "FPDUs are as large as they may be, 63 KiB; with CRCs 60,000 bytes".into(),
+                FpduSize::Largest => {
+                    "FPDUs are as large as they may be, 63 KiB; with CRCs 60,000 bytes".into()
+                }
                 FpduSize::Segment => "an FPDU fits a segment of TCP".into(),
                 FpduSize::Bytes(bytes) => format!("FPDUs have at most {bytes} bytes"),
             },

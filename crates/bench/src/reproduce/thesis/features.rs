@@ -172,6 +172,9 @@ fn connections(table: &mut Table) {
     }
 }
 
+/// Rows of the thesis that one check decides.
+type Rows = &'static [&'static str];
+
 /// Numbers of pieces that requests may have under an interface.
 pub(super) fn rooms(setup: Setup) -> [u64; 3] {
     if setup.card == IBAL.card { [8, 16, 28] } else { [1, 8, 28] }
@@ -179,7 +182,7 @@ pub(super) fn rooms(setup: Setup) -> [u64; 3] {
 
 /// Figures 3.10 and 3.11.
 fn pieces(table: &mut Table) {
-    let rows: [(&'static [&'static str], &'static [&'static str], &'static [&'static str], Setup); 2] =
+    let rows: [(Rows, Rows, Rows, Setup); 2] =
         [(&["MT-132"], &["MT-134"], &["MT-137"], VAPI), (&["MT-133"], &["MT-135"], &["MT-138"], IBAL)];
     for (late, fast, several, setup) in rows {
         let room = |quantity, s: u64, size| setup.level("maxsge", quantity, ("sge", s), size);
@@ -230,7 +233,7 @@ pub(super) const MTUS: [u64; 4] = [256, 512, 1024, 2048];
 
 /// Figure 3.12.
 fn packets(table: &mut Table) {
-    let rows: [(&'static [&'static str], &'static [&'static str], &'static [&'static str], Setup); 2] =
+    let rows: [(Rows, Rows, Rows, Setup); 2] =
         [(&["MT-140"], &["MT-142"], &["MT-144"], VAPI), (&["MT-141"], &["MT-143"], &["MT-145"], IBAL)];
     for (late, fast, order, setup) in rows {
         let at = |quantity, mtu: u64, n| setup.level("mtu", quantity, ("mtu", mtu), n);
@@ -277,7 +280,8 @@ fn packets(table: &mut Table) {
 fn spots(table: &mut Table) {
     // What each slave but the first adds to a round.
     let added = |setup: Setup, op| (setup.spot(op, 7, SPOT) - setup.spot(op, 1, SPOT)) / 6.0;
-    let rows: [(&str, &'static [&'static str], [(&'static [&'static str], Setup); 2]); 2] = [
+    type Bad = [(Rows, Setup); 2];
+    let rows: [(&str, Rows, Bad); 2] = [
         ("send", &["MT-219"], [(&["MT-220"], VAPI), (&["MT-221"], MYRINET)]),
         ("send-receive", &["MT-222"], [(&["MT-223"], VAPI), (&["MT-224"], MYRINET)]),
     ];
