@@ -288,6 +288,8 @@ int main(int argc, char **argv)
 				die("rejecting");
 			continue;
 		}
+		/* Set by the call before, and gone with its end. */
+		attr.send_cq = attr.recv_cq = NULL;
 		if (rdma_create_qp(id, NULL, &attr))
 			die("making a queue pair");
 		prepare(&end, id);
