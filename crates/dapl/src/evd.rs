@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use host::{Bell, Span, Time};
 use verbs::{Cq, Wc};
@@ -15,8 +15,11 @@ use crate::cno::CnoInner;
 use crate::error::OrDevice;
 use crate::ia::IaInner;
 use crate::lane::Lanes;
-use crate::sync::{Use, Uses, lock};
+use crate::sync::{Use, Uses, lock, try_lock};
 use crate::{Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
+
+/// How long a thread waits for its turn at completions, which another has for moments only.
+const TURN: Span = Span::from_ms(100);
 
 /// Entries of a dispatcher's completion queue at the least: what an endpoint's queues hold may be more than was asked for here.
 const LEAST_ENTRIES: u32 = 512;
@@ -43,6 +46,8 @@ pub(crate) struct EvdInner {
     /// Who sleeps on a dispatcher without such a queue.
     bell: Bell,
     pub(crate) lanes: Lanes,
+    /// Held by whoever moves completions out of the device's queue, until they are where their order shows.
+    taking: Mutex<()>,
     queue: Mutex<VecDeque<Event>>,
     queued: AtomicUsize,
     /// Something that wakes was put into the queue by somebody else.
@@ -107,6 +112,7 @@ impl Evd {
             cq,
             bell: Bell::new(),
             lanes: Lanes::new(),
+            taking: Mutex::new(()),
             queue: Mutex::new(VecDeque::new()),
             queued: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
@@ -335,7 +341,7 @@ impl EvdInner {
         if self.rung.load(Ordering::Relaxed) {
             *news |= self.rung.swap(false, Ordering::Acquire);
         }
-        if let Some(cq) = &self.cq {
+        if let (Some(cq), Some(_turn)) = (&self.cq, self.turn()) {
             loop {
                 let queued = self.queued.load(Ordering::Acquire);
                 if *news && queued >= threshold {
@@ -374,6 +380,13 @@ impl EvdInner {
         let mut queue = lock(&self.queue);
         queue.push_back(event);
         self.queued.store(queue.len(), Ordering::Release);
+    }
+
+    /// The turn at taking completions. In virtual time a rank that has it may be suspended, and comes back to it by itself:
+    /// others go on without.
+    #[inline]
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        try_lock(&self.taking).or_else(|| self.ia.host.node().is_none().then(|| lock(&self.taking)))
     }
 
     /// The next completion that makes an event, and whether it wakes.
@@ -426,6 +439,10 @@ impl EvdInner {
     /// Moves what the device's queue holds into the dispatcher's, as before a queue pair goes.
     pub(crate) fn harvest(&self) {
         let Some(cq) = &self.cq else { return };
+        let turn = || try_lock(&self.taking);
+        // Whoever has the turn gives it back soon, unless it is this thread itself.
+        let deadline = self.ia.host.after(TURN);
+        let Some(turn) = self.ia.host.poll("the turn at completions", deadline, turn) else { return };
         let mut any = false;
         while let Ok(Some((event, wakes))) = self.take_completion(cq) {
             self.queue(event);
@@ -434,6 +451,7 @@ impl EvdInner {
             }
             any = true;
         }
+        drop(turn);
         if any {
             // Whoever looked between the device's queue and this one saw nothing in either.
             self.wake();

@@ -189,7 +189,7 @@ mod tests {
             "{}",
             all[1].items[0]
         );
-        assert_eq!(all[2].topic, "Side by side: rate: message rate (write)");
+        assert_eq!(all[2].topic, "Side by side: message rate (write)");
         assert_eq!(all.len(), 3);
     }
 
