@@ -236,7 +236,7 @@ mod tests {
     /// Both send more than fits the buffers: only who receives meanwhile gets on.
     #[test]
     fn both_directions_at_once_do_not_lock_each_other() {
-        let (near, far) = pair(4096);
+        let (near, far) = pair(1 << 16);
         let sent = pattern(3 << 20);
         std::thread::scope(|s| {
             for end in [&near, &far] {
