@@ -175,7 +175,8 @@ fn dapltest(device: &'static str) {
     }
 }
 
-const DTEST: [&str; 3] = ["stdbuf -oL dtest -P nic -s", "waiting for client connection", "dtest -P nic -h 127.0.0.1"];
+const DTEST: [&str; 3] =
+    ["stdbuf -oL dtest -P nic -s", "waiting for client connection", "dtest -P nic -h 127.0.0.1"];
 
 #[test]
 fn dtest_on_shm() {
