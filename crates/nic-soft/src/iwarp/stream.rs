@@ -8,8 +8,9 @@
 //! sleep arms it.
 //!
 //! So something that comes in is always found: by epoll if the socket is armed, else by a poller, else by the thread at its
-//! next look. What a poller leaves undone (answers that can travel with the program's next message) is left only where the
-//! thread watches.
+//! next look. Where a message waits for a receive nobody reads on, and the socket is armed for the peer's end even while
+//! somebody polls. What a poller leaves undone (answers that can travel with the program's next message) is left only where
+//! the thread watches.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -162,6 +163,16 @@ impl Link {
 }
 
 impl Link {
+    /// Sees to it that whatever comes next is found. A poller does not read on behind a message that waits for a receive,
+    /// so it would not find that the peer has closed: then the thread is to be told of it.
+    fn settle(&mut self, qp: &QpInner) {
+        if !self.watched || self.incoming.is_starving() {
+            self.arm(qp);
+        } else if self.armed.take().is_some() {
+            qp.device.nic.disarm(self.socket.as_fd());
+        }
+    }
+
     fn polls_since_armed(&self, qp: &QpInner) -> u32 {
         qp.polls.load(Ordering::Relaxed).wrapping_sub(self.polls_when_armed)
     }
@@ -226,10 +237,12 @@ impl Stream {
 
     fn conclude(&mut self, qp: &Arc<QpInner>, result: Result<(), End>) {
         let end = match result {
-            Ok(()) => match &mut self.link {
-                Some(link) if !link.watched => return link.arm(qp),
-                _ => return,
-            },
+            Ok(()) => {
+                if let Some(link) = &mut self.link {
+                    link.settle(qp);
+                }
+                return;
+            }
             // Why may still stand in what came before the end.
             Err(End::Broken(errno)) => self.receive(qp).err().unwrap_or(End::Broken(errno)),
             Err(end) => end,

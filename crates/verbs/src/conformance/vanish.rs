@@ -31,6 +31,24 @@ pub(super) fn waiting_receives_are_flushed(env: &Env) {
     a.receives_flushed(0..10);
 }
 
+/// A message waits for a receive, its sender goes away, and the target polls all the time: it notices, because whoever
+/// polls looks after the connection, and the message that it cannot take must not hide the end behind it.
+pub(super) fn a_poller_notices_that_a_waiting_sender_left(env: &Env) {
+    let c = Conn::new(env);
+    c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
+    let Conn { a, b } = c;
+    let look = || b.recv_cq.poll_one().expect("a queue that works");
+    for _ in 0..1000 {
+        assert_eq!(look(), None, "there is no receive");
+    }
+    drop(a);
+    b.waiter.until("error state", || {
+        assert_eq!(look(), None, "there is no receive");
+        (b.qp.state() == QpState::Error).then_some(())
+    });
+    b.waiter.disconnected(&b.cm, b.qp.num());
+}
+
 /// One connection's peer goes away; all others carry on, on the same device, domain and channels.
 pub(super) fn other_connections_carry_on(env: &Env) {
     let stable = Conn::new(env);
