@@ -203,6 +203,7 @@ impl Cm {
     /// [`Error::Address`] for an address that is not one of this kind of device; [`Error::Foreign`].
     pub fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         self.check_private_data(param)?;
+        self.check_own(qp)?;
         self.ops.connect(qp, addr, param)
     }
 
@@ -213,6 +214,7 @@ impl Cm {
     /// As [`Cm::connect`]; the request is rejected then.
     pub fn accept(&self, mut request: ConnectRequest, qp: &Qp, param: &ConnParam) -> Result<()> {
         self.check_private_data(param)?;
+        self.check_own(qp)?;
         match request.take_ops() {
             Some(ops) => ops.accept(&*self.ops, qp, param),
             None => Err(Error::Invalid("the connect request has already been answered".into())),
@@ -222,8 +224,9 @@ impl Cm {
     /// Ends the connection of `qp`: both sides' requests are flushed, both get `Disconnected`.
     ///
     /// # Errors
-    /// [`Error::WrongState`] when it was never connected.
+    /// [`Error::WrongState`] when it was never connected; [`Error::Foreign`].
     pub fn disconnect(&self, qp: &Qp) -> Result<()> {
+        self.check_own(qp)?;
         self.ops.disconnect(qp)
     }
 
@@ -251,6 +254,10 @@ impl Cm {
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn CmOps> {
         &self.ops
+    }
+
+    fn check_own(&self, qp: &Qp) -> Result<()> {
+        self.device.check_own(qp.pd().device(), "the queue pair")
     }
 
     fn check_private_data(&self, param: &ConnParam) -> Result<()> {

@@ -26,6 +26,11 @@ impl Cq {
         Self { ops, device }
     }
 
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// Its number, as [`CompChannel::get_event`] and [`crate::AsyncEvent`] give it.
     pub fn id(&self) -> u32 {
         self.ops.id()
@@ -110,6 +115,11 @@ impl std::fmt::Debug for CompChannel {
 impl CompChannel {
     pub(crate) fn new(ops: Arc<dyn CompChannelOps>, device: Device) -> Self {
         Self { ops, device }
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// A descriptor that is readable exactly while an event is pending, for poll(2) and its like.

@@ -88,6 +88,7 @@ impl Device {
     /// # Errors
     /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large or zero.
     pub fn create_cq(&self, cqe: u32) -> Result<Cq> {
+        self.check_cqe(cqe)?;
         Ok(Cq::new(self.0.create_cq(cqe, None)?, self.clone()))
     }
 
@@ -96,7 +97,21 @@ impl Device {
     /// # Errors
     /// As [`Device::create_cq`]; [`Error::Foreign`] for another device's channel.
     pub fn create_cq_with(&self, cqe: u32, channel: &CompChannel) -> Result<Cq> {
+        self.check_cqe(cqe)?;
+        self.check_own(channel.device(), "the completion channel")?;
         Ok(Cq::new(self.0.create_cq(cqe, Some(channel))?, self.clone()))
+    }
+
+    fn check_cqe(&self, cqe: u32) -> Result<()> {
+        if cqe == 0 {
+            return Err(Error::Invalid("a completion queue needs at least one entry".into()));
+        }
+        Error::check_limit("entries of the completion queue", cqe.into(), self.attr().max_cqe.into())
+    }
+
+    /// Refuses `what` if it is another device's.
+    pub(crate) fn check_own(&self, other: &Self, what: &'static str) -> Result<()> {
+        if Arc::ptr_eq(&self.0, &other.0) { Ok(()) } else { Err(Error::Foreign { what }) }
     }
 
     /// A channel on which one can sleep for completions (`ibv_create_comp_channel`).

@@ -64,7 +64,7 @@ impl Pd {
     ///
     /// # Errors
     /// [`Error::Limit`] beyond the device's attributes, [`Error::Invalid`] for queues of no entries,
-    /// [`Error::Foreign`] for completion or shared receive queues of elsewhere, [`Error::Unsupported`] for an MTU where
+    /// [`Error::Foreign`] for completion queues of another device or a shared receive queue of another domain, [`Error::Unsupported`] for an MTU where
     /// connections have none of their own.
     pub fn create_qp(&self, init: &QpInit) -> Result<Qp> {
         let (attr, cap) = (self.device.attr(), &init.cap);
@@ -76,6 +76,12 @@ impl Pd {
         check_count("pieces of a receive", cap.max_recv_sge, attr.max_sge)?;
         Error::check_limit("inline bytes", cap.max_inline.into(), attr.max_inline.into())?;
         init.mtu.map_or(Ok(()), |mtu| self.device.ops().check_mtu(mtu))?;
+        for cq in [&init.send_cq, &init.recv_cq] {
+            self.device.check_own(cq.device(), "the completion queue")?;
+        }
+        if init.srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(&srq.pd().ops, &self.ops)) {
+            return Err(Error::Foreign { what: "the shared receive queue" });
+        }
         Ok(Qp::new(self.ops.create_qp(init)?, self.clone(), init.clone()))
     }
 

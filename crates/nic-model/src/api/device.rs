@@ -82,18 +82,8 @@ impl DeviceOps for DeviceObject {
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
-        if cqe == 0 {
-            return Err(Error::Invalid("a completion queue needs an entry".into()));
-        }
-        Error::check_limit("entries", cqe.into(), limits::ENTRIES.into())?;
-        let channel = match channel {
-            None => None,
-            Some(channel) => {
-                let channel: Arc<ChannelObject> = own(channel.ops().clone(), "the channel")?;
-                same(&self.0, &channel.opened, "the channel")?;
-                Some(channel)
-            }
-        };
+        let channel = channel.map(|channel| own(channel.ops().clone(), "the completion channel"));
+        let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
         let (context, card) = (self.0.context, self.0.card);
         let key = self.0.net.lock().create_queue(context, card, cqe, channel.as_ref().map(|c| c.key))?;
         Ok(Arc::new(QueueObject { opened: self.0.clone(), key, cqe, bell: Bell::new(), _channel: channel }))
@@ -125,9 +115,4 @@ impl DeviceOps for DeviceObject {
         let (mut state, _) = self.0.look();
         state.poll_async_event(self.0.context)
     }
-}
-
-/// Refuses an object of another opened device.
-pub(super) fn same(own: &Arc<Opened>, other: &Arc<Opened>, what: &'static str) -> Result<()> {
-    if Arc::ptr_eq(own, other) { Ok(()) } else { Err(Error::Foreign { what }) }
 }

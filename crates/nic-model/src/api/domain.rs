@@ -6,7 +6,6 @@ use verbs::provider::{MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{Access, Buf, Cq, QpInit, Result, SrqInit};
 
 use super::Opened;
-use super::device::same;
 use super::queues::{PairObject, QueueObject, SharedObject};
 use crate::net::objects::PairParts;
 
@@ -26,16 +25,12 @@ impl PdOps for DomainObject {
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
-        let queue = |cq: &Cq| -> Result<Arc<QueueObject>> {
-            let queue: Arc<QueueObject> = own(cq.ops().clone(), "the completion queue")?;
-            same(&self.opened, &queue.opened, "the completion queue").map(|()| queue)
-        };
+        let queue = |cq: &Cq| -> Result<Arc<QueueObject>> { own(cq.ops().clone(), "the completion queue") };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = match &init.srq {
             None => None,
             Some(srq) => {
                 let srq: Arc<SharedObject> = own(srq.ops().clone(), "the shared receive queue")?;
-                same(&self.opened, &srq.opened, "the shared receive queue")?;
                 Some(srq.key)
             }
         };

@@ -10,7 +10,7 @@ use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
 use verbs::{CmEvent, ConnParam, ConnectRequest, Error, Qp, Result};
 
 use super::Opened;
-use super::queues::{PairObject, foreign_pair};
+use super::queues::PairObject;
 use crate::limits;
 use crate::net::objects::{ListenerKey, event_of};
 
@@ -22,10 +22,9 @@ pub(super) struct ManagerObject {
 }
 
 impl ManagerObject {
-    /// The number of a queue pair of the same device.
     fn own_pair(&self, qp: &Qp) -> Result<u32> {
         let pair: Arc<PairObject> = own(qp.ops().clone(), "the queue pair")?;
-        if Arc::ptr_eq(&pair.opened, &self.opened) { Ok(pair.key) } else { Err(foreign_pair()) }
+        Ok(pair.key)
     }
 }
 
@@ -104,8 +103,9 @@ struct RequestObject {
 
 impl RequestOps for RequestObject {
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
-        let manager =
-            (cm as &dyn Any).downcast_ref::<ManagerObject>().ok_or(Error::Foreign { what: "the channel" });
+        let manager = (cm as &dyn Any).downcast_ref::<ManagerObject>();
+        let manager = manager.filter(|manager| Arc::ptr_eq(&manager.opened, &self.opened));
+        let manager = manager.ok_or(Error::Foreign { what: "the event channel" });
         let checked = manager.and_then(|manager| {
             let pair = manager.own_pair(qp)?;
             self.opened.look().0.is_idle(pair, "accept")?;

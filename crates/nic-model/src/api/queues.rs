@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use host::{Bell, Span};
 use verbs::provider::{CompChannelOps, CqOps, QpOps, SrqOps};
-use verbs::{AtomicCap, Data, Error, QpState, RecvWr, Result, SendOp, SendWr, Wc};
+use verbs::{AtomicCap, Data, QpState, RecvWr, Result, SendOp, SendWr, Wc};
 
 use super::Opened;
 
@@ -182,9 +182,4 @@ impl Drop for SharedObject {
     fn drop(&mut self) {
         self.opened.net.lock().drop_shared(self.key);
     }
-}
-
-/// An error of a queue pair that is not this device's, for [`super::manager`].
-pub(super) fn foreign_pair() -> Error {
-    Error::Foreign { what: "the queue pair" }
 }

@@ -10,11 +10,10 @@ use verbs::provider::CompChannelOps;
 use verbs::{Error, Result};
 
 use super::cq::CqInner;
-use super::device::{Inner, unpoisoned};
+use super::device::unpoisoned;
 
 /// A completion channel.
 pub(super) struct ChannelInner {
-    device: Arc<Inner>,
     fd: OwnedFd,
     bell: Bell,
     /// The numbers of the queues that reported, and who may report.
@@ -28,14 +27,10 @@ struct State {
 }
 
 impl ChannelInner {
-    pub(super) fn create(device: &Arc<Inner>) -> Result<Arc<Self>> {
+    pub(super) fn create() -> Result<Arc<Self>> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create a completion channel", e))?;
-        Ok(Arc::new(Self { device: device.clone(), fd, bell: Bell::new(), state: Mutex::default() }))
-    }
-
-    pub(super) fn belongs_to(&self, device: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.device, device)
+        Ok(Arc::new(Self { fd, bell: Bell::new(), state: Mutex::default() }))
     }
 
     pub(super) fn attach(&self, cq: &Arc<CqInner>) {

@@ -123,12 +123,9 @@ pub(super) fn find_cm(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmInner
     Ok(handle.0.clone())
 }
 
-/// The queue pair behind the API's, if it is this device's.
-pub(super) fn own_qp(device: &Arc<Inner>, qp: &Qp) -> Result<Arc<QpInner>> {
+/// The queue pair behind the API's.
+pub(super) fn own_qp(qp: &Qp) -> Result<Arc<QpInner>> {
     let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
-    if !Arc::ptr_eq(&handle.0.device, device) {
-        return Err(Error::Foreign { what: "the queue pair" });
-    }
     Ok(handle.0.clone())
 }
 
@@ -164,7 +161,7 @@ impl CmOps for CmHandle {
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         let device = &self.0.device;
-        let qp = own_qp(device, qp)?;
+        let qp = own_qp(qp)?;
         if let Some(own) = device.config.bind.filter(|own| own.is_ipv4() != addr.is_ipv4()) {
             let why = format!("it is not of the kind of this device's side, {own}");
             return Err(Error::Address { addr, why });
@@ -181,7 +178,7 @@ impl CmOps for CmHandle {
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {
-        let qp = own_qp(&self.0.device, qp)?;
+        let qp = own_qp(qp)?;
         let was_connected = qp.with(|stream| stream.began());
         if !was_connected {
             return Err(Error::WrongState { call: "disconnect", state: state_of(qp.state()) });

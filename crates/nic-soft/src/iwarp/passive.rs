@@ -204,7 +204,7 @@ impl RequestHandle {
 
     fn try_accept(&mut self, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
         let device = self.device.clone();
-        let (cm, qp) = (find_cm(&device, cm)?, own_qp(&device, qp)?);
+        let (cm, qp) = (find_cm(&device, cm)?, own_qp(qp)?);
         if qp.state() != state::INIT {
             return Err(Error::WrongState { call: "accept", state: state_of(qp.state()) });
         }

@@ -57,16 +57,8 @@ impl QpInner {
     pub(super) fn create(device: &Arc<Inner>, pd: u32, init: &QpInit) -> Result<Arc<Self>> {
         let send_cq: Arc<CqInner> = own(init.send_cq.ops().clone(), "the send completion queue")?;
         let recv_cq: Arc<CqInner> = own(init.recv_cq.ops().clone(), "the receive completion queue")?;
-        let srq: Option<Arc<SrqInner>> = match &init.srq {
-            Some(srq) => Some(own(srq.ops().clone(), "the shared receive queue")?),
-            None => None,
-        };
-        if !Arc::ptr_eq(&send_cq.device, device) || !Arc::ptr_eq(&recv_cq.device, device) {
-            return Err(Error::Foreign { what: "the completion queue" });
-        }
-        if srq.as_ref().is_some_and(|srq| srq.pd != pd || !srq.is_of(device)) {
-            return Err(Error::Foreign { what: "the shared receive queue" });
-        }
+        let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
+        let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let cap = init.cap;
         let receives = ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge);
         let send = SendQueue::new(cap.max_send_wr, cap.max_send_sge, cap.max_inline)?;

@@ -14,7 +14,6 @@ use crate::sync::spin::Spin;
 pub(super) struct SrqInner {
     device: Arc<Inner>,
     id: u32,
-    pub(super) pd: u32,
     queue: Spin<ReceiveQueue>,
     reclaimed: AtomicU64,
     limit: AtomicU32,
@@ -23,20 +22,15 @@ pub(super) struct SrqInner {
 }
 
 impl SrqInner {
-    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: SrqInit) -> Result<Arc<Self>> {
+    pub(super) fn create(device: &Arc<Inner>, init: SrqInit) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             device: device.clone(),
             id: device.take_srq_id()?,
-            pd,
             queue: Spin::new(ReceiveQueue::new("shared receive", init.max_wr, init.max_sge)),
             reclaimed: AtomicU64::new(0),
             limit: AtomicU32::new(0),
             starving: AtomicU32::new(0),
         }))
-    }
-
-    pub(super) fn is_of(&self, device: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.device, device)
     }
 
     pub(super) fn take(&self, into: &mut Receive) -> bool {

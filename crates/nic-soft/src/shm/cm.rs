@@ -407,7 +407,7 @@ impl RequestHandle {
 
     fn try_accept(&self, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
         let cm = find_cm(&self.device, cm)?;
-        let qp = own_qp(&self.device, qp, "accept")?;
+        let qp = own_idle_qp(qp, "accept")?;
         let mut phase = unpoisoned(&self.conn.phase);
         let Phase::Requested { hello, fds } = std::mem::replace(&mut *phase, Phase::Over) else {
             return Err(Error::Invalid("the connecting side has given up".into()));
@@ -454,12 +454,9 @@ fn find_cm(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmInner>> {
     Ok(handle.0.clone())
 }
 
-/// The queue pair behind the API's, if it is this device's and not yet connected.
-fn own_qp(device: &Arc<Inner>, qp: &Qp, call: &'static str) -> Result<Arc<QpInner>> {
+/// The queue pair behind the API's, if it is not yet connected.
+fn own_idle_qp(qp: &Qp, call: &'static str) -> Result<Arc<QpInner>> {
     let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
-    if !Arc::ptr_eq(&handle.0.device, device) {
-        return Err(Error::Foreign { what: "the queue pair" });
-    }
     if handle.0.state() != state::INIT {
         return Err(Error::WrongState { call, state: handle.state() });
     }
@@ -493,7 +490,7 @@ impl CmOps for CmHandle {
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         check_local(addr)?;
         let device = &self.0.device;
-        let qp = own_qp(device, qp, "connect")?;
+        let qp = own_idle_qp(qp, "connect")?;
         if unpoisoned(&device.nic.registry.conns).values().any(|c| c.is_of(&qp)) {
             return Err(Error::Invalid("the queue pair is being connected already".into()));
         }
@@ -530,9 +527,6 @@ impl CmOps for CmHandle {
     fn disconnect(&self, qp: &Qp) -> Result<()> {
         let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
         let device = &self.0.device;
-        if !Arc::ptr_eq(&handle.0.device, device) {
-            return Err(Error::Foreign { what: "the queue pair" });
-        }
         if handle.0.link.get().is_none() {
             return Err(Error::WrongState { call: "disconnect", state: handle.state() });
         }

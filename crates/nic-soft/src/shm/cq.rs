@@ -365,10 +365,6 @@ impl ChannelInner {
         let shared = Ref::new(&device.segment.map, channel_at(index))?;
         Ok(Arc::new(Self { device: device.clone(), index, fd, shared }))
     }
-
-    pub(super) fn belongs_to(&self, device: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.device, device)
-    }
 }
 
 impl CompChannelOps for ChannelInner {

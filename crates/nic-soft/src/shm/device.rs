@@ -434,20 +434,8 @@ impl DeviceOps for ShmDevice {
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
-        if cqe == 0 {
-            return Err(Error::Invalid("a completion queue needs at least one entry".into()));
-        }
-        Error::check_limit("entries of the completion queue", cqe.into(), self.0.attr.max_cqe.into())?;
-        let channel = match channel {
-            Some(channel) => {
-                let channel: Arc<ChannelInner> = own(channel.ops().clone(), "the completion channel")?;
-                if !channel.belongs_to(&self.0) {
-                    return Err(Error::Foreign { what: "the completion channel" });
-                }
-                Some(channel)
-            }
-            None => None,
-        };
+        let channel =
+            channel.map(|channel| own(channel.ops().clone(), "the completion channel")).transpose()?;
         Ok(CqInner::create(&self.0, cqe, channel)?)
     }
 

@@ -120,17 +120,8 @@ impl QpInner {
     pub(super) fn create(device: &Arc<Inner>, pd: u32, init: &QpInit) -> Result<Arc<Self>> {
         let send_cq: Arc<CqInner> = own(init.send_cq.ops().clone(), "the send completion queue")?;
         let recv_cq: Arc<CqInner> = own(init.recv_cq.ops().clone(), "the receive completion queue")?;
-        let srq: Option<Arc<SrqInner>> = match &init.srq {
-            Some(srq) => Some(own(srq.ops().clone(), "the shared receive queue")?),
-            None => None,
-        };
-        let foreign = |what| Err(Error::Foreign { what });
-        if !Arc::ptr_eq(&send_cq.device, device) || !Arc::ptr_eq(&recv_cq.device, device) {
-            return foreign("the completion queue");
-        }
-        if srq.as_ref().is_some_and(|s| s.pd != pd || !s.is_of(device)) {
-            return foreign("the shared receive queue");
-        }
+        let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
+        let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let cap = init.cap;
         let depth = if srq.is_some() { SRQ_COMPS } else { cap.max_recv_wr };
         let shift = depth.next_power_of_two().trailing_zeros();

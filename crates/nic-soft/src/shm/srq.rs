@@ -34,7 +34,6 @@ struct Occupant {
 pub(super) struct SrqInner {
     device: Arc<Inner>,
     pub(super) index: usize,
-    pub(super) pd: u32,
     max_sge: u32,
     max_wr: u32,
     shared: Ref<SrqShared>,
@@ -70,17 +69,12 @@ impl SrqInner {
             store: Slots::new(map, rings[1].at, stride, shift)?,
             device: device.clone(),
             index,
-            pd,
             max_sge: init.max_sge,
             max_wr: init.max_wr,
             shared,
             _rings: rings,
             side: Spin::new(side),
         }))
-    }
-
-    pub(super) fn is_of(&self, device: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.device, device)
     }
 
     /// The posted receive at place `receive` of the store.

@@ -77,10 +77,6 @@ impl ChannelInner {
         Ok(Arc::new(Self { device: device.clone(), reports: Announced::new(device)? }))
     }
 
-    pub(super) fn belongs_to(&self, device: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.device, device)
-    }
-
     pub(super) fn report(&self, cq: u32) {
         self.reports.push(cq);
         self.device.signal();

@@ -80,8 +80,10 @@ impl RequestOps for RailsRequest {
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
         let any: &dyn std::any::Any = cm;
         let cm: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
-        let qp = own_qp(&self.device, qp)?;
-        qp.accept(&cm.0, self.request, &self.hello, param)
+        if !Arc::ptr_eq(&cm.0.device, &self.device) {
+            return Err(Error::Foreign { what: "the event channel" });
+        }
+        own_qp(qp)?.accept(&cm.0, self.request, &self.hello, param)
     }
 
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
@@ -94,12 +96,9 @@ impl RequestOps for RailsRequest {
     }
 }
 
-/// The queue pair behind the API's, if it is this device's.
-fn own_qp(device: &Arc<Inner>, qp: &Qp) -> Result<Arc<QpInner>> {
+/// The queue pair behind the API's.
+fn own_qp(qp: &Qp) -> Result<Arc<QpInner>> {
     let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
-    if !Arc::ptr_eq(&handle.0.pd.device, device) {
-        return Err(Error::Foreign { what: "the queue pair" });
-    }
     Ok(handle.0.clone())
 }
 
@@ -135,11 +134,11 @@ impl CmOps for CmHandle {
     }
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
-        own_qp(&self.0.device, qp)?.connect(&self.0, addr, param)
+        own_qp(qp)?.connect(&self.0, addr, param)
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {
-        own_qp(&self.0.device, qp)?.disconnect()
+        own_qp(qp)?.disconnect()
     }
 
     fn poll_event(&self) -> Option<CmEvent> {

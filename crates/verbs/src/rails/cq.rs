@@ -86,10 +86,6 @@ impl CqInner {
         Ok(cq)
     }
 
-    pub(super) fn belongs_to(&self, device: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.device, device)
-    }
-
     /// The queue on a rail.
     pub(super) fn on(&self, rail: usize) -> &Cq {
         &self.of_rails[rail]

@@ -55,19 +55,11 @@ pub(super) struct QpInner {
 impl QpInner {
     pub(super) fn create(pd: &Arc<PdInner>, init: &QpInit) -> Result<Arc<Self>> {
         let device = &pd.device;
-        let queue = |cq: &crate::Cq| -> Result<Arc<CqInner>> {
-            let cq: Arc<CqInner> = own(cq.ops().clone(), "the completion queue")?;
-            let foreign = Error::Foreign { what: "the completion queue" };
-            if cq.belongs_to(device) { Ok(cq) } else { Err(foreign) }
-        };
+        let queue =
+            |cq: &crate::Cq| -> Result<Arc<CqInner>> { own(cq.ops().clone(), "the completion queue") };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
-        let srq = match &init.srq {
-            Some(srq) => Some(own::<SrqInner>(srq.ops().clone(), "the shared receive queue")?),
-            None => None,
-        };
-        if srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(&srq.pd, pd)) {
-            return Err(Error::Foreign { what: "the shared receive queue" });
-        }
+        let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
+        let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let recv_lane = srq.as_ref().map_or_else(|| device.next_lane(), |srq| srq.lane);
         let lane = |rail: usize| {
             let takes = rail == recv_lane;

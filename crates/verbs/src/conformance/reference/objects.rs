@@ -71,18 +71,8 @@ impl DeviceOps for DeviceObject {
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
-        if cqe == 0 {
-            return Err(Error::Invalid("a completion queue needs an entry".into()));
-        }
-        Error::check_limit("entries", cqe.into(), self.attr.max_cqe.into())?;
-        let channel = match channel {
-            None => None,
-            Some(channel) => {
-                let channel: Arc<ChannelObject> = own(channel.ops().clone(), "the channel")?;
-                same(channel.device == self.index, "the channel")?;
-                Some(channel)
-            }
-        };
+        let channel = channel.map(|channel| own(channel.ops().clone(), "the completion channel"));
+        let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
         let (mut state, bell) = (self.world.lock(), Arc::new(Bell::new()));
         let number = state.number();
         let (entries, channel_number) = (Default::default(), channel.as_ref().map(|c| c.number));
@@ -91,8 +81,7 @@ impl DeviceOps for DeviceObject {
         let queue =
             Completions { device, cqe, entries, overrun, channel: channel_number, armed, bell: bell_too };
         state.queues.insert(number, queue);
-        let (world, device) = (self.world.clone(), self.index);
-        Ok(Arc::new(CqObject { world, device, number, cqe, bell, _channel: channel }))
+        Ok(Arc::new(CqObject { world: self.world.clone(), number, cqe, bell, _channel: channel }))
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
@@ -106,7 +95,7 @@ impl DeviceOps for DeviceObject {
         let (mut state, signal) = (self.world.lock(), Signal::new());
         let number = state.number();
         state.channels.insert(number, Channel { events: Default::default(), signal: signal.clone() });
-        Ok(Arc::new(ChannelObject { world: self.world.clone(), device: self.index, number, signal }))
+        Ok(Arc::new(ChannelObject { world: self.world.clone(), number, signal }))
     }
 
     fn alloc_dm(&self, len: usize) -> Result<Buf> {
@@ -125,10 +114,6 @@ impl DeviceOps for DeviceObject {
     }
 }
 
-fn same(own: bool, what: &'static str) -> Result<()> {
-    if own { Ok(()) } else { Err(Error::Foreign { what }) }
-}
-
 struct PdObject {
     world: Arc<World>,
     device: usize,
@@ -140,7 +125,9 @@ impl PdOps for PdObject {
         let mut state = self.world.lock();
         let inside = |m: &&NicMemory| m.owner.strong_count() > 0 && buf.addr().wrapping_sub(m.start) < m.len;
         let nic = state.nic_memory.iter().find(inside).map(|m| m.device);
-        same(nic.is_none_or(|device| device == self.device), "the NIC memory")?;
+        if nic.is_some_and(|device| device != self.device) {
+            return Err(Error::Foreign { what: "the NIC memory" });
+        }
         let base = if nic.is_some() { 0 } else { buf.addr() };
         let key = state.number();
         let region = Region { domain: self.number, buf: buf.clone(), base, access, invalidated: false };
@@ -151,14 +138,13 @@ impl PdOps for PdObject {
     fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
         let queue = |cq: &crate::Cq| -> Result<u32> {
             let cq: Arc<CqObject> = own(cq.ops().clone(), "the completion queue")?;
-            same(cq.device == self.device, "the completion queue").map(|()| cq.number)
+            Ok(cq.number)
         };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = match &init.srq {
             None => None,
             Some(srq) => {
                 let srq: Arc<SrqObject> = own(srq.ops().clone(), "the shared receive queue")?;
-                same(srq.device == self.device, "the shared receive queue")?;
                 Some(srq.number)
             }
         };
@@ -194,7 +180,7 @@ impl PdOps for PdObject {
         let SrqInit { max_wr, max_sge } = init;
         let receives = Default::default();
         state.shared.insert(number, Shared { device, domain, max_wr, max_sge, limit, used, receives });
-        Ok(Arc::new(SrqObject { world: self.world.clone(), device: self.device, number }))
+        Ok(Arc::new(SrqObject { world: self.world.clone(), number }))
     }
 }
 
@@ -233,7 +219,6 @@ impl Drop for MrObject {
 
 struct CqObject {
     world: Arc<World>,
-    device: usize,
     number: u32,
     cqe: u32,
     bell: Arc<Bell>,
@@ -290,7 +275,6 @@ impl Drop for CqObject {
 
 struct ChannelObject {
     world: Arc<World>,
-    device: usize,
     number: u32,
     signal: Arc<Signal>,
 }
@@ -417,7 +401,6 @@ impl Drop for QpObject {
 
 struct SrqObject {
     world: Arc<World>,
-    device: usize,
     number: u32,
 }
 
