@@ -4,6 +4,7 @@ mod devices;
 pub mod keys;
 mod levels;
 pub(crate) mod needs;
+mod peers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -35,7 +36,7 @@ pub struct Plan {
     pub experiments: Vec<String>,
     /// Devices to measure, with commas between them, e.g. `shm` or `shm,iwarp,model:mt23108-vapi`.
     pub device: String,
-    /// `HOST[:PORT]` of a `nicety serve`; `None` starts a second process here.
+    /// `HOST[:PORT]` of a `nicety serve`, of several with commas between; `None` starts the other processes here.
     pub peer: Option<String>,
     /// Message sizes in bytes; `None` for the usual ones.
     pub sizes: Option<Vec<u64>>,
@@ -115,6 +116,26 @@ pub enum PlanError {
         /// What is needed, what there is, how to have more.
         why: String,
     },
+    /// The same peer twice.
+    #[error(
+        "peer {peer:?} was given twice; give each once: several processes of one host are servers at ports of their own"
+    )]
+    PeerTwice {
+        /// As given.
+        peer: String,
+    },
+    /// Fewer peers than processes take part.
+    #[error("{what} needs {needed} with --peer, and there {}; {remedy}", peers::are(*.there))]
+    Peers {
+        /// The experiment, with what was asked for.
+        what: String,
+        /// Peers that it needs, in words.
+        needed: String,
+        /// Peers that were given.
+        there: usize,
+        /// What to do.
+        remedy: String,
+    },
     /// Not an address.
     #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
     Peer {
@@ -139,8 +160,8 @@ pub struct Chosen {
 pub struct CheckedPlan {
     /// Devices, in the order in which they were given.
     pub devices: Vec<Chosen>,
-    /// `HOST:PORT` of the peer.
-    pub peer: Option<String>,
+    /// `HOST:PORT` of the peers, rank by rank from 1 on; none where all processes are started here.
+    pub peers: Vec<String>,
     /// Seed.
     pub seed: u64,
     /// Whether it is a short overview.
@@ -173,19 +194,19 @@ impl Plan {
         let levels = levels::take(&mut set, &names, &mut wrong);
         check_set(&set, &names, &mut wrong);
         self.check_devices(&chosen, &mut wrong);
-        let peer = self.peer.as_deref().map(with_port);
-        if let Some(None) = peer {
-            wrong.push(PlanError::Peer { peer: self.peer.clone().unwrap_or_default() });
+        let peers = self.peer.as_deref().map_or_else(Vec::new, |text| peers::read(text, &mut wrong));
+        if self.peer.is_some() {
+            let explicit = if self.experiments.is_empty() { &[][..] } else { &names };
+            peers::enough(explicit, &levels, self.count_peers(), &mut wrong);
         }
         if !wrong.is_empty() {
             return Err(wrong);
         }
         let values = Values::new(self.quick, &set);
-        let peer = peer.flatten();
         let mut cells = Vec::new();
         let choose = |name| self.choose(name, &names, &levels, &mut cells);
         let devices: Vec<Chosen> = chosen.into_iter().map(choose).collect();
-        let mut parameters = self.parameters(&devices, &names, &values, peer.as_deref());
+        let mut parameters = self.parameters(&devices, &names, &values, &peers);
         parameters.extend(levels.iter().map(|(factor, list)| Parameter {
             key: (*factor).to_owned(),
             value: join_numbers(list),
@@ -196,7 +217,7 @@ impl Plan {
             parameters,
             unfit: BTreeMap::new(),
             devices,
-            peer,
+            peers,
             seed: self.seed,
             quick: self.quick,
             cells,
@@ -304,6 +325,11 @@ impl Plan {
         sizes
     }
 
+    /// Peers that were given, sound or not.
+    fn count_peers(&self) -> usize {
+        self.peer.as_deref().map_or(0, |text| text.split(',').count())
+    }
+
     /// The sizes that an experiment is measured with.
     fn sizes_of(&self, experiment: &dyn Experiment) -> Vec<u64> {
         match experiment.usual_sizes(self.quick) {
@@ -319,7 +345,8 @@ impl Plan {
         let short = self.quick || self.experiments.is_empty();
         let mut cells = Vec::new();
         for experiment in names.iter().filter(|e| e.name() != FLOOR) {
-            add(&mut cells, *experiment, &self.sizes_of(*experiment), short, levels);
+            let most = self.peer.as_ref().map(|_| self.count_peers());
+            add(&mut cells, *experiment, &self.sizes_of(*experiment), (short, most), levels);
         }
         match names.iter().any(|e| e.name() == FLOOR) {
             // Asked for by name, also those that no result needs.
@@ -343,7 +370,7 @@ impl Plan {
         devices: &[Chosen],
         names: &[&'static dyn Experiment],
         values: &Values,
-        peer: Option<&str>,
+        peers: &[String],
     ) -> Vec<Parameter> {
         let own = |key: &str, value: String, given: bool| Parameter {
             key: key.to_owned(),
@@ -360,7 +387,11 @@ impl Plan {
         let mut all = vec![
             own("experiments", join(names.iter().map(|e| e.name())), !self.experiments.is_empty()),
             own("device", join(devices.iter().map(|d| d.name.as_str())), true),
-            own("peer", peer.unwrap_or(second).to_owned(), peer.is_some()),
+            own(
+                "peer",
+                if peers.is_empty() { second.to_owned() } else { peers.join(", ") },
+                !peers.is_empty(),
+            ),
             Parameter { unit: Some("B".into()), ..own("sizes", sizes.join(","), self.sizes.is_some()) },
             own("quick", if self.quick { "on" } else { "off" }.to_owned(), self.quick),
             own("seed", self.seed.to_string(), true),
@@ -446,8 +477,15 @@ impl CheckedPlan {
     }
 }
 
-fn add(cells: &mut Vec<Cell>, experiment: &dyn Experiment, sizes: &[u64], short: bool, levels: &Levels) {
-    for variant in levels::replaced(experiment.variants(short), levels) {
+fn add(
+    cells: &mut Vec<Cell>,
+    experiment: &dyn Experiment,
+    sizes: &[u64],
+    (short, peers): (bool, Option<usize>),
+    levels: &Levels,
+) {
+    let variants = levels::replaced(experiment.variants(short), levels);
+    for variant in peers.map_or(variants.clone(), |most| peers::fitted(experiment, variants, most)) {
         let one = experiment.only_size(&variant).map(|s| vec![s]);
         for size in one.as_deref().unwrap_or(sizes) {
             cells.push(Cell {
@@ -470,20 +508,6 @@ fn check_set(set: &BTreeMap<String, String>, of: &[&'static dyn Experiment], wro
             Some(_) => {}
         }
     }
-}
-
-/// `HOST:PORT` from `HOST[:PORT]`, also for IPv6 addresses with or without brackets.
-fn with_port(peer: &str) -> Option<String> {
-    if let Ok(ip) = peer.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
-        return Some(std::net::SocketAddr::new(ip, DEFAULT_PORT).to_string());
-    }
-    let (host, port) = match peer.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse::<u16>().ok().filter(|p| *p > 0)?),
-        None => (peer, DEFAULT_PORT),
-    };
-    let plain = !host.is_empty() && !host.contains(char::is_whitespace);
-    let bracketed = host.starts_with('[') && host.ends_with(']');
-    (plain && (bracketed || !host.contains(':'))).then(|| format!("{host}:{port}"))
 }
 
 fn join_numbers(list: &[u64]) -> String {

@@ -267,7 +267,7 @@ fn a_server_outlives_hostile_clients_and_serves_many() {
         }
         let small = || {
             let mut plan = plan(&["rate"], &[8], &[]);
-            plan.peer = Some(addr.to_string());
+            plan.peers = vec![addr.to_string()];
             plan.cells.retain(|c| c.experiment == "rate");
             plan.devices[0].cells = 0..plan.cells.len();
             plan
@@ -287,7 +287,7 @@ fn a_peer_that_is_not_there_and_one_that_is_no_peer_are_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("bound");
     let mut checked = plan(&["rate"], &[8], &[]);
-    checked.peer = Some(addr.to_string());
+    checked.peers = vec![addr.to_string()];
     let fail = |plan: &CheckedPlan| {
         run_with(&command(), plan, &mut (), &AtomicBool::new(false)).expect_err("no peer").to_string()
     };

@@ -75,7 +75,9 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "DEV[,DEV...]", default_value = "shm")]
     pub(crate) device: String,
     /// The other side, where `nicety serve` runs; without it a second process of this machine
-    #[arg(long, value_name = "HOST[:PORT]")]
+    ///
+    /// Several, with commas, for experiments of several processes: hotspot, chain and park take one on each.
+    #[arg(long, value_name = "HOST[:PORT][,...]")]
     pub(crate) peer: Option<String>,
     /// Message sizes, such as 8,4K,1M or 1..4M
     ///
@@ -124,6 +126,8 @@ EXAMPLES
   nicety bench latency --json - | jq '.results[] | [.size_bytes, .median]'
   nicety bench --device iwarp --peer 10.0.0.2
                                           where `nicety serve --listen 0.0.0.0` runs
+  nicety bench hotspot --device iwarp --peer 10.0.0.2,10.0.0.3,10.0.0.4
+                                          this host serves three, in each of which `nicety serve` runs
 
 Ctrl-C once ends both sides and keeps what was measured (exit status 130); twice ends at once.
 Files are written as a whole at the end; one that is already there stays until then.

@@ -17,11 +17,12 @@ use super::hub::{Hub, without};
 use super::link::{Depth, Link, loopback, part, register};
 use super::timing::sample_spans;
 use super::{
-    Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, variant, with,
+    Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, variant, with,
 };
 
-/// Nodes at most; each is a process.
-const NODES: usize = 8;
+/// Nodes; each is a process.
+const NODES: Axis =
+    Axis { factor: "nodes", low: 2, high: 8, about: "processes of the chain, both ends included" };
 
 pub(super) struct Chain;
 
@@ -36,6 +37,14 @@ impl Experiment for Chain {
 
     fn explain(&self) -> &'static str {
         include_str!("explain/chain.md")
+    }
+
+    fn axes(&self) -> &'static [Axis] {
+        &[NODES]
+    }
+
+    fn crowd(&self) -> Option<&'static Axis> {
+        Some(&NODES)
     }
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
@@ -78,7 +87,8 @@ impl Experiment for Chain {
 }
 
 fn nodes(variant: &Variant) -> Option<usize> {
-    variant.get("nodes")?.parse().ok().filter(|p| (2..=NODES).contains(p))
+    let inside = |n: &u64| (NODES.low..=NODES.high).contains(n);
+    variant.get(NODES.factor)?.parse().ok().filter(inside).map(|n| n as usize)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +119,9 @@ struct Node {
 impl Node {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {
         let ports = session.ports()?;
-        let nodes = nodes(&session.cell.variant)
-            .ok_or_else(|| Fault::Meaningless(format!("a chain that has not 2 to {NODES} nodes")))?;
+        let nodes = nodes(&session.cell.variant).ok_or_else(|| {
+            Fault::Meaningless(format!("a chain that has not {} to {} nodes", NODES.low, NODES.high))
+        })?;
         let by_nic = match session.cell.factor("via")? {
             "host" => false,
             "nic" => true,

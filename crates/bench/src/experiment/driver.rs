@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Experiment, Fault, Round, Session, Side, Variant, Word, find, peer_failed};
+use super::{Cell, Experiment, Fault, Round, Session, Side, Variant, Word, find, peer_failed, said_by};
 use crate::sample::{Plan, RoundKind, Sampled, Sampler};
 
 /// Untimed operations at the beginning of a round.
@@ -224,7 +224,7 @@ fn agree<T>(session: &mut Session<'_>, mine: Result<T, Fault>) -> Result<T, Faul
             match way.hear()? {
                 Word::Ready => break,
                 Word::Failed { why, local } => {
-                    theirs = theirs.and(Err(peer_failed(why, local)));
+                    theirs = theirs.and(Err(peer_failed(said_by(&**way, why), local)));
                     break;
                 }
                 // What it said before it noticed; or what it would have answered.
@@ -252,7 +252,7 @@ fn hear_all(session: &mut Session<'_>, wanted: &Word) -> Result<(), Fault> {
             word if word == *wanted => {}
             Word::Failed { why, local } => {
                 session.failed.push(index);
-                return Err(peer_failed(why, local));
+                return Err(peer_failed(said_by(&**way, why), local));
             }
             other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
         }

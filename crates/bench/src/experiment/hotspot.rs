@@ -45,6 +45,10 @@ impl Experiment for Hotspot {
         &[SLAVES]
     }
 
+    fn crowd(&self) -> Option<&'static Axis> {
+        Some(&SLAVES)
+    }
+
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let slaves: &[&str] = if quick { &["1", "7"] } else { &["1", "2", "4", "7"] };
         let pairs: &[(&str, &str)] = if quick { &TWO } else { &FOUR };

@@ -56,7 +56,7 @@ pub(crate) mod timing;
 mod traffic;
 
 pub use cell::{Cell, MAX_SIZE, Metric, Scale, Settings, Variant, variant};
-pub use session::{Control, Fault, Gauge, Round, Session, Word, peer_failed};
+pub use session::{Control, Fault, Gauge, Round, Session, Word, peer_failed, said_by};
 
 /// One kind of measurement.
 pub trait Experiment: Sync {
@@ -75,6 +75,10 @@ pub trait Experiment: Sync {
     /// Factors with numbers as levels, which `--set FACTOR=LIST` changes.
     fn axes(&self) -> &'static [Axis] {
         &[]
+    }
+    /// The factor that decides how many processes take part, if there is one.
+    fn crowd(&self) -> Option<&'static Axis> {
+        None
     }
     /// What measuring a cell takes from this machine.
     fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {

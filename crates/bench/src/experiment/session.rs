@@ -133,6 +133,10 @@ pub trait Control {
     /// # Errors
     /// [`Fault::Control`], also when it says nothing for too long.
     fn hear(&mut self) -> Result<Word, Fault>;
+    /// What the other is called, where it was named.
+    fn name(&self) -> Option<&str> {
+        None
+    }
     /// The address of this side as the other reaches it.
     fn local_ip(&self) -> IpAddr;
     /// The address of the other side.
@@ -211,7 +215,7 @@ impl Session<'_> {
             Word::Info { body } => serde_json::from_value(body).map_err(|e| Fault::Control(e.to_string())),
             Word::Failed { why, local } => {
                 self.failed.push(self.index(rank));
-                Err(peer_failed(why, local))
+                Err(peer_failed(said_by(self.way(rank)?, why), local))
             }
             other => Err(Fault::Control(format!("{other:?} came out of turn"))),
         }
@@ -304,6 +308,15 @@ impl Session<'_> {
     pub fn neighbour(&mut self) -> Result<u32, Fault> {
         self.way(1)?.neighbour().ok_or_else(|| Fault::Machine("the peer runs on another machine".into()))
     }
+}
+
+/// A peer's words behind its name, if it has one.
+#[must_use]
+pub fn said_by(way: &dyn Control, why: String) -> String {
+    // Whoever passes another's words on has named it.
+    way.name()
+        .filter(|name| !why.contains(*name))
+        .map_or_else(|| why.clone(), |name| format!("{name}: {why}"))
 }
 
 /// The fault for a peer's [`Word::Failed`].

@@ -55,7 +55,7 @@ impl Collected {
                 environment.warnings.push(Warning { what: what.to_owned(), advice: advice.to_owned() });
             }
         };
-        let one_core = plan.peer.is_none() && cores[0] == cores[1] && !plan.is_virtual();
+        let one_core = plan.peers.is_empty() && cores[0] == cores[1] && !plan.is_virtual();
         warn(
             one_core,
             "client and server share one core, so they wait for each other to be scheduled",

@@ -11,6 +11,7 @@
 //! | `collect` | from records to results, floors and noise |
 //! | `worker`, `serving` | what a worker does, as client and as server |
 //! | `serve` | [`serve()`]: a peer that needs no options |
+//! | `rendezvous` | the client finds all others before anything is measured |
 //! | `wire`, `way` | the control protocol between the two sides |
 //! | `job` | lines between orchestrator and workers |
 //! | `machine`, `fabric` | this machine; devices by name |
@@ -21,6 +22,7 @@ mod fabric;
 mod job;
 mod machine;
 mod orchestrator;
+mod rendezvous;
 mod serve;
 mod serving;
 mod simulated;

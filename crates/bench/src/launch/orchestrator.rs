@@ -225,12 +225,11 @@ struct State {
 impl Launch<'_> {
     /// Measures all cells once; returns early if it is stopped.
     fn run(&mut self, order: &[usize]) -> Result<(), BenchError> {
-        let token = if self.plan.peer.is_some() { String::new() } else { secret()? };
+        let token = if self.plan.peers.is_empty() { secret()? } else { String::new() };
         let mut crew = Vec::new();
         let mut connect = Vec::new();
-        if let Some(peer) = &self.plan.peer {
-            connect.push(peer.clone());
-        } else {
+        connect.extend(self.plan.peers.iter().cloned());
+        if connect.is_empty() {
             self.add_server("server", self.cores[1], &token, &mut crew, &mut connect)?;
             let ranks = |c: &Cell| find(&c.experiment).map(|e| e.ranks(&c.variant));
             for rank in 2..order.iter().filter_map(|i| ranks(&self.plan.cells[*i])).max().unwrap_or(2) {
@@ -354,7 +353,7 @@ impl Launch<'_> {
         match news {
             News::Begun { clock, noise, core, notes } => {
                 state.clock = clock;
-                let pinned = [core, self.cores[1].filter(|_| self.plan.peer.is_none())];
+                let pinned = [core, self.cores[1].filter(|_| self.plan.peers.is_empty())];
                 self.all.begun(self.device, clock, noise, pinned);
                 if self.number == 0 {
                     self.all.noted(self.device, &notes);

@@ -15,6 +15,8 @@ pub(super) struct Way {
     stream: BufReader<TcpStream>,
     local: IpAddr,
     peer: SocketAddr,
+    /// What it was dialled by.
+    name: Option<String>,
     theirs: Hello,
 }
 
@@ -27,7 +29,10 @@ impl Way {
         let mut last = "it has no address".to_owned();
         for addr in addrs {
             match TcpStream::connect_timeout(&addr, patience) {
-                Ok(stream) => return Self::greet(stream, token).map_err(|e| lost(to, &e)),
+                Ok(stream) => {
+                    let way = Self::greet(stream, token).map_err(|e| lost(to, &e))?;
+                    return Ok(Self { name: Some(to.to_owned()), ..way });
+                }
                 Err(e) => last = e.to_string(),
             }
         }
@@ -45,7 +50,21 @@ impl Way {
         wire::write(stream.get_mut(), &Hello::own(token))?;
         // The limit holds even where buffering reads ahead: a hello is at most so long.
         let theirs = Hello::read(&mut stream.by_ref(), token)?;
-        Ok(Self { stream, local, peer, theirs })
+        Ok(Self { stream, local, peer, name: None, theirs })
+    }
+
+    /// The address of the other end.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// What the other end is called in messages.
+    pub(super) fn called(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.peer.to_string())
+    }
+
+    pub(super) fn lost(&self, why: &WireError) -> Fault {
+        lost(&self.called(), why)
     }
 
     /// How long [`Control::hear`] waits.
@@ -68,15 +87,20 @@ fn lost(peer: &str, why: &WireError) -> Fault {
 
 impl Control for Way {
     fn tell(&mut self, word: &Word) -> Result<(), Fault> {
-        self.write(&Frame::Word { word: word.clone() }).map_err(|e| lost(&self.peer.to_string(), &e))
+        self.write(&Frame::Word { word: word.clone() }).map_err(|e| self.lost(&e))
     }
 
     fn hear(&mut self) -> Result<Word, Fault> {
-        match self.read().map_err(|e| lost(&self.peer.to_string(), &e))? {
+        match self.read().map_err(|e| self.lost(&e))? {
             Frame::Word { word } => Ok(word),
             Frame::Refused { why } => Err(Fault::Peer(why)),
-            other => Err(Fault::Control(format!("{other:?} came out of turn"))),
+            other => Err(Fault::Control(format!("{}: {other:?} came out of turn", self.called()))),
         }
+    }
+
+    fn name(&self) -> Option<&str> {
+        // A process of this very run has a port by chance, which tells nobody anything.
+        self.name.as_deref().filter(|_| self.theirs.token.is_empty())
     }
 
     fn local_ip(&self) -> IpAddr {

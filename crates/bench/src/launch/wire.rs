@@ -74,7 +74,7 @@ pub enum Frame {
 #[non_exhaustive]
 pub enum WireError {
     /// The connection ended or broke.
-    #[error("the peer went away ({0})")]
+    #[error("the peer went away ({})", ended(.0))]
     Gone(io::Error),
     /// Nothing came for too long.
     #[error("the peer says nothing")]
@@ -98,6 +98,16 @@ pub enum WireError {
     /// The token is another's.
     #[error("the peer does not belong to this run")]
     Stranger,
+}
+
+/// How the connection ended: the system's words for a process that is gone are many.
+fn ended(why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            "its process has ended".to_owned()
+        }
+        _ => why.to_string(),
+    }
 }
 
 impl From<io::Error> for WireError {

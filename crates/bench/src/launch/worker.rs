@@ -7,7 +7,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::AddressFamily;
@@ -17,8 +16,7 @@ use verbs::host::real::{host, pin_to_core};
 use super::job::{ClientJob, Job, Lines, News, write_line};
 use super::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
 use super::way::Way;
-use super::wire::Frame;
-use super::{fabric, serving};
+use super::{fabric, rendezvous, serving};
 use crate::experiment::driver::client_cell;
 use crate::experiment::{Control, Fault, Session, Word};
 use crate::schema::ClockInfo;
@@ -96,19 +94,7 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
     let host = host();
     let clock = calibrate(&host);
     let before = noise(&host);
-    let patience = Duration::from_millis(job.settings.patience_ms);
-    let mut ways = Vec::new();
-    for to in &job.connect {
-        let mut way = Way::dial(to, &job.token, patience)?;
-        way.set_patience(patience + Duration::from_secs(5)).map_err(control)?;
-        let (device, settings) = (job.device.clone(), job.settings.clone());
-        way.write(&Frame::Setup { device, settings, core: job.peer_core }).map_err(control)?;
-        match way.read().map_err(control)? {
-            Frame::Opened { .. } => ways.push(way),
-            Frame::Refused { why } => return Err(Fault::Peer(why)),
-            other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
-        }
-    }
+    let mut ways = rendezvous::gather(job)?;
     let device = fabric::open(&job.device, &host)?;
     let notes = device.attr().notes.clone();
     write_line(out, &News::Begun { clock, noise: before, core, notes }).map_err(control)?;

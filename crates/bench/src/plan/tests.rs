@@ -52,8 +52,40 @@ fn peers_get_the_usual_port() {
         ("a b", None),
         ("a:b:5", None),
     ] {
-        assert_eq!(with_port(given).as_deref(), expected, "{given:?}");
+        assert_eq!(peers::with_port(given).as_deref(), expected, "{given:?}");
     }
+}
+
+/// Goal: with several peers, experiments of several processes take as many as there are, and what was asked for beyond
+/// that is refused. Method: three peers, of which hot spots and chains fit; one, with which a ring of four cannot be.
+#[test]
+fn peers_decide_how_many_processes_there_are() {
+    let with = |peers: &str, experiment: &str, set: &[(&str, &str)]| Plan {
+        experiments: vec![experiment.into()],
+        peer: Some(peers.into()),
+        set: set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        ..plan()
+    };
+    let levels = |plan: Plan, factor: &str| -> BTreeSet<String> {
+        let cells = plan.check().expect("sound").cells;
+        cells.iter().filter_map(|c| c.variant.get(factor).cloned()).collect()
+    };
+    let set = |all: &[&str]| -> BTreeSet<String> { all.iter().map(|s| (*s).to_owned()).collect() };
+    assert_eq!(levels(with("a,b,c:9", "hotspot", &[]), "slaves"), set(&["1", "2", "3"]));
+    assert_eq!(levels(with("a,b,c", "chain", &[]), "nodes"), set(&["2", "4"]));
+    assert_eq!(levels(with("a", "chain", &[]), "nodes"), set(&["2"]));
+    assert_eq!(levels(with("a,b,c", "hotspot", &[("slaves", "3")]), "slaves"), set(&["3"]));
+    let checked = with("a, b,c:9", "park", &[]).check().expect("a ring of four");
+    assert_eq!(checked.peers, ["a:7471", "b:7471", "c:9"]);
+    let why = refusals(&with("a,b,c", "hotspot", &[("slaves", "2,5")]));
+    assert!(why[0].contains("slaves 5 needs 5 peers") && why[0].contains("there are 3"), "{why:?}");
+    let why = refusals(&with("a", "park", &[]));
+    assert!(why[0].contains("park needs 3 peers") && why[0].contains("there is 1"), "{why:?}");
+    let why = refusals(&with("a,b,a:7471,:", "hotspot", &[]));
+    assert!(
+        why.len() == 2 && why[0].contains("\"a:7471\" was given twice") && why[1].contains("\":\""),
+        "{why:?}"
+    );
 }
 
 #[test]

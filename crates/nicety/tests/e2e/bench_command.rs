@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bench::schema::Run;
@@ -96,22 +97,19 @@ fn a_peer_that_says_nothing_is_given_up() {
 
 /// A measurement of many minutes, once progress says that something has been measured.
 pub(crate) fn long(dir: &Path, mark: &str, more: &[&str]) -> Child {
-    let mut child = command()
-        .current_dir(dir)
+    let mut command = command();
+    command
         .env("NICETY_TEST_MARK", mark)
-        .args([
-            "bench",
-            "latency",
-            "--size",
-            "8",
-            "--set",
-            "budget=900",
-            "--launches",
-            "1000",
-            "--json",
-            "r.json",
-        ])
-        .args(more)
+        .args(["bench", "latency", "--size", "8", "--json", "r.json"])
+        .args(more);
+    long_with(command, dir).0
+}
+
+/// The same with any command, and what it says from then on, line by line, until it ends.
+pub(crate) fn long_with(mut command: Command, dir: &Path) -> (Child, JoinHandle<Vec<String>>) {
+    let mut child = command
+        .current_dir(dir)
+        .args(["--set", "budget=900", "--launches", "1000"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -121,8 +119,7 @@ pub(crate) fn long(dir: &Path, mark: &str, more: &[&str]) -> Child {
     let first = lines.find(|line| line.as_ref().is_ok_and(|line| measured(line)));
     first.expect("progress").expect("text");
     // Somebody must read on, or the remarks to come would have nowhere to go.
-    std::thread::spawn(move || lines.count());
-    child
+    (child, std::thread::spawn(move || lines.map_while(Result::ok).collect()))
 }
 
 /// Processes with this mark in their environment that have not ended.

@@ -1,94 +1,30 @@
-//! Two hosts, as two network namespaces of this one: `nicety serve` in one, `nicety bench --peer` in the other, iWARP
-//! between them. Needs the right to make namespaces; without it the test says so and is over.
+//! Hosts, as network namespaces of this one: `nicety serve` in each but one, `nicety bench --peer` there, iWARP between
+//! them. Needs the right to make namespaces; without it a test says so and is over.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::collections::BTreeSet;
 
 use bench::schema::Run;
 
-use crate::common::{Ended, command};
+use crate::bench_command::long_with;
+use crate::common::{Ended, wait};
+use crate::hosts::Hosts;
 
-const SUBNET: &str = "10.213.47";
-
-/// Two namespaces with a cable between them; dropping removes both.
-struct Hosts {
-    names: [String; 2],
-}
-
-impl Hosts {
-    /// Why not, if the machine does not allow it.
-    fn new() -> Result<Self, String> {
-        let names = ["a", "b"].map(|side| format!("nic-e2e-{}-{side}", std::process::id()));
-        let [a, b] = &names;
-        // From here on dropping cleans up.
-        let hosts = Self { names: names.clone() };
-        for name in &names {
-            ip(&["netns", "add", name])?;
-        }
-        ip(&["-n", a, "link", "add", "nic0", "type", "veth", "peer", "name", "nic0", "netns", b])?;
-        for (name, last) in [(a, 1), (b, 2)] {
-            ip(&["-n", name, "addr", "add", &format!("{SUBNET}.{last}/24"), "dev", "nic0"])?;
-            ip(&["-n", name, "link", "set", "lo", "up"])?;
-            ip(&["-n", name, "link", "set", "nic0", "up"])?;
-        }
-        Ok(hosts)
-    }
-
-    /// The command within a host.
-    fn nicety(&self, host: usize, args: &[&str]) -> Command {
-        let mut inside = Command::new("ip");
-        let program = command();
-        inside.args(["netns", "exec", &self.names[host]]).arg(program.get_program()).args(args);
-        inside.env("TERM", "xterm").stdin(Stdio::null());
-        inside
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for name in &self.names {
-            // One that is not there needs no removing.
-            let _ = ip(&["netns", "del", name]);
-        }
-    }
-}
-
-fn ip(args: &[&str]) -> Result<(), String> {
-    let done = Command::new("ip").args(args).output().map_err(|e| format!("ip: {e}"))?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    if done.status.success() { Ok(()) } else { Err(format!("ip {}: {}", args.join(" "), said.trim())) }
-}
-
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already, which is fine.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// The hosts, or nothing with a remark where they cannot be made.
+fn hosts(tag: &str, count: usize) -> Option<Hosts> {
+    let made = Hosts::new(tag, count);
+    made.map_err(|why| {
+        eprintln!("SKIPPED: {count} hosts cannot be made here, nothing was tested between hosts: {why}");
+    })
+    .ok()
 }
 
 /// Goal: iWARP is measured between two hosts, on the sides that were named, beside what sockets do between the same two.
 #[test]
 fn two_hosts_measure_each_other_over_iwarp() {
-    let hosts = match Hosts::new() {
-        Ok(hosts) => hosts,
-        Err(why) => {
-            eprintln!("SKIPPED: two hosts cannot be made here, nothing was tested between hosts: {why}");
-            return;
-        }
-    };
-    let (near, far) = (format!("iwarp@{SUBNET}.1"), format!("iwarp@{SUBNET}.2"));
-    let serve = ["serve", "--listen", &format!("{SUBNET}.2:7471"), "--device", &far];
-    let mut child = hosts.nicety(1, &serve).stdout(Stdio::piped()).spawn().expect("a server");
-    let lines = BufReader::new(child.stdout.take().expect("standard output")).lines();
-    let server = Server(child);
-    let mut lines = lines.map_while(Result::ok);
-    assert!(lines.next().is_some_and(|line| line.contains("listening at")), "the server listens");
-    std::thread::spawn(move || lines.count());
-
-    let peer = format!("{SUBNET}.2");
+    let Some(hosts) = hosts("two", 2) else { return };
+    let (near, far) = (format!("iwarp@{}", Hosts::addr(0)), format!("iwarp@{}", Hosts::addr(1)));
+    let server = hosts.server(1, &["--device", &far]);
+    let peer = Hosts::addr(1);
     let measure = |device: &str, what: &[&str]| -> Ended {
         let short = ["--size", "8,64K", "--quick", "--launches", "1", "--set", "budget=1", "--json", "-"];
         let args: Vec<&str> = ["bench"].iter().chain(what).chain(&short).copied().collect();
@@ -111,4 +47,75 @@ fn two_hosts_measure_each_other_over_iwarp() {
     assert_eq!(refused.status, Some(1), "{refused:?}");
     assert!(refused.err.contains("--device iwarp"), "{refused:?}");
     drop(server);
+}
+
+/// Goal: experiments of several processes run between several hosts, with as many processes as there are hosts. Method:
+/// four hosts; hot spots with every number of slaves there can be, in all their ways, chains and the ring of `park`.
+#[test]
+fn four_hosts_measure_hot_spots_chains_and_rings() {
+    let Some(hosts) = hosts("four", 4) else { return };
+    let servers = [1, 2, 3].map(|host| hosts.server(host, &[]));
+    let peers = [1, 2, 3].map(Hosts::addr).join(",");
+    let args = [
+        "bench",
+        "hotspot",
+        "chain",
+        "park",
+        "--device",
+        "iwarp",
+        "--peer",
+        &peers,
+        "--size",
+        "2K",
+        "--launches",
+        "1",
+        "--set",
+        "budget=2",
+        "--json",
+        "-",
+    ];
+    let ended: Ended = hosts.nicety(0, &args).output().expect("the command runs").into();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let run = Run::from_json(&ended.out).expect("a result file");
+    let levels = |experiment: &str, factor: &str| -> BTreeSet<String> {
+        let of = run.results.iter().filter(|r| r.experiment == experiment);
+        of.map(|r| r.variant.get(factor).cloned().unwrap_or_default()).collect()
+    };
+    let set = |all: &[&str]| -> BTreeSet<String> { all.iter().map(|s| (*s).to_owned()).collect() };
+    assert_eq!(levels("hotspot", "slaves"), set(&["1", "2", "3"]));
+    assert_eq!(levels("hotspot", "op"), set(&["read", "send", "send-receive", "write"]));
+    assert_eq!(levels("chain", "nodes"), set(&["2", "4"]));
+    assert_eq!(levels("park", "op"), set(&["send"]));
+    assert!(run.missing.iter().all(|m| m.why.contains("has one port")), "{:?}", run.missing);
+    drop(servers);
+}
+
+/// Goal: when one of several hosts dies in the middle, what was measured is kept, the dead one is named, and the others
+/// serve on. Method: its server is killed after the first cells; then the rest is measured with.
+#[test]
+fn a_host_that_dies_is_named_and_the_others_live_on() {
+    let Some(hosts) = hosts("dies", 4) else { return };
+    let dir = tempfile::tempdir().expect("directory");
+    let mut servers = [1, 2, 3].map(|host| Some(hosts.server(host, &[])));
+    let peers = [1, 2, 3].map(Hosts::addr).join(",");
+    let several = ["bench", "hotspot", "--device", "iwarp", "--size", "2K", "--json", "r.json"];
+    let args: Vec<&str> = several.iter().chain(&["--peer", &peers]).copied().collect();
+    let command = hosts.nicety(0, &[&args[..], &["--set", "slaves=3"]].concat());
+    let (mut child, said) = long_with(command, dir.path());
+    servers[1] = None;
+    assert_eq!(wait(&mut child), Some(1));
+    let said = said.join().expect("no panic");
+    let last = said.last().expect("a reason");
+    assert!(last.contains(&format!("{}:7471: ", Hosts::addr(2))), "{said:#?}");
+    assert!(last.contains("hotspot") && last.contains("is kept"), "{said:#?}");
+    for other in [1, 3] {
+        assert!(!last.contains(&format!("{}:7471: ", Hosts::addr(other))), "{said:#?}");
+    }
+    let run = Run::read(dir.path().join("r.partial.json")).expect("a result file");
+    assert!(!run.results.is_empty());
+    let rest = [1, 3].map(Hosts::addr).join(",");
+    let short = ["--peer", &rest, "--quick", "--launches", "1", "--set", "budget=1"];
+    let mut again = hosts.nicety(0, &[&several[..], &short].concat());
+    let ended: Ended = again.current_dir(dir.path()).output().expect("the command runs").into();
+    assert_eq!(ended.status, Some(0), "{ended:?}");
 }

@@ -12,13 +12,13 @@ use crate::bench_command::long;
 use crate::common::{command, json, nicety, signal, wait};
 
 /// A server at a free port, with its address. Dropping ends it.
-struct Server {
-    child: Child,
-    addr: String,
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) addr: String,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut child = command()
             .args(["serve", "--listen", "127.0.0.1:0"])
             .stdout(Stdio::piped())

@@ -1,0 +1,66 @@
+//! The client finds all other processes of a launch, each ready with its device, or says of all that are not why.
+
+use std::time::Duration;
+
+use super::job::ClientJob;
+use super::way::Way;
+use super::wire::Frame;
+use crate::experiment::Fault;
+
+/// Beyond its own patience, for what a peer says at last.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// The ways to ranks 1, 2, ..., all of which have opened the device. They are called at once, so that finding many takes
+/// no longer than finding the slowest; each has its own deadline.
+pub(super) fn gather(job: &ClientJob) -> Result<Vec<Way>, Fault> {
+    let found: Vec<Result<Way, Fault>> = std::thread::scope(|scope| {
+        let calls: Vec<_> = job.connect.iter().map(|to| scope.spawn(|| call(to, job))).collect();
+        let ended = |call: std::thread::ScopedJoinHandle<'_, _>| {
+            call.join().unwrap_or_else(|_| Err(Fault::Control("the call to a peer panicked".into())))
+        };
+        calls.into_iter().map(ended).collect()
+    });
+    let (all, mut faults) = (found.len(), Vec::new());
+    let mut ways: Vec<Way> = Vec::new();
+    for one in found {
+        match one {
+            Ok(way) => ways.push(way),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    match faults.len() {
+        0 => distinct(&ways).map(|()| ways),
+        1 => Err(faults.remove(0)),
+        n => {
+            let each: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            Err(Fault::Connection(format!("{n} of {all} peers cannot take part: {}", each.join("; "))))
+        }
+    }
+}
+
+/// Calls one and has it open the device.
+fn call(to: &str, job: &ClientJob) -> Result<Way, Fault> {
+    let patience = Duration::from_millis(job.settings.patience_ms);
+    let mut way = Way::dial(to, &job.token, patience)?;
+    way.set_patience(patience + MARGIN).map_err(|e| way.lost(&e))?;
+    let (device, settings) = (job.device.clone(), job.settings.clone());
+    way.write(&Frame::Setup { device, settings, core: job.peer_core }).map_err(|e| way.lost(&e))?;
+    match way.read().map_err(|e| way.lost(&e))? {
+        Frame::Opened { .. } => Ok(way),
+        Frame::Refused { why } => Err(Fault::Peer(crate::experiment::said_by(&way, why))),
+        other => Err(Fault::Control(format!("{}: {other:?} came out of turn", way.called()))),
+    }
+}
+
+/// Two names may be one server's.
+fn distinct(ways: &[Way]) -> Result<(), Fault> {
+    for (i, way) in ways.iter().enumerate() {
+        if let Some(other) = ways[..i].iter().find(|other| other.peer() == way.peer()) {
+            let (first, second, at) = (other.called(), way.called(), way.peer());
+            return Err(Fault::Connection(format!(
+                "peers {first} and {second} are the same server, at {at}; give each once, or start another at a port of its own"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Peers by name, and how many an experiment takes.
+
+use super::levels::Levels;
+use super::{DEFAULT_PORT, PlanError};
+use crate::experiment::{Experiment, Variant};
+
+/// The names between commas, each with its port; what is wrong with them is said.
+pub(super) fn read(text: &str, wrong: &mut Vec<PlanError>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for given in text.split(',').map(str::trim) {
+        let peer = given.to_owned();
+        match with_port(given) {
+            None => wrong.push(PlanError::Peer { peer }),
+            Some(name) if all.contains(&name) => wrong.push(PlanError::PeerTwice { peer }),
+            Some(name) => all.push(name),
+        }
+    }
+    all
+}
+
+/// Says which of the experiments that were asked for by name cannot be measured with so few peers, and which levels
+/// that were given ask for more.
+pub(super) fn enough(
+    of: &[&'static dyn Experiment],
+    levels: &Levels,
+    there: usize,
+    wrong: &mut Vec<PlanError>,
+) {
+    for experiment in of {
+        let variants = super::levels::replaced(experiment.variants(false), levels);
+        let needed = |variant: &Variant| experiment.ranks(variant).saturating_sub(1) as usize;
+        let name = experiment.name();
+        let given = experiment.crowd().filter(|axis| levels.contains_key(axis.factor));
+        if let Some(axis) = given {
+            let Some(largest) = variants.iter().max_by_key(|v| needed(v)).filter(|v| needed(v) > there)
+            else {
+                continue;
+            };
+            wrong.push(PlanError::Peers {
+                what: format!("{name} with {} {}", axis.factor, largest.get(axis.factor).map_or("", |l| l)),
+                needed: count(needed(largest)),
+                there,
+                remedy: format!("give as many, or fewer {}", axis.factor),
+            });
+        } else if let Some(least) = variants.iter().map(needed).min().filter(|least| *least > there) {
+            let remedy = "give as many, or leave --peer away".to_owned();
+            wrong.push(PlanError::Peers { what: name.to_owned(), needed: count(least), there, remedy });
+        }
+    }
+}
+
+/// The variants of which none has more processes than there are: where a factor decides, its level is lowered to what
+/// is there, else the variant is left as it is, to be refused with its reason.
+pub(super) fn fitted(experiment: &dyn Experiment, variants: Vec<Variant>, peers: usize) -> Vec<Variant> {
+    let mut all: Vec<Variant> = Vec::new();
+    for variant in variants {
+        let fit = lowered(experiment, &variant, peers).unwrap_or(variant);
+        if !all.contains(&fit) {
+            all.push(fit);
+        }
+    }
+    all
+}
+
+fn lowered(experiment: &dyn Experiment, variant: &Variant, peers: usize) -> Option<Variant> {
+    let ranks = peers as u32 + 1;
+    let axis = experiment.crowd().filter(|_| experiment.ranks(variant) > ranks)?;
+    (axis.low..=u64::from(ranks)).rev().find_map(|level| {
+        let mut less = variant.clone();
+        less.insert(axis.factor.to_owned(), level.to_string());
+        (experiment.ranks(&less) <= ranks).then_some(less)
+    })
+}
+
+fn count(peers: usize) -> String {
+    if peers == 1 { "a peer".to_owned() } else { format!("{peers} peers") }
+}
+
+/// How many there are, in words.
+pub(super) fn are(peers: usize) -> String {
+    if peers == 1 { "is 1".to_owned() } else { format!("are {peers}") }
+}
+
+/// `HOST:PORT` from `HOST[:PORT]`, also for IPv6 addresses with or without brackets.
+pub(super) fn with_port(peer: &str) -> Option<String> {
+    if let Ok(ip) = peer.trim_matches(['[', ']']).parse::<std::net::IpAddr>() {
+        return Some(std::net::SocketAddr::new(ip, DEFAULT_PORT).to_string());
+    }
+    let (host, port) = match peer.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse::<u16>().ok().filter(|p| *p > 0)?),
+        None => (peer, DEFAULT_PORT),
+    };
+    let plain = !host.is_empty() && !host.contains(char::is_whitespace);
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    (plain && (bracketed || !host.contains(':'))).then(|| format!("{host}:{port}"))
+}

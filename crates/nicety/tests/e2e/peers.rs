@@ -1,0 +1,77 @@
+//! `nicety bench --peer` with several: which of them is wrong is said.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+
+use crate::common::{Ended, nicety};
+use crate::serve::Server;
+
+fn measure(peers: &[&str]) -> Ended {
+    let peers = peers.join(",");
+    let args = ["bench", "hotspot", "--quick", "--size", "64", "--launches", "1", "--set", "budget=0.5"];
+    nicety(args.into_iter().chain(["--set", "patience=5", "--peer", &peers]))
+}
+
+/// The last line of a run that failed.
+fn why(ended: &Ended) -> &str {
+    assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{ended:?}");
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(last.starts_with("nicety: ") && last.contains("; "), "{ended:?}");
+    last
+}
+
+#[test]
+fn several_servers_of_one_machine_take_part() {
+    let servers = [Server::start(), Server::start()];
+    let ended = measure(&[&servers[0].addr, &servers[1].addr]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.out.contains("slaves 2"), "{}", ended.out);
+}
+
+#[test]
+fn a_peer_given_twice_is_named() {
+    measure(&["h", "k", "h:7471"]).is_error(2, "peer \"h:7471\" was given twice");
+    let server = Server::start();
+    let port = server.addr.rsplit(':').next().expect("a port");
+    let ended = measure(&[&server.addr, &format!("localhost:{port}")]);
+    assert!(why(&ended).contains(&format!("peers {} and localhost:{port} are the same server", server.addr)));
+}
+
+/// Goal: all peers that are not there are named, and those that are there are not. Method: one server, two ports at
+/// which nobody listens.
+#[test]
+fn all_peers_that_are_not_there_are_named() {
+    let server = Server::start();
+    // Bound and dropped: free, and not given to anybody else soon.
+    let free = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").to_string();
+    let (a, b) = (free(), free());
+    let ended = measure(&[&server.addr, &a, &b]);
+    let why = why(&ended);
+    assert!(why.contains("2 of 3 peers") && why.contains("nicety serve"), "{why}");
+    assert!(
+        why.contains(&format!("{a} cannot be reached")) && why.contains(&format!("{b} cannot be reached")),
+        "{why}"
+    );
+    assert!(!why.contains(&format!("{} cannot", server.addr)), "{why}");
+}
+
+#[test]
+fn a_peer_of_another_version_is_named() {
+    let server = Server::start();
+    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = other.local_addr().expect("bound").to_string();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().expect("a client");
+        let hello = br#"{"magic":"nicety-control","version":99,"program":"9.9"}"#;
+        stream.write_all(&(hello.len() as u32).to_be_bytes()).expect("written");
+        stream.write_all(hello).expect("written");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    });
+    let ended = measure(&[&server.addr, &addr]);
+    thread.join().expect("no panic");
+    let why = why(&ended);
+    assert!(
+        why.contains(&format!("{addr}: the peer speaks version 99")) && why.contains("nicety 9.9"),
+        "{why}"
+    );
+}
