@@ -110,6 +110,7 @@ fn measure(side: &mut Side, options: &Options, at: IpAddr) -> Vec<Row> {
         note("8 B writes, ping-pongs, M/s", false, 0.5 / raw, &mut || side.rate(&plain));
         let raw = if alone { 1.0 } else { side.raw_stream(&ways) };
         note("1 MiB write, GB/s", false, raw, &mut || side.stream(&plain));
+        note("4 KiB write, GB/s", false, raw, &mut || side.pages(&plain));
         note("1 MiB write with CRC, GB/s", false, raw, &mut || side.stream(&crc));
         let idle = if wanted("8 B read") { side.reads(&plain, false) } else { 0.0 };
         note("8 B read, target idle, computes, us", true, idle, &mut || side.reads(&plain, true));

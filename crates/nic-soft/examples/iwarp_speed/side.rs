@@ -15,6 +15,8 @@ use super::raw;
 pub(crate) const PINGS: u64 = 2000;
 pub(crate) const LARGE: u32 = 1 << 20;
 pub(crate) const LARGES: u64 = 200;
+const PAGES: u64 = 20_000;
+const PAGE: u32 = 4096;
 const SMALLS: u64 = 100_000;
 const WINDOW: u64 = 64;
 /// Reads of one round, and the pause before each, in which the target goes to sleep.
@@ -131,6 +133,18 @@ impl Side {
         let span = self.host.now() - began;
         self.wait_for_client(link, false);
         (LARGES * u64::from(LARGE)) as f64 / span.as_ns_f64()
+    }
+
+    /// GB/s of writes of a page each.
+    pub(crate) fn pages(&mut self, link: &Link) -> f64 {
+        self.exchange([0]);
+        let began = self.host.now();
+        if self.client {
+            link.pump(PAGES, WINDOW, 16, &[link.near.sge(0, PAGE)]);
+        }
+        let span = self.host.now() - began;
+        self.wait_for_client(link, false);
+        (PAGES * u64::from(PAGE)) as f64 / span.as_ns_f64()
     }
 
     /// Millions a second.

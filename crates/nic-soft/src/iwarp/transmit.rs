@@ -27,7 +27,7 @@ use crate::pieces::Pieces;
 
 /// Requests that may be held back while a question is open, and their bytes.
 const HELD_REQUESTS: u64 = 16;
-const HELD_BYTES: u64 = 4096;
+const HELD_BYTES: u64 = 32 << 10;
 /// Requests, or bytes, after which a question is asked although there is more to send.
 const ASK_REQUESTS: u64 = 16;
 const ASK_BYTES: u64 = 256 << 10;
