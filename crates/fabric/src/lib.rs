@@ -3,7 +3,9 @@
 //! A name is a kind, with options in parentheses where it has any: `shm`, `shm(copy=service,dm=1G)`, `iwarp`, or
 //! `iwarp@10.0.0.1(crc=on)` for the side with that address. Modelled cards are
 //! `model:MACHINE`, a machine that comes along or the path of a machine file, with values of it as options:
-//! `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. Several devices as one are
+//! `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. A machine with several cards, or cards with
+//! several ports, has a rail for each port of each card, numbered from 0: `model:connectx-multihca@1` is one of them, and
+//! `model:connectx-multihca` the first card with all of its ports. Several devices as one are
 //! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`.
 #![forbid(unsafe_code)]
 
@@ -105,6 +107,24 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
         .and_then(|()| world.run())
         .map_err(|failure| Error::system("a world for the device", failure))?;
     told.try_recv().map_err(|e| Error::system("the device's attributes", e))?
+}
+
+/// The names of the devices that are the rails of this one, in their order: those in `rails(...)`, or those of a modelled
+/// machine with several cards or ports. One name, its own, for every other device.
+///
+/// # Errors
+/// [`Error::Invalid`] as [`check`].
+pub fn rails_of(name: &str) -> Result<Vec<String>> {
+    if let Some(rails) = rails::parse(name) {
+        return Ok(rails?.names.into_iter().map(str::to_owned).collect());
+    }
+    let Parsed::Model(config) = parse(name)? else { return Ok(vec![name.to_owned()]) };
+    let rails = config.machine.rails();
+    if config.rail.is_some() || rails == 1 {
+        return Ok(vec![name.to_owned()]);
+    }
+    let at = name.find('(').unwrap_or(name.len());
+    Ok((0..rails).map(|rail| format!("{}@{rail}{}", name[..at].trim_end(), &name[at..])).collect())
 }
 
 /// Opens the device of this name.
@@ -220,6 +240,9 @@ mod tests {
             ("model:mt23108-vapi(bus.clock_mhz=0)", "1 to 10000 MHz"),
             ("model:mt23108-vapi(payload=no)", "payload=hole"),
             ("model", "model:mt23108-vapi"),
+            ("model:connectx-multihca@2", "2 rails, which are numbered from 0"),
+            ("model:connectx-single@99999999999999999999", "1 rails"),
+            ("model:connectx-single@one", "there is no such machine"),
         ] {
             let message = check(name).expect_err(name).to_string();
             assert!(message.contains(hint), "{name}: {message}");
@@ -234,6 +257,23 @@ mod tests {
         assert!(machine("shm").is_err());
         let refusal = open(name, &host::real::host()).expect_err("time is real here").to_string();
         assert!(refusal.contains("virtual time only"), "{refusal}");
+    }
+
+    /// Goal: the rails of a modelled machine are devices of their own, with an address each, and make a device together.
+    #[test]
+    fn a_machine_has_a_rail_for_each_port_of_each_card() {
+        for name in ["model:connectx-multiport", "model:connectx-multihca"] {
+            let rails = rails_of(&format!("{name}(payload=hole)")).expect("rails");
+            assert_eq!(rails, [format!("{name}@0(payload=hole)"), format!("{name}@1(payload=hole)")]);
+            let addrs: Vec<_> = rails.iter().map(|rail| attr(rail).expect(rail).port_addrs).collect();
+            assert_eq!(addrs.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+            assert_ne!(addrs[0], addrs[1]);
+            assert_eq!(rails_of(&rails[1]).expect("itself"), rails[1..]);
+            attr(&format!("rails({},{})", rails[0], rails[1])).expect("a device made of both");
+        }
+        assert_eq!(rails_of("rails(shm,shm)").expect("rails"), ["shm", "shm"]);
+        assert_eq!(rails_of("shm(dm=64M)").expect("itself"), ["shm(dm=64M)"]);
+        assert!(rails_of("model:nothing").is_err());
     }
 
     #[test]

@@ -73,6 +73,9 @@ pub trait HostOps: Send + Sync {
     fn charge(&self, span: Span);
     /// Spends the time that copying `len` bytes takes this rank: nothing in real time, where the copy itself takes it.
     fn charge_copy(&self, len: u64);
+    /// Spends the time that giving work to another thread and joining it takes this rank: nothing in real time, where
+    /// doing so takes it.
+    fn charge_fork(&self) {}
     /// Between two looks at memory or a queue: lets some time pass without giving up the wait. Returns whether the
     /// deadline is to be checked after the next look, which real time does seldom because it costs.
     fn relax(&self, turn: Turn) -> bool;
@@ -141,6 +144,12 @@ impl Host {
     #[inline]
     pub fn charge_copy(&self, len: u64) {
         self.0.charge_copy(len);
+    }
+
+    /// Spends the time that giving work to another thread that is there already, and joining it, takes; free in real
+    /// time, where doing so takes it.
+    pub fn charge_fork(&self) {
+        self.0.charge_fork();
     }
 
     /// The simulated machine that this host is, in virtual time: what a modelled NIC plugs into.

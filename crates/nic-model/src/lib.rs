@@ -50,21 +50,28 @@ pub struct Config {
     pub name: String,
     /// What it is made of.
     pub machine: Machine,
+    /// Which rail of the machine it is: a single port of one of its cards, those of the first card coming first. `None`: all
+    /// ports of the first card.
+    pub rail: Option<usize>,
     /// How data move.
     pub payload: Payload,
 }
 
 impl Config {
-    /// The machine of this name or file, with options: `payload=bytes|hole`, and values by `section.key=number`.
+    /// The machine of this name or file, perhaps with a rail of it (`connectx-multihca@1`), with options:
+    /// `payload=bytes|hole`, and values by `section.key=number`.
     ///
     /// # Errors
     /// [`MachineError`] for what is unknown, missing or beyond its range.
     pub fn new(machine: &str, options: &[(&str, &str)]) -> Result<Self, MachineError> {
-        let mut config = Self {
-            name: format!("model:{machine}"),
-            machine: Machine::load(machine)?,
-            payload: Payload::Bytes,
+        let (file, rail) = match machine.rsplit_once('@') {
+            Some((file, rail)) if !rail.is_empty() && rail.bytes().all(|b| b.is_ascii_digit()) => {
+                (file, Some(rail.parse().unwrap_or(usize::MAX)))
+            }
+            _ => (machine, None),
         };
+        let name = format!("model:{machine}");
+        let mut config = Self { name, machine: Machine::load(file)?, rail, payload: Payload::Bytes };
         for &(key, value) in options {
             match (key, value) {
                 ("payload", "bytes") => config.payload = Payload::Bytes,
@@ -75,6 +82,11 @@ impl Config {
                 }
                 _ => config.machine.set(key, value)?,
             }
+        }
+        let rails = config.machine.rails();
+        if rail.is_some_and(|rail| rail >= rails) {
+            let what = format!("it has {rails} rails, which are numbered from 0");
+            return Err(MachineError { place: format!("machine '{machine}'"), what });
         }
         if !options.is_empty() {
             let list: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -101,7 +113,9 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
     node.set_costs(calls.processor());
     let hole = config.payload == Payload::Hole;
     let net = Net::of(node, machine, hole);
-    let (context, card) = net.lock().open(node);
+    let ports = machine.params.link.port_count as usize;
+    let (number, port) = config.rail.map_or((0, None), |rail| (rail / ports, Some(rail % ports)));
+    let (context, card) = net.lock().open(node, number, port);
     let opened = Opened {
         name: config.name.clone(),
         host: host.clone(),
@@ -109,9 +123,10 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
         net,
         context,
         card,
+        port,
         calls,
         wake_up: Interrupt::new(&machine.params).wake_up,
-        attr: attr_of(machine, node.index(), hole),
+        attr: attr_of(machine, node.index(), config.rail, hole),
     };
     Ok(Device::new(Arc::new(DeviceObject(Arc::new(opened)))))
 }

@@ -32,6 +32,21 @@ mod quadrics {
     verbs::conformance!(super::Model("quadrics-elan3"), threads);
 }
 
+/// One of two cards of a machine, which has no NIC memory.
+mod connectx_card {
+    verbs::conformance!(super::Model("connectx-multihca@1"), threads);
+}
+
+/// One of two ports of a card.
+mod connectx_port {
+    verbs::conformance!(super::Model("connectx-multiport@1"), threads);
+}
+
+/// The whole of a card with one port.
+mod connectx_single {
+    verbs::conformance!(super::Model("connectx-single"), threads);
+}
+
 /// The other machines differ in values only: some groups are enough.
 mod others {
     use super::Model;

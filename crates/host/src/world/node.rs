@@ -17,12 +17,14 @@ pub struct HostCosts {
     pub copy: Span,
     /// For each further byte of a copy, in picoseconds.
     pub copy_ps_per_byte: f64,
+    /// For giving work to another thread and joining it.
+    pub fork: Span,
 }
 
 impl Default for HostCosts {
     /// A look every 10 ns, and copies for nothing: until a machine says better.
     fn default() -> Self {
-        Self { look: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0 }
+        Self { look: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0, fork: Span::ZERO }
     }
 }
 
@@ -74,6 +76,17 @@ impl Node {
         self.shared.lock().nodes[self.index].costs = costs;
     }
 
+    /// Ranks that sit on it and have not ended: its threads.
+    pub fn threads(&self) -> usize {
+        self.shared.lock().threads(self.index)
+    }
+
+    /// The number of the rank that runs; `None` in an event.
+    #[must_use]
+    pub fn running(&self) -> Option<usize> {
+        self.shared.lock().current
+    }
+
     /// The running rank waits until the world has come to its clock: what it looks at next is as it is at that time.
     /// To be called by a device on behalf of a rank before it looks at what events change. Does nothing in an event.
     pub fn sync(&self) {
@@ -123,6 +136,11 @@ impl HostOps for Node {
     fn charge_copy(&self, len: u64) {
         let costs = self.shared.lock().nodes[self.index].costs;
         self.charge(costs.copy + Span::from_ps((len as f64 * costs.copy_ps_per_byte) as u64));
+    }
+
+    fn charge_fork(&self) {
+        let fork = self.shared.lock().nodes[self.index].costs.fork;
+        self.charge(fork);
     }
 
     /// The first turn finds out what a look takes. Later ones wait for news of the rank's nodes, and come back at the

@@ -253,6 +253,11 @@ impl State {
         }
     }
 
+    /// Ranks of a node that have not ended.
+    pub(super) fn threads(&self, node: usize) -> usize {
+        self.nodes[node].ranks.iter().filter(|&&rank| self.ranks[rank].phase != Phase::Ended).count()
+    }
+
     /// The node's ranks never run again.
     pub(super) fn kill(&mut self, node: usize) {
         self.nodes[node].dead = true;

@@ -19,9 +19,9 @@ use crate::net::objects::address;
 pub(crate) struct DeviceObject(pub(crate) Arc<Opened>);
 
 /// What the card of this machine in this node can do.
-pub(crate) fn attr_of(machine: &Machine, node: usize, hole: bool) -> DeviceAttr {
+pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, hole: bool) -> DeviceAttr {
     let p = &machine.params;
-    let ports = p.link.port_count as usize;
+    let rails = rail.map_or(0..p.link.port_count as usize, |rail| rail..rail + 1);
     let classes = machine.parameters().into_iter().map(|p| p.source.class());
     let count = |class: &str| classes.clone().filter(|other| *other == class).count();
     let mut notes = vec![format!(
@@ -57,8 +57,8 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, hole: bool) -> DeviceAttr 
         atomic_cap: atomics,
         atomic_cap_dm: atomics,
         link_rate: Some(Rate(p.link.rate_mbps * 1e6)),
-        ports: ports as u8,
-        port_addrs: (0..ports).map(|port| IpAddr::V4(address(node, port))).collect(),
+        ports: rails.len() as u8,
+        port_addrs: rails.map(|port| IpAddr::V4(address(node, port))).collect(),
         notes,
     }
 }

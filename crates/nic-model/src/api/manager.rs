@@ -31,7 +31,7 @@ impl ManagerObject {
 impl CmOps for ManagerObject {
     fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let (mut state, _) = self.opened.look();
-        let (place, addr) = state.listen(self.opened.card, self.key, addr, backlog)?;
+        let (place, addr) = state.listen((self.opened.card, self.opened.port), self.key, addr, backlog)?;
         Ok(Box::new(ListenerObject { opened: self.opened.clone(), place, addr }))
     }
 

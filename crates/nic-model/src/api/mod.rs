@@ -35,6 +35,8 @@ pub(crate) struct Opened {
     pub(crate) net: Arc<Net>,
     pub(crate) context: u32,
     pub(crate) card: usize,
+    /// The only port that it is, if it is not the whole card.
+    pub(crate) port: Option<usize>,
     pub(crate) calls: Calls,
     /// What a call that slept takes to wake up.
     pub(crate) wake_up: Span,

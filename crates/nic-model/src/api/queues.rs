@@ -31,8 +31,16 @@ impl CqOps for QueueObject {
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
         let (mut state, _) = self.opened.look();
         let found = state.poll(self.key, wcs);
-        drop(state);
         let calls = &self.opened.calls;
+        if calls.sleeps
+            && let Some(rank) = self.opened.node.running()
+        {
+            let some = found.as_ref().is_ok_and(|count| *count > 0);
+            let (slept, turned) = state.looked(rank, self.opened.context, self.key, some);
+            self.opened.charge(if slept { calls.wake } else { Span::ZERO });
+            self.opened.charge(if turned { calls.turn } else { Span::ZERO });
+        }
+        drop(state);
         self.opened.charge(match found {
             Ok(0) | Err(_) => calls.poll_empty,
             Ok(count) => calls.poll_full * count as u64,
@@ -116,6 +124,13 @@ impl QpOps for PairObject {
             Data::Inline(_) => Span::ZERO,
         };
         self.opened.charge(calls.post_send + pieces);
+        if calls.drains {
+            // Threads take turns at the card, so that it matters what others have done until now.
+            let (mut state, now) = self.opened.look();
+            let wait = state.wait_for_doorbell(now, self.opened.card);
+            drop(state);
+            self.opened.charge(wait);
+        }
         let (mut state, now) = self.opened.post();
         state.post_send(now, self.key, wr);
         drop(state);

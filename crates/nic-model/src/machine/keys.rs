@@ -94,11 +94,16 @@ keys! {
         look_ns "ns" 1..1_000_000: "one look at memory that finds nothing new";
         copy_ns "ns" 0..1_000_000: "a copy by the processor, whatever its length";
         copy_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate of copies by the processor";
+        thread_ns "ns" 0..1_000_000_000 = 0: "beginning a thread and joining it later, for the thread that does";
+        wake_ns "ns" 0..1_000_000_000 = 0: "a thread that finds a completion where it has looked in vain: it slept";
+        turn_ns "ns" 0..1_000_000_000 = 0: "a thread that finds a completion of another device than its last one";
+        card_count "cards" 1..4 = 1: "cards of this kind in a machine";
     }
     /// Telling the card of new requests.
     doorbell Doorbell {
         pio_clocks "clocks of the bus" 0..10_000: "the processor's write to the card, on the bus";
         latency_ns "ns" 0..1_000_000: "from the bus to the card's scheduler";
+        drain_ns "ns" 0..1_000_000 = 0: "until the card takes another such write; the processor waits";
     }
     /// Fetching descriptors from host memory.
     descriptor Descriptor {
@@ -111,7 +116,7 @@ keys! {
         merge_send_bytes "bytes" 0..4096: "data of sends below this come within the descriptor";
         merge_write_bytes "bytes" 0..4096: "data of writes below this come within the descriptor";
     }
-    /// The host bus: half duplex, one transfer at a time.
+    /// The host bus: one transfer at a time, or one in each direction.
     bus Bus {
         width_bytes "bytes" 1..1024: "data moved in one clock";
         clock_mhz "MHz" 1..10_000: "clock";
@@ -119,6 +124,8 @@ keys! {
         boundary_bytes "bytes" 1..65_536: "where a burst may be cut: what is left to write when a packet's end arrives";
         read_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card reads";
         write_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card writes";
+        duplex_flag "0 or 1" 0..1 = 0: "1: reads and writes have a direction each, as on PCI Express; 0: they share";
+        other_ratio "of 1" 0..1 = 0: "share of a transfer's time that the other direction is kept busy by it, too";
     }
     /// The card's DMA engine.
     dma Dma {
@@ -127,6 +134,14 @@ keys! {
         write_latency_ns "ns" 0..1_000_000: "from a write's turn on the bus until the processor sees it";
         message_ns "ns" 0..1_000_000: "of a message's first read from host memory, until the engine can read on";
         port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the one before";
+        message_least_ns "ns" 0..1_000_000 = 0: "that a message's first read from host memory keeps the engine at least";
+    }
+    /// What all cards of a machine share: its chipset and its memory.
+    chipset Chipset {
+        read_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of reads by all cards together; 0: no limit of its own";
+        write_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of writes by all cards together, which share it with reads; 0: none";
+        awake_threads "threads" 1..64 = 1: "running threads from which on all processors are awake";
+        asleep_ratio "of 1" 0.01..1 = 1: "speed of cards' accesses to the host while fewer threads run";
     }
     /// The card's own memory: one interface for reads and writes.
     nic_memory NicMemory {
@@ -208,7 +223,7 @@ keys! {
         stall_ns "ns" 0..1_000_000_000 = 0: "for up to this, at random";
         cut_us "us" 0..1_000_000_000 = 0: "when a cable is cut for good; 0 for never";
         cut_node "number of a machine" 0..1_000_000 = 0: "whose cable that is";
-        cut_port "port" 1..2 = 1: "at which port";
+        cut_port "port" 1..8 = 1: "at which port; those of further cards are counted on";
         death_us "us" 0..1_000_000_000 = 0: "when a machine dies; 0 for never";
         death_node "number of a machine" 0..1_000_000 = 0: "which one that is";
     }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 pub use error::MachineError;
 pub use keys::{
-    Api, Bus, Completion, Connection, Descriptor, Dma, Doorbell, Faults, Host, Interrupt, KEYS, Key, Link,
-    NicMemory, Params, Switch, Translation, Transport,
+    Api, Bus, Chipset, Completion, Connection, Descriptor, Dma, Doorbell, Faults, Host, Interrupt, KEYS, Key,
+    Link, NicMemory, Params, Switch, Translation, Transport,
 };
 
 /// Where a value comes from.
@@ -90,12 +90,15 @@ pub struct Machine {
 }
 
 /// The machines that come along: name and file.
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 8] = [
     ("mt23108-nicmem", include_str!("../../machines/mt23108-nicmem.toml")),
     ("mt23108-vapi", include_str!("../../machines/mt23108-vapi.toml")),
     ("mt23108-ibal", include_str!("../../machines/mt23108-ibal.toml")),
     ("myrinet-gm", include_str!("../../machines/myrinet-gm.toml")),
     ("quadrics-elan3", include_str!("../../machines/quadrics-elan3.toml")),
+    ("connectx-single", include_str!("../../machines/connectx-single.toml")),
+    ("connectx-multiport", include_str!("../../machines/connectx-multiport.toml")),
+    ("connectx-multihca", include_str!("../../machines/connectx-multihca.toml")),
 ];
 
 /// The machines that come along, with what each is.
@@ -168,6 +171,12 @@ impl Machine {
         (found.set)(&mut self.params, amount);
         self.sources.insert(found.path(), Source::Given);
         Ok(())
+    }
+
+    /// Its rails: ports of all of its cards together.
+    #[must_use]
+    pub fn rails(&self) -> usize {
+        (self.params.host.card_count * self.params.link.port_count) as usize
     }
 
     /// All of its values with their sources, in the order of [`KEYS`].

@@ -22,6 +22,10 @@ use crate::parts::transport::Transport;
 /// A card. Its machine may open it several times; it is the same card.
 pub(super) struct Card {
     pub(super) node: Node,
+    /// Which one it is among the cards of its machine.
+    pub(super) number: usize,
+    /// The chipset of its machine.
+    pub(super) chipset: usize,
     /// Its machine is dead: it is silent.
     pub(super) dead: bool,
     pub(super) doorbell: Doorbell,
@@ -73,10 +77,12 @@ pub(super) struct Port {
 }
 
 impl Card {
-    pub(super) fn new(node: Node, params: &Params) -> Self {
+    pub(super) fn new(node: Node, number: usize, chipset: usize, params: &Params) -> Self {
         let ports = params.link.port_count as usize + 1;
         Self {
             node,
+            number,
+            chipset,
             dead: false,
             doorbell: Doorbell::new(params),
             descriptors: Descriptors::new(params),
@@ -99,6 +105,11 @@ impl Card {
     /// The port among whose queue pairs one takes its turn: one that leads back to the card belongs to the first.
     pub(super) fn lane_of(&self, port: usize) -> usize {
         if port == self.way_back() { 0 } else { port }
+    }
+
+    /// The number of its first port among the rails of its machine.
+    pub(super) fn first_rail(&self) -> usize {
+        self.number * self.way_back()
     }
 
     /// The number of the port that leads back to the card.

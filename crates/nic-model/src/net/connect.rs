@@ -41,25 +41,26 @@ pub(super) struct Envelope {
     message: Message,
 }
 
-/// The address of a node's port, both counted from 0: node 0 has 10.1.0.1 and 10.2.0.1.
-pub(crate) fn address(node: usize, port: usize) -> Ipv4Addr {
+/// The address of a node's rail, both counted from 0: node 0 has 10.1.0.1 and 10.2.0.1.
+pub(crate) fn address(node: usize, rail: usize) -> Ipv4Addr {
     let number = node + 1;
-    Ipv4Addr::new(10, port as u8 + 1, (number / 256) as u8, (number % 256) as u8)
+    Ipv4Addr::new(10, rail as u8 + 1, (number / 256) as u8, (number % 256) as u8)
 }
 
-/// The node and the port of an address, which `ports` has.
-fn place_of(addr: SocketAddr, own_node: usize, ports: usize) -> Result<(usize, Option<usize>)> {
+/// The node and the rail of an address, of which machines have `rails`. A rail is a port of one of a machine's cards:
+/// those of the first card come first.
+fn place_of(addr: SocketAddr, own: (usize, usize), rails: usize) -> Result<(usize, Option<usize>)> {
     let refuse = |why: &str| Err(Error::Address { addr, why: why.to_owned() });
     let IpAddr::V4(ip) = addr.ip() else { return refuse("modelled cards have IPv4 addresses only") };
     if ip.is_loopback() {
-        return Ok((own_node, Some(0)));
+        return Ok((own.0, Some(own.1)));
     }
     if ip.is_unspecified() {
-        return Ok((own_node, None));
+        return Ok((own.0, None));
     }
     let [net, port, high, low] = ip.octets();
     let number = usize::from(high) * 256 + usize::from(low);
-    if net != 10 || port == 0 || usize::from(port) > ports || number == 0 {
+    if net != 10 || port == 0 || usize::from(port) > rails || number == 0 {
         return refuse("modelled cards are at 10.PORT.x.y; the addresses of a device are in its attributes");
     }
     Ok((number - 1, Some(usize::from(port) - 1)))
@@ -141,16 +142,17 @@ impl State {
         param: &ConnParam,
     ) -> Result<()> {
         self.is_idle(qp, "connect")?;
+        let Some(pair) = self.pairs.get(qp) else { return Ok(()) };
+        let own_port = self.contexts.get(pair.context).and_then(|context| context.port);
+        let (to, port) = self.way_to(pair.card, own_port, addr)?;
+        let port = port.unwrap_or(own_port.unwrap_or(0));
         let Some(pair) = self.pairs.get_mut(qp) else { return Ok(()) };
         let card = &self.cards[pair.card];
-        let own_node = card.node.index();
-        let (to_node, port) = place_of(addr, own_node, card.way_back())?;
-        let port = port.unwrap_or(0);
         let request = Request {
             pair: qp,
             from: pair.card,
-            peer: SocketAddr::from((address(own_node, port), 0)),
-            to_node,
+            peer: SocketAddr::from((address(card.node.index(), card.first_rail() + port), 0)),
+            to,
             port,
             addr,
             private_data: param.private_data.clone(),
@@ -176,15 +178,15 @@ impl State {
 
     fn connect_arrives(&mut self, now: Time, key: u32) {
         let Some(request) = self.requests.get_mut(key) else { return };
-        let (node, port, number, from) = (request.to_node, request.port, request.addr.port(), request.from);
-        let Some(&to) = self.nodes.get(&node) else {
+        let (port, number, from) = (request.port, request.addr.port(), request.from);
+        let Some(&to) = self.nodes.get(&request.to) else {
             let ends = (from, from, port);
             return self.send_message(now, ends, Message::Reject { request: key, private_data: None });
         };
         if self.is_silent(now, to) || self.cards[to].ports[port].cut {
             return;
         }
-        let found = [(node, Some(port), number), (node, None, number)].into_iter();
+        let found = [(to, Some(port), number), (to, None, number)].into_iter();
         let found = found
             .filter(|place| self.listeners.contains_key(place))
             .find(|place| self.listeners.get(place).is_some_and(|l| self.managers.get(l.manager).is_some()));
@@ -221,7 +223,7 @@ impl State {
         self.answered(key);
         let Some(request) = self.requests.get(key) else { return };
         let (from, port) = (request.from, request.port);
-        let Some(&to) = self.nodes.get(&request.to_node) else { return };
+        let Some(&to) = self.nodes.get(&request.to) else { return };
         let message = Message::Reject { request: key, private_data: Some(private_data) };
         self.send_message(now, (to, from, port), message);
     }
@@ -324,36 +326,58 @@ impl State {
         }
     }
 
-    /// Listens at an address of this card; port 0 chooses one.
+    /// The node and the number of the card that an address leads to from this card, and the port of both, if it names one.
+    /// Rails reach their likes: a card reaches the card of its own number in other machines, a device that is a single
+    /// port reaches that port.
+    fn way_to(
+        &self,
+        card: usize,
+        own_port: Option<usize>,
+        addr: SocketAddr,
+    ) -> Result<((usize, usize), Option<usize>)> {
+        let card = &self.cards[card];
+        let (ports, first) = (card.way_back(), card.first_rail());
+        let rails = self.params.host.card_count as usize * ports;
+        let (node, rail) = place_of(addr, (card.node.index(), first + own_port.unwrap_or(0)), rails)?;
+        let Some(rail) = rail else { return Ok(((node, card.number), own_port)) };
+        let port = rail % ports;
+        if rail / ports != card.number || own_port.is_some_and(|own| own != port) {
+            let why = "it is another rail's: each reaches its likes, as rail 1 those at 10.2.x.y".to_owned();
+            return Err(Error::Address { addr, why });
+        }
+        Ok(((node, card.number), Some(port)))
+    }
+
+    /// Listens at an address of this card, or of its only port that this device is; port 0 chooses a number.
     pub(crate) fn listen(
         &mut self,
-        card: usize,
+        (card, own_port): (usize, Option<usize>),
         manager: u32,
         addr: SocketAddr,
         backlog: u32,
     ) -> Result<(ListenerKey, SocketAddr)> {
         let refuse = |why: &str| Error::Address { addr, why: why.to_owned() };
         let (own_node, way_back) = (self.cards[card].node.index(), self.cards[card].way_back());
-        let (node, port) = place_of(addr, own_node, way_back)?;
+        let ((node, _), port) = self.way_to(card, own_port, addr)?;
         if node != own_node {
             return Err(refuse("this is another machine's address"));
         }
         let number = match addr.port() {
-            0 => self.free_port(node).ok_or_else(|| refuse("all ports are taken"))?,
+            0 => self.free_port(card).ok_or_else(|| refuse("all ports are taken"))?,
             number => number,
         };
         let ports = (0..way_back).map(Some).chain([None]);
         let clash = ports.filter(|other| port.is_none() || other.is_none() || *other == port);
-        if clash.map(|other| (node, other, number)).any(|place| self.listeners.contains_key(&place)) {
+        if clash.map(|other| (card, other, number)).any(|place| self.listeners.contains_key(&place)) {
             return Err(refuse("somebody listens there"));
         }
-        let place = (node, port, number);
+        let place = (card, port, number);
         self.listeners.insert(place, Listener { manager, backlog, waiting: 0 });
         Ok((place, SocketAddr::new(addr.ip(), number)))
     }
 
-    fn free_port(&mut self, node: usize) -> Option<u16> {
-        let taken = |number| self.listeners.keys().any(|&(n, _, taken)| n == node && taken == number);
+    fn free_port(&mut self, card: usize) -> Option<u16> {
+        let taken = |number| self.listeners.keys().any(|&(c, _, taken)| c == card && taken == number);
         let span = u16::MAX - FIRST_PORT;
         let numbers = (0..=span).map(|i| FIRST_PORT + (self.last_port + i) % (span + 1));
         let found = numbers.into_iter().find(|&number| !taken(number))?;
@@ -407,10 +431,10 @@ mod tests {
     fn addresses_name_node_and_port() {
         for (node, port) in [(0, 0), (1, 1), (254, 0), (255, 1), (65_534, 0)] {
             let addr = SocketAddr::from((address(node, port), 7));
-            assert_eq!(place_of(addr, 3, 2), Ok((node, Some(port))));
+            assert_eq!(place_of(addr, (3, 1), 2), Ok((node, Some(port))));
         }
-        let place = |text: &str| place_of(text.parse().expect("an address"), 3, 2);
-        assert_eq!(place("127.0.0.1:1"), Ok((3, Some(0))));
+        let place = |text: &str| place_of(text.parse().expect("an address"), (3, 1), 2);
+        assert_eq!(place("127.0.0.1:1"), Ok((3, Some(1))));
         assert_eq!(place("0.0.0.0:1"), Ok((3, None)));
         for wrong in ["10.0.0.1:1", "10.1.0.0:1", "10.3.0.1:1", "192.168.1.1:1", "[::1]:1"] {
             assert!(place(wrong).is_err(), "{wrong}");

@@ -72,19 +72,20 @@ impl State {
     /// The cable is cut for which the faults say so.
     pub(super) fn cut(&mut self, now: Time) {
         let faults = self.params.faults;
-        let Some(&card) = self.nodes.get(&(faults.cut_node as usize)) else { return };
-        let port = faults.cut_port as usize - 1;
-        if port < self.cards[card].way_back() {
-            self.cards[card].ports[port].cut = true;
-            self.give_up(now, card, Some(port));
-        }
+        let (rail, ports) = (faults.cut_port as usize - 1, self.params.link.port_count as usize);
+        let Some(&card) = self.nodes.get(&(faults.cut_node as usize, rail / ports)) else { return };
+        self.cards[card].ports[rail % ports].cut = true;
+        self.give_up(now, card, Some(rail % ports));
     }
 
     /// The machine dies for which the faults say so.
     pub(super) fn death(&mut self, now: Time) {
-        let Some(&card) = self.nodes.get(&(self.params.faults.death_node as usize)) else { return };
-        self.cards[card].node.kill();
-        self.die(now, card);
+        let node = self.params.faults.death_node as usize;
+        let cards: Vec<usize> = self.nodes.range((node, 0)..(node + 1, 0)).map(|(_, card)| *card).collect();
+        for card in cards {
+            self.cards[card].node.kill();
+            self.die(now, card);
+        }
     }
 
     fn die(&mut self, now: Time, card: usize) {

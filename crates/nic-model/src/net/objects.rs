@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use host::Time;
 use host::world::Node;
+use host::{Span, Time};
 use verbs::{
     Access, AsyncEvent, Buf, CmEvent, Data, Error, MemoryKind, QpInit, QpState, RecvWr, Result, SendFlags,
     SendOp, SendWr, SrqInit, Wc,
@@ -31,10 +31,10 @@ pub(crate) struct PairParts {
 }
 
 impl State {
-    /// Opens the card of a node; the number of the opened device.
-    pub(crate) fn open(&mut self, node: &Node) -> (u32, usize) {
-        let card = self.card_of(node);
-        (self.contexts.insert(Context { card, events: Default::default() }), card)
+    /// Opens a card of a node, perhaps one port of it only; the numbers of the opened device and of the card.
+    pub(crate) fn open(&mut self, node: &Node, number: usize, port: Option<usize>) -> (u32, usize) {
+        let card = self.card_of(node, number);
+        (self.contexts.insert(Context { card, port, events: Default::default() }), card)
     }
 
     pub(crate) fn close(&mut self, context: u32) {
@@ -128,6 +128,24 @@ impl State {
         };
         queue.armed = Some(solicited_only && queue.armed != Some(false));
         Ok(())
+    }
+
+    /// How long the processor waits before it can tell a card of another request.
+    pub(crate) fn wait_for_doorbell(&mut self, now: Time, card: usize) -> Span {
+        let slowness = self.rouse(card);
+        self.cards[card].doorbell.wait(now, slowness)
+    }
+
+    /// A rank has looked at a queue of this opened device, and found something or not. Whether what it found ended a
+    /// sleep, and whether the last that it found was another device's.
+    pub(crate) fn looked(&mut self, rank: usize, context: u32, queue: u32, found: bool) -> (bool, bool) {
+        let looks = self.looks.entry(rank).or_default();
+        if !found {
+            looks.in_vain = Some(queue);
+            return (false, false);
+        }
+        let slept = looks.in_vain.take() == Some(queue);
+        (slept, looks.context.replace(context).is_some_and(|last| last != context))
     }
 
     /// Takes completions; how many.

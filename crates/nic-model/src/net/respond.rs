@@ -216,6 +216,7 @@ impl State {
         self.find_target(number, &mut pieces);
         let Packet { to, qp, body, write_from, .. } = self.packets[number];
         let atomic = matches!(body, Body::Request(SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }));
+        let slowness = self.rouse(to.card);
         let (mut end, mut latency) = (write_from.max(self.cards[to.card].written_at).min(now), Span::ZERO);
         for piece in &pieces {
             let place = self.place_in_pages(piece);
@@ -232,7 +233,8 @@ impl State {
                 end = c.bus.read(end, piece.len) + c.dma.read_latency;
             }
             let rest = c.bus.time_of_write(piece.len.min(c.bus.boundary_bytes));
-            end = c.bus.write(end, piece.len).max(now + rest);
+            let shared = self.chipsets[c.chipset].write(end, piece.len, slowness);
+            end = c.bus.write(end, piece.len).max(now + rest).max(shared);
             latency = c.dma.write_latency;
         }
         self.pieces = pieces;

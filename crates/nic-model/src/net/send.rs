@@ -260,7 +260,7 @@ impl State {
     /// data are there. Within a message it reads on while data are still to come; a message's first read takes its time to get
     /// under way.
     fn reading_time(&mut self, now: Time, port: PortId, pieces: &[Piece], first: bool) -> (Time, Time) {
-        let (mut at, mut latency) = (now, Span::ZERO);
+        let (mut at, mut latency, slowness) = (now, Span::ZERO, self.rouse(port.card));
         for (i, piece) in pieces.iter().enumerate() {
             let place = self.place_in_pages(piece);
             let c = &mut self.cards[port.card];
@@ -273,7 +273,8 @@ impl State {
                     for _ in 0..missing {
                         at = c.bus.read(at, c.translation.entry_bytes) + c.translation.miss;
                     }
-                    at = c.dma.read(at, piece.len, &mut c.bus);
+                    let shared = self.chipsets[c.chipset].read(at, piece.len, slowness);
+                    at = c.dma.read(at, piece.len, &mut c.bus).max(shared);
                     latency = latency.max(c.dma.read_latency);
                 }
                 MemoryKind::Nic => {
@@ -283,8 +284,11 @@ impl State {
             }
         }
         let from_host = pieces.first().is_some_and(|piece| piece.kind == MemoryKind::Host);
-        let begins = if first && from_host { self.cards[port.card].dma.message } else { Span::ZERO };
-        (at + begins, at + latency.max(begins))
+        if !(first && from_host) {
+            return (at, at + latency);
+        }
+        let dma = &self.cards[port.card].dma;
+        ((at + dma.message).max(dma.earliest(now, slowness)), at + latency.max(dma.message))
     }
 
     /// The DMA engine has read a packet.

@@ -15,9 +15,10 @@ use super::packet::{Packets, PortId};
 use super::pair::Pair;
 use super::slab::Slab;
 use super::tables::{
-    Channel, Context, Listener, ListenerKey, Manager, Module, Queue, Region, Request, Shared,
+    Channel, Context, Listener, ListenerKey, Looks, Manager, Module, Queue, Region, Request, Shared,
 };
 use crate::machine::Params;
+use crate::parts::chipset::Chipset;
 use crate::parts::us;
 
 /// All tables. Objects are named by their keys, cards by their number.
@@ -29,8 +30,12 @@ pub(crate) struct State {
     timeline: Timeline,
     pub(super) actor: Option<ActorId>,
     pub(super) cards: Vec<Card>,
-    /// The card of each node.
-    pub(super) nodes: BTreeMap<usize, usize>,
+    /// The cards of each node, by its number and their number in it.
+    pub(super) nodes: BTreeMap<(usize, usize), usize>,
+    /// What the cards of a machine share.
+    pub(super) chipsets: Vec<Chipset>,
+    /// What each rank saw of queues, where that matters.
+    pub(super) looks: BTreeMap<usize, Looks>,
     pub(super) contexts: Slab<Context>,
     pub(super) regions: Slab<Region>,
     pub(super) queues: Slab<Queue>,
@@ -71,6 +76,8 @@ impl State {
             actor: None,
             cards: Vec::new(),
             nodes: BTreeMap::new(),
+            chipsets: Vec::new(),
+            looks: BTreeMap::new(),
             contexts: Slab::default(),
             regions: Slab::default(),
             queues: Slab::default(),
@@ -115,14 +122,30 @@ impl State {
         self.at(now + span, event);
     }
 
-    /// The card of a node; put in if it has none.
-    pub(super) fn card_of(&mut self, node: &Node) -> usize {
-        if let Some(&card) = self.nodes.get(&node.index()) {
+    /// The card of this number in a node; put in if it is not there.
+    pub(super) fn card_of(&mut self, node: &Node, number: usize) -> usize {
+        let place = (node.index(), number);
+        if let Some(&card) = self.nodes.get(&place) {
             return card;
         }
-        self.cards.push(Card::new(node.clone(), &self.params));
-        self.nodes.insert(node.index(), self.cards.len() - 1);
+        let of_node = self.nodes.range((node.index(), 0)..(node.index() + 1, 0)).next();
+        let chipset = of_node.map_or(self.chipsets.len(), |(_, &card)| self.cards[card].chipset);
+        if chipset == self.chipsets.len() {
+            self.chipsets.push(Chipset::new(&self.params));
+        }
+        self.cards.push(Card::new(node.clone(), number, chipset, &self.params));
+        self.nodes.insert(place, self.cards.len() - 1);
         self.cards.len() - 1
+    }
+
+    /// How much longer than at best a card's accesses to its machine take at the moment.
+    pub(super) fn rouse(&mut self, card: usize) -> f64 {
+        let c = &mut self.cards[card];
+        let chipset = &self.chipsets[c.chipset];
+        if chipset.may_sleep() {
+            c.bus.slowness = chipset.slowness(c.node.threads());
+        }
+        c.bus.slowness
     }
 
     /// The number of a port in an event.

@@ -11,6 +11,8 @@ use super::pair::ReceiveQueue;
 /// An opened device: one of perhaps several users of a card.
 pub(super) struct Context {
     pub(super) card: usize,
+    /// The only port that it is, if it is not the whole card.
+    pub(super) port: Option<usize>,
     pub(super) events: VecDeque<AsyncEvent>,
 }
 
@@ -47,6 +49,15 @@ pub(super) struct Entry {
     pub(super) wc: Wc,
     pub(super) slots: Slots,
     pub(super) solicited: bool,
+}
+
+/// What a rank saw of completion queues.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Looks {
+    /// The queue where it looked in vain last, since it found something.
+    pub(super) in_vain: Option<u32>,
+    /// The context whose completion it found last.
+    pub(super) context: Option<u32>,
 }
 
 /// A completion queue.
@@ -109,8 +120,8 @@ pub(super) struct Request {
     pub(super) pair: u32,
     pub(super) from: usize,
     pub(super) peer: SocketAddr,
-    /// Where it goes, and the port of both ends.
-    pub(super) to_node: usize,
+    /// Where it goes: node, and number of the card there; and the port of both ends.
+    pub(super) to: (usize, usize),
     pub(super) port: usize,
     pub(super) addr: SocketAddr,
     pub(super) private_data: Vec<u8>,
@@ -122,5 +133,5 @@ pub(super) struct Request {
     pub(super) closed: bool,
 }
 
-/// Node, port (or `None` for all), number.
+/// Card, port (or `None` for all), number.
 pub(crate) type ListenerKey = (usize, Option<usize>, u16);

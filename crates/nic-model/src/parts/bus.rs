@@ -1,5 +1,8 @@
-//! The host bus (PCI-X): half duplex, one transfer at a time. A transfer is cut into bursts; each takes a clock for
-//! every word, and some for what a burst needs besides: address and turnaround, and for a read the split request.
+//! The host bus: PCI-X, which is half duplex and does one transfer at a time, or PCI Express, which has a direction for
+//! what the card reads and one for what it writes. A transfer is cut into bursts; each takes a clock for every word, and
+//! some for what a burst needs besides: address and turnaround, and for a read the split request; or a packet's frame.
+//! With two directions a transfer keeps the other one busy, too, for a share of its time: requests, credits and
+//! acknowledgements go there.
 
 use host::{Span, Time};
 
@@ -10,6 +13,13 @@ use crate::machine::Params;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bus {
     server: Server,
+    /// The card's writes, where they have a direction of their own.
+    writing: Server,
+    duplex: bool,
+    /// Share of a transfer's time that the other direction is busy.
+    other: f64,
+    /// How much longer everything takes than at best.
+    pub(crate) slowness: f64,
     width_bytes: u64,
     clock_ps: f64,
     burst_bytes: u64,
@@ -24,6 +34,10 @@ impl Bus {
         let b = &params.bus;
         Self {
             server: Server::default(),
+            writing: Server::default(),
+            duplex: b.duplex_flag != 0.0,
+            other: b.other_ratio,
+            slowness: 1.0,
             width_bytes: b.width_bytes as u64,
             clock_ps: 1e6 / b.clock_mhz,
             burst_bytes: b.burst_bytes as u64,
@@ -33,14 +47,25 @@ impl Bus {
         }
     }
 
-    fn occupy(&mut self, now: Time, bytes: u64, overhead: f64) -> Time {
-        self.server.reserve(now, self.time(bytes, overhead))
+    /// Both directions, where there are two: the one that is asked for and the other.
+    fn occupy(&mut self, now: Time, span: Span, writes: bool) -> Time {
+        if !self.duplex {
+            return self.server.reserve(now, span);
+        }
+        let (way, other) = match writes {
+            true => (&mut self.writing, &mut self.server),
+            false => (&mut self.server, &mut self.writing),
+        };
+        if self.other > 0.0 {
+            other.reserve(now, Span::from_ps((span.as_ps() as f64 * self.other) as u64));
+        }
+        way.reserve(now, span)
     }
 
     fn time(&self, bytes: u64, overhead: f64) -> Span {
         let bursts = bytes.div_ceil(self.burst_bytes) as f64;
         let clocks = bytes.div_ceil(self.width_bytes) as f64 + bursts * overhead;
-        Span::from_ps((clocks * self.clock_ps).round() as u64)
+        Span::from_ps((clocks * self.clock_ps * self.slowness).round() as u64)
     }
 
     /// How long a write of `bytes` keeps the bus.
@@ -50,12 +75,12 @@ impl Bus {
 
     /// The card reads `bytes`; when the bus is done with them.
     pub(crate) fn read(&mut self, now: Time, bytes: u64) -> Time {
-        self.occupy(now, bytes, self.read_overhead)
+        self.occupy(now, self.time(bytes, self.read_overhead), false)
     }
 
     /// The card writes `bytes`; when the bus is done with them.
     pub(crate) fn write(&mut self, now: Time, bytes: u64) -> Time {
-        self.occupy(now, bytes, self.write_overhead)
+        self.occupy(now, self.time(bytes, self.write_overhead), true)
     }
 
     /// Anything else of so many clocks.
@@ -96,6 +121,25 @@ mod tests {
         for (reads, writes) in [(true, false), (false, true), (true, true)] {
             assert!((run(&params, reads, writes) - 1064.0).abs() < 0.1);
         }
+    }
+
+    /// Goal: with two directions, writes do not wait for reads, but each slows the other by its share.
+    #[test]
+    fn two_directions_share_little() {
+        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let b = &mut params.bus;
+        (b.read_overhead_clocks, b.write_overhead_clocks, b.duplex_flag) = (0.0, 0.0, 1.0);
+        let both = |params: &Params| {
+            let mut bus = Bus::new(params);
+            for _ in 0..1000 {
+                bus.read(Time::ZERO, 2048);
+                bus.write(Time::ZERO, 2048);
+            }
+            rate(2 * 1000 * 2048, bus.free_at() - Time::ZERO)
+        };
+        assert!((both(&params) - 2.0 * 1064.0).abs() < 0.1, "{}", both(&params));
+        params.bus.other_ratio = 0.25;
+        assert!((both(&params) - 2.0 * 1064.0 / 1.25).abs() < 0.1, "{}", both(&params));
     }
 
     /// The ceilings that the overheads were fitted to: 961 MB/s of writes (NM-069), 946 MB/s of both (NM-078).

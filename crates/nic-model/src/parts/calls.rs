@@ -24,6 +24,15 @@ pub(crate) struct Calls {
     look: Span,
     copy: Span,
     copy_ps_per_byte: f64,
+    fork: Span,
+    /// Of a thread that finds a completion where it has looked in vain.
+    pub(crate) wake: Span,
+    /// Of a thread that finds a completion of another device than the one before.
+    pub(crate) turn: Span,
+    /// Whether either takes time.
+    pub(crate) sleeps: bool,
+    /// Whether the processor may have to wait until it can tell the card of a request.
+    pub(crate) drains: bool,
 }
 
 impl Calls {
@@ -44,6 +53,11 @@ impl Calls {
             look: ns(h.look_ns),
             copy: ns(h.copy_ns),
             copy_ps_per_byte: 1e6 / h.copy_mbps,
+            fork: ns(h.thread_ns),
+            wake: ns(h.wake_ns),
+            turn: ns(h.turn_ns),
+            sleeps: h.wake_ns + h.turn_ns > 0.0,
+            drains: params.doorbell.drain_ns > 0.0,
         }
     }
 
@@ -68,7 +82,12 @@ impl Calls {
 
     /// What the processor takes for what is no call of the card's.
     pub(crate) fn processor(&self) -> HostCosts {
-        HostCosts { look: self.look, copy: self.copy, copy_ps_per_byte: self.copy_ps_per_byte }
+        HostCosts {
+            look: self.look,
+            copy: self.copy,
+            copy_ps_per_byte: self.copy_ps_per_byte,
+            fork: self.fork,
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Dma {
     pub(crate) write_latency: Span,
     /// Of a message's first read, until another can be asked for.
     pub(crate) message: Span,
+    /// That a message's first read keeps the engine at least.
+    message_least: Span,
     port_switch: Span,
     last_port: Option<usize>,
 }
@@ -30,6 +32,7 @@ impl Dma {
             read_latency: ns(d.read_latency_ns),
             write_latency: ns(d.write_latency_ns),
             message: ns(d.message_ns),
+            message_least: ns(d.message_least_ns),
             port_switch: ns(d.port_switch_ns),
             last_port: None,
         }
@@ -39,6 +42,11 @@ impl Dma {
     pub(crate) fn turn_to(&mut self, port: usize) -> Span {
         let turns = self.last_port.replace(port).is_some_and(|last| last != port);
         if turns { self.port_switch } else { Span::ZERO }
+    }
+
+    /// When a message's first read, which begins `now`, may end at the earliest.
+    pub(crate) fn earliest(&self, now: Time, slowness: f64) -> Time {
+        now + Span::from_ps((self.message_least.as_ps() as f64 * slowness) as u64)
     }
 
     /// Reads `bytes` in a row; when the engine can read on.
@@ -68,6 +76,13 @@ mod tests {
     fn a_stream_of_reads_has_its_own_rate() {
         assert!((stream(1) - 886.0).abs() < 0.5, "{}", stream(1));
         assert!((stream(2) - 855.0).abs() < 0.5, "{}", stream(2));
+    }
+
+    #[test]
+    fn a_message_keeps_it_for_a_while() {
+        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        params.dma.message_least_ns = 800.0;
+        assert_eq!(Dma::new(&params).earliest(Time::ZERO, 1.25) - Time::ZERO, Span::from_us(1));
     }
 
     #[test]

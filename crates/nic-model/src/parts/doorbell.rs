@@ -6,16 +6,31 @@ use super::bus::Bus;
 use super::ns;
 use crate::machine::Params;
 
-/// Times of a doorbell; constant.
+/// Times of a doorbell, and when it can be rung again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doorbell {
     pio_clocks: f64,
     latency: Span,
+    drain: Span,
+    /// When the card takes another write.
+    free_at: Time,
 }
 
 impl Doorbell {
     pub(crate) fn new(params: &Params) -> Self {
-        Self { pio_clocks: params.doorbell.pio_clocks, latency: ns(params.doorbell.latency_ns) }
+        Self {
+            pio_clocks: params.doorbell.pio_clocks,
+            latency: ns(params.doorbell.latency_ns),
+            drain: ns(params.doorbell.drain_ns),
+            free_at: Time::ZERO,
+        }
+    }
+
+    /// The processor wants to ring `now`; how long it waits until the card takes it.
+    pub(crate) fn wait(&mut self, now: Time, slowness: f64) -> Span {
+        let begins = self.free_at.max(now);
+        self.free_at = begins + Span::from_ps((self.drain.as_ps() as f64 * slowness) as u64);
+        begins.since(now)
     }
 
     /// Rung `now`; when the card knows.
@@ -28,6 +43,17 @@ impl Doorbell {
 mod tests {
     use super::*;
     use crate::machine::Machine;
+
+    #[test]
+    fn who_rings_again_too_soon_waits() {
+        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        params.doorbell.drain_ns = 300.0;
+        let mut bell = Doorbell::new(&params);
+        let at = |nanos| Time::ZERO + Span::from_ns(nanos);
+        assert_eq!(bell.wait(at(100), 1.0), Span::ZERO);
+        assert_eq!(bell.wait(at(200), 2.0), Span::from_ns(200), "until 400, and then twice as long");
+        assert_eq!(bell.wait(at(2000), 1.0), Span::ZERO);
+    }
 
     #[test]
     fn a_doorbell_takes_its_clocks_on_the_bus() {

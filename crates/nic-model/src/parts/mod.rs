@@ -6,7 +6,7 @@
 //! | `server` | anything that serves one after the other |
 //! | `calls` | what calls cost the processor |
 //! | `doorbell`, `descriptor` | how the card learns of requests |
-//! | `bus` | the host bus |
+//! | `bus`, `chipset` | the host bus; what all cards of a machine share |
 //! | `dma` | the engine that reads and writes host memory |
 //! | `memory` | the card's own memory |
 //! | `translation` | the cache of page translations |
@@ -16,6 +16,7 @@
 
 pub(crate) mod bus;
 pub(crate) mod calls;
+pub(crate) mod chipset;
 pub(crate) mod completion;
 pub(crate) mod descriptor;
 pub(crate) mod dma;
