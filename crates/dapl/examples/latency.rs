@@ -164,6 +164,8 @@ fn batch(
 }
 
 fn side(first: bool, plain: &Plain, dat: &Dat, start: &Barrier, rounds: usize) -> [Vec<f64>; 3] {
+    // Best on a core of its own; where there is none it only takes longer.
+    let _ = host::real::pin_to_core(usize::from(first));
     let host = plain.host.clone();
     plain.post_recv();
     dat.post_recv();

@@ -12,7 +12,7 @@ use crate::error::OrDevice;
 use crate::event::Dto;
 use crate::ia::IaInner;
 use crate::lane::{Lane, Wanted};
-use crate::sync::{Use, lock};
+use crate::sync::{Turns, Use, lock};
 use crate::{CompletionFlags, Error, Evd, Event, Ia, Kind, Label, Pz, Result, Subtype};
 
 /// An endpoint (`DAT_EP`); cheap to clone. Dropping the last handle disconnects.
@@ -23,8 +23,8 @@ pub(crate) struct EpInner {
     pub(crate) ia: Arc<IaInner>,
     _use: Use,
     pub(crate) config: Mutex<Config>,
-    pub(crate) send: Mutex<Side>,
-    pub(crate) recv: Mutex<Side>,
+    pub(crate) send: Turns<Side>,
+    pub(crate) recv: Turns<Side>,
     state: AtomicU8,
     pub(crate) link: Mutex<Link>,
     label: AtomicU64,
@@ -77,8 +77,8 @@ impl Ep {
             ia: ia.clone(),
             _use: ia.uses.add(),
             config: Mutex::new(config),
-            send: Mutex::default(),
-            recv: Mutex::default(),
+            send: Turns::default(),
+            recv: Turns::default(),
             state: AtomicU8::new(state as u8),
             link: Mutex::default(),
             label: AtomicU64::new(ia.next_label()),
@@ -101,7 +101,7 @@ impl Ep {
             }
             _ => return Err(inner.state_error()),
         };
-        if !lock(&inner.recv).is_idle() {
+        if !inner.recv.lock().is_idle() {
             return Err(inner.state_error());
         }
         let mut given = lock(&inner.config).given.clone();
@@ -130,7 +130,7 @@ impl Ep {
 
     /// Whether no receive, and no request, is under way.
     pub fn idle(&self) -> (bool, bool) {
-        (lock(&self.0.recv).is_idle(), lock(&self.0.send).is_idle())
+        (self.0.recv.lock().is_idle(), self.0.send.lock().is_idle())
     }
 
     /// What it is made of (`dat_ep_query`).
@@ -146,7 +146,7 @@ impl Ep {
 
     /// Receives that are posted (`dat_ep_recv_query`).
     pub fn posted_recvs(&self) -> u32 {
-        lock(&self.0.recv).under_way()
+        self.0.recv.lock().under_way()
     }
 
     /// Sends a message (`dat_ep_post_send`).
@@ -218,7 +218,7 @@ impl Ep {
         let unsignalled = flags.contains(CompletionFlags::UNSIGNALLED);
         let wanted = Wanted { cookie, length, operation: Dto::Receive, quiet: false, unsignalled };
         for again in [true, false] {
-            let mut side = lock(&self.0.recv);
+            let mut side = self.0.recv.lock();
             let Some((qp, wr_id)) = side.prepare(iov.len(), wanted).map_err(|why| self.0.refusal(why))?
             else {
                 drop(side);
@@ -249,7 +249,7 @@ impl Ep {
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
         for side in [&self.0.send, &self.0.recv] {
-            if let Some((lane, _)) = &lock(side).lane {
+            if let Some((lane, _)) = &side.lock().lane {
                 lane.set_label(label);
             }
         }
@@ -266,7 +266,7 @@ impl Ep {
 
     /// A bind has taken effect; its event comes in the order of the requests.
     pub(crate) fn bound(&self, event: Event, flags: CompletionFlags) {
-        let mut side = lock(&self.0.send);
+        let mut side = self.0.send.lock();
         let Some((lane, evd)) = side.lane.clone() else { return };
         let ticket = side.head;
         side.head = ticket.wrapping_add(1);
@@ -356,7 +356,7 @@ impl EpInner {
     }
 
     pub(crate) fn qp(&self) -> Option<Arc<Qp>> {
-        lock(&self.send).qp.clone()
+        self.send.lock().qp.clone()
     }
 
     #[inline]
@@ -376,7 +376,7 @@ impl EpInner {
         options.set(SendFlags::SOLICITED, flags.contains(CompletionFlags::SOLICITED_WAIT));
         options.set(SendFlags::FENCE, flags.contains(CompletionFlags::BARRIER_FENCE));
         for again in [true, false] {
-            let mut side = lock(&self.send);
+            let mut side = self.send.lock();
             let Some((qp, wr_id)) = side.prepare(iov.len(), wanted).map_err(|why| self.refusal(why))? else {
                 drop(side);
                 self.make_room(&self.send, again)?;
@@ -402,8 +402,8 @@ impl EpInner {
 
     /// Looks whether completions that nobody has taken free something.
     #[cold]
-    fn make_room(&self, side: &Mutex<Side>, again: bool) -> Result<()> {
-        let evd = lock(side).lane.as_ref().map(|(_, evd)| evd.clone());
+    fn make_room(&self, side: &Turns<Side>, again: bool) -> Result<()> {
+        let evd = side.lock().lane.as_ref().map(|(_, evd)| evd.clone());
         match evd.filter(|_| again) {
             Some(evd) => {
                 evd.0.harvest();
@@ -454,14 +454,14 @@ impl EpInner {
         let recv = Side::new(given.recv_evd.filter(|_| own), attr.max_recv_dtos, attr.max_recv_iov, label)?;
         let qp = Arc::new(pz.0.pd.create_qp(&init).or_device(Subtype::ResourceTep)?);
         lock(&self.ia.eps).insert(qp.num(), Arc::downgrade(self));
-        *lock(&self.send) = Side { qp: Some(qp.clone()), ..send };
-        *lock(&self.recv) = Side { qp: Some(qp), ..recv };
+        *self.send.lock() = Side { qp: Some(qp.clone()), ..send };
+        *self.recv.lock() = Side { qp: Some(qp), ..recv };
         Ok(())
     }
 
     /// Lets the queue pair go, after taking out what has completed.
     pub(crate) fn tear_down(&self) {
-        let sides = [std::mem::take(&mut *lock(&self.send)), std::mem::take(&mut *lock(&self.recv))];
+        let sides = [&self.send, &self.recv].map(|side| std::mem::take(&mut *side.lock()));
         for side in sides {
             if let Some(qp) = &side.qp {
                 lock(&self.ia.eps).remove(&qp.num());

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use host::{Bell, Span, Time};
 use verbs::{Cq, Wc};
@@ -15,7 +15,7 @@ use crate::cno::CnoInner;
 use crate::error::OrDevice;
 use crate::ia::IaInner;
 use crate::lane::Lanes;
-use crate::sync::{Use, Uses, lock, try_lock};
+use crate::sync::{Turn, Turns, Use, Uses, lock};
 use crate::{Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
 /// How long a thread waits for its turn at completions, which another has for moments only.
@@ -47,7 +47,7 @@ pub(crate) struct EvdInner {
     bell: Bell,
     pub(crate) lanes: Lanes,
     /// Held by whoever moves completions out of the device's queue, until they are where their order shows.
-    taking: Mutex<()>,
+    taking: Turns<()>,
     queue: Mutex<VecDeque<Event>>,
     queued: AtomicUsize,
     /// Something that wakes was put into the queue by somebody else.
@@ -112,7 +112,7 @@ impl Evd {
             cq,
             bell: Bell::new(),
             lanes: Lanes::new(),
-            taking: Mutex::new(()),
+            taking: Turns::new(()),
             queue: Mutex::new(VecDeque::new()),
             queued: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
@@ -175,7 +175,12 @@ impl Evd {
             let look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
             host.wait(CALL, inner.ia.shared_bell(), deadline, unless_empty(look))
         } else {
-            let look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
+            // A second look right behind the caller's would take the line from whoever is about to write it.
+            let mut looked = true;
+            let look = || match std::mem::take(&mut looked) {
+                true => Ok(None),
+                false => inner.check_waitable().and_then(|()| inner.look(threshold, &mut news)),
+            };
             host.wait(CALL, inner.bell(), deadline, unless_empty(look))
         };
         inner.waiting.store(false, Ordering::Release);
@@ -385,8 +390,8 @@ impl EvdInner {
     /// The turn at taking completions. In virtual time a rank that has it may be suspended, and comes back to it by itself:
     /// others go on without.
     #[inline]
-    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
-        try_lock(&self.taking).or_else(|| self.ia.host.node().is_none().then(|| lock(&self.taking)))
+    fn turn(&self) -> Option<Turn<'_, ()>> {
+        self.taking.try_lock().or_else(|| self.ia.host.node().is_none().then(|| self.taking.lock()))
     }
 
     /// The next completion that makes an event, and whether it wakes.
@@ -439,7 +444,7 @@ impl EvdInner {
     /// Moves what the device's queue holds into the dispatcher's, as before a queue pair goes.
     pub(crate) fn harvest(&self) {
         let Some(cq) = &self.cq else { return };
-        let turn = || try_lock(&self.taking);
+        let turn = || self.taking.try_lock();
         // Whoever has the turn gives it back soon, unless it is this thread itself.
         let deadline = self.ia.host.after(TURN);
         let Some(turn) = self.ia.host.poll("the turn at completions", deadline, turn) else { return };

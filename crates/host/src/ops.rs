@@ -42,17 +42,23 @@ impl Task {
     }
 }
 
+/// Looks of a wait that are spaced by a pause only; about a microsecond, a few times what a cache line takes.
+pub(crate) const EAGER_LOOKS: u32 = 32;
+
 /// One turn of a wait loop, as the kind of time sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     /// How many turns this wait has taken so far.
     pub count: u32,
-    /// When the wait began.
+    /// When the wait began, but for its first looks; zero until they are over, because reading the clock costs a good part of
+    /// what a short message takes.
     pub began: Time,
     /// When it must end, if ever.
     pub deadline: Option<Time>,
     /// The call that waits, for a deadlock report.
     pub call: &'static str,
+    /// When the last look could begin, in cycles of the processor; 0 before it is known.
+    pub looked: u64,
     /// Whether it looks at bare memory ([`Host::poll`]), which no bell announces.
     pub polls: bool,
 }
@@ -78,7 +84,7 @@ pub trait HostOps: Send + Sync {
     fn charge_fork(&self) {}
     /// Between two looks at memory or a queue: lets some time pass without giving up the wait. Returns whether the
     /// deadline is to be checked after the next look, which real time does seldom because it costs.
-    fn relax(&self, turn: Turn) -> bool;
+    fn relax(&self, turn: &mut Turn) -> bool;
     /// Whether the wait should go to sleep on its bell from here on.
     fn tired(&self, turn: Turn) -> bool;
     /// Sleeps on a bell that was announced on with `ticket`.
@@ -187,7 +193,7 @@ impl Host {
         if let Some(found) = progress() {
             return Some(found);
         }
-        let mut turn = Turn { count: 0, began: self.now(), deadline, call, polls: false };
+        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, looked: 0, polls: false };
         let mut slept = false;
         let mut check = false;
         let found = loop {
@@ -203,12 +209,15 @@ impl Host {
                     break found;
                 }
             } else {
-                check = self.0.relax(turn);
+                check = self.0.relax(&mut turn);
             }
             if let Some(found) = progress() {
                 break Some(found);
             }
             turn.count = turn.count.saturating_add(1);
+            if turn.count == EAGER_LOOKS {
+                turn.began = self.now();
+            }
             if (slept || check) && self.overdue(deadline) {
                 break None;
             }
@@ -229,9 +238,9 @@ impl Host {
         if let Some(found) = look() {
             return Some(found);
         }
-        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, polls: true };
+        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, looked: 0, polls: true };
         loop {
-            let check = self.0.relax(turn);
+            let check = self.0.relax(&mut turn);
             if let Some(found) = look() {
                 return Some(found);
             }

@@ -107,14 +107,20 @@ fn cycles() -> u64 {
     monotonic_ns()
 }
 
-/// Lets `n` cycles pass without touching memory.
+/// Lets time pass, without touching memory, until `n` cycles are over since `since`, or half as many from now if that is 0;
+/// now.
 #[inline]
-pub(super) fn idle_cycles(n: u64) {
+pub(super) fn idle(since: u64, n: u64) -> u64 {
     if cfg!(target_arch = "x86_64") {
-        let began = cycles();
-        while cycles().wrapping_sub(began) < n {}
+        let mut now = cycles();
+        let since = if since == 0 { now.wrapping_sub(n / 2) } else { since };
+        while now.wrapping_sub(since) < n {
+            now = cycles();
+        }
+        now
     } else {
         std::hint::spin_loop();
+        0
     }
 }
 

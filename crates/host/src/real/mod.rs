@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
-use crate::ops::{Chore, Turn};
+use crate::ops::{Chore, EAGER_LOOKS, Turn};
 use crate::{Bell, ClockKind, Host, HostOps, Span, Task, Time};
 
-/// Looks that are spaced by a pause only; about a microsecond, a few times what a cache line takes.
-const SPIN_TURNS: u32 = 32;
 /// Turns of [`Host::poll`] before each further look is preceded by a yield: some tens of microseconds, so that
 /// a ping-pong of large messages between pinned processes never makes a system call.
 const POLL_TURNS_BEFORE_YIELD: u32 = 4096;
@@ -29,9 +27,10 @@ const YIELD_NS_MIN: u32 = 1_000;
 const CROWDED_NS: u64 = 100_000;
 /// How long they do.
 const CROWDED_SPAN: Span = Span::from_ms(100);
-/// Between two looks at a line that another core will write: a look too early takes the line away from its
-/// writer again. Measured here, two looks back to back double the time of a one-way message (96 to 190 ns).
-const LOOK_SPACING_CYCLES: u64 = 50;
+/// From one look at a line that another core will write to the next: a look too early takes the line away from its writer
+/// again. Measured here, two looks back to back double the time of a one-way message (96 to 190 ns). A look takes some of
+/// that itself, one through uDAPL twice as much as one at a completion queue.
+const LOOK_PERIOD_CYCLES: u64 = 110;
 
 /// The machine itself.
 pub fn host() -> Host {
@@ -80,8 +79,8 @@ impl HostOps for Real {
     fn charge_copy(&self, _len: u64) {}
 
     #[inline]
-    fn relax(&self, turn: Turn) -> bool {
-        let spins = if turn.polls { POLL_TURNS_BEFORE_YIELD } else { SPIN_TURNS };
+    fn relax(&self, turn: &mut Turn) -> bool {
+        let spins = if turn.polls { POLL_TURNS_BEFORE_YIELD } else { EAGER_LOOKS };
         let has_chores = turn.polls && self.has_chores.load(Ordering::Relaxed);
         if has_chores {
             self.do_chores();
@@ -90,7 +89,7 @@ impl HostOps for Real {
             if has_chores {
                 return (turn.count + 1).is_multiple_of(POLL_TURNS_PER_CHECK);
             }
-            clock::idle_cycles(LOOK_SPACING_CYCLES);
+            turn.looked = clock::idle(turn.looked, LOOK_PERIOD_CYCLES);
         } else {
             // The other process may be waiting for this very core.
             let before = self.now();
@@ -100,11 +99,11 @@ impl HostOps for Real {
                 self.crowded_until.store((after + CROWDED_SPAN).as_ps(), Ordering::Relaxed);
             }
         }
-        (turn.count + 1).is_multiple_of(if turn.polls { POLL_TURNS_PER_CHECK } else { SPIN_TURNS })
+        (turn.count + 1).is_multiple_of(if turn.polls { POLL_TURNS_PER_CHECK } else { EAGER_LOOKS })
     }
 
     fn tired(&self, turn: Turn) -> bool {
-        if turn.count <= SPIN_TURNS {
+        if turn.count <= EAGER_LOOKS {
             return false;
         }
         let now = self.now();
@@ -118,13 +117,9 @@ impl HostOps for Real {
     }
 
     fn learn(&self, turn: Turn, slept: bool) {
-        let waited_ns = self.now().since(turn.began).as_ns();
         let now = self.yield_ns.load(Ordering::Relaxed);
-        let next = match slept {
-            false => continue_yielding(now),
-            true if waited_ns < 2 * u64::from(YIELD_NS_MAX) => continue_yielding(now),
-            true => (now / 2).max(YIELD_NS_MIN),
-        };
+        let long = || self.now().since(turn.began).as_ns() >= 2 * u64::from(YIELD_NS_MAX);
+        let next = if slept && long() { (now / 2).max(YIELD_NS_MIN) } else { continue_yielding(now) };
         if next != now {
             self.yield_ns.store(next, Ordering::Relaxed);
         }
