@@ -8,7 +8,7 @@ use crate::provider::DeviceOps;
 use crate::{Buf, Cm, CompChannel, Cq, DeviceAttr, Error, Pd, Result};
 
 /// Something that happened to an object outside of any request (`ibv_async_event`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AsyncEvent {
     /// A completion queue overran.
@@ -33,6 +33,20 @@ pub enum AsyncEvent {
     SrqLimitReached {
         /// [`crate::Srq::id`].
         srq: u32,
+    },
+    /// A queue pair of several rails ([`crate::rails`]) has lost one, and goes on with the others.
+    RailDown {
+        /// [`crate::Qp::num`].
+        qp_num: u32,
+        /// [`Device::name`] of the rail.
+        rail: Arc<str>,
+    },
+    /// It has the rail back, and uses it again.
+    RailUp {
+        /// [`crate::Qp::num`].
+        qp_num: u32,
+        /// [`Device::name`] of the rail.
+        rail: Arc<str>,
     },
 }
 

@@ -221,7 +221,8 @@ keys! {
         delay_ns "ns" 0..1_000_000_000 = 0: "packets are delayed by up to this, at random";
         stall_ppm "packets per million" 0..1_000_000 = 0: "packets at which a receiver stands still";
         stall_ns "ns" 0..1_000_000_000 = 0: "for up to this, at random";
-        cut_us "us" 0..1_000_000_000 = 0: "when a cable is cut for good; 0 for never";
+        cut_us "us" 0..1_000_000_000 = 0: "when a cable is cut; 0 for never";
+        cut_for_us "us" 0..1_000_000_000 = 0: "after how long it is whole again; 0 for never";
         cut_node "number of a machine" 0..1_000_000 = 0: "whose cable that is";
         cut_port "port" 1..8 = 1: "at which port; those of further cards are counted on";
         death_us "us" 0..1_000_000_000 = 0: "when a machine dies; 0 for never";

@@ -43,6 +43,8 @@ pub(super) enum Event {
     Lost(u32),
     /// A cable is cut.
     Cut,
+    /// It is whole again.
+    Whole,
     /// A machine dies.
     Death,
 }
@@ -69,6 +71,7 @@ impl Event {
             Self::Timeout(n) => (16, n),
             Self::Lost(n) => (17, n),
             Self::Cut => (18, 0),
+            Self::Whole => (21, 0),
             Self::Death => (19, 0),
             Self::WriteOn(n) => (20, n),
         };
@@ -98,6 +101,7 @@ impl Event {
             16 => Self::Timeout(n),
             17 => Self::Lost(n),
             18 => Self::Cut,
+            21 => Self::Whole,
             19 => Self::Death,
             20 => Self::WriteOn(n),
             _ => return None,

@@ -72,10 +72,27 @@ impl State {
     /// The cable is cut for which the faults say so.
     pub(super) fn cut(&mut self, now: Time) {
         let faults = self.params.faults;
+        let Some((card, port)) = self.cut_place() else { return };
+        self.cards[card].ports[port].cut = true;
+        self.give_up(now, card, Some(port));
+        if faults.cut_for_us > 0.0 {
+            self.after(now, us(faults.cut_for_us), Event::Whole);
+        }
+    }
+
+    /// The cable that was cut is whole again: connections can be made by it.
+    pub(super) fn whole(&mut self) {
+        if let Some((card, port)) = self.cut_place() {
+            self.cards[card].ports[port].cut = false;
+        }
+    }
+
+    /// The card and port whose cable is cut.
+    fn cut_place(&self) -> Option<(usize, usize)> {
+        let faults = self.params.faults;
         let (rail, ports) = (faults.cut_port as usize - 1, self.params.link.port_count as usize);
-        let Some(&card) = self.nodes.get(&(faults.cut_node as usize, rail / ports)) else { return };
-        self.cards[card].ports[rail % ports].cut = true;
-        self.give_up(now, card, Some(rail % ports));
+        let card = *self.nodes.get(&(faults.cut_node as usize, rail / ports))?;
+        Some((card, rail % ports))
     }
 
     /// The machine dies for which the faults say so.

@@ -103,6 +103,7 @@ impl Actor for Net {
             Some(Event::Timeout(request)) => state.timeout(now, request),
             Some(Event::Lost(qp)) => state.lost(now, qp),
             Some(Event::Cut) => state.cut(now),
+            Some(Event::Whole) => state.whole(),
             Some(Event::Death) => state.death(now),
             None => {}
         }

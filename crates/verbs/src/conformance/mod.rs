@@ -21,6 +21,7 @@
 //! | `order`, `limits`, `states`, `rnr`, `srq`, `cq`, `notify` | queues |
 //! | `connect`, `listen`, `disconnect`, `vanish` | connections |
 //! | `large`, `random`, `threads` | 1 GiB messages, a seeded comparison with a model, concurrent use |
+//! | `traffic` | checked traffic for tests of a device's own, while they break something |
 //! | `reference` | (tests only) a simple NIC that passes, and broken ones that do not |
 
 mod check;
@@ -52,6 +53,7 @@ mod send_recv;
 mod srq;
 mod states;
 mod threads;
+pub mod traffic;
 mod vanish;
 mod write;
 

@@ -120,7 +120,7 @@ pub(super) fn the_limit_is_reported_once(env: &Env) {
     }
     s.send(0, 2);
     let event = AsyncEvent::SrqLimitReached { srq: s.srq.id() };
-    s.senders[0].waiter.async_event(&env.b, event);
+    s.senders[0].waiter.async_event(&env.b, event.clone());
     s.send(0, 3);
     s.receivers[0].received();
     assert_eq!(env.b.poll_async_event(), None, "the limit was disarmed");

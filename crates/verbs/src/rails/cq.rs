@@ -206,6 +206,19 @@ impl CqInner {
         true
     }
 
+    /// Completions came about without a rail's report.
+    pub(super) fn announce(&self) {
+        let mut ring = unpoisoned(&self.ring);
+        let due = ring.armed.is_some_and(|armed| !armed.solicited_only && ring.pushed != armed.at);
+        if due {
+            ring.armed = None;
+        }
+        drop(ring);
+        if let (true, Some(channel)) = (due, &self.channel) {
+            channel.report(self.id);
+        }
+    }
+
     fn arm_rails(&self, solicited_only: bool) {
         for (cq, channel) in self.of_rails.iter().zip(&self.device.channels) {
             if channel.is_some() {

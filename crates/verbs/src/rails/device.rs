@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 
-use host::{ClockKind, Host, Rate};
+use host::{ClockKind, Host, Rate, Span};
 
 use super::channel::ChannelInner;
 use super::cm::{CmHandle, CmInner};
 use super::cq::CqInner;
 use super::domain::RailsPd;
 use super::keys::{Chance, ENTRIES, Keys};
-use super::qp::{PIECES_MAX, QpInner};
+use super::qp::{OWN_REQUESTS, PIECES_MAX, QpInner, state};
 use super::service::Service;
 use super::srq::SrqInner;
 use super::{RAILS_MAX, RailsConfig, hello};
@@ -22,6 +22,9 @@ use crate::{
     Pd, QpState, Result,
 };
 
+/// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
+const EVENTS_MAX: usize = 4096;
+
 /// What all objects of a device share.
 pub(super) struct Inner {
     pub(super) host: Host,
@@ -29,14 +32,16 @@ pub(super) struct Inner {
     pub(super) config: RailsConfig,
     name: String,
     pub(super) rails: Vec<Device>,
-    /// Where each stripe of a message ends, as a part of it.
-    pub(super) cuts: Vec<f64>,
+    /// Their names, for events.
+    pub(super) rail_names: Vec<Arc<str>>,
+    /// How much of a striped message each rail carries, relative to the others.
+    pub(super) shares: [f64; RAILS_MAX],
     pub(super) keys: RwLock<Keys>,
     /// On each rail, a region without rights in a domain of its own: its keys are wrong everywhere.
     nobody: Vec<(Pd, Mr)>,
     next: AtomicU32,
     turn: AtomicU32,
-    tokens: Mutex<Chance>,
+    chance: Mutex<Chance>,
     qps: RwLock<BTreeMap<u32, Weak<QpInner>>>,
     /// Queue pairs by rail and their lane's own number.
     lanes: RwLock<BTreeMap<(usize, u32), Weak<QpInner>>>,
@@ -44,10 +49,14 @@ pub(super) struct Inner {
     srqs: RwLock<BTreeMap<(usize, u32), Weak<SrqInner>>>,
     cms: RwLock<Vec<Weak<CmInner>>>,
     back_door: OnceLock<BackDoor>,
-    /// Accepted queue pairs whose further lanes are still to come, by token.
-    pub(super) expected: Mutex<BTreeMap<u64, Weak<QpInner>>>,
-    /// Queue pairs that have lost a lane, and wait for what is in flight on the others.
-    pub(super) ending: Mutex<Vec<Weak<QpInner>>>,
+    /// Accepted queue pairs, by the token with which their further lanes come in, and come back.
+    pub(super) tokens: Mutex<BTreeMap<u64, Weak<QpInner>>>,
+    /// Accepted queue pairs that are not complete.
+    pub(super) expected: Mutex<Vec<Weak<QpInner>>>,
+    /// Queue pairs that have lost a lane, and have not settled what that means.
+    pub(super) mending: Mutex<Vec<Weak<QpInner>>>,
+    /// Queue pairs that lack a lane.
+    pub(super) lame: Mutex<Vec<Weak<QpInner>>>,
     events: Mutex<VecDeque<AsyncEvent>>,
     /// Where completion queues of each rail report to, where the rail has channels.
     pub(super) channels: Vec<Option<CompChannel>>,
@@ -93,20 +102,23 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
         attr: attributes(&rails, config)?,
         config: config.clone(),
         name,
-        cuts: cuts(&rails, config),
+        rail_names: rails.iter().map(|rail| rail.name().into()).collect(),
+        shares: std::array::from_fn(|rail| config.weights.get(rail).copied().unwrap_or(1.0)),
         keys: RwLock::new(Keys::new(Chance::new(is_virtual))),
         nobody: rails.iter().map(nobody).collect::<Result<_>>()?,
         next: AtomicU32::new(1),
         turn: AtomicU32::new(0),
-        tokens: Mutex::new(Chance::new(is_virtual)),
+        chance: Mutex::new(Chance::new(is_virtual)),
         qps: RwLock::default(),
         lanes: RwLock::default(),
         cqs: RwLock::default(),
         srqs: RwLock::default(),
         cms: RwLock::default(),
         back_door: OnceLock::new(),
+        tokens: Mutex::default(),
         expected: Mutex::default(),
-        ending: Mutex::default(),
+        mending: Mutex::default(),
+        lame: Mutex::default(),
         events: Mutex::default(),
         channels,
         service: Service::new(is_virtual)?,
@@ -144,19 +156,6 @@ fn check(rails: &[Device], config: &RailsConfig) -> Result<()> {
     Ok(())
 }
 
-/// Where stripes end, as parts of a message.
-fn cuts(rails: &[Device], config: &RailsConfig) -> Vec<f64> {
-    let weight = |at| config.weights.get(at).copied().unwrap_or(1.0);
-    let all: f64 = (0..rails.len()).map(weight).sum();
-    let mut sum = 0.0;
-    (0..rails.len())
-        .map(|at| {
-            sum += weight(at);
-            sum / all
-        })
-        .collect()
-}
-
 fn nobody(rail: &Device) -> Result<(Pd, Mr)> {
     let pd = rail.alloc_pd()?;
     let mr = pd.reg_mr(&Buf::alloc(1)?, Access::empty())?;
@@ -189,7 +188,7 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
     let notes: Vec<Vec<String>> = rails.iter().map(of_rail).collect();
     Ok(DeviceAttr {
         max_qp: least(|a| a.max_qp),
-        max_qp_wr: least(|a| a.max_qp_wr).saturating_sub(2),
+        max_qp_wr: least(|a| a.max_qp_wr).saturating_sub(OWN_REQUESTS),
         max_sge: least(|a| a.max_sge).min(PIECES_MAX as u32),
         max_inline: least(|a| a.max_inline),
         max_cq: least(|a| a.max_cq),
@@ -223,7 +222,7 @@ impl Inner {
     }
 
     pub(super) fn token(&self) -> u64 {
-        unpoisoned(&self.tokens).next()
+        unpoisoned(&self.chance).next()
     }
 
     /// A key of a rail, as it has it, that allows nothing: for keys that name nothing.
@@ -241,16 +240,24 @@ impl Inner {
 
     pub(super) fn add_qp(&self, qp: &Arc<QpInner>) {
         put(&self.qps, qp.num, qp);
-        for (rail, lane) in qp.lanes.iter().enumerate() {
-            put(&self.lanes, (rail, lane.num()), qp);
+        for (rail, lane) in qp.lanes().iter().enumerate() {
+            self.add_lane(rail, lane.num(), qp);
         }
     }
 
     pub(super) fn forget_qp(&self, qp: &QpInner) {
         take(&self.qps, qp.num);
-        for (rail, lane) in qp.lanes.iter().enumerate() {
-            take(&self.lanes, (rail, lane.num()));
+        for (rail, lane) in qp.lanes().iter().enumerate() {
+            self.forget_lane(rail, lane.num());
         }
+    }
+
+    pub(super) fn add_lane(&self, rail: usize, num: u32, qp: &Arc<QpInner>) {
+        put(&self.lanes, (rail, num), qp);
+    }
+
+    pub(super) fn forget_lane(&self, rail: usize, num: u32) {
+        take(&self.lanes, (rail, num));
     }
 
     pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
@@ -274,7 +281,12 @@ impl Inner {
     }
 
     pub(super) fn async_event(&self, event: AsyncEvent) {
-        unpoisoned(&self.events).push_back(event);
+        let mut events = unpoisoned(&self.events);
+        // Peers cause them, and nobody need fetch them.
+        if events.len() < EVENTS_MAX {
+            events.push_back(event);
+        }
+        drop(events);
         self.signal();
     }
 
@@ -296,13 +308,13 @@ impl Inner {
             let addr = rail.attr().port_addrs.first().map_or(any, |ip| SocketAddr::new(*ip, 0));
             cm.listen(addr, 256)
         };
-        let listeners = cms.iter().zip(&self.rails).skip(1).map(open).collect::<Result<_>>()?;
+        let listeners = cms.iter().zip(&self.rails).map(open).collect::<Result<_>>()?;
         let door = self.back_door.get_or_init(|| BackDoor { cms, listeners });
         self.service.wake();
         Ok(door)
     }
 
-    /// The addresses at which lanes from 1 on come in, for a peer that reached this device at `local`.
+    /// The addresses at which lanes come in, for a peer that reached this device at `local`.
     pub(super) fn lane_addrs(&self, local: SocketAddr) -> Result<Vec<SocketAddr>> {
         let reachable = |addr: SocketAddr| match addr.ip().is_unspecified() {
             true => SocketAddr::new(local.ip(), addr.port()),
@@ -349,12 +361,29 @@ impl Inner {
             if qp.uses_an_overrun_queue() && qp.state_now() != QpState::Error {
                 qp.fail();
             }
+            qp.look_at_mail();
         }
+        let mending = std::mem::take(&mut *unpoisoned(&self.mending));
+        let still = mending.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| qp.mend()));
+        let still: Vec<_> = still.collect();
+        unpoisoned(&self.mending).extend(still);
+        let lame = std::mem::take(&mut *unpoisoned(&self.lame));
+        let still = lame.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| qp.rejoin()));
+        let still: Vec<_> = still.collect();
+        unpoisoned(&self.lame).extend(still);
     }
 
-    /// Whether queue pairs wait for something that may take too long.
-    pub(super) fn is_expecting(&self) -> bool {
-        !unpoisoned(&self.expected).is_empty() || !unpoisoned(&self.ending).is_empty()
+    /// How soon the service is to look again, even if nothing is announced.
+    pub(super) fn patience(&self) -> Span {
+        if !unpoisoned(&self.mending).is_empty() {
+            return Span::from_ms(2);
+        }
+        if !unpoisoned(&self.expected).is_empty() || !unpoisoned(&self.lame).is_empty() {
+            return Span::from_ms(50);
+        }
+        // A peer may have closed a lane, and written so; that is not announced.
+        let connected = self.live_qps().iter().any(|qp| qp.now() == state::READY_TO_SEND);
+        if connected { Span::from_ms(100) } else { Span::from_secs(5) }
     }
 
     /// Completion queues that have reported.
@@ -378,35 +407,33 @@ impl Inner {
             },
             CmEvent::Established { qp_num, private_data } => {
                 if let Some(qp) = self.qp_of_lane(rail, qp_num) {
-                    qp.lane_is_up(rail, &private_data);
+                    qp.lane_is_up(rail, qp_num, &private_data);
                 }
             }
             CmEvent::Rejected { qp_num, private_data } => {
                 if let Some(qp) = self.qp_of_lane(rail, qp_num) {
-                    qp.lane_was_rejected(rail, private_data);
+                    qp.lane_was_rejected(rail, qp_num, private_data);
                 }
             }
             CmEvent::ConnectFailed { qp_num, why } => {
                 if let Some(qp) = self.qp_of_lane(rail, qp_num) {
-                    qp.lane_failed(rail, why);
+                    qp.lane_failed(rail, qp_num, why);
                 }
             }
             CmEvent::Disconnected { qp_num } => {
                 if let Some(qp) = self.qp_of_lane(rail, qp_num) {
-                    qp.lane_is_down(rail);
+                    qp.lane_disconnected(rail, qp_num);
                 }
             }
         }
     }
 
-    /// Accepted queue pairs whose lanes did not come in time have failed, and those that lost a lane end.
+    /// Accepted queue pairs whose lanes did not come in time have failed.
     fn give_up_waiting(&self) {
-        let expected: Vec<_> = unpoisoned(&self.expected).values().filter_map(Weak::upgrade).collect();
-        expected.iter().for_each(|qp| qp.give_up_if_overdue());
-        let ending = std::mem::take(&mut *unpoisoned(&self.ending));
-        let still = ending.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| !qp.end_if_quiet()));
+        let expected = std::mem::take(&mut *unpoisoned(&self.expected));
+        let still = expected.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| !qp.give_up_if_overdue()));
         let still: Vec<_> = still.collect();
-        unpoisoned(&self.ending).extend(still);
+        unpoisoned(&self.expected).extend(still);
     }
 
     /// Takes what rails say about their objects.
@@ -436,6 +463,8 @@ impl Inner {
                             cq.overrun();
                         }
                     }
+                    // Rails are not made of rails.
+                    AsyncEvent::RailDown { .. } | AsyncEvent::RailUp { .. } => {}
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! What the ends of a lane tell each other when it is connected, in front of the program's private data.
 //!
-//! Everything is big-endian. A request and the answer to it begin with the same [`Hello`]; the answer on lane 0 goes on
-//! with an address for each further lane, at which the connecting side joins it.
+//! Everything is big-endian. A request and the answer to it begin with the same [`Hello`]. The answer on lane 0 goes on
+//! with an address for each further lane, at which the connecting side joins it; both sides of a further lane go on with
+//! [`More`], and the answer on lane 1 with the address at which lane 0 is joined again when it has died.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -68,6 +69,37 @@ impl Hello {
         }
         let (token, table) = (word(&head[5..13]), (word(&head[13..21]), word(&head[21..25]) as u32));
         Some((Self { kind, rails, lane, recv_lane, token, table, nobody: word(&head[25..29]) as u32 }, rest))
+    }
+}
+
+/// What the hello of a further lane goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct More {
+    /// How often this lane has been tried, from 0.
+    pub(super) generation: u32,
+    /// Where this side's mailbox lies.
+    pub(super) mailbox: u64,
+    /// Its keys on this lane and on lane 0.
+    pub(super) keys: (u32, u32),
+}
+
+/// Bytes of a [`More`].
+const MORE_LEN: usize = 20;
+
+impl More {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.generation.to_be_bytes());
+        out.extend(self.mailbox.to_be_bytes());
+        out.extend(self.keys.0.to_be_bytes());
+        out.extend(self.keys.1.to_be_bytes());
+    }
+
+    /// What `bytes` say, and what follows.
+    pub(super) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, rest) = bytes.split_at_checked(MORE_LEN)?;
+        let (generation, mailbox) = (word(&head[..4]) as u32, word(&head[4..12]));
+        let keys = (word(&head[12..16]) as u32, word(&head[16..20]) as u32);
+        Some((Self { generation, mailbox, keys }, rest))
     }
 }
 
@@ -142,6 +174,12 @@ mod tests {
         assert!(bytes.len() <= addrs_room(2, 128));
         bytes.push(9);
         assert_eq!(read_addrs(&bytes, 2), Some((addrs.to_vec(), &[9_u8][..])));
+        let more = More { generation: 3, mailbox: 0x7fff_0000_1234_0000, keys: (5, !0) };
+        let mut bytes = Vec::new();
+        more.write(&mut bytes);
+        assert_eq!(bytes.len(), MORE_LEN);
+        assert_eq!(More::read(&bytes), Some((more, &[][..])));
+        assert_eq!(More::read(&bytes[1..]), None);
     }
 
     #[test]

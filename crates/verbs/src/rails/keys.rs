@@ -11,6 +11,8 @@ use super::RAILS_MAX;
 
 /// Entries of a table: regions of a device.
 pub(super) const ENTRIES: u32 = 1 << 14;
+/// Entries that rest before one of them is used again, while there are others.
+const RESTING: usize = 256;
 const CHANCE_BITS: u32 = 32 - ENTRIES.trailing_zeros();
 /// Bytes of an entry.
 pub(super) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
@@ -19,7 +21,7 @@ pub(super) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
 pub(super) type LaneKeys = [u32; RAILS_MAX];
 
 /// Mixes all bits of a word (the finalizer of SplitMix64, Steele, Lea, Flood 2014).
-fn mix(mut word: u64) -> u64 {
+pub(super) fn mix(mut word: u64) -> u64 {
     word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31
@@ -92,7 +94,9 @@ impl Keys {
 
     /// A key for a region with these keys, written into the table. `None` when all entries are taken.
     pub(super) fn insert(&mut self, remote: LaneKeys, local: LaneKeys, table: &Buf) -> Option<Result<u32>> {
-        let entry = match self.free.pop_front() {
+        // Keys of one entry differ by chance only, so that few entries would soon meet.
+        let reuses = self.free.len() >= RESTING || self.entries.len() as u32 == ENTRIES;
+        let entry = match if reuses { self.free.pop_front() } else { None } {
             Some(entry) => entry,
             None if (self.entries.len() as u32) < ENTRIES => {
                 self.entries.push(FREE);

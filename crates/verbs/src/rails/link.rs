@@ -1,63 +1,101 @@
 //! Connecting: lane 0 first, by the program's own addresses; then the further lanes, at the accepting side's back door.
-//! `Established` comes when all of them are up.
+//! `Established` comes when all of them are up. A lane that dies later is mended (`mend`) and comes back (`rejoin`).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
-use host::{Span, Time};
+use host::Time;
 
+use super::RAILS_MAX;
 use super::cm::CmInner;
 use super::device::{Inner, unpoisoned};
-use super::hello::{Hello, Kind, read_addrs, write_addrs};
+use super::hello::{Hello, Kind, More, read_addrs, write_addrs};
 use super::qp::{QpInner, state};
-use crate::{Cm, CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Result};
-
-/// How long a queue pair that has lost a lane waits for what is in flight on the others.
-const GRACE: Span = Span::from_ms(200);
+use crate::{Cm, CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, Result};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     #[default]
     None,
     Connecting,
     Accepting,
     Up,
-    /// A lane has gone; what is in flight on the others may still say why.
-    Ending,
     Over,
+}
+
+/// How a lane of a connection that is up is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Health {
+    #[default]
+    Up,
+    /// It has died; this side is about to close its own end.
+    Dying,
+    /// This side has closed it, and waits until everything on it has come back.
+    Draining,
+    /// This side has written so to the peer, and waits for the same from there.
+    Told,
+    /// Both ends have closed it, and have settled what that means.
+    Down,
+}
+
+/// A lane of a connection.
+#[derive(Default)]
+pub(super) struct LaneLink {
+    pub(super) health: Health,
+    /// Which time it is that it is connected, and which time it has been tried.
+    pub(super) generation: u32,
+    pub(super) tried: u32,
+    /// When its death is to be settled, or the next attempt begins.
+    pub(super) due: Option<Time>,
+    /// The queue pair that is to take its place.
+    pub(super) joining: Option<(u32, Arc<Qp>)>,
+    /// Where it is joined, at the accepting side.
+    pub(super) door: Option<SocketAddr>,
 }
 
 /// The connection of a queue pair.
 #[derive(Default)]
 pub(super) struct Link {
-    phase: Phase,
+    pub(super) phase: Phase,
     /// Where its events go.
-    cm: Option<Arc<CmInner>>,
-    /// Lanes that are up, by bits.
+    pub(super) cm: Option<Arc<CmInner>>,
+    /// Lanes that have come up, by bits.
     up: u8,
-    param: ConnParam,
-    token: u64,
+    pub(super) param: ConnParam,
+    pub(super) token: u64,
+    /// Whether this side connected.
+    pub(super) is_active: bool,
     /// What the accepting side said to the program.
     answer: Vec<u8>,
     deadline: Option<Time>,
+    pub(super) lanes: [LaneLink; RAILS_MAX],
 }
 
 impl QpInner {
     fn hello(&self, kind: Kind, lane: usize, token: u64) -> Hello {
         Hello {
             kind,
-            rails: self.lanes.len() as u8,
+            rails: self.width() as u8,
             lane: lane as u8,
-            recv_lane: self.recv_lane as u8,
+            recv_lane: unpoisoned(&self.receives).lane as u8,
             token,
             table: self.pd.table_on(lane),
             nobody: self.device().nobody(lane).rkey(),
         }
     }
 
+    /// What this side says on a further lane, or on any that comes back.
+    pub(super) fn joining_words(&self, lane: usize, token: u64, generation: u32) -> Vec<u8> {
+        let mut more = Vec::new();
+        let keys = (self.mailbox.rkey(lane), self.mailbox.rkey(0));
+        More { generation, mailbox: self.mailbox.addr(), keys }.write(&mut more);
+        self.hello(Kind::Join, lane, token).write(&more)
+    }
+
     /// The program's parameters as a lane gets them: the peer's tables must be readable.
-    fn lane_param(param: &ConnParam, private_data: Vec<u8>) -> ConnParam {
+    pub(super) fn lane_param(param: &ConnParam, private_data: Vec<u8>) -> ConnParam {
         ConnParam {
             private_data,
             responder_resources: param.responder_resources.saturating_add(1),
@@ -77,11 +115,12 @@ impl QpInner {
             phase: Phase::Connecting,
             cm: Some(cm.clone()),
             param: param.clone(),
+            is_active: true,
             deadline: self.device().host.after(param.timeout),
             ..Link::default()
         };
         let said = self.hello(Kind::New, 0, 0).write(&param.private_data);
-        cm.on(0).connect(&self.lanes[0], addr, &Self::lane_param(param, said)).inspect_err(|_| {
+        cm.on(0).connect(&self.lane(0), addr, &Self::lane_param(param, said)).inspect_err(|_| {
             *unpoisoned(&self.link) = Link::default();
             self.advance(state::CONNECTING, state::INIT);
         })
@@ -101,7 +140,7 @@ impl QpInner {
         }
         let token = device.token();
         self.with_sends(|sends| sends.meet(0, *hello));
-        *unpoisoned(&self.link) = Link {
+        let mut link = Link {
             phase: Phase::Accepting,
             cm: Some(cm.clone()),
             param: param.clone(),
@@ -109,43 +148,48 @@ impl QpInner {
             deadline: device.host.after(param.timeout),
             ..Link::default()
         };
+        link.lanes.iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
+        *unpoisoned(&self.link) = link;
         let mut rest = Vec::new();
-        write_addrs(&addrs, &mut rest);
+        write_addrs(&addrs[1..], &mut rest);
         rest.extend(&param.private_data);
         let said = self.hello(Kind::New, 0, token).write(&rest);
-        unpoisoned(&device.expected).insert(token, Arc::downgrade(self));
+        unpoisoned(&device.tokens).insert(token, Arc::downgrade(self));
+        unpoisoned(&device.expected).push(Arc::downgrade(self));
         device.service.wake();
-        cm.on(0).accept(request, &self.lanes[0], &Self::lane_param(param, said)).inspect_err(|_| {
-            unpoisoned(&device.expected).remove(&token);
+        cm.on(0).accept(request, &self.lane(0), &Self::lane_param(param, said)).inspect_err(|_| {
+            unpoisoned(&device.tokens).remove(&token);
             *unpoisoned(&self.link) = Link::default();
             self.advance(state::READY_TO_RECEIVE, state::INIT);
         })
     }
 
-    /// A lane is connected; `said` is the accepting side's answer, on the connecting side.
-    pub(super) fn lane_is_up(&self, lane: usize, said: &[u8]) {
-        let phase = unpoisoned(&self.link).phase;
+    /// A lane's queue pair is connected; `said` is the accepting side's answer, on the connecting side.
+    pub(super) fn lane_is_up(self: &Arc<Self>, lane: usize, num: u32, said: &[u8]) {
+        let link = unpoisoned(&self.link);
+        let phase = link.phase;
+        drop(link);
+        if phase == Phase::Up {
+            return self.lane_is_back(lane, num, said);
+        }
         if phase == Phase::Connecting && !self.read_answer(lane, said) {
             return self.connection_failed(CmFailure::Protocol(format!(
                 "its answer is not that of a device of {} rails",
-                self.lanes.len()
+                self.width()
             )));
         }
         let mut link = unpoisoned(&self.link);
         link.up |= 1 << lane;
-        let all = link.up.count_ones() as usize == self.lanes.len();
+        let all = link.up.count_ones() as usize == self.width();
         if !all || !matches!(link.phase, Phase::Connecting | Phase::Accepting) {
             return;
         }
         link.phase = Phase::Up;
         let (cm, private_data) = (link.cm.clone(), std::mem::take(&mut link.answer));
-        let token = link.token;
         drop(link);
-        if phase == Phase::Accepting {
-            unpoisoned(&self.device().expected).remove(&token);
-        }
         let from = if phase == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
         self.advance(from, state::READY_TO_SEND);
+        self.device().service.wake();
         if let Some(cm) = cm {
             cm.push(CmEvent::Established { qp_num: self.num, private_data });
         }
@@ -154,35 +198,53 @@ impl QpInner {
     /// Learns from the accepting side's answer; on lane 0, connects the further lanes. Whether it could be understood.
     fn read_answer(&self, lane: usize, said: &[u8]) -> bool {
         let Some((hello, rest)) = Hello::read(said) else { return false };
-        if hello.rails as usize != self.lanes.len() || hello.lane as usize != lane {
+        if hello.rails as usize != self.width() || hello.lane as usize != lane {
             return false;
         }
         self.with_sends(|sends| sends.meet(lane, hello));
         if lane != 0 {
-            return true;
+            return self.read_more(lane, rest);
         }
-        let Some((addrs, rest)) = read_addrs(rest, self.lanes.len() - 1) else { return false };
+        let Some((addrs, rest)) = read_addrs(rest, self.width() - 1) else { return false };
         let mut link = unpoisoned(&self.link);
         link.answer = rest.to_vec();
         link.token = hello.token;
+        link.lanes[1..].iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
         let (cm, param) = (link.cm.clone(), link.param.clone());
         drop(link);
         let Some(cm) = cm else { return false };
         for (lane, addr) in (1..).zip(addrs) {
-            let said = self.hello(Kind::Join, lane, hello.token).write(&[]);
-            let param = Self::lane_param(&param, said);
-            if let Err(why) = cm.on(lane).connect(&self.lanes[lane], addr, &param) {
-                self.connection_failed(CmFailure::Unreachable(addr, why.to_string()));
+            let param = Self::lane_param(&param, self.joining_words(lane, hello.token, 0));
+            if let Err(why) = cm.on(lane).connect(&self.lane(lane), addr, &param) {
+                let rail = self.device().rails[lane].name();
+                self.connection_failed(CmFailure::Unreachable(addr, format!("{rail}: {why}")));
                 return true;
             }
         }
         true
     }
 
+    /// What the answer on a further lane goes on with.
+    fn read_more(&self, lane: usize, rest: &[u8]) -> bool {
+        let Some((more, rest)) = More::read(rest) else { return false };
+        self.with_sends(|sends| sends.meet_mail(lane, &more));
+        if lane == 1 {
+            let Some((addrs, _)) = read_addrs(rest, 1) else { return false };
+            unpoisoned(&self.link).lanes[0].door = Some(addrs[0]);
+        }
+        true
+    }
+
     /// The accepting side said no.
-    pub(super) fn lane_was_rejected(&self, lane: usize, private_data: Vec<u8>) {
+    pub(super) fn lane_was_rejected(self: &Arc<Self>, lane: usize, num: u32, private_data: Vec<u8>) {
+        if self.attempt_failed(lane, num) {
+            return;
+        }
         if lane != 0 {
-            return self.connection_failed(CmFailure::Protocol(format!("it rejected lane {lane}")));
+            return self.connection_failed(CmFailure::Protocol(format!(
+                "it rejected the lane on {}",
+                self.device().rails[lane].name()
+            )));
         }
         let cm = std::mem::take(&mut *unpoisoned(&self.link)).cm;
         self.advance(state::CONNECTING, state::INIT);
@@ -191,11 +253,22 @@ impl QpInner {
         }
     }
 
-    /// A lane did not come about.
-    pub(super) fn lane_failed(&self, lane: usize, why: CmFailure) {
+    /// A lane's queue pair was not connected.
+    pub(super) fn lane_failed(self: &Arc<Self>, lane: usize, num: u32, why: CmFailure) {
+        if self.attempt_failed(lane, num) {
+            return;
+        }
         let mut link = unpoisoned(&self.link);
         if lane != 0 || link.phase != Phase::Connecting {
+            let addr = link.lanes[lane].door;
             drop(link);
+            let why = match (addr, why) {
+                (Some(addr), why) if lane != 0 => {
+                    let rail = self.device().rails[lane].name();
+                    CmFailure::Unreachable(addr, format!("the lane on {rail}: {why}"))
+                }
+                (_, why) => why,
+            };
             return self.connection_failed(why);
         }
         // Nothing has happened yet: the queue pair may try again.
@@ -208,69 +281,52 @@ impl QpInner {
     }
 
     /// The connection failed when some lane was up already, or on the accepting side.
-    fn connection_failed(&self, why: CmFailure) {
+    pub(super) fn connection_failed(&self, why: CmFailure) {
         let mut link = unpoisoned(&self.link);
         let was = std::mem::replace(&mut link.phase, Phase::Over);
-        let (cm, token) = (link.cm.clone(), link.token);
+        let cm = link.cm.clone();
+        self.forget_token(&link);
         drop(link);
-        unpoisoned(&self.device().expected).remove(&token);
         self.fail();
         if let (Phase::Connecting | Phase::Accepting, Some(cm)) = (was, cm) {
             cm.push(CmEvent::ConnectFailed { qp_num: self.num, why });
         }
     }
 
-    /// A lane's connection is over, and so will be the whole: once what is in flight on the others has ended, as the reason
-    /// may come on one of them.
-    pub(super) fn lane_is_down(self: &Arc<Self>, lane: usize) {
+    /// The connection is over.
+    pub(super) fn end(&self) {
         let mut link = unpoisoned(&self.link);
         if link.phase != Phase::Up {
-            let ending = link.phase == Phase::Ending;
-            link.up &= !(1 << lane);
-            drop(link);
-            if ending {
-                self.end_if_quiet();
-            } else {
-                self.connection_failed(CmFailure::PeerGone);
-            }
             return;
-        }
-        link.phase = Phase::Ending;
-        link.up &= !(1 << lane);
-        link.deadline = self.device().host.after(GRACE);
-        drop(link);
-        unpoisoned(&self.device().ending).push(Arc::downgrade(self));
-        self.end_if_quiet();
-    }
-
-    /// Ends a connection that has lost a lane, if nothing is in flight on the others, or for too long. Whether it has ended.
-    pub(super) fn end_if_quiet(&self) -> bool {
-        self.device().poll_rails();
-        self.send_cq.progress();
-        let quiet = self.with_sends(|sends| !sends.in_flight()) || self.now() == state::ERROR;
-        let mut link = unpoisoned(&self.link);
-        let late = link.deadline.is_some_and(|deadline| self.device().host.now() >= deadline);
-        if link.phase != Phase::Ending || !(quiet || late || link.up == 0) {
-            return link.phase != Phase::Ending;
         }
         link.phase = Phase::Over;
         let cm = link.cm.clone();
+        self.forget_token(&link);
+        let joining: Vec<_> = link.lanes.iter_mut().filter_map(|lane| lane.joining.take()).collect();
         drop(link);
+        drop(joining);
+        self.is_mending.store(false, Ordering::Relaxed);
         self.fail();
         if let Some(cm) = cm {
             cm.push(CmEvent::Disconnected { qp_num: self.num });
         }
-        true
+    }
+
+    /// Nobody joins with this connection's token any more.
+    pub(super) fn forget_token(&self, link: &Link) {
+        if !link.is_active {
+            unpoisoned(&self.device().tokens).remove(&link.token);
+        }
     }
 
     pub(super) fn disconnect(&self) -> Result<()> {
         let link = unpoisoned(&self.link);
         let (phase, cm) = (link.phase, link.cm.clone());
         drop(link);
-        let (Phase::Up | Phase::Ending | Phase::Over, Some(cm)) = (phase, cm) else {
+        let (Phase::Up | Phase::Over, Some(cm)) = (phase, cm) else {
             return Err(Error::WrongState { call: "disconnect", state: self.state_now() });
         };
-        for (rail, lane) in self.lanes.iter().enumerate() {
+        for (rail, lane) in self.lanes().iter().enumerate() {
             // A lane that has gone already is as disconnected as can be.
             let _ = cm.on(rail).disconnect(lane);
         }
@@ -278,25 +334,41 @@ impl QpInner {
         Ok(())
     }
 
-    /// On the accepting side: lanes that have not come by now will not.
-    pub(super) fn give_up_if_overdue(&self) {
+    /// On the accepting side: lanes that have not come by now will not. Whether there is nothing to wait for any more.
+    pub(super) fn give_up_if_overdue(&self) -> bool {
         let link = unpoisoned(&self.link);
-        let overdue = link.phase == Phase::Accepting
-            && link.deadline.is_some_and(|deadline| self.device().host.now() >= deadline);
+        let waits = link.phase == Phase::Accepting;
+        let overdue = waits && link.deadline.is_some_and(|deadline| self.device().host.now() >= deadline);
         drop(link);
         if overdue {
             self.connection_failed(CmFailure::TimedOut);
         }
+        !waits || overdue
     }
 
     /// A further lane, as the connecting side asks for it.
-    fn take_lane(&self, cm: &Cm, rail: usize, request: ConnectRequest, hello: Hello) {
-        self.with_sends(|sends| sends.meet(rail, hello));
+    fn take_lane(self: &Arc<Self>, cm: &Cm, rail: usize, request: ConnectRequest, hello: Hello, more: &More) {
         let link = unpoisoned(&self.link);
-        let (param, token) = (link.param.clone(), link.token);
+        if link.phase == Phase::Up {
+            drop(link);
+            return self.take_back(cm, rail, request, more);
+        }
+        let (param, token, door) = (link.param.clone(), link.token, link.lanes[0].door);
+        let fits = link.phase == Phase::Accepting && link.up & 1 << rail == 0 && more.generation == 0;
         drop(link);
-        let said = self.hello(Kind::Join, rail, token).write(&[]);
-        if cm.accept(request, &self.lanes[rail], &Self::lane_param(&param, said)).is_err() {
+        if !fits {
+            // Dropping the request rejects it.
+            return;
+        }
+        self.with_sends(|sends| {
+            sends.meet(rail, hello);
+            sends.meet_mail(rail, more);
+        });
+        let mut said = self.joining_words(rail, token, 0);
+        if let (1, Some(door)) = (rail, door) {
+            write_addrs(&[door], &mut said);
+        }
+        if cm.accept(request, &self.lane(rail), &Self::lane_param(&param, said)).is_err() {
             self.connection_failed(CmFailure::PeerGone);
         }
     }
@@ -308,11 +380,13 @@ pub(super) fn join(device: &Inner, rail: usize, cm: &Cm, request: ConnectRequest
         let rails = device.rails.len();
         hello.kind == Kind::Join && hello.lane as usize == rail && hello.rails as usize == rails
     };
-    let Some((hello, _)) = Hello::read(&request.private_data).filter(|(hello, _)| fits(hello)) else {
-        return;
+    let read = |said: &[u8]| {
+        let (hello, rest) = Hello::read(said).filter(|(hello, _)| fits(hello))?;
+        Some((hello, More::read(rest)?.0))
     };
-    let expected = unpoisoned(&device.expected).get(&hello.token).and_then(std::sync::Weak::upgrade);
-    if let Some(qp) = expected {
-        qp.take_lane(cm, rail, request, hello);
+    let Some((hello, more)) = read(&request.private_data) else { return };
+    let known = unpoisoned(&device.tokens).get(&hello.token).and_then(Weak::upgrade);
+    if let Some(qp) = known {
+        qp.take_lane(cm, rail, request, hello, &more);
     }
 }

@@ -20,9 +20,11 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `device`, `domain`, `srq`, `cq`, `channel` | the objects of the API |
-//! | `qp`, `sends` | queue pairs; the queue of send requests: when each may start, on which lanes, and how it ends |
+//! | `qp`, `receives` | queue pairs; receives, on whichever lane takes messages |
+//! | `sends`, `request` | the queue of send requests: when each may start, on which lanes, and how it ends; a request |
 //! | `keys` | keys of regions here, and of the peer's |
 //! | `cm`, `link`, `hello` | connection channels; connecting all lanes of a queue pair; what the ends tell each other |
+//! | `mend`, `mail`, `rejoin` | a lane that dies; what the ends write each other then; a lane that comes back |
 //! | `service` | the thread (in virtual time, the rank) that makes progress for those who sleep |
 
 mod channel;
@@ -33,7 +35,12 @@ mod domain;
 mod hello;
 mod keys;
 mod link;
+mod mail;
+mod mend;
 mod qp;
+mod receives;
+mod rejoin;
+mod request;
 mod sends;
 mod service;
 mod srq;

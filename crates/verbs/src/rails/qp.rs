@@ -1,13 +1,15 @@
 //! Queue pairs: a lane on each rail, and what posting to the whole means.
 
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::cq::CqInner;
 use super::device::{Inner, unpoisoned};
 use super::domain::PdInner;
 use super::link::Link;
-use super::sends::Sends;
+use super::mail::Mailbox;
+use super::receives::Receives;
+use super::sends::{Sends, is_loss};
 use super::srq::SrqInner;
 use crate::provider::{QpOps, own};
 use crate::{Data, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendOp, SendWr, Sge, Wc, WcStatus};
@@ -15,7 +17,7 @@ use crate::{Data, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendOp, Sen
 /// The most pieces of a request.
 pub(super) const PIECES_MAX: usize = 32;
 /// Requests of the device's own, beside the program's, on a lane.
-const OWN_REQUESTS: u32 = 2;
+pub(super) const OWN_REQUESTS: u32 = 2;
 
 /// States, in their order; CONNECTING is `Init` to the program.
 pub(super) mod state {
@@ -26,28 +28,23 @@ pub(super) mod state {
     pub(in crate::rails) const ERROR: u8 = 4;
 }
 
-/// Receives that are posted or not yet polled, by their place in the ring.
-struct Receives {
-    wr_ids: Vec<u64>,
-    next: u64,
-    free: u32,
-}
-
 pub(super) struct QpInner {
     pub(super) num: u32,
     pub(super) pd: Arc<PdInner>,
-    pub(super) lanes: Vec<Qp>,
-    /// Where this side takes messages.
-    pub(super) recv_lane: usize,
+    lanes: RwLock<Vec<Arc<Qp>>>,
     pub(super) send_cq: Arc<CqInner>,
-    recv_cq: Arc<CqInner>,
-    srq: Option<Arc<SrqInner>>,
-    pub(super) cap: QpCap,
+    pub(super) recv_cq: Arc<CqInner>,
+    pub(super) srq: Option<Arc<SrqInner>>,
+    cap: QpCap,
+    mtu: Option<u32>,
     sig_all: bool,
     state: AtomicU8,
-    sends: Mutex<Sends>,
-    receives: Mutex<Receives>,
+    pub(super) sends: Mutex<Sends>,
+    pub(super) receives: Mutex<Receives>,
+    pub(super) mailbox: Mailbox,
     pub(super) link: Mutex<Link>,
+    /// A lane has died, and the rest goes on as soon as both ends know.
+    pub(super) is_mending: AtomicBool,
     /// Its place in the domain's scratch memory.
     pub(super) scratch: u32,
 }
@@ -61,42 +58,75 @@ impl QpInner {
         let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let recv_lane = srq.as_ref().map_or_else(|| device.next_lane(), |srq| srq.lane);
-        let lane = |rail: usize| {
-            let takes = rail == recv_lane;
-            let cap = QpCap {
-                max_send_wr: init.cap.max_send_wr + OWN_REQUESTS,
-                max_recv_wr: if takes { init.cap.max_recv_wr.max(1) } else { 1 },
-                ..init.cap
-            };
-            pd.pds[rail].create_qp(&QpInit {
-                send_cq: send_cq.on(rail).clone(),
-                recv_cq: recv_cq.on(rail).clone(),
-                srq: srq.as_ref().filter(|_| takes).map(|srq| srq.of_lane.clone()),
-                cap,
-                sq_sig_all: false,
-                mtu: init.mtu,
-            })
-        };
-        let lanes = (0..device.rails.len()).map(lane).collect::<Result<Vec<Qp>>>()?;
-        let wr_ids = vec![0; init.cap.max_recv_wr as usize];
-        let qp = Arc::new(Self {
+        let receives = Receives::new(srq.is_none().then_some(&init.cap), recv_lane);
+        let qp = Self {
             num: device.fresh(),
             scratch: pd.take_scratch()?,
             pd: pd.clone(),
-            recv_lane,
+            lanes: RwLock::default(),
             send_cq,
             recv_cq,
             srq,
             cap: init.cap,
+            mtu: init.mtu,
             sig_all: init.sq_sig_all,
             state: AtomicU8::new(state::INIT),
-            sends: Mutex::new(Sends::new(&init.cap, lanes.len())),
-            receives: Mutex::new(Receives { wr_ids, next: 0, free: init.cap.max_recv_wr }),
+            sends: Mutex::new(Sends::new(&init.cap, device.rails.len(), device.shares)),
+            receives: Mutex::new(receives),
+            mailbox: Mailbox::new(&pd.pds)?,
             link: Mutex::default(),
-            lanes,
-        });
+            is_mending: AtomicBool::new(false),
+        };
+        let lanes = (0..device.rails.len()).map(|rail| qp.make_lane(rail).map(Arc::new));
+        let lanes = lanes.collect::<Result<_>>()?;
+        *qp.lanes.write().unwrap_or_else(|e| e.into_inner()) = lanes;
+        let qp = Arc::new(qp);
         device.add_qp(&qp);
         Ok(qp)
+    }
+
+    /// A queue pair on a rail.
+    pub(super) fn make_lane(&self, rail: usize) -> Result<Qp> {
+        let shared = self.srq.as_ref().filter(|srq| srq.lane == rail).map(|srq| srq.of_lane.clone());
+        let takes = self.srq.is_none();
+        let cap = QpCap {
+            max_send_wr: self.cap.max_send_wr + OWN_REQUESTS,
+            max_recv_wr: if takes { self.cap.max_recv_wr.max(1) } else { 1 },
+            ..self.cap
+        };
+        self.pd.pds[rail].create_qp(&QpInit {
+            send_cq: self.send_cq.on(rail).clone(),
+            recv_cq: self.recv_cq.on(rail).clone(),
+            srq: shared,
+            cap,
+            sq_sig_all: false,
+            mtu: self.mtu,
+        })
+    }
+
+    /// Does something with a lane.
+    #[inline]
+    pub(super) fn on_lane<R>(&self, lane: usize, work: impl FnOnce(&Qp) -> R) -> R {
+        work(&self.lanes.read().unwrap_or_else(|e| e.into_inner())[lane])
+    }
+
+    pub(super) fn lane(&self, lane: usize) -> Arc<Qp> {
+        self.lanes.read().unwrap_or_else(|e| e.into_inner())[lane].clone()
+    }
+
+    /// All of its lanes.
+    pub(super) fn lanes(&self) -> Vec<Arc<Qp>> {
+        self.lanes.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Puts another queue pair in a lane's place, which it gives back.
+    pub(super) fn replace_lane(&self, lane: usize, by: Arc<Qp>) -> Arc<Qp> {
+        std::mem::replace(&mut self.lanes.write().unwrap_or_else(|e| e.into_inner())[lane], by)
+    }
+
+    /// How many lanes it has.
+    pub(super) fn width(&self) -> usize {
+        self.device().rails.len()
     }
 
     pub(super) fn device(&self) -> &Arc<Inner> {
@@ -141,34 +171,48 @@ impl QpInner {
     pub(super) fn fail(&self) {
         self.state.store(state::ERROR, Ordering::Release);
         // A lane that failed by itself tells its peer why, in its own time.
-        self.lanes.iter().filter(|lane| lane.state() != QpState::Error).for_each(Qp::to_error);
+        self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
         let mut sends = unpoisoned(&self.sends);
         sends.killed();
         sends.advance(self);
         drop(sends);
+        self.flush_receives(&mut unpoisoned(&self.receives));
         self.device().signal();
+    }
+
+    /// The connection is over: tells of receives that lie on no lane.
+    fn flush_receives(&self, receives: &mut Receives) {
+        receives.flush(|wc| self.recv_cq.push(Wc { qp_num: self.num, ..wc }, 0, 1));
     }
 
     /// A completion of a lane's send queue.
     pub(super) fn on_sent(self: &Arc<Self>, lane: usize, wc: &Wc) {
         self.with_sends(|sends| sends.complete(self, lane, wc));
-        if wc.status == WcStatus::WrFlushErr && self.now() != state::ERROR {
+        if is_loss(wc.status) && self.now() != state::ERROR {
             self.lane_is_down(lane);
+        } else if self.is_mending.load(Ordering::Relaxed) {
+            self.mend();
         }
     }
 
     /// A completion of a lane's receive queue.
     pub(super) fn on_received(self: &Arc<Self>, lane: usize, wc: &Wc) {
-        let mut wc = Wc { qp_num: self.num, ..*wc };
-        let mut receives = 0;
-        if self.srq.is_none() {
-            let posted = unpoisoned(&self.receives);
-            wc.wr_id = posted.wr_ids[wc.wr_id as usize % posted.wr_ids.len()];
-            receives = 1;
-        }
+        let (mut wc, is_shared) = (Wc { qp_num: self.num, ..*wc }, self.srq.is_some());
         wc.invalidated = wc.invalidated.and_then(|key| self.pd.invalidate(lane, key));
-        self.recv_cq.push(wc, 0, receives);
+        let mut receives = unpoisoned(&self.receives);
+        // The program's own failure is told of; a lane's need not be the connection's.
+        let keeps = self.now() != state::ERROR && !is_shared;
+        if receives.ended(lane, &mut wc, keeps) {
+            self.recv_cq.push(wc, 0, u32::from(!is_shared));
+        }
+        if self.now() == state::ERROR {
+            self.flush_receives(&mut receives);
+        }
+        drop(receives);
         match wc.status {
+            WcStatus::Success if self.is_mending.load(Ordering::Relaxed) => {
+                self.mend();
+            }
             WcStatus::Success => {}
             _ if self.now() == state::ERROR => {}
             // The peer's doing, of which the reason may still come.
@@ -222,6 +266,7 @@ impl QpInner {
 impl Drop for QpInner {
     fn drop(&mut self) {
         self.device().forget_qp(self);
+        self.forget_token(&unpoisoned(&self.link));
         self.pd.give_scratch(self.scratch);
     }
 }
@@ -256,11 +301,12 @@ impl QpOps for QpHandle {
     fn state(&self) -> QpState {
         let qp = &self.0;
         if qp.now() != state::ERROR {
-            let dead = qp.lanes.iter().position(|lane| lane.state() == QpState::Error);
-            match dead {
-                _ if qp.uses_an_overrun_queue() => qp.fail(),
-                Some(lane) => qp.lane_is_down(lane),
-                None => {}
+            if qp.uses_an_overrun_queue() {
+                qp.fail();
+            } else {
+                let dead = |lane: &Arc<Qp>| lane.state() == QpState::Error;
+                let dead = qp.lanes().iter().enumerate().filter(|(_, lane)| dead(lane)).map(|(at, _)| at).collect::<Vec<_>>();
+                dead.into_iter().for_each(|lane| qp.lane_is_down(lane));
             }
         }
         qp.state_now()
@@ -282,16 +328,10 @@ impl QpOps for QpHandle {
         }
         Error::check_limit("pieces of a receive", wr.sges.len() as u64, qp.cap.max_recv_sge.into())?;
         let mut receives = unpoisoned(&qp.receives);
-        if receives.free == 0 {
-            return Err(Error::QueueFull { queue: "receive", depth: qp.cap.max_recv_wr });
+        receives.post(qp, wr)?;
+        if qp.now() == state::ERROR {
+            qp.flush_receives(&mut receives);
         }
-        let (at, depth) = (receives.next, receives.wr_ids.len());
-        local_pieces(qp.device(), qp.recv_lane, wr.sges, |sges| {
-            qp.lanes[qp.recv_lane].post_recv(&RecvWr::new(at, sges))
-        })?;
-        receives.wr_ids[at as usize % depth] = wr.wr_id;
-        receives.next += 1;
-        receives.free -= 1;
         Ok(())
     }
 

@@ -2,45 +2,20 @@
 
 use super::RAILS_MAX;
 use super::device::Inner;
-use super::hello::Hello;
+use super::hello::{Hello, More};
 use super::keys::{LaneKeys, Met, offset_of, unveil};
+use super::mail::Letter;
 use super::qp::{PIECES_MAX, QpInner};
-use crate::{Data, Error, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
+use super::request::{
+    Class, EMPTY, LINE, Lanes, Slot, class, is_atomic, key_of, of_lane, opcode, part, remote_of, returns_data,
+    takes_a_receive,
+};
+use crate::{Data, Error, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
 
 /// The number of the device's own request that reads an entry of the peer's table.
 const ASK: u64 = u64::MAX;
-/// Where stripes may end, so that no two lanes share a line of memory.
-const LINE: u64 = 64;
-
-/// A request, from posting to the report of its end.
-#[derive(Clone, Copy)]
-struct Slot {
-    wr_id: u64,
-    op: SendOp,
-    flags: SendFlags,
-    /// Bytes of the message, and how many pieces or inline bytes it is made of.
-    len: u64,
-    pieces: usize,
-    inline: Option<usize>,
-    /// Lanes that work on it, by bits, and how many still do.
-    lanes: u8,
-    pending: u32,
-    status: WcStatus,
-    bytes: u32,
-}
-
-const EMPTY: Slot = Slot {
-    wr_id: 0,
-    op: SendOp::Send,
-    flags: SendFlags::empty(),
-    len: 0,
-    pieces: 0,
-    inline: None,
-    lanes: 0,
-    pending: 0,
-    status: WcStatus::Success,
-    bytes: 0,
-};
+/// The number of its own request that writes letters.
+const MAIL: u64 = u64::MAX - 1;
 
 /// What a lane is at.
 #[derive(Clone, Copy, Default)]
@@ -48,18 +23,21 @@ struct Flight {
     writes: u32,
     reads: u32,
     bytes: u64,
+    /// All requests there, with the device's own.
+    posted: u32,
+    /// Messages that went there since it was connected, and those of them that are known to have arrived.
+    messages: u32,
+    arrived: u32,
 }
 
-/// What a request does to the peer's memory, as far as order is concerned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    /// Takes a receive or changes memory once and for all: one lane, after everything on others.
-    Message,
-    Write,
-    Read,
+/// Where the peer's letters go.
+#[derive(Clone, Copy, Default)]
+struct PeerMail {
+    addr: u64,
+    keys: [u32; RAILS_MAX],
 }
 
-/// Requests between `head` and `next` have started, those between `next` and `tail` have not.
+/// Requests between `head` and `next` have started, those between `next` and `tail` have not, or start again.
 pub(super) struct Sends {
     slots: Vec<Slot>,
     pieces: Vec<Sge>,
@@ -74,12 +52,22 @@ pub(super) struct Sends {
     /// Requests that ended unsignalled since the last report.
     unreported: u32,
     lanes: usize,
+    /// Lanes that can be used, by bits.
+    live: u8,
+    /// What each lane carries of a striped request, relative to the others.
+    shares: [f64; RAILS_MAX],
     /// Where the peer takes messages.
     message_lane: usize,
     peer: [Option<Hello>; RAILS_MAX],
+    peer_mail: PeerMail,
+    /// Letters are to be written; letters are on their way.
+    has_mail: bool,
+    writing_mail: bool,
     flight: [Flight; RAILS_MAX],
     met: Met,
     asking: Option<u32>,
+    /// A lane has died, and what has become of its requests is not known yet: nothing starts.
+    held: bool,
     /// The first request that failed.
     failed: Option<u64>,
     /// Some request failed for a reason of its own, and not because its lane has gone.
@@ -87,92 +75,13 @@ pub(super) struct Sends {
     killed: bool,
 }
 
-fn class(op: SendOp) -> Class {
-    match op {
-        SendOp::Write(_) => Class::Write,
-        SendOp::Read(_) => Class::Read,
-        _ => Class::Message,
-    }
-}
-
-fn returns_data(op: SendOp) -> bool {
-    matches!(op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
-}
-
-/// The peer's memory that a request names.
-fn remote_of(op: SendOp) -> Option<RemoteAddr> {
-    match op {
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => None,
-        SendOp::Write(remote) | SendOp::WriteImm(remote, _) | SendOp::Read(remote) => Some(remote),
-        SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => Some(remote),
-    }
-}
-
-/// The key of the peer's that a request needs.
-fn key_of(op: SendOp) -> Option<u32> {
-    match op {
-        SendOp::SendInv(key) => Some(key),
-        _ => remote_of(op).map(|remote| remote.rkey),
-    }
-}
-
-fn opcode(op: SendOp) -> WcOpcode {
-    match op {
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
-        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::Write,
-        SendOp::Read(_) => WcOpcode::Read,
-        SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
-        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
-    }
-}
-
-/// The request as one lane has it: with its keys, from `at` bytes on.
-fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
-    let key = keys.map_or(0, |keys| keys[lane]);
-    let there = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
-    match op {
-        SendOp::Send | SendOp::SendImm(_) => op,
-        SendOp::SendInv(_) => SendOp::SendInv(key),
-        SendOp::Write(remote) => SendOp::Write(there(remote)),
-        SendOp::WriteImm(remote, imm) => SendOp::WriteImm(there(remote), imm),
-        SendOp::Read(remote) => SendOp::Read(there(remote)),
-        SendOp::CompareSwap { remote, compare, swap } => {
-            SendOp::CompareSwap { remote: there(remote), compare, swap }
-        }
-        SendOp::FetchAdd { remote, add } => SendOp::FetchAdd { remote: there(remote), add },
-    }
-}
-
-/// The bytes of a message from `from` to `to`, out of its pieces.
-fn part(pieces: &[Sge], from: u64, to: u64, out: &mut [Sge; PIECES_MAX]) -> usize {
-    let (mut at, mut count) = (0, 0);
-    for piece in pieces {
-        let end = at + u64::from(piece.length);
-        let (start, stop) = (from.max(at), to.min(end));
-        if start < stop {
-            out[count] = Sge {
-                addr: piece.addr.wrapping_add(start - at),
-                length: (stop - start) as u32,
-                lkey: piece.lkey,
-            };
-            count += 1;
-        }
-        at = end;
-    }
-    count
-}
-
-/// Where the stripe of a lane begins and ends in a message.
-fn stripe(cuts: &[f64], len: u64, lane: usize) -> (u64, u64) {
-    let cut = |at: usize| match at + 1 == cuts.len() {
-        true => len,
-        false => (len as f64 * cuts[at]) as u64 / LINE * LINE,
-    };
-    (if lane == 0 { 0 } else { cut(lane - 1) }, cut(lane))
+/// Whether a status says no more than that the lane has gone.
+pub(super) fn is_loss(status: WcStatus) -> bool {
+    matches!(status, WcStatus::WrFlushErr | WcStatus::RetryExcErr)
 }
 
 impl Sends {
-    pub(super) fn new(cap: &QpCap, lanes: usize) -> Self {
+    pub(super) fn new(cap: &QpCap, lanes: usize, shares: [f64; RAILS_MAX]) -> Self {
         let (depth, pieces_each) = (cap.max_send_wr as usize, cap.max_send_sge as usize);
         let inline_each = cap.max_inline as usize;
         Self {
@@ -187,21 +96,34 @@ impl Sends {
             free: cap.max_send_wr,
             unreported: 0,
             lanes,
+            live: ((1_u32 << lanes) - 1) as u8,
+            shares,
             message_lane: 0,
             peer: [None; RAILS_MAX],
+            peer_mail: PeerMail::default(),
+            has_mail: false,
+            writing_mail: false,
             flight: [Flight::default(); RAILS_MAX],
             met: Met::new(),
             asking: None,
+            held: false,
             failed: None,
             cause: false,
             killed: false,
         }
     }
 
-    /// What the peer said when this lane was connected.
+    /// What the peer said when this lane was connected for the first time.
     pub(super) fn meet(&mut self, lane: usize, hello: Hello) {
         self.message_lane = hello.recv_lane.into();
         self.peer[lane] = Some(hello);
+    }
+
+    /// Where the peer's mailbox is, as it said on a further lane.
+    pub(super) fn meet_mail(&mut self, lane: usize, more: &More) {
+        self.peer_mail.addr = more.mailbox;
+        self.peer_mail.keys[lane] = more.keys.0;
+        self.peer_mail.keys[0] = more.keys.1;
     }
 
     fn place(&self, seq: u64) -> usize {
@@ -235,12 +157,17 @@ impl Sends {
 
     /// Requests wait that nobody but a completion can start.
     pub(super) fn waits(&self) -> bool {
-        self.next < self.tail && !self.killed
+        (self.next < self.tail || self.held) && !self.killed
     }
 
-    /// Whether lanes are at work.
-    pub(super) fn in_flight(&self) -> bool {
-        self.flight.iter().any(|flight| flight.writes + flight.reads > 0)
+    /// Whether nothing of a lane is outstanding.
+    pub(super) fn is_drained(&self, lane: usize) -> bool {
+        self.flight[lane].posted == 0
+    }
+
+    /// Whether no request has a part under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.asking.is_none() && self.flight.iter().all(|flight| flight.writes + flight.reads == 0)
     }
 
     /// Something failed, and everything before it has ended: the rest is to be flushed.
@@ -251,13 +178,18 @@ impl Sends {
 
     /// The lanes are in error: nothing starts any more.
     pub(super) fn killed(&mut self) {
+        if self.killed {
+            return;
+        }
         self.killed = true;
-        self.failed = Some(self.failed.unwrap_or(self.next));
+        let lost = (self.head..self.next).find(|&seq| self.slots[self.place(seq)].lost);
+        let first = lost.unwrap_or(self.next);
+        self.failed = Some(self.failed.map_or(first, |failed| failed.min(first)));
     }
 
     /// Starts what can be started, and reports what has ended.
     pub(super) fn advance(&mut self, qp: &QpInner) {
-        while self.next < self.tail && self.failed.is_none() && self.start(qp) {}
+        while self.next < self.tail && self.failed.is_none() && !self.held && self.start(qp) {}
         while self.head < self.tail && self.report(qp) {}
     }
 
@@ -265,6 +197,10 @@ impl Sends {
     fn start(&mut self, qp: &QpInner) -> bool {
         let place = self.place(self.next);
         let slot = self.slots[place];
+        if slot.done {
+            self.next += 1;
+            return true;
+        }
         let keys = match key_of(slot.op) {
             None => None,
             // What a forgotten key looks like names no entry.
@@ -279,8 +215,8 @@ impl Sends {
         };
         let Some(lanes) = self.choose(qp.device(), &slot) else { return false };
         self.next += 1;
-        self.slots[place].lanes = lanes;
-        for lane in (0..self.lanes).filter(|lane| lanes & 1 << lane != 0) {
+        (self.slots[place].lanes, self.slots[place].status) = (lanes, WcStatus::Success);
+        for lane in (0..self.lanes).filter(|&lane| lanes.has(lane)) {
             if let Err(why) = self.post(qp, place, lane, keys.as_ref()) {
                 // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
                 debug_assert!(false, "a lane refused: {why}");
@@ -295,34 +231,39 @@ impl Sends {
 
     fn post(&mut self, qp: &QpInner, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
         let slot = self.slots[place];
-        let whole = slot.lanes.count_ones() == 1;
-        let (from, to) = if whole { (0, slot.len) } else { stripe(&qp.device().cuts, slot.len, lane) };
+        let (from, to) = slot.lanes.range(lane, slot.len);
         let (wr_id, op) = (self.next - 1, of_lane(slot.op, lane, keys, from));
         let flags = slot.flags | SendFlags::SIGNALED;
         if let Some(len) = slot.inline {
             let at = place * self.inline_each;
             let data = Data::Inline(&self.inline[at..at + len]);
-            qp.lanes[lane].post_send(&SendWr { wr_id, op, data, flags })?;
+            qp.on_lane(lane, |lane| lane.post_send(&SendWr { wr_id, op, data, flags }))?;
         } else {
             let at = place * self.pieces_each;
             let (mut cut, all) = ([Sge::default(); PIECES_MAX], &self.pieces[at..at + slot.pieces]);
-            let some = if whole {
+            let some = if slot.lanes.mask.count_ones() == 1 {
                 all
             } else {
                 let count = part(all, from, to, &mut cut);
                 &cut[..count]
             };
             super::qp::local_pieces(qp.device(), lane, some, |sges| {
-                qp.lanes[lane].post_send(&SendWr { wr_id, op, data: Data::Sges(sges), flags })
+                let wr = SendWr { wr_id, op, data: Data::Sges(sges), flags };
+                qp.on_lane(lane, |lane| lane.post_send(&wr))
             })?;
         }
-        self.slots[place].pending += 1;
-        let flight = &mut self.flight[lane];
+        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
+        slot.pending += 1;
+        flight.posted += 1;
         flight.bytes += to - from;
-        match class(slot.op) {
-            Class::Read => flight.reads += 1,
-            Class::Message if returns_data(slot.op) => flight.reads += 1,
-            _ => flight.writes += 1,
+        if returns_data(slot.op) {
+            flight.reads += 1;
+        } else {
+            flight.writes += 1;
+        }
+        if takes_a_receive(slot.op) {
+            slot.number = flight.messages;
+            flight.messages = flight.messages.wrapping_add(1);
         }
         Ok(())
     }
@@ -334,8 +275,11 @@ impl Sends {
         let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
         let wr = SendWr::new(ASK, SendOp::Read(remote), &[]);
         let sges = [qp.pd.scratch_on(lane, qp.scratch)];
-        match qp.lanes[lane].post_send(&SendWr { data: Data::Sges(&sges), ..wr }) {
-            Ok(()) => self.asking = Some(key),
+        match qp.on_lane(lane, |lane| lane.post_send(&SendWr { data: Data::Sges(&sges), ..wr })) {
+            Ok(()) => {
+                self.asking = Some(key);
+                self.flight[lane].posted += 1;
+            }
             Err(_) => {
                 self.cause = true;
                 self.failed = Some(self.next);
@@ -343,36 +287,57 @@ impl Sends {
         }
     }
 
-    /// The lanes on which a request may start now, by bits.
-    fn choose(&self, device: &Inner, slot: &Slot) -> Option<u8> {
+    /// There are letters for the peer.
+    pub(super) fn has_mail(&mut self) {
+        self.has_mail = true;
+    }
+
+    /// Whether the peer has all letters.
+    pub(super) fn mail_has_come(&self) -> bool {
+        !self.has_mail && !self.writing_mail
+    }
+
+    /// Writes letters, if there are any and none are on their way, on one of these lanes, and rather not behind messages.
+    pub(super) fn write_mail(&mut self, qp: &QpInner, lanes: impl Iterator<Item = usize>) {
+        let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
+        let Some(lane) = carrier.filter(|_| self.has_mail && !self.writing_mail) else { return };
+        let remote = RemoteAddr { addr: self.peer_mail.addr, rkey: self.peer_mail.keys[lane] };
+        let sges = [qp.mailbox.out(lane)];
+        let wr = SendWr::new(MAIL, SendOp::Write(remote), &sges);
+        // What is refused is tried again.
+        if qp.on_lane(lane, |lane| lane.post_send(&wr)).is_ok() {
+            (self.has_mail, self.writing_mail) = (false, true);
+            self.flight[lane].posted += 1;
+        }
+    }
+
+    /// The lanes on which a request may start now.
+    fn choose(&self, device: &Inner, slot: &Slot) -> Option<Lanes> {
         let kind = class(slot.op);
+        let count = self.live.count_ones();
         let striped = kind != Class::Message
             && slot.inline.is_none()
-            && self.lanes > 1
-            && slot.len >= device.config.stripe_min.max(LINE * self.lanes as u64);
+            && count > 1
+            && slot.len >= device.config.stripe_min.max(LINE * u64::from(count));
         let lanes = match kind {
-            _ if striped => (0..self.lanes)
-                .filter(|&lane| {
-                    let (from, to) = stripe(&device.cuts, slot.len, lane);
-                    from < to
-                })
-                .fold(0, |lanes, lane| lanes | 1 << lane),
-            Class::Write => 1 << self.least_busy(device),
-            _ => 1 << self.message_lane,
+            _ if striped => Lanes::striped(slot.len, self.live, &self.shares),
+            Class::Write => Lanes::whole(self.least_busy(device)),
+            _ => Lanes::whole(self.message_lane),
         };
         let busy =
-            |lane: &usize| lanes != 1 << lane && self.flight[*lane].writes + self.flight[*lane].reads > 0;
+            |lane: &usize| lanes.mask != 1 << lane && self.flight[*lane].writes + self.flight[*lane].reads > 0;
         if !(0..self.lanes).any(|lane| busy(&lane)) {
             return Some(lanes);
         }
         let fenced = slot.flags.contains(SendFlags::FENCE);
-        let others = || (0..self.lanes).filter(|lane| lanes != 1 << lane).map(|lane| self.flight[lane]);
+        let others =
+            || (0..self.lanes).filter(|lane| lanes.mask != 1 << lane).map(|lane| self.flight[lane]);
         if fenced && others().any(|flight| flight.reads > 0) {
             return None;
         }
         let free = match kind {
             Class::Message => others().all(|flight| flight.writes == 0),
-            _ => !self.meets_another(device, slot, lanes),
+            _ => !self.meets_another(slot, &lanes),
         };
         free.then_some(lanes)
     }
@@ -381,30 +346,28 @@ impl Sends {
     fn least_busy(&self, device: &Inner) -> usize {
         let much = self.flight[self.message_lane].bytes >= device.config.stripe_min;
         let by_bytes = |lane: &usize| (self.flight[*lane].bytes, *lane);
+        let live = (0..self.lanes).filter(|lane| self.live & 1 << lane != 0);
         match much {
-            true => (0..self.lanes).min_by_key(by_bytes).unwrap_or(self.message_lane),
+            true => live.min_by_key(by_bytes).unwrap_or(self.message_lane),
             false => self.message_lane,
         }
     }
 
-    /// The peer's memory that a request touches on a lane.
-    fn range(&self, device: &Inner, slot: &Slot, lanes: u8, lane: usize) -> Option<(u64, u64)> {
-        let remote = remote_of(slot.op).filter(|_| lanes & 1 << lane != 0)?;
-        let (from, to) =
-            if lanes.count_ones() == 1 { (0, slot.len) } else { stripe(&device.cuts, slot.len, lane) };
-        Some((remote.addr.wrapping_add(from), remote.addr.wrapping_add(to)))
-    }
-
     /// Whether a request would touch what another touches on another lane, one of them writing.
-    fn meets_another(&self, device: &Inner, slot: &Slot, lanes: u8) -> bool {
+    fn meets_another(&self, slot: &Slot, lanes: &Lanes) -> bool {
+        let range = |slot: &Slot, lanes: &Lanes, lane: usize| {
+            let remote = remote_of(slot.op).filter(|_| lanes.has(lane))?;
+            let (from, to) = lanes.range(lane, slot.len);
+            Some((remote.addr.wrapping_add(from), remote.addr.wrapping_add(to)))
+        };
         let reads = class(slot.op) == Class::Read;
         (self.head..self.next).map(|seq| &self.slots[self.place(seq)]).any(|other| {
             let harmless = other.pending == 0 || (reads && class(other.op) == Class::Read);
             !harmless
                 && (0..self.lanes).any(|here| {
-                    let Some(near) = self.range(device, slot, lanes, here) else { return false };
+                    let Some(near) = range(slot, lanes, here) else { return false };
                     (0..self.lanes).filter(|there| *there != here).any(|there| {
-                        let far = self.range(device, other, other.lanes, there);
+                        let far = range(other, &other.lanes, there);
                         far.is_some_and(|far| near.0 < far.1 && far.0 < near.1)
                     })
                 })
@@ -413,52 +376,124 @@ impl Sends {
 
     /// A lane's part of a request has ended.
     pub(super) fn complete(&mut self, qp: &QpInner, lane: usize, wc: &Wc) {
-        if wc.wr_id == ASK {
-            return self.answer(qp, wc);
-        }
-        if !(self.head..self.next).contains(&wc.wr_id) {
-            return;
+        self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
+        match wc.wr_id {
+            ASK => return self.answer(qp, wc),
+            MAIL => {
+                self.writing_mail = false;
+                self.has_mail |= !wc.is_ok();
+                return;
+            }
+            seq if !(self.head..self.next).contains(&seq) => return,
+            _ => {}
         }
         let (seq, place) = (wc.wr_id, self.place(wc.wr_id));
-        let cuts = &qp.device().cuts;
-        let slot = &mut self.slots[place];
-        let (from, to) =
-            if slot.lanes.count_ones() == 1 { (0, slot.len) } else { stripe(cuts, slot.len, lane) };
-        let flight = &mut self.flight[lane];
+        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
+        let (from, to) = slot.lanes.range(lane, slot.len);
         flight.bytes = flight.bytes.saturating_sub(to - from);
-        if class(slot.op) == Class::Read || returns_data(slot.op) {
+        if returns_data(slot.op) {
             flight.reads = flight.reads.saturating_sub(1);
         } else {
             flight.writes = flight.writes.saturating_sub(1);
         }
         slot.pending = slot.pending.saturating_sub(1);
         slot.bytes = slot.bytes.saturating_add(wc.byte_len);
-        if !wc.is_ok() {
-            // What went wrong says more than that the rest was flushed.
-            if matches!(slot.status, WcStatus::Success | WcStatus::WrFlushErr) {
-                slot.status = wc.status;
-            }
-            self.cause |= wc.status != WcStatus::WrFlushErr;
-            self.failed = Some(self.failed.map_or(seq, |failed| failed.min(seq)));
+        if wc.is_ok() {
+            flight.arrived = flight.arrived.wrapping_add(u32::from(takes_a_receive(slot.op)));
+            return;
         }
+        // What went wrong says more than that the rest was flushed.
+        if matches!(slot.status, WcStatus::Success | WcStatus::WrFlushErr) {
+            slot.status = wc.status;
+        }
+        if is_loss(wc.status) && !self.killed {
+            slot.lost = true;
+            self.held = true;
+            return;
+        }
+        self.cause |= !is_loss(wc.status);
+        self.failed = Some(self.failed.map_or(seq, |failed| failed.min(seq)));
     }
 
     /// The entry of the peer's table has come.
     fn answer(&mut self, qp: &QpInner, wc: &Wc) {
         let Some(key) = self.asking.take() else { return };
-        match qp.pd.scratch_read(qp.scratch).filter(|_| wc.is_ok()) {
-            Some(entry) => self.met.insert(key, unveil(key, &entry)),
-            None => {
-                let place = self.place(self.next);
-                self.slots[place].status = wc.status;
-                self.cause |= wc.status != WcStatus::WrFlushErr;
-                self.failed = Some(self.failed.unwrap_or(self.next));
-                if self.next < self.tail {
-                    // It ends here, without a lane.
-                    self.next += 1;
-                }
+        if let Some(entry) = qp.pd.scratch_read(qp.scratch).filter(|_| wc.is_ok()) {
+            return self.met.insert(key, unveil(key, &entry));
+        }
+        let place = self.place(self.next);
+        if is_loss(wc.status) && !self.killed {
+            // It is asked again on another lane. Should there be none, this is how the request ends.
+            self.slots[place].status = wc.status;
+            self.held = true;
+            return;
+        }
+        self.slots[place].status = wc.status;
+        self.cause |= !is_loss(wc.status);
+        self.failed = Some(self.failed.unwrap_or(self.next));
+        if self.next < self.tail {
+            // It ends here, without a lane.
+            self.next += 1;
+        }
+    }
+
+    /// A lane has died: nothing starts until [`Sends::settle`].
+    pub(super) fn hold(&mut self, lane: usize) {
+        self.held = true;
+        self.live &= !(1 << lane);
+    }
+
+    /// Whether the peer's letters about lanes that died can be acted on: they say of no more messages than went there, and of
+    /// no fewer than are known to have arrived, and no atomic is in doubt, of which nobody can tell whether it has happened.
+    fn fits(&self, died: &[Option<Letter>; RAILS_MAX]) -> bool {
+        let counts = self.flight.iter().zip(died).all(|(flight, letter)| {
+            letter.is_none_or(|letter| {
+                let missing = flight.messages.wrapping_sub(letter.received);
+                missing <= flight.messages.wrapping_sub(flight.arrived)
+            })
+        });
+        let lost = (self.head..self.next).map(|seq| &self.slots[self.place(seq)]).filter(|slot| slot.lost);
+        let decided = |slot: &Slot| class(slot.op) != Class::Message || died[slot.lanes.first()].is_some();
+        counts && lost.into_iter().all(|slot| !is_atomic(slot.op) && decided(slot))
+    }
+
+    /// Decides what has become of everything on lanes that died, by the peer's letters about each: what it has received has
+    /// ended, the rest starts again. False when that cannot be, and the queue pair has to fail.
+    pub(super) fn settle(&mut self, died: &[Option<Letter>; RAILS_MAX]) -> bool {
+        let mut message_lane = self.message_lane;
+        for _ in 0..RAILS_MAX {
+            if let Some(letter) = died[message_lane] {
+                message_lane = usize::from(letter.recv_lane).min(self.lanes - 1);
             }
         }
+        if !self.fits(died) || self.live & 1 << message_lane == 0 {
+            return false;
+        }
+        self.message_lane = message_lane;
+        let mut again = None;
+        for seq in self.head..self.next {
+            let place = self.place(seq);
+            let slot = &mut self.slots[place];
+            let arrived = |letter: Letter| letter.received.wrapping_sub(slot.number) as i32 > 0;
+            slot.done = !slot.lost
+                || (takes_a_receive(slot.op) && died[slot.lanes.first()].is_some_and(arrived));
+            if slot.lost {
+                (slot.lost, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
+            }
+            if !slot.done {
+                slot.lanes = Lanes::NONE;
+                again.get_or_insert(seq);
+            }
+        }
+        self.next = again.unwrap_or(self.next);
+        self.held = false;
+        true
+    }
+
+    /// A lane has been connected again.
+    pub(super) fn revive(&mut self, lane: usize) {
+        self.flight[lane] = Flight::default();
+        self.live |= 1 << lane;
     }
 
     /// Reports the oldest request, if it has ended; whether it has.
@@ -466,11 +501,13 @@ impl Sends {
         let place = self.place(self.head);
         let slot = self.slots[place];
         let started = self.head < self.next;
-        if (started && slot.pending > 0) || (!started && !self.killed) {
+        let open = slot.pending > 0 || (slot.lost && !self.killed);
+        if (started && open) || (!started && !self.killed) {
             return false;
         }
         let behind = self.failed.is_some_and(|failed| self.head > failed);
-        let status = if !started || behind { WcStatus::WrFlushErr } else { slot.status };
+        let known = started || (self.failed == Some(self.head) && slot.status == WcStatus::RetryExcErr);
+        let status = if !known || behind { WcStatus::WrFlushErr } else { slot.status };
         self.head += 1;
         self.next = self.next.max(self.head);
         let wc = Wc {
@@ -488,46 +525,5 @@ impl Sends {
             qp.send_cq.push(wc, slots, 0);
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stripes_cover_a_message_once() {
-        for cuts in [&[1.0][..], &[0.5, 1.0], &[0.2, 1.0], &[0.25, 0.5, 0.75, 1.0], &[0.001, 0.002, 1.0]] {
-            for len in [0, 1, 63, 64, 65, 1000, 4096, 1 << 20, (1 << 30) + 7] {
-                let mut at = 0;
-                for lane in 0..cuts.len() {
-                    let (from, to) = stripe(cuts, len, lane);
-                    assert_eq!(from, at, "{cuts:?}, {len} B, lane {lane}");
-                    assert!(to >= from && (to % LINE == 0 || to == len));
-                    at = to;
-                }
-                assert_eq!(at, len, "{cuts:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn parts_of_pieces_are_their_bytes() {
-        let lens = [5_u32, 0, 100, 1, 64];
-        let pieces: Vec<Sge> = lens
-            .iter()
-            .enumerate()
-            .map(|(i, &length)| Sge { addr: 1000 * i as u64, length, lkey: i as u32 })
-            .collect();
-        let bytes = |pieces: &[Sge]| -> Vec<(u64, u32)> {
-            pieces.iter().flat_map(|p| (0..u64::from(p.length)).map(|b| (p.addr + b, p.lkey))).collect()
-        };
-        let (all, mut out) = (bytes(&pieces), [Sge::default(); PIECES_MAX]);
-        for from in 0..=170 {
-            for to in from..=170 {
-                let count = part(&pieces, from, to, &mut out);
-                assert_eq!(bytes(&out[..count]), all[from as usize..to as usize], "{from} to {to}");
-            }
-        }
     }
 }

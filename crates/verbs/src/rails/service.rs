@@ -11,11 +11,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use super::device::Inner;
 use crate::{Cm, CompChannel, Error, Result};
 
-/// How long the thread sleeps at most: for time-outs of connections, and in case a rail announces too little.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// The same while nothing can time out.
-const LONG: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
-
 /// A counter that is readable while it is not zero; none in virtual time.
 pub(super) fn counter(is_virtual: bool) -> Result<Option<OwnedFd>> {
     if is_virtual {
@@ -64,26 +59,31 @@ impl Service {
     }
 }
 
-/// The rank of virtual time.
+/// The rank of virtual time. News of the machine wake it; time alone only where something may take too long.
 fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
-    let mut expecting = false;
+    let mut patience = None;
     while !stop.load(Ordering::Acquire) {
-        let patience = if expecting { host.after(Span::from_ms(50)) } else { None };
+        let deadline = patience.and_then(|span| host.after(span));
         // Until it has to wait in another way, or the device has gone.
         let look = || match device.upgrade().filter(|_| !stop.load(Ordering::Acquire)) {
             None => Some(()),
             Some(device) => {
                 device.serve();
-                (device.is_expecting() != expecting).then_some(())
+                (short(&device) != patience).then_some(())
             }
         };
-        let looked = host.wait("the rails' service", &Bell::new(), patience, look);
-        if looked.is_none() && patience.is_none_or(|patience| host.now() < patience) {
+        let looked = host.wait("the rails' service", &Bell::new(), deadline, look);
+        if looked.is_none() && deadline.is_none_or(|deadline| host.now() < deadline) {
             // The world ends.
             return;
         }
-        expecting = device.upgrade().is_some_and(|device| device.is_expecting());
+        patience = device.upgrade().and_then(|device| short(&device));
     }
+}
+
+/// How soon to look again, where that is soon.
+fn short(device: &Inner) -> Option<Span> {
+    Some(device.patience()).filter(|patience| *patience < Span::from_ms(100))
 }
 
 /// The thread of real time.
@@ -95,11 +95,13 @@ fn watch(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
             let cms: Vec<Cm> = device.live_cms().iter().flat_map(|cm| cm.of_rails().to_vec()).collect();
             let cms: Vec<Cm> = cms.into_iter().chain(device.back_cms().iter().cloned()).collect();
             let channels: Vec<CompChannel> = device.channels.iter().flatten().cloned().collect();
-            (cms, channels, if device.is_expecting() { PATIENCE } else { LONG })
+            (cms, channels, device.patience().to_std())
         };
         let fds = cms.iter().filter_map(Cm::fd).chain(channels.iter().filter_map(CompChannel::fd));
         let fds = fds.chain([wake_up.as_fd()]);
         let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let nanos = i64::from(patience.subsec_nanos());
+        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: nanos };
         // Interrupted or not: look.
         let _ = poll(&mut fds, Some(&patience));
         while rustix::io::read(wake_up, &mut [0; 8]).is_ok() {}

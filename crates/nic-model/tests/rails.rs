@@ -1,0 +1,55 @@
+//! Rails of modelled cards, in virtual time: the conformance suite, each test twice with equal traces; and traffic during
+//! which a cable is cut, under many seeds.
+//!
+//! The two rails of a machine are cards in two networks, which are told apart by a value of theirs.
+
+#[path = "support/rails.rs"]
+mod rails_support;
+
+use rails_support::{Pair, storm};
+use verbs::conformance::{Body, Fixture};
+use verbs::host::world::Factory;
+
+/// Seeds of storms.
+const STORM_SEEDS: u64 = 150;
+
+struct OnRails(&'static str);
+
+impl Fixture for OnRails {
+    fn run(&self, body: Body) {
+        let pair = Pair::new(self.0);
+        let once = pair.run(body).unwrap_or_else(|failure| panic!("{failure}"));
+        let again = pair.run(body).unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(once, again, "the same seed gave another world");
+    }
+
+    fn departs(&self, test: &str) -> Option<&'static str> {
+        match test {
+            "remote_violations::a_long_message_is_checked_whole" | "large::a_large_message_out_of_bounds" => {
+                Some("stripes are checked one by one, like segments of iWARP")
+            }
+            _ => None,
+        }
+    }
+}
+
+mod nicmem {
+    verbs::conformance!(super::OnRails("mt23108-nicmem"), threads);
+}
+
+/// Goal: a cable that is cut, and perhaps whole again later, costs no byte and no completion.
+#[test]
+fn cables_may_be_cut() {
+    let failed: Vec<String> = (1..=STORM_SEEDS).filter_map(|seed| storm(seed, Factory::Coroutine).err()).collect();
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+}
+
+/// Goal: a seed is all there is. Method: the same storm again, and with a thread for each rank.
+#[test]
+fn a_seed_decides_everything() {
+    for seed in 1..=4 {
+        let once = storm(seed, Factory::Coroutine).expect("it passes");
+        assert_eq!(storm(seed, Factory::Coroutine), Ok(once), "seed {seed}");
+        assert_eq!(storm(seed, Factory::Thread), Ok(once), "seed {seed}, in threads");
+    }
+}

@@ -1,0 +1,45 @@
+//! Breaking TCP connections of this process from outside of whoever uses them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::Shutdown;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+/// How to break a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Break {
+    /// What is under way is lost, and both ends hear of it at once.
+    Reset,
+    /// Nothing more is taken or sent from one end; what has been sent arrives.
+    Shut,
+}
+
+/// This process's sockets at an address that are connected, each opened once more.
+fn connected(ip: IpAddr) -> Vec<OwnedFd> {
+    let process = pidfd_open(getpid(), PidfdFlags::empty()).expect("this process");
+    let numbers = std::fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(|entry| {
+        let number = entry.ok()?.file_name().to_str()?.parse::<i32>().ok()?;
+        pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).ok()
+    });
+    let at = |fd: &OwnedFd| {
+        let own = rustix::net::getsockname(fd.as_fd()).ok()?;
+        rustix::net::getpeername(fd.as_fd()).ok()?;
+        SocketAddr::try_from(own).ok().filter(|own| own.ip() == ip)
+    };
+    numbers.filter(|fd| at(fd).is_some()).collect()
+}
+
+/// Breaks connections at an address: all of them, or every end whose turn `which` says it is. How many.
+pub(crate) fn break_all(ip: IpAddr, how: Break, which: impl Fn(usize) -> bool) -> usize {
+    let ends: Vec<OwnedFd> =
+        connected(ip).into_iter().enumerate().filter(|(at, _)| which(*at)).map(|(_, fd)| fd).collect();
+    for end in &ends {
+        match how {
+            // What the other end did already is as good.
+            Break::Reset => drop(rustix::net::connect_unspec(end)),
+            Break::Shut => drop(rustix::net::shutdown(end, Shutdown::Both)),
+        }
+    }
+    ends.len()
+}

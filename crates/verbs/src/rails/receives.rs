@@ -1,0 +1,144 @@
+//! Receives: each lies on the lane that takes messages, until it is filled or the lane dies; then on the next one.
+
+use super::RAILS_MAX;
+use super::qp::{QpInner, local_pieces};
+use crate::{Error, QpCap, RecvWr, Result, Sge, Wc, WcOpcode, WcStatus};
+
+/// Receives by their numbers: from `done` on, `flushed` came back from a lane that died; those up to `posted` lie on the
+/// lane; those up to `next` wait for one.
+pub(super) struct Receives {
+    wr_ids: Vec<u64>,
+    pieces: Vec<Sge>,
+    counts: Vec<u8>,
+    pieces_each: usize,
+    done: u64,
+    flushed: u64,
+    posted: u64,
+    next: u64,
+    /// Receives that may still be posted before completions are polled.
+    pub(super) free: u32,
+    /// Where this side takes messages.
+    pub(super) lane: usize,
+    /// Messages that came by each lane since it was connected.
+    received: [u32; RAILS_MAX],
+    /// No lane takes receives at the moment.
+    held: bool,
+}
+
+impl Receives {
+    /// `cap`: none for queue pairs whose receives are shared.
+    pub(super) fn new(cap: Option<&QpCap>, lane: usize) -> Self {
+        let (depth, pieces_each) = cap.map_or((0, 0), |cap| (cap.max_recv_wr, cap.max_recv_sge as usize));
+        Self {
+            wr_ids: vec![0; depth as usize],
+            pieces: vec![Sge::default(); depth as usize * pieces_each],
+            counts: vec![0; depth as usize],
+            pieces_each,
+            done: 0,
+            flushed: 0,
+            posted: 0,
+            next: 0,
+            free: depth,
+            lane,
+            received: [0; RAILS_MAX],
+            held: false,
+        }
+    }
+
+    fn place(&self, number: u64) -> usize {
+        (number % self.wr_ids.len().max(1) as u64) as usize
+    }
+
+    pub(super) fn post(&mut self, qp: &QpInner, wr: &RecvWr<'_>) -> Result<()> {
+        if self.free == 0 {
+            return Err(Error::QueueFull { queue: "receive", depth: self.wr_ids.len() as u32 });
+        }
+        let place = self.place(self.next);
+        if !self.held && self.posted == self.next {
+            lay(qp, self.lane, self.next, wr.sges)?;
+            self.posted += 1;
+        }
+        self.wr_ids[place] = wr.wr_id;
+        self.counts[place] = wr.sges.len() as u8;
+        let from = place * self.pieces_each;
+        self.pieces[from..from + wr.sges.len()].copy_from_slice(wr.sges);
+        self.next += 1;
+        self.free -= 1;
+        Ok(())
+    }
+
+    /// A receive has come back from a lane. Whether the program is to be told.
+    pub(super) fn ended(&mut self, lane: usize, wc: &mut Wc, keeps: bool) -> bool {
+        if wc.is_ok() {
+            self.received[lane] = self.received[lane].wrapping_add(1);
+        }
+        if self.wr_ids.is_empty() {
+            return true;
+        }
+        if keeps && wc.status == WcStatus::WrFlushErr {
+            self.flushed += 1;
+            return false;
+        }
+        wc.wr_id = self.wr_ids[self.place(wc.wr_id)];
+        self.done += 1;
+        true
+    }
+
+    /// A message that came by a queue that several queue pairs share.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Whether nothing lies on the lane any more.
+    pub(super) fn are_back(&self) -> bool {
+        self.posted == self.done + self.flushed
+    }
+
+    pub(super) fn received(&self, lane: usize) -> u32 {
+        self.received[lane]
+    }
+
+    /// A lane has been connected again, and counts anew.
+    pub(super) fn begin(&mut self, lane: usize) {
+        self.received[lane] = 0;
+    }
+
+    /// Lays what waits on the lane that takes messages from now on.
+    pub(super) fn move_to(&mut self, qp: &QpInner, lane: usize) {
+        (self.lane, self.held, self.flushed, self.posted) = (lane, false, 0, self.done);
+        while self.posted < self.next {
+            let place = self.place(self.posted);
+            let from = place * self.pieces_each;
+            let sges = &self.pieces[from..from + usize::from(self.counts[place])];
+            // A lane that has failed takes and flushes them. What it refuses stays, and is laid on the next.
+            if lay(qp, lane, self.posted, sges).is_err() {
+                self.held = true;
+                return;
+            }
+            self.posted += 1;
+        }
+    }
+
+    /// The connection is over: what lies on no lane is flushed, in its turn.
+    pub(super) fn flush(&mut self, mut tell: impl FnMut(Wc)) {
+        let mut flush = |wr_id| {
+            tell(Wc { wr_id, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() });
+        };
+        while self.flushed > 0 {
+            flush(self.wr_ids[self.place(self.done)]);
+            (self.done, self.flushed) = (self.done + 1, self.flushed - 1);
+        }
+        while self.posted == self.done && self.done < self.next {
+            flush(self.wr_ids[self.place(self.done)]);
+            (self.done, self.posted) = (self.done + 1, self.posted + 1);
+        }
+        self.held = self.posted < self.next;
+    }
+}
+
+/// Posts a receive to a lane.
+fn lay(qp: &QpInner, lane: usize, number: u64, sges: &[Sge]) -> Result<()> {
+    local_pieces(qp.device(), lane, sges, |sges| {
+        qp.on_lane(lane, |lane| lane.post_recv(&RecvWr::new(number, sges)))
+    })
+}

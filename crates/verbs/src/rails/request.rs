@@ -1,0 +1,247 @@
+//! A send request, and the lanes that carry it: whole on one, or a stripe on each.
+
+use super::RAILS_MAX;
+use super::keys::LaneKeys;
+use super::qp::PIECES_MAX;
+use crate::{RemoteAddr, SendFlags, SendOp, Sge, WcOpcode, WcStatus};
+
+/// Where stripes may end, so that no two lanes share a line of memory.
+pub(super) const LINE: u64 = 64;
+
+/// Which lanes carry a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Lanes {
+    /// By bits.
+    pub(super) mask: u8,
+    /// Where the stripe of each ends, if they are several.
+    ends: [u64; RAILS_MAX],
+}
+
+impl Lanes {
+    pub(super) const NONE: Self = Self { mask: 0, ends: [0; RAILS_MAX] };
+
+    /// All of it on one lane.
+    pub(super) fn whole(lane: usize) -> Self {
+        Self { mask: 1 << lane, ..Self::NONE }
+    }
+
+    /// A stripe for each of the lanes in `mask`, in the proportion of their shares.
+    pub(super) fn striped(len: u64, mask: u8, shares: &[f64; RAILS_MAX]) -> Self {
+        let used = |lane: &usize| mask & 1 << lane != 0;
+        let all: f64 = (0..RAILS_MAX).filter(used).map(|lane| shares[lane]).sum();
+        let last = (0..RAILS_MAX).rfind(used).unwrap_or(0);
+        let (mut sum, mut at, mut lanes) = (0.0, 0, Self::NONE);
+        for lane in 0..RAILS_MAX {
+            if used(&lane) {
+                sum += shares[lane];
+                let end = if lane == last { len } else { (len as f64 * (sum / all)) as u64 / LINE * LINE };
+                if end > at {
+                    lanes.mask |= 1 << lane;
+                }
+                at = at.max(end);
+            }
+            lanes.ends[lane] = at;
+        }
+        lanes
+    }
+
+    pub(super) fn has(&self, lane: usize) -> bool {
+        self.mask & 1 << lane != 0
+    }
+
+    /// The first of them.
+    pub(super) fn first(&self) -> usize {
+        self.mask.trailing_zeros() as usize % RAILS_MAX
+    }
+
+    /// From where to where a lane carries a request of `len` bytes.
+    pub(super) fn range(&self, lane: usize, len: u64) -> (u64, u64) {
+        match self.mask.count_ones() {
+            0 | 1 => (0, len),
+            _ => (if lane == 0 { 0 } else { self.ends[lane - 1] }, self.ends[lane]),
+        }
+    }
+}
+
+/// A request, from posting to the report of its end.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) wr_id: u64,
+    pub(super) op: SendOp,
+    pub(super) flags: SendFlags,
+    /// Bytes of the message, and how many pieces or inline bytes it is made of.
+    pub(super) len: u64,
+    pub(super) pieces: usize,
+    pub(super) inline: Option<usize>,
+    /// Lanes that work on it, and how many still do.
+    pub(super) lanes: Lanes,
+    pub(super) pending: u32,
+    /// A message's number on its lane, from 0.
+    pub(super) number: u32,
+    /// A lane died before it said how its part ended.
+    pub(super) lost: bool,
+    /// It is known to have ended, though not in its turn.
+    pub(super) done: bool,
+    pub(super) status: WcStatus,
+    pub(super) bytes: u32,
+}
+
+pub(super) const EMPTY: Slot = Slot {
+    wr_id: 0,
+    op: SendOp::Send,
+    flags: SendFlags::empty(),
+    len: 0,
+    pieces: 0,
+    inline: None,
+    lanes: Lanes::NONE,
+    pending: 0,
+    number: 0,
+    lost: false,
+    done: false,
+    status: WcStatus::Success,
+    bytes: 0,
+};
+
+/// What a request does to the peer's memory, as far as order is concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Takes a receive or changes memory once and for all: one lane, after everything on others.
+    Message,
+    Write,
+    Read,
+}
+
+pub(super) fn class(op: SendOp) -> Class {
+    match op {
+        SendOp::Write(_) => Class::Write,
+        SendOp::Read(_) => Class::Read,
+        _ => Class::Message,
+    }
+}
+
+pub(super) fn returns_data(op: SendOp) -> bool {
+    matches!(op, SendOp::Read(_)) || is_atomic(op)
+}
+
+pub(super) fn is_atomic(op: SendOp) -> bool {
+    matches!(op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
+}
+
+/// Whether the peer spends a receive on it, and therefore counts it.
+pub(super) fn takes_a_receive(op: SendOp) -> bool {
+    class(op) == Class::Message && !is_atomic(op)
+}
+
+/// The peer's memory that a request names.
+pub(super) fn remote_of(op: SendOp) -> Option<RemoteAddr> {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => None,
+        SendOp::Write(remote) | SendOp::WriteImm(remote, _) | SendOp::Read(remote) => Some(remote),
+        SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => Some(remote),
+    }
+}
+
+/// The key of the peer's that a request needs.
+pub(super) fn key_of(op: SendOp) -> Option<u32> {
+    match op {
+        SendOp::SendInv(key) => Some(key),
+        _ => remote_of(op).map(|remote| remote.rkey),
+    }
+}
+
+pub(super) fn opcode(op: SendOp) -> WcOpcode {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
+        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::Write,
+        SendOp::Read(_) => WcOpcode::Read,
+        SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
+        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+    }
+}
+
+/// The request as one lane has it: with its keys, from `at` bytes on.
+pub(super) fn of_lane(op: SendOp, lane: usize, keys: Option<&LaneKeys>, at: u64) -> SendOp {
+    let key = keys.map_or(0, |keys| keys[lane]);
+    let there = |remote: RemoteAddr| RemoteAddr { rkey: key, ..remote }.offset(at);
+    match op {
+        SendOp::Send | SendOp::SendImm(_) => op,
+        SendOp::SendInv(_) => SendOp::SendInv(key),
+        SendOp::Write(remote) => SendOp::Write(there(remote)),
+        SendOp::WriteImm(remote, imm) => SendOp::WriteImm(there(remote), imm),
+        SendOp::Read(remote) => SendOp::Read(there(remote)),
+        SendOp::CompareSwap { remote, compare, swap } => {
+            SendOp::CompareSwap { remote: there(remote), compare, swap }
+        }
+        SendOp::FetchAdd { remote, add } => SendOp::FetchAdd { remote: there(remote), add },
+    }
+}
+
+/// The bytes of a message from `from` to `to`, out of its pieces.
+pub(super) fn part(pieces: &[Sge], from: u64, to: u64, out: &mut [Sge; PIECES_MAX]) -> usize {
+    let (mut at, mut count) = (0, 0);
+    for piece in pieces {
+        let end = at + u64::from(piece.length);
+        let (start, stop) = (from.max(at), to.min(end));
+        if start < stop {
+            out[count] = Sge {
+                addr: piece.addr.wrapping_add(start - at),
+                length: (stop - start) as u32,
+                lkey: piece.lkey,
+            };
+            count += 1;
+        }
+        at = end;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_cover_a_message_once() {
+        let shares = |some: &[f64]| std::array::from_fn(|lane| some.get(lane).copied().unwrap_or(0.0));
+        for (mask, some) in [
+            (0b1, &[1.0][..]),
+            (0b11, &[1.0, 1.0]),
+            (0b11, &[0.2, 0.8]),
+            (0b1111, &[1.0, 1.0, 1.0, 1.0]),
+            (0b1010, &[1.0, 3.0, 1.0, 1.0]),
+            (0b111, &[0.001, 0.001, 1.0]),
+        ] {
+            for len in [1, 63, 64, 65, 1000, 4096, 1 << 20, (1 << 30) + 7] {
+                let lanes = Lanes::striped(len, mask, &shares(some));
+                let mut at = 0;
+                for lane in (0..RAILS_MAX).filter(|&lane| lanes.has(lane)) {
+                    let (from, to) = lanes.range(lane, len);
+                    assert!(mask & 1 << lane != 0, "lane {lane} is not one of {mask:b}");
+                    assert_eq!(from, at, "{some:?}, {len} B, lane {lane}");
+                    assert!(to > from && (to % LINE == 0 || to == len));
+                    at = to;
+                }
+                assert_eq!(at, len, "{some:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_pieces_are_their_bytes() {
+        let lens = [5_u32, 0, 100, 1, 64];
+        let pieces: Vec<Sge> = lens
+            .iter()
+            .enumerate()
+            .map(|(i, &length)| Sge { addr: 1000 * i as u64, length, lkey: i as u32 })
+            .collect();
+        let bytes = |pieces: &[Sge]| -> Vec<(u64, u32)> {
+            pieces.iter().flat_map(|p| (0..u64::from(p.length)).map(|b| (p.addr + b, p.lkey))).collect()
+        };
+        let (all, mut out) = (bytes(&pieces), [Sge::default(); PIECES_MAX]);
+        for from in 0..=170 {
+            for to in from..=170 {
+                let count = part(&pieces, from, to, &mut out);
+                assert_eq!(bytes(&out[..count]), all[from as usize..to as usize], "{from} to {to}");
+            }
+        }
+    }
+}
