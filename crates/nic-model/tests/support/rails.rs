@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use nic_model::Config;
 use verbs::conformance::traffic::{self, Traffic};
-use verbs::conformance::{Body, Env};
+use verbs::conformance::Env;
 use verbs::host::world::{self, Ended, Factory, Failure, World};
 use verbs::host::{Host, Span};
 use verbs::rails::{self, RailsConfig};
@@ -81,31 +81,50 @@ pub(crate) fn storm(seed: u64, factory: Factory) -> Result<Ended, String> {
     let mut pair = Pair { seed, factory, ..Pair::new("mt23108-nicmem") };
     let rail = rng.below(2) as usize;
     let cut = &mut pair.options[rail];
-    cut.push(("faults.cut_us", (400 + rng.below(6000)).to_string()));
+    // Connecting takes 3.9 ms.
+    cut.push(("faults.cut_us", (3950 + rng.below(9000)).to_string()));
     cut.push(("faults.cut_node", rng.below(2).to_string()));
     cut.push(("connection.lost_after_us", (1 + rng.below(5000)).to_string()));
+    let returns = rng.below(2) == 0;
+    if returns {
+        cut.push(("faults.cut_for_us", (1 + rng.below(40_000)).to_string()));
+    }
     if rng.below(2) == 0 {
-        cut.push(("faults.cut_for_us", (1 + rng.below(20_000)).to_string()));
+        cut.push(("faults.loss_ppm", rng.below(10_000).to_string()));
     }
     for options in &mut pair.options {
         if rng.below(2) == 0 {
-            options.push(("faults.loss_ppm", rng.below(10_000).to_string()));
             options.push(("faults.delay_ns", rng.below(20_000).to_string()));
         }
     }
     let what = format!("{:?}", pair.options);
     let sleeps = rng.below(2) == 0;
-    let body = move |env: &Env| {
-        let mut plan = Traffic {
-            seed,
-            requests: 150,
-            longest: 16 << 10,
-            meanwhile: &mut |_| true,
-            detour: &|addr| addr,
-            sleeps,
-        };
-        traffic::run(env, &mut plan);
-        let _ = (Span::ZERO, AsyncEvent::CqError { cq: 0 });
-    };
+    let body = move |env: &Env| traffic_with_news(env, seed, sleeps, returns);
     pair.run(body).map_err(|failure| format!("seed {seed}: {failure}\nwith {what}"))
+}
+
+/// Traffic that goes on until both ends have lost the rail, if one has, and have it back, if it `returns`.
+fn traffic_with_news(env: &Env, seed: u64, sleeps: bool, returns: bool) {
+    let mut said = [(0, 0), (0, 0)];
+    let mut meanwhile = |_: u64| {
+        for ((down, up), device) in said.iter_mut().zip([&env.a, &env.b]) {
+            while let Some(event) = device.poll_async_event() {
+                match event {
+                    AsyncEvent::RailDown { .. } => *down += 1,
+                    AsyncEvent::RailUp { .. } => *up += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        let enough = said[0] == said[1] && (!returns || said[0].0 == said[0].1);
+        if !enough {
+            // It may take a while until the rail is tried again.
+            env.a.host().charge(Span::from_ms(1));
+        }
+        enough
+    };
+    let (requests, longest, detour) = (150, 16 << 10, |addr| addr);
+    let plan = Traffic { seed, requests, longest, meanwhile: &mut meanwhile, detour: &detour, sleeps };
+    traffic::run(env, &mut { plan });
+    assert!(said[0].1 <= said[0].0, "{said:?}");
 }

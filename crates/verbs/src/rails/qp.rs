@@ -223,11 +223,19 @@ impl QpInner {
 
     /// The program has polled completions: so many requests may be posted again.
     pub(super) fn give_back(&self, sends: u32, receives: u32) {
+        let mut awaited = false;
         if sends > 0 {
-            unpoisoned(&self.sends).free += sends;
+            let mut queue = unpoisoned(&self.sends);
+            queue.free += sends;
+            awaited |= std::mem::take(&mut queue.refused);
         }
         if receives > 0 {
-            unpoisoned(&self.receives).free += receives;
+            let mut queue = unpoisoned(&self.receives);
+            queue.free += receives;
+            awaited |= std::mem::take(&mut queue.refused);
+        }
+        if awaited {
+            self.device().signal();
         }
     }
 

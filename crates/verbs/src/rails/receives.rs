@@ -17,6 +17,8 @@ pub(super) struct Receives {
     next: u64,
     /// Receives that may still be posted before completions are polled.
     pub(super) free: u32,
+    /// Somebody has found the queue full.
+    pub(super) refused: bool,
     /// Where this side takes messages.
     pub(super) lane: usize,
     /// Messages that came by each lane since it was connected.
@@ -39,6 +41,7 @@ impl Receives {
             posted: 0,
             next: 0,
             free: depth,
+            refused: false,
             lane,
             received: [0; RAILS_MAX],
             held: false,
@@ -51,6 +54,7 @@ impl Receives {
 
     pub(super) fn post(&mut self, qp: &QpInner, wr: &RecvWr<'_>) -> Result<()> {
         if self.free == 0 {
+            self.refused = true;
             return Err(Error::QueueFull { queue: "receive", depth: self.wr_ids.len() as u32 });
         }
         let place = self.place(self.next);

@@ -11,10 +11,11 @@ use super::mail::GENERATIONS;
 use super::qp::{QpInner, state};
 use crate::{AsyncEvent, Cm, ConnParam, ConnectRequest, Qp};
 
-/// How long to wait between two attempts.
-const PAUSE: Span = Span::from_ms(500);
-/// How long an attempt may take.
-const ATTEMPT: Span = Span::from_secs(2);
+/// How long to wait between two attempts: at first, each time twice as long, and at most.
+const PAUSE: Span = Span::from_ms(25);
+const PAUSE_MAX: Span = Span::from_ms(500);
+/// How long an attempt may take: what vanishes on the way is sent again sooner than TCP would.
+const ATTEMPT: Span = Span::from_ms(500);
 
 impl QpInner {
     /// Tries lanes again whose time it is. Whether there are lanes left that are down.
@@ -40,7 +41,8 @@ impl QpInner {
                 continue;
             }
             known.tried += 1;
-            known.due = self.device().host.after(PAUSE);
+            let attempt = (known.tried - known.generation).min(16);
+            known.due = self.device().host.after((PAUSE * (1 << (attempt - 1))).min(PAUSE_MAX));
             let generation = known.tried;
             drop(link);
             self.try_lane(lane, generation);

@@ -49,6 +49,8 @@ pub(super) struct Sends {
     tail: u64,
     /// Requests that may still be posted before completions are polled.
     pub(super) free: u32,
+    /// Somebody has found the queue full.
+    pub(super) refused: bool,
     /// Requests that ended unsignalled since the last report.
     unreported: u32,
     lanes: usize,
@@ -94,6 +96,7 @@ impl Sends {
             next: 0,
             tail: 0,
             free: cap.max_send_wr,
+            refused: false,
             unreported: 0,
             lanes,
             live: ((1_u32 << lanes) - 1) as u8,
@@ -133,6 +136,7 @@ impl Sends {
     /// Takes a request in.
     pub(super) fn push(&mut self, wr: &SendWr<'_>, len: u64) -> Result<()> {
         if self.free == 0 {
+            self.refused = true;
             return Err(Error::QueueFull { queue: "send", depth: self.slots.len() as u32 });
         }
         let place = self.place(self.tail);
