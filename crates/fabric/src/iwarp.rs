@@ -15,7 +15,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("fpdu=max|mss|SIZE", "how large FPDUs are: 64 KiB, a segment of TCP, or at most SIZE (max)"),
     ("complete=placed|sent", "a request completes when the peer has it, or when TCP has it (placed)"),
     ("dm=SIZE", "NIC memory that can be allocated (half of the machine's memory)"),
-    ("silence=SECONDS", "a peer whose host answers nothing for so long is given up, 2 to 86400 (20)"),
+    ("silence=SECONDS", "a peer whose host answers nothing for so long is given up, 1 to 86400 (20)"),
 ];
 
 pub(crate) fn entry() -> Entry {
@@ -62,7 +62,7 @@ fn config(name: &Name<'_>, side: Option<&str>) -> Result<IwarpConfig> {
             ("complete", "sent") => config.completion = Completion::Sent,
             ("dm", _) => config.dm_size = Some(size(4096, 1 << 46)?),
             ("silence", _) => match value.parse() {
-                Ok(seconds @ 2..=86_400) => config.silence = Span::from_secs(seconds),
+                Ok(seconds @ 1..=86_400) => config.silence = Span::from_secs(seconds),
                 _ => return Err(bad()),
             },
             _ => return Err(bad()),
@@ -102,7 +102,7 @@ mod tests {
             ("iwarp(fpdu=1M)", "fpdu"),
             ("iwarp(mpa=3)", "mpa=1|2"),
             ("iwarp(speed=high)", "complete=placed|sent"),
-            ("iwarp(silence=1)", "silence=SECONDS"),
+            ("iwarp(silence=0)", "silence=SECONDS"),
             ("iwarp@", "no IP address"),
             ("iwarp@10.0.0.1:4791", "iwarp@10.0.0.1"),
         ] {

@@ -1,10 +1,12 @@
 //! The names of devices made of several: `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, with options among them.
 
-use host::{Bytes, Host};
+use host::{Bytes, Host, Span};
+use nic_soft::iwarp::{Completion, IwarpConfig};
 use verbs::rails::{RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
-use crate::bad_option;
+use crate::name::Name;
+use crate::{bad_option, iwarp};
 
 const KIND: &str = "rails";
 
@@ -12,6 +14,9 @@ const OPTIONS: &[(&str, &str)] = &[
     ("stripe=SIZE", "writes and reads from this size on are cut into a stripe for each rail (16K)"),
     ("weights=A:B", "how much of a striped message each rail carries (equal parts)"),
 ];
+
+/// How long the peer's host may be silent on a rail, unless the rail says otherwise.
+const SILENCE: Span = IwarpConfig::SILENCE_MIN;
 
 /// The parsed name: the rails' own names, in their order.
 pub(crate) struct Rails<'a> {
@@ -73,6 +78,11 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
             return Err(invalid(format!("{name} has no side of its own; write iwarp@ADDRESS for each rail")));
         }
         crate::check(name)?;
+        if iwarp_rail(name)?.is_some_and(|config| config.completion == Completion::Sent) {
+            return Err(invalid(format!(
+                "{name} says complete=sent, so that nobody knows what a dead rail has lost; rails need complete=placed"
+            )));
+        }
         if kind(name) != "shm" && names[..at].contains(name) {
             return Err(invalid(format!("{name} is given twice; each rail needs a device of its own")));
         }
@@ -82,6 +92,16 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
         return Err(invalid(format!("{weights} weights for {} rails; write one for each", names.len())));
     }
     Ok(rails)
+}
+
+/// How a rail is set up if it is an iWARP device: it is given up sooner than one that is alone, as others can go on for it.
+fn iwarp_rail(name: &str) -> Result<Option<IwarpConfig>> {
+    let name = Name::parse(name)?;
+    let Some(mut config) = iwarp::parse(&name).transpose()? else { return Ok(None) };
+    if name.options.iter().all(|(key, _)| *key != "silence") {
+        config.silence = SILENCE;
+    }
+    Ok(Some(config))
 }
 
 fn kind(name: &str) -> &str {
@@ -110,7 +130,11 @@ fn option(config: &mut RailsConfig, key: &str, value: &str) -> Result<()> {
 impl Rails<'_> {
     /// Opens the rails, and the device made of them.
     pub(crate) fn open(&self, host: &Host) -> Result<Device> {
-        let rails = self.names.iter().map(|name| crate::open(name, host)).collect::<Result<_>>()?;
+        let open = |name: &&str| match iwarp_rail(name)? {
+            Some(config) => nic_soft::iwarp::open(host, &config),
+            None => crate::open(name, host),
+        };
+        let rails = self.names.iter().map(open).collect::<Result<_>>()?;
         verbs::rails::open(rails, &self.config)
     }
 }
@@ -141,6 +165,7 @@ mod tests {
             ("rails(shm,smh)", "different kinds"),
             ("rails(smh,smh)", "no device 'smh'"),
             ("rails(iwarp@127.0.0.1,iwarp@127.0.0.2(crc=x))", "crc=on|off"),
+            ("rails(iwarp@127.0.0.1,iwarp@127.0.0.2(complete=sent))", "complete=placed"),
             ("rails(rails(shm,shm),rails(shm,shm))", "not made of rails"),
             ("rails(shm,shm,weights=1)", "1 weights for 2 rails"),
             ("rails(shm,shm,weights=1:0)", "weights=A:B"),

@@ -53,14 +53,14 @@ pub struct IwarpConfig {
     pub completion: Completion,
     /// Bytes of NIC memory that can be allocated; half of the machine's memory if not given.
     pub dm_size: Option<u64>,
-    /// A peer whose host answers nothing for so long is given up, within one and a half times that; at least 2 s. A peer
-    /// that answers but takes nothing in may go on with that for ever.
+    /// A peer whose host answers nothing for so long is given up, within one and a half times that, or within 3 s if nothing
+    /// is on its way to it; at least 1 s. A peer that answers but takes nothing in may go on with that for ever.
     pub silence: Span,
 }
 
 impl IwarpConfig {
-    /// The least silence that can be asked for: keep-alive counts whole seconds.
-    pub const SILENCE_MIN: Span = Span::from_secs(2);
+    /// The least silence that can be asked for: some retransmissions of TCP fit in.
+    pub const SILENCE_MIN: Span = Span::from_secs(1);
 }
 
 impl Default for IwarpConfig {

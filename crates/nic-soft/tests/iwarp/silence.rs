@@ -11,13 +11,13 @@ use crate::support::end::{End, deadline, within};
 use crate::support::netns::{Space, Spaces};
 use crate::support::one_at_a_time;
 
-/// The least silence there is.
+/// The least silence of which idle connections learn in time.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How late a busy machine may be.
 const SLACK: Duration = Duration::from_secs(3);
 
 fn device(space: &Space) -> Device {
-    let config = IwarpConfig { silence: IwarpConfig::SILENCE_MIN, ..IwarpConfig::default() };
+    let config = IwarpConfig { silence: Span::from_ms(SILENCE.as_millis() as u64), ..IwarpConfig::default() };
     space.within(|| open(&host::real::host(), &config).expect("a device"))
 }
 
