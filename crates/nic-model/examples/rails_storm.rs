@@ -8,16 +8,21 @@ use std::process::ExitCode;
 use verbs::host::world::Factory;
 
 fn main() -> ExitCode {
-    let seed = |at, default: u64| std::env::args().nth(at).and_then(|arg| arg.parse().ok()).unwrap_or(default);
+    let seed =
+        |at, default: u64| std::env::args().nth(at).and_then(|arg| arg.parse().ok()).unwrap_or(default);
     let first = seed(1, 1);
     let seeds = first..=seed(2, first);
-    let (mut failed, count) = (0, seeds.clone().count());
+    let (mut failed, mut lost, count) = (0, 0, seeds.clone().count());
     for seed in seeds {
-        if let Err(why) = rails::storm(seed, Factory::Coroutine) {
-            failed += 1;
-            eprintln!("{why}\nto see it again: cargo run --release -p nic-model --example rails_storm -- {seed}\n");
+        match rails::storm(seed, Factory::Coroutine) {
+            Ok((_, rails)) => lost += u32::from(rails > 0),
+            Err(why) => {
+                failed += 1;
+                let again = "cargo run --release -p nic-model --example rails_storm --";
+                eprintln!("{why}\nto see it again: {again} {seed}\n");
+            }
         }
     }
-    println!("{count} storms, {failed} failed");
+    println!("{count} storms, in {lost} of which a rail was lost; {failed} failed");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

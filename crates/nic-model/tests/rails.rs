@@ -1,7 +1,5 @@
 //! Rails of modelled cards, in virtual time: the conformance suite, each test twice with equal traces; and traffic during
 //! which a cable is cut, under many seeds.
-//!
-//! The two rails of a machine are cards in two networks, which are told apart by a value of theirs.
 
 #[path = "support/rails.rs"]
 mod rails_support;
@@ -33,14 +31,27 @@ impl Fixture for OnRails {
     }
 }
 
-mod nicmem {
-    verbs::conformance!(super::OnRails("mt23108-nicmem"), threads);
+/// Two cards of one port.
+mod cards {
+    verbs::conformance!(super::OnRails("connectx-multihca"), threads);
+}
+
+/// Two ports of one card.
+mod ports {
+    verbs::conformance!(super::OnRails("connectx-multiport"), threads);
 }
 
 /// Goal: a cable that is cut, and perhaps whole again later, costs no byte and no completion.
 #[test]
 fn cables_may_be_cut() {
-    let failed: Vec<String> = (1..=STORM_SEEDS).filter_map(|seed| storm(seed, Factory::Coroutine).err()).collect();
+    let (mut failed, mut lost) = (Vec::new(), 0);
+    for seed in 1..=STORM_SEEDS {
+        match storm(seed, Factory::Coroutine) {
+            Ok((_, rails)) => lost += u64::from(rails > 0),
+            Err(why) => failed.push(why),
+        }
+    }
+    assert!(lost > STORM_SEEDS / 2, "in {lost} storms only has a rail been lost");
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }
 

@@ -1,42 +1,40 @@
 //! Two machines with two cards each, which are one device of two rails at either end; and storms over them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use nic_model::Config;
-use verbs::conformance::traffic::{self, Traffic};
 use verbs::conformance::Env;
+use verbs::conformance::traffic::{self, Traffic};
 use verbs::host::world::{self, Ended, Factory, Failure, World};
 use verbs::host::{Host, Span};
 use verbs::rails::{self, RailsConfig};
 use verbs::{AsyncEvent, Device};
 
+/// About when the ends are connected.
+const CONNECTED_US: u64 = 2100;
 /// The most events that a run may take: far more than any does.
 const MAX_EVENTS: u64 = 200_000_000;
-
-type Options = Vec<(&'static str, String)>;
 
 /// A pair of machines.
 pub(crate) struct Pair {
     machine: &'static str,
     seed: u64,
     factory: Factory,
-    /// Values of each rail's cards.
-    options: [Options; 2],
+    /// Values of the machines.
+    options: Vec<(&'static str, String)>,
 }
 
 impl Pair {
     pub(crate) fn new(machine: &'static str) -> Self {
-        Self { machine, seed: 1, factory: Factory::Coroutine, options: [Vec::new(), Vec::new()] }
+        Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new() }
     }
 
     fn configs(&self) -> [Config; 2] {
-        std::array::from_fn(|rail| {
-            // A machine of a number that there is not never dies: the value only tells the networks apart.
-            let number = ("faults.death_node", (1000 + rail).to_string());
-            let options: Vec<_> = self.options[rail].iter().chain([&number]).cloned().collect();
-            let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (*key, value.as_str())).collect();
-            Config::new(self.machine, &options).expect("a machine")
-        })
+        let options: Vec<(&str, &str)> =
+            self.options.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        [0, 1].map(|rail| Config::new(&format!("{}@{rail}", self.machine), &options).expect("a machine"))
     }
 
     pub(crate) fn run(&self, body: impl FnOnce(&Env) + Send + 'static) -> Result<Ended, Failure> {
@@ -72,40 +70,41 @@ impl Rng {
     }
 }
 
-/// Traffic, during which the cable of one rail is cut at some time and perhaps whole again later. How the world ended.
+/// Traffic, during which the cable of one rail is cut at some time and perhaps whole again later. How the world ended, and
+/// how often a rail was lost.
 ///
 /// # Errors
 /// What was wrong, in words.
-pub(crate) fn storm(seed: u64, factory: Factory) -> Result<Ended, String> {
+pub(crate) fn storm(seed: u64, factory: Factory) -> Result<(Ended, u32), String> {
     let mut rng = Rng(seed);
-    let mut pair = Pair { seed, factory, ..Pair::new("mt23108-nicmem") };
-    let rail = rng.below(2) as usize;
-    let cut = &mut pair.options[rail];
-    // Connecting takes 3.9 ms.
-    cut.push(("faults.cut_us", (3950 + rng.below(9000)).to_string()));
-    cut.push(("faults.cut_node", rng.below(2).to_string()));
-    cut.push(("connection.lost_after_us", (1 + rng.below(5000)).to_string()));
+    let machine = ["connectx-multihca", "connectx-multiport"][rng.below(2) as usize];
+    let mut pair = Pair { seed, factory, ..Pair::new(machine) };
+    let mut set = |key, value: u64| pair.options.push((key, value.to_string()));
+    set("faults.cut_us", CONNECTED_US + rng.below(3500));
+    set("faults.cut_port", 1 + rng.below(2));
+    set("faults.cut_node", rng.below(2));
+    set("connection.lost_after_us", 1 + rng.below(5000));
     let returns = rng.below(2) == 0;
     if returns {
-        cut.push(("faults.cut_for_us", (1 + rng.below(40_000)).to_string()));
+        set("faults.cut_for_us", 1 + rng.below(40_000));
     }
     if rng.below(2) == 0 {
-        cut.push(("faults.loss_ppm", rng.below(10_000).to_string()));
+        // So few that a rail survives.
+        set("faults.loss_ppm", rng.below(1000));
+        set("faults.delay_ns", rng.below(20_000));
     }
-    for options in &mut pair.options {
-        if rng.below(2) == 0 {
-            options.push(("faults.delay_ns", rng.below(20_000).to_string()));
-        }
-    }
-    let what = format!("{:?}", pair.options);
+    let what = format!("{machine} {:?}", pair.options);
     let sleeps = rng.below(2) == 0;
-    let body = move |env: &Env| traffic_with_news(env, seed, sleeps, returns);
-    pair.run(body).map_err(|failure| format!("seed {seed}: {failure}\nwith {what}"))
+    let lost = Arc::new(AtomicU32::new(0));
+    let count = lost.clone();
+    let body = move |env: &Env| count.store(traffic_with_news(env, seed, sleeps, returns), Ordering::Relaxed);
+    let ended = pair.run(body).map_err(|failure| format!("seed {seed}: {failure}\nwith {what}"))?;
+    Ok((ended, lost.load(Ordering::Relaxed)))
 }
 
-/// Traffic that goes on until both ends have lost the rail, if one has, and have it back, if it `returns`.
-fn traffic_with_news(env: &Env, seed: u64, sleeps: bool, returns: bool) {
-    let mut said = [(0, 0), (0, 0)];
+/// Traffic that goes on until both ends have lost the rail, if one has, and have it back, if it `returns`. How often that was.
+fn traffic_with_news(env: &Env, seed: u64, sleeps: bool, returns: bool) -> u32 {
+    let mut said = [(0_u32, 0), (0, 0)];
     let mut meanwhile = |_: u64| {
         for ((down, up), device) in said.iter_mut().zip([&env.a, &env.b]) {
             while let Some(event) = device.poll_async_event() {
@@ -127,4 +126,5 @@ fn traffic_with_news(env: &Env, seed: u64, sleeps: bool, returns: bool) {
     let plan = Traffic { seed, requests, longest, meanwhile: &mut meanwhile, detour: &detour, sleeps };
     traffic::run(env, &mut { plan });
     assert!(said[0].1 <= said[0].0, "{said:?}");
+    said[0].0
 }

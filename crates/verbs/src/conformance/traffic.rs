@@ -12,9 +12,7 @@ use host::Span;
 use super::Env;
 use super::check::Rng;
 use super::conn::{End, Setup};
-use crate::{
-    Access, Buf, CmEvent, ConnParam, Mr, QpCap, RecvWr, SendFlags, SendOp, SendWr, Wc, WcOpcode,
-};
+use crate::{Access, Buf, CmEvent, ConnParam, Mr, QpCap, RecvWr, SendFlags, SendOp, SendWr, Wc, WcOpcode};
 
 /// Requests and receives outstanding at each end.
 const DEPTH: usize = 16;

@@ -45,6 +45,8 @@ pub(super) struct CqInner {
     of_rails: Vec<Cq>,
     /// Somebody takes completions from the rails: who must be one at a time, so that order is kept.
     taken: AtomicBool,
+    /// Somebody else wanted to, and in virtual time may sleep until there is news.
+    missed: AtomicBool,
     /// A rail has reported, and nobody has looked yet whether that is the program's business.
     reported: AtomicBool,
     ring: Mutex<Ring>,
@@ -76,6 +78,7 @@ impl CqInner {
             cqe,
             of_rails,
             taken: AtomicBool::new(false),
+            missed: AtomicBool::new(false),
             reported: AtomicBool::new(false),
             ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None }),
             bell: Bell::new(),
@@ -107,10 +110,14 @@ impl CqInner {
                 self.tell();
             }
             self.taken.store(false, Ordering::SeqCst);
+            if self.missed.swap(false, Ordering::SeqCst) {
+                self.device.signal();
+            }
             if !self.reported.load(Ordering::SeqCst) {
-                break;
+                return;
             }
         }
+        self.missed.store(true, Ordering::SeqCst);
     }
 
     fn take_from_rails(&self) {

@@ -221,6 +221,10 @@ impl Inner {
         self.turn.fetch_add(1, Ordering::Relaxed) as usize % self.rails.len()
     }
 
+    pub(super) fn forget_token(&self, token: u64) {
+        unpoisoned(&self.tokens).remove(&token);
+    }
+
     pub(super) fn token(&self) -> u64 {
         unpoisoned(&self.chance).next()
     }

@@ -79,7 +79,7 @@ impl QpInner {
             kind,
             rails: self.width() as u8,
             lane: lane as u8,
-            recv_lane: unpoisoned(&self.receives).lane as u8,
+            recv_lane: self.receives().lane as u8,
             token,
             table: self.pd.table_on(lane),
             nobody: self.device().nobody(lane).rkey(),
@@ -111,7 +111,7 @@ impl QpInner {
                 _ => Error::WrongState { call: "connect", state: self.state_now() },
             });
         }
-        *unpoisoned(&self.link) = Link {
+        *self.link() = Link {
             phase: Phase::Connecting,
             cm: Some(cm.clone()),
             param: param.clone(),
@@ -121,7 +121,7 @@ impl QpInner {
         };
         let said = self.hello(Kind::New, 0, 0).write(&param.private_data);
         cm.on(0).connect(&self.lane(0), addr, &Self::lane_param(param, said)).inspect_err(|_| {
-            *unpoisoned(&self.link) = Link::default();
+            *self.link() = Link::default();
             self.advance(state::CONNECTING, state::INIT);
         })
     }
@@ -149,7 +149,7 @@ impl QpInner {
             ..Link::default()
         };
         link.lanes.iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
-        *unpoisoned(&self.link) = link;
+        *self.link() = link;
         let mut rest = Vec::new();
         write_addrs(&addrs[1..], &mut rest);
         rest.extend(&param.private_data);
@@ -159,14 +159,14 @@ impl QpInner {
         device.service.wake();
         cm.on(0).accept(request, &self.lane(0), &Self::lane_param(param, said)).inspect_err(|_| {
             unpoisoned(&device.tokens).remove(&token);
-            *unpoisoned(&self.link) = Link::default();
+            *self.link() = Link::default();
             self.advance(state::READY_TO_RECEIVE, state::INIT);
         })
     }
 
     /// A lane's queue pair is connected; `said` is the accepting side's answer, on the connecting side.
     pub(super) fn lane_is_up(self: &Arc<Self>, lane: usize, num: u32, said: &[u8]) {
-        let link = unpoisoned(&self.link);
+        let link = self.link();
         let phase = link.phase;
         drop(link);
         if phase == Phase::Up {
@@ -178,7 +178,7 @@ impl QpInner {
                 self.width()
             )));
         }
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         link.up |= 1 << lane;
         let all = link.up.count_ones() as usize == self.width();
         if !all || !matches!(link.phase, Phase::Connecting | Phase::Accepting) {
@@ -206,7 +206,7 @@ impl QpInner {
             return self.read_more(lane, rest);
         }
         let Some((addrs, rest)) = read_addrs(rest, self.width() - 1) else { return false };
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         link.answer = rest.to_vec();
         link.token = hello.token;
         link.lanes[1..].iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
@@ -230,7 +230,7 @@ impl QpInner {
         self.with_sends(|sends| sends.meet_mail(lane, &more));
         if lane == 1 {
             let Some((addrs, _)) = read_addrs(rest, 1) else { return false };
-            unpoisoned(&self.link).lanes[0].door = Some(addrs[0]);
+            self.link().lanes[0].door = Some(addrs[0]);
         }
         true
     }
@@ -246,7 +246,7 @@ impl QpInner {
                 self.device().rails[lane].name()
             )));
         }
-        let cm = std::mem::take(&mut *unpoisoned(&self.link)).cm;
+        let cm = std::mem::take(&mut *self.link()).cm;
         self.advance(state::CONNECTING, state::INIT);
         if let Some(cm) = cm {
             cm.push(CmEvent::Rejected { qp_num: self.num, private_data });
@@ -258,7 +258,7 @@ impl QpInner {
         if self.attempt_failed(lane, num) {
             return;
         }
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         if lane != 0 || link.phase != Phase::Connecting {
             let addr = link.lanes[lane].door;
             drop(link);
@@ -282,7 +282,7 @@ impl QpInner {
 
     /// The connection failed when some lane was up already, or on the accepting side.
     pub(super) fn connection_failed(&self, why: CmFailure) {
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         let was = std::mem::replace(&mut link.phase, Phase::Over);
         let cm = link.cm.clone();
         self.forget_token(&link);
@@ -295,7 +295,7 @@ impl QpInner {
 
     /// The connection is over.
     pub(super) fn end(&self) {
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         if link.phase != Phase::Up {
             return;
         }
@@ -315,12 +315,12 @@ impl QpInner {
     /// Nobody joins with this connection's token any more.
     pub(super) fn forget_token(&self, link: &Link) {
         if !link.is_active {
-            unpoisoned(&self.device().tokens).remove(&link.token);
+            self.device().forget_token(link.token);
         }
     }
 
     pub(super) fn disconnect(&self) -> Result<()> {
-        let link = unpoisoned(&self.link);
+        let link = self.link();
         let (phase, cm) = (link.phase, link.cm.clone());
         drop(link);
         let (Phase::Up | Phase::Over, Some(cm)) = (phase, cm) else {
@@ -336,7 +336,7 @@ impl QpInner {
 
     /// On the accepting side: lanes that have not come by now will not. Whether there is nothing to wait for any more.
     pub(super) fn give_up_if_overdue(&self) -> bool {
-        let link = unpoisoned(&self.link);
+        let link = self.link();
         let waits = link.phase == Phase::Accepting;
         let overdue = waits && link.deadline.is_some_and(|deadline| self.device().host.now() >= deadline);
         drop(link);
@@ -348,7 +348,7 @@ impl QpInner {
 
     /// A further lane, as the connecting side asks for it.
     fn take_lane(self: &Arc<Self>, cm: &Cm, rail: usize, request: ConnectRequest, hello: Hello, more: &More) {
-        let link = unpoisoned(&self.link);
+        let link = self.link();
         if link.phase == Phase::Up {
             drop(link);
             return self.take_back(cm, rail, request, more);

@@ -38,7 +38,8 @@ impl Letter {
     }
 
     fn unpack(bytes: &[u8; LETTER]) -> Option<Self> {
-        let half = |from: usize| bytes[from..from + 8].iter().fold(0_u64, |word, &b| word << 8 | u64::from(b));
+        let half =
+            |from: usize| bytes[from..from + 8].iter().fold(0_u64, |word, &b| word << 8 | u64::from(b));
         let word = half(0);
         (half(8) == mix(!word)).then_some(Self {
             generation: (word >> 36) as u32,

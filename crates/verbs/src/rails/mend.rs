@@ -11,12 +11,13 @@
 //! be decided, and fails the queue pair. The death of the last lane is the connection's.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use host::Span;
 
 use super::RAILS_MAX;
 use super::device::unpoisoned;
+use super::gate::Held;
 use super::link::{Health, Link, Phase};
 use super::mail::Letter;
 use super::qp::{QpInner, state};
@@ -39,7 +40,7 @@ impl QpInner {
     pub(super) fn lane_is_down(self: &Arc<Self>, lane: usize) {
         // The rail may say that it was no accident.
         self.device().poll_rails();
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         match link.phase {
             Phase::Connecting | Phase::Accepting => {
                 drop(link);
@@ -69,15 +70,15 @@ impl QpInner {
 
     /// Closes this side's end of a lane that is dying.
     fn close(&self, lane: usize) {
-        unpoisoned(&self.sends).hold(lane);
-        let mut receives = unpoisoned(&self.receives);
+        self.sends().hold(lane);
+        let mut receives = self.receives();
         if receives.lane == lane {
             receives.hold();
         }
         drop(receives);
         self.is_mending.store(true, Ordering::Relaxed);
         self.lane(lane).to_error();
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         if link.lanes[lane].health == Health::Dying {
             link.lanes[lane].health = Health::Draining;
         }
@@ -91,7 +92,7 @@ impl QpInner {
         self.write_mail();
         for lane in 0..self.width() {
             let Some(letter) = self.mailbox.read(lane) else { continue };
-            let mut link = unpoisoned(&self.link);
+            let mut link = self.link();
             let known = &mut link.lanes[lane];
             match known.health {
                 Health::Up if known.generation == letter.generation => {
@@ -105,7 +106,7 @@ impl QpInner {
                     let forgotten = known.joining.take_if(|(generation, _)| *generation <= letter.generation);
                     drop(link);
                     self.forget_attempt(lane, forgotten);
-                    let recv_lane = unpoisoned(&self.receives).lane as u8;
+                    let recv_lane = self.receives().lane as u8;
                     self.put_letter(lane, Letter { recv_lane, received: 0, ..letter });
                     self.write_mail();
                 }
@@ -121,7 +122,7 @@ impl QpInner {
         if self.now() == state::ERROR || !self.is_mending.load(Ordering::Relaxed) {
             return false;
         }
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         if link.phase != Phase::Up {
             return false;
         }
@@ -135,7 +136,7 @@ impl QpInner {
         self.drain(&mut link);
         let died = self.answers(&link);
         let settled = died.filter(|_| {
-            let sends = unpoisoned(&self.sends);
+            let sends = self.sends();
             sends.is_quiet() && sends.mail_has_come()
         });
         let Some(died) = settled else {
@@ -150,12 +151,12 @@ impl QpInner {
     /// Lanes from which everything has come back: there is a letter about each.
     fn drain(&self, link: &mut Link) {
         for lane in 0..self.width() {
-            if link.lanes[lane].health != Health::Draining || !unpoisoned(&self.sends).is_drained(lane) {
+            if link.lanes[lane].health != Health::Draining || !self.sends().is_drained(lane) {
                 continue;
             }
             let next = (1..self.width()).map(|step| (lane + step) % self.width());
             let next = next.clone().find(|&at| link.lanes[at].health == Health::Up);
-            let mut receives = unpoisoned(&self.receives);
+            let mut receives = self.receives();
             if receives.lane == lane {
                 let (true, Some(next)) = (receives.are_back(), next) else { continue };
                 receives.move_to(self, next);
@@ -170,7 +171,7 @@ impl QpInner {
 
     fn put_letter(&self, lane: usize, letter: Letter) {
         self.mailbox.put(lane, letter);
-        unpoisoned(&self.sends).has_mail();
+        self.sends().has_mail();
     }
 
     /// The peer's letters about lanes that died here, if there is one for each.
@@ -190,12 +191,8 @@ impl QpInner {
     }
 
     /// Both ends know of the lanes that died: goes on without them.
-    fn settle(
-        self: &Arc<Self>,
-        mut link: MutexGuard<'_, Link>,
-        died: &[Option<Letter>; RAILS_MAX],
-    ) {
-        if !unpoisoned(&self.sends).settle(died) {
+    fn settle(self: &Arc<Self>, mut link: Held<'_, Link>, died: &[Option<Letter>; RAILS_MAX]) {
+        if !self.sends().settle(died) {
             drop(link);
             return self.end();
         }
@@ -219,11 +216,11 @@ impl QpInner {
 
     /// Writes letters to the peer, if there are any, on a lane that lives.
     fn write_mail(&self) {
-        let link = unpoisoned(&self.link);
+        let link = self.link();
         let live: Vec<usize> =
             (0..self.width()).filter(|&lane| link.lanes[lane].health == Health::Up).collect();
         drop(link);
-        unpoisoned(&self.sends).write_mail(self, live.into_iter());
+        self.sends().write_mail(self, live.into_iter());
     }
 }
 

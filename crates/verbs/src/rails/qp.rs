@@ -1,11 +1,12 @@
 //! Queue pairs: a lane on each rail, and what posting to the whole means.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 
 use super::cq::CqInner;
-use super::device::{Inner, unpoisoned};
+use super::device::Inner;
 use super::domain::PdInner;
+use super::gate::{Gate, Held};
 use super::link::Link;
 use super::mail::Mailbox;
 use super::receives::Receives;
@@ -39,10 +40,10 @@ pub(super) struct QpInner {
     mtu: Option<u32>,
     sig_all: bool,
     state: AtomicU8,
-    pub(super) sends: Mutex<Sends>,
-    pub(super) receives: Mutex<Receives>,
+    sends: Gate<Sends>,
+    receives: Gate<Receives>,
     pub(super) mailbox: Mailbox,
-    pub(super) link: Mutex<Link>,
+    link: Gate<Link>,
     /// A lane has died, and the rest goes on as soon as both ends know.
     pub(super) is_mending: AtomicBool,
     /// Its place in the domain's scratch memory.
@@ -71,10 +72,10 @@ impl QpInner {
             mtu: init.mtu,
             sig_all: init.sq_sig_all,
             state: AtomicU8::new(state::INIT),
-            sends: Mutex::new(Sends::new(&init.cap, device.rails.len(), device.shares)),
-            receives: Mutex::new(receives),
+            sends: Gate::new(Sends::new(&init.cap, device.rails.len(), device.shares)),
+            receives: Gate::new(receives),
             mailbox: Mailbox::new(&pd.pds)?,
-            link: Mutex::default(),
+            link: Gate::new(Link::default()),
             is_mending: AtomicBool::new(false),
         };
         let lanes = (0..device.rails.len()).map(|rail| qp.make_lane(rail).map(Arc::new));
@@ -107,7 +108,8 @@ impl QpInner {
     /// Does something with a lane.
     #[inline]
     pub(super) fn on_lane<R>(&self, lane: usize, work: impl FnOnce(&Qp) -> R) -> R {
-        work(&self.lanes.read().unwrap_or_else(|e| e.into_inner())[lane])
+        // Not with the list locked: others may run meanwhile, and want to change it.
+        work(&self.lane(lane))
     }
 
     pub(super) fn lane(&self, lane: usize) -> Arc<Qp> {
@@ -133,6 +135,19 @@ impl QpInner {
         &self.pd.device
     }
 
+    /// Locks are taken in this order: the connection, then sends or receives.
+    pub(super) fn link(&self) -> Held<'_, Link> {
+        self.link.lock(&self.device().host)
+    }
+
+    pub(super) fn sends(&self) -> Held<'_, Sends> {
+        self.sends.lock(&self.device().host)
+    }
+
+    pub(super) fn receives(&self) -> Held<'_, Receives> {
+        self.receives.lock(&self.device().host)
+    }
+
     pub(super) fn now(&self) -> u8 {
         self.state.load(Ordering::Acquire)
     }
@@ -154,7 +169,7 @@ impl QpInner {
 
     /// Works on the queue of send requests, then does what that asks for.
     pub(super) fn with_sends<R>(&self, work: impl FnOnce(&mut Sends) -> R) -> R {
-        let mut sends = unpoisoned(&self.sends);
+        let mut sends = self.sends();
         let result = work(&mut sends);
         sends.advance(self);
         let (kill, waits) = (sends.wants_the_lanes_killed(), sends.waits());
@@ -172,11 +187,11 @@ impl QpInner {
         self.state.store(state::ERROR, Ordering::Release);
         // A lane that failed by itself tells its peer why, in its own time.
         self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
-        let mut sends = unpoisoned(&self.sends);
+        let mut sends = self.sends();
         sends.killed();
         sends.advance(self);
         drop(sends);
-        self.flush_receives(&mut unpoisoned(&self.receives));
+        self.flush_receives(&mut self.receives());
         self.device().signal();
     }
 
@@ -199,7 +214,7 @@ impl QpInner {
     pub(super) fn on_received(self: &Arc<Self>, lane: usize, wc: &Wc) {
         let (mut wc, is_shared) = (Wc { qp_num: self.num, ..*wc }, self.srq.is_some());
         wc.invalidated = wc.invalidated.and_then(|key| self.pd.invalidate(lane, key));
-        let mut receives = unpoisoned(&self.receives);
+        let mut receives = self.receives();
         // The program's own failure is told of; a lane's need not be the connection's.
         let keeps = self.now() != state::ERROR && !is_shared;
         if receives.ended(lane, &mut wc, keeps) {
@@ -225,12 +240,12 @@ impl QpInner {
     pub(super) fn give_back(&self, sends: u32, receives: u32) {
         let mut awaited = false;
         if sends > 0 {
-            let mut queue = unpoisoned(&self.sends);
+            let mut queue = self.sends();
             queue.free += sends;
             awaited |= std::mem::take(&mut queue.refused);
         }
         if receives > 0 {
-            let mut queue = unpoisoned(&self.receives);
+            let mut queue = self.receives();
             queue.free += receives;
             awaited |= std::mem::take(&mut queue.refused);
         }
@@ -273,8 +288,12 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        self.device().forget_qp(self);
-        self.forget_token(&unpoisoned(&self.link));
+        let device = self.device().clone();
+        device.forget_qp(self);
+        let link = self.link.get_mut();
+        if !link.is_active {
+            device.forget_token(link.token);
+        }
         self.pd.give_scratch(self.scratch);
     }
 }
@@ -313,7 +332,13 @@ impl QpOps for QpHandle {
                 qp.fail();
             } else {
                 let dead = |lane: &Arc<Qp>| lane.state() == QpState::Error;
-                let dead = qp.lanes().iter().enumerate().filter(|(_, lane)| dead(lane)).map(|(at, _)| at).collect::<Vec<_>>();
+                let dead = qp
+                    .lanes()
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, lane)| dead(lane))
+                    .map(|(at, _)| at)
+                    .collect::<Vec<_>>();
                 dead.into_iter().for_each(|lane| qp.lane_is_down(lane));
             }
         }
@@ -335,7 +360,7 @@ impl QpOps for QpHandle {
             return Err(Error::Invalid("the queue pair has a shared receive queue; post there".into()));
         }
         Error::check_limit("pieces of a receive", wr.sges.len() as u64, qp.cap.max_recv_sge.into())?;
-        let mut receives = unpoisoned(&qp.receives);
+        let mut receives = qp.receives();
         receives.post(qp, wr)?;
         if qp.now() == state::ERROR {
             qp.flush_receives(&mut receives);

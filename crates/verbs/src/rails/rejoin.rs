@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use host::Span;
 
-use super::device::unpoisoned;
 use super::hello::{Hello, Kind, More};
 use super::link::{Health, Phase};
 use super::mail::GENERATIONS;
@@ -26,7 +25,7 @@ impl QpInner {
         let now = self.device().host.now();
         let mut lame = false;
         for lane in 0..self.width() {
-            let mut link = unpoisoned(&self.link);
+            let mut link = self.link();
             if link.phase != Phase::Up {
                 return false;
             }
@@ -51,7 +50,7 @@ impl QpInner {
     }
 
     fn try_lane(self: &Arc<Self>, lane: usize, generation: u32) {
-        let link = unpoisoned(&self.link);
+        let link = self.link();
         let (cm, door, token) = (link.cm.clone(), link.lanes[lane].door, link.token);
         let param = ConnParam { timeout: link.param.timeout.min(ATTEMPT), ..link.param.clone() };
         drop(link);
@@ -67,13 +66,13 @@ impl QpInner {
 
     fn begin_attempt(self: &Arc<Self>, lane: usize, generation: u32, qp: &Arc<Qp>) {
         self.device().add_lane(lane, qp.num(), self);
-        let before = unpoisoned(&self.link).lanes[lane].joining.replace((generation, qp.clone()));
+        let before = self.link().lanes[lane].joining.replace((generation, qp.clone()));
         self.forget_attempt(lane, before);
     }
 
     /// On the accepting side: a lane is asked for again. The request is rejected where the lane's death is not settled.
     pub(super) fn take_back(self: &Arc<Self>, cm: &Cm, lane: usize, request: ConnectRequest, more: &More) {
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         let known = &mut link.lanes[lane];
         let tried = known.joining.as_ref().map_or(known.generation, |(generation, _)| *generation);
         if known.health != Health::Down || more.generation <= tried || more.generation >= GENERATIONS {
@@ -92,7 +91,7 @@ impl QpInner {
 
     /// A lane's queue pair is connected again.
     pub(super) fn lane_is_back(self: &Arc<Self>, lane: usize, num: u32, said: &[u8]) {
-        let mut link = unpoisoned(&self.link);
+        let mut link = self.link();
         let is_active = link.is_active;
         let known = &mut link.lanes[lane];
         let Some((generation, qp)) = known.joining.take_if(|(_, qp)| qp.num() == num) else { return };
@@ -105,8 +104,8 @@ impl QpInner {
         }
         (known.health, known.generation, known.due) = (Health::Up, generation, None);
         let old = self.replace_lane(lane, qp);
-        unpoisoned(&self.sends).revive(lane);
-        unpoisoned(&self.receives).begin(lane);
+        self.sends().revive(lane);
+        self.receives().begin(lane);
         drop(link);
         self.device().forget_lane(lane, old.num());
         drop(old);
@@ -116,7 +115,7 @@ impl QpInner {
 
     /// Whether a queue pair was about to take a lane's place; then it will not.
     pub(super) fn attempt_failed(&self, lane: usize, num: u32) -> bool {
-        let failed = unpoisoned(&self.link).lanes[lane].joining.take_if(|(_, qp)| qp.num() == num);
+        let failed = self.link().lanes[lane].joining.take_if(|(_, qp)| qp.num() == num);
         let was = failed.is_some();
         self.forget_attempt(lane, failed);
         was

@@ -7,8 +7,8 @@ use super::keys::{LaneKeys, Met, offset_of, unveil};
 use super::mail::Letter;
 use super::qp::{PIECES_MAX, QpInner};
 use super::request::{
-    Class, EMPTY, LINE, Lanes, Slot, class, is_atomic, key_of, of_lane, opcode, part, remote_of, returns_data,
-    takes_a_receive,
+    Class, EMPTY, LINE, Lanes, Slot, class, is_atomic, key_of, of_lane, opcode, part, remote_of,
+    returns_data, takes_a_receive,
 };
 use crate::{Data, Error, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
 
@@ -328,14 +328,14 @@ impl Sends {
             Class::Write => Lanes::whole(self.least_busy(device)),
             _ => Lanes::whole(self.message_lane),
         };
-        let busy =
-            |lane: &usize| lanes.mask != 1 << lane && self.flight[*lane].writes + self.flight[*lane].reads > 0;
+        let busy = |lane: &usize| {
+            lanes.mask != 1 << lane && self.flight[*lane].writes + self.flight[*lane].reads > 0
+        };
         if !(0..self.lanes).any(|lane| busy(&lane)) {
             return Some(lanes);
         }
         let fenced = slot.flags.contains(SendFlags::FENCE);
-        let others =
-            || (0..self.lanes).filter(|lane| lanes.mask != 1 << lane).map(|lane| self.flight[lane]);
+        let others = || (0..self.lanes).filter(|lane| lanes.mask != 1 << lane).map(|lane| self.flight[lane]);
         if fenced && others().any(|flight| flight.reads > 0) {
             return None;
         }
@@ -479,8 +479,8 @@ impl Sends {
             let place = self.place(seq);
             let slot = &mut self.slots[place];
             let arrived = |letter: Letter| letter.received.wrapping_sub(slot.number) as i32 > 0;
-            slot.done = !slot.lost
-                || (takes_a_receive(slot.op) && died[slot.lanes.first()].is_some_and(arrived));
+            slot.done =
+                !slot.lost || (takes_a_receive(slot.op) && died[slot.lanes.first()].is_some_and(arrived));
             if slot.lost {
                 (slot.lost, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
             }
