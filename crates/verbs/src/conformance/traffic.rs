@@ -183,7 +183,7 @@ impl<'a> Half<'a> {
     fn turn(&mut self, peer: &mut Self, enough: bool) -> bool {
         let before = (self.next, self.done, self.received);
         // The last of each four is signalled.
-        while (!enough || self.next % 4 > 0) && self.posted.len() < DEPTH {
+        while (!enough || !self.next.is_multiple_of(4)) && self.posted.len() < DEPTH {
             self.post(peer);
         }
         while let Some(wc) = self.end.send_cq.poll_one().expect("no overrun") {

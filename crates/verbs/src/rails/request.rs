@@ -31,9 +31,9 @@ impl Lanes {
         let all: f64 = (0..RAILS_MAX).filter(used).map(|lane| shares[lane]).sum();
         let last = (0..RAILS_MAX).rfind(used).unwrap_or(0);
         let (mut sum, mut at, mut lanes) = (0.0, 0, Self::NONE);
-        for lane in 0..RAILS_MAX {
+        for (lane, share) in shares.iter().enumerate() {
             if used(&lane) {
-                sum += shares[lane];
+                sum += share;
                 let end = if lane == last { len } else { (len as f64 * (sum / all)) as u64 / LINE * LINE };
                 if end > at {
                     lanes.mask |= 1 << lane;
