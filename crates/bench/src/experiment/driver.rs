@@ -89,13 +89,15 @@ pub fn client_cell(
     }
     let prepared = experiment.prepare(session);
     let mut side = agree(session, prepared)?;
-    let record = match rounds(session, &mut *side, plan_for(experiment, &session.cell.variant, &plan), stop) {
-        Ok(record) => record,
-        Err(fault) => return Err(settle(session, side, fault)),
-    };
+    let mut record =
+        match rounds(session, &mut *side, plan_for(experiment, &session.cell.variant, &plan), stop) {
+            Ok(record) => record,
+            Err(fault) => return Err(settle(session, side, fault)),
+        };
     tell_all(session, &Word::Finish)?;
     let verdict = verdict(session, &mut *side, !record.rounds.is_empty());
     agree(session, verdict)?;
+    record.note = side.note();
     Ok(record)
 }
 
@@ -145,7 +147,6 @@ fn rounds(
             side.warm(session)?;
         }
     }
-    record.note = side.note();
     Ok(record)
 }
 

@@ -1,11 +1,14 @@
 //! Contents that can be checked: bytes that depend on a seed and on their place, so that anything else shows.
 
 use verbs::Buf;
+use verbs::host::{Host, Span};
 
 use super::Fault;
 use crate::stats::Rng;
 
 const CHUNK: usize = 1 << 16;
+/// Far more than a copy under way still takes, and far less than anybody waits for.
+const A_MOMENT: Span = Span::from_ms(20);
 
 fn chunks(
     seed: u64,
@@ -47,9 +50,45 @@ pub(super) fn compare(buf: &Buf, offset: usize, len: usize, seed: u64) -> Result
     })
 }
 
+/// The same where bytes may become visible in any order, so that the last one is no sign of all: those that are wrong at
+/// first have a moment. Whether they needed it.
+pub(super) fn compare_in_a_moment(
+    host: &Host,
+    buf: &Buf,
+    (offset, len): (usize, usize),
+    seed: u64,
+) -> Result<bool, Fault> {
+    let Err(first) = compare(buf, offset, len, seed) else { return Ok(false) };
+    let deadline = host.after(A_MOMENT);
+    let there = || compare(buf, offset, len, seed).ok();
+    host.poll("a message to be wholly there", deadline, there).map_or(Err(first), |()| Ok(true))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: what comes a moment later is told from what is wrong. Method: the byte is mended by another thread, or never.
+    #[test]
+    fn a_byte_that_comes_late_is_no_wrong_byte() {
+        let host = verbs::host::real::host();
+        let buf = Buf::alloc(512).expect("memory");
+        fill(&buf, 0, 512, 7).expect("fits");
+        assert_eq!(compare_in_a_moment(&host, &buf, (0, 512), 7), Ok(false));
+        let right = buf.to_vec(256..257).expect("inside");
+        buf.write(256, &[!right[0]]).expect("fits");
+        let why = compare_in_a_moment(&host, &buf, (0, 512), 7).expect_err("it stays wrong").to_string();
+        assert!(why.contains("byte 256 of 512"), "{why}");
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let host = verbs::host::real::host();
+                (0..100).find_map(|_| compare_in_a_moment(&host, &buf, (0, 512), 7).ok())
+            });
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            buf.write(256, &right).expect("fits");
+            assert!(looks.join().expect("no panic").is_some());
+        });
+    }
 
     #[test]
     fn a_pattern_is_found_again_and_a_single_changed_byte_is_named() {
