@@ -5,6 +5,7 @@ pub mod experiment;
 pub mod floor;
 pub mod launch;
 pub mod plan;
+pub mod planfile;
 pub mod report;
 pub mod reproduce;
 pub mod sample;

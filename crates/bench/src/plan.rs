@@ -1,10 +1,12 @@
 //! [`Plan`]: what the user asked for; [`CheckedPlan`]: what will be measured, cell by cell.
 
 mod devices;
+mod error;
 pub mod keys;
 mod levels;
 pub(crate) mod needs;
 mod peers;
+pub mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,6 +14,7 @@ use std::ops::Range;
 use crate::experiment::{Cell, Experiment, MAX_SIZE, Settings, all, find, variant};
 use crate::floor::{FLOOR, FloorKind};
 use crate::schema::{Origin, Parameter};
+pub use error::PlanError;
 use keys::Values;
 use levels::Levels;
 use needs::Limits;
@@ -48,100 +51,6 @@ pub struct Plan {
     pub launches: Option<u32>,
     /// Values of [`keys::KEYS`].
     pub set: BTreeMap<String, String>,
-}
-
-/// What is wrong with a plan: one line each, saying what exists instead.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// No such experiment.
-    #[error("there is no experiment {name:?}{hint}; there are: {known}")]
-    Experiment {
-        /// As given.
-        name: String,
-        /// `, did you mean ...?`
-        hint: String,
-        /// All names.
-        known: String,
-    },
-    /// No such device, or no such option of it.
-    #[error("{why}{hint}")]
-    Device {
-        /// What is wrong, and what there is.
-        why: String,
-        /// `, did you mean ...?`
-        hint: String,
-    },
-    /// No such parameter.
-    #[error("there is no parameter {name:?}{hint}; --set takes: {known}")]
-    Key {
-        /// As given.
-        name: String,
-        /// `, did you mean ...?`
-        hint: String,
-        /// All names.
-        known: String,
-    },
-    /// A parameter does not take that value.
-    #[error("{key} cannot be {value:?}; it takes {range}")]
-    Value {
-        /// Key.
-        key: String,
-        /// As given.
-        value: String,
-        /// What it takes.
-        range: String,
-    },
-    /// A size that no message has.
-    #[error("a message cannot have {size} bytes; sizes go from 1 to {MAX_SIZE} (1 GiB)")]
-    Size {
-        /// As given.
-        size: u64,
-    },
-    /// The same device twice.
-    #[error("device {name:?} was given twice; give each once")]
-    Twice {
-        /// As given.
-        name: String,
-    },
-    /// No sizes at all.
-    #[error("no sizes were given; leave --size away for the usual ones")]
-    NoSizes,
-    /// A peer for a device that has no other side.
-    #[error("a modelled card simulates both sides here; leave --peer away")]
-    VirtualPeer,
-    /// More than this machine has.
-    #[error("{why}")]
-    Machine {
-        /// What is needed, what there is, how to have more.
-        why: String,
-    },
-    /// The same peer twice.
-    #[error(
-        "peer {peer:?} was given twice; give each once: several processes of one host are servers at ports of their own"
-    )]
-    PeerTwice {
-        /// As given.
-        peer: String,
-    },
-    /// Fewer peers than processes take part.
-    #[error("{what} needs {needed} with --peer, and there {}; {remedy}", peers::are(*.there))]
-    Peers {
-        /// The experiment, with what was asked for.
-        what: String,
-        /// Peers that it needs, in words.
-        needed: String,
-        /// Peers that were given.
-        there: usize,
-        /// What to do.
-        remedy: String,
-    },
-    /// Not an address.
-    #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
-    Peer {
-        /// As given.
-        peer: String,
-    },
 }
 
 /// One device of a plan.
@@ -192,15 +101,12 @@ impl Plan {
         let names_of = devices::split(&self.device);
         let chosen = devices::with_options(&names_of, &mut set);
         let levels = levels::take(&mut set, &names, &mut wrong);
-        check_set(&set, &names, &mut wrong);
+        check_set(&mut set, &names, &mut wrong);
         self.check_devices(&chosen, &mut wrong);
         let peers = self.peer.as_deref().map_or_else(Vec::new, |text| peers::read(text, &mut wrong));
         if self.peer.is_some() {
             let explicit = if self.experiments.is_empty() { &[][..] } else { &names };
             peers::enough(explicit, &levels, self.count_peers(), &mut wrong);
-        }
-        if !wrong.is_empty() {
-            return Err(wrong);
         }
         let values = Values::new(self.quick, &set);
         let mut cells = Vec::new();
@@ -223,16 +129,36 @@ impl Plan {
             cells,
             values,
         };
-        self.fit(&mut checked, &levels)?;
-        Ok(checked)
+        // What else is wrong does not hide what is too much.
+        wrong.extend(self.fit(&mut checked, &levels));
+        if wrong.is_empty() { Ok(checked) } else { Err(wrong) }
     }
 
-    /// Finds out what this machine cannot measure: an error where it was asked for, else left out with its reason.
-    fn fit(&self, plan: &mut CheckedPlan, levels: &Levels) -> Result<(), Vec<PlanError>> {
+    /// The same, and refuses experiments that were asked for by name and that none of the devices has.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_strictly(&self) -> Result<CheckedPlan, Vec<PlanError>> {
+        let impossible = devices::impossible(&self.experiments, &devices::split(&self.device));
+        match self.check() {
+            Ok(plan) if impossible.is_empty() => Ok(plan),
+            Ok(_) => Err(impossible),
+            Err(wrong) => Err(wrong.into_iter().chain(impossible).collect()),
+        }
+    }
+
+    /// Finds out what this machine cannot measure: errors where it was asked for, else left out with its reason.
+    fn fit(&self, plan: &mut CheckedPlan, levels: &Levels) -> Vec<PlanError> {
         let settings = plan.settings();
         let needs = |cell: &Cell| find(&cell.experiment).map(|e| e.needs(cell, &settings));
         for device in &plan.devices {
-            let limits = Limits { is_virtual: device.is_virtual, ..crate::launch::limits() };
+            let pairs =
+                plan.cells[device.cells.clone()].iter().any(|c| needs(c).is_some_and(|n| n.connections > 0));
+            let limits = Limits {
+                is_virtual: device.is_virtual,
+                queue_pairs: if pairs { crate::launch::queue_pairs(&device.name) } else { None },
+                ..crate::launch::limits()
+            };
             let found = needs::unfit(&plan.cells[device.cells.clone()], &limits, needs);
             plan.unfit.extend(found.into_iter().map(|(i, why)| (device.cells.start + i, why)));
         }
@@ -242,8 +168,7 @@ impl Plan {
             cell.experiment != FLOOR && (named || counted || levels::is_given(&cell.variant, levels))
         };
         let refused = plan.unfit.iter().map(|(index, why)| (&plan.cells[*index], why));
-        let errors = needs::errors(refused.filter(|(cell, _)| asked(cell)));
-        if errors.is_empty() { Ok(()) } else { Err(errors) }
+        needs::errors(refused.filter(|(cell, _)| asked(cell)))
     }
 
     fn check_devices(&self, chosen: &[String], wrong: &mut Vec<PlanError>) {
@@ -254,7 +179,7 @@ impl Plan {
             if let Err(why) = crate::launch::check_device(name) {
                 let devices = crate::launch::devices();
                 let hint = did_you_mean(name, devices.iter().map(String::as_str));
-                wrong.push(PlanError::Device { why, hint });
+                wrong.push(PlanError::Device { name: name.clone(), why, hint });
             }
         }
         if self.peer.is_some() && chosen.iter().all(|name| crate::launch::is_virtual(name)) {
@@ -315,7 +240,7 @@ impl Plan {
 
     fn sizes(&self) -> Vec<u64> {
         let mut sizes = match &self.sizes {
-            Some(sizes) => sizes.clone(),
+            Some(sizes) => sizes.iter().copied().filter(|s| (1..=MAX_SIZE).contains(s)).collect(),
             None if self.quick => SIZES_QUICK.to_vec(),
             None if self.experiments.is_empty() => SIZES_OVERVIEW.to_vec(),
             None => (0..).map(|k| 1 << k).take_while(|s| *s <= LARGEST_DEFAULT).collect(),
@@ -498,16 +423,22 @@ fn add(
     }
 }
 
-fn check_set(set: &BTreeMap<String, String>, of: &[&'static dyn Experiment], wrong: &mut Vec<PlanError>) {
-    for (name, value) in set {
-        match keys::find(name) {
-            None => wrong.push(levels::unknown(name, of)),
-            Some(key) if !key.takes(value) => {
-                wrong.push(PlanError::Value { key: name.clone(), value: value.clone(), range: key.range() })
+/// Keeps what is sound.
+fn check_set(set: &mut BTreeMap<String, String>, of: &[&'static dyn Experiment], wrong: &mut Vec<PlanError>) {
+    set.retain(|name, value| {
+        let key = match keys::find(name) {
+            None => {
+                wrong.push(levels::unknown(name, of));
+                return false;
             }
-            Some(_) => {}
+            Some(key) => key,
+        };
+        let range = if key.takes(value) { keys::absent_cores(key, value) } else { Some(key.range()) };
+        if let Some(range) = &range {
+            wrong.push(PlanError::Value { key: name.clone(), value: value.clone(), range: range.clone() });
         }
-    }
+        range.is_none()
+    });
 }
 
 fn join_numbers(list: &[u64]) -> String {
@@ -516,6 +447,12 @@ fn join_numbers(list: &[u64]) -> String {
 
 fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(", ")
+}
+
+/// What a library says in several lines, in one.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// `, did you mean "..."?` for the closest name within two changes of a letter, else nothing.

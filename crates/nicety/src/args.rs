@@ -108,6 +108,19 @@ pub(crate) struct BenchArgs {
     /// No colour and no live display: plain lines, as into a file
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Measure what a plan file says; what was measured of it before is not measured again
+    ///
+    /// Results lie beside it: FILE.PART.json for each part, one page FILE.html, and FILE.journal, by which the same command
+    /// goes on after an interruption.
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "size", "quick", "seed", "set",
+        "launches", "json", "csv", "html"])]
+    pub(crate) plan: Option<PathBuf>,
+    /// With --plan: measure everything again; the old journal is kept as .old
+    #[arg(long, requires = "plan")]
+    pub(crate) fresh: bool,
+    /// With --plan: check the file, say what would be measured, and end
+    #[arg(long, requires = "plan")]
+    pub(crate) dry_run: bool,
 }
 
 /// The report of an overview, in the current directory.
@@ -128,6 +141,7 @@ EXAMPLES
                                           where `nicety serve --listen 0.0.0.0` runs
   nicety bench hotspot --device iwarp --peer 10.0.0.2,10.0.0.3,10.0.0.4
                                           this host serves three, in each of which `nicety serve` runs
+  nicety bench --plan survey.toml         a matrix of experiments, devices and sizes; docs/plan-files.md
 
 Ctrl-C once ends both sides and keeps what was measured (exit status 130); twice ends at once.
 Files are written as a whole at the end; one that is already there stays until then.

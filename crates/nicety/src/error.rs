@@ -33,10 +33,7 @@ impl Failure {
     }
 }
 
-/// What a library says in several lines, in one.
-pub(crate) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
+pub(crate) use bench::plan::one_line;
 
 #[cfg(test)]
 mod tests {

@@ -28,6 +28,8 @@ pub(crate) struct Display<'a> {
     spoke: Option<Instant>,
     /// Cells in all.
     total: u64,
+    /// Cells that were done before this display began.
+    before: Option<u64>,
     /// What the launches so far measured of each cell.
     values: BTreeMap<Key, Vec<f64>>,
     /// Cells that cannot be measured: said once each.
@@ -48,6 +50,7 @@ impl<'a> Display<'a> {
             began: Instant::now(),
             spoke: None,
             total: 0,
+            before: None,
             values: BTreeMap::new(),
             skipped: BTreeSet::new(),
             stop,
@@ -110,7 +113,9 @@ impl Progress for Display<'_> {
                 "stopping when the cells under way are measured; Ctrl-C again ends at once"
             });
         }
-        let left = rest(what.done, self.total, self.began.elapsed());
+        let before = *self.before.get_or_insert(if what.state == CellState::Began { what.done } else { 0 });
+        let (done, total) = (what.done.saturating_sub(before), self.total.saturating_sub(before));
+        let left = rest(done, total, self.began.elapsed());
         let value = match what.state {
             // Where there is one launch, the cell may be of several devices, of which no median makes sense.
             CellState::Measured { value, unit } if what.launches == 1 => {

@@ -85,6 +85,13 @@ pub trait Experiment: Sync {
         // Most have a source and a sink at either side.
         Needs { bytes: 4 * cell.size, processes: u64::from(self.ranks(&cell.variant)), ..Needs::default() }
     }
+    /// Whether a device has at all what this measures; asked before anything is measured, of devices of this machine.
+    ///
+    /// # Errors
+    /// The device's own words.
+    fn possible(&self, _device: &verbs::Device) -> Result<(), Fault> {
+        Ok(())
+    }
     /// What is measured.
     fn metric(&self, variant: &Variant) -> Metric;
     /// Sizes unless others are asked for; `None` for the usual ones of all experiments.

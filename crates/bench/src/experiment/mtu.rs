@@ -33,6 +33,11 @@ impl Experiment for Mtu {
         Some(if quick { &[64, 64 << 10] } else { &[64, 1024, 4096, 64 << 10, 1 << 20] })
     }
 
+    fn possible(&self, device: &verbs::Device) -> Result<(), Fault> {
+        let (pd, cq) = (device.alloc_pd()?, device.create_cq(1)?);
+        Ok(pd.create_qp(&verbs::QpInit::new(&cq).mtu(MTU.low as u32)).map(drop)?)
+    }
+
     fn metric(&self, variant: &Variant) -> Metric {
         traffic::metric(variant)
     }

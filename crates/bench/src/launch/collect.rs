@@ -1,9 +1,13 @@
 //! From records to a run: samplers replayed, launches joined, floors beside results, noise and warnings.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use super::fabric::floor_kind;
 use super::job::Sampling;
+use super::journal::Keeping;
 use super::machine;
 use super::orchestrator::Reasons;
 use crate::experiment::driver::{Record, plan_for, replay};
@@ -20,7 +24,7 @@ use crate::schema::{
 const SWITCHES_SHARE: f64 = 0.05;
 
 /// One cell in one launch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sample {
     pub(super) clock: ClockInfo,
     pub(super) sampling: Sampling,
@@ -29,24 +33,34 @@ pub(super) struct Sample {
 }
 
 /// Everything measured so far.
-pub(super) struct Collected {
+pub(super) struct Collected<'a> {
     cells: Vec<Cell>,
     devices: Vec<Chosen>,
     parameters: Vec<Parameter>,
     keep: usize,
-    samples: Vec<Vec<Sample>>,
+    /// By launch.
+    samples: Vec<BTreeMap<u32, Sample>>,
+    /// Where they are kept, if anywhere.
+    keeping: Option<Keeping<'a>>,
     /// Cells that were given up: in how many launches, and why last.
     skipped: BTreeMap<usize, (u32, String)>,
     environment: Environment,
     launches: u32,
-    /// Launches begun, of each device.
-    begun: Vec<u32>,
+    /// Launches begun, of each device, those of earlier times included.
+    begun: Vec<BTreeSet<u32>>,
+    /// Devices that were opened this time.
+    opened: BTreeSet<usize>,
     count: u64,
     interrupted: bool,
 }
 
-impl Collected {
-    pub(super) fn new(plan: &CheckedPlan, cores: [Option<usize>; 2], launches: u32) -> Self {
+impl<'a> Collected<'a> {
+    pub(super) fn new(
+        plan: &CheckedPlan,
+        cores: [Option<usize>; 2],
+        launches: u32,
+        keeping: Option<Keeping<'a>>,
+    ) -> Self {
         let skipped = plan.unfit.iter().map(|(index, why)| (*index, (launches, why.clone()))).collect();
         let pinned: Vec<usize> = cores.iter().flatten().copied().collect();
         let mut environment = machine::environment(&pinned);
@@ -67,40 +81,91 @@ impl Collected {
             "leave --set launches at its default",
         );
         environment.devices = plan.devices.iter().map(known).collect();
-        Self {
+        let mut all = Self {
             cells: plan.cells.clone(),
             devices: plan.devices.clone(),
             parameters: plan.parameters.clone(),
             keep: plan.values.whole("keep") as usize,
-            samples: vec![Vec::new(); plan.cells.len()],
+            samples: vec![BTreeMap::new(); plan.cells.len()],
+            keeping: None,
             skipped,
             environment,
             launches,
-            begun: vec![0; plan.devices.len()],
+            begun: vec![BTreeSet::new(); plan.devices.len()],
+            opened: BTreeSet::new(),
             count: 0,
             interrupted: false,
+        };
+        if let Some(keeping) = keeping {
+            all.restore(keeping);
         }
+        all
     }
 
-    /// A launch of a device has begun.
+    /// Takes what was measured before.
+    fn restore(&mut self, mut keeping: Keeping<'a>) {
+        let kept = keeping.kept();
+        if let ([first, ..], false) = (keeping.sessions(), kept.is_empty()) {
+            let what = format!(
+                "parts of this run were measured at other times, the first from {first} on, as its journal says: what \
+                 disturbed the machine then is not what does now"
+            );
+            let advice = "measure all at once (--fresh) where effects are small".to_owned();
+            self.environment.warnings.push(Warning { what, advice });
+        }
+        for (index, launch, sample) in kept {
+            if let Some(device) = self.devices.iter().position(|d| d.cells.contains(&index)) {
+                self.begun[device].insert(launch);
+                self.environment.devices[device].clock = sample.clock.kind;
+            }
+            self.environment.clock = sample.clock;
+            self.samples[index].insert(launch, sample);
+            self.count += 1;
+        }
+        for (index, why) in keeping.never() {
+            if let Entry::Vacant(entry) = self.skipped.entry(index) {
+                entry.insert((self.launches, why));
+                self.count += u64::from(self.launches);
+            }
+        }
+        self.keeping = Some(keeping);
+    }
+
+    /// Whether a cell needs no measuring in a launch: it was measured before, or cannot be.
+    pub(super) fn is_done(&self, index: usize, launch: u32) -> bool {
+        self.keeping.as_ref().is_some_and(|k| k.is_done(index, launch))
+    }
+
+    /// Cells that no launch can measure, as is known from earlier times.
+    pub(super) fn never(&self) -> Vec<usize> {
+        self.keeping.iter().flat_map(|k| k.never()).map(|(index, _)| index).collect()
+    }
+
+    /// Makes sure that everything is kept that can be; why not, if it cannot.
+    pub(super) fn sync(&mut self) -> Result<(), String> {
+        self.keeping.as_mut().map_or(Ok(()), |k| k.sync().map_err(|why| why.to_string()))
+    }
+
+    /// A launch of a device has begun; whether it is the device's first this time.
     pub(super) fn begun(
         &mut self,
-        device: usize,
+        (device, launch): (usize, u32),
         clock: ClockInfo,
         noise: Option<NoiseSummary>,
         pinned: [Option<usize>; 2],
-    ) {
-        if self.begun.iter().all(|n| *n == 0) {
+    ) -> bool {
+        if self.opened.is_empty() {
             self.environment.clock = clock;
             self.environment.noise_before = noise;
             self.environment.pinned_cores = pinned.iter().flatten().map(|c| *c as u32).collect();
         }
         if let Some(begun) = self.begun.get_mut(device) {
-            *begun += 1;
+            begun.insert(launch);
         }
         if let Some(info) = self.environment.devices.get_mut(device) {
             info.clock = clock.kind;
         }
+        self.opened.insert(device)
     }
 
     /// What a device says of itself.
@@ -115,19 +180,25 @@ impl Collected {
         self.environment.noise_after = noise;
     }
 
-    pub(super) fn measured(&mut self, index: usize, _launch: u32, sample: Sample) {
+    pub(super) fn measured(&mut self, index: usize, launch: u32, sample: Sample) {
         // Half a cell is none: its samples would be those of the cold part.
         if sample.record.interrupted {
             return;
         }
         if let Some(samples) = self.samples.get_mut(index) {
-            samples.push(sample);
+            if let Some(keeping) = &mut self.keeping {
+                keeping.measured(index, launch, &sample);
+            }
+            samples.insert(launch, sample);
             self.count += 1;
         }
     }
 
     /// A cell was not measured in this launch, nor will it be in so many others that need not try.
-    pub(super) fn skipped(&mut self, index: usize, why: String, others: u32) {
+    pub(super) fn skipped(&mut self, index: usize, why: String, (never, others): (bool, u32)) {
+        if let (Some(keeping), true) = (&mut self.keeping, never) {
+            keeping.cannot(index, &why);
+        }
         self.count += 1 + u64::from(others);
         let times = self.skipped.get(&index).map_or(0, |(times, _)| *times);
         self.skipped.insert(index, (times + 1, why));
@@ -181,7 +252,7 @@ impl Collected {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
         let one = |i: usize| -> Vec<Sampled> {
             let experiment = find(&cells[i].experiment);
-            samples[i].iter().filter_map(|s| replayed(experiment?, &cells[i], s)).collect()
+            samples[i].values().filter_map(|s| replayed(experiment?, &cells[i], s)).collect()
         };
         let mut all: Vec<Vec<Sampled>> = Vec::new();
         all.resize_with(cells.len(), Vec::new);
@@ -203,7 +274,7 @@ impl Collected {
         let cell = &self.cells[index];
         let metric = find(&cell.experiment)?.metric(&cell.variant);
         let records = &self.samples[index];
-        let messages = records.first()?.record.messages.max(1);
+        let messages = records.values().next()?.record.messages.max(1);
         let head = CellHead {
             experiment: cell.experiment.clone(),
             device: if cell.experiment == FLOOR { "machine" } else { self.device_of(index) }.to_owned(),
@@ -297,14 +368,14 @@ impl Collected {
             .samples
             .iter()
             .enumerate()
-            .filter_map(|(i, s)| Some((self.cells[i].size, s.first()?.record.messages)))
+            .filter_map(|(i, s)| Some((self.cells[i].size, s.values().next()?.record.messages)))
             .filter(|(_, messages)| *messages > 1)
             .collect();
         if !bursts.is_empty() {
             let text: Vec<String> = bursts.iter().map(|(size, n)| format!("{size} B: {n}")).collect();
             add("burst-messages", text.join(", "));
         }
-        let begun: Vec<String> = self.begun.iter().map(u32::to_string).collect();
+        let begun: Vec<String> = self.begun.iter().map(|launches| launches.len().to_string()).collect();
         let of = |d: &Chosen| if d.is_virtual { 1 } else { self.launches };
         let of: Vec<String> = self.devices.iter().map(|d| of(d).to_string()).collect();
         add("launches-begun", format!("{} of {}", begun.join(", "), of.join(", ")));
@@ -331,8 +402,8 @@ fn replayed(experiment: &dyn crate::experiment::Experiment, cell: &Cell, sample:
 }
 
 /// What is special about a result, over its launches; what is timed, where the name does not say it.
-fn note(samples: &[Sample], metric: &Metric) -> Option<String> {
-    let notes: BTreeSet<&str> = samples.iter().filter_map(|s| s.record.note.as_deref()).collect();
+fn note(samples: &BTreeMap<u32, Sample>, metric: &Metric) -> Option<String> {
+    let notes: BTreeSet<&str> = samples.values().filter_map(|s| s.record.note.as_deref()).collect();
     let mut all = vec![metric.about.to_owned()];
     all.extend(notes.into_iter().map(str::to_owned));
     Some(all.join("; "))

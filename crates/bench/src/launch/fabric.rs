@@ -16,6 +16,21 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     fabric::check(name).map_err(|e| e.to_string())
 }
 
+/// How many queue pairs the device of this name has, where it can be opened.
+pub(crate) fn queue_pairs(name: &str) -> Option<u64> {
+    fabric::attr(name).ok().map(|attr| attr.max_qp.into())
+}
+
+/// Why no cell of an experiment can be measured on the device of this name, if it says so when asked.
+pub(crate) fn refuses(name: &str, experiment: &dyn crate::experiment::Experiment) -> Option<String> {
+    if fabric::is_virtual(name) {
+        return None;
+    }
+    // What cannot be opened says so when it is measured, with more to go by.
+    let device = open(name, &verbs::host::real::host()).ok()?;
+    experiment.possible(&device).err().map(|why| format!("{name}: {why}"))
+}
+
 /// Opens a device.
 pub(super) fn open(name: &str, host: &Host) -> verbs::Result<Device> {
     fabric::open(name, host)

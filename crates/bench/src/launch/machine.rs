@@ -104,7 +104,7 @@ fn tsc_invariant() -> Option<bool> {
 }
 
 /// Now, as RFC 3339 in UTC.
-fn utc_now() -> String {
+pub(super) fn utc_now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     utc(since.as_secs())
 }
@@ -133,6 +133,7 @@ pub(crate) fn limits() -> Limits {
         memory: least(available_memory(), left("memory.max", "memory.current")),
         descriptors: getrlimit(Resource::Nofile).maximum,
         processes: least(getrlimit(Resource::Nproc).current, left("pids.max", "pids.current")),
+        queue_pairs: None,
         is_virtual: false,
     }
 }

@@ -9,6 +9,7 @@
 //! | `orchestrator`, `crew` | [`run`]: launches one after the other; the processes of one |
 //! | `simulated`, `world` | the same plans in virtual time: a world for each cell, no processes |
 //! | `collect` | from records to results, floors and noise |
+//! | `journal` | what was measured of a plan file, kept for the next time |
 //! | `worker`, `serving` | what a worker does, as client and as server |
 //! | `serve` | [`serve()`]: a peer that needs no options |
 //! | `rendezvous` | the client finds all others before anything is measured |
@@ -20,6 +21,7 @@ mod collect;
 mod crew;
 mod fabric;
 mod job;
+mod journal;
 mod machine;
 mod orchestrator;
 mod rendezvous;
@@ -40,9 +42,10 @@ use crate::schema::Run;
 pub(crate) use fabric::check as check_device;
 pub use fabric::devices;
 pub(crate) use fabric::floor_kind;
-pub(crate) use fabric::is_virtual;
+pub(crate) use fabric::{is_virtual, queue_pairs, refuses};
+pub use journal::{Found, Journal, JournalError};
 pub(crate) use machine::limits;
-pub use orchestrator::{run, run_with};
+pub use orchestrator::{run, run_keeping, run_with};
 pub use serve::{serve, serve_with};
 pub use worker::{worker_main, worker_main_on};
 

@@ -11,6 +11,7 @@ use verbs::host::real::allowed_cores;
 use super::collect::{Collected, Sample};
 use super::crew::{Heard, Worker, listen};
 use super::job::{ClientJob, Job, News, Sampling};
+use super::journal::{Journal, Keeping};
 use super::machine::{now, since};
 use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
 use crate::experiment::driver::Record;
@@ -58,20 +59,37 @@ pub fn run_with(
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Run, BenchError> {
+    run_keeping(command, plan, None, progress, stop)
+}
+
+/// The same, but what the journal has is not measured again, and what is measured is added to it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_keeping(
+    command: &WorkerCommand,
+    plan: &CheckedPlan,
+    journal: Option<&mut Journal>,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Run, BenchError> {
     let real: Vec<usize> = (0..plan.devices.len()).filter(|d| !plan.devices[*d].is_virtual).collect();
     let launches = if real.is_empty() { 0 } else { plan.launches() };
     let simulated: usize = plan.devices.iter().filter(|d| d.is_virtual).map(|d| plan.fitting(d)).sum();
     progress.plan(u64::from(launches) * plan.real_cells() as u64 + simulated as u64);
     let cores = if real.is_empty() { [None, None] } else { choose_cores(plan) };
-    let mut all = Collected::new(plan, cores, plan.launches());
+    let mut all = Collected::new(plan, cores, plan.launches(), journal.map(|j| Keeping::new(j, plan)));
     let launching =
         Launching { command, plan, cores, launches, progress: &mut *progress, stop, all: &mut all };
     let done = launching.all(&real);
+    let synced = all.sync();
+    let done = done.and(synced);
     let virtuals = (0..plan.devices.len()).filter(|d| plan.devices[*d].is_virtual);
     let done = done.and_then(|()| {
         for device in virtuals {
             if !stop.load(Ordering::Relaxed) {
                 super::simulated::run(plan, device, &mut all, progress, stop)?;
+                all.sync()?;
             }
         }
         Ok(())
@@ -86,17 +104,17 @@ pub fn run_with(
 }
 
 /// What the launches of a run have in common.
-struct Launching<'a> {
+struct Launching<'a, 'k> {
     command: &'a WorkerCommand,
     plan: &'a CheckedPlan,
     cores: [Option<usize>; 2],
     launches: u32,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
-    all: &'a mut Collected,
+    all: &'a mut Collected<'k>,
 }
 
-impl Launching<'_> {
+impl Launching<'_, '_> {
     /// Every launch of these devices; why not, if one failed.
     fn all(self, devices: &[usize]) -> Result<(), String> {
         let (plan, launches) = (self.plan, self.launches);
@@ -106,7 +124,7 @@ impl Launching<'_> {
             .collect();
         let turns = interleaved(devices.len(), launches as usize, plan.seed);
         let (began, mut last, mut share) = (now(), Duration::ZERO, 1.0);
-        let mut never: BTreeSet<usize> = plan.unfit.keys().copied().collect();
+        let mut never: BTreeSet<usize> = plan.unfit.keys().copied().chain(self.all.never()).collect();
         for (number, turn) in turns.chunks(devices.len().max(1)).enumerate() {
             let number = number as u32;
             if number > 0 {
@@ -119,7 +137,11 @@ impl Launching<'_> {
                 let Range { start, end } = plan.devices[device].cells;
                 let (cells, at) = (end - start, number as usize);
                 let order = orders[*which][at * cells..(at + 1) * cells].iter().map(|i| start + i);
-                let order: Vec<usize> = order.filter(|i| !never.contains(i)).collect();
+                let order: Vec<usize> =
+                    order.filter(|i| !never.contains(i) && !self.all.is_done(*i, number)).collect();
+                if order.is_empty() {
+                    continue;
+                }
                 let own = |i: &&usize| {
                     plan.device_of(**i).is_some_and(|d| !d.is_virtual) && !plan.unfit.contains_key(i)
                 };
@@ -142,6 +164,7 @@ impl Launching<'_> {
                     return Ok(());
                 }
                 let on = named(plan, device).map_or_else(String::new, |name| format!(" on {name}"));
+                self.all.sync()?;
                 done.map_err(|e| format!("launch {} of {launches}{on}: {}", number + 1, advised(e.what)))?;
             }
         }
@@ -193,7 +216,7 @@ fn choose_cores(plan: &CheckedPlan) -> [Option<usize>; 2] {
     }
 }
 
-struct Launch<'a> {
+struct Launch<'a, 'k> {
     command: &'a WorkerCommand,
     plan: &'a CheckedPlan,
     /// Of the plan's.
@@ -206,7 +229,7 @@ struct Launch<'a> {
     sharing: usize,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
-    all: &'a mut Collected,
+    all: &'a mut Collected<'k>,
     /// Cells that cannot be measured in any launch.
     never: &'a mut BTreeSet<usize>,
 }
@@ -222,7 +245,7 @@ struct State {
     silent_since: Time,
 }
 
-impl Launch<'_> {
+impl Launch<'_, '_> {
     /// Measures all cells once; returns early if it is stopped.
     fn run(&mut self, order: &[usize]) -> Result<(), BenchError> {
         let token = if self.plan.peers.is_empty() { secret()? } else { String::new() };
@@ -354,8 +377,8 @@ impl Launch<'_> {
             News::Begun { clock, noise, core, notes } => {
                 state.clock = clock;
                 let pinned = [core, self.cores[1].filter(|_| self.plan.peers.is_empty())];
-                self.all.begun(self.device, clock, noise, pinned);
-                if self.number == 0 {
+                let first = self.all.begun((self.device, self.number), clock, noise, pinned);
+                if first {
                     self.all.noted(self.device, &notes);
                     let on =
                         named(self.plan, self.device).map_or_else(String::new, |name| format!("{name}: "));
@@ -382,7 +405,7 @@ impl Launch<'_> {
                 } else {
                     0
                 };
-                self.all.skipped(index, why, others);
+                self.all.skipped(index, why, (never, others));
                 state.current = None;
             }
             News::Done { noise } => {

@@ -1,6 +1,7 @@
 //! The part of a plan that lives in virtual time: a world for each cell, on all cores side by side; one launch, no noise,
 //! no floors.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -22,28 +23,29 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) fn run(
     plan: &CheckedPlan,
     device: usize,
-    all: &mut Collected,
+    all: &mut Collected<'_>,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
 ) -> Result<(), String> {
     let chosen = &plan.devices[device];
     let several = plan.devices.len() > 1;
     let clock = ClockInfo { kind: ClockKind::Virtual, overhead_ns: 0.0, resolution_ns: 1e-3 };
-    all.begun(device, clock, None, [None, None]);
+    all.begun((device, 0), clock, None, [None, None]);
     let sampling = Sampling::from(world::plan(plan.seed));
     let settings = plan.settings();
+    let known: BTreeSet<usize> = chosen.cells.clone().filter(|i| all.is_done(*i, 0)).collect();
     let next = AtomicUsize::new(chosen.cells.start);
     let (said, heard) = mpsc::channel();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(chosen.cells.len().max(1));
     let mut view = View { device: several.then_some(&*chosen.name), plan, progress };
     let corrupt = std::thread::scope(|scope| {
         for _ in 0..workers {
-            let (said, next, settings) = (said.clone(), &next, &settings);
+            let (said, next, settings, known) = (said.clone(), &next, &settings, &known);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = plan.cells[..chosen.cells.end].get(index) else { return };
-                    if plan.unfit.contains_key(&index) {
+                    if plan.unfit.contains_key(&index) || known.contains(&index) {
                         continue;
                     }
                     let found = world::simulate(&chosen.name, cell, settings, Factory::Coroutine);
@@ -71,7 +73,7 @@ pub(super) fn run(
                 }
                 Ok((index, Err(fault))) => {
                     let why = fault.to_string();
-                    all.skipped(index, why.clone(), 0);
+                    all.skipped(index, why.clone(), (false, 0));
                     view.report(all.count(), index, CellState::Skipped { why: &why });
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -98,7 +100,7 @@ impl View<'_> {
 
     fn measured(
         &mut self,
-        all: &mut Collected,
+        all: &mut Collected<'_>,
         index: usize,
         simulated: Simulated,
         (clock, sampling): (ClockInfo, Sampling),

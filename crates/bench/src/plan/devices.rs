@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::PlanError;
+use crate::experiment::find;
+
 /// The names between commas, of which those in parentheses separate options.
 pub(super) fn split(text: &str) -> Vec<String> {
     let (mut names, mut depth) = (vec![String::new()], 0u32);
@@ -18,6 +21,18 @@ pub(super) fn split(text: &str) -> Vec<String> {
         }
     }
     names.iter().map(|name| name.trim().to_owned()).collect()
+}
+
+/// The experiments that none of these devices has, as far as devices of this machine say so.
+pub(super) fn impossible(experiments: &[String], devices: &[String]) -> Vec<PlanError> {
+    let refused = |name: &String| {
+        let experiment = find(name)?;
+        let why: Option<Vec<String>> =
+            devices.iter().map(|d| crate::launch::refuses(d, experiment)).collect();
+        let why = why.filter(|all| !all.is_empty())?.join("; ");
+        Some(PlanError::Impossible { experiment: experiment.name(), why })
+    };
+    experiments.iter().filter_map(refused).collect()
 }
 
 /// Moves settings that name a part of a device, such as `bus.clock_mhz`, into the names as options: of the modelled

@@ -165,6 +165,15 @@ fn cores(value: &str) -> Option<[usize; 2]> {
     Some([client.trim().parse().ok()?, server.trim().parse().ok()?])
 }
 
+/// What cores there are, if a value names others.
+pub(super) fn absent_cores(key: &Key, value: &str) -> Option<String> {
+    let named = cores(value).filter(|_| key.kind == Kind::Cores)?;
+    let allowed = verbs::host::real::allowed_cores();
+    let there: Vec<String> = allowed.iter().map(usize::to_string).collect();
+    let absent = named.iter().any(|core| !allowed.contains(core)) && !allowed.is_empty();
+    absent.then(|| format!("auto, or two of the cores that this process may use: {}", there.join(", ")))
+}
+
 /// The effective value of every key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values(BTreeMap<&'static str, (String, Origin)>);

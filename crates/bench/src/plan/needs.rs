@@ -16,6 +16,8 @@ pub(crate) struct Limits {
     pub(crate) memory: Option<u64>,
     /// Descriptors of a process, with its soft limit raised.
     pub(crate) descriptors: Option<u64>,
+    /// Queue pairs of the device.
+    pub(crate) queue_pairs: Option<u64>,
     /// Processes of this user.
     pub(crate) processes: Option<u64>,
     /// Whether other machines are simulated: there are no processes and no descriptors.
@@ -40,6 +42,12 @@ impl Limits {
                  numbers, free memory, or raise memory.max of the control group",
                 memory >> 20,
                 have >> 20
+            ));
+        }
+        if let Some(have) = beyond(needs.connections, self.queue_pairs) {
+            return Some(format!(
+                "{cell} needs {} queue pairs at a side, and the device has {have}, which nothing raises; take fewer",
+                needs.connections
             ));
         }
         let descriptors = needs.connections.saturating_mul(PER_CONNECTION) + SPARE;
@@ -70,7 +78,7 @@ pub(super) fn errors<'a>(refused: impl Iterator<Item = (&'a Cell, &'a String)>) 
     for (cell, why) in refused {
         if !seen.contains(&cell.experiment.as_str()) {
             seen.push(&cell.experiment);
-            all.push(PlanError::Machine { why: why.clone() });
+            all.push(PlanError::Machine { cell: Box::new(cell.clone()), why: why.clone() });
         }
     }
     all
@@ -80,8 +88,13 @@ pub(super) fn errors<'a>(refused: impl Iterator<Item = (&'a Cell, &'a String)>) 
 mod tests {
     use super::*;
 
-    const HERE: Limits =
-        Limits { memory: Some(1 << 30), descriptors: Some(1024), processes: Some(100), is_virtual: false };
+    const HERE: Limits = Limits {
+        memory: Some(1 << 30),
+        descriptors: Some(1024),
+        processes: Some(100),
+        queue_pairs: None,
+        is_virtual: false,
+    };
 
     fn refusal(limits: &Limits, needs: Needs) -> Option<String> {
         limits.refusal(&Cell { experiment: "some".into(), size: 8, ..Cell::default() }, &needs)
@@ -96,6 +109,9 @@ mod tests {
         assert!(many.contains("ulimit -Hn"), "{many}");
         let large = refusal(&HERE, Needs { bytes: 1 << 30, ..modest }).expect("refused");
         assert!(large.contains("1048 MiB") && large.contains("1024 MiB are available"), "{large}");
+        let few = Limits { queue_pairs: Some(8), ..HERE };
+        let pairs = refusal(&few, Needs { connections: 9, ..modest }).expect("refused");
+        assert!(pairs.contains("9 queue pairs") && pairs.contains("has 8"), "{pairs}");
         let crowd = refusal(&HERE, Needs { processes: 101, ..modest }).expect("refused");
         assert!(crowd.contains("may have 100") && crowd.contains("ulimit -u"), "{crowd}");
     }

@@ -26,25 +26,26 @@ pub(super) fn enough(
     there: usize,
     wrong: &mut Vec<PlanError>,
 ) {
-    for experiment in of {
-        let variants = super::levels::replaced(experiment.variants(false), levels);
-        let needed = |variant: &Variant| experiment.ranks(variant).saturating_sub(1) as usize;
-        let name = experiment.name();
-        let given = experiment.crowd().filter(|axis| levels.contains_key(axis.factor));
+    for one in of {
+        let (experiment, one) = (one.name(), *one);
+        let variants = super::levels::replaced(one.variants(false), levels);
+        let needed = |variant: &Variant| one.ranks(variant).saturating_sub(1) as usize;
+        let given = one.crowd().filter(|axis| levels.contains_key(axis.factor));
         if let Some(axis) = given {
             let Some(largest) = variants.iter().max_by_key(|v| needed(v)).filter(|v| needed(v) > there)
             else {
                 continue;
             };
             wrong.push(PlanError::Peers {
-                what: format!("{name} with {} {}", axis.factor, largest.get(axis.factor).map_or("", |l| l)),
+                experiment,
+                asked: Some((axis.factor, largest.get(axis.factor).cloned().unwrap_or_default())),
                 needed: count(needed(largest)),
                 there,
                 remedy: format!("give as many, or fewer {}", axis.factor),
             });
         } else if let Some(least) = variants.iter().map(needed).min().filter(|least| *least > there) {
             let remedy = "give as many, or leave --peer away".to_owned();
-            wrong.push(PlanError::Peers { what: name.to_owned(), needed: count(least), there, remedy });
+            wrong.push(PlanError::Peers { experiment, asked: None, needed: count(least), there, remedy });
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `nicety bench`: from the command line to a plan, and from the run to the table and the files.
 
+mod file;
+
 use bench::launch::{self, BenchError};
 use bench::plan::{Plan, PlanError};
 use bench::report;
@@ -17,6 +19,9 @@ use crate::term::{Stream, remark};
 /// # Errors
 /// A plan that makes no sense, files that cannot be written, a run that failed.
 pub(crate) fn run(args: &BenchArgs) -> Outcome {
+    if let Some(path) = &args.plan {
+        return file::run(path, args);
+    }
     let plan = plan(args).check().map_err(refused)?;
     let outputs = Outputs::new(args);
     output::check(&outputs.wanted())?;

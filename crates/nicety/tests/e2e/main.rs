@@ -8,6 +8,7 @@ mod doctor;
 mod hosts;
 mod namespaces;
 mod peers;
+mod plan_file;
 mod report;
 mod reproduce;
 mod serve;

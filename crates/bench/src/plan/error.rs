@@ -1,0 +1,117 @@
+//! [`PlanError`]: what is wrong with a plan.
+
+use super::{DEFAULT_PORT, peers};
+use crate::experiment::{Cell, MAX_SIZE};
+
+/// What is wrong with a plan: one line each, saying what exists instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// No such experiment.
+    #[error("there is no experiment {name:?}{hint}; there are: {known}")]
+    Experiment {
+        /// As given.
+        name: String,
+        /// `, did you mean ...?`
+        hint: String,
+        /// All names.
+        known: String,
+    },
+    /// No such device, or no such option of it.
+    #[error("{why}{hint}")]
+    Device {
+        /// As it is opened, with its options.
+        name: String,
+        /// What is wrong, and what there is.
+        why: String,
+        /// `, did you mean ...?`
+        hint: String,
+    },
+    /// No such parameter.
+    #[error("there is no parameter {name:?}{hint}; --set takes: {known}")]
+    Key {
+        /// As given.
+        name: String,
+        /// `, did you mean ...?`
+        hint: String,
+        /// All names.
+        known: String,
+    },
+    /// A parameter does not take that value.
+    #[error("{key} cannot be {value:?}; it takes {range}")]
+    Value {
+        /// Key.
+        key: String,
+        /// As given.
+        value: String,
+        /// What it takes.
+        range: String,
+    },
+    /// A size that no message has.
+    #[error("a message cannot have {size} bytes; sizes go from 1 to {MAX_SIZE} (1 GiB)")]
+    Size {
+        /// As given.
+        size: u64,
+    },
+    /// The same device twice.
+    #[error("device {name:?} was given twice; give each once")]
+    Twice {
+        /// As given.
+        name: String,
+    },
+    /// No sizes at all.
+    #[error("no sizes were given; leave --size away for the usual ones")]
+    NoSizes,
+    /// A peer for a device that has no other side.
+    #[error("a modelled card simulates both sides here; leave --peer away")]
+    VirtualPeer,
+    /// More than this machine has.
+    #[error("{why}")]
+    Machine {
+        /// What was asked for.
+        cell: Box<Cell>,
+        /// What is needed, what there is, how to have more.
+        why: String,
+    },
+    /// The same peer twice.
+    #[error(
+        "peer {peer:?} was given twice; give each once: several processes of one host are servers at ports of their own"
+    )]
+    PeerTwice {
+        /// As given.
+        peer: String,
+    },
+    /// Fewer peers than processes take part.
+    #[error("{experiment}{} needs {needed} with --peer, and there {}; {remedy}", with(.asked), peers::are(*.there))]
+    Peers {
+        /// The experiment.
+        experiment: &'static str,
+        /// The factor and its level, if they were asked for.
+        asked: Option<(&'static str, String)>,
+        /// Peers that it needs, in words.
+        needed: String,
+        /// Peers that were given.
+        there: usize,
+        /// What to do.
+        remedy: String,
+    },
+    /// An experiment that a device has not got.
+    #[error("{why}; leave {experiment} away, or take a device that can")]
+    Impossible {
+        /// The experiment.
+        experiment: &'static str,
+        /// What each device says.
+        why: String,
+    },
+    /// Not an address.
+    #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
+    Peer {
+        /// As given.
+        peer: String,
+    },
+}
+
+/// ` with slaves 5`.
+fn with(asked: &Option<(&'static str, String)>) -> String {
+    asked.as_ref().map_or_else(String::new, |(factor, level)| format!(" with {factor} {level}"))
+}

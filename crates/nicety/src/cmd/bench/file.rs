@@ -1,0 +1,249 @@
+//! `nicety bench --plan`: the parts of a plan file one after the other, each kept as it is measured.
+
+use std::path::{Path, PathBuf};
+
+use bench::launch::{self, Found, Journal, JournalError, WorkerCommand};
+use bench::planfile::{self, Part};
+use bench::report;
+use bench::report::number::plural;
+use bench::schema::Run;
+
+use crate::args::{BenchArgs, Target};
+use crate::error::{FAILED, Failure, OK, Outcome, USAGE};
+use crate::output::{self, Wanted};
+use crate::progress::Display;
+use crate::signals::Signals;
+use crate::term::{Paint, Stream, remark};
+
+/// A run may take so many times its timed work.
+const WALL: f64 = 1.2;
+
+/// Measures what the file says and was not measured before.
+///
+/// # Errors
+/// A file with mistakes, all of which are said; files that cannot be written; another machine's journal; parts that
+/// failed, when all others are done.
+pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
+    let text = std::fs::read_to_string(path).map_err(|why| {
+        Failure::usage(format!("cannot read the plan {}: {why}; check its name", path.display()))
+    })?;
+    let parts = planfile::read(&text).map_err(|mistakes| {
+        let line = |m: &planfile::Mistake| format!("{}:{}: {}", path.display(), m.line, m.what);
+        Failure { lines: mistakes.iter().map(line).collect(), status: USAGE }
+    })?;
+    if args.dry_run {
+        Stream::Out.print(&outline(&parts))?;
+        return Ok(OK);
+    }
+    let beside = Beside::new(path);
+    beside.check(&parts)?;
+    if args.fresh {
+        Journal::set_aside(&beside.journal()).map_err(cannot)?;
+    }
+    let plans = || parts.iter().map(|part| &part.plan);
+    let (journal, found) = Journal::open(&beside.journal(), &text, plans()).map_err(cannot)?;
+    let all: u64 = plans().map(planned).sum();
+    said(&found, all).iter().for_each(remark);
+    let signals = Signals::install()?;
+    let mut survey = Survey { args, beside, journal, signals, runs: Vec::new(), problems: Vec::new() };
+    survey.measure(&parts)?;
+    survey.end(&parts)
+}
+
+/// What has no journal is wrong in the command line as much as in the machine.
+fn cannot(why: JournalError) -> Failure {
+    Failure { status: USAGE, ..Failure::run(why) }
+}
+
+/// Cells of all launches.
+fn planned(plan: &bench::plan::CheckedPlan) -> u64 {
+    let fit = |virtually: bool| -> u64 {
+        let devices = plan.devices.iter().filter(|d| d.is_virtual == virtually);
+        devices.map(|d| d.cells.clone().filter(|i| !plan.unfit.contains_key(i)).count() as u64).sum()
+    };
+    fit(false) * u64::from(plan.launches()) + fit(true)
+}
+
+/// How long a part takes at most, about.
+fn seconds(part: &Part) -> f64 {
+    if part.plan.is_virtual() { 0.0 } else { WALL * part.plan.values.real("budget") }
+}
+
+fn outline(parts: &[Part]) -> String {
+    let mut text = String::new();
+    for Part { name, plan } in parts {
+        let devices: Vec<&str> = plan.devices.iter().map(|d| d.name.as_str()).collect();
+        let cells = plural(plan.cells.len() - plan.unfit.len(), "cell");
+        text += &format!(
+            "{name}: {cells} on {}, {}\n",
+            devices.join(", "),
+            plural(plan.launches() as usize, "launch")
+        );
+        for why in plan.unfit.values() {
+            text += &format!("  left out: {why}\n");
+        }
+    }
+    let seconds: f64 = parts.iter().map(seconds).sum();
+    text +=
+        &format!("{}, about {:.0} s of this machine's time at most\n", plural(parts.len(), "part"), seconds);
+    text.replace("launchs", "launches")
+}
+
+/// What is to be known of earlier times, in remarks.
+fn said(found: &Found, all: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    if found.torn > 0 {
+        lines.push(
+            "the journal ended in the middle of a line, as a crash leaves it; that cell is measured again"
+                .into(),
+        );
+    }
+    if found.unreadable > 0 {
+        lines.push(format!(
+            "{} of the journal cannot be read; those cells are measured again",
+            plural(found.unreadable, "line")
+        ));
+    }
+    let Some(since) = &found.since else { return lines };
+    if found.changed {
+        lines.push(format!(
+            "the plan has changed since it was measured last: {} still belong to it, {} do not and are left alone",
+            plural(found.kept, "measurement"),
+            found.aside
+        ));
+    }
+    let kept = found.kept as u64;
+    lines.push(match kept {
+        _ if kept >= all => {
+            format!("all {all} measurements are there, begun at {since}; --fresh measures them again")
+        }
+        _ => format!("going on: {kept} of {all} measurements are there, begun at {since}"),
+    });
+    lines
+}
+
+/// The files beside a plan.
+struct Beside(PathBuf);
+
+impl Beside {
+    /// `survey.toml` has its results in `survey.PART.json` and so on.
+    fn new(plan: &Path) -> Self {
+        let bare = plan.extension().is_some_and(|end| end == "toml");
+        Self(if bare { plan.with_extension("") } else { plan.to_owned() })
+    }
+
+    fn with(&self, end: &str) -> PathBuf {
+        let mut name = self.0.as_os_str().to_owned();
+        name.push(".");
+        name.push(end);
+        name.into()
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.with("journal")
+    }
+
+    fn results(&self, part: &Part) -> Target {
+        Target::File(self.with(&format!("{}.json", part.name)))
+    }
+
+    fn page(&self) -> Target {
+        Target::File(self.with("html"))
+    }
+
+    fn check(&self, parts: &[Part]) -> Result<(), Failure> {
+        let mut targets: Vec<Target> = parts.iter().map(|part| self.results(part)).collect();
+        targets.push(self.page());
+        let wanted = |target| Wanted { option: "--plan", target };
+        output::check(&targets.iter().map(wanted).collect::<Vec<_>>())
+    }
+}
+
+/// A plan file under way.
+struct Survey<'a> {
+    args: &'a BenchArgs,
+    beside: Beside,
+    journal: Journal,
+    signals: Signals,
+    runs: Vec<Run>,
+    /// What went wrong in parts; the others are measured all the same.
+    problems: Vec<String>,
+}
+
+impl Survey<'_> {
+    fn measure(&mut self, parts: &[Part]) -> Result<(), Failure> {
+        let command = WorkerCommand::own().map_err(Failure::run)?;
+        for (number, part) in parts.iter().enumerate() {
+            remark(format_args!("part {} ({} of {})", part.name, number + 1, parts.len()));
+            let mut display = Display::new(self.args.plain, &self.signals.stop);
+            let journal = Some(&mut self.journal);
+            let measured =
+                launch::run_keeping(&command, &part.plan, journal, &mut display, &self.signals.stop);
+            display.clear();
+            let run = measured.or_else(|why| {
+                self.problems.push(format!("part {}: {why}", part.name));
+                why.partial.map(|run| *run).ok_or(())
+            });
+            if let Ok(run) = run {
+                self.deliver(part, run);
+            }
+            if self.signals.status().is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows and writes the results of a part.
+    fn deliver(&mut self, part: &Part, run: Run) {
+        if run.results.is_empty() {
+            return;
+        }
+        let (people, colour) = (Stream::Out, Stream::Out.colour() && !self.args.plain);
+        let target = self.beside.results(part);
+        let mut text = format!("{}\n", Paint::Strong.on(&format!("Part {}", part.name), colour));
+        text += &report::terminal(&run, people.width(), colour);
+        let wanted = Wanted { option: "--json", target: &target };
+        match super::content("--json", &run).and_then(|json| output::write(wanted, &json)) {
+            Ok(()) => text += &format!("\n{}", super::notice(wanted)),
+            Err(problem) => self.problems.extend(problem.lines),
+        }
+        if let Err(problem) = people.print(&(text + "\n")) {
+            self.problems.extend(problem.lines);
+        }
+        self.runs.push(run);
+    }
+
+    /// The page of all parts, and how it went.
+    fn end(mut self, parts: &[Part]) -> Outcome {
+        let interrupted = self.signals.status();
+        if !self.runs.is_empty() {
+            let target = self.beside.page();
+            let wanted = Wanted { option: "--html", target: &target };
+            let page = report::html(&self.runs).map_err(Failure::run);
+            match page.and_then(|page| output::write(wanted, &page)) {
+                Ok(()) => Stream::Out.print(&super::notice(wanted))?,
+                Err(problem) => self.problems.extend(problem.lines),
+            }
+        }
+        let missing: usize = self.runs.iter().map(|run| run.missing.len()).sum();
+        if missing > 0 {
+            remark(format_args!(
+                "{} could not be measured, as the findings say; the same command tries again what may work",
+                plural(missing, "cell")
+            ));
+        }
+        if interrupted.is_some() {
+            remark(format_args!(
+                "interrupted: what was measured of {} is in {}, and the same command goes on from there",
+                plural(parts.len(), "part"),
+                self.beside.journal().display()
+            ));
+        }
+        match (interrupted, self.problems.is_empty()) {
+            (Some(status), _) => Ok(status),
+            (None, true) => Ok(OK),
+            (None, false) => Err(Failure { lines: self.problems, status: FAILED }),
+        }
+    }
+}
