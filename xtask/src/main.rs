@@ -51,7 +51,7 @@ enum Check {
     Corpora,
     /// Run the loom models of the crates that have them.
     Loom,
-    /// Try the device `iwarp` against Linux's own iWARP in a guest (docs/interop.md); minutes, and not part of CI.
+    /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL; minutes, not in CI.
     Interop {
         /// Run only these cases; may be given more than once.
         #[arg(long, value_name = "CASE")]

@@ -1,5 +1,5 @@
-//! `cargo xtask interop`: the device `iwarp` against others' implementations, in a guest that is made for this and ended
-//! after it. `docs/interop.md` says what is shown against whom.
+//! `cargo xtask interop`: ours against others' programs: the device `iwarp` against Linux's, in a guest that is made for
+//! this and ended after it, and uDAPL under Debian's test programs. `docs/interop.md` says what is shown against whom.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -7,13 +7,16 @@
 //! | `guest`, `limited` | the guest while it runs; programs with a limit of time |
 //! | `capture` | what went over the wire, and tshark's verdict on it |
 //! | `proxy` | between the two ends: bytes flipped, held back, added |
-//! | `lab`, `cases` | what a case has at hand; the cases |
+//! | `lab`, `cases` | what a case in the guest has at hand; those cases |
+//! | `dat` | programs built against DAT, on this machine |
 //!
-//! A party joins with its packages in `image`, and its cases in a file beside `cases`.
+//! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
+//! packages in `tools`, and a variant of [`Against`].
 
 mod archive;
 mod capture;
 mod cases;
+mod dat;
 mod guest;
 mod image;
 mod lab;
@@ -25,6 +28,7 @@ use crate::workspace::{Workspace, counted};
 use anyhow::{Result, bail};
 use std::time::Instant;
 
+use dat::Programs;
 use lab::Lab;
 
 /// That a case holds, with what was seen.
@@ -37,12 +41,21 @@ pub(crate) struct Case {
     /// What it shows, in a line.
     pub(crate) shows: &'static str,
     /// Shows it.
-    pub(crate) run: fn(&mut Lab) -> Result<Verdict>,
+    pub(crate) run: Against,
+}
+
+/// How a case is run: with what its party needs.
+#[derive(Clone, Copy)]
+pub(crate) enum Against {
+    /// siw, in the guest.
+    Siw(fn(&mut Lab) -> Result<Verdict>),
+    /// Programs built against DAT.
+    Dat(fn(&mut Programs) -> Result<Verdict>),
 }
 
 /// All cases, in order.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    cases::CASES.iter()
+    cases::CASES.iter().chain(dat::CASES)
 }
 
 /// Prints the cases.
@@ -57,17 +70,13 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
     }
     let chosen: Vec<&Case> =
         cases().filter(|case| only.is_empty() || only.iter().any(|name| name == case.name)).collect();
-    if let Err(why) = tools::provide() {
-        println!("interop: SKIPPED, nothing is shown: {why}");
-        return Ok(());
-    }
     let began = Instant::now();
-    let mut lab = Lab::open(workspace)?;
-    let mut failed = Vec::new();
+    let mut parties = Parties::open(workspace, &chosen)?;
+    let (mut shown, mut failed) = (0, Vec::new());
     for case in &chosen {
         let start = Instant::now();
-        lab.begin(case.name);
-        let verdict = (case.run)(&mut lab);
+        let Some(verdict) = parties.show(case) else { continue };
+        shown += 1;
         let (word, said) = match verdict {
             Ok(Verdict(said)) => ("ok", said),
             Err(why) => ("FAILED", format!("{why:#}")),
@@ -78,17 +87,54 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
         }
     }
     let took = began.elapsed().as_secs_f64();
-    drop(lab);
+    drop(parties);
     if !failed.is_empty() {
         let again = failed.iter().map(|name| format!(" --only {name}")).collect::<String>();
         bail!(
             "{} of {} failed after {took:.0} s. Repeat with:\n  cargo xtask interop{again}",
             failed.len(),
-            counted(chosen.len(), "case")
+            counted(shown, "case")
         );
     }
-    println!("interop: {} passed in {took:.0} s", counted(chosen.len(), "case"));
+    println!("interop: {} passed in {took:.0} s", counted(shown, "case"));
     Ok(())
+}
+
+/// What the chosen cases need, as far as it can be had here.
+struct Parties {
+    lab: Option<Lab>,
+    programs: Option<Programs>,
+}
+
+impl Parties {
+    fn open(workspace: &Workspace, chosen: &[&Case]) -> Result<Self> {
+        let wants = |party: fn(&Against) -> bool| chosen.iter().any(|case| party(&case.run));
+        let can = |what: &str, there: Result<(), String>| {
+            there.map_err(|why| println!("interop: SKIPPED, nothing is shown against {what}: {why}")).is_ok()
+        };
+        let guest = wants(|run| matches!(run, Against::Siw(_))) && can("siw", tools::provide_guest());
+        let dat = wants(|run| matches!(run, Against::Dat(_))) && can("DAT's programs", tools::provide_dat());
+        Ok(Self {
+            lab: guest.then(|| Lab::open(workspace)).transpose()?,
+            programs: dat.then(|| Programs::open(workspace)).transpose()?,
+        })
+    }
+
+    /// Runs a case; nothing if its party is not here.
+    fn show(&mut self, case: &Case) -> Option<Result<Verdict>> {
+        Some(match case.run {
+            Against::Siw(run) => {
+                let lab = self.lab.as_mut()?;
+                lab.begin(case.name);
+                run(lab)
+            }
+            Against::Dat(run) => {
+                let programs = self.programs.as_mut()?;
+                programs.begin(case.name);
+                run(programs)
+            }
+        })
+    }
 }
 
 #[cfg(test)]

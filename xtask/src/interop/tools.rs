@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Each program with Debian's package that has it.
-const NEEDED: &[(&str, &str)] = &[
+/// Each program that the guest needs, with Debian's package that has it.
+const FOR_GUEST: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("gcc", "gcc"),
     ("make", "make"),
@@ -15,19 +15,26 @@ const NEEDED: &[(&str, &str)] = &[
     ("tshark", "tshark"),
     ("dumpcap", "wireshark-common"),
 ];
-/// Libraries that something needs: the kernel's build, and C programs.
+/// Libraries that something there needs: the kernel's build, and C programs.
 const LIBRARIES: &[(&str, &str)] =
     &[("usr/lib/x86_64-linux-gnu/libelf.so.1", "libelf1"), ("usr/include/stdio.h", "libc6-dev")];
+/// Programs built against DAT.
+const FOR_DAT: &[(&str, &str)] =
+    &[("dtest", "dapl2-utils"), ("dapltest", "dapl2-utils"), ("stdbuf", "coreutils")];
 
 fn exists(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain(["/usr/sbin".into()]).any(|folder| folder.join(program).is_file())
 }
 
-fn missing() -> Vec<&'static str> {
-    let programs = NEEDED.iter().filter(|(program, _)| !exists(program));
-    let libraries = LIBRARIES.iter().filter(|(path, _)| !Path::new("/").join(path).exists());
-    programs.chain(libraries).map(|(_, package)| *package).collect()
+type Needed = [(&'static str, &'static str)];
+
+fn missing(programs: &Needed, libraries: &Needed) -> Vec<&'static str> {
+    let programs = programs.iter().filter(|(program, _)| !exists(program));
+    let libraries = libraries.iter().filter(|(path, _)| !Path::new("/").join(path).exists());
+    let mut packages: Vec<_> = programs.chain(libraries).map(|(_, package)| *package).collect();
+    packages.dedup();
+    packages
 }
 
 fn quietly(program: &str, arguments: &[&str]) -> bool {
@@ -37,7 +44,7 @@ fn quietly(program: &str, arguments: &[&str]) -> bool {
 }
 
 /// Why there can be no guest here, if there cannot; packages that are missing are installed where that is allowed.
-pub(crate) fn provide() -> Result<(), String> {
+pub(crate) fn provide_guest() -> Result<(), String> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Err("the guest is made for Linux on x86-64".into());
     }
@@ -45,7 +52,16 @@ pub(crate) fn provide() -> Result<(), String> {
         return Err("the guest is made of Debian's packages, and there is no apt-get here".into());
     }
     // An image that is there already needs none of this, but the lists age, and versions in them then cannot be fetched.
-    let absent = missing();
+    provide(FOR_GUEST, LIBRARIES)
+}
+
+/// Why Debian's programs for uDAPL cannot be had here, if they cannot.
+pub(crate) fn provide_dat() -> Result<(), String> {
+    provide(FOR_DAT, &[])
+}
+
+fn provide(programs: &Needed, libraries: &Needed) -> Result<(), String> {
+    let absent = missing(programs, libraries);
     if absent.is_empty() {
         return Ok(());
     }
@@ -59,7 +75,7 @@ pub(crate) fn provide() -> Result<(), String> {
     if !quietly("apt-get", &["update", "-qq"]) || !quietly("apt-get", &install) {
         return Err(format!("packages cannot be installed; try: {wanted}"));
     }
-    match missing()[..] {
+    match missing(programs, libraries)[..] {
         [] => Ok(()),
         ref absent => Err(format!("still missing after {wanted}: {}", absent.join(" "))),
     }

@@ -1,0 +1,142 @@
+//! The cases of uDAPL: Debian's dtest and dapltest, unmodified, on our devices as a user starts them, by
+//! `nicety run --dat`. They need no guest.
+
+use super::guest::tail;
+use super::limited::{Finished, Running};
+use super::{Against, Case, Verdict};
+use crate::workspace::{Workspace, run};
+use anyhow::{Result, bail, ensure};
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "dtest-shm", shows: "dtest, server and client", run: Against::Dat(|p| p.dtest("shm")) },
+    Case { name: "dtest-iwarp", shows: "the same on iwarp", run: Against::Dat(|p| p.dtest("iwarp")) },
+    Case { name: "dtest-rails", shows: "the same on two rails", run: Against::Dat(|p| p.dtest(RAILS)) },
+    Case {
+        name: "dapltest-shm",
+        shows: "dapltest: transactions, performance, limits, quit",
+        run: Against::Dat(|p| p.dapltest("shm")),
+    },
+    Case { name: "dapltest-iwarp", shows: "the same on iwarp", run: Against::Dat(|p| p.dapltest("iwarp")) },
+    Case { name: "dapltest-rails", shows: "the same on two rails", run: Against::Dat(|p| p.dapltest(RAILS)) },
+];
+
+/// Two devices on one machine, as one.
+const RAILS: &str = "rails(iwarp@127.0.0.1,iwarp@127.0.0.2)";
+/// How long one of the programs may run.
+const LIMIT: Duration = Duration::from_secs(120);
+/// What dapltest is asked to do, after how to reach the server: sends, writes and reads of several sizes, threads and queues,
+/// checked bytes, polling; then performance, blocking and polling.
+const DAPLTESTS: &[&str] = &[
+    "-T T TO -i 200 client SR 4096 2 server SR 4096 2",
+    "-T T TO -i 50 -t 2 -w 4 -V client RW 4096 1 server RW 2048 4 client SR 1024 4 server SR 4096 2 \
+     client RR 4096 2 server RR 1024 1 client SR 1024 3 -f server SR 2048 1 -f",
+    "-T T TO -i 200 -P client SR 256 1 server SR 256 1",
+    "-T T TO -i 10 client RW 1000000 1 server SR 65536 1 client SR 65536 1",
+    "-T P TO -i 1000 -m b RW 4096 2",
+    "-T P TO -i 1000 -m p -p 16 RR 4096 2",
+    "-T Q TO",
+];
+/// What they say when something went wrong although they end well.
+const BAD: &[&str] = &["FAILED", "rror", "ismatch", "fails", "WARNING"];
+
+/// Debian's programs, started by ours.
+pub(crate) struct Programs {
+    nicety: PathBuf,
+    folder: PathBuf,
+    case: &'static str,
+    step: u32,
+}
+
+impl Programs {
+    /// Builds what is ours.
+    pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
+        run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-dapl"]))?;
+        let folder = workspace.target().join("interop/dat");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder)?;
+        Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, case: "", step: 0 })
+    }
+
+    /// Another case begins.
+    pub(crate) fn begin(&mut self, case: &'static str) {
+        (self.case, self.step) = (case, 0);
+    }
+
+    fn start(&mut self, device: &str, line: &str) -> Result<Running> {
+        self.step += 1;
+        let log = self.folder.join(format!("{}-{}.log", self.case, self.step));
+        let mut command = Command::new(&self.nicety);
+        command.args(["run", "--dat", "--device", device, "--"]).args(line.split_whitespace());
+        Running::start(&mut command, &log)
+    }
+
+    /// Starts one that listens, and waits until it says so.
+    fn listening(&mut self, device: &str, line: &str, words: &str) -> Result<Running> {
+        let mut running = self.start(device, line)?;
+        ensure!(running.says(words, LIMIT)?, "`{line}` does not listen: {}", tail(&running.output()?));
+        Ok(running)
+    }
+
+    /// Runs one to its end; what it said.
+    fn finish(&mut self, device: &str, line: &str) -> Result<String> {
+        good(line, self.start(device, line)?.finish(LIMIT)?)
+    }
+
+    fn dtest(&mut self, device: &str) -> Result<Verdict> {
+        const SERVER: &str = "stdbuf -oL dtest -P nicety -s";
+        const CLIENT: &str = "dtest -P nicety -h 127.0.0.1";
+        let server = self.listening(device, SERVER, "waiting for client connection")?;
+        let said = [self.finish(device, CLIENT)?, good(SERVER, server.finish(LIMIT)?)?];
+        ensure!(said.iter().all(|said| said.contains("PASSED")), "not passed: {}", tail(&said.concat()));
+        Ok(Verdict("both ends say PASSED".into()))
+    }
+
+    fn dapltest(&mut self, device: &str) -> Result<Verdict> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let listen = format!("dapltest -T S -D nicety -n {port}");
+        let server = self.listening(device, &listen, "Service Point Ready")?;
+        let to = format!("-s 127.0.0.1 -D nicety -n {port}");
+        for what in DAPLTESTS {
+            let line = format!("dapltest {}", what.replace("TO", &to));
+            clean(&line, &self.finish(device, &line)?)?;
+        }
+        clean(&listen, &good(&listen, server.finish(LIMIT)?)?)?;
+        let limits = self.finish(device, "dapltest -T L -D nicety -w 2 -m 200")?;
+        for what in ["IAs opened", "PZs created", "EVDs created", "EPs created", "LMRs created"] {
+            ensure!(limits.contains(&format!("{what}: 200")), "{what}: not 200: {}", tail(&limits));
+        }
+        Ok(Verdict(format!("{} runs and the server clean, 200 objects of each kind", DAPLTESTS.len())))
+    }
+}
+
+fn good(line: &str, finished: Finished) -> Result<String> {
+    ensure!(finished.is_good(), "`{line}` ended with {:?}: {}", finished.status, tail(&finished.output));
+    Ok(finished.output)
+}
+
+/// Whether it speaks of nothing wrong.
+fn clean(line: &str, said: &str) -> Result<()> {
+    let is_bad = |line: &&str| BAD.iter().any(|bad| line.contains(bad)) && !line.contains("Error: 0");
+    match said.lines().find(is_bad) {
+        Some(bad) => bail!("`{line}` says: {bad}"),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_wrong_is_seen_although_the_program_ends_well() {
+        assert!(clean("dapltest", "DT_cs_Client: connected\nTotal Error: 0\n").is_ok());
+        for said in ["ok\nTest[0]: FAILED\n", "DAT Error: 3", "WARNING: wrong bytes", "Data mismatch at 7"] {
+            assert!(clean("dapltest", said).is_err(), "{said}");
+        }
+    }
+}
