@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::plan::needs::Limits;
 use crate::schema::{ClockKind, Environment, NoiseSummary};
-use verbs::host::{self, Host};
+use verbs::host::{self, Host, Span};
 
 /// Now, on the machine's clock: launches are real whatever time the device lives in.
 pub(super) fn now() -> host::Time {
@@ -152,18 +153,41 @@ fn own_group() -> Option<String> {
     Some(path.trim_end_matches('/').to_owned())
 }
 
+/// Pieces of work of [`noise`], about a microsecond each.
+const QUANTA: usize = 20_000;
+
 /// What is taken from a program that only computes: equal pieces of work of about a microsecond, for 20 ms.
 pub(super) fn noise(host: &Host) -> Option<NoiseSummary> {
-    let mut quanta = Vec::with_capacity(20_000);
-    let mut state = 1u64;
-    for _ in 0..quanta.capacity() {
+    crate::sample::noise_summary(&quanta(host, QUANTA, Span::from_secs(1)))
+}
+
+/// The same for about `span` on a core of this machine, or wherever the thread runs; blocks for as long.
+///
+/// Nothing where the thread cannot be started or the clock stands still.
+#[must_use]
+pub fn watch_noise(core: Option<usize>, span: Duration) -> Option<NoiseSummary> {
+    // In a thread of its own, so that the caller's stays where it may be.
+    let watch = move || {
+        core.is_none_or(|core| host::real::pin_to_core(core).is_ok()).then_some(())?;
+        let host = host::real::host();
+        let span = Span::from_ns(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        crate::sample::noise_summary(&quanta(&host, span.as_ns_f64() as usize / 100, span))
+    };
+    std::thread::Builder::new().spawn(watch).ok()?.join().ok()?
+}
+
+/// Times of so many pieces of work, or of those that fit.
+fn quanta(host: &Host, most: usize, span: Span) -> Vec<f64> {
+    let mut quanta = Vec::with_capacity(most);
+    let (mut state, begin) = (1u64, host.now());
+    while quanta.len() < most && host.now() - begin < span {
         let began = host.now();
         for _ in 0..250 {
             state = std::hint::black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         }
         quanta.push((host.now() - began).as_ns_f64());
     }
-    crate::sample::noise_summary(&quanta)
+    quanta
 }
 
 #[cfg(test)]

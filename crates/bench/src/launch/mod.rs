@@ -45,6 +45,7 @@ pub(crate) use fabric::floor_kind;
 pub(crate) use fabric::{is_virtual, queue_pairs, refuses};
 pub use journal::{Found, Journal, JournalError};
 pub(crate) use machine::limits;
+pub use machine::watch_noise;
 pub use orchestrator::{run, run_keeping, run_with};
 pub use serve::{serve, serve_with};
 pub use worker::{worker_main, worker_main_on};

@@ -8,6 +8,7 @@ use bench::report;
 use bench::schema::Run;
 
 use crate::args::{BenchArgs, REPORT_FILE, Target};
+use crate::doctor;
 use crate::error::{FAILED, Failure, OK, Outcome, USAGE, one_line};
 use crate::output::{self, Wanted};
 use crate::progress::Display;
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let outputs = Outputs::new(args);
     output::check(&outputs.wanted())?;
     let signals = Signals::install()?;
+    judge(plan.is_virtual());
     let mut display = Display::new(args.plain, &signals.stop);
     let measured = launch::run(&plan, &mut display, &signals.stop);
     display.clear();
@@ -45,6 +47,13 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
             Ok(interrupted.unwrap_or(OK))
         }
         Err(why) => Err(failed(args, outputs, why, interrupted)),
+    }
+}
+
+/// Says what spoils a run on this machine most; virtual time does not care.
+fn judge(is_virtual: bool) {
+    if !is_virtual && let Some(worst) = doctor::worst(&doctor::System::real()) {
+        remark(worst);
     }
 }
 

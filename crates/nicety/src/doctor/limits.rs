@@ -3,12 +3,14 @@
 use host::Bytes;
 use rustix::process::{Resource, getrlimit};
 
-use super::Check;
+use super::{Check, System};
 
 /// A connection takes about four descriptors on each side.
 const FILES_WANTED: u64 = 1024;
 /// Below this not even one measurement has enough.
 const FILES_NEEDED: u64 = 64;
+/// Fewer are soon used up.
+const PROCESSES_WANTED: u64 = 64;
 /// Newest system call that is needed: pidfd_open, which tells at once that a peer has died.
 const KERNEL_NEEDED: (u32, u32) = (5, 3);
 
@@ -50,6 +52,52 @@ fn files_of(now: Option<u64>, most: Option<u64>) -> Check {
     }
 }
 
+/// Processes that may be started; of the user, or of the control group.
+pub(super) fn processes(system: &System) -> Check {
+    let left = |group: String| {
+        let number = |file: &str| system.number(&format!("sys/fs/cgroup/{group}/{file}"));
+        Some(number("pids.max")?.saturating_sub(number("pids.current")?))
+    };
+    let left = system.control_groups().into_iter().filter_map(left).min();
+    processes_of(getrlimit(Resource::Nproc).current, left)
+}
+
+fn processes_of(user: Option<u64>, left: Option<u64>) -> Check {
+    let id = "processes";
+    let said = match (user, left) {
+        (None, None) => "unlimited".to_owned(),
+        (Some(user), None) => format!("{user} of this user"),
+        (None, Some(left)) => format!("{left} more in the control group"),
+        (Some(user), Some(left)) => format!("{user} of this user, {left} more in the control group"),
+    };
+    let least = user.into_iter().chain(left).min();
+    if least.is_none_or(|n| n >= PROCESSES_WANTED) {
+        return Check::ok(id, said);
+    }
+    Check::warn(
+        id,
+        said,
+        "Each launch starts two to eight, a hot spot as many as it has slaves; threads of other programs count, too.",
+        "ulimit -u unlimited, or pids.max of the control group (--pids-limit of a container)",
+    )
+}
+
+/// Processor time after which the kernel ends a process.
+pub(super) fn processor_time() -> Check {
+    processor_time_of(getrlimit(Resource::Cpu).current)
+}
+
+fn processor_time_of(seconds: Option<u64>) -> Check {
+    let id = "cpu-time";
+    let Some(seconds) = seconds else { return Check::ok(id, "unlimited") };
+    Check::warn(
+        id,
+        format!("{seconds} s for a process"),
+        "Whoever measures spins: a launch that takes longer is killed in its middle.",
+        "ulimit -t unlimited",
+    )
+}
+
 /// The kernel's version.
 pub(super) fn kernel() -> Check {
     let uname = rustix::system::uname();
@@ -88,6 +136,19 @@ mod tests {
         let stuck = files_of(Some(32), Some(32));
         assert_eq!(stuck.state, State::Bad);
         assert!(stuck.remedy.is_some_and(|r| r.contains("hard limit, which is 32")));
+    }
+
+    #[test]
+    fn few_processes_and_little_processor_time_are_warned_of() {
+        assert_eq!(processes_of(None, None).state, State::Ok);
+        assert_eq!(processes_of(Some(4096), Some(1000)).state, State::Ok);
+        let few = processes_of(Some(4096), Some(7));
+        assert_eq!(
+            (few.state, few.found.as_str()),
+            (State::Warn, "4096 of this user, 7 more in the control group")
+        );
+        assert_eq!(processor_time_of(None).state, State::Ok);
+        assert_eq!(processor_time_of(Some(60)).state, State::Warn);
     }
 
     #[test]

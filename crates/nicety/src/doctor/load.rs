@@ -1,4 +1,4 @@
-//! What else runs: the cores are watched for a third of a second.
+//! What else runs: the cores are watched for a while.
 
 use std::time::Duration;
 
@@ -6,8 +6,6 @@ use bench::report::number::plural;
 
 use super::{Check, System};
 
-/// How long.
-const WATCH: Duration = Duration::from_millis(300);
 /// Of two cores for the two sides, others may use this much.
 const BUSY_TOLERATED: f64 = 0.2;
 /// Time that the hypervisor may take.
@@ -22,9 +20,9 @@ struct Ticks {
 }
 
 /// Load of the usable cores, and time stolen from them.
-pub(super) fn watch(system: &System, cores: &[usize]) -> [Check; 2] {
+pub(super) fn watch(system: &System, cores: &[usize], span: Duration) -> [Check; 2] {
     let before = ticks(system, cores);
-    std::thread::sleep(WATCH);
+    std::thread::sleep(span);
     let after = ticks(system, cores);
     let spent: Vec<Ticks> = before.iter().zip(&after).map(|(a, b)| since(*a, *b)).collect();
     [busy(&spent, &average(system)), stolen(&spent, &after)]

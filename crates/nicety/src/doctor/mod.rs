@@ -9,8 +9,12 @@ mod limits;
 mod load;
 mod memory;
 pub(crate) mod network;
+mod noise;
 mod system;
 
+use std::time::Duration;
+
+use noise::Slowed;
 use serde::Serialize;
 
 pub(crate) use system::System;
@@ -68,7 +72,13 @@ impl Check {
     }
 }
 
-/// All checks, in the order in which one would go through them. Takes a third of a second: the load is watched.
+/// How long others' work is watched, and how long noise is measured.
+const LOAD: Duration = Duration::from_millis(300);
+const NOISE: Duration = Duration::from_secs(1);
+/// The same before a run, which measures noise itself: ticks of 10 ms need some time to say anything.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// All checks, in the order in which one would go through them. Takes some 1.3 s: load and noise are watched.
 pub(crate) fn examine(system: &System) -> Vec<Check> {
     let cores = host::real::allowed_cores();
     let mut checks = vec![
@@ -79,8 +89,13 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
         clock::source(system),
         clock::hypervisor(system),
     ];
-    checks.extend(load::watch(system, &cores));
+    let before = Slowed::read(system, &cores);
+    checks.extend(load::watch(system, &cores, LOAD));
+    checks.push(noise::watch(&cores, NOISE));
+    checks.push(Slowed::read(system, &cores).since(before, system, &cores));
     checks.extend([
+        limits::processor_time(),
+        limits::processes(system),
         limits::memlock(),
         limits::files(),
         memory::available(system),
@@ -94,4 +109,64 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
         leftovers::other_processes(system),
     ]);
     checks
+}
+
+/// What spoils a run most, in a line, if anything does; takes a fifth of a second.
+pub(crate) fn worst(system: &System) -> Option<String> {
+    let cores = host::real::allowed_cores();
+    let before = Slowed::read(system, &cores);
+    let [load, stolen] = load::watch(system, &cores, GLANCE);
+    // In the order of what they cost.
+    let checks = vec![
+        cores::count(system, &cores),
+        load,
+        stolen,
+        leftovers::other_processes(system),
+        Slowed::read(system, &cores).since(before, system, &cores),
+        memory::available(system),
+        limits::processor_time(),
+        limits::files(),
+        limits::processes(system),
+        cores::threads_of_a_core(system, &cores),
+        clock::governor(system, &cores),
+        clock::source(system),
+    ];
+    line(&checks)
+}
+
+fn line(checks: &[Check]) -> Option<String> {
+    let wrong = |state: State| checks.iter().filter(move |check| check.state == state);
+    let first = wrong(State::Bad).chain(wrong(State::Warn)).next()?;
+    let more = match wrong(State::Bad).chain(wrong(State::Warn)).count() - 1 {
+        0 => String::new(),
+        n => format!(", and {}", bench::report::number::plural(n, "more warning")),
+    };
+    Some(format!(
+        "this machine weakens the numbers: {}: {}{more}; see `nicety doctor`",
+        first.id, first.found
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_comes_first_and_the_others_are_counted() {
+        let ok = Check::ok("cores", "2 usable");
+        let warn = |id| Check::warn(id, "something", "why", "do");
+        assert_eq!(line(std::slice::from_ref(&ok)), None);
+        let one = line(&[ok.clone(), warn("load")]).expect("a line");
+        assert_eq!(one, "this machine weakens the numbers: load: something; see `nicety doctor`");
+        let bad =
+            line(&[ok, warn("load"), Check::bad("open-files", "3 may be open", "why", "do"), warn("clock")]);
+        let bad = bad.expect("a line");
+        assert!(bad.contains("open-files: 3 may be open, and 2 more warnings"), "{bad}");
+    }
+
+    /// Whatever this machine is like, it is said in one line or not at all.
+    #[test]
+    fn this_machine_is_judged_in_a_line() {
+        assert!(worst(&System::real()).is_none_or(|line| !line.contains('\n')));
+    }
 }

@@ -45,6 +45,9 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     let all: u64 = plans().map(planned).sum();
     said(&found, all).iter().for_each(remark);
     let signals = Signals::install()?;
+    if found.kept as u64 != all {
+        super::judge(plans().all(bench::plan::CheckedPlan::is_virtual));
+    }
     let mut survey = Survey { args, beside, journal, signals, runs: Vec::new(), problems: Vec::new() };
     survey.measure(&parts)?;
     survey.end(&parts)

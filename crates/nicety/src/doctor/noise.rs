@@ -1,0 +1,175 @@
+//! Noise: what a program that only computes loses, and cores that are slowed down.
+
+use std::time::Duration;
+
+use bench::launch::watch_noise;
+use bench::report::number::percent;
+use bench::schema::NoiseSummary;
+
+use super::{Check, System};
+
+/// Cores that are watched: those of the two sides.
+const SIDES: usize = 2;
+/// Share of the time of a core that may be lost.
+const LOST_TOLERATED: f64 = 0.02;
+/// Longest interruption in ns that is nothing special: a tick of the kernel, an interrupt.
+const DETOUR_TOLERATED_NS: f64 = 1e6;
+
+/// Equal pieces of work, timed for `span` in all on the first two cores, one after the other.
+pub(super) fn watch(cores: &[usize], span: Duration) -> Check {
+    let watched = &cores[..cores.len().min(SIDES)];
+    let each = span / u32::try_from(watched.len().max(1)).unwrap_or(1);
+    let found = watched.iter().filter_map(|core| Some((*core, watch_noise(Some(*core), each)?)));
+    lost(&found.collect::<Vec<_>>())
+}
+
+fn lost(found: &[(usize, NoiseSummary)]) -> Check {
+    let id = "noise";
+    let worst = found.iter().max_by(|(_, a), (_, b)| a.stolen.total_cmp(&b.stolen));
+    let Some((core, noise)) = worst else { return Check::ok(id, "not measured: no core can be pinned to") };
+    let longest = found.iter().map(|(_, noise)| noise.detour_max_ns).fold(0.0, f64::max);
+    let said = format!(
+        "{} of the time lost on core {core}, the longest interruption {:.0} us",
+        percent(noise.stolen),
+        longest / 1e3
+    );
+    if noise.stolen <= LOST_TOLERATED && longest <= DETOUR_TOLERATED_NS {
+        return Check::ok(id, said);
+    }
+    Check::warn(
+        id,
+        said,
+        "A program that only computes was held up so much within a second: so is every measurement.",
+        "stop other work; keep interrupts and kernel threads off two cores (isolcpus, irqaffinity) and give them: \
+         --set cores=2,3",
+    )
+}
+
+/// How often each of the cores was slowed down since boot, because it was too hot.
+fn hot(system: &System, cores: &[usize]) -> Option<u64> {
+    let of = |core: &usize| {
+        let base = format!("sys/devices/system/cpu/cpu{core}/thermal_throttle/");
+        let counts = ["core_throttle_count", "package_throttle_count"];
+        counts.iter().filter_map(|name| system.number(&format!("{base}{name}"))).reduce(u64::max)
+    };
+    cores.iter().filter_map(of).reduce(u64::saturating_add)
+}
+
+/// Microseconds for which the control group has stopped this process because its share was used up.
+fn held(system: &System) -> Option<u64> {
+    let of = |group: String| {
+        let text = system.read(&format!("sys/fs/cgroup/{group}/cpu.stat"))?;
+        text.lines().find_map(|line| line.strip_prefix("throttled_usec ")?.parse::<u64>().ok())
+    };
+    system.control_groups().into_iter().filter_map(of).reduce(u64::max)
+}
+
+/// What slowed the cores down, read before and after a while of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slowed {
+    hot: Option<u64>,
+    held: Option<u64>,
+}
+
+impl Slowed {
+    pub(super) fn read(system: &System, cores: &[usize]) -> Self {
+        Self { hot: hot(system, cores), held: held(system) }
+    }
+
+    /// What came since `before`, and whether the frequency has a lid.
+    pub(super) fn since(self, before: Self, system: &System, cores: &[usize]) -> Check {
+        let id = "throttling";
+        let more = |now: Option<u64>, then: Option<u64>| now.unwrap_or(0).saturating_sub(then.unwrap_or(0));
+        let (hot, held) = (more(self.hot, before.hot), more(self.held, before.held));
+        if hot > 0 {
+            return Check::warn(
+                id,
+                format!("too hot: slowed down {hot} times just now, {} since boot", self.hot.unwrap_or(hot)),
+                "The longer a run, the slower its cores: what is measured last looks worst.",
+                "cool the machine, or lower the frequency to one that it can keep (cpupower frequency-set -u)",
+            );
+        }
+        if held > 0 {
+            return Check::warn(
+                id,
+                format!("the control group stopped this process for {held} us just now"),
+                "Its share of time was used up; the same happens in the middle of measurements.",
+                "raise the limit (cpu.max of the control group; --cpus=2 or more of a container)",
+            );
+        }
+        let lid = |core: &usize| {
+            let of = |name: &str| system.number(&format!("sys/devices/system/cpu/cpu{core}/cpufreq/{name}"));
+            of("scaling_max_freq").zip(of("cpuinfo_max_freq")).filter(|(lid, able)| lid < able)
+        };
+        if let Some((lid, able)) = cores.iter().find_map(lid) {
+            let found = format!("frequency limited to {} of {} MHz, not more", lid / 1000, able / 1000);
+            return Check::ok(id, found);
+        }
+        Check::ok(
+            id,
+            match self.hot {
+                Some(0) => "never since boot".to_owned(),
+                Some(ever) => format!("not now, {ever} times since boot"),
+                None => "not now (the kernel counts no heat here, as in most virtual machines)".to_owned(),
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::super::system::tests::Fake;
+    use super::*;
+
+    #[test]
+    fn lost_time_and_long_interruptions_are_warned_of() {
+        let noise = |stolen, detour_max_ns| NoiseSummary { stolen, detour_max_ns, ..NoiseSummary::default() };
+        assert_eq!(lost(&[(0, noise(0.001, 5e3)), (1, noise(0.01, 9e5))]).state, State::Ok);
+        let busy = lost(&[(0, noise(0.001, 5e3)), (1, noise(0.3, 5e3))]);
+        assert_eq!(busy.state, State::Warn);
+        assert!(busy.found.contains("30 % of the time lost on core 1"), "{}", busy.found);
+        assert_eq!(lost(&[(0, noise(0.001, 4e6))]).state, State::Warn);
+        assert_eq!(lost(&[]).state, State::Ok);
+    }
+
+    #[test]
+    fn a_second_on_real_cores_is_measured() {
+        let cores = host::real::allowed_cores();
+        let check = watch(&cores, Duration::from_millis(20));
+        assert!(check.found.contains("of the time lost on core"), "{}", check.found);
+    }
+
+    #[test]
+    fn cores_that_get_too_hot_and_groups_that_hold_are_seen() {
+        let heat = "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count";
+        let stat = "sys/fs/cgroup/a/cpu.stat";
+        let fake = Fake::new(&[
+            ("proc/self/cgroup", "0::/a\n"),
+            (heat, "3"),
+            (stat, "nr_throttled 1\nthrottled_usec 70\n"),
+        ]);
+        let read = || Slowed::read(&fake.system, &[0]);
+        let before = read();
+        assert_eq!(before, Slowed { hot: Some(3), held: Some(70) });
+        let calm = read().since(before, &fake.system, &[0]);
+        assert_eq!((calm.state, calm.found.as_str()), (State::Ok, "not now, 3 times since boot"));
+        fake.set(&[(stat, "throttled_usec 90\n")]);
+        assert!(read().since(before, &fake.system, &[0]).found.contains("for 20 us"));
+        fake.set(&[(heat, "5")]);
+        let hot = read().since(before, &fake.system, &[0]);
+        assert_eq!(hot.state, State::Warn);
+        assert!(hot.found.contains("2 times just now, 5 since boot"), "{}", hot.found);
+    }
+
+    #[test]
+    fn a_lid_on_the_frequency_is_said() {
+        let base = "sys/devices/system/cpu/cpu1/cpufreq/";
+        let fake = Fake::new(&[
+            (&format!("{base}scaling_max_freq"), "2000000"),
+            (&format!("{base}cpuinfo_max_freq"), "3000000"),
+        ]);
+        let check = Slowed::default().since(Slowed::default(), &fake.system, &[1]);
+        assert_eq!(check.found, "frequency limited to 2000 of 3000 MHz, not more");
+    }
+}
