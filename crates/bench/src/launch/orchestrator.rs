@@ -19,7 +19,7 @@ use crate::experiment::{Cell, find};
 use crate::plan::CheckedPlan;
 use crate::sample::{Calibration, interleaved};
 use crate::schema::{ClockInfo, Run};
-use crate::stats::median;
+use crate::stats::{LAUNCHES_FOR_95, median};
 
 /// Between two looks at the stop flag.
 const TICK: Duration = Duration::from_millis(100);
@@ -130,7 +130,12 @@ impl Launching<'_, '_> {
             if number > 0 {
                 let took = since(began) - last;
                 last = since(began);
-                share = next_share(plan.values.real("budget"), (number, launches), share, (last, took));
+                let budget = plan.values.real("budget");
+                if !plan.values.is_set("launches") && is_enough(budget, number, (last, took)) {
+                    self.progress.note(&given_up(number, launches));
+                    return Ok(());
+                }
+                share = next_share(budget, (number, launches), share, (last, took));
             }
             for which in turn {
                 let device = devices[*which];
@@ -185,6 +190,19 @@ fn next_share(
     let rest = (took.as_secs_f64() - share * whole).max(0.0);
     let left = (WALL * budget - gone.as_secs_f64()) / f64::from(launches - number);
     ((left - rest) / whole).clamp(SHARE_MIN, 1.0)
+}
+
+/// Whether so many launches have to do: they carry an interval, and with another one like the last, which `took` so long
+/// of all that has `gone`, the run would take longer than it may.
+fn is_enough(budget: f64, launches: u32, (gone, took): (Duration, Duration)) -> bool {
+    launches >= LAUNCHES_FOR_95 as u32 && (gone + took).as_secs_f64() > WALL * budget
+}
+
+fn given_up(done: u32, launches: u32) -> String {
+    format!(
+        "ending after {done} of {launches} launches: the machine is too busy for more in the time there is; --launches \
+         {launches} insists"
+    )
 }
 
 /// How one of these processes ended, if one did: the client may have seen it first.
@@ -482,6 +500,16 @@ mod tests {
         assert_eq!(run(1.0), (110.0, 1.0));
         assert_eq!(run(6.0).0, 120.0);
         assert_eq!(run(100.0).1, SHARE_MIN);
+    }
+
+    /// Goal: an overview ends in its time where it can without losing its intervals. Method: launches that take what they
+    /// should, launches that take too long, before and after there are enough.
+    #[test]
+    fn launches_beyond_the_sixth_are_given_up_where_time_is_up() {
+        let secs = |gone, took| (Duration::from_secs(gone), Duration::from_secs(took));
+        assert!(!is_enough(240.0, 6, secs(180, 30)) && !is_enough(240.0, 7, secs(210, 30)));
+        assert!(is_enough(240.0, 6, secs(280, 47)) && !is_enough(240.0, 5, secs(2000, 400)));
+        assert!(given_up(6, 8).contains("6 of 8"));
     }
 
     #[test]

@@ -207,6 +207,12 @@ impl Values {
         self.text(key).parse().unwrap_or(0.0)
     }
 
+    /// Whether it was given, and is no default.
+    #[must_use]
+    pub fn is_set(&self, key: &str) -> bool {
+        self.0.get(key).is_some_and(|(_, origin)| *origin == Origin::Flag)
+    }
+
     /// Whether a switch is on.
     #[must_use]
     pub fn on(&self, key: &str) -> bool {
@@ -253,6 +259,7 @@ mod tests {
         assert!(values.on("verify"));
         let window = values.parameters().into_iter().find(|p| p.key == "window").expect("there");
         assert_eq!((window.value.as_str(), window.origin), ("8", Origin::Flag));
+        assert!(values.is_set("window") && !values.is_set("launches"));
         assert_eq!(Values::new(false, &BTreeMap::new()).whole("launches"), 8);
     }
 }
