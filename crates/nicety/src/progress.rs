@@ -32,8 +32,8 @@ pub(crate) struct Display<'a> {
     before: Option<u64>,
     /// What the launches so far measured of each cell.
     values: BTreeMap<Key, Vec<f64>>,
-    /// Cells that cannot be measured: said once each.
-    skipped: BTreeSet<Key>,
+    /// Why cells of a device cannot be measured: said once each, of the first; the report counts them.
+    skipped: BTreeSet<(Option<String>, String)>,
     stop: &'a AtomicBool,
     /// Whether the user was told that the end is near.
     stopping: bool,
@@ -100,7 +100,7 @@ impl Progress for Display<'_> {
         let key = (what.device.map(str::to_owned), what.cell.clone());
         match what.state {
             CellState::Measured { value, .. } => self.values.entry(key.clone()).or_default().push(value),
-            CellState::Skipped { why } if self.skipped.insert(key.clone()) => {
+            CellState::Skipped { why } if self.skipped.insert((key.0.clone(), why.to_owned())) => {
                 self.say(&format!("left out {}{}: {why}", on(what.device), what.cell));
             }
             CellState::Skipped { .. } | CellState::Began => {}

@@ -232,6 +232,12 @@ pub(super) fn place(session: &Session<'_>, pd: &Pd, factor: &str, len: usize) ->
 pub(super) fn register(kind: &str, pd: &Pd, len: usize) -> Result<Mr, Fault> {
     let buf = match kind {
         "host" => Buf::alloc(len)?,
+        "nic" if pd.device().attr().max_dm_size == 0 => {
+            return Err(Fault::Meaningless(format!(
+                "what needs NIC memory: {} has none",
+                pd.device().name()
+            )));
+        }
         "nic" => pd.device().alloc_dm(len)?,
         other => return Err(Fault::Meaningless(format!("memory in {other}, only in host or nic"))),
     };

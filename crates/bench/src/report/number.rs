@@ -53,6 +53,15 @@ pub fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as u64)) }
 }
 
+/// Ratios this close to 1 print as 1.00, and are no difference that anybody should be told of, however exact they are.
+const ALIKE: f64 = 0.005;
+
+/// Whether a ratio is as good as 1.
+#[must_use]
+pub fn alike(ratio: f64) -> bool {
+    (ratio - 1.0).abs() < ALIKE
+}
+
 /// A fraction as per cent with two digits.
 #[must_use]
 pub fn percent(fraction: f64) -> String {

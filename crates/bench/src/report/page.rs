@@ -53,7 +53,7 @@ fn head(runs: &[Run], sides: bool) -> Markup {
             h1 { @if runs.len() == 1 { (headline(&runs[0])) } @else { (runs.len()) " runs, side by side" } }
             @for (i, run) in runs.iter().enumerate() {
                 p.lead {
-                    @if runs.len() > 1 { b { "Run " (i + 1) ". " } }
+                    @if runs.len() > 1 { b { (words::run_label(run, i)) ". " } }
                     (words::paragraph(run))
                 }
             }
@@ -90,7 +90,7 @@ fn found(runs: &[Run]) -> Markup {
         section #findings {
             h2 { "Findings" }
             @for (i, run) in runs.iter().enumerate() {
-                @if runs.len() > 1 { h3 { "Run " (i + 1) } }
+                @if runs.len() > 1 { h3 { (words::run_label(run, i)) } }
                 div.findings { @for f in findings(run) { (finding(&f)) } }
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::figures::Figure;
-use super::number::size;
+use super::number::{alike, size};
 use super::series::{Series, apart};
 use crate::schema::{ClockKind, Measurement, Run};
 use crate::stats::ratio_interval;
@@ -163,7 +163,14 @@ pub(super) fn lead(best: &Measurement, other: &Measurement, noise: f64) -> Optio
     let lead = found.unwrap_or(of_ends);
     let both_real = best.clock != ClockKind::Virtual && other.clock != ClockKind::Virtual;
     let least = if both_real { 1.0 + noise } else { 1.0 };
-    (lead.interval[0] > 1.0 && lead.ratio > least).then_some(lead)
+    (lead.interval[0] > 1.0 && lead.ratio > least && !alike(lead.ratio)).then_some(lead)
+}
+
+/// Whether the best two of a row are exact and as good as equal: then there is nothing that one cannot tell.
+pub(super) fn even(row: &Row<'_>) -> bool {
+    let [(_, first), (_, second), ..] = ranked(row)[..] else { return false };
+    let exact = [first, second].iter().all(|r| r.clock == ClockKind::Virtual && r.median > 0.0);
+    exact && alike(first.median.max(second.median) / first.median.min(second.median))
 }
 
 /// Columns with a result in order of merit.

@@ -4,6 +4,12 @@ use super::number::{count, percent, plural, sig, size_about};
 use super::series::{EXPERIMENTS, capital, rank, words};
 use crate::schema::{ClockKind, Environment, Measurement, Run};
 
+/// What a run is called among several: its number, and the part of a plan file that it was.
+pub(super) fn run_label(run: &Run, index: usize) -> String {
+    let part = run.parameters.iter().find(|p| p.key == "part");
+    part.map_or_else(|| format!("Run {}", index + 1), |part| format!("Run {}, {}", index + 1, part.value))
+}
+
 /// One paragraph: what was measured and on what.
 pub(super) fn paragraph(run: &Run) -> String {
     let env = &run.environment;

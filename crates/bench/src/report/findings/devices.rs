@@ -4,7 +4,7 @@ use super::{Finding, Tone, list};
 use crate::report::figures::{Figure, figures_of};
 use crate::report::number::{percent, plural, sig, times, value};
 use crate::report::series::Series;
-use crate::report::sides::{Block, Column, Lead, Row, blocks, columns, lead, noise, ranked};
+use crate::report::sides::{Block, Column, Lead, Row, blocks, columns, even, lead, noise, ranked};
 use crate::schema::Run;
 
 /// One finding for each thing that was measured on several devices, and one about the kinds of time among them.
@@ -53,7 +53,8 @@ fn finding(figure: &Figure<'_>, columns: &[Column], runs: &[Run], noise: f64) ->
     if told.is_empty() {
         return None;
     }
-    let unsure = told.iter().filter(|(_, _, (_, lead))| lead.is_none()).count();
+    let alike = told.iter().filter(|(_, row, _)| even(row)).count();
+    let unsure = told.iter().filter(|(_, row, (_, lead))| lead.is_none() && !even(row)).count();
     let mut parts = Vec::new();
     for (i, column) in columns.iter().enumerate() {
         let won: Vec<_> = told
@@ -61,6 +62,12 @@ fn finding(figure: &Figure<'_>, columns: &[Column], runs: &[Run], noise: f64) ->
             .filter_map(|(b, row, (first, lead))| Some((*b, *row, lead.filter(|_| *first == i)?)))
             .collect();
         parts.extend(wins(column, &won, told.len(), columns));
+    }
+    if alike > 0 {
+        parts.push(match alike == told.len() {
+            true => format!("The best are alike in {}, within half a per cent", rows_in_words(alike)),
+            false => format!("in {alike} the best are alike, within half a per cent"),
+        });
     }
     if unsure > 0 {
         let close = if noise > 0.0 {
@@ -77,6 +84,10 @@ fn finding(figure: &Figure<'_>, columns: &[Column], runs: &[Run], noise: f64) ->
     let items = blocks.iter().filter_map(|b| by_size(b, columns, noise)).collect();
     let topic = format!("Side by side: {}{}", lower(&figure.title), constant(figure));
     Some(Finding::new(tone, topic, format!("{}.", parts.join("; "))).with(items))
+}
+
+fn rows_in_words(n: usize) -> String {
+    if n == 1 { "the one row".to_owned() } else { format!("all {n} rows") }
 }
 
 fn constant(figure: &Figure<'_>) -> String {
@@ -111,15 +122,20 @@ fn wins(
         format!("{} over {} ({})", by_how_much(lead), columns[*second].label, place.join(", "))
     };
     let mut text = format!("{} is best{count}, by {}", column.label, at(most));
-    if won.len() > 1 {
+    if won.len() > 1 && times(most.2.1.ratio) != times(least.2.1.ratio) {
         text += &format!(" at most and {} at least", at(least));
+    } else if won.len() > 1 {
+        text += ", and as much everywhere";
     }
     Some(text)
 }
 
-/// `9.2× [8.8, 9.6]`.
+/// `9.2× [8.8, 9.6]`; without the interval where both are exact.
 fn by_how_much(lead: &Lead) -> String {
     let [low, high] = lead.interval;
+    if low == high {
+        return times(lead.ratio);
+    }
     format!("{} [{}, {}]", times(lead.ratio), sig(low, 3), sig(high, 3))
 }
 
@@ -127,9 +143,10 @@ fn by_how_much(lead: &Lead) -> String {
 fn by_size(block: &Block<'_>, columns: &[Column], noise: f64) -> Option<String> {
     let outcomes: Vec<(&Row<'_>, Outcome)> =
         block.rows.iter().filter_map(|row| Some((row, outcome(row, noise)?))).collect();
-    let mut ranges: Vec<(Option<usize>, &Row<'_>, &Row<'_>)> = Vec::new();
+    // Who leads; or whether nobody does, rather than that one cannot tell.
+    let mut ranges: Vec<(Result<usize, bool>, &Row<'_>, &Row<'_>)> = Vec::new();
     for (row, (first, lead)) in &outcomes {
-        let who = lead.map(|_| *first);
+        let who = lead.map(|_| *first).ok_or(even(row));
         // Rows of a block without a title are different things, of which no range can be made.
         match ranges.last_mut() {
             Some((same, _, last)) if *same == who && !block.title.is_empty() => *last = row,
@@ -140,8 +157,9 @@ fn by_size(block: &Block<'_>, columns: &[Column], noise: f64) -> Option<String> 
         let place =
             if from.name == to.name { from.name.clone() } else { format!("{} to {}", from.name, to.name) };
         match who {
-            Some(who) => format!("{place} {}", columns[*who].label),
-            None => format!("{place} cannot tell"),
+            Ok(who) => format!("{place} {}", columns[*who].label),
+            Err(true) => format!("{place} all that lead alike"),
+            Err(false) => format!("{place} cannot tell"),
         }
     });
     let told: Vec<String> = told.collect();
@@ -165,7 +183,7 @@ mod tests {
     use super::*;
     use crate::report::series::series;
     use crate::report::sides::tests::three;
-    use crate::schema::AaNoise;
+    use crate::schema::{AaNoise, ClockKind};
 
     fn found(run: &Run) -> Vec<Finding> {
         beside(run, &series(std::slice::from_ref(run)))
@@ -211,6 +229,34 @@ mod tests {
         assert_eq!(all[1].tone, Tone::CannotTell);
         run.environment.aa_noise = Some(AaNoise { floor: 20.0, ratio: 1.0, launches: 6 });
         assert!(found(&run).iter().all(|f| f.tone == Tone::CannotTell));
+    }
+
+    /// Goal: what is exact and as good as equal is called that, and no lead of 1.00×. Method: two modelled cards, a tenth of a
+    /// per cent apart but for one size.
+    #[test]
+    fn exact_results_that_are_alike_are_called_so() {
+        let mut run = three();
+        run.results.retain(|r| r.device != "iwarp");
+        for r in &mut run.results {
+            r.clock = ClockKind::Virtual;
+            if r.device == "shm" {
+                r.device = "model:other".to_owned();
+                let apart = if r.size_bytes == 1 { 2.0 } else { 1.0 };
+                r.median *= 4.0 * 1.001 * apart;
+            }
+            r.ci95 = Some([r.median; 2]);
+            r.launches.truncate(1);
+        }
+        run.environment.devices.clear();
+        let all = found(&run);
+        let latency = &all[0].text;
+        assert!(latency.contains("the best are alike, within half a per cent"), "{latency}");
+        assert!(latency.contains("model:card (virtual) is best in 2 of 14 rows, by 2.00× over"), "{latency}");
+        assert!(
+            !latency.contains("1.00×") && !latency.contains('[') && !latency.contains("cannot tell"),
+            "{latency}"
+        );
+        assert!(all[0].items[0].contains("all that lead alike"), "{}", all[0].items[0]);
     }
 
     #[test]

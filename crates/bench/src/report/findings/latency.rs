@@ -1,7 +1,7 @@
 //! The best small-message latency of each operation, and its ratio to the floor.
 
 use super::{Finding, Tone, grouped, on_device, several_devices};
-use crate::report::number::{size, times, value};
+use crate::report::number::{alike, size, times, value};
 use crate::report::series::{Series, apart, capital};
 use crate::schema::Measurement;
 
@@ -41,6 +41,9 @@ fn of_group(group: &[&Series<'_>], several: bool) -> Option<Finding> {
 fn rival(best: &[(&Series<'_>, &Measurement)]) -> String {
     let [(_, first), (next, second), ..] = best else { return ".".to_owned() };
     match apart(first, second) {
+        Some(true) if alike(second.median / first.median) => {
+            format!("; {} takes as good as the same.", next.name())
+        }
         Some(true) => format!("; the next, {}, takes {}.", next.name(), times(second.median / first.median)),
         Some(false) if first.median == second.median => format!("; {} takes as long.", next.name()),
         Some(false) => {

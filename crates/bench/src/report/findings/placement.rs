@@ -1,9 +1,9 @@
 //! What it costs to keep the source or the sink in host memory rather than NIC memory.
 
 use super::{Finding, Tone, grouped, on_device, several_devices};
-use crate::report::number::{size, times};
+use crate::report::number::{alike, size, times};
 use crate::report::series::{EXPERIMENTS, Series, rank};
-use crate::schema::Measurement;
+use crate::schema::{ClockKind, Measurement};
 
 /// Cost of one placement against the base at one size; above 1 is worse than the base.
 #[derive(Debug, PartialEq)]
@@ -80,9 +80,12 @@ fn against(base: &Measurement, r: &Measurement, aa_floor: Option<f64>) -> Option
     }
     let (bad, good) = if r.higher_is_better() { (base, r) } else { (r, base) };
     let ratio = bad.median / good.median;
+    // What the machine's noise is does not matter to simulated time.
+    let exact = base.clock == ClockKind::Virtual && r.clock == ClockKind::Virtual;
+    let floor = if exact { 0.0 } else { aa_floor.unwrap_or(0.0) };
     let real = bad.ci95.zip(good.ci95).map(|(bad, good)| {
         let disjoint = bad[0] > good[1] || bad[1] < good[0];
-        disjoint && (ratio - 1.0).abs() > aa_floor.unwrap_or(0.0)
+        disjoint && (ratio - 1.0).abs() > floor && !alike(ratio)
     });
     Some(Cost { ratio, real })
 }
@@ -133,6 +136,25 @@ mod tests {
         };
         assert!(at(500.0).text.contains("2.00× worse"), "{}", at(500.0).text);
         assert_eq!(at(800.0).tone, Tone::CannotTell);
+    }
+
+    /// Goal: exact times need no interval and no noise floor to differ, and those that are alike do not.
+    #[test]
+    fn virtual_times_differ_where_they_do() {
+        let at = |median| {
+            let mut all = run(vec![point("latency", NIC, 8, 1.0), point("latency", HOST, 8, median)]);
+            for r in &mut all.results {
+                r.clock = ClockKind::Virtual;
+                r.ci95 = Some([r.median; 2]);
+            }
+            cost(&series(&[all]), Some(0.17))[0].clone()
+        };
+        assert!(at(1.08).text.contains("1.08× worse"), "{}", at(1.08).text);
+        assert!(
+            !at(1.001).text.contains('×') && at(1.001).items[0].contains("no difference"),
+            "{:?}",
+            at(1.001)
+        );
     }
 
     #[test]
