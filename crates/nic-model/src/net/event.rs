@@ -71,9 +71,9 @@ impl Event {
             Self::Timeout(n) => (16, n),
             Self::Lost(n) => (17, n),
             Self::Cut => (18, 0),
-            Self::Whole => (21, 0),
             Self::Death => (19, 0),
             Self::WriteOn(n) => (20, n),
+            Self::Whole => (21, 0),
         };
         (kind as u64) << 32 | u64::from(number)
     }
@@ -101,9 +101,9 @@ impl Event {
             16 => Self::Timeout(n),
             17 => Self::Lost(n),
             18 => Self::Cut,
-            21 => Self::Whole,
             19 => Self::Death,
             20 => Self::WriteOn(n),
+            21 => Self::Whole,
             _ => return None,
         })
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn tokens_give_their_event_back() {
         let kinds = (0..).map(|kind: u64| kind << 32 | 7).map_while(Event::of);
-        assert_eq!(kinds.clone().count(), 21);
+        assert_eq!(kinds.clone().count(), 22);
         for event in kinds {
             assert_eq!(Event::of(event.token()), Some(event));
         }
