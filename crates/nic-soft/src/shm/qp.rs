@@ -298,7 +298,11 @@ impl QpInner {
             let seat = self.seat.get().copied().unwrap_or(usize::MAX);
             self.send_cq.push(SendDone { wc, seat, upto }, failed);
         }
-        failed && status != WcStatus::WrFlushErr
+        failed && status != WcStatus::WrFlushErr && {
+            // Under the lock of the send queue still, so that nobody carries out what stands behind it.
+            self.advance(state::RTS, state::ERROR);
+            true
+        }
     }
 
     fn set_stalled(&self, stalled: bool) {

@@ -375,6 +375,7 @@ macro_rules! __conformance_threads {
                 atomics_from_several_threads
                 deregistering_under_fire
                 failing_under_fire
+                nothing_is_done_behind_a_failure
                 vanishing_under_fire
                 connecting_from_several_threads
                 making_objects_from_several_threads

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::Env;
 use super::check::ok;
 use super::conn::{Conn, End, Setup, connect};
-use crate::{Access, AtomicCap, Error, SendOp, SendWr, Wc, WcOpcode, WcStatus};
+use crate::{Access, AtomicCap, Error, RemoteAddr, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
 /// Runs the bodies beside each other and waits for all; fails if one of them did.
 fn together(env: &Env, bodies: Vec<Box<dyn FnOnce() + Send>>) {
@@ -205,6 +205,51 @@ pub(super) fn failing_under_fire(env: &Env) {
         });
         together(env, vec![post, Box::new(move || killer.a.qp.to_error())]);
         c.a.sends_flushed(0..accepted.load(Ordering::Acquire));
+    }
+}
+
+/// A request fails while another thread posts: whatever stands behind it is flushed, and was not carried out.
+pub(super) fn nothing_is_done_behind_a_failure(env: &Env) {
+    const WRITES: u64 = 60;
+    for _ in 0..100 {
+        let c = Arc::new(Conn::new(env));
+        let posted = Arc::new(AtomicU64::new(0));
+        let (poster, count) = (c.clone(), posted.clone());
+        let post = Box::new(move || {
+            for i in 0..WRITES {
+                let (data, to) = ([poster.a.host.sge(0, 8)], poster.b.host.remote(8 * i));
+                post_patiently(&poster.a, &SendWr::new(i, SendOp::Write(to), &data));
+                count.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let spoiler = c.clone();
+        let spoil = Box::new(move || {
+            let host = spoiler.a.device.host();
+            host.poll("the writes", None, || (posted.load(Ordering::Acquire) > 9).then_some(()));
+            let wrong = RemoteAddr { rkey: 0, ..spoiler.b.host.remote(0) };
+            post_patiently(
+                &spoiler.a,
+                &SendWr::new(WRITES, SendOp::Write(wrong), &[spoiler.a.host.sge(0, 8)]),
+            );
+        });
+        let memory = |range| c.b.host.buf().to_vec(range).expect("inside");
+        c.a.host.buf().write(0, &[0xa5; 8]).expect("inside");
+        let before = memory(0..8 * WRITES as usize);
+        together(env, vec![post, spoil]);
+        let done: Vec<Wc> = (0..=WRITES).map(|_| c.a.sent()).collect();
+        let failed = done.iter().position(|wc| !wc.is_ok()).expect("one has a wrong key");
+        assert_eq!((done[failed].wr_id, done[failed].status), (WRITES, WcStatus::RemAccessErr));
+        c.b.in_error();
+        for wc in &done[failed + 1..] {
+            assert_eq!(wc.status, WcStatus::WrFlushErr, "behind the failure: {wc:?}");
+            let range = 8 * wc.wr_id as usize..8 * wc.wr_id as usize + 8;
+            assert_eq!(
+                memory(range.clone()),
+                before[range],
+                "write {} was flushed, and carried out",
+                wc.wr_id
+            );
+        }
     }
 }
 
