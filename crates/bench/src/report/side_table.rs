@@ -1,11 +1,13 @@
 //! Devices side by side as tables of the page: devices as columns, each with its floor beside it.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
 use super::figures::Figure;
 use super::number::sig;
 use super::series::{half_width, precision};
-use super::sides::{Block, Column, Row, Slot, best, blocks, noise};
+use super::sides::{Block, Column, Row, Slot, best, blocks, columns_of, noise};
 use crate::schema::Run;
 
 const ABSENT: &str = "–";
@@ -30,8 +32,9 @@ pub(super) fn section(figures: &[Figure<'_>], columns: &[Column], runs: &[Run]) 
 
 /// What kinds of time there are.
 fn times(columns: &[Column]) -> String {
-    let virtuals: Vec<&str> = columns.iter().filter(|c| c.is_virtual).map(|c| c.device.as_str()).collect();
-    match virtuals.len() {
+    let simulated = || columns.iter().filter(|c| c.is_virtual).map(|c| c.device.as_str());
+    let virtuals: Vec<&str> = simulated().collect::<BTreeSet<_>>().into_iter().collect();
+    match simulated().count() {
         0 => String::new(),
         n if n == columns.len() => {
             "All of it is virtual time: exact, with no interval and no floor.".to_owned()
@@ -69,6 +72,7 @@ impl Parts {
 }
 
 fn table(i: usize, figure: &Figure<'_>, columns: &[Column], runs: &[Run]) -> Markup {
+    let columns = &columns_of(figure, columns, runs);
     let blocks = blocks(figure, columns, runs);
     let parts: Vec<Parts> =
         columns.iter().enumerate().map(|(i, c)| Parts::of(i, c.is_virtual, &blocks)).collect();

@@ -4,7 +4,7 @@ use super::figures::Figure;
 use super::number::sig;
 use super::series::{half_width, precision};
 use super::side_table::{floors, reasons};
-use super::sides::{Block, Column, Row, Slot, best, blocks, noise};
+use super::sides::{Block, Column, Row, Slot, best, blocks, columns_of, noise};
 use crate::schema::{ClockKind, Run};
 
 /// Spaces between columns.
@@ -30,6 +30,7 @@ pub(super) enum Kind {
 
 /// What a figure's table says.
 pub(super) fn table(figure: &Figure<'_>, columns: &[Column], runs: &[Run], width: usize) -> SideText {
+    let columns = &columns_of(figure, columns, runs);
     let blocks = blocks(figure, columns, runs);
     let (reasons, noise) = (reasons(&blocks), noise(runs));
     let names = blocks.iter().flat_map(|b| &b.rows).map(|row| row.name.chars().count() + 2);

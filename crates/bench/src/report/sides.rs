@@ -33,13 +33,23 @@ pub(super) fn columns(runs: &[Run]) -> Vec<Column> {
         for name in names {
             let is_virtual = clocks[name] == ClockKind::Virtual;
             let time = if is_virtual { " (virtual)" } else { "" };
-            let of = if runs.len() > 1 { format!(", run {}", run + 1) } else { String::new() };
+            let part = one.parameters.iter().find(|p| p.key == "part").map(|p| p.value.clone());
+            let called = part.unwrap_or_else(|| format!("run {}", run + 1));
+            let of = if runs.len() > 1 { format!(", {called}") } else { String::new() };
             let label = format!("{name}{time}{of}");
             all.push(Column { run, device: name.to_owned(), is_virtual, label });
         }
     }
     let devices: BTreeSet<&str> = all.iter().map(|c| c.device.as_str()).collect();
     if devices.len() > 1 { all } else { Vec::new() }
+}
+
+/// The columns that a figure has something to say of: a result, or why there is none. Of several runs, others did not ask.
+pub(super) fn columns_of(figure: &Figure<'_>, columns: &[Column], runs: &[Run]) -> Vec<Column> {
+    let blocks = blocks(figure, columns, runs);
+    let slots = |i: usize| blocks.iter().flat_map(|b| &b.rows).map(move |row| &row.slots[i]);
+    let told = |(i, _): &(usize, &Column)| slots(*i).any(|slot| !matches!(slot, Slot::Empty));
+    columns.iter().enumerate().filter(told).map(|(_, column)| column.clone()).collect()
 }
 
 /// The column of a curve.
@@ -201,7 +211,28 @@ pub(super) mod tests {
     use super::super::findings::made_up::{curve, point, run};
     use super::super::series::series;
     use super::*;
-    use crate::schema::{DeviceInfo, Missing};
+    use crate::schema::{DeviceInfo, Missing, Origin, Parameter};
+
+    /// Goal: a figure of one run has no columns of others that measured something else, and parts of a plan are columns by
+    /// their names. Method: two parts, of which the second has no rates.
+    #[test]
+    fn columns_of_a_figure_are_those_it_says_something_of() {
+        let mut runs = [three(), three()];
+        runs[1].results.retain(|r| r.experiment == "latency");
+        runs[1].missing.retain(|m| m.experiment == "latency");
+        let (origin, value) = (Origin::Flag, "small".to_owned());
+        runs[1].parameters.push(Parameter { key: "part".into(), value, unit: None, origin });
+        let (columns, all) = (columns(&runs), series(&runs));
+        assert_eq!(columns.len(), 6);
+        let figures = figures_of(&all, &columns);
+        let labels = |i: usize| -> Vec<String> {
+            columns_of(&figures[i], &columns, &runs).into_iter().map(|c| c.label).collect()
+        };
+        let (latency, rate) = (labels(0), labels(1));
+        assert_eq!(latency.len(), 6);
+        assert!(latency.contains(&"shm, run 1".to_owned()) && latency.contains(&"shm, small".to_owned()));
+        assert_eq!(rate, latency[..3]);
+    }
 
     /// Three devices: shm is ten times as fast as iwarp, the model lies between and is exact. The model lacks a size.
     pub(in crate::report) fn three() -> Run {
