@@ -42,7 +42,8 @@ pub(super) fn across(pid: i32, local: &Pieces, remote: &Pieces, way: Way) -> Res
     let mut done = 0;
     while done < total {
         let (l, r) = (local.part(done, total - done), remote.part(done, total - done));
-        let (l, r) = (l.as_slice(), r.as_slice());
+        let (l, r) = (last_byte_apart(l.as_slice(), way), r.as_slice());
+        let l = l.as_slice();
         // SAFETY: the local pieces are mapped (the protection table says so); the kernel checks the remote ones.
         let n = unsafe {
             let (lp, ln, rp, rn) = (l.as_ptr(), l.len() as u64, r.as_ptr(), r.len() as u64);
@@ -61,6 +62,38 @@ pub(super) fn across(pid: i32, local: &Pieces, remote: &Pieces, way: Way) -> Res
         }
     }
     Ok(())
+}
+
+/// The pieces, the last byte of what goes out as one of its own: the kernel then copies it by itself. It copies with string
+/// moves, whose stores may become visible in any order but not before those of an earlier one (Intel SDM vol. 3, 9.2.4),
+/// so that whoever sees the last byte sees all.
+fn last_byte_apart(pieces: &[libc::iovec], way: Way) -> Split {
+    let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let mut split = Split { list: [nothing; SGE_MAX + 1], count: pieces.len() };
+    split.list[..pieces.len()].copy_from_slice(pieces);
+    if way == Way::Out
+        && let Some(last) = pieces.len().checked_sub(1)
+        && split.list[last].iov_len > 1
+    {
+        let rest = &mut split.list[last];
+        rest.iov_len -= 1;
+        let at = rest.iov_base.cast::<u8>().wrapping_add(rest.iov_len).cast();
+        split.list[last + 1] = libc::iovec { iov_base: at, iov_len: 1 };
+        split.count += 1;
+    }
+    split
+}
+
+/// Pieces of which one may have been cut in two.
+struct Split {
+    list: [libc::iovec; SGE_MAX + 1],
+    count: usize,
+}
+
+impl Split {
+    fn as_slice(&self) -> &[libc::iovec] {
+        &self.list[..self.count]
+    }
 }
 
 /// Whether this process may read another's memory: what it reads at `addr` must be `expected`.
@@ -85,6 +118,25 @@ pub(super) fn probe(pid: i32, addr: u64, expected: u64) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_byte_goes_out_by_itself_and_nothing_is_lost() {
+        let mut bytes = [0_u8; 64];
+        for count in 1..=SGE_MAX {
+            let mut pieces = Pieces::new();
+            (0..count).for_each(|i| pieces.push(bytes.as_mut_ptr().wrapping_add(i * 4), 1 + i as u64 % 3));
+            let (out, back) = (Way::Out, Way::In);
+            let every = |list: &[libc::iovec]| -> Vec<usize> {
+                list.iter().flat_map(|p| (0..p.iov_len).map(|i| p.iov_base.addr() + i)).collect()
+            };
+            for way in [out, back] {
+                let split = last_byte_apart(pieces.as_slice(), way);
+                assert_eq!(every(split.as_slice()), every(pieces.as_slice()), "{count} {way:?}");
+                assert!(way == back || split.as_slice().last().is_some_and(|last| last.iov_len == 1));
+            }
+        }
+        assert!(last_byte_apart(&[], Way::Out).as_slice().is_empty());
+    }
 
     #[test]
     fn across_reports_a_process_that_is_gone() {
