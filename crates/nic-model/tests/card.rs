@@ -306,3 +306,35 @@ fn waiting_for_nothing_ends_in_a_report() {
     let failure = world.run().expect_err("a deadlock").to_string();
     assert!(failure.contains("Cq::wait"), "{failure}");
 }
+
+/// Goal: rails are apart. Method: two cards of a machine in each of two machines; each card reaches its like and says of
+/// the other that it is another rail's. A machine that dies takes both along.
+#[test]
+fn rails_reach_their_likes() {
+    let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
+    let (a, b) = (world.node("a"), world.node("b"));
+    let hosts = [a.host(), b.host()];
+    let run = move || {
+        let open = |host: &Host, rail: &str| {
+            let config = Config::new(&format!("connectx-multihca@{rail}"), &[]).expect("a rail");
+            nic_model::open(host, &config).expect("a card")
+        };
+        let [near, far] = [&hosts[0], &hosts[1]].map(|host| [open(host, "0"), open(host, "1")]);
+        for rail in 0..2 {
+            let (one, other) =
+                (end(&near[rail], MemoryKind::Host, 64), end(&far[rail], MemoryKind::Host, 64));
+            connect(&one, &other, 0);
+        }
+        let wrong = SocketAddr::new(far[1].attr().port_addrs[0], 7);
+        let lost = end(&near[0], MemoryKind::Host, 64);
+        let cm = near[0].create_cm().expect("a channel");
+        let why = cm.connect(&lost.qp, wrong, &ConnParam::default()).expect_err("another rail's").to_string();
+        assert!(why.contains("rail"), "{why}");
+        let own = SocketAddr::new(near[1].attr().port_addrs[0], 0);
+        assert!(matches!(cm.listen(own, 1), Err(Error::Address { .. })));
+        let beyond = Config::new("connectx-multihca@2", &[]).expect_err("two").to_string();
+        assert!(beyond.contains("2 rails"), "{beyond}");
+    };
+    world.rank("driver", &[&a, &b], run).expect("a rank");
+    world.run().unwrap_or_else(|failure| panic!("{failure}"));
+}

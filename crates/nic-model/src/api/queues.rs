@@ -128,6 +128,8 @@ impl QpOps for PairObject {
             // Threads take turns at the card, so that it matters what others have done until now.
             let (mut state, now) = self.opened.look();
             let wait = state.wait_for_doorbell(now, self.opened.card);
+            // They may have taken the last room meanwhile.
+            state.check_send(self.key, wr)?;
             drop(state);
             self.opened.charge(wait);
         }

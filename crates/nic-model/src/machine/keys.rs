@@ -134,7 +134,8 @@ keys! {
         write_latency_ns "ns" 0..1_000_000: "from a write's turn on the bus until the processor sees it";
         message_ns "ns" 0..1_000_000: "of a message's first read from host memory, until the engine can read on";
         port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the one before";
-        message_least_ns "ns" 0..1_000_000 = 0: "that a message's first read from host memory keeps the engine at least";
+        message_gap_ns "ns" 0..1_000_000 = 0: "from one message's beginning to the next one's at least, beside its first request";
+        request_bytes "bytes" 0..65_536 = 0: "of a message's first read request, which the next message waits for";
     }
     /// What all cards of a machine share: its chipset and its memory.
     chipset Chipset {

@@ -261,6 +261,12 @@ impl State {
     /// under way.
     fn reading_time(&mut self, now: Time, port: PortId, pieces: &[Piece], first: bool) -> (Time, Time) {
         let (mut at, mut latency, slowness) = (now, Span::ZERO, self.rouse(port.card));
+        if first {
+            let from_host = |piece: &&Piece| piece.kind == MemoryKind::Host;
+            let bytes = pieces.first().filter(from_host).map_or(0, |piece| piece.len);
+            let c = &mut self.cards[port.card];
+            at = c.dma.begin(now, bytes, &c.bus);
+        }
         for (i, piece) in pieces.iter().enumerate() {
             let place = self.place_in_pages(piece);
             let c = &mut self.cards[port.card];
@@ -284,11 +290,8 @@ impl State {
             }
         }
         let from_host = pieces.first().is_some_and(|piece| piece.kind == MemoryKind::Host);
-        if !(first && from_host) {
-            return (at, at + latency);
-        }
-        let dma = &self.cards[port.card].dma;
-        ((at + dma.message).max(dma.earliest(now, slowness)), at + latency.max(dma.message))
+        let begins = if first && from_host { self.cards[port.card].dma.message } else { Span::ZERO };
+        (at + begins, at + latency.max(begins))
     }
 
     /// The DMA engine has read a packet.

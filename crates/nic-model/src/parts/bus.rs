@@ -68,6 +68,11 @@ impl Bus {
         Span::from_ps((clocks * self.clock_ps * self.slowness).round() as u64)
     }
 
+    /// How long a read of `bytes` keeps the bus.
+    pub(crate) fn time_of_read(&self, bytes: u64) -> Span {
+        self.time(bytes, self.read_overhead)
+    }
+
     /// How long a write of `bytes` keeps the bus.
     pub(crate) fn time_of_write(&self, bytes: u64) -> Span {
         self.time(bytes, self.write_overhead)

@@ -18,8 +18,11 @@ pub(crate) struct Dma {
     pub(crate) write_latency: Span,
     /// Of a message's first read, until another can be asked for.
     pub(crate) message: Span,
-    /// That a message's first read keeps the engine at least.
-    message_least: Span,
+    /// From one message's beginning to the next one's at least, beside its first read request; and bytes of that.
+    message_gap: Span,
+    request_bytes: u64,
+    /// When the next message can begin.
+    message_from: Time,
     port_switch: Span,
     last_port: Option<usize>,
 }
@@ -32,7 +35,9 @@ impl Dma {
             read_latency: ns(d.read_latency_ns),
             write_latency: ns(d.write_latency_ns),
             message: ns(d.message_ns),
-            message_least: ns(d.message_least_ns),
+            message_gap: ns(d.message_gap_ns),
+            request_bytes: d.request_bytes as u64,
+            message_from: Time::ZERO,
             port_switch: ns(d.port_switch_ns),
             last_port: None,
         }
@@ -44,9 +49,15 @@ impl Dma {
         if turns { self.port_switch } else { Span::ZERO }
     }
 
-    /// When a message's first read, which begins `now`, may end at the earliest.
-    pub(crate) fn earliest(&self, now: Time, slowness: f64) -> Time {
-        now + Span::from_ps((self.message_least.as_ps() as f64 * slowness) as u64)
+    /// A message of which `bytes` are to be read from host memory at first wants to begin `now`; when it does. The next one
+    /// waits until this one's first request is answered.
+    pub(crate) fn begin(&mut self, now: Time, bytes: u64, bus: &Bus) -> Time {
+        if self.message_gap == Span::ZERO {
+            return now;
+        }
+        let begins = self.message_from.max(now);
+        self.message_from = begins + self.message_gap + bus.time_of_read(bytes.min(self.request_bytes));
+        begins
     }
 
     /// Reads `bytes` in a row; when the engine can read on.
@@ -79,10 +90,18 @@ mod tests {
     }
 
     #[test]
-    fn a_message_keeps_it_for_a_while() {
+    fn messages_begin_one_gap_after_the_other() {
         let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
-        params.dma.message_least_ns = 800.0;
-        assert_eq!(Dma::new(&params).earliest(Time::ZERO, 1.25) - Time::ZERO, Span::from_us(1));
+        let bus = Bus::new(&params);
+        let at = |nanos| Time::ZERO + Span::from_ns(nanos);
+        assert_eq!(Dma::new(&params).begin(at(7), 4096, &bus), at(7), "no gap");
+        (params.dma.message_gap_ns, params.dma.request_bytes) = (600.0, 512.0);
+        let mut dma = Dma::new(&params);
+        assert_eq!(dma.begin(at(100), 4096, &bus), at(100));
+        let next = at(700) + bus.time_of_read(512);
+        assert_eq!(dma.begin(at(200), 0, &bus), next, "behind the gap and the first request");
+        assert_eq!(dma.begin(at(300), 0, &bus), next + Span::from_ns(600), "nothing to read");
+        assert_eq!(dma.begin(at(1_000_000), 0, &bus), at(1_000_000));
     }
 
     #[test]
