@@ -210,6 +210,13 @@ fn traffic_of_many_kinds_is_complete() {
 }
 
 #[test]
+fn rails_are_complete() {
+    let all = ["rail-bandwidth", "rail-bibw", "rail-latency", "rail-breakdown"];
+    every_cell(&all, &[3]);
+    every_cell_on("rails(iwarp@127.0.0.1,iwarp@127.0.0.2)", &all, &[100_001]);
+}
+
+#[test]
 fn a_run_that_is_stopped_keeps_what_it_has_and_says_so() {
     struct Stopper<'a>(&'a AtomicBool, u64);
     impl Progress for Stopper<'_> {

@@ -234,3 +234,33 @@ fn a_thousand_machines_make_a_hot_spot() {
     let time = reported("host.post_send_ns=20000", "hotspot", &factors, 64);
     within(time, 1023.0 * 20.0, 5.0);
 }
+
+/// What an experiment over two rails reports of two cards with these values.
+fn over_rails(values: &str, experiment: &str, factors: &[(&str, &str)], size: u64) -> f64 {
+    let device = format!("model:connectx-multihca({values})");
+    let cell = Cell { experiment: experiment.into(), variant: variant(factors), size, ..Cell::default() };
+    measure(&device, &cell, &Settings::default()).unwrap_or_else(|why| panic!("{device}: {why}")).value
+}
+
+/// Goal: what cards and threads of one machine cost each other is what was put in.
+#[test]
+fn rails_cost_what_was_put_in() {
+    let late = |values: &str, engine| over_rails(values, "rail-latency", &[("engine", engine)], 64);
+    // Both in an operation of 20 writes: the client's fork and join; two turns at either end.
+    let threads = late("host.thread_ns=102500", "threads") - late("host.thread_ns=2500", "threads");
+    within(threads, 5.0, 5.0);
+    let turns = late("host.turn_ns=100000", "serial") - late("host.turn_ns=0", "serial");
+    within(turns, 4.0 * 100.0 / 20.0, 5.0);
+    let post = [("engine", "single"), ("part", "post")];
+    let drained = "doorbell.drain_ns=2000,host.post_send_ns=100,chipset.asleep_ratio=1";
+    within(over_rails(drained, "rail-breakdown", &post, 64), 19.0 * 2.0 + 0.1, 1.0);
+    let fast = |values: &str, engine| over_rails(values, "rail-bandwidth", &[("engine", engine)], 1 << 20);
+    within(fast("chipset.read_mbps=1000", "threads"), 1000.0, 1.0);
+    within(fast("chipset.asleep_ratio=0.5", "single"), 900.0, 1.0);
+    within(fast("chipset.asleep_ratio=0.5", "threads"), fast("", "threads"), 0.1);
+    let both = |ratio: &str| {
+        let values = format!("bus.other_ratio={ratio},chipset.read_mbps=0,chipset.write_mbps=0");
+        over_rails(&values, "rail-bibw", &[("engine", "threads")], 1 << 20)
+    };
+    within(both("0") / both("0.25"), 1.25, 1.0);
+}

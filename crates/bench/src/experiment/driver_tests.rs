@@ -292,6 +292,18 @@ fn a_chain_brings_its_message_to_every_node() {
 }
 
 #[test]
+fn messages_over_rails_come_whole() {
+    for name in ["rail-bandwidth", "rail-bibw"] {
+        complete(name, &[2, 7, 4096, 99_999], &[]);
+    }
+    let one_byte = both(&[(cell("rail-bandwidth", &[("engine", "serial")], 1), sound())]);
+    assert!(
+        matches!(&one_byte[0][0], Some(Fault::Meaningless(why)) if why.contains("2 rails")),
+        "{one_byte:?}"
+    );
+}
+
+#[test]
 fn messages_are_split_over_two_ports_and_come_whole() {
     let split = [("op", "write"), ("source", "host"), ("sink", "nic"), ("ports", "2")];
     let mut cells = Vec::new();

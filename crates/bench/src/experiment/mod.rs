@@ -1,5 +1,5 @@
 //! Experiments: what to do with a device so that one number comes out. One file each, written once against `verbs`
-//! and `host`, so that they run in real and in virtual time: no clock but the host's, no threads, no sockets.
+//! and `host`, so that they run in real and in virtual time: no clock and no threads but the host's, no sockets.
 //!
 //! An [`Experiment`] lists its variants and prepares a [`Side`] at each end of a [`Session`]; [`driver`] runs rounds
 //! of it, as the sampler asks. To add one: a file, and a line in [`all`].
@@ -11,6 +11,7 @@
 //! | `reg`, `post`, `poll`, `connect` | single calls |
 //! | `overhead`, `availability`, `notify`, `blocking` | what communication costs the processor |
 //! | `reuse`, `connections`, `maxsge`, `segments`, `mtu` | what else a latency and a bandwidth depend on |
+//! | `multirail` | several rails over uDAPL: bandwidth, latency, where the time goes |
 //! | `pingpong`, `stream`, `traffic`, `calls` | what latency and bilat, streams, the row before, and post and poll share |
 //! | `compute` | work for the processor that is no communication |
 //! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
@@ -37,6 +38,7 @@ mod link;
 mod maxsge;
 mod memory;
 mod mtu;
+pub(crate) mod multirail;
 mod nicmem;
 mod notify;
 mod overhead;
@@ -226,6 +228,10 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &maxsge::MaxSge,
         &segments::Segments,
         &mtu::Mtu,
+        &multirail::RailBandwidth,
+        &multirail::RailBibw,
+        &multirail::RailLatency,
+        &multirail::RailBreakdown,
         &crate::floor::MachineFloor,
     ]
 }
@@ -299,7 +305,7 @@ mod tests {
             }
             assert!(sections[1].1.contains("\n    "), "{name}: no loop");
             let from = sections[4].1;
-            let papers = ["miba-thesis", "mt23108-nicmem", "Not in the thesis"];
+            let papers = ["miba-thesis", "mt23108-nicmem", "multirail-udapl", "Not in the thesis"];
             assert!(papers.iter().any(|paper| from.contains(paper)), "{name}: {from}");
             for axis in experiment.axes() {
                 assert!(text.contains(axis.factor) && axis.low <= axis.high, "{name}: {}", axis.factor);

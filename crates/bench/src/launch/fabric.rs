@@ -3,6 +3,7 @@
 use verbs::Device;
 use verbs::host::Host;
 
+use crate::experiment::multirail::bounds::Rates;
 use crate::floor::FloorKind;
 
 /// Names of the kinds of devices, for messages.
@@ -32,8 +33,21 @@ pub(crate) fn refuses(name: &str, experiment: &dyn crate::experiment::Experiment
 }
 
 /// Opens a device.
-pub(super) fn open(name: &str, host: &Host) -> verbs::Result<Device> {
+pub(crate) fn open(name: &str, host: &Host) -> verbs::Result<Device> {
     fabric::open(name, host)
+}
+
+/// The names of a device's rails; its own if it is not several.
+pub(crate) fn rails_of(name: &str) -> verbs::Result<Vec<String>> {
+    fabric::rails_of(name)
+}
+
+/// The rates of a modelled device's rails, in MB/s; `None` for devices that are no models.
+pub(crate) fn rates(name: &str) -> Option<Rates> {
+    let first = fabric::rails_of(name).ok()?.into_iter().next()?;
+    let machine = fabric::machine(&first).ok()?.params;
+    let card = machine.bus.width_bytes * machine.bus.clock_mhz;
+    Some(Rates { card, ..Rates::of_link(machine.link.rate_mbps) })
 }
 
 /// Whether the device of this name lives in virtual time.
@@ -43,7 +57,9 @@ pub(crate) fn is_virtual(name: &str) -> bool {
 
 /// What the machine itself does, beside which results of this device stand.
 pub(crate) fn floor_kind(name: &str) -> FloorKind {
-    match name.trim_start() {
+    // Rails are of one kind.
+    let rails = fabric::rails_of(name).unwrap_or_default();
+    match rails.first().map_or(name, String::as_str).trim_start() {
         name if fabric::is_virtual(name) => FloorKind::None,
         name if name.starts_with("iwarp") => FloorKind::Sockets,
         _ => FloorKind::Memory,
@@ -58,6 +74,10 @@ pub(super) fn for_client(asked: &str, offered: Option<&str>) -> Result<String, S
         Some(offered) => {
             let (asked, kind) = (kind(asked), kind(offered));
             Err(format!("{asked} with a server that offers {offered}; use --device {kind}"))
+        }
+        // Sides again, which the server's host does not have.
+        None if kind(asked) == "rails" => {
+            Err("rails are the server's own: start it with --device rails(...), as many as here".to_owned())
         }
         None => {
             let side =
@@ -87,6 +107,8 @@ mod tests {
         assert_eq!(for_client("iwarp", Some(own)).as_deref(), Ok(own));
         assert_eq!(for_client("iwarp@10.0.0.1(crc=on)", Some(own)).as_deref(), Ok(own));
         let why = for_client("shm", Some(own)).expect_err("another kind");
+        let rails = for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None).expect_err("whose?");
+        assert!(rails.contains("--device rails"), "{rails}");
         assert!(why.contains("offers iwarp@10.0.0.2") && why.contains("--device iwarp"), "{why}");
     }
 
@@ -94,6 +116,8 @@ mod tests {
     fn floors_are_those_of_the_way_that_data_go() {
         assert_eq!(floor_kind("iwarp@::1(crc=on)"), FloorKind::Sockets);
         assert_eq!(floor_kind("shm"), FloorKind::Memory);
+        assert_eq!(floor_kind("rails(shm,shm)"), FloorKind::Memory);
+        assert_eq!(floor_kind("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)"), FloorKind::Sockets);
         assert_eq!(floor_kind("model:mt23108-vapi"), FloorKind::None);
     }
 }

@@ -111,6 +111,13 @@ pub const KEYS: &[Key] = &[
         Kind::Whole(1, 65_536),
         "queue pairs that the memory experiment opens",
     ),
+    key(
+        "rail-rate",
+        "Mb/s",
+        ("0", "0"),
+        Kind::Real(0.0, 1e9),
+        "what a rail carries, such as the rate that tc gives it, for the bounds beside rail-bandwidth; 0: not known",
+    ),
     key("verify", "", ("on", "on"), Kind::Switch, "compare contents after the timed rounds"),
     key(
         "cores",

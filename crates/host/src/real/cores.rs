@@ -26,9 +26,45 @@ pub fn pin_to_core(core: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// A core for another thread of a caller that is pinned to one: the one after the next, as the next is often the other
+/// end's, or the next where there are fewer than four. `None` where the caller may run on several, or nobody says how many
+/// there are.
+pub fn other_core() -> Option<usize> {
+    let [own] = allowed_cores()[..] else { return None };
+    beside(own, &std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+}
+
+/// The same among the cores of a list such as `0-3` or `0,2-5`.
+fn beside(own: usize, online: &str) -> Option<usize> {
+    let mut cores = Vec::new();
+    for range in online.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        cores.extend(first..=last.min(CpuSet::MAX_CPU));
+    }
+    let (at, count) = (cores.iter().position(|&core| core == own)?, cores.len());
+    let other = cores[(at + if count < 4 { 1 } else { 2 }) % count];
+    (other != own).then_some(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_core_is_beside_the_own() {
+        for (own, online, other) in [
+            (0, "0\n", None),
+            (0, "0-1\n", Some(1)),
+            (1, "0-1\n", Some(0)),
+            (1, "0-3\n", Some(3)),
+            (5, "0,2-5\n", Some(2)),
+            (1, "0,2-5\n", None),
+            (0, "nonsense", None),
+        ] {
+            assert_eq!(beside(own, online), other, "{own} of {online}");
+        }
+    }
 
     #[test]
     fn pins_to_an_allowed_core_and_refuses_one_that_is_not() {

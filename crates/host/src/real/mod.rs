@@ -4,7 +4,7 @@ mod clock;
 mod cores;
 
 pub use clock::{Clock, CycleStamp};
-pub use cores::{allowed_cores, pin_to_core};
+pub use cores::{allowed_cores, other_core, pin_to_core};
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};

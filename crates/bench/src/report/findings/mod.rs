@@ -9,6 +9,7 @@ mod latency;
 #[cfg(test)]
 pub(super) mod made_up;
 mod placement;
+mod rails;
 mod rate;
 mod steps;
 
@@ -65,6 +66,7 @@ pub fn findings(run: &Run) -> Vec<Finding> {
     out.extend(rate::best(&measured));
     out.extend(bandwidth::saturation(&measured));
     out.extend(duplex::gain(&measured));
+    out.extend(rails::peaks(&measured, run));
     out.extend(placement::cost(&measured, aa));
     out.extend(steps::steps(&all));
     out.extend(caution::precision(&run.results));
