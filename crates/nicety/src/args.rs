@@ -277,7 +277,7 @@ Claims without a number are decided by comparisons of measured numbers, stated c
 the part of the machine that they name. An unknown name is answered with what there is.
 
 EXAMPLES
-  nicety reproduce                                  both papers, about a minute
+  nicety reproduce                                  all papers, about two minutes
   nicety reproduce mt23108-nicmem --html paper.html with the paper's figures
   nicety reproduce mt23108-nicmem/bibw_2port        one experiment
   nicety reproduce NM-054                           one row

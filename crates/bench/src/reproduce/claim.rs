@@ -22,6 +22,8 @@ pub(super) enum Answer {
     Number(Quantity),
     /// The least and the greatest of these, beside both ends of a published range.
     Range(Vec<Quantity>),
+    /// All of these, which must lie within published limits; the one that is furthest out counts.
+    Within(Vec<Quantity>),
     /// The least and the greatest size at which the first is below the second by this share.
     Sizes(Vec<(u64, Quantity, Quantity)>, f64),
     /// A claim without a number.
@@ -39,7 +41,7 @@ impl Answer {
     pub(super) fn probes(&self, into: &mut BTreeSet<Probe>) {
         match self {
             Self::Number(q) | Self::Input(q) => q.probes(into),
-            Self::Range(all) => all.iter().for_each(|q| q.probes(into)),
+            Self::Range(all) | Self::Within(all) => all.iter().for_each(|q| q.probes(into)),
             Self::Sizes(all, _) => all.iter().for_each(|(_, a, b)| {
                 a.probes(into);
                 b.probes(into);
@@ -72,6 +74,16 @@ impl Table {
         all: impl IntoIterator<Item = Quantity>,
     ) {
         self.add(rows, how, Answer::Range(all.into_iter().collect()));
+    }
+
+    /// Values within limits.
+    pub(super) fn within(
+        &mut self,
+        rows: &'static [&'static str],
+        how: impl Into<String>,
+        all: impl IntoIterator<Item = Quantity>,
+    ) {
+        self.add(rows, how, Answer::Within(all.into_iter().collect()));
     }
 
     /// The ends of a range of sizes.

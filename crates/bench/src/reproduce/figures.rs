@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::multirail;
 use super::nicmem::{CASES, SETUP, figure as nic};
 use super::published::{NICMEM, Published, dataset};
 use super::quantity::{Probe, Quantity, Source};
@@ -88,7 +89,7 @@ pub(super) struct Plan {
 }
 
 pub(super) const BYTES: Axis = Axis { title: "message size", log: true, bytes: true };
-const MB: Axis = Axis { title: "bandwidth (MB/s)", log: false, bytes: false };
+pub(super) const MB: Axis = Axis { title: "bandwidth (MB/s)", log: false, bytes: false };
 pub(super) const MIB: Axis = Axis { title: "bandwidth (2^20 B/s)", log: false, bytes: false };
 pub(super) const US: Axis = Axis { title: "latency (µs)", log: false, bytes: false };
 pub(super) const US_LOG: Axis = Axis { log: true, ..US };
@@ -175,6 +176,7 @@ pub(super) fn plans(rows: &[Published]) -> Vec<Plan> {
     all.extend(nicmem_patterns());
     all.extend(nicmem_chains());
     all.extend(thesis::figures::plans());
+    all.extend(multirail::figures::plans());
     all.retain(|plan| rows.iter().any(|row| row.paper == plan.paper && row.experiment == plan.experiment));
     all
 }

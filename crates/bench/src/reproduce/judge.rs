@@ -159,6 +159,19 @@ impl Row {
         self
     }
 
+    /// Values that shall lie within published limits, of which these are the least and the greatest.
+    fn within(mut self, least: f64, greatest: f64) -> Self {
+        let off = |value: f64| ratio(value, None, self.low, self.high);
+        let far = |value: f64| (off(value) - 1.0).abs();
+        let value = if far(least) > far(greatest) { least } else { greatest };
+        let ratio = off(value);
+        self.modelled = Some(value);
+        (self.modelled_low, self.modelled_high) = (Some(least), Some(greatest));
+        self.ratio = Some(ratio);
+        self.holds = Some((ratio - 1.0).abs() <= NEAR + ROUNDING);
+        self
+    }
+
     /// Within published limits; near a published number, or within what its rounding leaves open.
     fn is_met(&self, value: f64) -> bool {
         let reaches = |low: Option<f64>| low.is_none_or(|low| value >= low - low.abs() * ROUNDING);
@@ -202,6 +215,7 @@ pub(super) fn judge(
         Answer::Unused(why) => return row.without(Class::Input, why),
         Answer::Number(q) | Answer::Input(q) => q.value(source).map(|value| row.clone().number(value)),
         Answer::Range(all) => ends(all, source).map(|[least, greatest]| row.clone().range(least, greatest)),
+        Answer::Within(all) => ends(all, source).map(|[least, greatest]| row.clone().within(least, greatest)),
         Answer::Sizes(all, margin) => sizes(all, *margin, source).map(|[a, b]| row.clone().range(a, b)),
         Answer::Check(check) => check.verdict(source).map(|verdict| Row {
             holds: Some(verdict.holds),
@@ -286,6 +300,13 @@ mod tests {
         assert_eq!(range(7.0, 14.0), (Some(14.0), Some(1.0), Some(true)));
         assert_eq!(range(3.5, 14.0), (Some(3.5), Some(0.5), Some(false)));
         assert_eq!(range(6.8, 15.4), (Some(15.4), Some(1.1), Some(true)));
+        let within = |least: f64, greatest: f64| {
+            let row = judged("NM-038", &Answer::Within(vec![greatest.into(), least.into()]), None);
+            (row.modelled, row.ratio, row.holds)
+        };
+        assert_eq!(within(8.0, 13.0), (Some(13.0), Some(1.0), Some(true)), "7 to 14");
+        assert_eq!(within(3.5, 13.0), (Some(3.5), Some(0.5), Some(false)));
+        assert_eq!(within(8.0, 21.0), (Some(21.0), Some(1.5), Some(false)));
         let at = |n: u64, a: f64| (n, Quantity::from(a), Quantity::from(1.0));
         let all = vec![at(512, 0.999), at(1024, 0.9), at(65536, 0.95), at(1 << 20, 1.0)];
         let row = judged("MT-093", &Answer::Sizes(all, 0.01), None);

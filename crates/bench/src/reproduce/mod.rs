@@ -4,7 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `published` | the dataset, and which rows are covered |
-//! | `nicmem/`, `thesis/` | for each row how it is computed, or why not |
+//! | `nicmem/`, `thesis/`, `multirail/` | for each row how it is computed, or why not |
 //! | `setup`, `quantity`, `check`, `claim`, `whatif` | the words in which those tables are written |
 //! | `machine` | what the machine files say of their values: it decides what is a prediction |
 //! | `lab` | measuring, each cell once, on all cores |
@@ -20,6 +20,7 @@ mod figures;
 mod judge;
 mod lab;
 mod machine;
+mod multirail;
 mod nicmem;
 mod page;
 mod published;
@@ -43,7 +44,7 @@ pub use judge::{Class, NEAR, Row};
 pub use lab::Measure;
 pub use machine::{Fitted, Machine, Origin, Value};
 pub use page::html;
-pub use published::{Kind, NICMEM, Published, THESIS, Unknown, dataset, select};
+pub use published::{Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select};
 pub use quantity::{Probe, Tuning};
 pub use score::{FITTED_SHARE, HOLDING_SHARE, MEDIAN_ERROR, NEAR_SHARE, Score, worst};
 pub use sensitivity::{CHANGE, Service};
@@ -126,6 +127,7 @@ fn table() -> Vec<Claim> {
     let mut table = Table::default();
     nicmem::table(&mut table);
     thesis::table(&mut table);
+    multirail::table(&mut table);
     table.0
 }
 
@@ -159,8 +161,8 @@ pub fn reproduce(
         })
         .collect();
     let fitted = fitted(&rows, &machines);
-    let papers =
-        [NICMEM, THESIS].into_iter().filter_map(|paper| paper_score(paper, &rows, &machines)).collect();
+    let all = [NICMEM, THESIS, MULTIRAIL].into_iter();
+    let papers = all.filter_map(|paper| paper_score(paper, &rows, &machines)).collect();
     let concerns = |c: &&Contradiction| rows.iter().any(|row| c.rows.contains(&row.id.as_str()));
     Some(Reproduction {
         schema: SCHEMA,
@@ -250,16 +252,35 @@ fn paper_score(paper: &'static str, rows: &[Row], machines: &Machines) -> Option
 /// The fitted values of the cards that the rows are about.
 fn fitted(rows: &[Row], machines: &Machines) -> Vec<Fitted> {
     let is_about = |paper: &str| rows.iter().any(|row| row.paper == paper);
-    let (nicmem, thesis) = (is_about(NICMEM), is_about(THESIS));
     let mut all = machines.fitted();
-    all.retain(|one| if one.card == nicmem::SETUP.card { nicmem } else { thesis });
+    all.retain(|one| is_about(paper_of(&one.card)));
     all
+}
+
+/// The paper that a card belongs to.
+fn paper_of(card: &str) -> &'static str {
+    let multirail = [multirail::SINGLE, multirail::PORTS, multirail::CARDS];
+    match card {
+        _ if card == nicmem::SETUP.card => NICMEM,
+        _ if multirail.iter().any(|setup| setup.card == card) => MULTIRAIL,
+        _ => THESIS,
+    }
 }
 
 /// The cards that rows are computed with.
 #[must_use]
-pub fn cards() -> [&'static str; 5] {
-    [nicmem::SETUP, thesis::VAPI, thesis::IBAL, thesis::MYRINET, thesis::QUADRICS].map(|setup| setup.card)
+pub fn cards() -> [&'static str; 8] {
+    [
+        nicmem::SETUP,
+        thesis::VAPI,
+        thesis::IBAL,
+        thesis::MYRINET,
+        thesis::QUADRICS,
+        multirail::SINGLE,
+        multirail::PORTS,
+        multirail::CARDS,
+    ]
+    .map(|setup| setup.card)
 }
 
 #[cfg(test)]

@@ -93,6 +93,7 @@ fn name(paper: &str) -> &str {
     match paper {
         NICMEM => "the study of NIC memory on the MT23108",
         super::THESIS => "the thesis on InfiniBand, Myrinet and Quadrics",
+        super::MULTIRAIL => "the study of uDAPL over several rails",
         other => other,
     }
 }

@@ -211,6 +211,15 @@ impl Setup {
         self.hosts("hotspot", op, ("slaves", &slaves.to_string()), ("", ""), size)
     }
 
+    /// A cell of the experiments over several rails.
+    pub(super) fn rails(self, experiment: &str, engine: &str, part: &str, size: u64) -> Quantity {
+        let mut factors = vec![("engine", engine)];
+        if !part.is_empty() {
+            factors.push(("part", part));
+        }
+        self.cell(experiment, &factors, size)
+    }
+
     /// Microseconds of a call: `reg` or `dereg` of 4 KiB, `post` of a `send` or `recv`, and so on.
     pub(super) fn call(self, experiment: &str, key: &str, level: &str) -> Quantity {
         let size = match experiment {

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::judge::Row;
-use super::published::THESIS;
+use super::published::{MULTIRAIL, THESIS};
 
 /// A table of a paper.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,6 +35,17 @@ type Operation = (&'static str, &'static [Option<&'static str>]);
 
 const TITLE: &str = "Operations that transfer no data (us: paper, model)";
 
+const PEAKS_TITLE: &str = "Peaks beside their bounds (bounds in GB/s, peaks in MB/s: paper, model)";
+
+/// Equations (3), (2) and (1) for the three ways to have rails, and what was reached.
+const PEAKS: &[Operation] = &[
+    ("bound, by the equation", &[Some("MR-044"), Some("MR-043"), Some("MR-042")]),
+    ("one way, one thread", &[Some("MR-064"), None, Some("MR-075")]),
+    ("one way, a thread for each", &[None, Some("MR-070"), Some("MR-076")]),
+    ("both ways, one thread", &[Some("MR-082"), None, Some("MR-089")]),
+    ("both ways, a thread for each", &[None, Some("MR-086"), Some("MR-092")]),
+];
+
 const COSTS: &[Operation] = &[
     ("register 4 KiB", &[Some("MT-061"), Some("MT-062")]),
     ("deregister 4 KiB", &[Some("MT-063"), Some("MT-064")]),
@@ -56,12 +67,21 @@ const THREE: &[Operation] = &[
 
 /// The tables all of whose cells are among the rows, and were computed.
 pub(super) fn tables(rows: &[Row]) -> Vec<PaperTable> {
-    let all: [(&str, &[&str], &[Operation]); 2] =
-        [("3.1", &["VAPI", "IBAL"], COSTS), ("4.1", &["InfiniBand", "Myrinet", "Quadrics"], THREE)];
+    type Plan = (&'static str, [&'static str; 2], &'static [&'static str], &'static [Operation]);
+    let all: [Plan; 3] = [
+        (THESIS, ["3.1", TITLE], &["VAPI", "IBAL"], COSTS),
+        (THESIS, ["4.1", TITLE], &["InfiniBand", "Myrinet", "Quadrics"], THREE),
+        (
+            MULTIRAIL,
+            ["of equations (1) to (3)", PEAKS_TITLE],
+            &["one rail (3)", "two ports (2)", "two cards (1)"],
+            PEAKS,
+        ),
+    ];
     all.into_iter()
-        .filter_map(|(number, columns, operations)| {
+        .filter_map(|(paper, [number, title], columns, operations)| {
             let lines = operations.iter().map(|of| line(of, rows)).collect::<Option<_>>()?;
-            Some(PaperTable { paper: THESIS, number, title: TITLE, columns, lines })
+            Some(PaperTable { paper, number, title, columns, lines })
         })
         .collect()
 }
@@ -98,6 +118,10 @@ mod tests {
             once.sort_unstable();
             once.dedup();
             assert_eq!(once.len(), ids.len());
+        }
+        for id in PEAKS.iter().flat_map(|(_, ids)| ids.iter().flatten()) {
+            let row = data.iter().find(|row| row.id == *id).expect("a row");
+            assert!(row.paper == MULTIRAIL && row.unit.ends_with("B/s"), "{id}");
         }
         assert!(tables(&[]).is_empty(), "no table of nothing");
     }

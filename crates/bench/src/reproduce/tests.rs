@@ -32,13 +32,17 @@ fn claims_answer_what_rows_ask() {
             let row = rows.iter().find(|row| row.id == *id).expect("a covered row");
             match &claim.answer {
                 Answer::Check(_) => assert!(row.is_qualitative(), "{id} has a number"),
-                Answer::Number(_) | Answer::Input(_) | Answer::Range(_) | Answer::Sizes(..) => {
+                Answer::Number(_)
+                | Answer::Input(_)
+                | Answer::Range(_)
+                | Answer::Within(_)
+                | Answer::Sizes(..) => {
                     assert!(!row.is_qualitative(), "{id} has no number");
                 }
                 Answer::Unused(why) | Answer::NotModelled(why) => assert!(why.len() > 15, "{id}: {why}"),
             }
             let both_ends = row.value.is_none() && row.low.is_some() && row.high.is_some();
-            if matches!(claim.answer, Answer::Range(_) | Answer::Sizes(..)) {
+            if matches!(claim.answer, Answer::Range(_) | Answer::Within(_) | Answer::Sizes(..)) {
                 assert!(both_ends, "{id} is no range");
             }
             let explained = matches!(claim.answer, Answer::Unused(_) | Answer::NotModelled(_));

@@ -26,6 +26,15 @@ pub(super) const LINK_AND_NIC_MEMORY_TWICE: &str = "link.rate_mbps=2000,nic_memo
 /// DMA reads and writes of the card by themselves, on the bus as it is.
 pub(super) const DMA_READ_FASTER: &str = "dma.read_mbps=1772,bus.read_overhead_clocks=0";
 pub(super) const DMA_WRITE_FASTER: &str = "bus.write_overhead_clocks=0";
+/// PCI Express with twice the lanes, and what it leads to with it.
+pub(super) const EXPRESS_TWICE: &str =
+    "bus.width_bytes=16,dma.read_mbps=4000,chipset.read_mbps=0,chipset.write_mbps=0";
+/// The links of that machine.
+pub(super) const EXPRESS_LINK_TWICE: &str = "link.rate_mbps=4000";
+/// A thread that turns from one device's events to another's loses nothing.
+pub(super) const NO_TURNS: &str = "host.turn_ns=0";
+/// Threads that begin and join at once.
+pub(super) const FREE_THREADS: &str = "host.thread_ns=0";
 /// Calls of the processor.
 pub(super) const REGISTRATION_SLOWER: &str = "host.register_ns=173060";
 pub(super) const POLL_SLOWER: &str = "host.poll_full_ns=3100";
