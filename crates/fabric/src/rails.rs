@@ -12,7 +12,7 @@ const KIND: &str = "rails";
 
 const OPTIONS: &[(&str, &str)] = &[
     ("stripe=SIZE", "writes and reads from this size on are cut into a stripe for each rail (16K)"),
-    ("weights=A:B", "how much of a striped message each rail carries (equal parts)"),
+    ("weights=A:B", "how much of a striped message each rail carries (as measured)"),
 ];
 
 /// How long the peer's host may be silent on a rail, unless the rail says otherwise.

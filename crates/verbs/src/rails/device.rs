@@ -34,8 +34,6 @@ pub(super) struct Inner {
     pub(super) rails: Vec<Device>,
     /// Their names, for events.
     pub(super) rail_names: Vec<Arc<str>>,
-    /// How much of a striped message each rail carries, relative to the others.
-    pub(super) shares: [f64; RAILS_MAX],
     pub(super) keys: RwLock<Keys>,
     /// On each rail, a region without rights in a domain of its own: its keys are wrong everywhere.
     nobody: Vec<(Pd, Mr)>,
@@ -103,7 +101,6 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
         config: config.clone(),
         name,
         rail_names: rails.iter().map(|rail| rail.name().into()).collect(),
-        shares: std::array::from_fn(|rail| config.weights.get(rail).copied().unwrap_or(1.0)),
         keys: RwLock::new(Keys::new(Chance::new(is_virtual))),
         nobody: rails.iter().map(nobody).collect::<Result<_>>()?,
         next: AtomicU32::new(1),

@@ -25,6 +25,7 @@
 //! | `gate` | the lock of a queue pair |
 //! | `keys` | keys of regions here, and of the peer's |
 //! | `cm`, `link`, `hello` | connection channels; connecting all lanes of a queue pair; what the ends tell each other |
+//! | `pace` | how fast each lane is, and what it is given |
 //! | `mend`, `mail`, `rejoin` | a lane that dies; what the ends write each other then; a lane that comes back |
 //! | `service` | the thread (in virtual time, the rank) that makes progress for those who sleep |
 
@@ -39,6 +40,7 @@ mod keys;
 mod link;
 mod mail;
 mod mend;
+mod pace;
 mod qp;
 mod receives;
 mod rejoin;
@@ -57,12 +59,12 @@ pub const RAILS_MAX: usize = 8;
 pub struct RailsConfig {
     /// Writes and reads of at least this many bytes are cut into stripes.
     pub stripe_min: u64,
-    /// How much of a striped message each rail carries, relative to the others; empty for equal parts.
+    /// How much of a striped message each rail carries, relative to the others; empty for what is measured.
     pub weights: Vec<f64>,
 }
 
 impl Default for RailsConfig {
-    /// Equal stripes from 16 KiB on.
+    /// Stripes from 16 KiB on, at first equal, then as long as each rail is fast.
     fn default() -> Self {
         Self { stripe_min: 16 << 10, weights: Vec::new() }
     }

@@ -72,7 +72,7 @@ impl QpInner {
             mtu: init.mtu,
             sig_all: init.sq_sig_all,
             state: AtomicU8::new(state::INIT),
-            sends: Gate::new(Sends::new(&init.cap, device.rails.len(), device.shares)),
+            sends: Gate::new(Sends::new(&init.cap, device.rails.len(), &device.config.weights)),
             receives: Gate::new(receives),
             mailbox: Mailbox::new(&pd.pds)?,
             link: Gate::new(Link::default()),

@@ -45,6 +45,10 @@ impl Lanes {
         lanes
     }
 
+    pub(super) fn is_striped(&self) -> bool {
+        self.mask.count_ones() > 1
+    }
+
     pub(super) fn has(&self, lane: usize) -> bool {
         self.mask & 1 << lane != 0
     }

@@ -5,6 +5,7 @@ use super::device::Inner;
 use super::hello::{Hello, More};
 use super::keys::{LaneKeys, Met, offset_of, unveil};
 use super::mail::Letter;
+use super::pace::Pace;
 use super::qp::{PIECES_MAX, QpInner};
 use super::request::{
     Class, EMPTY, LINE, Lanes, Slot, class, is_atomic, key_of, of_lane, opcode, part, remote_of,
@@ -56,8 +57,8 @@ pub(super) struct Sends {
     lanes: usize,
     /// Lanes that can be used, by bits.
     live: u8,
-    /// What each lane carries of a striped request, relative to the others.
-    shares: [f64; RAILS_MAX],
+    /// What each lane carries of a striped request.
+    pace: Pace,
     /// Where the peer takes messages.
     message_lane: usize,
     peer: [Option<Hello>; RAILS_MAX],
@@ -83,7 +84,7 @@ pub(super) fn is_loss(status: WcStatus) -> bool {
 }
 
 impl Sends {
-    pub(super) fn new(cap: &QpCap, lanes: usize, shares: [f64; RAILS_MAX]) -> Self {
+    pub(super) fn new(cap: &QpCap, lanes: usize, weights: &[f64]) -> Self {
         let (depth, pieces_each) = (cap.max_send_wr as usize, cap.max_send_sge as usize);
         let inline_each = cap.max_inline as usize;
         Self {
@@ -100,7 +101,7 @@ impl Sends {
             unreported: 0,
             lanes,
             live: ((1_u32 << lanes) - 1) as u8,
-            shares,
+            pace: Pace::new(lanes, weights),
             message_lane: 0,
             peer: [None; RAILS_MAX],
             peer_mail: PeerMail::default(),
@@ -245,11 +246,11 @@ impl Sends {
         } else {
             let at = place * self.pieces_each;
             let (mut cut, all) = ([Sge::default(); PIECES_MAX], &self.pieces[at..at + slot.pieces]);
-            let some = if slot.lanes.mask.count_ones() == 1 {
-                all
-            } else {
+            let some = if slot.lanes.is_striped() {
                 let count = part(all, from, to, &mut cut);
                 &cut[..count]
+            } else {
+                all
             };
             super::qp::local_pieces(qp.device(), lane, some, |sges| {
                 let wr = SendWr { wr_id, op, data: Data::Sges(sges), flags };
@@ -264,6 +265,9 @@ impl Sends {
             flight.reads += 1;
         } else {
             flight.writes += 1;
+        }
+        if slot.lanes.is_striped() {
+            self.pace.begin(lane, qp.device().host.now());
         }
         if takes_a_receive(slot.op) {
             slot.number = flight.messages;
@@ -324,7 +328,7 @@ impl Sends {
             && count > 1
             && slot.len >= device.config.stripe_min.max(LINE * u64::from(count));
         let lanes = match kind {
-            _ if striped => Lanes::striped(slot.len, self.live, &self.shares),
+            _ if striped => Lanes::striped(slot.len, self.live, &self.pace.shares),
             Class::Write => Lanes::whole(self.least_busy(device)),
             _ => Lanes::whole(self.message_lane),
         };
@@ -402,6 +406,9 @@ impl Sends {
         }
         slot.pending = slot.pending.saturating_sub(1);
         slot.bytes = slot.bytes.saturating_add(wc.byte_len);
+        if slot.lanes.is_striped() {
+            self.pace.end(lane, to - from, qp.device().host.now());
+        }
         if wc.is_ok() {
             flight.arrived = flight.arrived.wrapping_add(u32::from(takes_a_receive(slot.op)));
             return;
@@ -445,6 +452,7 @@ impl Sends {
     pub(super) fn hold(&mut self, lane: usize) {
         self.held = true;
         self.live &= !(1 << lane);
+        self.pace.forget(lane);
     }
 
     /// Whether the peer's letters about lanes that died can be acted on: they say of no more messages than went there, and of
@@ -497,6 +505,7 @@ impl Sends {
     /// A lane has been connected again.
     pub(super) fn revive(&mut self, lane: usize) {
         self.flight[lane] = Flight::default();
+        self.pace.forget(lane);
         self.live |= 1 << lane;
     }
 
