@@ -2,7 +2,7 @@
 
 use host::{Bytes, Host, Span};
 use nic_soft::iwarp::{Completion, IwarpConfig};
-use verbs::rails::{RAILS_MAX, RailsConfig};
+use verbs::rails::{Engine, RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
 use crate::name::Name;
@@ -13,6 +13,7 @@ const KIND: &str = "rails";
 const OPTIONS: &[(&str, &str)] = &[
     ("stripe=SIZE", "writes and reads from this size on are cut into a stripe for each rail (16K)"),
     ("weights=A:B", "how much of a striped message each rail carries (as measured)"),
+    ("engine=one|threads", "the program's threads serve all rails, or a thread of its own each (one)"),
 ];
 
 /// How long the peer's host may be silent on a rail, unless the rail says otherwise.
@@ -115,6 +116,13 @@ fn option(config: &mut RailsConfig, key: &str, value: &str) -> Result<()> {
             let size: Bytes = value.parse().map_err(Error::Invalid)?;
             config.stripe_min = size.0.max(1);
         }
+        "engine" => {
+            config.engine = match value {
+                "one" => Engine::One,
+                "threads" => Engine::Threads,
+                _ => return Err(bad()),
+            };
+        }
         "weights" => {
             let weights = value.split(':').map(|weight| weight.trim().parse::<f64>());
             config.weights = weights.collect::<Result<_, _>>().map_err(|_| bad())?;
@@ -145,10 +153,14 @@ mod tests {
 
     #[test]
     fn names_say_rails_and_options() {
-        let text = "rails(iwarp@10.0.0.1(crc=on,mpa=2), iwarp@10.1.0.1, stripe=64K, weights=4:1)";
+        let text =
+            "rails(iwarp@10.0.0.1(crc=on,mpa=2), iwarp@10.1.0.1, stripe=64K, weights=4:1, engine=threads)";
         let rails = parse(text).expect("rails").expect("options");
         assert_eq!(rails.names, ["iwarp@10.0.0.1(crc=on,mpa=2)", "iwarp@10.1.0.1"]);
-        assert_eq!(rails.config, RailsConfig { stripe_min: 64 << 10, weights: vec![4.0, 1.0] });
+        assert_eq!(
+            rails.config,
+            RailsConfig { stripe_min: 64 << 10, weights: vec![4.0, 1.0], engine: Engine::Threads }
+        );
         assert!(parse("shm").is_none() && parse("railsx").is_none());
     }
 
@@ -169,6 +181,7 @@ mod tests {
             ("rails(rails(shm,shm),rails(shm,shm))", "not made of rails"),
             ("rails(shm,shm,weights=1)", "1 weights for 2 rails"),
             ("rails(shm,shm,weights=1:0)", "weights=A:B"),
+            ("rails(shm,shm,engine=two)", "engine=one|threads"),
             ("rails(shm,shm,speed=9)", "stripe=SIZE"),
         ] {
             let error = parse(text).expect("rails").err().unwrap_or_else(|| panic!("{text} is accepted"));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use nic_soft::{iwarp, shm};
 use verbs::conformance::{Body, Env, Fixture};
-use verbs::rails::{self, RailsConfig};
+use verbs::rails::{self, Engine, RailsConfig};
 use verbs::{Device, host::Host};
 
 /// Opens one rail of a device.
@@ -14,13 +14,15 @@ type OpenRail = fn(&Host, u8) -> Device;
 struct Rails {
     open: OpenRail,
     stripe_min: u64,
+    engine: Engine,
 }
 
 impl Fixture for Rails {
     fn run(&self, body: Body) {
         let host = host::real::host();
         let open = || {
-            let config = RailsConfig { stripe_min: self.stripe_min, ..RailsConfig::default() };
+            let config =
+                RailsConfig { stripe_min: self.stripe_min, engine: self.engine, ..RailsConfig::default() };
             rails::open(vec![(self.open)(&host, 1), (self.open)(&host, 2)], &config).expect("rails")
         };
         body(
@@ -51,9 +53,19 @@ fn shm_rail(host: &Host, _side: u8) -> Device {
 
 /// Nearly everything is striped.
 mod on_iwarp {
-    verbs::conformance!(super::Rails { open: super::iwarp_rail, stripe_min: 1024 }, threads);
+    use super::{Engine, Rails};
+    verbs::conformance!(Rails { open: super::iwarp_rail, stripe_min: 1024, engine: Engine::One }, threads);
 }
 
 mod on_shm {
-    verbs::conformance!(super::Rails { open: super::shm_rail, stripe_min: 16 << 10 }, threads);
+    use super::{Engine, Rails};
+    verbs::conformance!(Rails { open: super::shm_rail, stripe_min: 16 << 10, engine: Engine::One }, threads);
+}
+
+mod on_iwarp_in_threads {
+    use super::{Engine, Rails};
+    verbs::conformance!(
+        Rails { open: super::iwarp_rail, stripe_min: 1024, engine: Engine::Threads },
+        threads
+    );
 }

@@ -2,8 +2,11 @@
 
 #[path = "rails/cuts.rs"]
 mod cuts;
+#[path = "rails/links.rs"]
+mod links;
 #[path = "rails/sockets.rs"]
 mod sockets;
+mod support;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
@@ -11,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 use nic_soft::iwarp;
 use verbs::conformance::Env;
 use verbs::host;
-use verbs::rails::{self, RailsConfig};
+use verbs::rails::{self, Engine, RailsConfig};
 use verbs::{AsyncEvent, Device};
 
 /// Tests that cut connections find them by their addresses, and run one at a time.
@@ -29,8 +32,8 @@ fn rail(net: u8, side: u8) -> Device {
 }
 
 /// A device of two rails, which differ in the last number of their addresses, at each end.
-fn env(net: u8) -> Env {
-    let config = RailsConfig { stripe_min: 1024, ..RailsConfig::default() };
+fn env(net: u8, engine: Engine) -> Env {
+    let config = RailsConfig { stripe_min: 1024, engine, ..RailsConfig::default() };
     let open = || rails::open(vec![rail(net, 1), rail(net, 2)], &config).expect("rails");
     Env::new(open(), open(), SocketAddr::from((Ipv4Addr::new(127, 0, net, 1), 0))).slow(3)
 }

@@ -9,7 +9,7 @@ use verbs::conformance::Env;
 use verbs::conformance::traffic::{self, Traffic};
 use verbs::host::world::{self, Ended, Factory, Failure, World};
 use verbs::host::{Host, Span};
-use verbs::rails::{self, RailsConfig};
+use verbs::rails::{self, Engine, RailsConfig};
 use verbs::{AsyncEvent, Device};
 
 /// About when the ends are connected.
@@ -24,11 +24,18 @@ pub(crate) struct Pair {
     factory: Factory,
     /// Values of the machines.
     options: Vec<(&'static str, String)>,
+    engine: Engine,
 }
 
 impl Pair {
     pub(crate) fn new(machine: &'static str) -> Self {
-        Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new() }
+        Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new(), engine: Engine::One }
+    }
+
+    /// The same, served in this way.
+    #[allow(dead_code, reason = "the example has no use for it")]
+    pub(crate) fn served(self, engine: Engine) -> Self {
+        Self { engine, ..self }
     }
 
     fn configs(&self) -> [Config; 2] {
@@ -42,9 +49,9 @@ impl Pair {
             world::Config { seed: self.seed, factory: self.factory, stack: 1 << 20, max_events: MAX_EVENTS };
         let mut world = World::new(config);
         let (a, b) = (world.node("a"), world.node("b"));
-        let (configs, hosts) = (self.configs(), (a.host(), b.host()));
+        let (configs, hosts, engine) = (self.configs(), (a.host(), b.host()), self.engine);
         world.rank("driver", &[&a, &b], move || {
-            let (a, b) = (open(&hosts.0, &configs), open(&hosts.1, &configs));
+            let (a, b) = (open(&hosts.0, &configs, engine), open(&hosts.1, &configs, engine));
             let addr = SocketAddr::new(b.attr().port_addrs[0], 0);
             body(&Env::new(a, b, addr).large_bytes(16 << 20));
         })?;
@@ -52,9 +59,9 @@ impl Pair {
     }
 }
 
-fn open(host: &Host, configs: &[Config; 2]) -> Device {
+fn open(host: &Host, configs: &[Config; 2], engine: Engine) -> Device {
     let cards = configs.iter().map(|config| nic_model::open(host, config).expect("a card")).collect();
-    rails::open(cards, &RailsConfig { stripe_min: 4096, ..RailsConfig::default() }).expect("rails")
+    rails::open(cards, &RailsConfig { stripe_min: 4096, engine, ..RailsConfig::default() }).expect("rails")
 }
 
 /// Random numbers (SplitMix64).
@@ -93,7 +100,10 @@ pub(crate) fn storm(seed: u64, factory: Factory) -> Result<(Ended, u32), String>
         set("faults.loss_ppm", rng.below(1000));
         set("faults.delay_ns", rng.below(20_000));
     }
-    let what = format!("{machine} {:?}", pair.options);
+    if rng.below(3) == 0 {
+        pair.engine = Engine::Threads;
+    }
+    let what = format!("{machine} {:?} {:?}", pair.engine, pair.options);
     let sleeps = rng.below(2) == 0;
     let lost = Arc::new(AtomicU32::new(0));
     let count = lost.clone();

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use verbs::conformance::traffic::{self, Traffic};
+use verbs::rails::Engine;
 
 use crate::sockets::{Break, break_all};
 use crate::{env, news, one_at_a_time};
@@ -23,7 +24,8 @@ struct Cut {
 impl Cut {
     /// Has traffic until all is done and the rail has come back each time. What both ends said about it.
     fn run(&self, requests: u64) -> [String; 2] {
-        let env = env(self.net);
+        let engine = if self.seed.is_multiple_of(5) { Engine::Threads } else { Engine::One };
+        let env = env(self.net, engine);
         let (mut cuts, mut due, mut said) = (0, self.when, [String::new(), String::new()]);
         let ip = IpAddr::from([127, 0, self.net, self.rail]);
         let mut meanwhile = |done: u64| {

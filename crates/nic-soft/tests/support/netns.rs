@@ -53,10 +53,15 @@ impl Space {
 
     /// Runs `ip` in it.
     pub(crate) fn ip(&self, line: &str) -> Result<(), String> {
-        let run = || Command::new("ip").args(line.split(' ')).output();
-        let output = self.within(run).map_err(|e| format!("cannot run ip (Debian: iproute2): {e}"))?;
+        self.tool("ip", line)
+    }
+
+    /// Runs a program of iproute2 in it.
+    pub(crate) fn tool(&self, program: &str, line: &str) -> Result<(), String> {
+        let run = || Command::new(program).args(line.split(' ')).output();
+        let output = self.within(run).map_err(|e| format!("cannot run {program} (Debian: iproute2): {e}"))?;
         let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() { Ok(()) } else { Err(format!("ip {line}: {said}")) }
+        if output.status.success() { Ok(()) } else { Err(format!("{program} {line}: {said}")) }
     }
 }
 
@@ -72,6 +77,24 @@ impl Spaces {
             side.ip(&format!("link set {} up", side.link))?;
         }
         Ok(Self { a, b })
+    }
+
+    /// Joins them by a second link. It has its own network: see [`Spaces::rails`].
+    pub(crate) fn join_again(&self, mtu: u32) -> Result<(), String> {
+        let other = format!("/proc/{}/fd/{}", std::process::id(), self.b.file.as_raw_fd());
+        self.a.ip(&format!("link add nic-c mtu {mtu} type veth peer name nic-d mtu {mtu} netns {other}"))?;
+        for (space, side) in [(&self.a, 0), (&self.b, 1)] {
+            let (link, ip) = self.rails()[1][side];
+            space.ip(&format!("address add {ip}/24 dev {link}"))?;
+            space.ip(&format!("link set {link} up"))?;
+        }
+        Ok(())
+    }
+
+    /// The ends of both links: their device and address, first in `a`, then in `b`.
+    pub(crate) fn rails(&self) -> [[(&'static str, IpAddr); 2]; 2] {
+        let second = |link, last| (link, IpAddr::from(Ipv4Addr::new(10, 78, 0, last)));
+        [[(self.a.link, self.a.ip), (self.b.link, self.b.ip)], [second("nic-c", 1), second("nic-d", 2)]]
     }
 
     /// The same, or nothing where that is not permitted, which is said aloud once; in CI it must be.

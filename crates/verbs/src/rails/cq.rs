@@ -1,11 +1,12 @@
 //! Completion queues: what the rails' queues hold, sorted into the order of each queue pair's requests.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use host::Bell;
 
+use super::RAILS_MAX;
 use super::channel::ChannelInner;
 use super::device::{Inner, unpoisoned};
 use crate::provider::CqOps;
@@ -13,6 +14,9 @@ use crate::{AsyncEvent, Cq, Error, Result, Wc, WcOpcode};
 
 /// Completions that one look takes from a rail.
 const BATCH: usize = 16;
+
+/// A rail on which nothing is to complete is looked at once in so many times.
+const IDLE_TURNS: u32 = 64;
 
 /// A completion, with the slots of its queue pair that polling it gives back.
 #[derive(Clone, Copy)]
@@ -43,8 +47,14 @@ pub(super) struct CqInner {
     cqe: u32,
     /// One on each rail.
     of_rails: Vec<Cq>,
-    /// Somebody takes completions from the rails: who must be one at a time, so that order is kept.
-    taken: AtomicBool,
+    /// Somebody takes completions from a rail: who must be one at a time on each, so that order is kept.
+    taken: [AtomicBool; RAILS_MAX],
+    /// Requests that have not completed, by rail: where there are none, looks are rare.
+    expected: [AtomicU32; RAILS_MAX],
+    turn: AtomicU32,
+    /// Somebody looks at what has been reported; the next completion is to be told of.
+    telling: AtomicBool,
+    owes: AtomicBool,
     /// Somebody else wanted to, and in virtual time may sleep until there is news.
     missed: AtomicBool,
     /// A rail has reported, and nobody has looked yet whether that is the program's business.
@@ -77,7 +87,11 @@ impl CqInner {
             id: device.fresh(),
             cqe,
             of_rails,
-            taken: AtomicBool::new(false),
+            taken: [const { AtomicBool::new(false) }; RAILS_MAX],
+            expected: [const { AtomicU32::new(0) }; RAILS_MAX],
+            turn: AtomicU32::new(0),
+            telling: AtomicBool::new(false),
+            owes: AtomicBool::new(false),
             missed: AtomicBool::new(false),
             reported: AtomicBool::new(false),
             ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None }),
@@ -100,40 +114,75 @@ impl CqInner {
 
     /// Takes what the rails have. If somebody else does, that is as good: who takes looks at reports afterwards.
     pub(super) fn progress(&self) {
-        while !self.taken.swap(true, Ordering::SeqCst) {
-            self.take_from_rails();
+        self.take_from_rails();
+        self.tell_of_reports();
+    }
+
+    /// Passes on what rails have reported, if that is the program's business.
+    pub(super) fn tell_of_reports(&self) {
+        while self.reported.load(Ordering::SeqCst) && !self.telling.swap(true, Ordering::SeqCst) {
             if self.reported.swap(false, Ordering::SeqCst) && !self.tell() {
                 // It was a stripe, or a request of the device's own: the program's completion is still to come, or came
                 // before the queues were armed again.
                 self.arm_rails(false);
                 self.take_from_rails();
-                self.tell();
+                // Or somebody else has it in hand, and looks here afterwards.
+                self.owes.store(true, Ordering::SeqCst);
+                if self.tell() {
+                    self.owes.store(false, Ordering::SeqCst);
+                }
             }
-            self.taken.store(false, Ordering::SeqCst);
-            if self.missed.swap(false, Ordering::SeqCst) {
-                self.device.signal();
-            }
-            if !self.reported.load(Ordering::SeqCst) {
-                return;
-            }
+            self.telling.store(false, Ordering::SeqCst);
         }
-        self.missed.store(true, Ordering::SeqCst);
     }
 
     fn take_from_rails(&self) {
-        let mut wcs = [Wc::default(); BATCH];
-        for (rail, cq) in self.of_rails.iter().enumerate() {
-            loop {
-                // A rail's queue that overran has failed its queue pairs, which is noticed by their state.
-                let count = cq.poll(&mut wcs).unwrap_or(0);
-                for wc in &wcs[..count] {
-                    self.sort(rail, wc);
-                }
-                if count < BATCH {
-                    break;
-                }
+        // In real time, who polls helps: a thread that is awake need not have a core.
+        let polled_by_threads = !self.device.workers.is_empty() && self.device.host.node().is_some();
+        let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
+        self.turn.store(turn, Ordering::Relaxed);
+        for rail in 0..self.of_rails.len() {
+            let idle = self.expected[rail].load(Ordering::Relaxed) == 0 && !turn.is_multiple_of(IDLE_TURNS);
+            if !idle && !polled_by_threads {
+                self.take_from_rail(rail);
             }
         }
+    }
+
+    /// So many requests more, or fewer, are to complete on a rail.
+    pub(super) fn expect(&self, rail: usize, more: bool) {
+        // Wrapping: what is taken away may be seen before it is added.
+        let by = if more { 1 } else { u32::MAX };
+        self.expected[rail].fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Takes what a rail has, unless somebody does; whether that was anything.
+    pub(super) fn take_from_rail(&self, rail: usize) -> bool {
+        if self.taken[rail].swap(true, Ordering::SeqCst) {
+            self.missed.store(true, Ordering::SeqCst);
+            return false;
+        }
+        let (mut wcs, mut any) = ([Wc::default(); BATCH], false);
+        loop {
+            // A rail's queue that overran has failed its queue pairs, which is noticed by their state.
+            let count = self.of_rails[rail].poll(&mut wcs).unwrap_or(0);
+            any |= count > 0;
+            for wc in &wcs[..count] {
+                self.expect(rail, false);
+                self.sort(rail, wc);
+            }
+            if count < BATCH {
+                break;
+            }
+        }
+        self.taken[rail].store(false, Ordering::SeqCst);
+        if any && self.owes.swap(false, Ordering::SeqCst) {
+            self.reported.store(true, Ordering::SeqCst);
+        }
+        if self.missed.swap(false, Ordering::SeqCst) || (any && !self.device.workers.is_empty()) {
+            self.device.signal();
+        }
+        any
     }
 
     fn sort(&self, rail: usize, wc: &Wc) {
@@ -289,6 +338,10 @@ impl CqOps for CqInner {
                 }
             }
             taken += some;
+        }
+        if taken > 0 {
+            // There may be more, of which others that wait have been told before.
+            self.device.signal();
         }
         Ok(taken)
     }

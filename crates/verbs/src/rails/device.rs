@@ -15,7 +15,8 @@ use super::keys::{Chance, ENTRIES, Keys};
 use super::qp::{OWN_REQUESTS, PIECES_MAX, QpInner, state};
 use super::service::Service;
 use super::srq::SrqInner;
-use super::{RAILS_MAX, RailsConfig, hello};
+use super::worker::{INLINE_MAX, Worker};
+use super::{Engine, RAILS_MAX, RailsConfig, hello};
 use crate::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
 use crate::{
     Access, AsyncEvent, AtomicCap, Buf, Cm, CmEvent, CompChannel, Device, DeviceAttr, Error, Listener, Mr,
@@ -59,6 +60,8 @@ pub(super) struct Inner {
     /// Where completion queues of each rail report to, where the rail has channels.
     pub(super) channels: Vec<Option<CompChannel>>,
     pub(super) service: Service,
+    /// The rails' threads; none if the program's serve all rails.
+    pub(super) workers: Vec<Arc<Worker>>,
 }
 
 /// Where further lanes of accepted queue pairs come in.
@@ -119,10 +122,15 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
         events: Mutex::default(),
         channels,
         service: Service::new(is_virtual)?,
+        workers: match config.engine {
+            Engine::One => Vec::new(),
+            Engine::Threads => rails.iter().map(|_| Arc::new(Worker::new())).collect(),
+        },
         host,
         rails,
     });
     Service::start(&inner)?;
+    super::worker::start(&inner)?;
     Ok(Device::new(Arc::new(RailsDevice(inner))))
 }
 
@@ -187,7 +195,7 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
         max_qp: least(|a| a.max_qp),
         max_qp_wr: least(|a| a.max_qp_wr).saturating_sub(OWN_REQUESTS),
         max_sge: least(|a| a.max_sge).min(PIECES_MAX as u32),
-        max_inline: least(|a| a.max_inline),
+        max_inline: least(|a| a.max_inline).min(INLINE_MAX as u32),
         max_cq: least(|a| a.max_cq),
         max_cqe: least(|a| a.max_cqe) / 2,
         max_mr: ENTRIES.min(least(|a| a.max_mr) / 2),
@@ -271,6 +279,12 @@ impl Inner {
 
     pub(super) fn forget_cq(&self, cq: &CqInner) {
         cq.lane_ids().for_each(|(rail, id)| take(&self.cqs, (rail, id)));
+    }
+
+    /// The completion queues on a rail.
+    pub(super) fn cqs_into(&self, rail: usize, cqs: &mut Vec<Arc<CqInner>>) {
+        let all = self.cqs.read().unwrap_or_else(|e| e.into_inner());
+        cqs.extend(all.range((rail, 0)..(rail + 1, 0)).filter_map(|(_, cq)| cq.upgrade()));
     }
 
     pub(super) fn add_srq(&self, srq: &Arc<SrqInner>) {
@@ -475,6 +489,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.service.stop();
+        self.workers.iter().for_each(|worker| worker.stop());
         self.signal();
     }
 }

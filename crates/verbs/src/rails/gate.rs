@@ -24,16 +24,23 @@ impl<T> Gate<T> {
         let guard = match host.node() {
             // Nothing panics while it holds one of these locks half-way through a change.
             None => self.inner.lock().unwrap_or_else(|e| e.into_inner()),
-            Some(_) => {
+            Some(node) => {
+                let mut waited = false;
                 let look = || match self.inner.try_lock() {
                     Ok(guard) => Some(guard),
                     Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
                     Err(TryLockError::WouldBlock) => {
                         self.awaited.store(true, Ordering::Relaxed);
+                        waited = true;
                         None
                     }
                 };
-                host.poll("a queue pair of rails", None, look).expect("the world goes on")
+                let guard = host.poll("a queue pair of rails", None, look).expect("the world goes on");
+                if waited {
+                    // What came meanwhile is news for whoever waits around this.
+                    node.signal();
+                }
+                guard
             }
         };
         Held { guard: Some(guard), awaited: &self.awaited, host }

@@ -15,7 +15,8 @@
 //!   writes on other lanes may have been placed.
 //! - **Keys.** The key of a region names an entry in a table that the peer reads by RDMA when it first meets the key
 //!   (`keys`); no processor at the target takes part.
-//! - **Progress** is made by whoever polls, and by a service (`service`) for what nobody polls for.
+//! - **Progress** is made by whoever polls, or by a thread for each rail ([`Engine`]), and by a service (`service`) for what
+//!   nobody polls for.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -27,6 +28,7 @@
 //! | `cm`, `link`, `hello` | connection channels; connecting all lanes of a queue pair; what the ends tell each other |
 //! | `pace` | how fast each lane is, and what it is given |
 //! | `mend`, `mail`, `rejoin` | a lane that dies; what the ends write each other then; a lane that comes back |
+//! | `worker` | the threads of the threaded engine |
 //! | `service` | the thread (in virtual time, the rank) that makes progress for those who sleep |
 
 mod channel;
@@ -48,11 +50,22 @@ mod request;
 mod sends;
 mod service;
 mod srq;
+mod worker;
 
 pub use device::open;
 
 /// The most rails of one device.
 pub const RAILS_MAX: usize = 8;
+
+/// Who serves the rails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// Whoever posts posts to all rails, and whoever polls polls all.
+    #[default]
+    One,
+    /// A thread for each rail, pinned to a core, posts to it and polls it.
+    Threads,
+}
 
 /// How a device of rails is made.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,11 +74,13 @@ pub struct RailsConfig {
     pub stripe_min: u64,
     /// How much of a striped message each rail carries, relative to the others; empty for what is measured.
     pub weights: Vec<f64>,
+    /// Who serves the rails.
+    pub engine: Engine,
 }
 
 impl Default for RailsConfig {
     /// Stripes from 16 KiB on, at first equal, then as long as each rail is fast.
     fn default() -> Self {
-        Self { stripe_min: 16 << 10, weights: Vec::new() }
+        Self { stripe_min: 16 << 10, weights: Vec::new(), engine: Engine::One }
     }
 }

@@ -1,7 +1,7 @@
 //! Queue pairs: a lane on each rail, and what posting to the whole means.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 
 use super::cq::CqInner;
 use super::device::Inner;
@@ -31,6 +31,7 @@ pub(super) mod state {
 
 pub(super) struct QpInner {
     pub(super) num: u32,
+    itself: Weak<Self>,
     pub(super) pd: Arc<PdInner>,
     lanes: RwLock<Vec<Arc<Qp>>>,
     pub(super) send_cq: Arc<CqInner>,
@@ -60,9 +61,12 @@ impl QpInner {
         let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let recv_lane = srq.as_ref().map_or_else(|| device.next_lane(), |srq| srq.lane);
         let receives = Receives::new(srq.is_none().then_some(&init.cap), recv_lane);
-        let qp = Self {
+        let mailbox = Mailbox::new(&pd.pds)?;
+        let scratch = pd.take_scratch()?;
+        let qp = Arc::new_cyclic(|itself| Self {
             num: device.fresh(),
-            scratch: pd.take_scratch()?,
+            itself: itself.clone(),
+            scratch,
             pd: pd.clone(),
             lanes: RwLock::default(),
             send_cq,
@@ -74,15 +78,17 @@ impl QpInner {
             state: AtomicU8::new(state::INIT),
             sends: Gate::new(Sends::new(&init.cap, device.rails.len(), &device.config.weights)),
             receives: Gate::new(receives),
-            mailbox: Mailbox::new(&pd.pds)?,
+            mailbox,
             link: Gate::new(Link::default()),
             is_mending: AtomicBool::new(false),
-        };
+        });
         let lanes = (0..device.rails.len()).map(|rail| qp.make_lane(rail).map(Arc::new));
         let lanes = lanes.collect::<Result<_>>()?;
         *qp.lanes.write().unwrap_or_else(|e| e.into_inner()) = lanes;
-        let qp = Arc::new(qp);
         device.add_qp(&qp);
+        if let Some(srq) = &qp.srq {
+            qp.recv_cq.expect(srq.lane, true);
+        }
         Ok(qp)
     }
 
@@ -110,6 +116,22 @@ impl QpInner {
     pub(super) fn on_lane<R>(&self, lane: usize, work: impl FnOnce(&Qp) -> R) -> R {
         // Not with the list locked: others may run meanwhile, and want to change it.
         work(&self.lane(lane))
+    }
+
+    /// Posts to a lane, or has its rail's thread do so.
+    pub(super) fn post_to(&self, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
+        self.send_cq.expect(lane, true);
+        let posted = match self.device().workers.get(lane) {
+            // What is not worth waking a thread for, unless it would overtake something.
+            Some(worker) if is_stripe || !worker.is_idle() => worker.post(self, self.lane(lane), wr),
+            _ => self.on_lane(lane, |lane| lane.post_send(wr)),
+        };
+        posted.inspect_err(|_| self.send_cq.expect(lane, false))
+    }
+
+    /// Itself, as others may keep it.
+    pub(super) fn itself(&self) -> Weak<Self> {
+        self.itself.clone()
     }
 
     pub(super) fn lane(&self, lane: usize) -> Arc<Qp> {
@@ -217,6 +239,10 @@ impl QpInner {
         let mut receives = self.receives();
         // The program's own failure is told of; a lane's need not be the connection's.
         let keeps = self.now() != state::ERROR && !is_shared;
+        if is_shared {
+            // These are not counted when they are posted.
+            self.recv_cq.expect(lane, true);
+        }
         if receives.ended(lane, &mut wc, keeps) {
             self.recv_cq.push(wc, 0, u32::from(!is_shared));
         }
@@ -290,6 +316,9 @@ impl Drop for QpInner {
     fn drop(&mut self) {
         let device = self.device().clone();
         device.forget_qp(self);
+        if let Some(srq) = &self.srq {
+            self.recv_cq.expect(srq.lane, false);
+        }
         let link = self.link.get_mut();
         if !link.is_active {
             device.forget_token(link.token);

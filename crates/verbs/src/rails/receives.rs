@@ -142,7 +142,9 @@ impl Receives {
 
 /// Posts a receive to a lane.
 fn lay(qp: &QpInner, lane: usize, number: u64, sges: &[Sge]) -> Result<()> {
+    qp.recv_cq.expect(lane, true);
     local_pieces(qp.device(), lane, sges, |sges| {
         qp.on_lane(lane, |lane| lane.post_recv(&RecvWr::new(number, sges)))
     })
+    .inspect_err(|_| qp.recv_cq.expect(lane, false))
 }

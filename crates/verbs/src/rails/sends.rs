@@ -242,7 +242,7 @@ impl Sends {
         if let Some(len) = slot.inline {
             let at = place * self.inline_each;
             let data = Data::Inline(&self.inline[at..at + len]);
-            qp.on_lane(lane, |lane| lane.post_send(&SendWr { wr_id, op, data, flags }))?;
+            qp.post_to(lane, &SendWr { wr_id, op, data, flags }, false)?;
         } else {
             let at = place * self.pieces_each;
             let (mut cut, all) = ([Sge::default(); PIECES_MAX], &self.pieces[at..at + slot.pieces]);
@@ -254,7 +254,7 @@ impl Sends {
             };
             super::qp::local_pieces(qp.device(), lane, some, |sges| {
                 let wr = SendWr { wr_id, op, data: Data::Sges(sges), flags };
-                qp.on_lane(lane, |lane| lane.post_send(&wr))
+                qp.post_to(lane, &wr, slot.lanes.is_striped())
             })?;
         }
         let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
@@ -283,7 +283,7 @@ impl Sends {
         let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
         let wr = SendWr::new(ASK, SendOp::Read(remote), &[]);
         let sges = [qp.pd.scratch_on(lane, qp.scratch)];
-        match qp.on_lane(lane, |lane| lane.post_send(&SendWr { data: Data::Sges(&sges), ..wr })) {
+        match qp.post_to(lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
             Ok(()) => {
                 self.asking = Some(key);
                 self.flight[lane].posted += 1;
@@ -313,7 +313,7 @@ impl Sends {
         let sges = [qp.mailbox.out(lane)];
         let wr = SendWr::new(MAIL, SendOp::Write(remote), &sges);
         // What is refused is tried again.
-        if qp.on_lane(lane, |lane| lane.post_send(&wr)).is_ok() {
+        if qp.post_to(lane, &wr, false).is_ok() {
             (self.has_mail, self.writing_mail) = (false, true);
             self.flight[lane].posted += 1;
         }
