@@ -1,5 +1,7 @@
 //! Rails of iWARP NICs of which one is cut in the middle of traffic, and comes back.
 
+#[path = "rails/bad.rs"]
+mod bad;
 #[path = "rails/cuts.rs"]
 mod cuts;
 #[path = "rails/links.rs"]

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use nic_soft::iwarp::{IwarpConfig, open};
-use verbs::Device;
 use verbs::conformance::Env;
 use verbs::conformance::traffic::{self, Traffic};
 use verbs::host::{self, Span};
 use verbs::rails::{self, RailsConfig};
+use verbs::{CmEvent, ConnParam, Device, QpInit};
 
 use crate::support::netns::Spaces;
 use crate::{news, one_at_a_time};
@@ -54,5 +54,34 @@ fn a_link_falls_silent() {
         let plan = Traffic { seed, requests: 100, longest, meanwhile, detour: &detour, sleeps: false };
         traffic::run(&env, &mut { plan });
         assert!(said.iter().all(|said| said.matches('-').count() == said.matches('+').count()), "{said:?}");
+    }
+}
+
+/// Goal: a rail that is down at the start is named. Method: the second link is down.
+#[test]
+fn a_rail_is_down_at_the_start() {
+    let _gate = one_at_a_time();
+    let Some(spaces) = Spaces::try_new(1500) else { return };
+    spaces.join_again(1500).expect("a second link");
+    let (near, far) = (device(&spaces, 0), device(&spaces, 1));
+    spaces.b.ip("link set nic-d down").expect("a link");
+    let (cm, listening) = (near.create_cm().expect("a channel"), far.create_cm().expect("a channel"));
+    let listener = listening.listen(SocketAddr::new(spaces.b.ip, 0), 1).expect("a listener");
+    let pair = |device: &Device| {
+        let cq = device.create_cq(64).expect("a queue");
+        device.alloc_pd().expect("a domain").create_qp(&QpInit::new(&cq)).expect("a queue pair")
+    };
+    let (qp, other) = (pair(&near), pair(&far));
+    let param = ConnParam { timeout: Span::from_secs(2), ..ConnParam::default() };
+    cm.connect(&qp, listener.addr(), &param).expect("asked");
+    match listening.get_event(far.host().after(Span::from_secs(20))) {
+        Ok(CmEvent::ConnectRequest(request)) => listening.accept(request, &other, &param).expect("accepted"),
+        event => panic!("{event:?}"),
+    }
+    for cm in [&cm, &listening] {
+        match cm.get_event(near.host().after(Span::from_secs(20))) {
+            Ok(CmEvent::ConnectFailed { why, .. }) => println!("{why}"),
+            event => panic!("{event:?}"),
+        }
     }
 }

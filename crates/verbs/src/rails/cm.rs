@@ -8,7 +8,7 @@ use host::Bell;
 
 use super::channel::Announced;
 use super::device::Inner;
-use super::hello::{Hello, Kind};
+use super::hello::{Hello, Kind, refusal};
 use super::qp::{QpHandle, QpInner};
 use crate::provider::{CmOps, ListenerOps, RequestOps, own};
 use crate::{Cm, CmEvent, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
@@ -58,8 +58,9 @@ impl CmInner {
         let fits =
             |hello: &Hello| hello.kind == Kind::New && hello.lane == 0 && hello.rails as usize == rails;
         let Some((hello, rest)) = Hello::read(&said).filter(|(hello, _)| fits(hello)) else {
-            // A peer of another kind, or with another number of rails; it finds out by the rejection's private data.
-            return drop(request);
+            // A peer of another kind, or with another number of rails, which learns why. It may have gone already.
+            let _ = request.reject(&refusal(rails));
+            return;
         };
         let (peer, local) = (request.peer, request.local);
         let ops = Box::new(RailsRequest { device: self.device.clone(), request, hello });

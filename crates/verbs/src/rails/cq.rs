@@ -124,10 +124,10 @@ impl CqInner {
             if self.reported.swap(false, Ordering::SeqCst) && !self.tell() {
                 // It was a stripe, or a request of the device's own: the program's completion is still to come, or came
                 // before the queues were armed again.
-                self.arm_rails(false);
-                self.take_from_rails();
                 // Or somebody else has it in hand, and looks here afterwards.
+                self.arm_rails(false);
                 self.owes.store(true, Ordering::SeqCst);
+                self.take_from_rails();
                 if self.tell() {
                     self.owes.store(false, Ordering::SeqCst);
                 }
@@ -158,10 +158,31 @@ impl CqInner {
 
     /// Takes what a rail has, unless somebody does; whether that was anything.
     pub(super) fn take_from_rail(&self, rail: usize) -> bool {
-        if self.taken[rail].swap(true, Ordering::SeqCst) {
-            self.missed.store(true, Ordering::SeqCst);
-            return false;
+        let mut any = false;
+        // Once more if somebody has been waiting for this side to look: what came last may not have been seen.
+        for _ in 0..2 {
+            if self.taken[rail].swap(true, Ordering::SeqCst) {
+                self.missed.store(true, Ordering::Relaxed);
+                return any;
+            }
+            any |= self.take_all(rail);
+            self.taken[rail].store(false, Ordering::SeqCst);
+            if any || !self.owes.load(Ordering::SeqCst) {
+                break;
+            }
         }
+        if any && self.owes.swap(false, Ordering::SeqCst) {
+            self.reported.store(true, Ordering::SeqCst);
+        }
+        // It matters in virtual time only, where one thing happens at a time.
+        let missed = self.missed.load(Ordering::Relaxed) && self.missed.swap(false, Ordering::Relaxed);
+        if missed || (any && !self.device.workers.is_empty()) {
+            self.device.signal();
+        }
+        any
+    }
+
+    fn take_all(&self, rail: usize) -> bool {
         let (mut wcs, mut any) = ([Wc::default(); BATCH], false);
         loop {
             // A rail's queue that overran has failed its queue pairs, which is noticed by their state.
@@ -172,17 +193,9 @@ impl CqInner {
                 self.sort(rail, wc);
             }
             if count < BATCH {
-                break;
+                return any;
             }
         }
-        self.taken[rail].store(false, Ordering::SeqCst);
-        if any && self.owes.swap(false, Ordering::SeqCst) {
-            self.reported.store(true, Ordering::SeqCst);
-        }
-        if self.missed.swap(false, Ordering::SeqCst) || (any && !self.device.workers.is_empty()) {
-            self.device.signal();
-        }
-        any
     }
 
     fn sort(&self, rail: usize, wc: &Wc) {

@@ -72,6 +72,17 @@ impl Hello {
     }
 }
 
+/// What a device of so many rails answers to whom it cannot be connected with.
+pub(super) fn refusal(rails: usize) -> Vec<u8> {
+    [&MAGIC[..], &[rails as u8], b"rails"].concat()
+}
+
+/// How many rails whoever has answered so has.
+pub(super) fn read_refusal(bytes: &[u8]) -> Option<u8> {
+    let rails = *bytes.get(MAGIC.len())?;
+    (bytes == refusal(rails.into())).then_some(rails)
+}
+
 /// What the hello of a further lane goes on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct More {
@@ -180,6 +191,8 @@ mod tests {
         assert_eq!(bytes.len(), MORE_LEN);
         assert_eq!(More::read(&bytes), Some((more, &[][..])));
         assert_eq!(More::read(&bytes[1..]), None);
+        assert_eq!(read_refusal(&refusal(3)), Some(3));
+        assert_eq!(read_refusal(&refusal(3)[..8]), None);
     }
 
     #[test]

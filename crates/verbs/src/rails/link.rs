@@ -10,7 +10,7 @@ use host::Time;
 use super::RAILS_MAX;
 use super::cm::CmInner;
 use super::device::{Inner, unpoisoned};
-use super::hello::{Hello, Kind, More, read_addrs, write_addrs};
+use super::hello::{Hello, Kind, More, read_addrs, read_refusal, write_addrs};
 use super::qp::{QpInner, state};
 use crate::{Cm, CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, Result};
 
@@ -248,9 +248,15 @@ impl QpInner {
         }
         let cm = std::mem::take(&mut *self.link()).cm;
         self.advance(state::CONNECTING, state::INIT);
-        if let Some(cm) = cm {
-            cm.push(CmEvent::Rejected { qp_num: self.num, private_data });
-        }
+        let Some(cm) = cm else { return };
+        let qp_num = self.num;
+        cm.push(match read_refusal(&private_data) {
+            None => CmEvent::Rejected { qp_num, private_data },
+            Some(rails) => {
+                let why = format!("it has {rails} rails, and this side {}; both need as many", self.width());
+                CmEvent::ConnectFailed { qp_num, why: CmFailure::Protocol(why) }
+            }
+        });
     }
 
     /// A lane's queue pair was not connected.
