@@ -206,7 +206,8 @@ fn the_reproduction_shows_the_papers_figures() {
     browser.look(1280, 900, "light");
     browser.open(&page);
     let drawn: Vec<[u64; 2]> = serde_json::from_value(browser.eval(TRACES)).expect("counts");
-    assert_eq!(drawn.len(), 49);
+    // Seven of them are the multirail paper's Figures 4 to 10.
+    assert_eq!(drawn.len(), 56);
     assert!(drawn.iter().all(|[svgs, traces]| *svgs > 0 && *traces > 0), "empty plots: {drawn:?}");
     let axes = "[...document.querySelectorAll('.canvas')].map(c => [c._fullLayout.xaxis.type, c._fullLayout.yaxis.type].join(' '))";
     let axes: Vec<String> = serde_json::from_value(browser.eval(axes)).expect("types");
