@@ -164,7 +164,7 @@ fn the_time_is_shared_among_cells() {
     let checked = Plan { experiments: vec!["rate".into()], ..plan() }.check().expect("sound");
     let sampling = checked.sampling(0, checked.real_cells(), crate::sample::Calibration::default());
     let all = sampling.time_max_ns * f64::from(checked.launches()) * checked.cells.len() as f64;
-    assert!((all / 240e9 - 1.0).abs() < 1e-9, "{all}");
+    assert!((all / 220e9 - 1.0).abs() < 1e-9, "{all}");
     assert!(sampling.time_min_ns < sampling.time_max_ns);
 }
 
