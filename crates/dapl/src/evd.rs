@@ -175,12 +175,7 @@ impl Evd {
             let look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
             host.wait(CALL, inner.ia.shared_bell(), deadline, unless_empty(look))
         } else {
-            // A second look right behind the caller's would take the line from whoever is about to write it.
-            let mut looked = true;
-            let look = || match std::mem::take(&mut looked) {
-                true => Ok(None),
-                false => inner.check_waitable().and_then(|()| inner.look(threshold, &mut news)),
-            };
+            let look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
             host.wait(CALL, inner.bell(), deadline, unless_empty(look))
         };
         inner.waiting.store(false, Ordering::Release);

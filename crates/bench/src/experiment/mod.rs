@@ -228,10 +228,10 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &maxsge::MaxSge,
         &segments::Segments,
         &mtu::Mtu,
-        &multirail::RailBandwidth,
-        &multirail::RailBibw,
-        &multirail::RailLatency,
-        &multirail::RailBreakdown,
+        &multirail::RAIL_BANDWIDTH,
+        &multirail::RAIL_BIBW,
+        &multirail::RAIL_LATENCY,
+        &multirail::RAIL_BREAKDOWN,
         &crate::floor::MachineFloor,
     ]
 }

@@ -23,131 +23,114 @@ pub(crate) const WRITES: u64 = 20;
 /// The factor that says who serves the rails.
 const ENGINE: &str = "engine";
 
+/// The factor that says which part of an operation is timed.
+const PART: &str = "part";
+
 /// A single rail, all rails by one thread, all rails by a thread each.
 const ENGINES: [&str; 3] = ["single", "serial", "threads"];
 
-fn engines() -> Vec<Variant> {
-    ENGINES.iter().map(|engine| variant(&[(ENGINE, engine)])).collect()
-}
-
-fn prepare(session: &mut Session<'_>, flow: Flow, part: Part) -> Result<Box<dyn Side>, Fault> {
-    let engine = match session.cell.factor(ENGINE)? {
-        "single" => Engine::Single,
-        "serial" => Engine::Serial,
-        "threads" => Engine::Threads,
-        other => return Err(Fault::Meaningless(format!("an engine called {other}"))),
-    };
-    Ok(Box::new(Rails::prepare(session, engine, flow, part)?))
+/// One of the experiments: what it times of which flow.
+pub(super) struct OverRails {
+    name: &'static str,
+    about: &'static str,
+    explain: &'static str,
+    flow: Flow,
+    /// Whether the parts of an operation are told apart.
+    parts: bool,
+    /// Quick sizes and all of them, unless they are the usual ones.
+    sizes: Option<[&'static [u64]; 2]>,
+    metric: Metric,
 }
 
 /// Bandwidth one way: E1 to E3.
-pub(super) struct RailBandwidth;
-
-impl Experiment for RailBandwidth {
-    fn name(&self) -> &'static str {
-        "rail-bandwidth"
-    }
-
-    fn about(&self) -> &'static str {
-        "uDAPL over one rail, over all by one thread, over all by a thread each: writes one way"
-    }
-
-    fn explain(&self) -> &'static str {
-        include_str!("../explain/rail-bandwidth.md")
-    }
-
-    fn variants(&self, _quick: bool) -> Vec<Variant> {
-        engines()
-    }
-
-    fn metric(&self, _variant: &Variant) -> Metric {
-        Metric {
-            name: "bandwidth",
-            unit: "MB/s",
-            about: "bytes of 20 writes over the time from the first post until the peer's answer to the message behind \
-                    them",
-            scale: Scale::Bandwidth(1.0),
-        }
-    }
-
-    fn sampling(&self, _variant: &Variant) -> Sampling {
-        Sampling::LONG
-    }
-
-    fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        prepare(session, Flow::One, Part::All)
-    }
-}
+pub(super) const RAIL_BANDWIDTH: OverRails = OverRails {
+    name: "rail-bandwidth",
+    about: "uDAPL over one rail, over all by one thread, over all by a thread each: writes one way",
+    explain: include_str!("../explain/rail-bandwidth.md"),
+    flow: Flow::One,
+    parts: false,
+    sizes: None,
+    metric: Metric {
+        name: "bandwidth",
+        unit: "MB/s",
+        about: "bytes of 20 writes over the time from the first post until the peer's answer to the message behind them",
+        scale: Scale::Bandwidth(1.0),
+    },
+};
 
 /// Bandwidth both ways: E4.
-pub(super) struct RailBibw;
-
-impl Experiment for RailBibw {
-    fn name(&self) -> &'static str {
-        "rail-bibw"
-    }
-
-    fn about(&self) -> &'static str {
-        "the same with writes both ways at once; the sum of both directions"
-    }
-
-    fn explain(&self) -> &'static str {
-        include_str!("../explain/rail-bibw.md")
-    }
-
-    fn variants(&self, _quick: bool) -> Vec<Variant> {
-        engines()
-    }
-
-    fn metric(&self, _variant: &Variant) -> Metric {
-        Metric {
-            name: "bandwidth",
-            unit: "MB/s",
-            about: "bytes of 20 writes each way over the time from the first post until both sides have all of them",
-            scale: Scale::Bandwidth(2.0),
-        }
-    }
-
-    fn sampling(&self, _variant: &Variant) -> Sampling {
-        Sampling::LONG
-    }
-
-    fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        prepare(session, Flow::Both, Part::All)
-    }
-}
+pub(super) const RAIL_BIBW: OverRails = OverRails {
+    name: "rail-bibw",
+    about: "the same with writes both ways at once; the sum of both directions",
+    explain: include_str!("../explain/rail-bibw.md"),
+    flow: Flow::Both,
+    parts: false,
+    sizes: None,
+    metric: Metric {
+        name: "bandwidth",
+        unit: "MB/s",
+        about: "bytes of 20 writes each way over the time from the first post until both sides have all of them",
+        scale: Scale::Bandwidth(2.0),
+    },
+};
 
 /// Latency: E5.
-pub(super) struct RailLatency;
+pub(super) const RAIL_LATENCY: OverRails = OverRails {
+    name: "rail-latency",
+    about: "a twentieth of what 20 small writes and a message each way take over uDAPL, by rails",
+    explain: include_str!("../explain/rail-latency.md"),
+    flow: Flow::One,
+    parts: false,
+    sizes: Some([&[8, 512, 4096], &[8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096]]),
+    metric: Metric {
+        name: "time_per_write",
+        unit: "us",
+        about: "a twentieth of the time from the first of 20 posts until the peer's answer to the message behind them",
+        scale: Scale::Time(1.0),
+    },
+};
 
-impl Experiment for RailLatency {
+/// Where the time goes: E6.
+pub(super) const RAIL_BREAKDOWN: OverRails = OverRails {
+    name: "rail-breakdown",
+    about: "of the same: the time until the last write is posted, and the time waiting for the answer",
+    explain: include_str!("../explain/rail-breakdown.md"),
+    flow: Flow::One,
+    parts: true,
+    sizes: Some([&[512, 4096], &[512, 4096]]),
+    metric: Metric {
+        name: "time",
+        unit: "us",
+        about: "post: from the first post until the last of 20 writes is posted; wait: in waits for events; with threads \
+                those of the first rail's",
+        scale: Scale::Time(1.0 / WRITES as f64),
+    },
+};
+
+impl Experiment for OverRails {
     fn name(&self) -> &'static str {
-        "rail-latency"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "a twentieth of what 20 small writes and a message each way take over uDAPL, by rails"
+        self.about
     }
 
     fn explain(&self) -> &'static str {
-        include_str!("../explain/rail-latency.md")
+        self.explain
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        engines()
+        let engines: Vec<Variant> = ENGINES.iter().map(|engine| variant(&[(ENGINE, engine)])).collect();
+        if self.parts { super::over(&engines, PART, &["post", "wait"]) } else { engines }
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {
-        Some(if quick { &[8, 512, 4096] } else { &[8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096] })
+        self.sizes.map(|[few, all]| if quick { few } else { all })
     }
 
     fn metric(&self, _variant: &Variant) -> Metric {
-        Metric {
-            name: "time_per_write",
-            unit: "us",
-            about: "a twentieth of the time from the first of 20 posts until the peer's answer to the message behind them",
-            scale: Scale::Time(1.0),
-        }
+        self.metric
     }
 
     fn sampling(&self, _variant: &Variant) -> Sampling {
@@ -155,54 +138,18 @@ impl Experiment for RailLatency {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        prepare(session, Flow::One, Part::All)
-    }
-}
-
-/// Where the time goes: E6.
-pub(super) struct RailBreakdown;
-
-impl Experiment for RailBreakdown {
-    fn name(&self) -> &'static str {
-        "rail-breakdown"
-    }
-
-    fn about(&self) -> &'static str {
-        "of the same: the time until the last write is posted, and the time waiting for the answer"
-    }
-
-    fn explain(&self) -> &'static str {
-        include_str!("../explain/rail-breakdown.md")
-    }
-
-    fn variants(&self, _quick: bool) -> Vec<Variant> {
-        super::over(&engines(), "part", &["post", "wait"])
-    }
-
-    fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
-        Some(&[512, 4096])
-    }
-
-    fn metric(&self, _variant: &Variant) -> Metric {
-        Metric {
-            name: "time",
-            unit: "us",
-            about: "post: from the first post until the last of 20 writes is posted; wait: in waits for events; with threads \
-                    those of the first rail's",
-            scale: Scale::Time(1.0 / WRITES as f64),
-        }
-    }
-
-    fn sampling(&self, _variant: &Variant) -> Sampling {
-        Sampling::LONG
-    }
-
-    fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        let part = match session.cell.factor("part")? {
+        let engine = match session.cell.factor(ENGINE)? {
+            "single" => Engine::Single,
+            "serial" => Engine::Serial,
+            "threads" => Engine::Threads,
+            other => return Err(Fault::Meaningless(format!("an engine called {other}"))),
+        };
+        let part = match if self.parts { session.cell.factor(PART)? } else { "all" } {
+            "all" => Part::All,
             "post" => Part::Post,
             "wait" => Part::Wait,
             other => return Err(Fault::Meaningless(format!("a part called {other}"))),
         };
-        prepare(session, Flow::One, part)
+        Ok(Box::new(Rails::prepare(session, engine, self.flow, part)?))
     }
 }
