@@ -237,15 +237,15 @@ impl QpInner {
         let (mut wc, is_shared) = (Wc { qp_num: self.num, ..*wc }, self.srq.is_some());
         wc.invalidated = wc.invalidated.and_then(|key| self.pd.invalidate(lane, key));
         let mut receives = self.receives();
-        // The program's own failure is told of; a lane's need not be the connection's.
-        let keeps = self.now() != state::ERROR && !is_shared;
         if is_shared {
             // These are not counted when they are posted.
             self.recv_cq.expect(lane, true);
         }
-        if receives.ended(lane, &mut wc, keeps) {
-            self.recv_cq.push(wc, 0, u32::from(!is_shared));
-        }
+        // The program's own failure is told of; a lane's need not be the connection's.
+        let (is_over, slots) = (self.now() == state::ERROR, u32::from(!is_shared));
+        receives.ended(lane, wc, is_over, |wc| {
+            self.recv_cq.push(Wc { qp_num: self.num, ..wc }, 0, slots);
+        });
         if self.now() == state::ERROR {
             self.flush_receives(&mut receives);
         }

@@ -71,24 +71,29 @@ impl Receives {
         Ok(())
     }
 
-    /// A receive has come back from a lane. Whether the program is to be told.
-    pub(super) fn ended(&mut self, lane: usize, wc: &mut Wc, keeps: bool) -> bool {
+    /// A receive has come back from a lane; `tell` gets what the program is to know. What a lane flushes is kept for the
+    /// next one, unless the connection is over.
+    pub(super) fn ended(&mut self, lane: usize, mut wc: Wc, is_over: bool, mut tell: impl FnMut(Wc)) {
         if wc.is_ok() {
             self.received[lane] = self.received[lane].wrapping_add(1);
         }
         if self.wr_ids.is_empty() {
-            return true;
+            return tell(wc);
         }
-        if keeps && wc.status == WcStatus::WrFlushErr {
+        if !is_over && wc.status == WcStatus::WrFlushErr {
             self.flushed += 1;
-            return false;
+            return;
+        }
+        if is_over {
+            // It may have ended after the lane gave back the first of them.
+            self.flush(&mut tell);
         }
         wc.wr_id = self.wr_ids[self.place(wc.wr_id)];
         self.done += 1;
-        true
+        tell(wc);
     }
 
-    /// A message that came by a queue that several queue pairs share.
+    /// No lane takes receives until they are moved to one.
     pub(super) fn hold(&mut self) {
         self.held = true;
     }
@@ -147,4 +152,34 @@ fn lay(qp: &QpInner, lane: usize, number: u64, sges: &[Sge]) -> Result<()> {
         qp.on_lane(lane, |lane| lane.post_recv(&RecvWr::new(number, sges)))
     })
     .inspect_err(|_| qp.recv_cq.expect(lane, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flushed(number: u64) -> Wc {
+        Wc { wr_id: number, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() }
+    }
+
+    /// Three receives on lane 0 and one that waits for a lane.
+    fn four() -> Receives {
+        let cap = QpCap { max_recv_wr: 4, max_recv_sge: 1, ..QpCap::default() };
+        let mut receives = Receives::new(Some(&cap), 0);
+        receives.wr_ids = vec![20, 21, 22, 23];
+        (receives.posted, receives.next, receives.free, receives.held) = (3, 4, 0, true);
+        receives
+    }
+
+    #[test]
+    fn receives_are_flushed_in_order_whenever_the_connection_ends() {
+        for ends_before in 0..=3 {
+            let (mut receives, mut told) = (four(), Vec::new());
+            for number in 0..3 {
+                receives.ended(0, flushed(number), number >= ends_before, |wc| told.push(wc.wr_id));
+            }
+            receives.flush(|wc| told.push(wc.wr_id));
+            assert_eq!(told, [20, 21, 22, 23], "the end came before receive {ends_before}");
+        }
+    }
 }
