@@ -3,9 +3,11 @@
 //! The registry takes the functions from the first word that a handle points to, so a handle must be an address of ours, and
 //! must stay readable after it was freed. A range of addresses is reserved once: one word for each place in the table and each
 //! of its generations. Freeing an object ends its place's generation, so that its handle is known to be stale until the place
-//! has been used 256 times more. Nothing is ever read through an address that a program passes.
+//! has been used 256 times more; and no place is used again before a thousand others are free. Nothing is ever read through an
+//! address that a program passes.
 
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +23,8 @@ use crate::types::{Handle, Word};
 /// Objects at a time, and how often a place is used before a handle comes back.
 const PLACES: usize = 1 << 16;
 const GENERATIONS: usize = 1 << 8;
+/// Places that rest before one is used again, so that a handle comes back after 262,144 others at the earliest.
+const RESTING: usize = 1 << 10;
 
 /// In a place's word: how many threads look at its object, whether it has one, and its generation.
 const LIVE: u64 = 1 << 32;
@@ -78,9 +82,20 @@ unsafe impl Sync for Table {}
 
 #[derive(Default)]
 struct Free {
-    given: Vec<u32>,
+    /// In the order in which they were given back.
+    given: VecDeque<u32>,
     /// The first place that was never used.
     fresh: u32,
+}
+
+impl Free {
+    fn take(&mut self) -> Option<u32> {
+        if self.given.len() > RESTING || self.fresh as usize == PLACES {
+            return self.given.pop_front();
+        }
+        self.fresh += 1;
+        Some(self.fresh - 1)
+    }
 }
 
 /// The table, made at the first use.
@@ -128,16 +143,7 @@ impl Table {
 
     fn insert(&self, entry: Entry, provider: *mut Provider) -> Result<Handle> {
         let full = Error::new(Kind::InsufficientResources, Subtype::ResourceMemory);
-        let mut free = lock(&self.free);
-        let at = match free.given.pop() {
-            Some(at) => at as usize,
-            None if (free.fresh as usize) < PLACES => {
-                free.fresh += 1;
-                free.fresh as usize - 1
-            }
-            None => return Err(full),
-        };
-        drop(free);
+        let at = lock(&self.free).take().ok_or(full)? as usize;
         let place = &self.places[at];
         let generation = (place.word.load(Ordering::Acquire) >> GENERATION_SHIFT) as usize % GENERATIONS;
         // SAFETY: the place is not live and was taken off the free list, so nobody else touches its entry.
@@ -170,7 +176,7 @@ impl Table {
         // SAFETY: not live, not on the free list, nobody counted in: only this thread touches the entry.
         let entry = unsafe { (*place.entry.get()).take() };
         let at = (handle.wrapping_sub(self.base()) / 8) as usize % PLACES;
-        lock(&self.free).given.push(at as u32);
+        lock(&self.free).given.push_back(at as u32);
         entry
     }
 }
@@ -312,6 +318,8 @@ pub(crate) fn optional<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn pz_entry() -> Object {
@@ -327,12 +335,11 @@ mod tests {
         let first = insert(object.clone(), 0).expect("room");
         assert!(pz(first, Subtype::HandlePz).is_ok());
         assert!(ep(first, Subtype::HandleEp).is_err(), "it is no endpoint");
-        let mut seen = vec![first];
+        let mut seen = HashSet::from([first]);
         assert!(remove(first).is_some());
-        for _ in 0..100 {
+        for _ in 0..10_000 {
             let next = insert(object.clone(), 0).expect("room");
-            assert!(!seen.contains(&next));
-            seen.push(next);
+            assert!(seen.insert(next), "a handle came back");
             assert!(look(first).is_none() && remove(first).is_none());
             assert!(remove(next).is_some());
         }
