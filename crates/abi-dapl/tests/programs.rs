@@ -2,6 +2,7 @@
 //! tests, with server and client. Without the package the tests say loudly that they show nothing.
 
 use std::fs::File;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -134,9 +135,20 @@ fn assert_clean(device: &str, line: &str, said: &str) {
     }
 }
 
+/// Waits until nobody uses the port that is built into dtest. It is one of those that the system gives to clients, whose
+/// connections may linger there for a minute.
+fn await_port() {
+    let began = Instant::now();
+    while let Err(why) = TcpListener::bind(("0.0.0.0", 45248)) {
+        assert!(began.elapsed() < LIMIT, "another program keeps port 45248 of dtest: {why}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Both ends of one of the simple programs.
 fn pair(device: &'static str, server: &str, listening: &str, client: &str) {
     let Some(lab) = Lab::open(device) else { return };
+    await_port();
     let mut running = lab.start(server);
     running.says(listening);
     let said = lab.run(client);
