@@ -280,6 +280,16 @@ impl QpInner {
         ring::filled(&slot[recv::MARK], ring::lap(next, recvs.shift())).map(|_| slot)
     }
 
+    /// Begins to fetch the receive that the next message will find: when one was sent, as the peer may have posted many, and
+    /// when one came, as the peer posts a receive for the answer before it asks.
+    #[inline]
+    pub(super) fn fetch_next_receive(&self) {
+        if let Some(recvs) = self.link.get().and_then(|link| link.recvs.as_ref()) {
+            let next = self.next_recv_hint.load(Ordering::Relaxed);
+            place::fetch_soon(&recvs.slot(next)[recv::MARK]);
+        }
+    }
+
     #[inline]
     fn find_receive<'l>(&self, side: &mut SendSide, link: &'l Link) -> Option<&'l [AtomicU64]> {
         if link.recvs.is_some() {
@@ -422,9 +432,8 @@ impl QpInner {
         ring::publish(&slot[comp::MARK], ring::lap(index, shift), low);
         progress.next_comp += 1;
         progress.next_recv += 1;
-        if let Some(recvs) = &link.recvs {
-            place::fetch_soon(&recvs.slot(progress.next_recv)[recv::MARK]);
-        }
+        self.next_recv_hint.store(progress.next_recv, Ordering::Relaxed);
+        self.fetch_next_receive();
         fence(Ordering::SeqCst);
         if link.cq.many.load(Ordering::Relaxed) != 0 {
             link.cq.ready.add(link.index);

@@ -105,6 +105,8 @@ pub(super) struct QpInner {
     reclaimed: AtomicU64,
     /// Completions of receives taken so far; advanced under the receive queue's poll lock.
     taken: AtomicU64,
+    /// Where in the peer's ring the next message's receive is, for fetching it ahead.
+    pub(super) next_recv_hint: AtomicU64,
     /// Whether requests are pending.
     stalled: AtomicBool,
     pub(super) link: OnceLock<Link>,
@@ -162,6 +164,7 @@ impl QpInner {
             send: Spin::new(SendSide::default()),
             recv: Spin::new(0),
             reclaimed: AtomicU64::new(0),
+            next_recv_hint: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
             link: OnceLock::new(),
@@ -387,6 +390,7 @@ impl QpInner {
         }
         if got > 0 {
             self.taken.store(next, Ordering::Release);
+            self.fetch_next_receive();
             if self.srq.is_some() {
                 self.after_shared_receives(next);
             }
