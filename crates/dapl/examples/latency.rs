@@ -1,8 +1,9 @@
 //! What uDAPL costs over verbs: 8-byte messages there and back between two threads, by verbs (post and poll) and by uDAPL (post
-//! and wait), in turns. Prints the best and the median batch of each, and their ratios.
+//! and wait), in turns. Where the cache lines of a connection lie is luck that stays with it, so there are several of each
+//! kind, and each round uses the next. Prints the best and the median batch of each kind, and their ratios.
 //!
 //! ```text
-//! cargo run --release -p dapl --example latency -- [DEVICE] [ROUNDS]
+//! cargo run --release -p dapl --example latency -- [DEVICE] [ROUNDS] [CONNECTIONS]
 //! ```
 
 use std::sync::Barrier;
@@ -163,14 +164,16 @@ fn batch(
     (host.now() - began).as_ns_f64() / (2 * BATCH) as f64
 }
 
-fn side(first: bool, plain: &Plain, dat: &Dat, start: &Barrier, rounds: usize) -> [Vec<f64>; 3] {
+fn side(first: bool, ends: &[(Plain, Dat)], start: &Barrier, rounds: usize) -> [Vec<f64>; 3] {
     // Best on a core of its own; where there is none it only takes longer.
     let _ = host::real::pin_to_core(usize::from(first));
-    let host = plain.host.clone();
-    plain.post_recv();
-    dat.post_recv();
+    for (plain, dat) in ends {
+        plain.post_recv();
+        dat.post_recv();
+    }
     let mut times = [const { Vec::new() }; 3];
-    for _ in 0..rounds {
+    for (plain, dat) in ends.iter().cycle().take(rounds) {
+        let host = plain.host.clone();
         let p =
             |sleepy| batch(&host, first, start, || plain.post_send(), || plain.take(sleepy), || plain.reap());
         times[0].push(p(false));
@@ -185,13 +188,18 @@ fn main() {
     let device = args.next().unwrap_or_else(|| "shm".to_owned());
     let rounds = args.next().map_or(40, |text| text.parse().expect("a number of rounds"));
     let host = host::real::host();
+    let connections = args.next().map_or(8, |text| text.parse().expect("a number of connections"));
     let open = || fabric::open(&device, &host).expect("a device");
     let (a, b) = (open(), open());
-    let (plain, dat) = (plain_pair(&a, &b), dat_pair(&a, &b));
+    let pair = |_| {
+        let ([a_plain, b_plain], [a_dat, b_dat]) = (plain_pair(&a, &b), dat_pair(&a, &b));
+        ((a_plain, a_dat), (b_plain, b_dat))
+    };
+    let (here, there): (Vec<_>, Vec<_>) = (0..connections).map(pair).unzip();
     let start = Barrier::new(2);
     let mut times = std::thread::scope(|scope| {
-        let other = scope.spawn(|| side(false, &plain[1], &dat[1], &start, rounds));
-        let times = side(true, &plain[0], &dat[0], &start, rounds);
+        let other = scope.spawn(|| side(false, &there, &start, rounds));
+        let times = side(true, &here, &start, rounds);
         other.join().expect("no panic");
         times
     });

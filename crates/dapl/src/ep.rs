@@ -217,27 +217,8 @@ impl Ep {
         let length = length(iov)?;
         let unsignalled = flags.contains(CompletionFlags::UNSIGNALLED);
         let wanted = Wanted { cookie, length, operation: Dto::Receive, quiet: false, unsignalled };
-        for again in [true, false] {
-            let mut side = self.0.recv.lock();
-            let Some((qp, wr_id)) = side.prepare(iov.len(), wanted).map_err(|why| self.0.refusal(why))?
-            else {
-                drop(side);
-                self.0.make_room(&self.0.recv, again)?;
-                continue;
-            };
-            match qp.post_recv(&RecvWr::new(wr_id, iov)) {
-                Ok(()) => {
-                    side.posted(true);
-                    return Ok(());
-                }
-                Err(verbs::Error::QueueFull { .. }) if again => {
-                    drop(side);
-                    self.0.make_room(&self.0.recv, true)?;
-                }
-                Err(cause) => return Err(self.0.refusal(cause.into())),
-            }
-        }
-        Err(self.0.refusal(Refusal::Full))
+        let post = || self.0.try_recv(iov, wanted);
+        self.0.or_again(self.0.try_recv(iov, wanted), &self.0.recv, post)
     }
 
     /// What events call it.
@@ -290,12 +271,6 @@ pub(crate) enum Refusal {
     Full,
     /// What the device said.
     Device(verbs::Error),
-}
-
-impl From<verbs::Error> for Refusal {
-    fn from(cause: verbs::Error) -> Self {
-        Self::Device(cause)
-    }
 }
 
 impl EpInner {
@@ -375,42 +350,67 @@ impl EpInner {
         let mut options = SendFlags::empty();
         options.set(SendFlags::SOLICITED, flags.contains(CompletionFlags::SOLICITED_WAIT));
         options.set(SendFlags::FENCE, flags.contains(CompletionFlags::BARRIER_FENCE));
-        for again in [true, false] {
-            let mut side = self.send.lock();
-            let Some((qp, wr_id)) = side.prepare(iov.len(), wanted).map_err(|why| self.refusal(why))? else {
-                drop(side);
-                self.make_room(&self.send, again)?;
-                continue;
-            };
-            // Of many quiet ones in a row the device announces some, or their slots would never be known to be free.
-            let loud = !quiet || side.quiet_for_long();
-            options.set(SendFlags::SIGNALED, loud);
-            match qp.post_send(&SendWr { wr_id, op, data: Data::Sges(iov), flags: options }) {
-                Ok(()) => {
-                    side.posted(loud);
-                    return Ok(());
-                }
-                Err(verbs::Error::QueueFull { .. }) if again => {
-                    drop(side);
-                    self.make_room(&self.send, true)?;
-                }
-                Err(cause) => return Err(self.refusal(cause.into())),
-            }
-        }
-        Err(self.refusal(Refusal::Full))
+        let post = || self.try_send(op, iov, wanted, options);
+        self.or_again(self.try_send(op, iov, wanted, options), &self.send, post)
     }
 
-    /// Looks whether completions that nobody has taken free something.
-    #[cold]
-    fn make_room(&self, side: &Turns<Side>, again: bool) -> Result<()> {
-        let evd = side.lock().lane.as_ref().map(|(_, evd)| evd.clone());
-        match evd.filter(|_| again) {
-            Some(evd) => {
-                evd.0.harvest();
-                Ok(())
-            }
-            None => Err(self.refusal(Refusal::Full)),
+    /// Posts a request; false if there is no room.
+    #[inline(always)]
+    fn try_send(
+        &self,
+        op: SendOp,
+        iov: &[Sge],
+        wanted: Wanted,
+        mut flags: SendFlags,
+    ) -> Result<bool, Refusal> {
+        let mut side = self.send.lock();
+        let Some((qp, wr_id)) = side.prepare(iov.len(), wanted)? else { return Ok(false) };
+        // Of many quiet ones in a row the device announces some, or their slots would never be known to be free.
+        let loud = !wanted.quiet || side.quiet_for_long();
+        flags.set(SendFlags::SIGNALED, loud);
+        if !has_room(qp.post_send(&SendWr { wr_id, op, data: Data::Sges(iov), flags }))? {
+            return Ok(false);
         }
+        side.posted(loud);
+        Ok(true)
+    }
+
+    /// Posts a receive; false if there is no room.
+    #[inline(always)]
+    fn try_recv(&self, iov: &[Sge], wanted: Wanted) -> Result<bool, Refusal> {
+        let mut side = self.recv.lock();
+        let Some((qp, wr_id)) = side.prepare(iov.len(), wanted)? else { return Ok(false) };
+        if !has_room(qp.post_recv(&RecvWr::new(wr_id, iov)))? {
+            return Ok(false);
+        }
+        side.posted(true);
+        Ok(true)
+    }
+
+    /// What posting comes to, with another attempt where there was no room, after a look whether completions that nobody has
+    /// taken free something.
+    #[inline]
+    fn or_again(
+        &self,
+        posted: Result<bool, Refusal>,
+        side: &Turns<Side>,
+        post: impl Fn() -> Result<bool, Refusal>,
+    ) -> Result<()> {
+        match posted {
+            Ok(true) => Ok(()),
+            Ok(false) => self.post_again(side, &post),
+            Err(why) => Err(self.refusal(why)),
+        }
+    }
+
+    #[cold]
+    fn post_again(&self, side: &Turns<Side>, post: &dyn Fn() -> Result<bool, Refusal>) -> Result<()> {
+        let evd = side.lock().evd();
+        if let Some(evd) = evd {
+            evd.0.harvest();
+        }
+        let posted = post().map_err(|why| self.refusal(why))?;
+        if posted { Ok(()) } else { Err(self.refusal(Refusal::Full)) }
     }
 
     #[cold]
@@ -539,6 +539,16 @@ impl Side {
     /// Where it completes.
     pub(crate) fn evd(&self) -> Option<Evd> {
         self.lane.as_ref().map(|(_, evd)| evd.clone())
+    }
+}
+
+/// Whether a device has taken a request, or has no room for it.
+#[inline]
+fn has_room(posted: verbs::Result<()>) -> Result<bool, Refusal> {
+    match posted {
+        Ok(()) => Ok(true),
+        Err(verbs::Error::QueueFull { .. }) => Ok(false),
+        Err(cause) => Err(Refusal::Device(cause)),
     }
 }
 

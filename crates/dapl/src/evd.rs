@@ -13,8 +13,10 @@ use verbs::{Cq, Wc};
 
 use crate::cno::CnoInner;
 use crate::error::OrDevice;
+use crate::event::DtoEvent;
+use crate::glance::Glance;
 use crate::ia::IaInner;
-use crate::lane::Lanes;
+use crate::lane::{Lane, Lanes};
 use crate::sync::{Turn, Turns, Use, Uses, lock};
 use crate::{Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
@@ -39,7 +41,7 @@ pub struct Evd(pub(crate) Arc<EvdInner>);
 pub(crate) struct EvdInner {
     pub(crate) ia: Arc<IaInner>,
     _use: Use,
-    flags: EvdFlags,
+    pub(crate) flags: EvdFlags,
     qlen: AtomicU32,
     /// Where transfers complete, with the flag for that.
     pub(crate) cq: Option<Cq>,
@@ -47,11 +49,11 @@ pub(crate) struct EvdInner {
     bell: Bell,
     pub(crate) lanes: Lanes,
     /// Held by whoever moves completions out of the device's queue, until they are where their order shows.
-    taking: Turns<()>,
+    pub(crate) taking: Turns<[Wc; 1]>,
     queue: Mutex<VecDeque<Event>>,
     queued: AtomicUsize,
     /// Something that wakes was put into the queue by somebody else.
-    rung: AtomicBool,
+    pub(crate) rung: AtomicBool,
     state: AtomicU8,
     waiting: AtomicBool,
     cno: Mutex<Option<Arc<CnoInner>>>,
@@ -112,7 +114,7 @@ impl Evd {
             cq,
             bell: Bell::new(),
             lanes: Lanes::new(),
-            taking: Turns::new(()),
+            taking: Turns::default(),
             queue: Mutex::new(VecDeque::new()),
             queued: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
@@ -145,6 +147,11 @@ impl Evd {
     #[inline]
     pub fn wait(&self, timeout: Option<Span>, threshold: u32) -> Result<(Event, usize)> {
         let inner = &*self.0;
+        if threshold == 1
+            && let Glance::Found(event) = inner.glance(true)
+        {
+            return Ok((Event::Dto(event), 0));
+        }
         inner.check_waitable()?;
         if threshold == 0 || threshold > inner.qlen.load(Ordering::Relaxed) {
             return Err(Error::argument(Subtype::Arg3));
@@ -175,8 +182,14 @@ impl Evd {
             let look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
             host.wait(CALL, inner.ia.shared_bell(), deadline, unless_empty(look))
         } else {
-            let look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
-            host.wait(CALL, inner.bell(), deadline, unless_empty(look))
+            let mut look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
+            host.wait(CALL, inner.bell(), deadline, || {
+                match if threshold == 1 { inner.glance(false) } else { Glance::Unclear } {
+                    Glance::Found(event) => Some(Ok(Event::Dto(event))),
+                    Glance::Nothing => None,
+                    Glance::Unclear => look().transpose(),
+                }
+            })
         };
         inner.waiting.store(false, Ordering::Release);
         let event = found.unwrap_or(Err(Error::new(Kind::TimeoutExpired, Subtype::None)))?;
@@ -189,6 +202,9 @@ impl Evd {
     /// `QueueEmpty`; `InvalidState` after an overrun.
     #[inline]
     pub fn dequeue(&self) -> Result<Event> {
+        if let Glance::Found(event) = self.0.glance(true) {
+            return Ok(Event::Dto(event));
+        }
         self.0.look(1, &mut true)?.ok_or(Error::new(Kind::QueueEmpty, Subtype::None))
     }
 
@@ -323,6 +339,11 @@ impl EvdInner {
         self.state.load(Ordering::Acquire) & state != 0
     }
 
+    /// Whether anything about it is not the default.
+    pub(crate) fn is_special(&self) -> bool {
+        self.state.load(Ordering::Acquire) != 0
+    }
+
     fn check_waitable(&self) -> Result<()> {
         if self.is(UNWAITABLE) { Err(Error::state(Subtype::EvdUnwaitable)) } else { Ok(()) }
     }
@@ -338,24 +359,27 @@ impl EvdInner {
         if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) {
             self.ia.dispatch();
         }
-        if self.rung.load(Ordering::Relaxed) {
-            *news |= self.rung.swap(false, Ordering::Acquire);
-        }
         if let (Some(cq), Some(_turn)) = (&self.cq, self.turn()) {
             loop {
-                let queued = self.queued.load(Ordering::Acquire);
-                if *news && queued >= threshold {
+                *news |= self.take_rung();
+                if *news && self.queued.load(Ordering::Acquire) >= threshold {
                     break;
                 }
                 let Some((event, wakes)) = self.take_completion(cq)? else { break };
-                if threshold == 1 && queued == 0 && (wakes || *news) {
+                if threshold == 1 && (wakes || *news) && !self.has_queued() {
                     return Ok(Some(event));
                 }
                 *news |= wakes;
                 self.queue(event);
             }
         }
+        *news |= self.take_rung();
         Ok(self.take_queued(threshold, *news))
+    }
+
+    /// Whether something that wakes was put into the queue by somebody else since this was asked last.
+    fn take_rung(&self) -> bool {
+        self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
     }
 
     /// The same with the device saying what is news: for receives that wake only when solicited.
@@ -376,7 +400,7 @@ impl EvdInner {
         event
     }
 
-    fn queue(&self, event: Event) {
+    pub(crate) fn queue(&self, event: Event) {
         let mut queue = lock(&self.queue);
         queue.push_back(event);
         self.queued.store(queue.len(), Ordering::Release);
@@ -385,7 +409,7 @@ impl EvdInner {
     /// The turn at taking completions. In virtual time a rank that has it may be suspended, and comes back to it by itself:
     /// others go on without.
     #[inline]
-    fn turn(&self) -> Option<Turn<'_, ()>> {
+    fn turn(&self) -> Option<Turn<'_, [Wc; 1]>> {
         self.taking.try_lock().or_else(|| self.ia.host.node().is_none().then(|| self.taking.lock()))
     }
 
@@ -406,8 +430,10 @@ impl EvdInner {
         }
     }
 
+    /// The event of a completion, and whether it wakes; nothing for what has none, and where binds waited for it: then it is
+    /// queued, with those behind it.
     #[inline]
-    fn event_of(&self, wc: &Wc) -> Option<(Event, bool)> {
+    pub(crate) fn event_of(&self, wc: &Wc) -> Option<(Event, bool)> {
         if !wc.is_ok() {
             self.ia.request_failed(wc);
         }
@@ -416,16 +442,21 @@ impl EvdInner {
         }
         let lane = self.lanes.of(wc.wr_id)?;
         let found = lane.complete(wc);
-        if lane.has_binds() { self.with_binds(lane, found) } else { found }
+        if lane.has_binds() {
+            self.queue_with_binds(lane, found);
+            return None;
+        }
+        found.map(|(event, wakes)| (Event::Dto(event), wakes))
     }
 
-    /// A completion's event with the binds that waited for it behind it.
+    /// Queues what [`Lane::complete`] found, and behind it binds whose turn has come.
     #[cold]
-    fn with_binds(&self, lane: &crate::lane::Lane, found: Option<(Event, bool)>) -> Option<(Event, bool)> {
-        let mut binds = std::iter::from_fn(|| lane.take_bind());
-        let first = found.or_else(|| binds.next().map(|event| (event, true)));
-        binds.for_each(|event| self.push(event));
-        first
+    pub(crate) fn queue_with_binds(&self, lane: &Lane, found: Option<(DtoEvent, bool)>) {
+        if let Some((event, wakes)) = found {
+            self.queue(Event::Dto(event));
+            self.rung.fetch_or(wakes, Ordering::Release);
+        }
+        std::iter::from_fn(|| lane.take_bind()).for_each(|event| self.push(event));
     }
 
     #[cold]

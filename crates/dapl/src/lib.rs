@@ -33,6 +33,7 @@ mod ep;
 mod error;
 mod evd;
 mod event;
+mod glance;
 mod ia;
 mod lane;
 mod mem;

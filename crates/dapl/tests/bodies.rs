@@ -60,6 +60,7 @@ bodies! {
     what_a_peer_may_not_touch_breaks_the_connection
     posted_receives_are_flushed
     a_bound_region_is_reachable_until_it_is_unbound
+    binds_come_behind_what_was_posted_before_them
     shared_receives_go_to_whoever_is_sent_to
     adapters_share_a_buffer
     what_is_in_use_is_not_freed
@@ -393,6 +394,24 @@ fn a_bound_region_is_reachable_until_it_is_unbound(pair: &Pair) {
     assert_eq!(local.check_unused(), Ok(()));
     a.post_rdma_write(&pair.a.piece(0, 10), 6, remote, 10, NONE).expect("posted");
     assert_eq!(completion(&pair.a.request).status, DtoStatus::RemoteAccess);
+}
+
+fn binds_come_behind_what_was_posted_before_them(pair: &Pair) {
+    let (_a, b) = pair.connected();
+    let rmr = Rmr::create(&pair.b.pz);
+    for threshold in [3, 1] {
+        for cookie in [1, 2] {
+            b.post_rdma_write(&pair.b.piece(0, 8), cookie, pair.a.lmr.remote(0), 8, NONE).expect("posted");
+        }
+        let part = pair.b.lmr.segment(100, 50);
+        rmr.bind(&b, &pair.b.lmr, part, MemPriv::REMOTE_WRITE, 3, NONE).expect("bound");
+        let next = |threshold| pair.b.request.wait(SOON, threshold).expect("an event").0;
+        let first = next(threshold);
+        assert!(matches!(first, Event::Dto(event) if event.cookie == 1), "{first:?}");
+        assert_eq!(completion(&pair.b.request).cookie, 2);
+        let last = next(1);
+        assert!(matches!(last, Event::RmrBind { cookie: 3, .. }), "{last:?}");
+    }
 }
 
 fn shared_receives_go_to_whoever_is_sent_to(pair: &Pair) {
