@@ -127,19 +127,20 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
     Ok((0..rails).map(|rail| format!("{}@{rail}{}", name[..at].trim_end(), &name[at..])).collect())
 }
 
-/// Opens the device of this name.
+/// Opens the device of this name, which is then [`Device::name`].
 ///
 /// # Errors
 /// [`Error::Invalid`] for an unknown kind or option, naming those that exist; the device's own.
 pub fn open(name: &str, host: &Host) -> Result<Device> {
-    if let Some(rails) = rails::parse(name) {
-        return rails?.open(host);
-    }
-    match parse(name)? {
-        Parsed::Shm(config) => shm::open(host, &config),
-        Parsed::Iwarp(config) => nic_soft::iwarp::open(host, &config),
-        Parsed::Model(config) => nic_model::open(host, &config),
-    }
+    let device = match rails::parse(name) {
+        Some(rails) => rails?.open(host),
+        None => match parse(name)? {
+            Parsed::Shm(config) => shm::open(host, &config),
+            Parsed::Iwarp(config) => nic_soft::iwarp::open(host, &config),
+            Parsed::Model(config) => nic_model::open(host, &config),
+        },
+    };
+    Ok(device?.named(name.trim()))
 }
 
 enum Parsed {

@@ -139,7 +139,7 @@ impl Rails<'_> {
     /// Opens the rails, and the device made of them.
     pub(crate) fn open(&self, host: &Host) -> Result<Device> {
         let open = |name: &&str| match iwarp_rail(name)? {
-            Some(config) => nic_soft::iwarp::open(host, &config),
+            Some(config) => Ok(nic_soft::iwarp::open(host, &config)?.named(name)),
             None => crate::open(name, host),
         };
         let rails = self.names.iter().map(open).collect::<Result<_>>()?;
@@ -194,5 +194,17 @@ mod tests {
         let device = crate::open("rails(shm,shm)", &host::real::host()).expect("a device");
         assert_eq!(device.name(), "rails(shm,shm)");
         assert_eq!(device.attr().max_dm_size, 0);
+    }
+
+    #[test]
+    fn devices_are_called_as_they_were_opened() {
+        for name in ["iwarp@127.0.0.1(crc=off)", "rails(iwarp@127.0.0.1(crc=off),iwarp@127.0.0.2,stripe=64K)"]
+        {
+            let device = crate::open(name, &host::real::host()).expect("a device");
+            assert_eq!(device.name(), name);
+            for rail in crate::rails_of(device.name()).expect("rails") {
+                assert!(name.contains(&rail), "{rail} is not of {name}");
+            }
+        }
     }
 }

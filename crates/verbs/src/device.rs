@@ -52,7 +52,10 @@ pub enum AsyncEvent {
 
 /// An opened NIC (`ibv_context`); cheap to clone, closed with its last object.
 #[derive(Clone)]
-pub struct Device(Arc<dyn DeviceOps>);
+pub struct Device {
+    ops: Arc<dyn DeviceOps>,
+    name: Arc<str>,
+}
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,22 +66,29 @@ impl std::fmt::Debug for Device {
 impl Device {
     /// The device that `ops` implements; called by `fabric`.
     pub fn new(ops: Arc<dyn DeviceOps>) -> Self {
-        Self(ops)
+        let name = ops.name().into();
+        Self { ops, name }
+    }
+
+    /// The same under the name by which it was opened, with its options; called by `fabric`.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.into(), ..self }
     }
 
     /// Its name, as one would give it to open it again.
     pub fn name(&self) -> &str {
-        self.0.name()
+        &self.name
     }
 
     /// The machine that it is part of.
     pub fn host(&self) -> &Host {
-        self.0.host()
+        self.ops.host()
     }
 
     /// What it can do.
     pub fn attr(&self) -> &DeviceAttr {
-        self.0.attr()
+        self.ops.attr()
     }
 
     /// A new protection domain (`ibv_alloc_pd`).
@@ -86,7 +96,7 @@ impl Device {
     /// # Errors
     /// [`Error::Limit`] when there are too many.
     pub fn alloc_pd(&self) -> Result<Pd> {
-        Ok(Pd::new(self.0.alloc_pd()?, self.clone()))
+        Ok(Pd::new(self.ops.alloc_pd()?, self.clone()))
     }
 
     /// `len` bytes of NIC memory, zeroed (`ibv_alloc_dm`), freed with the last handle or region.
@@ -94,7 +104,7 @@ impl Device {
     /// # Errors
     /// [`Error::Limit`] beyond what is left, [`Error::Unsupported`] where there is none.
     pub fn alloc_dm(&self, len: usize) -> Result<Buf> {
-        self.0.alloc_dm(len)
+        self.ops.alloc_dm(len)
     }
 
     /// A completion queue of at least `cqe` entries (`ibv_create_cq`).
@@ -103,7 +113,7 @@ impl Device {
     /// [`Error::Limit`] or [`Error::Invalid`] for a size that is too large or zero.
     pub fn create_cq(&self, cqe: u32) -> Result<Cq> {
         self.check_cqe(cqe)?;
-        Ok(Cq::new(self.0.create_cq(cqe, None)?, self.clone()))
+        Ok(Cq::new(self.ops.create_cq(cqe, None)?, self.clone()))
     }
 
     /// A completion queue that reports to `channel` once armed by [`Cq::req_notify`].
@@ -113,7 +123,7 @@ impl Device {
     pub fn create_cq_with(&self, cqe: u32, channel: &CompChannel) -> Result<Cq> {
         self.check_cqe(cqe)?;
         self.check_own(channel.device(), "the completion channel")?;
-        Ok(Cq::new(self.0.create_cq(cqe, Some(channel))?, self.clone()))
+        Ok(Cq::new(self.ops.create_cq(cqe, Some(channel))?, self.clone()))
     }
 
     fn check_cqe(&self, cqe: u32) -> Result<()> {
@@ -125,7 +135,7 @@ impl Device {
 
     /// Refuses `what` if it is another device's.
     pub(crate) fn check_own(&self, other: &Self, what: &'static str) -> Result<()> {
-        if Arc::ptr_eq(&self.0, &other.0) { Ok(()) } else { Err(Error::Foreign { what }) }
+        if Arc::ptr_eq(&self.ops, &other.ops) { Ok(()) } else { Err(Error::Foreign { what }) }
     }
 
     /// A channel on which one can sleep for completions (`ibv_create_comp_channel`).
@@ -133,7 +143,7 @@ impl Device {
     /// # Errors
     /// [`Error::System`] when no file descriptor can be had.
     pub fn create_comp_channel(&self) -> Result<CompChannel> {
-        Ok(CompChannel::new(self.0.create_comp_channel()?, self.clone()))
+        Ok(CompChannel::new(self.ops.create_comp_channel()?, self.clone()))
     }
 
     /// A channel for connections (`rdma_create_event_channel`).
@@ -141,17 +151,17 @@ impl Device {
     /// # Errors
     /// [`Error::System`] when no file descriptor can be had.
     pub fn create_cm(&self) -> Result<Cm> {
-        Ok(Cm::new(self.0.create_cm()?, self.clone()))
+        Ok(Cm::new(self.ops.create_cm()?, self.clone()))
     }
 
     /// The next asynchronous event, if there is one (`ibv_get_async_event`, not blocking).
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
-        self.0.poll_async_event()
+        self.ops.poll_async_event()
     }
 
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn DeviceOps> {
-        &self.0
+        &self.ops
     }
 
     /// The answer of a device that does not offer `what`.
