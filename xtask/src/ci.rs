@@ -1,7 +1,7 @@
 //! Exactly what CI runs, in order, each step with its duration; the first failure ends it and says how to repeat it.
 
 use crate::workspace::{Workspace, capture, counted, run as run_command};
-use crate::{corpora, licences, loom, rows, tidy};
+use crate::{corpora, licences, loom, rows, siege, tidy};
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -53,6 +53,11 @@ const STEPS: &[Step] = &[
     Step { name: "licences", command: "cargo xtask licences", run: licences::check },
     Step { name: "tidy", command: "cargo xtask tidy", run: tidy::check },
     Step { name: "corpora", command: "cargo xtask corpora", run: corpora::check },
+    Step {
+        name: "siege",
+        command: "cargo xtask siege --quick --minutes 1",
+        run: |w| siege::check(w, &["--minutes".to_owned(), "1".to_owned()], true).map(|()| String::new()),
+    },
     Step {
         name: "release",
         command: "cargo build --release --package nicety && target/release/nicety --version",

@@ -10,6 +10,7 @@ mod interop;
 mod licences;
 mod loom;
 mod rows;
+mod siege;
 mod tidy;
 mod workspace;
 
@@ -60,6 +61,16 @@ enum Check {
         #[arg(long)]
         list: bool,
     },
+    /// Attack the stack: killed, lying and hostile peers, cut wires, small limits. `cargo xtask siege --help` has the options.
+    #[command(disable_help_flag = true)]
+    Siege {
+        /// Attack what is built for tests, which is there already, and not what ships.
+        #[arg(long)]
+        quick: bool,
+        /// For the siege itself: --minutes N, --only NAME, --list.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 fn run(check: Check) -> anyhow::Result<()> {
@@ -75,6 +86,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Loom => println!("{}", loom::check(&workspace)?),
         Check::Interop { list: true, .. } => interop::list(),
         Check::Interop { only, list: false } => interop::run(&workspace, &only)?,
+        Check::Siege { quick, arguments } => siege::check(&workspace, &arguments, quick)?,
     }
     Ok(())
 }

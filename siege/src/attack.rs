@@ -1,0 +1,111 @@
+//! What an attack is, its budget, and what it counts.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::chance::Rng;
+
+/// An attack.
+pub(crate) struct Attack {
+    /// How it is called on the command line.
+    pub(crate) name: &'static str,
+    /// What it does to whom, in a line.
+    pub(crate) about: &'static str,
+    /// Its share of the time, beside the others' shares.
+    pub(crate) weight: u32,
+    /// The latest that a victim may notice; later is a failure.
+    pub(crate) late_max: Duration,
+    /// Carries it out until the budget is spent. An error is a failure of the victim that no count describes, or of the attack
+    /// itself; it ends the attack.
+    pub(crate) run: fn(&mut Budget, &mut Tally) -> anyhow::Result<()>,
+}
+
+/// How long an attack may go on, and its chance.
+pub(crate) struct Budget {
+    until: Instant,
+    /// Seeded: the same seed makes the same attack, as far as the machine does.
+    pub(crate) rng: Rng,
+}
+
+impl Budget {
+    /// From now on.
+    pub(crate) fn new(time: Duration, seed: u64) -> Self {
+        Self { until: Instant::now() + time, rng: Rng::new(seed) }
+    }
+
+    /// Whether another round may begin.
+    pub(crate) fn goes_on(&self) -> bool {
+        Instant::now() < self.until
+    }
+
+    /// A part of what is left, for an attack with several phases: the phase's own budget.
+    pub(crate) fn share(&mut self, part: f64) -> Self {
+        let left = self.until.saturating_duration_since(Instant::now());
+        Self::new(left.mul_f64(part), self.rng.next())
+    }
+}
+
+/// What an attack counted. All but `tried`, `survived`, `late` and `notes` must stay zero.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Tally {
+    /// Rounds begun.
+    pub(crate) tried: u64,
+    /// Rounds after which the victim was as before.
+    pub(crate) survived: u64,
+    /// Messages reported successful that did not arrive, or acknowledged and never delivered.
+    pub(crate) lost: u64,
+    /// Messages that arrived twice.
+    pub(crate) doubled: u64,
+    /// Waits that took over a second, or never ended.
+    pub(crate) hung: u64,
+    /// Processes that died and should not have.
+    pub(crate) crashed: u64,
+    /// Bytes that changed outside of what was registered.
+    pub(crate) outside: u64,
+    /// Descriptors, mappings, processes, files and names left behind.
+    pub(crate) left_over: u64,
+    /// The longest that a victim took to notice, or an honest client to be answered.
+    pub(crate) late: Duration,
+    /// What else is worth reading, a line each; the first of each failure with how to repeat it.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Tally {
+    /// A victim noticed, or answered, after this long.
+    pub(crate) fn noticed(&mut self, after: Duration) {
+        self.late = self.late.max(after);
+        self.hung += u64::from(after > Duration::from_secs(1));
+    }
+
+    /// Adds a note, unless there are many already.
+    pub(crate) fn note(&mut self, line: impl std::fmt::Display) {
+        if self.notes.len() < 20 {
+            self.notes.push(line.to_string());
+        }
+    }
+
+    /// What must be zero and is not, and what was too late; empty if all is well.
+    pub(crate) fn failures(&self, late_max: Duration) -> Vec<String> {
+        let counts = [
+            ("lost", self.lost),
+            ("doubled", self.doubled),
+            ("hung", self.hung),
+            ("crashed", self.crashed),
+            ("outside", self.outside),
+            ("left over", self.left_over),
+        ];
+        let mut failures: Vec<String> =
+            counts.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what}: {n}")).collect();
+        if self.tried == 0 {
+            failures.push("nothing was tried".to_owned());
+        }
+        if self.survived < self.tried {
+            failures.push(format!("{} of {} rounds not survived", self.tried - self.survived, self.tried));
+        }
+        if self.late > late_max {
+            failures.push(format!("noticed after {:?}, allowed are {late_max:?}", self.late));
+        }
+        failures
+    }
+}

@@ -1,0 +1,81 @@
+//! Attacks on the stack as repeatable programs. `cargo xtask siege` builds and runs this; by hand, `siege --list` names the
+//! attacks and `siege --only NAME --minutes N` runs one of them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `attack` | what an attack is, its budget, and what it counts |
+//! | `attacks` | one file an attack, and their list |
+//! | `runner` | each attack in a process of its own, watched, so that a crash or a hang is a result and no end |
+//! | `child` | further processes of this program in a role, which speak in lines |
+//! | `chance` | seeded numbers |
+//! | `traces` | what a process holds and leaves behind |
+
+mod attack;
+mod attacks;
+mod chance;
+mod child;
+mod runner;
+mod traces;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// Attack the stack, and count what it survived.
+///
+/// Examples:
+///   siege --list
+///   siege --minutes 60
+///   siege --only kills --minutes 5 --seed 7
+#[derive(Parser)]
+#[command(name = "siege", verbatim_doc_comment)]
+struct Options {
+    /// How long all attacks together may take.
+    #[arg(long, default_value_t = 1.0, value_name = "N")]
+    minutes: f64,
+    /// Run only these attacks; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// What all chance begins with; printed, so that a run can be repeated.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the attacks and what each one does.
+    #[arg(long)]
+    list: bool,
+    /// Carry out one attack in this process, and print what it counted.
+    #[arg(long, hide = true, value_name = "NAME")]
+    attack: Option<String>,
+    /// Be a child in this role.
+    #[arg(long, hide = true, value_name = "ROLE")]
+    role: Option<String>,
+}
+
+fn run(options: &Options) -> Result<bool> {
+    if let Some(role) = &options.role {
+        attacks::role(role)?;
+        return Ok(true);
+    }
+    let time = Duration::try_from_secs_f64(options.minutes * 60.0)?;
+    if let Some(name) = &options.attack {
+        runner::carry_out(name, time, options.seed)?;
+        return Ok(true);
+    }
+    if options.list {
+        attacks::ALL.iter().for_each(|attack| println!("{:<18} {}", attack.name, attack.about));
+        return Ok(true);
+    }
+    runner::run(&options.only, time, options.seed)
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("siege: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

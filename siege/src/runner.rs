@@ -1,0 +1,102 @@
+//! Runs attacks: each in a process of its own, watched, so that a crash or a hang is a result and no end.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::attack::{Attack, Budget, Tally};
+use crate::attacks::ALL;
+use crate::child::Child;
+
+/// What an attack may take beyond its time, for its last round and its own start and end.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Runs the attacks named by `only`, or all, within `time`; prints what they counted. False if the stack did not hold.
+pub(crate) fn run(only: &[String], time: Duration, seed: u64) -> Result<bool> {
+    let chosen = chosen(only)?;
+    let weights: u32 = chosen.iter().map(|attack| attack.weight).sum();
+    println!("siege: {} attacks in {:.1} minutes, seed {seed}\n", chosen.len(), time.as_secs_f64() / 60.0);
+    println!(
+        "{:<18} {:>9} {:>9} {:>5} {:>7} {:>5} {:>7} {:>7} {:>6} {:>9}  verdict",
+        "attack", "tried", "survived", "lost", "doubled", "hung", "crashed", "outside", "left", "late"
+    );
+    let mut held = true;
+    for attack in chosen {
+        let tally = watched(attack, time * attack.weight / weights.max(1), seed)?;
+        let failures = tally.failures(attack.late_max);
+        held &= failures.is_empty();
+        print_row(attack, &tally, &failures);
+    }
+    println!("\nsiege: {}", if held { "the stack held" } else { "THE STACK DID NOT HOLD" });
+    Ok(held)
+}
+
+/// The attacks with these names, in order; all of them when there are no names.
+fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
+    if let Some(unknown) = only.iter().find(|name| !ALL.iter().any(|attack| attack.name == **name)) {
+        let known: Vec<&str> = ALL.iter().map(|attack| attack.name).collect();
+        bail!("there is no attack `{unknown}`; the attacks are {}", known.join(", "));
+    }
+    Ok(ALL.iter().filter(|attack| only.is_empty() || only.iter().any(|name| name == attack.name)).collect())
+}
+
+fn print_row(attack: &Attack, tally: &Tally, failures: &[String]) {
+    let late = format!("{:.1} ms", tally.late.as_secs_f64() * 1e3);
+    println!(
+        "{:<18} {:>9} {:>9} {:>5} {:>7} {:>5} {:>7} {:>7} {:>6} {:>9}  {}",
+        attack.name,
+        tally.tried,
+        tally.survived,
+        tally.lost,
+        tally.doubled,
+        tally.hung,
+        tally.crashed,
+        tally.outside,
+        tally.left_over,
+        late,
+        if failures.is_empty() { "held".to_owned() } else { format!("FAILED: {}", failures.join("; ")) }
+    );
+    tally.notes.iter().for_each(|note| println!("    {note}"));
+}
+
+/// Runs one attack in a child, and makes a tally of whatever becomes of it.
+fn watched(attack: &Attack, time: Duration, seed: u64) -> Result<Tally> {
+    let minutes = format!("{}", time.as_secs_f64() / 60.0);
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--attack", attack.name, "--minutes", &minutes, "--seed", &seed.to_string()]);
+    let mut child = Child::of(&mut command)?;
+    let limit = Instant::now() + time + GRACE;
+    let mut tally = Tally::default();
+    loop {
+        let patience = limit.saturating_duration_since(Instant::now());
+        match child.heard_within(patience) {
+            Some(line) => match line.split_once(' ') {
+                Some(("done", json)) => return Ok(serde_json::from_str(json)?),
+                _ => println!("    {line}"),
+            },
+            None if child.runs() => {
+                tally.hung += 1;
+                tally.note(format!("did not end within {:?}; seed {seed}", time + GRACE));
+                return Ok(tally);
+            }
+            None => {
+                tally.crashed += 1;
+                tally.note(format!("the attack's process ended without a result; seed {seed}"));
+                return Ok(tally);
+            }
+        }
+    }
+}
+
+/// Carries out one attack in this process, and says what it counted.
+pub(crate) fn carry_out(name: &str, time: Duration, seed: u64) -> Result<()> {
+    crate::child::begin()?;
+    let attack = chosen(&[name.to_owned()])?[0];
+    let mut tally = Tally::default();
+    if let Err(why) = (attack.run)(&mut Budget::new(time, seed), &mut tally) {
+        tally.crashed += 1;
+        tally.note(format!("{why:#}; seed {seed}"));
+    }
+    crate::child::say(format!("done {}", serde_json::to_string(&tally)?))
+}

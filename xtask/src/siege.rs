@@ -1,0 +1,12 @@
+//! The siege: attacks on the stack (`siege/`), built and run.
+
+use crate::workspace::{Workspace, run};
+use anyhow::Result;
+
+/// Builds the siege as it ships, or `quick` as the tests are built, and runs it with these arguments.
+pub(crate) fn check(workspace: &Workspace, arguments: &[String], quick: bool) -> Result<()> {
+    let profile: &[&str] = if quick { &[] } else { &["--release"] };
+    run(workspace.cargo(&["build", "--package", "siege"]).args(profile))?;
+    let folder = if quick { "debug" } else { "release" };
+    run(std::process::Command::new(workspace.target().join(folder).join("siege")).args(arguments))
+}
