@@ -320,7 +320,15 @@ pub(crate) fn optional<T>(
 mod tests {
     use std::collections::HashSet;
 
+    use std::sync::{Mutex, MutexGuard};
+
     use super::*;
+
+    /// The table is the process's: a handle beside one's own may be another test's. They take turns.
+    fn alone() -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 
     fn pz_entry() -> Object {
         let device = fabric::open("shm", &host::real::host()).expect("a device");
@@ -331,6 +339,7 @@ mod tests {
 
     #[test]
     fn a_freed_handle_is_stale_though_its_place_is_used_again() {
+        let _alone = alone();
         let object = pz_entry();
         let first = insert(object.clone(), 0).expect("room");
         assert!(pz(first, Subtype::HandlePz).is_ok());
@@ -347,6 +356,7 @@ mod tests {
 
     #[test]
     fn what_is_no_handle_is_refused() {
+        let _alone = alone();
         let handle = insert(pz_entry(), 0).expect("room");
         let own = label(handle);
         for wrong in
@@ -362,6 +372,7 @@ mod tests {
 
     #[test]
     fn handles_of_many_threads_never_meet() {
+        let _alone = alone();
         let object = pz_entry();
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {
