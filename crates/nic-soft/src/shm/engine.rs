@@ -28,8 +28,6 @@ pub(super) enum Outcome {
 /// Where this side stands in the peer's rings.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Receives of the peer's own ring that this side has consumed.
-    next_recv: u64,
     /// Completions that this side has published to the peer.
     next_comp: u64,
     /// A receive claimed from the peer's shared queue, for the request that is waiting.
@@ -274,8 +272,8 @@ impl QpInner {
 
     /// The peer's next receive, if it is there and of a queue of its own; nothing is claimed.
     #[inline]
-    pub(super) fn waiting_receive<'l>(&self, side: &SendSide, link: &'l Link) -> Option<&'l [AtomicU64]> {
-        let (recvs, next) = (link.recvs.as_ref()?, side.progress.next_recv);
+    pub(super) fn waiting_receive<'l>(&self, link: &'l Link) -> Option<&'l [AtomicU64]> {
+        let (recvs, next) = (link.recvs.as_ref()?, self.next_recv.load(Ordering::Relaxed));
         let slot = recvs.slot(next);
         ring::filled(&slot[recv::MARK], ring::lap(next, recvs.shift())).map(|_| slot)
     }
@@ -285,7 +283,7 @@ impl QpInner {
     #[inline]
     pub(super) fn fetch_next_receive(&self) {
         if let Some(recvs) = self.link.get().and_then(|link| link.recvs.as_ref()) {
-            let next = self.next_recv_hint.load(Ordering::Relaxed);
+            let next = self.next_recv.load(Ordering::Relaxed);
             place::fetch_soon(&recvs.slot(next)[recv::MARK]);
         }
     }
@@ -293,7 +291,7 @@ impl QpInner {
     #[inline]
     fn find_receive<'l>(&self, side: &mut SendSide, link: &'l Link) -> Option<&'l [AtomicU64]> {
         if link.recvs.is_some() {
-            return self.waiting_receive(side, link);
+            return self.waiting_receive(link);
         }
         let progress = &mut side.progress;
         let srq = link.srq.as_ref()?;
@@ -431,8 +429,7 @@ impl QpInner {
         let low = kind | status_number(news.status) << 8 | flags << 16 | bytes << 24;
         ring::publish(&slot[comp::MARK], ring::lap(index, shift), low);
         progress.next_comp += 1;
-        progress.next_recv += 1;
-        self.next_recv_hint.store(progress.next_recv, Ordering::Relaxed);
+        self.next_recv.store(self.next_recv.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.fetch_next_receive();
         fence(Ordering::SeqCst);
         if link.cq.many.load(Ordering::Relaxed) != 0 {

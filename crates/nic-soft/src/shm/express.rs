@@ -58,7 +58,7 @@ impl QpInner {
         len: u64,
     ) -> bool {
         let imm = if let SendOp::SendImm(imm) = wr.op { Some(imm) } else { None };
-        let Some(receive) = self.waiting_receive(side, link) else { return false };
+        let Some(receive) = self.waiting_receive(link) else { return false };
         let [_, _, addr, length_key, ..] = receive else { return false };
         let length_key = length_key.load(Ordering::Relaxed);
         let pieces = receive[recv::MARK].load(Ordering::Relaxed) & 0xffff;

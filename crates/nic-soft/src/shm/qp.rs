@@ -105,8 +105,8 @@ pub(super) struct QpInner {
     reclaimed: AtomicU64,
     /// Completions of receives taken so far; advanced under the receive queue's poll lock.
     taken: AtomicU64,
-    /// Where in the peer's ring the next message's receive is, for fetching it ahead.
-    pub(super) next_recv_hint: AtomicU64,
+    /// Receives of the peer's own ring that this side has consumed; advanced under the send lock.
+    pub(super) next_recv: AtomicU64,
     /// Whether requests are pending.
     stalled: AtomicBool,
     pub(super) link: OnceLock<Link>,
@@ -164,7 +164,7 @@ impl QpInner {
             send: Spin::new(SendSide::default()),
             recv: Spin::new(0),
             reclaimed: AtomicU64::new(0),
-            next_recv_hint: AtomicU64::new(0),
+            next_recv: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
             link: OnceLock::new(),
