@@ -53,7 +53,7 @@ pub(crate) struct EvdInner {
     queue: Mutex<VecDeque<Event>>,
     queued: AtomicUsize,
     /// Something that wakes was put into the queue by somebody else.
-    pub(crate) rung: AtomicBool,
+    rung: AtomicBool,
     state: AtomicU8,
     waiting: AtomicBool,
     cno: Mutex<Option<Arc<CnoInner>>>,
@@ -147,16 +147,17 @@ impl Evd {
     #[inline]
     pub fn wait(&self, timeout: Option<Span>, threshold: u32) -> Result<(Event, usize)> {
         let inner = &*self.0;
-        if threshold == 1
-            && let Glance::Found(event) = inner.glance(true)
-        {
-            return Ok((Event::Dto(event), 0));
+        // Before the glance: whatever is put into the queue after it rings anew.
+        inner.rung.store(false, Ordering::Relaxed);
+        match if threshold == 1 { inner.glance(true) } else { Glance::Unclear } {
+            Glance::Found(event) => return Ok((event, 0)),
+            Glance::Nothing => return self.wait_longer(timeout, 1),
+            Glance::Unclear => {}
         }
         inner.check_waitable()?;
         if threshold == 0 || threshold > inner.qlen.load(Ordering::Relaxed) {
             return Err(Error::argument(Subtype::Arg3));
         }
-        inner.rung.store(false, Ordering::Relaxed);
         let mut news = true;
         if let Some(event) = inner.look(threshold as usize, &mut news)? {
             return Ok((event, inner.queued.load(Ordering::Relaxed)));
@@ -185,7 +186,7 @@ impl Evd {
             let mut look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
             host.wait(CALL, inner.bell(), deadline, || {
                 match if threshold == 1 { inner.glance(false) } else { Glance::Unclear } {
-                    Glance::Found(event) => Some(Ok(Event::Dto(event))),
+                    Glance::Found(event) => Some(Ok(event)),
                     Glance::Nothing => None,
                     Glance::Unclear => look().transpose(),
                 }
@@ -202,10 +203,12 @@ impl Evd {
     /// `QueueEmpty`; `InvalidState` after an overrun.
     #[inline]
     pub fn dequeue(&self) -> Result<Event> {
-        if let Glance::Found(event) = self.0.glance(true) {
-            return Ok(Event::Dto(event));
-        }
-        self.0.look(1, &mut true)?.ok_or(Error::new(Kind::QueueEmpty, Subtype::None))
+        let found = match self.0.glance(true) {
+            Glance::Found(event) => Some(event),
+            Glance::Nothing => None,
+            Glance::Unclear => self.0.look(1, &mut true)?,
+        };
+        found.ok_or(Error::new(Kind::QueueEmpty, Subtype::None))
     }
 
     /// Puts an event of the program's own into it (`dat_evd_post_se`).
@@ -400,10 +403,16 @@ impl EvdInner {
         event
     }
 
-    pub(crate) fn queue(&self, event: Event) {
+    fn queue(&self, event: Event) {
         let mut queue = lock(&self.queue);
         queue.push_back(event);
         self.queued.store(queue.len(), Ordering::Release);
+    }
+
+    /// Queues a completion's event for whoever looks next.
+    pub(crate) fn keep(&self, event: Event, wakes: bool) {
+        self.queue(event);
+        self.rung.fetch_or(wakes, Ordering::Release);
     }
 
     /// The turn at taking completions. In virtual time a rank that has it may be suspended, and comes back to it by itself:
@@ -432,7 +441,7 @@ impl EvdInner {
 
     /// The event of a completion, and whether it wakes; nothing for what has none, and where binds waited for it: then it is
     /// queued, with those behind it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn event_of(&self, wc: &Wc) -> Option<(Event, bool)> {
         if !wc.is_ok() {
             self.ia.request_failed(wc);
@@ -451,10 +460,9 @@ impl EvdInner {
 
     /// Queues what [`Lane::complete`] found, and behind it binds whose turn has come.
     #[cold]
-    pub(crate) fn queue_with_binds(&self, lane: &Lane, found: Option<(DtoEvent, bool)>) {
+    fn queue_with_binds(&self, lane: &Lane, found: Option<(DtoEvent, bool)>) {
         if let Some((event, wakes)) = found {
-            self.queue(Event::Dto(event));
-            self.rung.fetch_or(wakes, Ordering::Release);
+            self.keep(Event::Dto(event), wakes);
         }
         std::iter::from_fn(|| lane.take_bind()).for_each(|event| self.push(event));
     }
@@ -476,10 +484,7 @@ impl EvdInner {
         let Some(turn) = self.ia.host.poll("the turn at completions", deadline, turn) else { return };
         let mut any = false;
         while let Ok(Some((event, wakes))) = self.take_completion(cq) {
-            self.queue(event);
-            if wakes {
-                self.rung.store(true, Ordering::Release);
-            }
+            self.keep(event, wakes);
             any = true;
         }
         drop(turn);
