@@ -106,14 +106,14 @@ impl Ep {
     pub fn reset(&self) -> Result<()> {
         let inner = &self.0;
         match self.state() {
-            EpState::Unconnected if inner.recv.lock().is_idle() => return Ok(()),
+            EpState::Unconnected if inner.recv_side().is_idle() => return Ok(()),
             EpState::Unconnected | EpState::Disconnected => {}
             _ => return Err(inner.state_error()),
         }
         inner.flush();
-        let recv_evd = inner.recv.lock().evd();
+        let recv_evd = inner.recv_side().evd();
         if let Some(evd) = recv_evd {
-            inner.wait_until(&evd, FLUSH, || inner.recv.lock().is_idle());
+            inner.wait_until(&evd, FLUSH, || inner.recv_side().is_idle());
         }
         inner.tear_down();
         inner.build()?;
@@ -172,9 +172,9 @@ impl EpInner {
 
     /// Gives what was requested some time.
     fn drain(&self) {
-        let evd = self.send.lock().evd();
+        let evd = self.send_side().evd();
         if let Some(evd) = evd {
-            self.wait_until(&evd, DRAIN, || self.send.lock().is_idle());
+            self.wait_until(&evd, DRAIN, || self.send_side().is_idle());
         }
     }
 
@@ -211,11 +211,11 @@ impl EpInner {
     fn disconnected(&self) {
         use EpState as S;
         // The request that broke it may have completed, and nobody have looked.
-        let evd = self.send.lock().evd();
+        let evd = self.send_side().evd();
         if let Some(evd) = evd {
             evd.0.harvest();
         }
-        let failed = self.send.lock().has_failed() || self.recv.lock().has_failed();
+        let failed = self.send_side().has_failed() || self.recv_side().has_failed();
         let asked = self.change(S::DisconnectPending, S::Disconnected).is_ok();
         let from = [S::Connected, S::CompletionPending, S::ActiveConnectionPending];
         if asked || from.into_iter().any(|from| self.change(from, S::Disconnected).is_ok()) {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use host::{Held, Lock};
 use verbs::{Data, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::attr::{EpAttr, EpState};
@@ -12,7 +13,7 @@ use crate::error::OrDevice;
 use crate::event::Dto;
 use crate::ia::IaInner;
 use crate::lane::{Lane, Wanted};
-use crate::sync::{Turns, Use, lock};
+use crate::sync::{Use, lock};
 use crate::{CompletionFlags, Error, Evd, Event, Ia, Kind, Label, Pz, Result, Subtype};
 
 /// An endpoint (`DAT_EP`); cheap to clone. Dropping the last handle disconnects.
@@ -23,8 +24,8 @@ pub(crate) struct EpInner {
     pub(crate) ia: Arc<IaInner>,
     _use: Use,
     pub(crate) config: Mutex<Config>,
-    pub(crate) send: Turns<Side>,
-    pub(crate) recv: Turns<Side>,
+    send: Lock<Side>,
+    recv: Lock<Side>,
     state: AtomicU8,
     pub(crate) link: Mutex<Link>,
     label: AtomicU64,
@@ -77,8 +78,8 @@ impl Ep {
             ia: ia.clone(),
             _use: ia.uses.add(),
             config: Mutex::new(config),
-            send: Turns::default(),
-            recv: Turns::default(),
+            send: Lock::default(),
+            recv: Lock::default(),
             state: AtomicU8::new(state as u8),
             link: Mutex::default(),
             label: AtomicU64::new(ia.next_label()),
@@ -101,7 +102,7 @@ impl Ep {
             }
             _ => return Err(inner.state_error()),
         };
-        if !inner.recv.lock().is_idle() {
+        if !inner.recv_side().is_idle() {
             return Err(inner.state_error());
         }
         let mut given = lock(&inner.config).given.clone();
@@ -130,7 +131,7 @@ impl Ep {
 
     /// Whether no receive, and no request, is under way.
     pub fn idle(&self) -> (bool, bool) {
-        (self.0.recv.lock().is_idle(), self.0.send.lock().is_idle())
+        (self.0.recv_side().is_idle(), self.0.send_side().is_idle())
     }
 
     /// What it is made of (`dat_ep_query`).
@@ -146,7 +147,7 @@ impl Ep {
 
     /// Receives that are posted (`dat_ep_recv_query`).
     pub fn posted_recvs(&self) -> u32 {
-        self.0.recv.lock().under_way()
+        self.0.recv_side().under_way()
     }
 
     /// Sends a message (`dat_ep_post_send`).
@@ -230,7 +231,7 @@ impl Ep {
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
         for side in [&self.0.send, &self.0.recv] {
-            if let Some((lane, _)) = &side.lock().lane {
+            if let Some((lane, _)) = &side.lock(&self.0.ia.host).lane {
                 lane.set_label(label);
             }
         }
@@ -247,7 +248,7 @@ impl Ep {
 
     /// A bind has taken effect; its event comes in the order of the requests.
     pub(crate) fn bound(&self, event: Event, flags: CompletionFlags) {
-        let mut side = self.0.send.lock();
+        let mut side = self.0.send_side();
         let Some((lane, evd)) = side.lane.clone() else { return };
         let ticket = side.head;
         side.head = ticket.wrapping_add(1);
@@ -330,8 +331,20 @@ impl EpInner {
         self.label.load(Ordering::Relaxed)
     }
 
+    /// What requests need.
+    #[inline]
+    pub(crate) fn send_side(&self) -> Held<'_, Side> {
+        self.send.lock(&self.ia.host)
+    }
+
+    /// What receives need.
+    #[inline]
+    pub(crate) fn recv_side(&self) -> Held<'_, Side> {
+        self.recv.lock(&self.ia.host)
+    }
+
     pub(crate) fn qp(&self) -> Option<Arc<Qp>> {
-        self.send.lock().qp.clone()
+        self.send_side().qp.clone()
     }
 
     #[inline]
@@ -363,7 +376,7 @@ impl EpInner {
         wanted: Wanted,
         mut flags: SendFlags,
     ) -> Result<bool, Refusal> {
-        let mut side = self.send.lock();
+        let mut side = self.send_side();
         let Some((qp, wr_id)) = side.prepare(iov.len(), wanted)? else { return Ok(false) };
         // Of many quiet ones in a row the device announces some, or their slots would never be known to be free.
         let loud = !wanted.quiet || side.quiet_for_long();
@@ -378,7 +391,7 @@ impl EpInner {
     /// Posts a receive; false if there is no room.
     #[inline(always)]
     fn try_recv(&self, iov: &[Sge], wanted: Wanted) -> Result<bool, Refusal> {
-        let mut side = self.recv.lock();
+        let mut side = self.recv_side();
         let Some((qp, wr_id)) = side.prepare(iov.len(), wanted)? else { return Ok(false) };
         if !has_room(qp.post_recv(&RecvWr::new(wr_id, iov)))? {
             return Ok(false);
@@ -393,7 +406,7 @@ impl EpInner {
     fn or_again(
         &self,
         posted: Result<bool, Refusal>,
-        side: &Turns<Side>,
+        side: &Lock<Side>,
         post: impl Fn() -> Result<bool, Refusal>,
     ) -> Result<()> {
         match posted {
@@ -404,8 +417,8 @@ impl EpInner {
     }
 
     #[cold]
-    fn post_again(&self, side: &Turns<Side>, post: &dyn Fn() -> Result<bool, Refusal>) -> Result<()> {
-        let evd = side.lock().evd();
+    fn post_again(&self, side: &Lock<Side>, post: &dyn Fn() -> Result<bool, Refusal>) -> Result<()> {
+        let evd = side.lock(&self.ia.host).evd();
         if let Some(evd) = evd {
             evd.0.harvest();
         }
@@ -454,14 +467,14 @@ impl EpInner {
         let recv = Side::new(given.recv_evd.filter(|_| own), attr.max_recv_dtos, attr.max_recv_iov, label)?;
         let qp = Arc::new(pz.0.pd.create_qp(&init).or_device(Subtype::ResourceTep)?);
         lock(&self.ia.eps).insert(qp.num(), Arc::downgrade(self));
-        *self.send.lock() = Side { qp: Some(qp.clone()), ..send };
-        *self.recv.lock() = Side { qp: Some(qp), ..recv };
+        *self.send_side() = Side { qp: Some(qp.clone()), ..send };
+        *self.recv_side() = Side { qp: Some(qp), ..recv };
         Ok(())
     }
 
     /// Lets the queue pair go, after taking out what has completed.
     pub(crate) fn tear_down(&self) {
-        let sides = [&self.send, &self.recv].map(|side| std::mem::take(&mut *side.lock()));
+        let sides = [&self.send, &self.recv].map(|side| std::mem::take(&mut *side.lock(&self.ia.host)));
         for side in sides {
             if let Some(qp) = &side.qp {
                 lock(&self.ia.eps).remove(&qp.num());

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::{Bell, Span, Time};
+use host::{Bell, Held, Lock, Span, Time};
 use verbs::{Cq, Wc};
 
 use crate::cno::CnoInner;
@@ -17,7 +17,7 @@ use crate::event::DtoEvent;
 use crate::glance::Glance;
 use crate::ia::IaInner;
 use crate::lane::{Lane, Lanes};
-use crate::sync::{Turn, Turns, Use, Uses, lock};
+use crate::sync::{Use, Uses, lock};
 use crate::{Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
 /// How long a thread waits for its turn at completions, which another has for moments only.
@@ -49,7 +49,7 @@ pub(crate) struct EvdInner {
     bell: Bell,
     pub(crate) lanes: Lanes,
     /// Held by whoever moves completions out of the device's queue, until they are where their order shows.
-    pub(crate) taking: Turns<[Wc; 1]>,
+    pub(crate) taking: Lock<[Wc; 1]>,
     queue: Mutex<VecDeque<Event>>,
     queued: AtomicUsize,
     /// Something that wakes was put into the queue by somebody else.
@@ -114,7 +114,7 @@ impl Evd {
             cq,
             bell: Bell::new(),
             lanes: Lanes::new(),
-            taking: Turns::default(),
+            taking: Lock::default(),
             queue: Mutex::new(VecDeque::new()),
             queued: AtomicUsize::new(0),
             rung: AtomicBool::new(false),
@@ -418,8 +418,9 @@ impl EvdInner {
     /// The turn at taking completions. In virtual time a rank that has it may be suspended, and comes back to it by itself:
     /// others go on without.
     #[inline]
-    fn turn(&self) -> Option<Turn<'_, [Wc; 1]>> {
-        self.taking.try_lock().or_else(|| self.ia.host.node().is_none().then(|| self.taking.lock()))
+    fn turn(&self) -> Option<Held<'_, [Wc; 1]>> {
+        let host = &self.ia.host;
+        self.taking.try_lock(host).or_else(|| host.node().is_none().then(|| self.taking.lock(host)))
     }
 
     /// The next completion that makes an event, and whether it wakes.
@@ -478,7 +479,7 @@ impl EvdInner {
     /// Moves what the device's queue holds into the dispatcher's, as before a queue pair goes.
     pub(crate) fn harvest(&self) {
         let Some(cq) = &self.cq else { return };
-        let turn = || self.taking.try_lock();
+        let turn = || self.taking.try_lock(&self.ia.host);
         // Whoever has the turn gives it back soon, unless it is this thread itself.
         let deadline = self.ia.host.after(TURN);
         let Some(turn) = self.ia.host.poll("the turn at completions", deadline, turn) else { return };
@@ -513,12 +514,9 @@ impl EvdInner {
     }
 
     fn wake(&self) {
-        self.bell().ring();
+        self.ia.host.ring(self.bell());
         if self.is(SOLICITED) {
             self.ia.ring();
-        }
-        if let Some(node) = self.ia.host.node() {
-            node.signal();
         }
     }
 

@@ -21,7 +21,9 @@ impl EvdInner {
         if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) || self.is_special() {
             return Glance::Unclear;
         }
-        let (Some(cq), Some(mut wc)) = (&self.cq, self.taking.try_lock()) else { return Glance::Unclear };
+        let (Some(cq), Some(mut wc)) = (&self.cq, self.taking.try_lock(&self.ia.host)) else {
+            return Glance::Unclear;
+        };
         if self.has_queued() {
             return Glance::Unclear;
         }

@@ -198,10 +198,7 @@ impl IaInner {
 
     /// Wakes those who wait for whatever comes to the adapter.
     pub(crate) fn ring(&self) {
-        self.shared_bell().ring();
-        if let Some(node) = self.host.node() {
-            node.signal();
-        }
+        self.host.ring(self.shared_bell());
     }
 
     /// Hands out what has come from the device; nothing if somebody else is at it, who then wakes whom it concerns.

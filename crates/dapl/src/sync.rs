@@ -16,11 +16,6 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// A lock of the data path, held for one request: half of what a mutex costs, as giving it back is a plain store. Whoever
-/// finds it taken yields.
-pub(crate) type Turns<T> = spin::mutex::SpinMutex<T, spin::Yield>;
-pub(crate) type Turn<'a, T> = spin::mutex::SpinMutexGuard<'a, T>;
-
 /// How many objects use an object: each keeps what [`Uses::add`] gave it.
 #[derive(Debug, Default)]
 pub(crate) struct Uses(Arc<()>);

@@ -20,11 +20,15 @@ fn on_shm(body: Body) {
 }
 
 fn in_a_world(body: Body) -> Ended {
+    in_a_world_of("model:mt23108-vapi", body)
+}
+
+fn in_a_world_of(card: &'static str, body: Body) -> Ended {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
     let (a, b) = (world.node("a"), world.node("b"));
     let hosts = [a.host(), b.host()];
     let rank = move || {
-        let [a, b] = hosts.map(|host| fabric::open("model:mt23108-vapi", &host).expect("a card"));
+        let [a, b] = hosts.map(|host| fabric::open(card, &host).expect("a card"));
         body(&Pair::new(&a, &b, QUAL));
     };
     world.rank("driver", &[&a, &b], rank).expect("a rank");
@@ -66,6 +70,7 @@ bodies! {
     what_is_in_use_is_not_freed
     wrong_states_and_arguments_are_told_apart
     software_events_fill_a_queue
+    threads_post_to_one_endpoint
 }
 
 fn messages_arrive_with_cookies_and_lengths(pair: &Pair) {
@@ -539,4 +544,43 @@ fn software_events_fill_a_queue(pair: &Pair) {
     assert_eq!(evd.wait(Some(verbs::host::Span::ZERO), 1).expect_err("empty").kind, Kind::TimeoutExpired);
     assert_eq!(evd.dequeue().expect_err("empty").kind, Kind::QueueEmpty);
     assert_eq!(pair.a.recv.post_software(1), Err(Error::argument(Subtype::Arg1)));
+}
+
+fn threads_post_to_one_endpoint(pair: &Pair) {
+    const EACH: u64 = 300;
+    let (a, b) = pair.connected();
+    let host = pair.a.host.clone();
+    let piece = pair.a.piece(0, 8);
+    let remote = pair.b.lmr.remote(0);
+    let tasks: Vec<_> = (0..3_u64)
+        .map(|thread| {
+            let (a, host) = (a.clone(), host.clone());
+            let body = move || {
+                for n in 0..EACH {
+                    let cookie = thread << 32 | n;
+                    let posted = host.poll("room", None, || {
+                        match a.post_rdma_write(&piece, cookie, remote, 8, CompletionFlags::SUPPRESS) {
+                            Err(error) if error.kind == Kind::InsufficientResources => None,
+                            posted => Some(posted),
+                        }
+                    });
+                    posted.expect("the world goes on").expect("posted");
+                }
+            };
+            pair.a.host.spawn("poster", None, body).expect("a thread")
+        })
+        .collect();
+    tasks.into_iter().for_each(verbs::host::Task::join);
+    assert_eq!((a.state(), b.state()), (EpState::Connected, EpState::Connected));
+}
+
+/// Goal: threads may post to the same endpoint also where a post lets others run. Method: a card whose doorbells wait for those
+/// before them; a lock that spins would spin for ever there, so the world has a thread to itself and a time limit.
+#[test]
+fn threads_post_to_one_endpoint_of_a_card_whose_doorbells_wait() {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        tell.send(in_a_world_of("model:connectx-multihca", threads_post_to_one_endpoint))
+    });
+    told.recv_timeout(std::time::Duration::from_secs(60)).expect("an end of the world");
 }

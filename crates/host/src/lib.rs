@@ -7,16 +7,23 @@
 //! |---|---|
 //! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
 //! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
+//! | `spin`, `lock` | [`Spin`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
 
 pub mod bell;
+#[cfg(not(loom))]
+mod lock;
 mod ops;
 pub mod real;
+mod spin;
 mod units;
 pub mod world;
 
 pub use bell::Bell;
+#[cfg(not(loom))]
+pub use lock::{Held, Lock};
 pub use ops::{Chore, ClockKind, Host, HostOps, Task, Turn};
+pub use spin::{Spin, SpinGuard};
 pub use units::{Bytes, Rate, Span, Time};

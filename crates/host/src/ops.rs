@@ -94,6 +94,9 @@ pub trait HostOps: Send + Sync {
     /// Runs `body` beside the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
+    /// Something has happened that ranks of this machine may wait for: they look again. Nothing in real time, where whoever
+    /// waits looks by itself or sleeps on a bell.
+    fn signal(&self) {}
     /// Has a chore done between two looks of [`Host::poll`], for as long as somebody keeps it. Kinds of time whose NICs have
     /// processors have none.
     fn add_chore(&self, _chore: Weak<dyn Chore>) {}
@@ -174,6 +177,21 @@ impl Host {
         body: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Task> {
         self.0.spawn(name, core, Box::new(body))
+    }
+
+    /// Wakes all who wait on `bell`, in either kind of time. Publish what they wait for *before* this. Code above the NICs rings
+    /// by this and not by [`Bell::ring`], which ranks in virtual time do not hear.
+    #[inline]
+    pub fn ring(&self, bell: &Bell) {
+        bell.ring();
+        self.0.signal();
+    }
+
+    /// Something has happened that others on this machine may wait for in [`Host::poll`], or in [`Host::wait`] on a bell that has
+    /// been rung: in virtual time they look again. Nothing in real time.
+    #[inline]
+    pub fn signal(&self) {
+        self.0.signal();
     }
 
     /// Has a chore done between two looks of [`Host::poll`], for as long as somebody keeps it.

@@ -76,6 +76,12 @@ const BANS: &[Ban] = &[
         holds: |source| source.is_library() && !under(source, &["crates/verbs/src/conformance"]),
     },
     Ban {
+        rule: "spin",
+        patterns: &[Name("Spin"), Name("SpinMutex"), Path(&["hint", "spin_loop"])],
+        instead: "take a host::Lock: in virtual time a holder may give up control, and whoever spins keeps it for ever",
+        holds: |source| source.row().is_some_and(|row| row == 1 || row > 2),
+    },
+    Ban {
         rule: "env",
         patterns: &[
             Path(&["env", "var"]),
@@ -255,6 +261,14 @@ mod tests {
         assert_eq!(objections(SOFT, "a.expect(\"checked above\"); b.unwrap_or(1);"), [""; 0]);
         let tests = "#[cfg(test)]\nmod tests { fn f() { a.unwrap(); } }";
         assert_eq!(check(&Source::parse(SOFT, tests)), []);
+    }
+
+    #[test]
+    fn spin_locks_belong_to_nics() {
+        assert_eq!(objections("crates/dapl/src/ep.rs", "let side: Spin<Side>;"), ["spin"]);
+        assert_eq!(objections("crates/verbs/src/rails/cq.rs", "spin::mutex::SpinMutex::new(0);"), ["spin"]);
+        assert_eq!(objections(SOFT, "let side: Spin<Side>;"), [""; 0]);
+        assert_eq!(objections("crates/dapl/src/ep.rs", "let side: Lock<Side>;"), [""; 0]);
     }
 
     #[test]

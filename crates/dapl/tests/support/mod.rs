@@ -8,7 +8,7 @@ use dapl::{
     Lmr, MemPriv, Psp, Pz, Sge,
 };
 use verbs::Device;
-use verbs::host::Span;
+use verbs::host::{Host, Span};
 
 /// Longest wait for what should come.
 pub(crate) const SOON: Option<Span> = Some(Span::from_secs(10));
@@ -26,6 +26,7 @@ pub(crate) fn own_qual() -> u64 {
 
 /// One adapter with what an endpoint needs.
 pub(crate) struct Side {
+    pub(crate) host: Host,
     pub(crate) adapter: Adapter,
     pub(crate) ia: Ia,
     pub(crate) async_evd: Evd,
@@ -53,6 +54,7 @@ impl Side {
             connect: evd(EvdFlags::CONNECTION),
             cr: evd(EvdFlags::CR),
             async_evd: async_evd.expect("a dispatcher"),
+            host: device.host().clone(),
             adapter,
             pz,
             lmr,

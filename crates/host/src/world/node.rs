@@ -208,6 +208,10 @@ impl HostOps for Node {
         }))
     }
 
+    fn signal(&self) {
+        Self::signal(self);
+    }
+
     fn ending(&self) -> bool {
         self.shared.lock().ending
     }

@@ -15,7 +15,7 @@ use super::channel::ChannelInner;
 use super::device::Inner;
 use super::qp::QpInner;
 use super::ready::TURNS;
-use crate::sync::spin::Spin;
+use crate::sync::Spin;
 
 const ARMED_SOLICITED: u32 = 1;
 const ARMED_ANY: u32 = 2;

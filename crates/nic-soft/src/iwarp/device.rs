@@ -22,7 +22,7 @@ use super::ready::TURNS;
 use super::socket::check_own;
 use super::srq::SrqInner;
 use crate::pieces::SGE_MAX;
-use crate::sync::spin::Spin;
+use crate::sync::Spin;
 
 const QP_MAX: usize = 8192;
 const CQ_MAX: usize = 8192;

@@ -12,7 +12,7 @@ use super::outcome::{fetches, opcode};
 use super::queue::{Receive, ReceiveQueue, Request, SendQueue};
 use super::srq::SrqInner;
 use super::stream::{By, End, Stream};
-use crate::sync::spin::Spin;
+use crate::sync::Spin;
 use crate::sync::stage::Stage;
 
 /// States of a queue pair, as its word holds them.

@@ -8,7 +8,7 @@ use verbs::{AsyncEvent, RecvWr, Result, SrqInit};
 
 use super::device::Inner;
 use super::queue::{Receive, ReceiveQueue};
-use crate::sync::spin::Spin;
+use crate::sync::Spin;
 
 /// A shared receive queue.
 pub(super) struct SrqInner {

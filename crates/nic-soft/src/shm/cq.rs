@@ -18,7 +18,7 @@ use super::device::Inner;
 use super::layout::{CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, channel_at, cq_at};
 use super::qp::QpInner;
 use super::segment::Ref;
-use crate::sync::spin::Spin;
+use crate::sync::Spin;
 
 /// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
 const FEW: usize = 8;

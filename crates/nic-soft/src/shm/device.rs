@@ -24,8 +24,8 @@ use super::place::SGE_MAX;
 use super::qp::{QpHandle, QpInner};
 use super::segment::Segment;
 use super::srq::SrqInner;
+use crate::sync::Spin;
 use crate::sync::fence;
-use crate::sync::spin::Spin;
 
 /// How a shared-memory device is set up.
 #[derive(Clone, Debug, Default)]

@@ -18,8 +18,8 @@ use super::peer::Link;
 use super::segment::{Ref, Slots};
 use super::srq::{SrqInner, check_sges, fill};
 use super::tlb::Tlb;
+use crate::sync::Spin;
 use crate::sync::ring;
-use crate::sync::spin::Spin;
 
 /// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
 const SRQ_COMPS: u32 = 64;

@@ -9,8 +9,8 @@ use verbs::{AsyncEvent, Error, RecvWr, Result, SrqInit};
 use super::device::{Inner, Ring};
 use super::layout::{SRQ_MAX, SrqShared, recv, srq_at};
 use super::segment::{Ref, Slots};
+use crate::sync::Spin;
 use crate::sync::shared_queue;
-use crate::sync::spin::Spin;
 
 /// What posting works on.
 struct PostSide {

@@ -6,5 +6,6 @@ pub(crate) mod guard;
 pub(crate) mod ready;
 pub(crate) mod ring;
 pub(crate) mod shared_queue;
-pub(crate) mod spin;
 pub(crate) mod stage;
+
+pub(crate) use host::Spin;

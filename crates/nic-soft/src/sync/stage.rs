@@ -4,8 +4,8 @@
 //! request after letting go. A full fence stands between publishing the request and trying the lock, and between letting
 //! the lock go and looking for requests, so that at least one of the two sees the other.
 
+use super::Spin;
 use super::atomics::*;
-use super::spin::Spin;
 
 /// A value that is worked on by one thread at a time.
 pub(crate) struct Stage<T> {

@@ -91,10 +91,7 @@ impl Shared {
             node.sync();
         }
         word.store(value, Ordering::Release);
-        bell.ring();
-        if let Some(node) = host.node() {
-            node.signal();
-        }
+        host.ring(bell);
     }
 
     /// The life of a thread. It waits for its next order as long as it takes: dropping the crew is one.
@@ -113,10 +110,7 @@ impl Shared {
                 node.sync();
             }
             self.done.fetch_add(1, Ordering::AcqRel);
-            self.finished.ring();
-            if let Some(node) = host.node() {
-                node.signal();
-            }
+            host.ring(&self.finished);
         }
     }
 }

@@ -1,13 +1,28 @@
-//! A lock for sections of nanoseconds: one atomic exchange to take, one store to release.
+//! [`Spin`]: a lock for sections of nanoseconds: one atomic exchange to take, one store to release.
 //!
 //! Only for threads of one process. A holder may copy a large message, so waiters yield.
 
 use std::ops::{Deref, DerefMut};
 
-use super::atomics::*;
+#[cfg(loom)]
+use loom::{
+    cell::UnsafeCell,
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, Ordering},
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+use std::{
+    cell::UnsafeCell,
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, Ordering},
+    thread::yield_now,
+};
 
-/// A value behind a spin lock.
-pub(crate) struct Spin<T> {
+/// A value behind a spin lock: for NICs. Code above them may run in virtual time, where a holder that gives up control would
+/// leave its waiters spinning for ever; it takes a [`Lock`](crate::Lock).
+#[derive(Debug, Default)]
+pub struct Spin<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -18,18 +33,27 @@ unsafe impl<T: Send> Send for Spin<T> {}
 unsafe impl<T: Send> Sync for Spin<T> {}
 
 impl<T> Spin<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// A free lock.
+    pub fn new(value: T) -> Self {
         Self { held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    #[inline]
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        let free = self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        free.then(|| Guard { lock: self })
+    /// What it holds, of whoever owns it alone.
+    #[cfg(not(loom))]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
     }
 
+    /// Takes it, if it is free.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
+        let free = self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        free.then(|| SpinGuard { lock: self })
+    }
+
+    /// Takes it; spins, and yields now and then, until it is free.
+    #[inline]
+    pub fn lock(&self) -> SpinGuard<'_, T> {
         match self.try_lock() {
             Some(guard) => guard,
             None => self.lock_contended(),
@@ -37,7 +61,7 @@ impl<T> Spin<T> {
     }
 
     #[cold]
-    fn lock_contended(&self) -> Guard<'_, T> {
+    fn lock_contended(&self) -> SpinGuard<'_, T> {
         let mut turns = 0_u32;
         loop {
             if !self.held.load(Ordering::Relaxed)
@@ -55,12 +79,13 @@ impl<T> Spin<T> {
     }
 }
 
-/// Exclusive access, until dropped.
-pub(crate) struct Guard<'a, T> {
+/// Exclusive access to what a [`Spin`] holds, until dropped.
+#[derive(Debug)]
+pub struct SpinGuard<'a, T> {
     lock: &'a Spin<T>,
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T> Drop for SpinGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.lock.held.store(false, Ordering::Release);
@@ -68,7 +93,7 @@ impl<T> Drop for Guard<'_, T> {
 }
 
 #[cfg(not(loom))]
-impl<T> Deref for Guard<'_, T> {
+impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -78,7 +103,7 @@ impl<T> Deref for Guard<'_, T> {
 }
 
 #[cfg(not(loom))]
-impl<T> DerefMut for Guard<'_, T> {
+impl<T> DerefMut for SpinGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
@@ -87,7 +112,7 @@ impl<T> DerefMut for Guard<'_, T> {
 }
 
 #[cfg(loom)]
-impl<T> Deref for Guard<'_, T> {
+impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: as above; loom's cell checks it.
@@ -96,7 +121,7 @@ impl<T> Deref for Guard<'_, T> {
 }
 
 #[cfg(loom)]
-impl<T> DerefMut for Guard<'_, T> {
+impl<T> DerefMut for SpinGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above; loom's cell checks it.
         self.lock.value.with_mut(|p| unsafe { &mut *p })

@@ -1,0 +1,182 @@
+//! [`Lock`]: a lock that may be held while something is called that lets others run.
+//!
+//! In virtual time a post may suspend the rank that posts, and other ranks of the same thread run meanwhile. They must wait as
+//! ranks do: one that spins for a lock keeps its holder from ever giving it back.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::Host;
+use crate::spin::{Spin, SpinGuard};
+
+/// A value behind a lock of short sections, for code above the NICs. In real time whoever finds it taken spins and yields, and it
+/// costs what a [`Spin`] does; in virtual time it waits in [`Host::poll`].
+#[derive(Debug, Default)]
+pub struct Lock<T> {
+    value: Spin<T>,
+    /// A rank waits for it. In real time always false: there nobody suspends.
+    awaited: AtomicBool,
+}
+
+impl<T> Lock<T> {
+    /// A free lock.
+    pub fn new(value: T) -> Self {
+        Self { value: Spin::new(value), awaited: AtomicBool::new(false) }
+    }
+
+    /// Takes it when it is this caller's turn.
+    ///
+    /// # Panics
+    /// When the world of the caller ends before whoever holds it has let go.
+    #[inline]
+    pub fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
+        match self.value.try_lock() {
+            Some(guard) => self.held(guard, host),
+            None => self.lock_taken(host),
+        }
+    }
+
+    /// Takes it, if it is free.
+    #[inline]
+    pub fn try_lock<'a>(&'a self, host: &'a Host) -> Option<Held<'a, T>> {
+        Some(self.held(self.value.try_lock()?, host))
+    }
+
+    /// What it holds, of whoever owns it alone.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    #[inline]
+    fn held<'a>(&'a self, guard: SpinGuard<'a, T>, host: &'a Host) -> Held<'a, T> {
+        Held { guard, _notice: Notice { awaited: &self.awaited, host } }
+    }
+
+    #[cold]
+    fn lock_taken<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
+        if host.node().is_none() {
+            return self.held(self.value.lock(), host);
+        }
+        let look = || {
+            let guard = self.value.try_lock();
+            if guard.is_none() {
+                self.awaited.store(true, Ordering::Relaxed);
+            }
+            guard
+        };
+        let guard =
+            host.poll("Lock::lock", None, look).expect("whoever holds it lets go before the world ends");
+        // What came meanwhile is news for whoever waits around this.
+        host.signal();
+        self.held(guard, host)
+    }
+}
+
+/// What a [`Lock`] holds, until dropped.
+#[derive(Debug)]
+pub struct Held<'a, T> {
+    /// Dropped first.
+    guard: SpinGuard<'a, T>,
+    _notice: Notice<'a>,
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+/// Tells ranks that wait for a lock, when dropped, that it is free.
+#[derive(Debug)]
+struct Notice<'a> {
+    awaited: &'a AtomicBool,
+    host: &'a Host,
+}
+
+impl Drop for Notice<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.awaited.load(Ordering::Relaxed) {
+            self.awaited.store(false, Ordering::Relaxed);
+            self.host.signal();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::world::{Config, Factory, World};
+    use crate::{Span, Task};
+
+    fn count(
+        host: &Host,
+        threads: u64,
+        rounds: u64,
+        between: impl Fn(&Host) + Clone + Send + 'static,
+    ) -> u64 {
+        let lock = Arc::new(Lock::new(0));
+        let body = |n: u64| {
+            let (host, lock, between) = (host.clone(), lock.clone(), between.clone());
+            move || {
+                for _ in 0..rounds {
+                    let mut held = lock.lock(&host);
+                    let before = *held;
+                    between(&host);
+                    *held = before + 1;
+                    drop(held);
+                    host.charge(Span::from_ns(n));
+                }
+            }
+        };
+        let tasks: Vec<Task> =
+            (0..threads).map(|n| host.spawn("counter", None, body(n)).expect("a thread")).collect();
+        tasks.into_iter().for_each(Task::join);
+        *lock.lock(host)
+    }
+
+    #[test]
+    fn threads_take_turns() {
+        let host = crate::real::host();
+        assert_eq!(count(&host, 4, 5_000, |_| {}), 20_000);
+        let lock = Lock::new(());
+        let held = lock.lock(&host);
+        assert!(lock.try_lock(&host).is_none());
+        drop(held);
+        assert!(lock.try_lock(&host).is_some());
+    }
+
+    /// Goal: a holder that gives up control neither holds up its world nor lets anybody in. Method: each of five ranks sleeps
+    /// while it holds the lock; on both kinds of ranks, with the same trace.
+    #[test]
+    fn ranks_take_turns_though_the_holder_sleeps() {
+        let run = |factory| {
+            let mut world = World::new(Config { factory, ..Config::default() });
+            let node = world.node("machine");
+            let host = node.host();
+            let rank = move || {
+                let sleep = |host: &Host| {
+                    assert_eq!(host.poll("a sleep", host.after(Span::from_us(3)), || None::<()>), None);
+                };
+                assert_eq!(count(&host, 5, 20, sleep), 100);
+            };
+            world.rank("parent", &[&node], rank).expect("a rank");
+            world.run().expect("an end")
+        };
+        let ended = run(Factory::Coroutine);
+        assert!(ended.time >= crate::Time::ZERO + Span::from_us(3) * 100, "they slept at the same time");
+        assert_eq!(ended, run(Factory::Thread));
+    }
+}
