@@ -28,7 +28,7 @@ struct Allow {
     path: String,
     /// The function, for `long-function`.
     function: Option<String>,
-    /// The most lines it may have, for `long-function` and `long-file`: it may shrink, not grow.
+    /// The most lines it may have, for `long-function`: it may shrink, not grow.
     lines: Option<usize>,
     why: String,
 }

@@ -1,4 +1,5 @@
-//! Functions and files that one can still read: limits, with a list of the exceptions that were worth it.
+//! Functions that one can still read: a limit, with a list of the exceptions that were worth it. Files have none: one is as long
+//! as its one purpose.
 
 use super::{Finding, Source};
 use proc_macro2::Span;
@@ -8,24 +9,12 @@ use syn::visit::{self, Visit};
 /// The most lines that a function may have, signature and closing brace included.
 pub(super) const FUNCTION_LINES_MAX: usize = 70;
 
-/// The most lines outside tests that a file may have.
-pub(super) const FILE_LINES_MAX: usize = 600;
-
 /// The rule's name for functions.
 pub(super) const FUNCTION_RULE: &str = "long-function";
-
-/// The rule's name for files.
-pub(super) const FILE_RULE: &str = "long-file";
 
 /// Findings for one file. Test code may be as long as it likes.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let lines = file_lines(source);
-    if lines > FILE_LINES_MAX {
-        let what = format!("{lines} lines outside tests, {FILE_LINES_MAX} is the limit: split it by purpose");
-        let length = Some((String::new(), lines));
-        findings.push(Finding { length, ..Finding::new(&source.path, 1, FILE_RULE, what) });
-    }
     for function in functions(source).into_iter().filter(|function| function.lines > FUNCTION_LINES_MAX) {
         let Function { name, line, lines } = function;
         let what =
@@ -34,11 +23,6 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
         findings.push(Finding { length, ..Finding::new(&source.path, line, FUNCTION_RULE, what) });
     }
     findings
-}
-
-/// Lines outside tests.
-fn file_lines(source: &Source) -> usize {
-    (1..=source.text.lines().count()).filter(|&line| !source.is_test(line)).count()
 }
 
 struct Function {
@@ -105,14 +89,5 @@ mod tests {
         let method = format!("impl A {{\n{}}}\n", function(71));
         assert_eq!(rules(&method), [FUNCTION_RULE]);
         assert_eq!(rules(&format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(200))), [""; 0]);
-    }
-
-    #[test]
-    fn a_file_may_have_six_hundred_lines_outside_tests() {
-        assert_eq!(rules(&"const A: u8 = 0;\n".repeat(600)), [""; 0]);
-        assert_eq!(rules(&"const A: u8 = 0;\n".repeat(601)), [FILE_RULE]);
-        let tested =
-            format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{}}}\n", "const A: u8 = 0;\n".repeat(700));
-        assert_eq!(rules(&tested), [""; 0]);
     }
 }
