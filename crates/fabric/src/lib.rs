@@ -105,8 +105,8 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
     world
         .rank("rank", &[&node], look)
         .and_then(|()| world.run())
-        .map_err(|failure| Error::system("a world for the device", failure))?;
-    told.try_recv().map_err(|e| Error::system("the device's attributes", e))?
+        .map_err(|failure| Error::system("a world for the device", std::io::Error::other(failure)))?;
+    told.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?
 }
 
 /// The names of the devices that are the rails of this one, in their order: those in `rails(...)`, or those of a modelled

@@ -97,13 +97,16 @@ pub enum Error {
         what: String,
         /// The system's own words.
         why: String,
+        /// Its number for that (errno(3)), if it had one.
+        errno: Option<i32>,
     },
 }
 
 impl Error {
-    /// A [`Error::System`] from an I/O error.
-    pub fn system(what: impl Into<String>, why: impl std::fmt::Display) -> Self {
-        Self::System { what: what.into(), why: why.to_string() }
+    /// A [`Error::System`] from what the operating system said.
+    pub fn system(what: impl Into<String>, why: impl Into<std::io::Error>) -> Self {
+        let why = why.into();
+        Self::System { what: what.into(), errno: why.raw_os_error(), why: why.to_string() }
     }
 
     /// `Ok` if `given <= limit`, else [`Error::Limit`].
@@ -112,5 +115,18 @@ impl Error {
     /// [`Error::Limit`] that names `what`.
     pub fn check_limit(what: &'static str, given: u64, limit: u64) -> Result<()> {
         if given <= limit { Ok(()) } else { Err(Self::Limit { what, given, limit }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_number_is_kept() {
+        let denied = std::io::Error::from_raw_os_error(13);
+        let error = Error::system("cannot map the segment", denied);
+        assert!(matches!(error, Error::System { errno: Some(13), .. }), "{error:?}");
+        assert!(error.to_string().starts_with("cannot map the segment: Permission denied"), "{error}");
     }
 }

@@ -78,8 +78,9 @@ impl Buf {
         // SAFETY: an anonymous mapping at an address of the kernel's choice disturbs nothing. Test: all of this file.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
             .map_err(|e| Error::system(format!("cannot allocate a buffer of {len} bytes"), e))?;
-        let base = NonNull::new(base.cast::<u8>())
-            .ok_or_else(|| Error::system("cannot allocate a buffer", "mapped at address 0"))?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| {
+            Error::system("cannot allocate a buffer", std::io::Error::other("mapped at address 0"))
+        })?;
         let owner = Arc::new(Mapping { base, len });
         Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner })
     }

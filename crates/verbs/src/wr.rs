@@ -2,7 +2,9 @@
 
 use bitflags::bitflags;
 
-/// A piece of registered local memory (`ibv_sge`).
+/// A scatter/gather element: a piece of registered local memory. It has the layout of `ibv_sge`, so that a list of them can be passed
+/// on as it is.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sge {
     /// Its address as registered: a virtual address, or an offset for NIC memory (zero-based).
@@ -140,5 +142,19 @@ impl<'a> RecvWr<'a> {
     /// A receive into these pieces.
     pub fn new(wr_id: u64, sges: &'a [Sge]) -> Self {
         Self { wr_id, sges }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{offset_of, size_of};
+
+    use super::Sge;
+
+    /// Of `struct ibv_sge` in infiniband/verbs.h: addr, length, lkey.
+    #[test]
+    fn elements_lie_as_libibverbs_has_them() {
+        assert_eq!((offset_of!(Sge, addr), offset_of!(Sge, length), offset_of!(Sge, lkey)), (0, 8, 12));
+        assert_eq!(size_of::<Sge>(), 16);
     }
 }

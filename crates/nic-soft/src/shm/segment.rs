@@ -51,8 +51,9 @@ impl Map {
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
         let base = unsafe { mmap(std::ptr::null_mut(), size, prot, flags, fd, 0) }
             .map_err(|e| Error::system("cannot map a device's segment (is the address space limited?)", e))?;
-        let base = NonNull::new(base.cast::<u8>())
-            .ok_or_else(|| Error::system("cannot map a segment", "address 0"))?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| {
+            Error::system("cannot map a segment", std::io::Error::other("mapped at address 0"))
+        })?;
         Ok(Arc::new(Self { base, len }))
     }
 
