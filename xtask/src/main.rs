@@ -9,6 +9,7 @@ mod corpora;
 mod interop;
 mod licences;
 mod loom;
+mod packages;
 mod rows;
 mod siege;
 mod tidy;
@@ -38,6 +39,8 @@ enum Check {
         #[arg(long)]
         list: bool,
     },
+    /// Install what CI needs and this machine lacks (Debian's packages).
+    Setup,
     /// Hold the row rule: a crate uses crates of lower rows only.
     Rows,
     /// Hold the list of accepted licences, for every dependency.
@@ -78,6 +81,7 @@ fn run(check: Check) -> anyhow::Result<()> {
     match check {
         Check::Ci { list: true, .. } => ci::list(),
         Check::Ci { only, list: false } => return ci::run(&workspace, &only),
+        Check::Setup => println!("{}", packages::setup()?),
         Check::Rows => println!("{}", rows::check(&workspace)?),
         Check::Licences => println!("{}", licences::check(&workspace)?),
         Check::Tidy { bless: true } => println!("{}", tidy::bless(&workspace)?),

@@ -6,7 +6,7 @@ use super::capture::{Capture, Direction, Judgement};
 use super::guest::{Guest, Job, Port, tail};
 use super::image::Image;
 use super::limited::{Finished, Running};
-use super::tools::is_root;
+use crate::packages::is_root;
 use crate::workspace::{Workspace, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
