@@ -1,4 +1,4 @@
-//! Events per second and memory per rank of virtual time: `cargo run --release -p host --example world_speed`.
+//! Events per second and memory per rank of virtual time: `cargo run --release -p host --example world_speed [RANKS...]`.
 //!
 //! Ranks do rounds of a dissemination barrier: each charges, sends, and waits for a message, ever again.
 
@@ -83,7 +83,12 @@ fn resident_kib() -> u64 {
 
 fn main() {
     println!("{:>7} {:>12} {:>12} {:>10} {:>14}", "ranks", "events", "events/s", "KiB/rank", "virtual us");
+    let asked: Vec<usize> =
+        std::env::args().skip(1).map(|ranks| ranks.parse().expect("a number of ranks")).collect();
     for (ranks, rounds) in [(4, 50_000), (256, 400), (1024, 80), (4096, 20), (16_384, 4)] {
+        if !asked.is_empty() && !asked.contains(&ranks) {
+            continue;
+        }
         let began = Instant::now();
         let (ended, kib) = barriers(ranks, rounds);
         let seconds = began.elapsed().as_secs_f64();

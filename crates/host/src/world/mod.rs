@@ -30,9 +30,10 @@ mod timeline;
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use crate::Time;
+use crate::spin::SpinGuard;
 use factory::{Body, Vessel};
 pub use node::{HostCosts, Node};
 use queue::Event;
@@ -241,15 +242,20 @@ impl World {
             if state.events > self.config.max_events {
                 return Err(Failure::Endless { time: state.now, waiting: state.waiting() });
             }
-            self.handle(state, event)?;
+            self.handle(&shared, state, event)?;
         }
     }
 
-    fn handle(&mut self, mut state: MutexGuard<'_, State>, event: Event) -> Result<(), Failure> {
+    fn handle(
+        &mut self,
+        shared: &Shared,
+        mut state: SpinGuard<'_, State>,
+        event: Event,
+    ) -> Result<(), Failure> {
         match event {
             Event::Resume { rank } => {
                 if state.ranks[rank].phase == Phase::Due {
-                    self.resume(state, rank)?;
+                    self.resume(shared, state, rank)?;
                 }
             }
             Event::Timer { rank } => state.timer(rank),
@@ -266,11 +272,15 @@ impl World {
         Ok(())
     }
 
-    fn resume(&mut self, mut state: MutexGuard<'_, State>, rank: usize) -> Result<(), Failure> {
+    fn resume(
+        &mut self,
+        shared: &Shared,
+        mut state: SpinGuard<'_, State>,
+        rank: usize,
+    ) -> Result<(), Failure> {
         state.begin(rank);
         drop(state);
         let running = self.vessels[rank].as_mut().is_some_and(Vessel::resume);
-        let shared = self.shared.clone();
         let mut state = shared.lock();
         state.current = None;
         if !running {

@@ -2,12 +2,13 @@
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::factory::Suspender;
 use super::queue::Event;
 use super::state::State;
 use crate::Time;
+use crate::spin::{Spin, SpinGuard};
 
 /// A device or a network: is called when an event that it put into the queue is due.
 pub trait Actor: Send + Sync {
@@ -28,18 +29,18 @@ type Objects = BTreeMap<(TypeId, String), Arc<dyn Any + Send + Sync>>;
 
 /// What the world, its nodes and its devices share.
 pub(super) struct Shared {
-    state: Mutex<State>,
+    state: Spin<State>,
     objects: Mutex<Objects>,
 }
 
 impl Shared {
     pub(super) fn new(seed: u64) -> Self {
-        Self { state: Mutex::new(State::new(seed)), objects: Mutex::new(Objects::new()) }
+        Self { state: Spin::new(State::new(seed)), objects: Mutex::new(Objects::new()) }
     }
 
     /// One thread at a time uses it, so it never waits. A rank that panicked inside has left nothing half done.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> SpinGuard<'_, State> {
+        self.state.lock()
     }
 
     /// Lets go of what holds on to this world.
@@ -59,7 +60,7 @@ impl Shared {
     }
 
     /// Gives up control until the rank is resumed.
-    pub(super) fn suspend(&self, state: MutexGuard<'_, State>, rank: usize) {
+    pub(super) fn suspend(&self, state: SpinGuard<'_, State>, rank: usize) {
         let suspender: Option<Suspender> = state.ranks[rank].suspender.clone();
         drop(state);
         if let Some(suspender) = suspender {
