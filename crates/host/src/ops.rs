@@ -94,6 +94,8 @@ pub trait HostOps: Send + Sync {
     /// Runs `body` beside the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
+    /// What one look of a loop of the caller's own takes: nothing in real time, where looking takes it.
+    fn glance(&self) {}
     /// Something has happened that ranks of this machine may wait for: they look again. Nothing in real time, where whoever
     /// waits looks by itself or sleeps on a bell.
     fn signal(&self) {}
@@ -177,6 +179,13 @@ impl Host {
         body: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Task> {
         self.0.spawn(name, core, Box::new(body))
+    }
+
+    /// Before a look that does not wait, as of a call that only tests: whoever calls that in a loop of its own lets time pass. In
+    /// virtual time it costs what a look does and lets the world come to the caller's clock; in real time nothing.
+    #[inline]
+    pub fn glance(&self) {
+        self.0.glance();
     }
 
     /// Wakes all who wait on `bell`, in either kind of time. Publish what they wait for *before* this. Code above the NICs rings

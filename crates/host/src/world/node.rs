@@ -208,6 +208,12 @@ impl HostOps for Node {
         }))
     }
 
+    fn glance(&self) {
+        let look = self.shared.lock().nodes[self.index].costs.look;
+        self.charge(look);
+        self.shared.sync();
+    }
+
     fn signal(&self) {
         Self::signal(self);
     }

@@ -142,6 +142,33 @@ fn a_wait_resumes_at_the_first_look_after_the_change() {
     }
 }
 
+/// Goal: a caller that only tests, in a loop of its own, lets others run and pays for each look. Method: another rank sets a word at
+/// 10 us; looks cost 4 us.
+#[test]
+fn glances_let_time_pass() {
+    for config in [Config::default(), thread()] {
+        let ended = alone(config, |node, host| {
+            node.set_costs(HostCosts { look: Span::from_us(4), ..HostCosts::default() });
+            let word = Arc::new(AtomicU64::new(0));
+            let (set, own) = (word.clone(), host.clone());
+            let body = move || {
+                own.charge(Span::from_us(10));
+                own.glance();
+                set.store(1, Ordering::Relaxed);
+            };
+            let task = host.spawn("setter", None, body).expect("a rank");
+            let mut looks = 0;
+            while word.load(Ordering::Relaxed) == 0 {
+                host.glance();
+                looks += 1;
+            }
+            assert_eq!((looks, host.now()), (4, at(16)), "the word was set at 14 us");
+            task.join();
+        });
+        ended.expect("an end");
+    }
+}
+
 #[test]
 fn deadlines_end_waits_and_leave_no_timers_behind() {
     let ended = alone(Config::default(), |_, host| {
