@@ -4,6 +4,7 @@
 pub mod experiment;
 pub mod floor;
 pub mod launch;
+pub mod plain;
 pub mod plan;
 pub mod planfile;
 pub mod report;

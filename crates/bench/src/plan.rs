@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use crate::experiment::{Cell, Experiment, MAX_SIZE, Settings, all, find, variant};
 use crate::floor::{FLOOR, FloorKind};
+use crate::launch::Token;
 use crate::schema::{Origin, Parameter};
 pub use error::PlanError;
 use keys::Values;
@@ -83,6 +84,8 @@ pub struct CheckedPlan {
     pub values: Values,
     /// The effective parameters, with where each came from.
     pub parameters: Vec<Parameter>,
+    /// The secret that this user and the peers share, where they have one.
+    pub token: Option<Token>,
 }
 
 impl Plan {
@@ -128,6 +131,7 @@ impl Plan {
             quick: self.quick,
             cells,
             values,
+            token: None,
         };
         // What else is wrong does not hide what is too much.
         wrong.extend(self.fit(&mut checked, &levels));

@@ -7,7 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::launch::{
-    BenchError, CellEvent, CellState, Progress, WorkerCommand, run_with, serve_with, worker_main,
+    BenchError, CellEvent, CellState, Progress, Serving, Token, WorkerCommand, run_with, serve_with,
+    worker_main,
 };
 use bench::plan::{CheckedPlan, Plan};
 use bench::schema::{Measurement, Run};
@@ -237,13 +238,14 @@ fn a_run_that_is_stopped_keeps_what_it_has_and_says_so() {
 }
 
 /// Runs a server beside `body`, which gets its address; returns what it logged.
-fn with_server(body: impl FnOnce(SocketAddr)) -> Vec<String> {
+fn with_server(token: Option<Token>, body: impl FnOnce(SocketAddr)) -> Vec<String> {
     let (stop, log) = (AtomicBool::new(false), std::sync::Mutex::new(Vec::<String>::new()));
     let (said, heard) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let any = SocketAddr::from(([127, 0, 0, 1], 0));
-            let result = serve_with(&command(), any, &stop, &mut |line| {
+            let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+            let serving = Serving { listen, device: None, token };
+            let result = serve_with(&command(), &serving, &stop, &mut |line| {
                 if let Some(addr) = line.strip_prefix("listening at ") {
                     said.send(addr.parse().expect("an address")).expect("heard");
                 }
@@ -264,7 +266,7 @@ fn with_server(body: impl FnOnce(SocketAddr)) -> Vec<String> {
 /// run over the same server, then two at once.
 #[test]
 fn a_server_outlives_hostile_clients_and_serves_many() {
-    let log = with_server(|addr| {
+    let log = with_server(None, |addr| {
         for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"", &[0; 64], &[0xff; 4096], b"\0\0\0\x02{}"] {
             let mut stream = TcpStream::connect(addr).expect("it listens");
             // It may have hung up already.
@@ -286,7 +288,32 @@ fn a_server_outlives_hostile_clients_and_serves_many() {
             both.into_iter().for_each(|b| assert_eq!(b.join().expect("measured").0.results.len(), 4));
         });
     });
-    assert_eq!(log.iter().filter(|l| l.contains("begins")).count(), 5 + 3, "{log:#?}");
+    // Those that say no hello get no process; who only hangs up is not worth a line.
+    assert_eq!(log.iter().filter(|l| l.contains("begins")).count(), 3, "{log:#?}");
+    assert_eq!(log.iter().filter(|l| l.contains("refused")).count(), 4, "{log:#?}");
+    assert!(log.iter().filter(|l| l.contains("done")).count() >= 2, "{log:#?}");
+}
+
+/// Goal: a server with a token measures for those who have it and nobody else, and each hears what to do.
+#[test]
+fn a_server_with_a_token_measures_for_who_has_it() {
+    let token = |text: &str| Some(Token::new(text).expect("long enough"));
+    with_server(token("0123456789abcdef"), |addr| {
+        let mut small = plan(&["rate"], &[8], &[]);
+        small.peers = vec![addr.to_string()];
+        small.token = token("0123456789abcdef");
+        let (run, _) = measure(&small);
+        assert!(!run.results.is_empty());
+        let text = run.to_json().expect("finite");
+        assert!(!text.contains("0123456789abcdef") && !format!("{small:?}").contains("0123456789abcdef"));
+        for (wrong, said) in
+            [(None, "wants a token"), (token("another one, as long"), "tokens of the two sides differ")]
+        {
+            small.token = wrong;
+            let why = run_with(&command(), &small, &mut (), &AtomicBool::new(false)).expect_err("refused");
+            assert!(why.what.contains(said) && why.what.contains("--token-file"), "{why}");
+        }
+    });
 }
 
 #[test]

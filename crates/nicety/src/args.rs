@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use bench::launch::token::{self, Token};
 use bench::plan::DEFAULT_PORT;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::error::Failure;
 use crate::sizes::{self, Sizes};
 
 /// RDMA on any machine, measured so that one can believe the numbers.
@@ -58,11 +60,7 @@ pub(crate) enum Command {
     },
     /// The second process of a measurement; started by `nicety bench`
     #[command(hide = true)]
-    Worker {
-        /// The one device of the server that started it
-        #[arg(long)]
-        device: Option<String>,
-    },
+    Worker,
 }
 
 /// `nicety bench`
@@ -79,6 +77,8 @@ pub(crate) struct BenchArgs {
     /// Several, with commas, for experiments of several processes: hotspot, chain and park take one on each.
     #[arg(long, value_name = "HOST[:PORT][,...]")]
     pub(crate) peer: Option<String>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
     /// Message sizes, such as 8,4K,1M or 1..4M
     ///
     /// Bytes with an optional K, M or G (powers of 1024); a..b doubles from a up to b.
@@ -137,9 +137,9 @@ EXAMPLES
                                           the same on several devices, side by side
   nicety bench bandwidth --set window=8 --set half-width=0.5
   nicety bench latency --json - | jq '.results[] | [.size_bytes, .median]'
-  nicety bench --device iwarp --peer 10.0.0.2
-                                          where `nicety serve --listen 0.0.0.0` runs
-  nicety bench hotspot --device iwarp --peer 10.0.0.2,10.0.0.3,10.0.0.4
+  nicety bench --device iwarp --peer 10.0.0.2 --token-file token
+                                          where `nicety serve --listen 0.0.0.0 --token-file token` runs
+  nicety bench hotspot --device iwarp --peer 10.0.0.2,10.0.0.3,10.0.0.4 --token-file token
                                           this host serves three, in each of which `nicety serve` runs
   nicety bench --plan survey.toml         a matrix of experiments, devices and sizes; docs/plan-files.md
 
@@ -154,7 +154,7 @@ EXIT STATUS
 pub(crate) struct ServeArgs {
     /// Where to listen; only programs of this machine reach the default
     ///
-    /// There is no password: who reaches the port can make this process measure. 0.0.0.0 opens it to the network.
+    /// 0.0.0.0 opens it to the network, which needs a token.
     #[arg(long, value_name = "ADDR[:PORT]", default_value = "127.0.0.1", value_parser = listen)]
     pub(crate) listen: SocketAddr,
     /// The one device to serve with, such as iwarp@10.0.0.2; without it, whatever clients ask for
@@ -163,18 +163,54 @@ pub(crate) struct ServeArgs {
     /// device's, not the client's.
     #[arg(long, value_name = "DEV")]
     pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
+}
+
+/// The secret that `nicety serve` and its clients share.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// File with the secret that both sides share, which nobody else can read; or else $NICETY_TOKEN
+    ///
+    /// Each side proves to the other that it has the secret, which itself never travels.
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+    /// The secret itself; every user of this machine can see it while the command runs
+    #[arg(long, value_name = "SECRET")]
+    token: Option<String>,
+}
+
+impl TokenArgs {
+    /// The token: the one that was given, else that of the environment, else none.
+    pub(crate) fn read(&self) -> Result<Option<Token>, Failure> {
+        let found = match (&self.token_file, &self.token) {
+            (Some(path), _) => Some(Token::from_file(path)),
+            (None, Some(text)) => Some(Token::new(text).map_err(|why| format!("--token is {why}"))),
+            (None, None) => std::env::var(token::VARIABLE)
+                .ok()
+                .map(|text| Token::new(&text).map_err(|why| format!("{} is {why}", token::VARIABLE))),
+        };
+        found.transpose().map_err(Failure::usage)
+    }
 }
 
 const SERVE: &str = "\
 The client sends every parameter, so there is nothing to agree on. Clients may come one after the \
 other or at once. Ctrl-C ends it.
 
+Whoever shares the token, and without one every program of this machine, can make this machine \
+measure, with messages of up to 1 GiB, and connect to addresses that they name. Data and results \
+are not encrypted.
+
 EXAMPLES
   nicety serve                            then, in another terminal: nicety bench --peer 127.0.0.1
-  nicety serve --listen 0.0.0.0           for other machines: nicety bench --device iwarp --peer THIS-HOST
-  nicety serve --listen 10.0.0.2 --device iwarp@10.0.0.2
+  (umask 077; openssl rand -hex 16 >token)
+                                          a secret, to be copied to the other machine
+  nicety serve --listen 0.0.0.0 --token-file token
+                                          for other machines: nicety bench --device iwarp --peer THIS-HOST --token-file token
+  nicety serve --listen 10.0.0.2 --token-file token --device iwarp@10.0.0.2
                                           data over that address only
-  nicety serve --listen 10.0.0.2:9000     one address, another port";
+  nicety serve --listen 127.0.0.1:9000    another port";
 
 /// `nicety run`
 #[derive(Debug, Args)]

@@ -45,15 +45,15 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Explain(args)) => cmd::explain::run(&args),
         Some(Command::Completions { shell }) => completions(shell),
-        Some(Command::Worker { device }) => return worker(device.as_deref()),
+        Some(Command::Worker) => return worker(),
     };
     outcome.map(ExitCode::from)
 }
 
 /// A worker hears from its parent when to stop; the terminal's Ctrl-C goes to both.
-fn worker(offered: Option<&str>) -> Result<ExitCode, Failure> {
+fn worker() -> Result<ExitCode, Failure> {
     Signals::ignore_interrupt()?;
-    Ok(bench::launch::worker_main_on(offered))
+    Ok(bench::launch::worker_main())
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

@@ -89,7 +89,8 @@ fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
 
 /// A remark on standard error; nobody is owed an error for a lost remark.
 pub(crate) fn remark(text: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "nicety: {text}");
+    // It may hold words of a peer, or names of files.
+    let _ = writeln!(io::stderr(), "nicety: {}", bench::plain::line(&text.to_string()));
 }
 
 /// Colours, by what they mean.

@@ -10,11 +10,13 @@
 //! C up to T0 - o all of that fits into T0; beyond it bandwidth falls. So the share is 1 - o / T0. Whether the curve
 //! keeps to its two straight lines is measured too, and noted: the bandwidth at the knee.
 
+use serde::{Deserialize, Serialize};
 use verbs::host::{Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
 
 use super::compute::Worker;
 use super::edge::meet;
+use super::limits::{self, COMPUTING, ITERATIONS};
 use super::link::{Depth, Link, place};
 use super::timing::sample;
 use super::{
@@ -118,8 +120,16 @@ struct Overlap {
     seed: u64,
 }
 
-/// Computing and iterations, as the client tells the server; `None` ends a search.
-type Task = Option<(u64, u64)>;
+/// Computing in ps and iterations, as the client tells the server; `None` ends a search.
+type Task = Option<Turn>;
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Turn {
+    #[serde(deserialize_with = "limits::within::<COMPUTING, _, _>")]
+    computing: u64,
+    #[serde(deserialize_with = "limits::within::<ITERATIONS, _, _>")]
+    iterations: u64,
+}
 
 impl Overlap {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {
@@ -168,8 +178,8 @@ impl Overlap {
     /// What an iteration takes, in ps, that computes for so long; said to the server first.
     fn time(&mut self, s: &mut Session<'_>, compute_ps: u64) -> Result<f64, Fault> {
         self.compute = Span::from_ps(compute_ps);
-        let count = 1 + TOGETHER * TIMES as u64;
-        s.tell::<Task>(&Some((compute_ps, count)))?;
+        let iterations = 1 + TOGETHER * TIMES as u64;
+        s.tell::<Task>(&Some(Turn { computing: compute_ps, iterations }))?;
         self.run(s, 1)?;
         let mut times = [0.0; TIMES];
         for time in &mut times {
@@ -181,9 +191,10 @@ impl Overlap {
 
     /// Does what the client says until it is through.
     fn follow(&mut self, s: &mut Session<'_>) -> Result<(), Fault> {
-        while let Some((compute_ps, count)) = s.hear::<Task>()? {
-            self.compute = Span::from_ps(compute_ps);
-            self.run(s, count)?;
+        while let Some(Turn { computing, iterations }) = s.hear::<Task>()? {
+            s.go_on()?;
+            self.compute = Span::from_ps(computing);
+            self.run(s, iterations)?;
         }
         Ok(())
     }
@@ -219,14 +230,14 @@ impl Side for Overlap {
         let Some(percent) = self.percent else { return Ok(()) };
         if !self.client {
             self.follow(session)?;
-            self.compute = Span::from_ps(session.hear()?);
+            self.compute = Span::from_ps(session.hear::<Turn>()?.computing);
             return Ok(());
         }
         let alone = self.time(session, 0)?;
         session.tell::<Task>(&None)?;
         self.compute = Span::from_ps(alone as u64 * percent / 100);
         self.note = Some(format!("computes for {:.2} us", self.compute.as_ps() as f64 / 1e6));
-        session.tell(&self.compute.as_ps())
+        session.tell(&Turn { computing: self.compute.as_ps(), iterations: 1 })
     }
 
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
@@ -236,6 +247,7 @@ impl Side for Overlap {
             });
         }
         for _ in 0..round.samples {
+            s.go_on()?;
             if self.client {
                 readings.push(self.search(s)?);
             } else {

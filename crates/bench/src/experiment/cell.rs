@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Fault;
+use super::limits::{self, BURST, CONNECTIONS, INLINE, PATIENCE, SIGNAL, SIZE, WINDOW};
 
 /// The factors of a cell other than its size, e.g. `op=write source=nic sink=nic`.
 pub type Variant = BTreeMap<String, String>;
@@ -19,10 +20,13 @@ pub fn variant(pairs: &[(&str, &str)]) -> Variant {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
     /// Experiment, one of [`super::all`].
+    #[serde(deserialize_with = "limits::word")]
     pub experiment: String,
     /// Factors other than size.
+    #[serde(deserialize_with = "limits::factors")]
     pub variant: Variant,
     /// Message size in bytes.
+    #[serde(deserialize_with = "limits::within::<SIZE, _, _>")]
     pub size: u64,
     /// Second measurement of the same cell, for the noise floor; not a result of its own.
     #[serde(default)]
@@ -119,18 +123,24 @@ pub struct Settings {
     /// Seed of data patterns and of the order of cells.
     pub seed: u64,
     /// Messages in flight in a stream; refilled by half.
+    #[serde(deserialize_with = "limits::within::<WINDOW, _, _>")]
     pub window: u32,
     /// Messages of one timed burst of a stream; 0 chooses by size.
+    #[serde(deserialize_with = "limits::within::<BURST, _, _>")]
     pub burst: u32,
     /// One send request in so many is signalled in ping-pongs; with 1, all of a stream, too.
+    #[serde(deserialize_with = "limits::within::<SIGNAL, _, _>")]
     pub signal: u32,
     /// Bytes of a send or write from host memory that travel within the request, at most; 0 for none.
+    #[serde(deserialize_with = "limits::within::<INLINE, _, _>")]
     pub inline: u32,
     /// Connections that the memory experiment opens.
+    #[serde(deserialize_with = "limits::within::<CONNECTIONS, _, _>")]
     pub connections: u32,
     /// Whether contents are compared after the timed rounds.
     pub verify: bool,
     /// Longest wait for the other side, in milliseconds.
+    #[serde(deserialize_with = "limits::within::<PATIENCE, _, _>")]
     pub patience_ms: u64,
 }
 
@@ -155,20 +165,15 @@ impl Settings {
     /// # Errors
     /// [`Fault::Meaningless`] that names the first setting out of range.
     pub fn check(&self) -> Result<(), Fault> {
-        let ranges = [
-            ("window", u64::from(self.window), 1, 4096),
-            ("burst", u64::from(self.burst), 0, 1 << 20),
-            ("signal", u64::from(self.signal), 1, 1024),
-            ("inline", u64::from(self.inline), 0, 4096),
-            ("connections", u64::from(self.connections), 1, 65_536),
-            ("patience", self.patience_ms, 10, 3_600_000),
+        let all = [
+            (WINDOW, self.window.into()),
+            (BURST, self.burst.into()),
+            (SIGNAL, self.signal.into()),
+            (INLINE, self.inline.into()),
+            (CONNECTIONS, self.connections.into()),
+            (PATIENCE, self.patience_ms),
         ];
-        match ranges.iter().find(|(_, v, low, high)| v < low || v > high) {
-            Some((name, v, low, high)) => {
-                Err(Fault::Meaningless(format!("{name} = {v}, which is not in {low}..{high}")))
-            }
-            None => Ok(()),
-        }
+        all.into_iter().try_for_each(|(row, value)| limits::check(row, value).map(drop))
     }
 }
 

@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, Experiment, Fault, Round, Session, Side, Variant, Word, find, peer_failed, said_by};
+use crate::plain;
 use crate::sample::{Plan, RoundKind, Sampled, Sampler};
 
 /// Untimed operations at the beginning of a round.
@@ -106,6 +107,24 @@ fn known(cell: &Cell) -> Result<&'static dyn Experiment, Fault> {
         .ok_or_else(|| Fault::Meaningless(format!("{}: no such experiment", cell.experiment)))
 }
 
+/// The experiment of a cell that a client sent, if this rank has a part in it and it needs no more than it may.
+fn admissible(session: &Session<'_>) -> Result<&'static dyn Experiment, Fault> {
+    let (experiment, cell) = (known(session.cell)?, session.cell);
+    session.settings.check()?;
+    let (name, ranks) = (experiment.name(), experiment.ranks(&cell.variant));
+    if session.rank >= ranks {
+        // Above all what a client does alone: here it would only keep a core busy.
+        return Err(Fault::Meaningless(format!("{name} as rank {} of {ranks}", session.rank)));
+    }
+    let needed = experiment.needs(cell, session.settings).bytes;
+    match session.bounds.bytes {
+        Some(most) if needed > most => {
+            Err(Fault::Machine(format!("{name} needs {needed} bytes of memory, and may have {most}")))
+        }
+        _ => Ok(experiment),
+    }
+}
+
 fn rounds(
     session: &mut Session<'_>,
     side: &mut dyn Side,
@@ -160,14 +179,13 @@ fn verdict(session: &mut Session<'_>, side: &mut dyn Side, warm: bool) -> Result
 /// # Errors
 /// [`Fault`]; with [`Fault::is_local`] this side is ready for the next cell, else the session is over.
 pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
-    let prepared = known(session.cell).and_then(|e| {
-        session.settings.check()?;
-        e.prepare(session)
-    });
+    session.begin();
+    let prepared = admissible(session).and_then(|experiment| experiment.prepare(session));
     let mut side = agree(session, prepared)?;
     let (mut readings, mut warm) = (Vec::new(), false);
     loop {
         let word = session.way(1)?.hear()?;
+        session.begin();
         let done = match word {
             Word::Round(round) => {
                 session.way(1)?.tell(&Word::Go)?;
@@ -186,7 +204,7 @@ pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
                 session.failed.push(0);
                 Err(peer_failed(why, local))
             }
-            other => Err(Fault::Control(format!("{other:?} came out of turn"))),
+            other => Err(Fault::Control(plain::line(&format!("{other:?} came out of turn")))),
         };
         if let Err(fault) = done {
             return Err(settle(session, side, fault));
@@ -230,7 +248,7 @@ fn agree<T>(session: &mut Session<'_>, mine: Result<T, Fault>) -> Result<T, Faul
                 }
                 // What it said before it noticed; or what it would have answered.
                 Word::Info { .. } | Word::Round(_) | Word::Go | Word::Warm | Word::Finish => {}
-                other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
+                other => return Err(Fault::Control(plain::line(&format!("{other:?} came out of turn")))),
             }
         }
     }
@@ -255,7 +273,7 @@ fn hear_all(session: &mut Session<'_>, wanted: &Word) -> Result<(), Fault> {
                 session.failed.push(index);
                 return Err(peer_failed(said_by(&**way, why), local));
             }
-            other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
+            other => return Err(Fault::Control(plain::line(&format!("{other:?} came out of turn")))),
         }
     }
     Ok(())

@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use std::sync::Arc;
 
-use verbs::host::Host;
+use verbs::host::{Host, Span};
 use verbs::provider::{CmOps, CqOps, DeviceOps, PdOps};
 use verbs::{Buf, CompChannel, Device, DeviceAttr};
 
 use super::*;
-use crate::experiment::{Control, Settings, variant};
+use crate::experiment::{Bounds, Control, Settings, variant};
 
 fn open(host: &Host) -> Device {
     fabric::open("shm", host).expect("a device")
@@ -135,6 +135,8 @@ fn all_until(
                 settings: if rank == 0 { client } else { server },
                 gauge: &|| Some(1 << 20),
                 failed: Vec::new(),
+                bounds: Bounds::default(),
+                until: None,
             };
             let plan = Plan { samples_min: 5, samples_max: 20, ..Plan::default() };
             match rank {
@@ -415,4 +417,75 @@ fn what_makes_no_sense_is_left_out_with_its_reason() {
         assert!(reasons.iter().all(|why| why.is_local()), "cell {index}: {reasons:?}");
         assert!(why.contains("shm has one port") || why.contains("2 to 8 nodes"), "{why}");
     }
+}
+
+/// A server's session with a client that has said `script`, and nothing more.
+fn with_hostile<T>(
+    cell: &Cell,
+    script: &[Word],
+    bounds: Bounds,
+    body: impl FnOnce(&mut Session<'_>) -> T,
+) -> T {
+    let [mut near, mut far] = wires();
+    script.iter().for_each(|word| near.tell(word).expect("said"));
+    let (host, settings) = (verbs::host::real::host(), settings());
+    let device = open(&host);
+    body(&mut Session {
+        host: &host,
+        device: &device,
+        rank: 1,
+        ways: vec![&mut far],
+        cell,
+        settings: &settings,
+        gauge: &|| Some(1 << 20),
+        failed: Vec::new(),
+        bounds,
+        until: None,
+    })
+}
+
+/// Goal: a client has a server do nothing that only clients do, of which some needs no word of the other side to go on for
+/// ever. Method: every experiment of one process, and the longest round that there is; the cell is given up before.
+#[test]
+fn a_server_does_nothing_that_clients_do_alone() {
+    let round = Round { lead_in: 0, samples: 1 << 18, batch: 1 << 20 };
+    let mut tried = 0;
+    for experiment in crate::experiment::all() {
+        for variant in experiment.variants(false).into_iter().filter(|v| experiment.ranks(v) == 1) {
+            let cell = Cell { experiment: experiment.name().into(), variant, size: 4096, twin: false };
+            let script = [Word::Ready, Word::Round(round)];
+            let ended = with_hostile(&cell, &script, Bounds::default(), serve_cell);
+            assert!(matches!(ended, Err(Fault::Meaningless(_))), "{cell}: {ended:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 3);
+}
+
+/// Goal: a stranger's cell gets the memory that it may have, and no more.
+#[test]
+fn a_cell_that_needs_too_much_memory_is_refused() {
+    let bounds = Bounds { work: None, bytes: Some(1 << 20) };
+    let ended = with_hostile(&write(1 << 20), &[Word::Ready], bounds, serve_cell);
+    assert!(matches!(&ended, Err(Fault::Machine(why)) if why.contains("bytes of memory")), "{ended:?}");
+}
+
+/// Goal: a round ends when its time is up, however many samples it has and whether or not they wait for anything.
+#[test]
+fn a_round_has_its_time() {
+    let bounds = Bounds { work: Some(Span::from_ms(20)), bytes: None };
+    let round = Round { lead_in: 0, samples: 1 << 18, batch: 1 };
+    let mut done = 0;
+    let ended = with_hostile(&write(8), &[], bounds, |session| {
+        session.begin();
+        let until = session.until.expect("a limit");
+        assert!(session.deadline().expect("a limit") <= until, "no wait is longer than the work may be");
+        crate::experiment::timing::sample(session, round, &mut Vec::new(), |_, count, _| {
+            done += count;
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            Ok(())
+        })
+    });
+    assert_eq!(ended, Err(Fault::TimedOut("a round")));
+    assert!(done < round.samples, "{done}");
 }

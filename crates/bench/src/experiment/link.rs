@@ -308,7 +308,7 @@ impl Poster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Cell, Settings};
+    use crate::experiment::{Bounds, Cell, Settings};
 
     /// Goal: a client that is ahead of the server's events is not turned away. Method: all requests are made before the
     /// server looks for the first time.
@@ -327,6 +327,8 @@ mod tests {
             settings: &settings,
             gauge: &|| None,
             failed: Vec::new(),
+            bounds: Bounds::default(),
+            until: None,
         };
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<Qp> =
@@ -352,6 +354,8 @@ mod tests {
                     settings: &settings,
                     gauge: &|| None,
                     failed: Vec::new(),
+                    bounds: Bounds::default(),
+                    until: None,
                 };
                 establish(&session, &far, &passive, COUNT)
             });

@@ -128,6 +128,7 @@ fn gauge(session: &Session<'_>) -> Result<f64, Fault> {
 impl Side for Crowd {
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
         for _ in 0..round.operations() {
+            s.go_on()?;
             let mine = self.grow(s)?;
             if s.is_client() {
                 let theirs: f64 = s.hear()?;

@@ -17,6 +17,7 @@
 //! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
 //! | `timing`, `pattern` | samples of a round; contents that can be checked |
 //! | `cell`, `session`, `driver` | what to measure, the words between the sides, rounds |
+//! | `limits` | what numbers from the other side may be |
 
 mod availability;
 mod bandwidth;
@@ -34,6 +35,7 @@ mod edge;
 mod hotspot;
 mod hub;
 mod latency;
+mod limits;
 mod link;
 mod maxsge;
 mod memory;
@@ -58,7 +60,7 @@ pub(crate) mod timing;
 mod traffic;
 
 pub use cell::{Cell, MAX_SIZE, Metric, Scale, Settings, Variant, variant};
-pub use session::{Control, Fault, Gauge, Round, Session, Word, peer_failed, said_by};
+pub use session::{Bounds, Control, Fault, Gauge, Round, Session, Word, peer_failed, said_by};
 
 /// One kind of measurement.
 pub trait Experiment: Sync {

@@ -397,7 +397,8 @@ impl Side for PingPong {
             }
             let all = round.operations();
             for done in (0..all).step_by(1024) {
-                let deadline = host.after(self.patience);
+                s.go_on()?;
+                let deadline = s.deadline();
                 (done..all.min(done + 1024)).try_for_each(|_| self.iterate(host, deadline))?;
             }
             return Ok(());

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use verbs::host::{Host, Span, Time};
 use verbs::{Device, WcStatus};
 
+use super::limits::{self, BATCH, LEAD_IN, RANK, SAMPLES};
 use super::{Cell, Settings};
+use crate::plain;
 
 /// Why a cell could not be measured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +76,7 @@ pub enum Word {
         /// What to measure.
         cell: Cell,
         /// Which rank the receiver is.
+        #[serde(deserialize_with = "limits::within::<RANK, _, _>")]
         rank: u32,
     },
     /// Both, after [`Word::Begin`] and after [`Word::Finish`]: this side is ready.
@@ -94,6 +97,7 @@ pub enum Word {
     /// This side could not do its part.
     Failed {
         /// Why.
+        #[serde(deserialize_with = "plain::read")]
         why: String,
         /// Whether only this cell is lost.
         local: bool,
@@ -106,10 +110,13 @@ pub enum Word {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     /// Operations before the first sample, untimed.
+    #[serde(deserialize_with = "limits::within::<LEAD_IN, _, _>")]
     pub lead_in: u64,
     /// Timed samples.
+    #[serde(deserialize_with = "limits::within::<SAMPLES, _, _>")]
     pub samples: u64,
     /// Operations of each.
+    #[serde(deserialize_with = "limits::within::<BATCH, _, _>")]
     pub batch: u64,
 }
 
@@ -148,6 +155,15 @@ pub trait Control {
 /// Bytes of memory that this process holds, by itself and its share of what it shares; `None` where unknown.
 pub type Gauge<'a> = &'a dyn Fn() -> Option<u64>;
 
+/// What a side does for a stranger at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bounds {
+    /// How long it works between two words; `None` for as long as it takes.
+    pub work: Option<Span>,
+    /// Bytes of memory that a cell may need; `None` for what there is.
+    pub bytes: Option<u64>,
+}
+
 /// One side of one cell.
 pub struct Session<'a> {
     /// The machine.
@@ -166,6 +182,10 @@ pub struct Session<'a> {
     pub gauge: Gauge<'a>,
     /// Ways whose other end has already said that it failed: it says nothing more of this cell.
     pub failed: Vec<usize>,
+    /// What this side does at most.
+    pub bounds: Bounds,
+    /// When what it does now has to be done.
+    pub until: Option<Time>,
 }
 
 impl Session<'_> {
@@ -178,7 +198,27 @@ impl Session<'_> {
     /// A point that no wait may pass.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.host.after(Span::from_ms(self.settings.patience_ms))
+        let patience = self.host.after(Span::from_ms(self.settings.patience_ms));
+        match (patience, self.until) {
+            (Some(patience), Some(until)) => Some(patience.min(until)),
+            (patience, until) => patience.or(until),
+        }
+    }
+
+    /// Begins what the other side asked for: from now on it has its time.
+    pub(super) fn begin(&mut self) {
+        self.until = self.bounds.work.and_then(|work| self.host.after(work));
+    }
+
+    /// Whether what is done now takes longer than it may.
+    ///
+    /// # Errors
+    /// [`Fault::TimedOut`] if so.
+    pub(super) fn go_on(&self) -> Result<(), Fault> {
+        match self.until {
+            Some(until) if self.host.now() > until => Err(Fault::TimedOut("a round")),
+            _ => Ok(()),
+        }
     }
 
     /// Tells the other side (for the client: rank 1) something of the experiment's own.
@@ -212,12 +252,15 @@ impl Session<'_> {
     /// As [`hear`](Self::hear).
     pub fn hear_rank<T: DeserializeOwned>(&mut self, rank: usize) -> Result<T, Fault> {
         match self.way(rank)?.hear()? {
-            Word::Info { body } => serde_json::from_value(body).map_err(|e| Fault::Control(e.to_string())),
+            Word::Info { body } => {
+                self.begin();
+                serde_json::from_value(body).map_err(|e| Fault::Control(plain::line(&e.to_string())))
+            }
             Word::Failed { why, local } => {
                 self.failed.push(self.index(rank));
                 Err(peer_failed(said_by(self.way(rank)?, why), local))
             }
-            other => Err(Fault::Control(format!("{other:?} came out of turn"))),
+            other => Err(Fault::Control(plain::line(&format!("{other:?} came out of turn")))),
         }
     }
 
@@ -255,6 +298,8 @@ impl Session<'_> {
             settings: self.settings,
             gauge: self.gauge,
             failed: std::mem::take(&mut self.failed),
+            bounds: self.bounds,
+            until: self.until,
         };
         let done = body(&mut inner);
         let failed = std::mem::take(&mut inner.failed);

@@ -28,6 +28,7 @@ pub(crate) fn sample_spans(
     let deadline = session.deadline();
     work(session, round.lead_in, deadline)?;
     for _ in 0..round.samples {
+        session.go_on()?;
         let deadline = session.deadline();
         let span = work(session, round.batch, deadline)?;
         if session.is_client() {

@@ -41,12 +41,14 @@ pub(super) enum Heard {
     Ended(String),
 }
 
-/// Starts a worker with `input` as its standard input.
-pub(super) fn spawn(command: &WorkerCommand, input: OwnedFd) -> io::Result<Child> {
+/// Starts a worker with `input` as its standard input, and `output` as its standard output.
+pub(super) fn spawn(command: &WorkerCommand, input: OwnedFd, output: Option<OwnedFd>) -> io::Result<Child> {
     Command::new(&command.program)
         .args(&command.args)
         .stdin(Stdio::from(input))
-        .stdout(Stdio::null())
+        .stdout(output.map_or_else(Stdio::null, Stdio::from))
+        // What it needs of that is in its job.
+        .env_remove(super::token::VARIABLE)
         // A process group of its own: Ctrl-C reaches the orchestrator alone, which then ends all in order.
         .process_group(0)
         .spawn()
@@ -59,7 +61,7 @@ impl Worker {
             BenchError::new(format!("cannot start the {name} process {}: {e}", command.program.display()))
         };
         let (ours, theirs) = UnixStream::pair().map_err(no)?;
-        let child = spawn(command, OwnedFd::from(theirs)).map_err(no)?;
+        let child = spawn(command, OwnedFd::from(theirs), None).map_err(no)?;
         let worker = Self { name, child, lines: Lines::new(ours), ended: false };
         // One that has ended already does not take it; how it ended is heard when it is listened to.
         let _ = write_line(worker.lines.stream(), job);
@@ -105,7 +107,7 @@ impl Worker {
     }
 }
 
-fn describe(status: ExitStatus) -> String {
+pub(super) fn describe(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(9), _) => "was killed (signal 9)".to_owned(),
         (Some(signal), _) => format!("died of signal {signal}"),
@@ -132,6 +134,7 @@ pub(super) fn listen(workers: &mut [Worker], limit: Duration) -> Option<(usize, 
 
 #[cfg(test)]
 mod tests {
+    use super::super::token::Token;
     use super::*;
 
     fn command(program: &str, args: &[&str]) -> WorkerCommand {
@@ -139,7 +142,7 @@ mod tests {
     }
 
     fn server() -> Job {
-        Job::Server { token: String::new(), core: None }
+        Job::Server { token: Token::random().expect("random numbers"), core: None }
     }
 
     #[test]

@@ -66,10 +66,18 @@ pub(crate) fn floor_kind(name: &str) -> FloorKind {
     }
 }
 
+/// Kinds of devices that a server opens by their name alone. Names of models can be those of files, and time is real here.
+const BY_NAME: [&str; 2] = ["shm", "iwarp"];
+/// Bytes of the name of a device that a client asks for at most.
+const NAME_MAX: usize = 512;
+
 /// The device that a server opens for a client: `offered` if it is of the same kind, else what the client asked for, on
-/// any side: the side that the client named is its own.
+/// any side: the side that the client named is its own. Nothing is opened or looked for here.
 pub(super) fn for_client(asked: &str, offered: Option<&str>) -> Result<String, String> {
     match offered {
+        _ if asked.len() > NAME_MAX => {
+            Err("a device whose name is too long; see `nicety devices`".to_owned())
+        }
         Some(offered) if kind(offered) == kind(asked) => Ok(offered.to_owned()),
         Some(offered) => {
             let (asked, kind) = (kind(asked), kind(offered));
@@ -78,6 +86,9 @@ pub(super) fn for_client(asked: &str, offered: Option<&str>) -> Result<String, S
         // Sides again, which the server's host does not have.
         None if kind(asked) == "rails" => {
             Err("rails are the server's own: start it with --device rails(...), as many as here".to_owned())
+        }
+        None if !BY_NAME.contains(&kind(asked)) => {
+            Err(format!("{} with a server; it opens {}", kind(asked), BY_NAME.join(" and ")))
         }
         None => {
             let side =
@@ -109,6 +120,18 @@ mod tests {
         let why = for_client("shm", Some(own)).expect_err("another kind");
         let rails = for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None).expect_err("whose?");
         assert!(rails.contains("--device rails"), "{rails}");
+        // What names a file is refused for its kind, whether the file is there or not.
+        for asked in [
+            "model:/dev/null.toml",
+            "model:mt23108-vapi",
+            " model:x",
+            "rails (model:/x.toml,shm)",
+            "/etc/passwd",
+        ] {
+            let why = for_client(asked, None).expect_err(asked);
+            assert!(!why.contains("no such") && !why.contains("cannot be read"), "{why}");
+        }
+        assert!(for_client(&"shm".repeat(200), None).is_err());
         assert!(why.contains("offers iwarp@10.0.0.2") && why.contains("--device iwarp"), "{why}");
     }
 

@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::token::Token;
+use super::wire::{Hello, Setup};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, Settings};
 use crate::schema::{ClockInfo, NoiseSummary};
@@ -20,19 +22,28 @@ pub(super) enum Job {
     /// Wait for the client of this run, at a port of the loopback address that is reported.
     Server {
         /// The run's secret.
-        token: String,
+        token: Token,
         /// The core to be pinned to.
         core: Option<usize>,
     },
     /// Measure.
     Client(ClientJob),
+    /// Be the server of a client that `nicety serve` has heard up to here.
+    Guest {
+        /// Who it is.
+        hello: Hello,
+        /// What it wants, on a device of the server's choice.
+        setup: Setup,
+    },
 }
 
 /// What a client needs to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ClientJob {
-    /// The run's secret; empty for a peer elsewhere.
-    pub(super) token: String,
+    /// The secret of the run, or that of this user and the peers.
+    pub(super) token: Option<Token>,
+    /// Whether the others are processes of this very run.
+    pub(super) own: bool,
     /// The core to be pinned to.
     pub(super) core: Option<usize>,
     /// The core that a peer elsewhere is asked to use.
@@ -108,6 +119,11 @@ pub(super) enum News {
     Listening {
         /// `HOST:PORT`.
         addr: String,
+    },
+    /// A client has to wait for a peer.
+    Waiting {
+        /// For which, and how many are before it.
+        what: String,
     },
     /// A client has begun.
     Begun {

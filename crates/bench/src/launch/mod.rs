@@ -12,6 +12,8 @@
 //! | `journal` | what was measured of a plan file, kept for the next time |
 //! | `worker`, `serving` | what a worker does, as client and as server |
 //! | `serve` | [`serve()`]: a peer that needs no options |
+//! | `door`, `guests` | its clients: who they are and what they want; whose turn it is, and their processes |
+//! | `token` | a secret that two sides share, and how each proves that it has it |
 //! | `rendezvous` | the client finds all others before anything is measured |
 //! | `wire`, `way` | the control protocol between the two sides |
 //! | `job` | lines between orchestrator and workers |
@@ -19,7 +21,9 @@
 
 mod collect;
 mod crew;
+mod door;
 mod fabric;
+mod guests;
 mod job;
 mod journal;
 mod machine;
@@ -28,6 +32,7 @@ mod rendezvous;
 mod serve;
 mod serving;
 mod simulated;
+pub mod token;
 mod way;
 pub mod wire;
 mod worker;
@@ -47,8 +52,9 @@ pub use journal::{Found, Journal, JournalError};
 pub(crate) use machine::limits;
 pub use machine::watch_noise;
 pub use orchestrator::{run, run_keeping, run_with};
-pub use serve::{serve, serve_with};
-pub use worker::{worker_main, worker_main_on};
+pub use serve::{Serving, serve, serve_with};
+pub use token::Token;
+pub use worker::worker_main;
 
 /// How to start a worker: a program that calls [`worker_main`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use super::crew::{Heard, Worker, listen};
 use super::job::{ClientJob, Job, News, Sampling};
 use super::journal::{Journal, Keeping};
 use super::machine::{now, since};
+use super::token::Token;
 use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, find};
@@ -266,16 +267,17 @@ struct State {
 impl Launch<'_, '_> {
     /// Measures all cells once; returns early if it is stopped.
     fn run(&mut self, order: &[usize]) -> Result<(), BenchError> {
-        let token = if self.plan.peers.is_empty() { secret()? } else { String::new() };
+        let own = self.plan.peers.is_empty();
+        let token = if own { Some(secret()?) } else { self.plan.token.clone() };
         let mut crew = Vec::new();
         let mut connect = Vec::new();
         connect.extend(self.plan.peers.iter().cloned());
-        if connect.is_empty() {
-            self.add_server("server", self.cores[1], &token, &mut crew, &mut connect)?;
+        if let (true, Some(token)) = (own, &token) {
+            self.add_server("server", self.cores[1], token, &mut crew, &mut connect)?;
             let ranks = |c: &Cell| find(&c.experiment).map(|e| e.ranks(&c.variant));
             for rank in 2..order.iter().filter_map(|i| ranks(&self.plan.cells[*i])).max().unwrap_or(2) {
                 let core = self.cores[rank as usize % 2];
-                self.add_server("helper", core, &token, &mut crew, &mut connect)?;
+                self.add_server("helper", core, token, &mut crew, &mut connect)?;
             }
         }
         let mut sampling =
@@ -284,6 +286,7 @@ impl Launch<'_, '_> {
         sampling.time_min_ns *= self.share;
         let job = ClientJob {
             token,
+            own,
             core: self.cores[0],
             peer_core: self.plan.values.cores().map(|c| c[1]),
             connect,
@@ -309,11 +312,11 @@ impl Launch<'_, '_> {
         &mut self,
         name: &'static str,
         core: Option<usize>,
-        token: &str,
+        token: &Token,
         crew: &mut Vec<Worker>,
         connect: &mut Vec<String>,
     ) -> Result<(), BenchError> {
-        let job = Job::Server { token: token.to_owned(), core };
+        let job = Job::Server { token: token.clone(), core };
         let mut worker = Worker::start(name, self.command, &job)?;
         match listen(std::slice::from_mut(&mut worker), START) {
             Some((_, Heard::News(News::Listening { addr }))) => connect.push(addr),
@@ -435,6 +438,7 @@ impl Launch<'_, '_> {
                 let lost = state.lost.take().map(|(how, _)| format!(" ({how})")).unwrap_or_default();
                 return Err(self.broken(state, &format!("{why}{lost}")));
             }
+            News::Waiting { what } => self.progress.note(&what),
             News::Listening { .. } => {}
         }
         Ok(false)
@@ -465,13 +469,8 @@ fn displayed(cell: &Cell, record: &Record) -> Option<(f64, &'static str)> {
 }
 
 /// What only the processes of one run know.
-fn secret() -> Result<String, BenchError> {
-    use std::io::Read;
-    let mut bytes = [0u8; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut f| f.read_exact(&mut bytes))
-        .map_err(|e| BenchError::new(format!("cannot read /dev/urandom: {e}")))?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+fn secret() -> Result<Token, BenchError> {
+    Token::random().map_err(|e| BenchError::new(format!("cannot read /dev/urandom: {e}")))
 }
 
 /// What is lost and why, and the cells of which.

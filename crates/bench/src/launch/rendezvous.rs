@@ -3,18 +3,25 @@
 use std::time::Duration;
 
 use super::job::ClientJob;
+use super::machine::{now, since};
 use super::way::Way;
-use super::wire::Frame;
+use super::wire::{Frame, Setup};
 use crate::experiment::Fault;
 
 /// Beyond its own patience, for what a peer says at last.
 const MARGIN: Duration = Duration::from_secs(5);
+/// How long the first one may wait before it is told so.
+const BUSY: Duration = Duration::from_secs(1);
+/// How long a peer may let this client wait for its turn.
+const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// The ways to ranks 1, 2, ..., all of which have opened the device. They are called at once, so that finding many takes
 /// no longer than finding the slowest; each has its own deadline.
-pub(super) fn gather(job: &ClientJob) -> Result<Vec<Way>, Fault> {
+///
+/// `told` hears where one has to wait.
+pub(super) fn gather(job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Vec<Way>, Fault> {
     let found: Vec<Result<Way, Fault>> = std::thread::scope(|scope| {
-        let calls: Vec<_> = job.connect.iter().map(|to| scope.spawn(|| call(to, job))).collect();
+        let calls: Vec<_> = job.connect.iter().map(|to| scope.spawn(|| call(to, job, told))).collect();
         let ended = |call: std::thread::ScopedJoinHandle<'_, _>| {
             call.join().unwrap_or_else(|_| Err(Fault::Control("the call to a peer panicked".into())))
         };
@@ -38,17 +45,36 @@ pub(super) fn gather(job: &ClientJob) -> Result<Vec<Way>, Fault> {
     }
 }
 
-/// Calls one and has it open the device.
-fn call(to: &str, job: &ClientJob) -> Result<Way, Fault> {
+/// Calls one and has it open the device, once it has room.
+fn call(to: &str, job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Way, Fault> {
     let patience = Duration::from_millis(job.settings.patience_ms);
-    let mut way = Way::dial(to, &job.token, patience)?;
-    way.set_patience(patience + MARGIN).map_err(|e| way.lost(&e))?;
+    let way = Way::dial(to, job.token.as_ref(), patience)?;
+    let mut way = if job.own { way.unnamed() } else { way };
+    way.set_patience(patience + MARGIN);
     let (device, settings) = (job.device.clone(), job.settings.clone());
-    way.write(&Frame::Setup { device, settings, core: job.peer_core }).map_err(|e| way.lost(&e))?;
-    match way.read().map_err(|e| way.lost(&e))? {
-        Frame::Opened { .. } => Ok(way),
-        Frame::Refused { why } => Err(Fault::Peer(crate::experiment::said_by(&way, why))),
-        other => Err(Fault::Control(format!("{}: {other:?} came out of turn", way.called()))),
+    way.write(&Frame::Setup(Setup { device, settings, core: job.peer_core })).map_err(|e| way.lost(&e))?;
+    let (began, mut place, mut said) = (now(), None, false);
+    loop {
+        match way.read().map_err(|e| way.lost(&e))? {
+            Frame::Opened { .. } => return Ok(way),
+            Frame::Refused { why } => return Err(Fault::Peer(crate::experiment::said_by(&way, why))),
+            Frame::Wait { ahead } if since(began) < WAIT_MAX => {
+                // The first word is only that this client was understood.
+                let news = place.replace(ahead) != Some(ahead) || !said;
+                if news && (ahead > 0 || since(began) > BUSY) {
+                    said = true;
+                    told(format!("{} is busy; clients before this one: {ahead}", way.called()));
+                }
+                way.write(&Frame::Still).map_err(|e| way.lost(&e))?;
+            }
+            Frame::Wait { .. } => {
+                return Err(Fault::Connection(format!("{} is busy; try again later", way.called())));
+            }
+            other => {
+                let what = format!("{}: {other:?} came out of turn", way.called());
+                return Err(Fault::Control(crate::plain::line(&what)));
+            }
+        }
     }
 }
 

@@ -1,28 +1,65 @@
 //! [`serve`]: a peer that needs no options: every client ships what it wants measured, and gets a fresh process.
+//!
+//! One thread looks after all connections and never waits for any of them: visitors at the [`Door`], clients whose turn
+//! has not come, and those that have a process ([`Guests`]).
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use verbs::host::Time;
 
-use super::crew::spawn;
-use super::{BenchError, WorkerCommand};
+use super::door::Door;
+use super::guests::Guests;
+use super::machine::{now, since};
+use super::token::Token;
+use super::{BenchError, WorkerCommand, fabric};
+use crate::plain;
 
-/// Clients at once; more wait in the listener's queue.
-const CLIENTS_MAX: usize = 64;
-/// Between two looks at the stop flag.
+/// Between two looks at the stop flag, and at what has a deadline.
 const TICK: Duration = Duration::from_millis(100);
+/// Connections that are accepted in a turn.
+const ACCEPTED: usize = 64;
+/// Lines of the log in a second.
+const LINES_MAX: u32 = 20;
 
-/// Serves clients at `listen` until `stop` is set, each in a fresh process of this very program. `log` gets one line
-/// for each thing that happens; the first says the address.
+/// What a server is to be.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The one device that it offers, whatever side of it clients name; without it, what they ask for.
+    pub device: Option<String>,
+    /// The secret that its clients have to have.
+    pub token: Option<Token>,
+}
+
+impl Serving {
+    /// Refuses a server that anybody could reach and use.
+    ///
+    /// # Errors
+    /// Why, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        let ip = self.listen.ip();
+        if self.token.is_some() || ip.to_canonical().is_loopback() {
+            return Ok(());
+        }
+        Err(format!(
+            "{ip} is reached from other machines, and whoever reaches it could use this one; give both sides a token: \
+             `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety bench --peer`"
+        ))
+    }
+}
+
+/// Serves clients until `stop` is set, each in a fresh process of this very program. `log` gets one line for each thing
+/// that happens; the first says the address.
 ///
 /// # Errors
 /// [`BenchError`] when the address cannot be had. What a client does wrong ends that client's process alone.
-pub fn serve(listen: SocketAddr, stop: &AtomicBool, log: &mut dyn FnMut(&str)) -> Result<(), BenchError> {
-    serve_with(&WorkerCommand::own()?, listen, stop, log)
+pub fn serve(serving: &Serving, stop: &AtomicBool, log: &mut dyn FnMut(&str)) -> Result<(), BenchError> {
+    serve_with(&WorkerCommand::own()?, serving, stop, log)
 }
 
 /// The same with another program as worker.
@@ -31,35 +68,47 @@ pub fn serve(listen: SocketAddr, stop: &AtomicBool, log: &mut dyn FnMut(&str)) -
 /// As [`serve`].
 pub fn serve_with(
     command: &WorkerCommand,
-    listen: SocketAddr,
+    serving: &Serving,
     stop: &AtomicBool,
     log: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
+    serving.check().map_err(BenchError::new)?;
+    let listen = serving.listen;
     let no =
         |e: std::io::Error| BenchError::new(format!("cannot listen at {listen}: {e}; {}", remedy(e.kind())));
     let listener = TcpListener::bind(listen).map_err(no)?;
     listener.set_nonblocking(true).map_err(no)?;
     let addr = listener.local_addr().map_err(no)?;
-    log(&format!("listening at {addr}"));
-    let mut clients = Clients(Vec::new());
+    let mut log = Log { out: log, began: now(), lines: 0, lost: 0 };
+    log.say(&format!("listening at {addr}"));
+    let (mut door, mut guests) = (Door::new(serving.token.as_ref()), Guests::new(command));
     while !stop.load(Ordering::Relaxed) {
-        clients.reap(log);
-        if clients.0.len() >= CLIENTS_MAX || !ready(&listener) {
-            if clients.0.len() >= CLIENTS_MAX {
-                std::thread::sleep(TICK);
-            }
-            continue;
+        sleep(&listener, &door, &guests);
+        accept(&listener, &mut door, &mut log);
+        let (clients, refused) = door.hear();
+        for (peer, why) in refused {
+            log.say(&format!("{peer}: refused: {why}"));
         }
-        match listener.accept() {
-            Ok((stream, peer)) => clients.begin(command, stream, peer, log),
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(e) => {
-                log(&format!("a client was lost before it was accepted: {e}"));
-                std::thread::sleep(TICK);
+        for mut client in clients {
+            let peer = client.peer;
+            let chosen = fabric::for_client(&client.setup.device, serving.device.as_deref());
+            let added = match chosen {
+                Ok(device) => {
+                    client.setup.device = device;
+                    guests.add(client)
+                }
+                Err(why) => Err((Box::new(client), format!("cannot measure {why}"))),
+            };
+            if let Err((client, why)) = added {
+                log.say(&format!("{peer}: refused: {why}"));
+                door.refuse(*client, &why);
             }
+        }
+        for (peer, what) in guests.tend() {
+            log.say(&format!("{peer}: {what}"));
         }
     }
-    log("stopping");
+    log.say("stopping");
     Ok(())
 }
 
@@ -74,57 +123,54 @@ fn remedy(why: std::io::ErrorKind) -> &'static str {
     }
 }
 
-fn ready(listener: &TcpListener) -> bool {
+/// Sleeps until something happens, or it is time to look at deadlines.
+fn sleep(listener: &TcpListener, door: &Door<'_>, guests: &Guests) {
+    let visitors = door.streams().map(|stream| (stream.as_fd(), PollFlags::IN));
+    let all = [(listener.as_fd(), PollFlags::IN)].into_iter().chain(visitors).chain(guests.watched());
+    let mut fds: Vec<PollFd<'_>> = all.map(|(fd, what)| PollFd::from_borrowed_fd(fd, what)).collect();
     let limit = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-    rustix::event::poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit)).is_ok_and(|n| n > 0)
+    // A signal ends it early, as news does.
+    let _ = rustix::event::poll(&mut fds, Some(&limit));
 }
 
-/// The clients' processes; dropping ends and reaps them all.
-struct Clients(Vec<(SocketAddr, Child)>);
-
-impl Clients {
-    fn begin(
-        &mut self,
-        command: &WorkerCommand,
-        stream: TcpStream,
-        peer: SocketAddr,
-        log: &mut dyn FnMut(&str),
-    ) {
-        match spawn(command, OwnedFd::from(stream)) {
-            Ok(child) => {
-                log(&format!("{peer}: begins"));
-                self.0.push((peer, child));
+/// Lets in who stands outside, not all of them at once.
+fn accept(listener: &TcpListener, door: &mut Door<'_>, log: &mut Log<'_>) {
+    for _ in 0..ACCEPTED {
+        match listener.accept() {
+            // One that is gone already is no loss.
+            Ok((stream, peer)) => drop(door.arrive(stream, peer)),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(e) => {
+                log.say(&format!("a client was lost before it was accepted: {e}"));
+                // Perhaps there are no descriptors left: somebody goes.
+                door.make_room();
+                return;
             }
-            Err(e) => log(&format!("{peer}: refused, no process can be started: {e}")),
         }
     }
-
-    /// Forgets those that have ended.
-    fn reap(&mut self, log: &mut dyn FnMut(&str)) {
-        self.0.retain_mut(|(peer, child)| match child.try_wait() {
-            Ok(None) => true,
-            Ok(Some(status)) if status.success() => {
-                log(&format!("{peer}: done"));
-                false
-            }
-            Ok(Some(status)) => {
-                log(&format!("{peer}: failed ({status})"));
-                false
-            }
-            Err(e) => {
-                log(&format!("{peer}: lost: {e}"));
-                false
-            }
-        });
-    }
 }
 
-impl Drop for Clients {
-    fn drop(&mut self) {
-        for (_, child) in &mut self.0 {
-            // One that has ended by itself cannot be killed, and needs not be; it is reaped all the same.
-            let _ = child.kill();
-            let _ = child.wait();
+/// The log: one line for each thing, nothing in it that a terminal acts on, and only so many in a second.
+struct Log<'a> {
+    out: &'a mut dyn FnMut(&str),
+    began: Time,
+    lines: u32,
+    lost: u64,
+}
+
+impl Log<'_> {
+    fn say(&mut self, text: &str) {
+        if since(self.began) > Duration::from_secs(1) {
+            if self.lost > 0 {
+                (self.out)(&format!("and {} more in a moment", self.lost));
+            }
+            (self.began, self.lines, self.lost) = (now(), 0, 0);
+        }
+        self.lines += 1;
+        if self.lines > LINES_MAX {
+            self.lost += 1;
+        } else {
+            (self.out)(&plain::line(text));
         }
     }
 }
@@ -133,18 +179,40 @@ impl Drop for Clients {
 mod tests {
     use super::*;
 
-    fn refused(listen: SocketAddr) -> String {
+    fn refused(listen: SocketAddr, token: Option<Token>) -> String {
         let command = WorkerCommand { program: "/no/such/program".into(), args: Vec::new() };
-        serve_with(&command, listen, &AtomicBool::new(true), &mut |_| ()).expect_err("refused").what
+        let serving = Serving { listen, device: None, token };
+        serve_with(&command, &serving, &AtomicBool::new(true), &mut |_| ()).expect_err("refused").what
     }
 
     #[test]
     fn an_address_that_cannot_be_had_says_what_helps() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let why = refused(taken.local_addr().expect("bound"));
+        let why = refused(taken.local_addr().expect("bound"), None);
         assert!(why.contains("running already"), "{why}");
         // TEST-NET-1 (RFC 5737) is no machine's.
-        let why = refused(SocketAddr::from(([192, 0, 2, 1], 7471)));
+        let why = refused(SocketAddr::from(([192, 0, 2, 1], 7471)), Token::random().ok());
         assert!(!why.contains("running already") && why.contains("of this machine"), "{why}");
+    }
+
+    #[test]
+    fn nobody_listens_to_a_network_without_a_token() {
+        for open in ["0.0.0.0:0", "192.0.2.1:0", "[::]:0", "[::ffff:10.0.0.1]:0"] {
+            let why = refused(open.parse().expect("an address"), None);
+            assert!(why.contains("--token-file") && why.contains("other machines"), "{open}: {why}");
+        }
+        for closed in ["127.0.0.1:0", "127.9.9.9:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
+            let listen = closed.parse().expect("an address");
+            assert!(Serving { listen, device: None, token: None }.check().is_ok(), "{closed}");
+        }
+    }
+
+    #[test]
+    fn the_log_is_plain_and_has_an_end() {
+        let mut lines = Vec::new();
+        let mut out = |line: &str| lines.push(line.to_owned());
+        let mut log = Log { out: &mut out, began: now(), lines: 0, lost: 0 };
+        (0..1000).for_each(|_| log.say("\x1b[2J"));
+        assert!(lines.len() < 500 && lines.iter().all(|line| !line.contains('\x1b')), "{}", lines.len());
     }
 }

@@ -2,49 +2,74 @@
 
 use std::time::Duration;
 
+use verbs::host::Span;
 use verbs::host::real::{allowed_cores, host, pin_to_core};
 
 use super::fabric;
 use super::machine::memory_in_use;
 use super::way::Way;
-use super::wire::{Frame, WireError};
-use crate::experiment::{Cell, Control, Fault, Session, Settings, Word, driver};
+use super::wire::{Frame, Setup, WireError};
+use crate::experiment::{Bounds, Control, Fault, Session, Word, driver};
 
 /// How long a client may be busy with other ranks between two cells.
 const BETWEEN_CELLS: Duration = Duration::from_secs(3600);
 /// Beyond its own patience, how long a client may time a round in which this side has no part.
 const LONG_ROUND: Duration = Duration::from_secs(120);
+/// How long this side works between two words of a client.
+const WORK_MAX: Span = Span::from_secs(1800);
+/// Seconds of a processor that one client may use.
+const PROCESSOR_MAX: u64 = 6 * 3600;
 
-/// Which device to open for the one that a client asked for, or why none.
-pub(super) type Choice<'a> = &'a dyn Fn(&str) -> Result<String, String>;
-
-/// Serves one client to its end.
-pub(super) fn session(mut way: Way, core: Option<usize>, choice: Choice<'_>) -> Result<(), Fault> {
-    let (device, settings, asked) = match way.read().map_err(control)? {
-        Frame::Setup { device, settings, core } => (device, settings, core),
-        other => return refuse(&mut way, Fault::Control(format!("{other:?} came instead of a set-up"))),
-    };
-    if let Err(fault) = settings.check() {
-        return refuse(&mut way, fault);
+/// Serves the client of this run to its end, which names the device.
+pub(super) fn session(mut way: Way, core: Option<usize>) -> Result<(), Fault> {
+    match way.read().map_err(control)? {
+        Frame::Setup(setup) => {
+            let core = core.or(setup.core);
+            serve_as(way, &Setup { core, ..setup }, Bounds::default())
+        }
+        other => refuse(&mut way, Fault::Control(format!("{other:?} came instead of a set-up"))),
     }
-    let pinned = pin(core.or(asked));
+}
+
+/// Serves a client of `nicety serve`, a stranger: within bounds.
+pub(super) fn guest(way: Way, setup: &Setup) -> Result<(), Fault> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let most = Rlimit { current: Some(PROCESSOR_MAX), maximum: Some(PROCESSOR_MAX) };
+    setrlimit(Resource::Cpu, most).map_err(|e| Fault::Machine(format!("cannot limit this process: {e}")))?;
+    // Others are to have as much.
+    let bytes = super::machine::limits().memory.map(|bytes| bytes / 2);
+    serve_as(way, setup, Bounds { work: Some(WORK_MAX), bytes })
+}
+
+fn serve_as(mut way: Way, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
+    let Setup { device, settings, core } = setup;
+    let pinned = pin(*core);
     let host = host();
-    let device = match choice(&device) {
-        Ok(device) => device,
-        Err(why) => return refuse(&mut way, Fault::Meaningless(why)),
-    };
-    let device = match fabric::open(&device, &host) {
+    let device = match fabric::open(device, &host) {
         Ok(device) => device,
         Err(why) => return refuse(&mut way, why.into()),
     };
     way.write(&Frame::Opened { core: pinned }).map_err(control)?;
     let patience = Duration::from_millis(settings.patience_ms);
     loop {
-        way.set_patience(BETWEEN_CELLS).map_err(control)?;
+        way.set_patience(BETWEEN_CELLS);
         match way.hear()? {
             Word::Begin { cell, rank } => {
-                way.set_patience(patience + LONG_ROUND).map_err(control)?;
-                match serve(&host, &device, &mut way, &settings, (&cell, rank)) {
+                way.set_patience(patience + LONG_ROUND);
+                let mut session = Session {
+                    host: &host,
+                    device: &device,
+                    // Only the client itself is rank 0, whatever it says.
+                    rank: rank.max(1),
+                    ways: vec![&mut way],
+                    cell: &cell,
+                    settings,
+                    gauge: &memory_in_use,
+                    failed: Vec::new(),
+                    bounds,
+                    until: None,
+                };
+                match driver::serve_cell(&mut session) {
                     Err(fault) if !fault.is_local() => return Err(fault),
                     _ => {}
                 }
@@ -56,26 +81,6 @@ pub(super) fn session(mut way: Way, core: Option<usize>, choice: Choice<'_>) -> 
             other => return Err(Fault::Control(format!("{other:?} came out of turn"))),
         }
     }
-}
-
-fn serve(
-    host: &verbs::host::Host,
-    device: &verbs::Device,
-    way: &mut Way,
-    settings: &Settings,
-    (cell, rank): (&Cell, u32),
-) -> Result<(), Fault> {
-    driver::serve_cell(&mut Session {
-        host,
-        device,
-        // Only the client itself is rank 0, whatever it says.
-        rank: rank.max(1),
-        ways: vec![way],
-        cell,
-        settings,
-        gauge: &memory_in_use,
-        failed: Vec::new(),
-    })
 }
 
 pub(super) fn control(why: WireError) -> Fault {

@@ -1,38 +1,113 @@
 //! [`Way`]: the control connection as an experiment sees it.
 
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::wire::{self, FRAME_MAX, Frame, Hello, WireError};
-use crate::experiment::{Control, Fault, Word};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use verbs::host::Time;
 
-/// How long a peer may take for its hello.
+use super::machine::{now, since};
+use super::token::{Party, Token};
+use super::wire::{self, FRAME_MAX, Frame, Hello, Lock, WireError};
+use crate::experiment::{Control, Fault, Word};
+use crate::plain;
+
+/// How long a peer may take for its hello, and for its proof.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a peer may take to read what it was told.
+const WRITE_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a peer is called again that hangs up before it has said anything: others may be at its door.
+const CALLS: u32 = 5;
+const BETWEEN_CALLS: Duration = Duration::from_millis(50);
 
 /// A control connection after both hellos.
 pub(super) struct Way {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Patient>,
+    patience: Duration,
     local: IpAddr,
     peer: SocketAddr,
-    /// What it was dialled by.
+    /// What it was dialled by, unless it is a process of this very run, whose port would tell nobody anything.
     name: Option<String>,
     theirs: Hello,
+    /// Who is told when this side waits for the other's word, and when it has one.
+    pulse: Option<UnixStream>,
+}
+
+/// What a pulse says.
+pub(super) const WAITS: u8 = 1;
+pub(super) const WORKS: u8 = 2;
+
+/// A socket on which a whole frame has its time, however small the pieces are in which it comes or goes.
+struct Patient {
+    stream: TcpStream,
+    began: Time,
+    patience: Duration,
+}
+
+impl Patient {
+    fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, began: now(), patience: HELLO_PATIENCE })
+    }
+
+    /// From now on it has so long.
+    fn begin(&mut self, patience: Duration) {
+        (self.began, self.patience) = (now(), patience);
+    }
+
+    fn ready(&self, what: PollFlags) -> io::Result<()> {
+        let left = self.patience.saturating_sub(since(self.began));
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match rustix::event::poll(&mut [PollFd::new(&self.stream, what)], Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Does it as soon as it can be done.
+    fn when<T>(&self, what: PollFlags, mut act: impl FnMut(&TcpStream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match act(&self.stream) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.ready(what)?,
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Read for Patient {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.when(PollFlags::IN, |mut stream| stream.read(into))
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.when(PollFlags::OUT, |mut stream| stream.write(from))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Way {
     /// Connects to `HOST:PORT`, trying all of its addresses.
-    pub(super) fn dial(to: &str, token: &str, patience: Duration) -> Result<Self, Fault> {
+    pub(super) fn dial(to: &str, token: Option<&Token>, patience: Duration) -> Result<Self, Fault> {
         let addrs = to.to_socket_addrs().map_err(|e| {
             Fault::Connection(format!("{to} cannot be found: {e}; check the name of the host"))
         })?;
         let mut last = "it has no address".to_owned();
         for addr in addrs {
-            match TcpStream::connect_timeout(&addr, patience) {
-                Ok(stream) => {
-                    let way = Self::greet(stream, token).map_err(|e| lost(to, &e))?;
-                    return Ok(Self { name: Some(to.to_owned()), ..way });
-                }
+            match call(addr, token, patience) {
+                Ok(Ok(way)) => return Ok(Self { name: Some(to.to_owned()), ..way }),
+                Ok(Err(why)) => return Err(lost(to, &why)),
                 Err(e) => last = e.to_string(),
             }
         }
@@ -40,17 +115,32 @@ impl Way {
         Err(Fault::Connection(format!("{to} cannot be reached: {last}; {advice}")))
     }
 
-    /// Says hello and hears the other's.
-    pub(super) fn greet(stream: TcpStream, token: &str) -> Result<Self, WireError> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HELLO_PATIENCE))?;
-        stream.set_write_timeout(Some(HELLO_PATIENCE))?;
+    /// Says hello and hears the other's, and proves to each other that they share the token, if there is one.
+    pub(super) fn greet(stream: TcpStream, token: Option<&Token>, me: Party) -> Result<Self, WireError> {
         let (local, peer) = (stream.local_addr()?.ip(), stream.peer_addr()?);
-        let mut stream = BufReader::new(stream);
-        wire::write(stream.get_mut(), &Hello::own(token))?;
-        // The limit holds even where buffering reads ahead: a hello is at most so long.
-        let theirs = Hello::read(&mut stream.by_ref(), token)?;
-        Ok(Self { stream, local, peer, name: None, theirs })
+        let mut stream = BufReader::new(Patient::new(stream)?);
+        let ours = Hello::own(token)?;
+        wire::write(stream.get_mut(), &ours)?;
+        let theirs = Hello::read(&mut stream)?;
+        let mut way = Self { stream, patience: HELLO_PATIENCE, local, peer, name: None, theirs, pulse: None };
+        let (client, server) = if me == Party::Client { (&ours, &way.theirs) } else { (&way.theirs, &ours) };
+        let Some(lock) = Lock::new(token, client, server, me)? else { return Ok(way) };
+        if me == Party::Client {
+            way.write(&lock.proof(Party::Client))?;
+            lock.check(way.read()?, Party::Server)?;
+        } else {
+            lock.check(way.read()?, Party::Client)?;
+            way.write(&lock.proof(Party::Server))?;
+        }
+        Ok(way)
+    }
+
+    /// Goes on with a client that has been heard up to its set-up, and says on `pulse` what this side does.
+    pub(super) fn resume(stream: TcpStream, theirs: Hello, pulse: UnixStream) -> Result<Self, WireError> {
+        let (local, peer) = (stream.local_addr()?.ip(), stream.peer_addr()?);
+        let stream = BufReader::new(Patient::new(stream)?);
+        pulse.set_nonblocking(true)?;
+        Ok(Self { stream, patience: HELLO_PATIENCE, local, peer, name: None, theirs, pulse: Some(pulse) })
     }
 
     /// The address of the other end.
@@ -63,21 +153,61 @@ impl Way {
         self.name.clone().unwrap_or_else(|| self.peer.to_string())
     }
 
+    /// From now on it is not called by the name that it was dialled by.
+    pub(super) fn unnamed(self) -> Self {
+        Self { name: None, ..self }
+    }
+
     pub(super) fn lost(&self, why: &WireError) -> Fault {
         lost(&self.called(), why)
     }
 
     /// How long [`Control::hear`] waits.
-    pub(super) fn set_patience(&mut self, patience: Duration) -> Result<(), WireError> {
-        Ok(self.stream.get_ref().set_read_timeout(Some(patience))?)
+    pub(super) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     pub(super) fn write(&mut self, frame: &Frame) -> Result<(), WireError> {
-        wire::write(self.stream.get_mut(), frame)
+        let out = self.stream.get_mut();
+        out.begin(WRITE_PATIENCE);
+        wire::write(out, frame)
     }
 
     pub(super) fn read(&mut self) -> Result<Frame, WireError> {
-        wire::read(&mut self.stream, FRAME_MAX)
+        self.say(WAITS);
+        loop {
+            self.stream.get_mut().begin(self.patience);
+            match wire::read(&mut self.stream, FRAME_MAX)? {
+                // An answer to being told to wait, which is over.
+                Frame::Still => {}
+                frame => {
+                    self.say(WORKS);
+                    return Ok(frame);
+                }
+            }
+        }
+    }
+
+    fn say(&self, what: u8) {
+        if let Some(mut pulse) = self.pulse.as_ref() {
+            // Whoever does not listen has no need of it.
+            let _ = pulse.write(&[what]);
+        }
+    }
+}
+
+/// Connects and greets. The outer error is that nobody is there.
+fn call(addr: SocketAddr, token: Option<&Token>, patience: Duration) -> io::Result<Result<Way, WireError>> {
+    let mut calls = 1;
+    loop {
+        let stream = TcpStream::connect_timeout(&addr, patience)?;
+        match Way::greet(stream, token, Party::Client) {
+            Err(WireError::Gone(_)) if calls < CALLS => {
+                std::thread::sleep(BETWEEN_CALLS * calls);
+                calls += 1;
+            }
+            done => return Ok(done),
+        }
     }
 }
 
@@ -94,13 +224,15 @@ impl Control for Way {
         match self.read().map_err(|e| self.lost(&e))? {
             Frame::Word { word } => Ok(word),
             Frame::Refused { why } => Err(Fault::Peer(why)),
-            other => Err(Fault::Control(format!("{}: {other:?} came out of turn", self.called()))),
+            other => {
+                let what = format!("{}: {other:?} came out of turn", self.called());
+                Err(Fault::Control(plain::line(&what)))
+            }
         }
     }
 
     fn name(&self) -> Option<&str> {
-        // A process of this very run has a port by chance, which tells nobody anything.
-        self.name.as_deref().filter(|_| self.theirs.token.is_empty())
+        self.name.as_deref()
     }
 
     fn local_ip(&self) -> IpAddr {
@@ -118,48 +250,5 @@ impl Control for Way {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-    use std::net::TcpListener;
-
-    fn against(peer: impl FnOnce(TcpStream) + Send + 'static) -> Result<Way, WireError> {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let addr = listener.local_addr().expect("bound");
-        let thread = std::thread::spawn(move || peer(listener.accept().expect("a client").0));
-        let way = Way::greet(TcpStream::connect(addr).expect("listening"), "t");
-        thread.join().expect("no panic");
-        way
-    }
-
-    #[test]
-    fn two_sides_find_each_other_and_know_their_numbers() {
-        let way = against(|s| {
-            let mut way = Way::greet(s, "t").expect("greeted");
-            way.tell(&Word::Ready).expect("told");
-        });
-        let mut way = way.expect("greeted");
-        assert_eq!(way.hear(), Ok(Word::Ready));
-        assert!(matches!(way.hear(), Err(Fault::Control(_))), "it hung up");
-        assert_eq!(way.neighbour(), Some(std::process::id()));
-        assert!(way.local_ip().is_loopback() && way.peer_ip().is_loopback());
-    }
-
-    #[test]
-    fn garbage_is_refused() {
-        let http = against(|mut s| s.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("sent"));
-        assert!(matches!(http, Err(WireError::TooLong(_))));
-        assert!(matches!(against(drop), Err(WireError::Gone(_))));
-    }
-
-    #[test]
-    fn nobody_there_is_said_with_advice() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let addr = listener.local_addr().expect("bound").to_string();
-        drop(listener);
-        let why = Way::dial(&addr, "", Duration::from_secs(5)).err().expect("refused").to_string();
-        assert!(why.contains(&addr) && why.contains("nicety serve"), "{why}");
-        let why = Way::dial("no.such.host.invalid:1", "", Duration::from_secs(5)).err().expect("unknown");
-        assert!(why.to_string().contains("no.such.host.invalid"), "{why}");
-    }
-}
+#[path = "way_tests.rs"]
+mod tests;

@@ -1,23 +1,29 @@
 //! The control protocol between the two sides: frames of JSON behind their length, begun by a hello.
 //!
 //! A frame is 4 bytes of length, big-endian, and so many bytes of JSON, at most [`FRAME_MAX`]. Each side's first frame
-//! is its [`Hello`]; what does not begin so is refused before more than a hello's length of it was read.
+//! is its [`Hello`]; what does not begin so is refused before more than a hello's length of it was read. Where the sides
+//! share a token, each then proves that it has it ([`Frame::Proof`]), the client first. Then the client says what it wants
+//! ([`Frame::Setup`]), and hears its place ([`Frame::Wait`]) as long as there is no room for it.
 
 use std::io::{self, Read, Write};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::token::{Nonce, Party, Token};
 use crate::experiment::{Settings, Word};
+use crate::plain;
 
 /// What a hello must say.
 pub const MAGIC: &str = "nicety-control";
 /// Version of this protocol.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a frame at most.
 pub const FRAME_MAX: u32 = 1 << 16;
 /// Bytes of a hello at most.
 pub const HELLO_MAX: u32 = 1 << 10;
+/// Bytes of a proof or a set-up at most.
+pub const SETUP_MAX: u32 = 1 << 11;
 
 /// The first frame in each direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,10 +33,11 @@ pub struct Hello {
     /// [`VERSION`].
     pub version: u32,
     /// Version of the program, for messages.
+    #[serde(deserialize_with = "plain::read")]
     pub program: String,
-    /// The secret that the two processes of one run share; empty for `nicety serve`.
+    /// What the other side is to prove its token with; none if this side has no token.
     #[serde(default)]
-    pub token: String,
+    pub nonce: Option<Nonce>,
     /// Process number.
     #[serde(default)]
     pub pid: u32,
@@ -43,15 +50,20 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum Frame {
-    /// Client: open this device, measure like this.
-    Setup {
-        /// Device.
-        device: String,
-        /// How.
-        settings: Settings,
-        /// The core to be pinned to, if it was given.
-        core: Option<usize>,
+    /// Either: this shows that I have the token.
+    Proof {
+        /// Of the client or of the server.
+        proof: String,
     },
+    /// Client: open this device, measure like this.
+    Setup(Setup),
+    /// Server: there is no room yet.
+    Wait {
+        /// How many are before this client.
+        ahead: u32,
+    },
+    /// Client: I am still waiting.
+    Still,
     /// Server: done.
     Opened {
         /// The core it is pinned to.
@@ -60,6 +72,7 @@ pub enum Frame {
     /// Server: not done.
     Refused {
         /// Why.
+        #[serde(deserialize_with = "plain::read")]
         why: String,
     },
     /// Either: words about cells.
@@ -67,6 +80,17 @@ pub enum Frame {
         /// The word.
         word: Word,
     },
+}
+
+/// What a client wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Device.
+    pub device: String,
+    /// How to measure.
+    pub settings: Settings,
+    /// The core to be pinned to, if it was given.
+    pub core: Option<usize>,
 }
 
 /// Why nothing more can be read or written.
@@ -96,16 +120,26 @@ pub enum WireError {
         program: String,
     },
     /// The token is another's.
-    #[error("the peer does not belong to this run")]
+    #[error("the tokens of the two sides differ; give both the same, by --token-file or NICETY_TOKEN")]
     Stranger,
+    /// The other side has a token, this one none.
+    #[error("the peer wants a token; give the same as there, by --token-file or NICETY_TOKEN")]
+    TokenWanted,
+    /// This side has a token, the other none.
+    #[error("the peer has no token to prove itself with; give it the same by --token-file, or none here")]
+    TokenLacking,
+    /// It says why it will not go on.
+    #[error("the peer says: {0}")]
+    Refused(String),
 }
 
 /// How the connection ended: the system's words for a process that is gone are many.
 fn ended(why: &io::Error) -> String {
     match why.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-            "its process has ended".to_owned()
-        }
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::NotConnected => "its process has ended".to_owned(),
         _ => why.to_string(),
     }
 }
@@ -140,48 +174,151 @@ pub fn write<T: Serialize>(out: &mut impl Write, what: &T) -> Result<(), WireErr
 /// # Errors
 /// [`WireError`]; nothing more can be read then.
 pub fn read<T: DeserializeOwned>(input: &mut impl Read, limit: u32) -> Result<T, WireError> {
-    let mut len = [0; 4];
-    input.read_exact(&mut len)?;
-    let len = u32::from_be_bytes(len);
-    if len > limit.min(FRAME_MAX) {
-        return Err(WireError::TooLong(len));
+    let mut partial = Partial::default();
+    partial.pull(input, limit)?.map_or(Err(WireError::Silent), |body| parse(&body))
+}
+
+/// What a frame says.
+///
+/// # Errors
+/// [`WireError::Garbage`].
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
+    // What is wrong with it may name parts of it.
+    serde_json::from_slice(body).map_err(|e| WireError::Garbage(plain::line(&e.to_string())))
+}
+
+/// The part of a frame that has come so far. Of what comes behind the frame it takes nothing.
+#[derive(Debug, Default)]
+pub struct Partial {
+    got: Vec<u8>,
+}
+
+impl Partial {
+    /// Reads on; a frame's content once it is whole, and nothing if `input` would block before that.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn pull(&mut self, input: &mut impl Read, limit: u32) -> Result<Option<Vec<u8>>, WireError> {
+        loop {
+            let whole = match self.got.first_chunk::<4>() {
+                None => 4,
+                Some(len) => match u32::from_be_bytes(*len) {
+                    len if len > limit.min(FRAME_MAX) => return Err(WireError::TooLong(len)),
+                    len => 4 + len as usize,
+                },
+            };
+            let had = self.got.len();
+            if had == whole {
+                return Ok(Some(std::mem::take(&mut self.got).split_off(4)));
+            }
+            self.got.resize(whole, 0);
+            let read = input.read(&mut self.got[had..]);
+            self.got.truncate(had + read.as_ref().map_or(0, |n| *n));
+            match read {
+                Ok(0) => return Err(WireError::Gone(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) => return Err(e.into()),
+            }
+        }
     }
-    let mut body = vec![0; len as usize];
-    input.read_exact(&mut body)?;
-    serde_json::from_slice(&body).map_err(|e| WireError::Garbage(e.to_string()))
+
+    /// Whether some of a frame has come.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        !self.got.is_empty()
+    }
 }
 
 impl Hello {
     /// This side's.
-    #[must_use]
-    pub fn own(token: &str) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// [`WireError::Gone`] where the system has no random numbers.
+    pub fn own(token: Option<&Token>) -> Result<Self, WireError> {
+        Ok(Self {
             magic: MAGIC.to_owned(),
             version: VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            token: token.to_owned(),
+            nonce: token.map(|_| Nonce::new()).transpose().map_err(WireError::Gone)?,
             pid: std::process::id(),
             machine: super::machine::identity(),
-        }
+        })
     }
 
-    /// Reads the peer's and checks it against what this side expects.
+    /// Reads the peer's and checks that it is one.
     ///
     /// # Errors
     /// [`WireError`].
-    pub fn read(input: &mut impl Read, token: &str) -> Result<Self, WireError> {
-        let hello: Self = read(input, HELLO_MAX)?;
-        if hello.magic != MAGIC {
+    pub fn read(input: &mut impl Read) -> Result<Self, WireError> {
+        read::<Self>(input, HELLO_MAX)?.checked()
+    }
+
+    /// The same, if it is one of this protocol.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn checked(self) -> Result<Self, WireError> {
+        if self.magic != MAGIC {
             return Err(WireError::Garbage("no magic in its hello".into()));
         }
-        if hello.version != VERSION {
-            let program = hello.program.chars().take(20).collect();
-            return Err(WireError::Version { theirs: hello.version, program });
+        if self.version != VERSION {
+            let program = self.program.chars().take(20).collect();
+            return Err(WireError::Version { theirs: self.version, program });
         }
-        if hello.token != token {
-            return Err(WireError::Stranger);
+        Ok(self)
+    }
+}
+
+/// What the proofs of a connection are about: the token, and both sides' nonces; nothing where there is no token.
+#[derive(Clone, Debug)]
+pub struct Lock<'a> {
+    token: &'a Token,
+    nonces: [Nonce; 2],
+}
+
+impl<'a> Lock<'a> {
+    /// From this side's token, if it has one, and both hellos.
+    ///
+    /// # Errors
+    /// [`WireError`] if only one of the sides has a token.
+    pub fn new(
+        token: Option<&'a Token>,
+        client: &Hello,
+        server: &Hello,
+        me: Party,
+    ) -> Result<Option<Self>, WireError> {
+        let theirs = if me == Party::Client { server } else { client };
+        match (token, &theirs.nonce) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(WireError::TokenWanted),
+            (Some(_), None) => Err(WireError::TokenLacking),
+            (Some(token), Some(_)) => {
+                let nonces = [client, server].map(|hello| hello.nonce.clone().unwrap_or_default());
+                Ok(Some(Self { token, nonces }))
+            }
         }
-        Ok(hello)
+    }
+
+    /// What `who` has to send.
+    #[must_use]
+    pub fn proof(&self, who: Party) -> Frame {
+        let [client, server] = &self.nonces;
+        Frame::Proof { proof: self.token.proof(who, [client, server]) }
+    }
+
+    /// Whether `frame` is what `who` has to send.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is not.
+    pub fn check(&self, frame: Frame, who: Party) -> Result<(), WireError> {
+        let [client, server] = &self.nonces;
+        match frame {
+            Frame::Proof { proof } if self.token.is_proof(&proof, who, [client, server]) => Ok(()),
+            Frame::Refused { why } => Err(WireError::Refused(why)),
+            _ => Err(WireError::Stranger),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The worker: a fresh process of the same program that measures, or stands at the other end, and then ends.
 //!
-//! Its standard input is a socket: a Unix one leads to the orchestrator of a run, a TCP one to a client that
-//! `nicety serve` has accepted. It dies with the process that started it.
+//! Its standard input is a socket: a Unix one leads to the orchestrator of a run, a TCP one to a client of `nicety serve`;
+//! then its standard output is a Unix one that leads to the server. It dies with the process that started it.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,43 +15,54 @@ use verbs::host::real::{host, pin_to_core};
 
 use super::job::{ClientJob, Job, Lines, News, write_line};
 use super::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
+use super::token::{Party, Token};
 use super::way::Way;
 use super::{fabric, rendezvous, serving};
 use crate::experiment::driver::client_cell;
-use crate::experiment::{Control, Fault, Session, Word};
+use crate::experiment::{Bounds, Control, Fault, Session, Word};
+use crate::plain;
 use crate::schema::ClockInfo;
 
 /// Runs a worker to its end; what the hidden command `worker` does.
 #[must_use]
 pub fn worker_main() -> ExitCode {
-    worker_main_on(None)
-}
-
-/// The same where `nicety serve` offers one device of its own, whatever side of it the clients name.
-#[must_use]
-pub fn worker_main_on(offered: Option<&str>) -> ExitCode {
     // Without it a worker would only notice at its next word that its parent is gone.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    match work(offered) {
+    match work() {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("nicety worker: {why}");
+            eprintln!("nicety worker: {}", plain::line(&why.to_string()));
             ExitCode::FAILURE
         }
     }
 }
 
-fn work(offered: Option<&str>) -> Result<(), Fault> {
+fn work() -> Result<(), Fault> {
     let hint = "`worker` is started by `nicety bench` and `nicety serve`, not by hand";
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| Fault::Control(e.to_string()))?;
     match rustix::net::sockopt::socket_domain(&input) {
         Ok(AddressFamily::UNIX) => orchestrated(input),
-        Ok(AddressFamily::INET | AddressFamily::INET6) => {
-            let way = Way::greet(TcpStream::from(input), "").map_err(serving::control)?;
-            serving::session(way, None, &|asked| fabric::for_client(asked, offered))
-        }
+        Ok(AddressFamily::INET | AddressFamily::INET6) => guest(TcpStream::from(input)),
         _ => Err(Fault::Control(hint.into())),
     }
+}
+
+/// Serves a client of `nicety serve`, which hears how that ended.
+fn guest(stream: TcpStream) -> Result<(), Fault> {
+    // Even what is wrong with this very program may hold words of the client.
+    std::panic::set_hook(Box::new(|panic| eprintln!("nicety worker: {}", plain::line(&panic.to_string()))));
+    let server = UnixStream::from(std::io::stdout().as_fd().try_clone_to_owned().map_err(control)?);
+    let mut lines = Lines::new(server.try_clone().map_err(control)?);
+    let Some(Job::Guest { hello, setup }) = lines.next::<Job>().map_err(control)? else {
+        return Err(control("no client came with the job"));
+    };
+    let pulse = server.try_clone().map_err(control)?;
+    let way = Way::resume(stream, hello, pulse).map_err(serving::control);
+    if let Err(fault) = way.and_then(|way| serving::guest(way, &setup)) {
+        let why = plain::line(&fault.to_string());
+        write_line(&server, &News::Failed { why, index: None, corrupt: false }).map_err(control)?;
+    }
+    Ok(())
 }
 
 fn control(e: impl std::fmt::Display) -> Fault {
@@ -66,6 +77,7 @@ fn orchestrated(input: OwnedFd) -> Result<(), Fault> {
     let done = match job {
         Job::Server { token, core } => serve_one(&out, &token, core),
         Job::Client(job) => measure(&out, &job, &mut cell),
+        Job::Guest { .. } => Err(control("a client came without its connection")),
     };
     if let Err(fault) = done {
         let corrupt = matches!(fault, Fault::Corrupt(_));
@@ -75,15 +87,15 @@ fn orchestrated(input: OwnedFd) -> Result<(), Fault> {
 }
 
 /// Waits for the client of the run; others are refused and change nothing.
-fn serve_one(out: &UnixStream, token: &str, core: Option<usize>) -> Result<(), Fault> {
+fn serve_one(out: &UnixStream, token: &Token, core: Option<usize>) -> Result<(), Fault> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(control)?;
     let addr = listener.local_addr().map_err(control)?.to_string();
     write_line(out, &News::Listening { addr }).map_err(control)?;
     loop {
         let (stream, _) = listener.accept().map_err(control)?;
-        if let Ok(way) = Way::greet(stream, token) {
+        if let Ok(way) = Way::greet(stream, Some(token), Party::Server) {
             drop(listener);
-            return serving::session(way, core, &|asked| Ok(asked.to_owned()));
+            return serving::session(way, core);
         }
     }
 }
@@ -94,7 +106,9 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
     let host = host();
     let clock = calibrate(&host);
     let before = noise(&host);
-    let mut ways = rendezvous::gather(job)?;
+    // One that does not hear it sees the same in the end.
+    let told = |what| drop(write_line(out, &News::Waiting { what }));
+    let mut ways = rendezvous::gather(job, &told)?;
     let device = fabric::open(&job.device, &host)?;
     let notes = device.attr().notes.clone();
     write_line(out, &News::Begun { clock, noise: before, core, notes }).map_err(control)?;
@@ -115,6 +129,8 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
             settings: &job.settings,
             gauge: &memory_in_use,
             failed: Vec::new(),
+            bounds: Bounds::default(),
+            until: None,
         };
         let news = match client_cell(&mut session, plan, &mut || stop_asked(out)) {
             Ok(record) => {

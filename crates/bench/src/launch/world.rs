@@ -13,7 +13,7 @@ use verbs::host::{Bell, Host, Span, Time};
 
 use super::fabric;
 use crate::experiment::driver::{Record, client_cell, plan_for, replay, serve_cell};
-use crate::experiment::{Cell, Control, Experiment, Fault, Session, Settings, Word, find};
+use crate::experiment::{Bounds, Cell, Control, Experiment, Fault, Session, Settings, Word, find};
 use crate::sample::{Calibration, Plan};
 use crate::schema::ClockKind;
 
@@ -200,7 +200,18 @@ impl Stage {
         ways: Vec<&'a mut dyn Control>,
     ) -> Session<'a> {
         let (cell, settings) = (&self.cell, &self.settings);
-        Session { host, device, rank, ways, cell, settings, gauge: &|| None, failed: Vec::new() }
+        Session {
+            host,
+            device,
+            rank,
+            ways,
+            cell,
+            settings,
+            gauge: &|| None,
+            failed: Vec::new(),
+            bounds: Bounds::default(),
+            until: None,
+        }
     }
 }
 

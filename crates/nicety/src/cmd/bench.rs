@@ -23,7 +23,8 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     if let Some(path) = &args.plan {
         return file::run(path, args);
     }
-    let plan = plan(args).check().map_err(refused)?;
+    let mut plan = plan(args).check().map_err(refused)?;
+    plan.token = args.token.read()?;
     let outputs = Outputs::new(args);
     output::check(&outputs.wanted())?;
     let signals = Signals::install()?;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bench::launch::WorkerCommand;
+use bench::launch::Serving;
 use bench::plan::DEFAULT_PORT;
 
 use crate::args::ServeArgs;
@@ -15,26 +15,28 @@ use crate::term::Stream;
 /// # Errors
 /// When the address cannot be listened on.
 pub(crate) fn run(args: &ServeArgs) -> Outcome {
-    let mut command = WorkerCommand::own().map_err(Failure::run)?;
     if let Some(device) = &args.device {
         fabric::check(device).map_err(Failure::usage)?;
-        command.args.extend(["--device".into(), device.into()]);
     }
+    let (device, token) = (args.device.clone(), args.token.read()?);
+    let serving = Serving { listen: args.listen, device, token };
+    serving.check().map_err(|why| Failure::usage(format!("cannot listen: {why}")))?;
     let signals = Signals::install()?;
     let mut first = true;
     // Nobody may be reading any more; clients are served all the same.
     let mut log = |line: &str| {
         let _ = Stream::Out.print(&format!("{line}\n"));
         if std::mem::take(&mut first) {
-            let _ = Stream::Out.print(&hint(line, args.listen, args.device.as_deref()));
+            let _ = Stream::Out.print(&hint(line, &serving));
         }
     };
-    bench::launch::serve_with(&command, args.listen, &signals.stop, &mut log).map_err(Failure::run)?;
+    bench::launch::serve(&serving, &signals.stop, &mut log).map_err(Failure::run)?;
     Ok(OK)
 }
 
 /// How to reach the server, from the line that says where it listens.
-fn hint(line: &str, asked: SocketAddr, device: Option<&str>) -> String {
+fn hint(line: &str, serving: &Serving) -> String {
+    let asked = serving.listen;
     let Some(at) = line.split(' ').find_map(|word| word.parse::<SocketAddr>().ok()) else {
         return String::new();
     };
@@ -47,32 +49,40 @@ fn hint(line: &str, asked: SocketAddr, device: Option<&str>) -> String {
     let port = if at.port() == DEFAULT_PORT { String::new() } else { format!(":{}", at.port()) };
     // Shared memory, which is the default, ends where the machine ends.
     let usual = if asked.ip().is_loopback() { None } else { Some("iwarp") };
-    let kind = device.and_then(|name| name.split(['@', '(']).next()).or(usual);
+    let kind = serving.device.as_deref().and_then(|name| name.split(['@', '(']).next()).or(usual);
     let kind = kind.map_or_else(String::new, |kind| format!("--device {kind} "));
-    format!("from {from}: nicety bench {kind}--peer {host}{port}\n")
+    // How it got there is the other side's affair.
+    let token = if serving.token.is_some() { " --token-file FILE" } else { "" };
+    format!("from {from}: nicety bench {kind}--peer {host}{port}{token}\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bench::launch::Token;
 
     #[test]
     fn the_hint_is_what_one_would_type() {
-        let hint = |at: &str, asked: &str| {
-            hint(&format!("listening at {at}"), asked.parse().expect("an address"), None)
+        let serving = |asked: &str, device: Option<&str>| {
+            let listen: SocketAddr = asked.parse().expect("an address");
+            let token = if listen.ip().is_loopback() { None } else { Token::random().ok() };
+            Serving { listen, device: device.map(str::to_owned), token }
         };
+        let hint = |at: &str, asked: &str| hint(&format!("listening at {at}"), &serving(asked, None));
         assert!(
             hint("127.0.0.1:7471", "127.0.0.1:7471")
                 .ends_with("terminal of this machine: nicety bench --peer 127.0.0.1\n")
         );
-        assert!(
-            hint("0.0.0.0:9", "0.0.0.0:9")
-                .ends_with("another machine: nicety bench --device iwarp --peer THIS-HOST:9\n")
-        );
+        assert!(hint("0.0.0.0:9", "0.0.0.0:9").ends_with(
+            "another machine: nicety bench --device iwarp --peer THIS-HOST:9 --token-file FILE\n"
+        ));
         assert!(hint("[::1]:9", "[::1]:9").ends_with("--peer [::1]:9\n"));
-        assert!(hint("10.0.0.2:41", "10.0.0.2:0").ends_with("--device iwarp --peer 10.0.0.2:41\n"));
+        assert!(
+            hint("10.0.0.2:41", "10.0.0.2:0")
+                .ends_with("--device iwarp --peer 10.0.0.2:41 --token-file FILE\n")
+        );
         let offered =
-            super::hint("listening at 127.0.0.1:7471", ([127, 0, 0, 1], 7471).into(), Some("iwarp@::1"));
+            super::hint("listening at 127.0.0.1:7471", &serving("127.0.0.1:7471", Some("iwarp@::1")));
         assert!(offered.ends_with("nicety bench --device iwarp --peer 127.0.0.1\n"), "{offered}");
     }
 }

@@ -12,7 +12,12 @@ use bench::schema::{Environment, Floor, Launch, Measurement, Run};
 /// The built command, without the surroundings' wishes about colour and width.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nicety"));
-    command.env_remove("NO_COLOR").env_remove("COLUMNS").env("TERM", "xterm").stdin(Stdio::null());
+    command
+        .env_remove("NO_COLOR")
+        .env_remove("COLUMNS")
+        .env_remove("NICETY_TOKEN")
+        .env("TERM", "xterm")
+        .stdin(Stdio::null());
     command
 }
 

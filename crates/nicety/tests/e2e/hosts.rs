@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use crate::common::command;
 
 const SUBNET: &str = "10.213.47";
+const TOKEN: &str = "shared by all hosts";
 
 /// Namespaces with a cable from each to a switch; dropping removes them all.
 pub(crate) struct Hosts {
@@ -47,7 +48,8 @@ impl Hosts {
         let mut inside = Command::new("ip");
         let program = command();
         inside.args(["netns", "exec", &self.names[host]]).arg(program.get_program()).args(args);
-        inside.env("TERM", "xterm").stdin(Stdio::null());
+        // Every server here listens to a network.
+        inside.env("TERM", "xterm").env("NICETY_TOKEN", TOKEN).stdin(Stdio::null());
         inside
     }
 

@@ -75,3 +75,34 @@ fn a_peer_of_another_version_is_named() {
         "{why}"
     );
 }
+
+/// Goal: what a server says reaches the terminal as text. Method: one that puts escape sequences wherever a server says
+/// anything: into its hello, into a refusal, into what is no frame.
+#[test]
+fn a_server_does_not_reach_the_terminal() {
+    let evil = "\\u001b]0;owned\\u0007\\u001b[2J";
+    let hello = r#"{"magic":"nicety-control","version":2,"program":"9"}"#.to_owned();
+    for said in [
+        vec![format!(r#"{{"magic":"nicety-control","version":99,"program":"{evil}"}}"#)],
+        vec![hello.clone(), format!(r#"{{"frame":"refused","why":"no{evil}"}}"#)],
+        vec![hello, format!(r#"{{"frame":"{evil}"}}"#)],
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("bound").to_string();
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            for frame in said {
+                stream.write_all(&(frame.len() as u32).to_be_bytes()).expect("written");
+                stream.write_all(frame.as_bytes()).expect("written");
+            }
+            // Until the client has heard enough.
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        });
+        let ended = measure(&[&addr]);
+        thread.join().expect("no panic");
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.err.contains("{1b}"), "{ended:?}");
+        let shown = ended.err.replace('\n', "") + &ended.out.replace('\n', "");
+        assert!(!shown.contains(char::is_control), "{ended:?}");
+    }
+}

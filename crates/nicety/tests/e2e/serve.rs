@@ -9,7 +9,7 @@ use bench::schema::Run;
 use rustix::process::Signal;
 
 use crate::bench_command::long;
-use crate::common::{command, json, nicety, signal, wait};
+use crate::common::{Ended, command, json, nicety, signal, wait};
 
 /// A server at a free port, with its address. Dropping ends it.
 pub(crate) struct Server {
@@ -19,8 +19,13 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    pub(crate) fn with(more: &[&str]) -> Self {
         let mut child = command()
             .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -42,6 +47,12 @@ impl Drop for Server {
 }
 
 fn measure(addr: &str) {
+    let ended = measured(addr, &[]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(json(&ended.out)["results"].as_array().is_some_and(|results| !results.is_empty()));
+}
+
+fn measured(addr: &str, more: &[&str]) -> Ended {
     let args = [
         "bench",
         "latency",
@@ -55,9 +66,7 @@ fn measure(addr: &str) {
         "--json",
         "-",
     ];
-    let ended = nicety(args.into_iter().chain(["--peer", addr]));
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    assert!(json(&ended.out)["results"].as_array().is_some_and(|results| !results.is_empty()));
+    nicety(args.into_iter().chain(["--peer", addr]).chain(more.iter().copied()))
 }
 
 /// Goal: the server outlives what clients do to it. Method: before, between and after good clients come bytes that
@@ -79,6 +88,46 @@ fn garbage_is_refused_and_the_server_lives_on() {
     measure(&server.addr);
     drop(idle);
     measure(&server.addr);
+}
+
+/// Goal: nobody keeps a client out by saying nothing. Method: more connections than there are places for, all silent.
+#[test]
+fn silent_clients_keep_nobody_out() {
+    let server = Server::start();
+    let silent: Vec<TcpStream> =
+        (0..400).map(|_| TcpStream::connect(&server.addr).expect("a connection")).collect();
+    measure(&server.addr);
+    drop(silent);
+}
+
+/// Goal: the number of clients of a server with a token is that of those who have it; the others are told what to do, and
+/// nobody listens to a network without one.
+#[test]
+fn only_who_has_the_token_is_served() {
+    let dir = tempfile::tempdir().expect("directory");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("file");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .expect("changed");
+        path.display().to_string()
+    };
+    let (ours, other) = (file("ours", "0123456789abcdef\n"), file("other", "another one, as long\n"));
+    let server = Server::with(&["--token-file", &ours]);
+    let ended = measured(&server.addr, &["--token-file", &ours]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    for (more, said) in
+        [(&[][..], "wants a token"), (&["--token-file", &other], "the tokens of the two sides differ")]
+    {
+        let ended = measured(&server.addr, more);
+        assert!(ended.status == Some(1) && ended.err.contains(said), "{ended:?}");
+        assert!(ended.err.contains("--token-file") && !ended.err.contains("0123456789"), "{ended:?}");
+    }
+    let open = Server::start();
+    let ended = measured(&open.addr, &["--token-file", &ours]);
+    assert!(ended.status == Some(1) && ended.err.contains("has no token"), "{ended:?}");
+    nicety(["serve", "--listen", "0.0.0.0:0"]).is_error(2, "give both sides a token");
+    nicety(["serve", "--token", "short"]).is_error(2, "a token of 5 characters");
 }
 
 #[test]

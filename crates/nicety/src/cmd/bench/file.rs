@@ -27,10 +27,12 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     let text = std::fs::read_to_string(path).map_err(|why| {
         Failure::usage(format!("cannot read the plan {}: {why}; check its name", path.display()))
     })?;
-    let parts = planfile::read(&text).map_err(|mistakes| {
+    let mut parts = planfile::read(&text).map_err(|mistakes| {
         let line = |m: &planfile::Mistake| format!("{}:{}: {}", path.display(), m.line, m.what);
         Failure { lines: mistakes.iter().map(line).collect(), status: USAGE }
     })?;
+    let token = args.token.read()?;
+    parts.iter_mut().for_each(|part| part.plan.token.clone_from(&token));
     if args.dry_run {
         Stream::Out.print(&outline(&parts))?;
         return Ok(OK);

@@ -1,0 +1,314 @@
+//! [`Door`]: those who have connected to `nicety serve` and are not yet known to be clients.
+//!
+//! They are heard by the server itself, all at once and without a process: whatever they send, and however slowly, they
+//! cost a descriptor and a few hundred bytes, and all have the same few seconds. When there are too many, the oldest of
+//! those goes who have said nothing, of whichever source has most of them. Who speaks is heard in the very next turn.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use verbs::host::Time;
+
+use super::machine::{now, since};
+use super::token::{Party, Token};
+use super::wire::{self, Frame, HELLO_MAX, Hello, Lock, Partial, SETUP_MAX, Setup, WireError};
+
+/// Visitors at once.
+const VISITORS_MAX: usize = 256;
+/// How long one may take to say all that it wants.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one that was refused may take to hear why.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// One that has said who it is and what it wants.
+pub(super) struct Client {
+    pub(super) stream: TcpStream,
+    pub(super) peer: SocketAddr,
+    pub(super) hello: Hello,
+    pub(super) setup: Setup,
+}
+
+/// All who wait to be heard.
+pub(super) struct Door<'a> {
+    token: Option<&'a Token>,
+    visitors: Vec<Visitor>,
+}
+
+struct Visitor {
+    stream: TcpStream,
+    peer: SocketAddr,
+    came: Time,
+    ours: Hello,
+    partial: Partial,
+    stage: Stage,
+}
+
+/// What is to come next.
+enum Stage {
+    Hello,
+    Proof(Hello),
+    Setup(Hello),
+    /// Nothing: it was refused. What it still sends is thrown away, as the reason would be if it were not read.
+    Leaving,
+}
+
+/// What counts as one source of visitors: an address, or the network that is one household of IPv6.
+pub(super) fn source(peer: SocketAddr) -> IpAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+        ip => ip,
+    }
+}
+
+impl<'a> Door<'a> {
+    pub(super) fn new(token: Option<&'a Token>) -> Self {
+        Self { token, visitors: Vec::new() }
+    }
+
+    /// One more comes; it is told hello.
+    pub(super) fn arrive(&mut self, stream: TcpStream, peer: SocketAddr) -> Result<(), WireError> {
+        if self.visitors.len() >= VISITORS_MAX {
+            self.make_room();
+        }
+        prepare(&stream)?;
+        let ours = Hello::own(self.token)?;
+        wire::write(&mut &stream, &ours)?;
+        let (partial, stage) = (Partial::default(), Stage::Hello);
+        self.visitors.push(Visitor { stream, peer, came: now(), ours, partial, stage });
+        Ok(())
+    }
+
+    /// Sends somebody away.
+    pub(super) fn make_room(&mut self) {
+        let mut silent: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        let mut all = silent.clone();
+        for visitor in &self.visitors {
+            let count = |of: &mut BTreeMap<IpAddr, usize>| *of.entry(source(visitor.peer)).or_default() += 1;
+            count(&mut all);
+            if visitor.is_silent() {
+                count(&mut silent);
+            }
+        }
+        let only_silent = !silent.is_empty();
+        let most = if only_silent { silent } else { all };
+        let Some((crowd, _)) = most.into_iter().max_by_key(|(_, count)| *count) else { return };
+        // They stand in the order in which they came.
+        let goes =
+            self.visitors.iter().position(|v| source(v.peer) == crowd && (v.is_silent() || !only_silent));
+        goes.map(|index| self.visitors.remove(index));
+    }
+
+    /// Hears all of them: who has become a client, and who was refused with what reason.
+    pub(super) fn hear(&mut self) -> (Vec<Client>, Vec<(SocketAddr, String)>) {
+        let (mut clients, mut refused) = (Vec::new(), Vec::new());
+        let mut staying = Vec::with_capacity(self.visitors.len());
+        for mut visitor in std::mem::take(&mut self.visitors) {
+            match visitor.hear(self.token) {
+                Ok(Some((hello, setup))) => {
+                    let Visitor { stream, peer, .. } = visitor;
+                    clients.push(Client { stream, peer, hello, setup });
+                }
+                Ok(None) if since(visitor.came) < visitor.patience() => staying.push(visitor),
+                Ok(None) => {}
+                // It has left by itself.
+                Err(WireError::Gone(_)) => {}
+                Err(why) => {
+                    refused.push((visitor.peer, why.to_string()));
+                    staying.extend(visitor.refuse(&why.to_string()));
+                }
+            }
+        }
+        self.visitors = staying;
+        (clients, refused)
+    }
+
+    /// Refuses one that had become a client.
+    pub(super) fn refuse(&mut self, client: Client, why: &str) {
+        let Client { stream, peer, hello, .. } = client;
+        let (partial, stage) = (Partial::default(), Stage::Leaving);
+        let visitor = Visitor { stream, peer, came: now(), ours: hello, partial, stage };
+        self.visitors.extend(visitor.refuse(why));
+    }
+
+    pub(super) fn streams(&self) -> impl Iterator<Item = &TcpStream> {
+        self.visitors.iter().map(|visitor| &visitor.stream)
+    }
+}
+
+/// What a connection needs before anything is said on it: it never blocks, and ends if the other machine does.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepcnt(stream, 4)?;
+    Ok(sockopt::set_tcp_user_timeout(stream, 30_000)?)
+}
+
+impl Visitor {
+    fn is_silent(&self) -> bool {
+        matches!(self.stage, Stage::Hello | Stage::Leaving)
+    }
+
+    fn patience(&self) -> Duration {
+        if matches!(self.stage, Stage::Leaving) { LEAVING } else { PATIENCE }
+    }
+
+    /// What it says now; what it wants, once it has said all.
+    fn hear(&mut self, token: Option<&Token>) -> Result<Option<(Hello, Setup)>, WireError> {
+        loop {
+            if matches!(self.stage, Stage::Leaving) {
+                return self.drain().map(|()| None);
+            }
+            let limit = if matches!(self.stage, Stage::Hello) { HELLO_MAX } else { SETUP_MAX };
+            let Some(body) = self.partial.pull(&mut self.stream, limit)? else { return Ok(None) };
+            let lock = |theirs: &Hello| Lock::new(token, theirs, &self.ours, Party::Server);
+            self.stage = match std::mem::replace(&mut self.stage, Stage::Leaving) {
+                Stage::Hello => {
+                    let theirs = wire::parse::<Hello>(&body)?.checked()?;
+                    if lock(&theirs)?.is_some() { Stage::Proof(theirs) } else { Stage::Setup(theirs) }
+                }
+                Stage::Proof(theirs) => {
+                    if let Some(lock) = lock(&theirs)? {
+                        lock.check(wire::parse(&body)?, Party::Client)?;
+                        wire::write(&mut self.stream, &lock.proof(Party::Server))?;
+                    }
+                    Stage::Setup(theirs)
+                }
+                Stage::Setup(theirs) => match wire::parse(&body)? {
+                    Frame::Setup(setup) => return Ok(Some((theirs, setup))),
+                    _ => return Err(WireError::Garbage("no set-up came".to_owned())),
+                },
+                Stage::Leaving => return Ok(None),
+            };
+        }
+    }
+
+    /// Tells it why, unless it does not listen; what is left of it.
+    fn refuse(mut self, why: &str) -> Option<Self> {
+        wire::write(&mut self.stream, &Frame::Refused { why: why.to_owned() }).ok()?;
+        self.stream.shutdown(Shutdown::Write).ok()?;
+        (self.came, self.stage) = (now(), Stage::Leaving);
+        Some(self)
+    }
+
+    /// Throws away what has come, a little at a time.
+    fn drain(&mut self) -> Result<(), WireError> {
+        match self.stream.read(&mut [0; 4096]) {
+            Ok(0) => Err(WireError::Gone(io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    /// A listener and a door.
+    fn door() -> (TcpListener, Door<'static>) {
+        (TcpListener::bind("127.0.0.1:0").expect("a port"), Door::new(None))
+    }
+
+    fn arrive(listener: &TcpListener, door: &mut Door<'_>) -> TcpStream {
+        let far = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
+        let (near, peer) = listener.accept().expect("a visitor");
+        door.arrive(near, peer).expect("heard");
+        far
+    }
+
+    fn bytes<T: serde::Serialize>(what: &T) -> Vec<u8> {
+        let mut out = Vec::new();
+        wire::write(&mut out, what).expect("short enough");
+        out
+    }
+
+    /// Goal: nobody keeps others out by saying nothing. Method: twice as many silent ones as there is room for, a client
+    /// among them that has said hello.
+    #[test]
+    fn of_too_many_the_oldest_goes_that_said_nothing() {
+        let (listener, mut door) = door();
+        let mut early = Vec::new();
+        let mut honest = arrive(&listener, &mut door);
+        honest.write_all(&bytes(&Hello::own(None).expect("random"))).expect("sent");
+        while !matches!(door.visitors[0].stage, Stage::Setup(_)) {
+            let (clients, refused) = door.hear();
+            assert!(clients.is_empty() && refused.is_empty());
+        }
+        for _ in 0..2 * VISITORS_MAX {
+            early.push(arrive(&listener, &mut door));
+            assert!(door.visitors.len() <= VISITORS_MAX);
+        }
+        let setup =
+            Setup { device: "shm".into(), settings: crate::experiment::Settings::default(), core: None };
+        honest.write_all(&bytes(&Frame::Setup(setup.clone()))).expect("sent");
+        let client = loop {
+            let (mut clients, refused) = door.hear();
+            assert!(refused.is_empty(), "{refused:?}");
+            if let Some(client) = clients.pop() {
+                break client;
+            }
+        };
+        assert_eq!(client.setup, setup);
+    }
+
+    /// Goal: what is heard does not depend on how it comes, and nothing behind a set-up is taken. Method: byte by byte.
+    #[test]
+    fn what_is_dribbled_is_heard_and_what_follows_is_left() {
+        let (listener, mut door) = door();
+        let mut far = arrive(&listener, &mut door);
+        let setup =
+            Setup { device: "shm".into(), settings: crate::experiment::Settings::default(), core: None };
+        let mut said = bytes(&Hello::own(None).expect("random"));
+        said.extend(bytes(&Frame::Setup(setup)));
+        let mut found = Vec::new();
+        for byte in said {
+            assert!(found.is_empty());
+            far.write_all(&[byte]).expect("sent");
+            found.extend(door.hear().0);
+        }
+        far.write_all(b"more").expect("sent");
+        while found.is_empty() {
+            found.extend(door.hear().0);
+        }
+        let mut rest = [0; 4];
+        found[0].stream.set_nonblocking(false).expect("a socket");
+        found[0].stream.read_exact(&mut rest).expect("it is still there");
+        assert_eq!(&rest, b"more");
+    }
+
+    /// Goal: who is wrong hears why, though it goes on talking.
+    #[test]
+    fn whoever_is_refused_hears_why() {
+        let (listener, mut door) = door();
+        let mut far = arrive(&listener, &mut door);
+        let mut wrong = bytes(&Hello { version: 99, ..Hello::own(None).expect("random") });
+        wrong.extend([b'x'; 2000]);
+        far.write_all(&wrong).expect("sent");
+        let mut reasons = Vec::new();
+        while reasons.is_empty() {
+            reasons = door.hear().1;
+        }
+        assert!(reasons[0].1.contains("version 99"), "{reasons:?}");
+        Hello::read(&mut far).expect("a hello");
+        let said: Frame = wire::read(&mut far, wire::FRAME_MAX).expect("a reason");
+        assert!(matches!(said, Frame::Refused { why } if why.contains("version 99")));
+    }
+
+    #[test]
+    fn a_household_of_ipv6_is_one_source() {
+        let of = |text: &str| source(text.parse().expect("an address"));
+        assert_eq!(of("[2001:db8:1:2::3]:1"), of("[2001:db8:1:2:ffff::4]:2"));
+        assert_ne!(of("[2001:db8:1:2::3]:1"), of("[2001:db8:1:3::3]:1"));
+        assert_eq!(of("[::ffff:10.0.0.1]:1"), of("10.0.0.1:2"));
+        assert_ne!(of("10.0.0.1:1"), of("10.0.0.2:1"));
+    }
+}

@@ -1,0 +1,300 @@
+//! [`Guests`]: the clients of `nicety serve`: those who wait for their turn, and those who have a process.
+//!
+//! Whose turn comes: first come, first served, within a share for each source. While there is no room the others are told
+//! their place, and have to answer. A process ends with its client: the server holds the connection too, and sees it end
+//! whatever the process is doing. A process whose client says nothing is ended when others wait, or after an hour.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use verbs::host::Time;
+
+use super::WorkerCommand;
+use super::crew::{describe, spawn};
+use super::door::{Client, source};
+use super::job::{Job, News, write_line};
+use super::machine::{now, since};
+use super::way::{WAITS, WORKS};
+use super::wire::{self, Frame, HELLO_MAX, Partial};
+
+/// Clients that have a process, at once; and those of one source, so that others find room.
+const RUNNING_MAX: usize = 32;
+const RUNNING_OF_ONE: usize = 24;
+/// Clients that wait, at once; and those of one source.
+const WAITING_MAX: usize = 64;
+const WAITING_OF_ONE: usize = 48;
+/// How often those who wait are told their place, and how long they may take to answer.
+const TELLING: Duration = Duration::from_secs(2);
+const ANSWERING: Duration = Duration::from_secs(5);
+/// For a process to end by itself, once its client has gone.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long a client may be silent, and its process busy, while others wait.
+const SILENT_BESIDE_OTHERS: Duration = Duration::from_secs(10);
+const BUSY_BESIDE_OTHERS: Duration = Duration::from_secs(180);
+/// And at all: a little more than the process allows itself.
+const SILENT_MAX: Duration = Duration::from_secs(3660);
+const BUSY_MAX: Duration = Duration::from_secs(1860);
+/// Bytes of a process's last words at most.
+const WORDS_MAX: usize = 4096;
+
+/// All of them; dropping ends and reaps the processes.
+pub(super) struct Guests {
+    command: WorkerCommand,
+    waiting: VecDeque<Waiting>,
+    running: Vec<Running>,
+}
+
+struct Waiting {
+    client: Client,
+    partial: Partial,
+    /// The place that it was told, and when.
+    told: Option<(u32, Time)>,
+    /// Whether it has answered.
+    answered: bool,
+}
+
+struct Running {
+    peer: SocketAddr,
+    child: Child,
+    /// To see it end; the process alone reads and writes.
+    stream: TcpStream,
+    pulse: UnixStream,
+    words: Vec<u8>,
+    /// Whether it waits for its client's word; otherwise it works. Since when.
+    waits: bool,
+    since: Time,
+    /// When its client went.
+    gone: Option<Time>,
+    /// Why it was ended, if it was.
+    ended: Option<&'static str>,
+}
+
+/// Something for the log.
+pub(super) type Said = (SocketAddr, String);
+
+impl Guests {
+    pub(super) fn new(command: &WorkerCommand) -> Self {
+        Self { command: command.clone(), waiting: VecDeque::new(), running: Vec::new() }
+    }
+
+    /// One more client, or that client and why there is no place for it.
+    pub(super) fn add(&mut self, client: Client) -> Result<(), (Box<Client>, String)> {
+        let from = source(client.peer);
+        let same = self.waiting.iter().filter(|one| source(one.client.peer) == from).count();
+        if self.waiting.len() >= WAITING_MAX || same >= WAITING_OF_ONE {
+            let why = format!("it is busy: {} clients wait already; try again later", self.waiting.len());
+            return Err((Box::new(client), why));
+        }
+        let mut one = Waiting { client, partial: Partial::default(), told: None, answered: true };
+        // At once: a process takes a while to start.
+        if one.tell(self.waiting.len() as u32) {
+            self.waiting.push_back(one);
+        }
+        Ok(())
+    }
+
+    /// Looks after all of them.
+    pub(super) fn tend(&mut self) -> Vec<Said> {
+        let mut said = Vec::new();
+        self.running.retain_mut(|one| one.tend(&mut said));
+        self.waiting.retain_mut(Waiting::hear);
+        self.admit(&mut said);
+        let mut ahead = 0;
+        self.waiting.retain_mut(|one| {
+            let stays = one.tell(ahead);
+            ahead += u32::from(stays);
+            stays
+        });
+        said
+    }
+
+    /// Gives a process to those whose turn it is.
+    fn admit(&mut self, said: &mut Vec<Said>) {
+        let mut index = 0;
+        while index < self.waiting.len() && self.running.len() < RUNNING_MAX {
+            let Waiting { client, partial, .. } = &self.waiting[index];
+            let from = source(client.peer);
+            let same = self.running.iter().filter(|one| source(one.peer) == from).count();
+            // In the middle of an answer the connection cannot be handed on.
+            if same >= RUNNING_OF_ONE || partial.has_begun() {
+                index += 1;
+                continue;
+            }
+            let Some(Waiting { client, .. }) = self.waiting.remove(index) else { return };
+            let peer = client.peer;
+            said.push(match Running::start(&self.command, client) {
+                Ok(running) => {
+                    self.running.push(running);
+                    (peer, "begins".to_owned())
+                }
+                Err(e) => (peer, format!("refused, no process can be started: {e}")),
+            });
+        }
+        if let Some(first) = self.waiting.front() {
+            self.make_room(first.client.peer);
+        }
+    }
+
+    /// Ends the process that has been of no use for longest, if one has for long, for a client from there.
+    fn make_room(&mut self, peer: SocketAddr) {
+        if self.running.iter().any(|one| one.ended.is_some()) {
+            return;
+        }
+        let from = source(peer);
+        let full = self.running.len() >= RUNNING_MAX;
+        let useless = self.running.iter_mut().filter(|one| {
+            let patience = if one.waits { SILENT_BESIDE_OTHERS } else { BUSY_BESIDE_OTHERS };
+            since(one.since) > patience && (full || source(one.peer) == from)
+        });
+        if let Some(oldest) = useless.min_by_key(|one| one.since) {
+            oldest.end("it said nothing for long, and others wait");
+        }
+    }
+
+    /// Whatever can bring news of them.
+    pub(super) fn watched(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let waiting = self.waiting.iter().map(|one| (one.client.stream.as_fd(), PollFlags::IN));
+        let running = self.running.iter().flat_map(|one| {
+            // An end that was seen would be seen again at once.
+            let stream = one.gone.is_none().then(|| (one.stream.as_fd(), PollFlags::RDHUP));
+            stream.into_iter().chain(one.ended.is_none().then(|| (one.pulse.as_fd(), PollFlags::IN)))
+        });
+        waiting.chain(running)
+    }
+}
+
+impl Waiting {
+    /// Whether it is still there, and says nothing but that.
+    fn hear(&mut self) -> bool {
+        loop {
+            match self.partial.pull(&mut self.client.stream, HELLO_MAX) {
+                Ok(None) => break,
+                Ok(Some(body)) if matches!(wire::parse(&body), Ok(Frame::Still)) && !self.answered => {
+                    self.answered = true;
+                }
+                _ => return false,
+            }
+        }
+        self.answered || self.told.is_none_or(|(_, at)| since(at) < ANSWERING)
+    }
+
+    /// Tells it its place, if that is news or was said long ago. Whether it listens.
+    fn tell(&mut self, ahead: u32) -> bool {
+        let news = self.told.is_none_or(|(place, at)| place != ahead || since(at) > TELLING);
+        if !news || !self.answered {
+            return true;
+        }
+        (self.told, self.answered) = (Some((ahead, now())), false);
+        wire::write(&mut self.client.stream, &Frame::Wait { ahead }).is_ok()
+    }
+}
+
+impl Running {
+    fn start(command: &WorkerCommand, client: Client) -> io::Result<Self> {
+        let Client { stream, peer, hello, setup } = client;
+        let (pulse, theirs) = UnixStream::pair()?;
+        write_line(&pulse, &Job::Guest { hello, setup })?;
+        pulse.set_nonblocking(true)?;
+        let watched = stream.try_clone()?;
+        let child = spawn(command, OwnedFd::from(stream), Some(OwnedFd::from(theirs)))?;
+        Ok(Self {
+            peer,
+            child,
+            stream: watched,
+            pulse,
+            words: Vec::new(),
+            waits: false,
+            since: now(),
+            gone: None,
+            ended: None,
+        })
+    }
+
+    /// Whether its process is still there.
+    fn tend(&mut self, said: &mut Vec<Said>) -> bool {
+        self.listen();
+        match self.child.try_wait() {
+            Ok(Some(status)) => {
+                // What it said at last may have come after the look before.
+                self.listen();
+                said.push((self.peer, self.verdict(status)));
+                return false;
+            }
+            Ok(None) => {}
+            Err(e) => {
+                said.push((self.peer, format!("lost: {e}")));
+                return false;
+            }
+        }
+        if self.gone.is_none() && hung_up(&self.stream) {
+            self.gone = Some(now());
+        }
+        let most = if self.waits { SILENT_MAX } else { BUSY_MAX };
+        if self.gone.is_some_and(|at| since(at) > GRACE) {
+            self.end("its client went");
+        } else if since(self.since) > most {
+            self.end(if self.waits { "it said nothing for too long" } else { "it took too long" });
+        }
+        true
+    }
+
+    /// How it ended.
+    fn verdict(&self, status: std::process::ExitStatus) -> String {
+        let last = self.words.split(|byte| *byte == b'\n').rev();
+        let mut failed = last.filter_map(|line| match serde_json::from_slice(line) {
+            Ok(News::Failed { why, .. }) => Some(why),
+            _ => None,
+        });
+        match (self.ended, failed.next()) {
+            (Some(why), _) => format!("ended: {why}"),
+            (None, Some(why)) => format!("failed: {why}"),
+            (None, None) if status.success() => "done".to_owned(),
+            (None, None) => format!("its process {}", describe(status)),
+        }
+    }
+
+    /// What its process says: that it waits or works, and at last why it failed.
+    fn listen(&mut self) {
+        let mut bytes = [0; 1024];
+        while let Ok(n @ 1..) = self.pulse.read(&mut bytes) {
+            for byte in &bytes[..n] {
+                match *byte {
+                    WAITS | WORKS => (self.waits, self.since) = (*byte == WAITS, now()),
+                    other => self.words.push(other),
+                }
+            }
+            let more = self.words.len().saturating_sub(WORDS_MAX);
+            self.words.drain(..more);
+        }
+    }
+
+    /// Kills its process, which is reaped when that has happened.
+    fn end(&mut self, why: &'static str) {
+        if self.ended.is_none() {
+            self.ended = Some(why);
+            // One that has ended by itself cannot be killed, and needs not be.
+            let _ = self.child.kill();
+        }
+    }
+}
+
+fn hung_up(stream: &TcpStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];
+    rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+}
+
+impl Drop for Guests {
+    fn drop(&mut self) {
+        for one in &mut self.running {
+            // As above; it is reaped all the same.
+            let _ = one.child.kill();
+            let _ = one.child.wait();
+        }
+    }
+}

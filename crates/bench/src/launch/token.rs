@@ -1,0 +1,192 @@
+//! [`Token`]: a secret that two sides share, and how each proves to the other that it has it.
+//!
+//! It never travels. Each side sends a [`Nonce`], and then an HMAC-SHA256 of both under the token, with a word for its own
+//! side, so that neither proof is any use as the other one, or again. Proofs are compared in constant time.
+
+use std::fmt;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+/// Characters of a token at least: whoever sees a proof can try tokens on it for as long as they like.
+const LENGTH_MIN: usize = 16;
+const LENGTH_MAX: usize = 1024;
+/// The environment variable that holds a token, for programs that take one.
+pub const VARIABLE: &str = "NICETY_TOKEN";
+/// What a proof is of, besides the nonces.
+const PURPOSE: &[u8] = b"nicety token 1";
+
+/// A secret that two sides share. It is never shown: [`Debug`](fmt::Debug) leaves it out.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token(String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(...)")
+    }
+}
+
+/// A number that is used once, in hexadecimal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nonce(String);
+
+/// Which side proves something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// The one that connects.
+    Client,
+    /// The one that is connected to.
+    Server,
+}
+
+impl Nonce {
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system's, where it has no random numbers.
+    pub fn new() -> std::io::Result<Self> {
+        random().map(Self)
+    }
+}
+
+/// 128 random bits.
+fn random() -> std::io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(hex(&bytes))
+}
+
+impl Token {
+    /// The token of this text, without the white space around it.
+    ///
+    /// # Errors
+    /// What is wrong with it and what to do, without the token.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        match text.chars().count() {
+            LENGTH_MIN..=LENGTH_MAX => Ok(Self(text.to_owned())),
+            n => Err(format!(
+                "a token of {n} characters, which has to have {LENGTH_MIN} to {LENGTH_MAX}; `openssl rand -hex 16` makes one"
+            )),
+        }
+    }
+
+    /// The token in a file that nobody but its owner can read.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); a file that cannot be read, is no file, or that others can read.
+    pub fn from_file(path: &Path) -> Result<Self, String> {
+        let name = path.display();
+        let cannot = |why: std::io::Error| format!("cannot read the token in {name}: {why}; check its name");
+        let about = std::fs::metadata(path).map_err(cannot)?;
+        if !about.is_file() {
+            return Err(format!(
+                "the token in {name}: this is no file; give a file that holds the token alone"
+            ));
+        }
+        if about.mode() & 0o077 != 0 {
+            return Err(format!("the token in {name} can be read by others; `chmod 600 {name}`"));
+        }
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(cannot)?;
+        file.take(1 + 4 * LENGTH_MAX as u64).read_to_string(&mut text).map_err(cannot)?;
+        Self::new(&text).map_err(|why| format!("{name} holds {why}"))
+    }
+
+    /// A new one, for processes that one program starts.
+    ///
+    /// # Errors
+    /// As [`Nonce::new`].
+    pub fn random() -> std::io::Result<Self> {
+        random().map(Self)
+    }
+
+    /// What `who` sends to show that it has the token, once both sides' nonces are known: the client's first.
+    #[must_use]
+    pub fn proof(&self, who: Party, nonces: [&Nonce; 2]) -> String {
+        hex(&self.mac(who, nonces).finalize().into_bytes())
+    }
+
+    /// Whether this is what `who` has to send. Takes the same time for all proofs that are wrong.
+    #[must_use]
+    pub fn is_proof(&self, proof: &str, who: Party, nonces: [&Nonce; 2]) -> bool {
+        unhex(proof).is_some_and(|proof| self.mac(who, nonces).verify_slice(&proof).is_ok())
+    }
+
+    fn mac(&self, who: Party, nonces: [&Nonce; 2]) -> Hmac<Sha256> {
+        // HMAC takes keys of any length; the error is for other codes.
+        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(self.0.as_bytes())
+            .unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"));
+        mac.update(PURPOSE);
+        mac.update(match who {
+            Party::Client => b"client",
+            Party::Server => b"server",
+        });
+        for Nonce(nonce) in nonces {
+            // With their lengths, so that no other two nonces make the same text.
+            mac.update(&(nonce.len() as u64).to_be_bytes());
+            mac.update(nonce.as_bytes());
+        }
+        mac
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> =
+        text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect::<Option<_>>()?;
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    Some(pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn token(text: &str) -> Token {
+        Token::new(text).expect("long enough")
+    }
+
+    #[test]
+    fn a_proof_is_good_for_one_side_one_token_and_one_time() {
+        let (ours, theirs) = (token("0123456789abcdef"), token("0123456789abcdeF"));
+        let (a, b) = (Nonce::new().expect("random"), Nonce::new().expect("random"));
+        assert_ne!(a, b);
+        let proof = ours.proof(Party::Client, [&a, &b]);
+        assert!(ours.is_proof(&proof, Party::Client, [&a, &b]));
+        assert!(!ours.is_proof(&proof, Party::Server, [&a, &b]), "the other side's");
+        assert!(!ours.is_proof(&proof, Party::Client, [&b, &a]), "another time");
+        assert!(!theirs.is_proof(&proof, Party::Client, [&a, &b]), "another token");
+        for wrong in ["", "0", "zz", &proof[1..], &proof[2..], "\u{1F980}"] {
+            assert!(!ours.is_proof(wrong, Party::Client, [&a, &b]), "{wrong}");
+        }
+        assert!(!proof.contains("0123456789abcdef") && !format!("{ours:?}").contains("0123"));
+    }
+
+    #[test]
+    fn a_token_is_long_and_its_file_is_its_owners_alone() {
+        assert!(Token::new("password").expect_err("short").contains("openssl"));
+        assert!(Token::new(&"x".repeat(LENGTH_MAX + 1)).is_err());
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("token");
+        let write = |text: &str, mode: u32| {
+            std::fs::write(&path, text).expect("written");
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("changed");
+            Token::from_file(&path)
+        };
+        assert_eq!(write("0123456789abcdef\n", 0o600), Ok(token("0123456789abcdef")));
+        assert!(write("0123456789abcdef\n", 0o640).expect_err("open").contains("chmod 600"));
+        let short = write("short\n", 0o600).expect_err("short");
+        assert!(!short.contains("short\n") && short.contains("5 characters"), "{short}");
+        assert!(Token::from_file(dir.path()).expect_err("a folder").contains("no file"));
+        assert!(Token::from_file(&dir.path().join("none")).is_err());
+    }
+}
