@@ -1,14 +1,17 @@
 //! One file an attack, and their list.
 
+mod serve;
+
 use anyhow::{Result, bail};
 
 use crate::attack::Attack;
 
 /// All attacks, in order.
-pub(crate) const ALL: &[Attack] = &[];
+pub(crate) const ALL: &[Attack] = &[serve::ATTACK];
 
 /// What children may be: a name, and what it does until it ends or is killed.
-const ROLES: &[(&str, fn() -> Result<()>)] = &[];
+const ROLES: &[(&str, fn() -> Result<()>)] =
+    &[("serve-server", serve::server), ("serve-worker", serve::worker)];
 
 /// Is a child in the role of that name.
 pub(crate) fn role(name: &str) -> Result<()> {

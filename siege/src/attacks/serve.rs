@@ -1,0 +1,476 @@
+//! `nicety serve` among clients that are silent, greedy, slow, deaf, or liars: an honest one is answered within a second
+//! whatever the others do, and when they are gone nothing of them is left.
+//!
+//! One server has a token, another none. In a round some connections do one thing from the table of [`Way`]; then an honest
+//! client comes, and is to hear its place or that its device is open; then the others hang up, and the server has to be what
+//! it was: no process, descriptor or thread more.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use bench::experiment::{Cell, Round, Settings, Word, variant};
+use bench::launch::token::{Party, Token};
+use bench::launch::wire::{self, FRAME_MAX, Frame, HELLO_MAX, Hello, Lock, Setup};
+use bench::launch::{Serving, WorkerCommand};
+use serde_json::{Value, json};
+
+use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
+use crate::child::{Child, say};
+
+pub(crate) const ATTACK: Attack = Attack {
+    name: "serve",
+    about: "silent, greedy, slow, deaf and lying clients of `nicety serve`, beside an honest one",
+    weight: 3,
+    late_max: Duration::from_secs(1),
+    run,
+};
+
+const TOKEN: &str = "known to honest clients";
+/// How long a wrong message may wait for its answer, and a server for the end of what an attack left.
+const PATIENCE: Duration = Duration::from_secs(1);
+const SETTLING: Duration = Duration::from_secs(8);
+/// Numbers that are too large everywhere.
+const HUGE: [u64; 4] = [1 << 62, u64::MAX, 1 << 32, (1 << 31) + 1];
+
+/// What a hostile client does.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// Connects and says nothing.
+    Silent,
+    /// Sends a part of a frame, and nothing more.
+    Partial,
+    /// Sends a frame a byte at a time.
+    Dribble,
+    /// Says what it wants and then nothing.
+    Abandoned,
+    /// Asks, and does not read the answers.
+    Deaf,
+    /// Sends bytes that are no protocol.
+    Garbage,
+    /// Proves the wrong thing.
+    WrongToken,
+    /// One number of the set-up is huge.
+    Settings,
+    /// One number of a cell or a round is huge.
+    Numbers,
+    /// Has the server do what only clients do, for as long as numbers within bounds go.
+    Burn,
+    /// Names files as devices.
+    Paths,
+    /// Puts escape sequences into every word.
+    Escapes,
+    /// Connects and goes, as fast as it can.
+    Flood,
+}
+
+const WAYS: [Way; 13] = [
+    Way::Silent,
+    Way::Abandoned,
+    Way::Burn,
+    Way::Numbers,
+    Way::Paths,
+    Way::Partial,
+    Way::Dribble,
+    Way::Deaf,
+    Way::Garbage,
+    Way::WrongToken,
+    Way::Settings,
+    Way::Escapes,
+    Way::Flood,
+];
+
+/// A child: a server that says what it logs.
+pub(crate) fn server() -> Result<()> {
+    let locked = crate::child::hear()?.context("whether there is a token")? == "locked";
+    let token = locked.then(|| Token::new(TOKEN)).transpose().map_err(anyhow::Error::msg)?;
+    let serving = Serving { listen: ([127, 0, 0, 1], 0).into(), device: None, token };
+    let args: [OsString; 2] = ["--role".into(), "serve-worker".into()];
+    let command = WorkerCommand { program: std::env::current_exe()?, args: args.into() };
+    let stop = AtomicBool::new(false);
+    Ok(bench::launch::serve_with(&command, &serving, &stop, &mut |line| drop(say(line)))?)
+}
+
+/// A child of that child: a process of one client.
+pub(crate) fn worker() -> Result<()> {
+    // What it ends with is heard by the server.
+    let _ = bench::launch::worker_main();
+    Ok(())
+}
+
+/// A server under attack.
+struct Target {
+    child: Child,
+    addr: SocketAddr,
+    token: Option<Token>,
+    before: [usize; 3],
+}
+
+impl Target {
+    fn start(locked: bool) -> Result<Self> {
+        let mut child = Child::start("serve-server")?;
+        let line = child.ask(if locked { "locked" } else { "open" })?;
+        let addr = line.strip_prefix("listening at ").context("no address")?.parse()?;
+        let token = locked.then(|| Token::new(TOKEN)).transpose().map_err(anyhow::Error::msg)?;
+        let mut target = Self { child, addr, token, before: [0; 3] };
+        target.before = target.holds();
+        Ok(target)
+    }
+
+    /// Its descriptors, threads and processes.
+    fn holds(&self) -> [usize; 3] {
+        let own = format!("/proc/{}", self.child.pid().as_raw_nonzero());
+        let count = |what: &str| std::fs::read_dir(format!("{own}/{what}")).map_or(0, Iterator::count);
+        let tasks = std::fs::read_dir(format!("{own}/task")).into_iter().flatten().flatten();
+        let children = tasks
+            .map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default())
+            .map(|pids| pids.split_whitespace().count())
+            .sum();
+        [count("fd"), count("task"), children]
+    }
+
+    /// What it holds more than at first, once it had time to let go.
+    fn left_over(&self) -> u64 {
+        let began = Instant::now();
+        loop {
+            let more: usize =
+                self.holds().iter().zip(self.before).map(|(now, then)| now.saturating_sub(then)).sum();
+            if more == 0 || began.elapsed() > SETTLING {
+                return more as u64;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn connect(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.addr, Duration::from_secs(5))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(3)))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// A connection after the greeting.
+    fn greeted(&self) -> Result<TcpStream> {
+        let mut stream = self.connect()?;
+        let ours = Hello::own(self.token.as_ref())?;
+        wire::write(&mut stream, &ours)?;
+        let theirs = Hello::read(&mut stream)?;
+        if let Some(lock) = Lock::new(self.token.as_ref(), &ours, &theirs, Party::Client)? {
+            wire::write(&mut stream, &lock.proof(Party::Client))?;
+            lock.check(wire::read(&mut stream, FRAME_MAX)?, Party::Server)?;
+        }
+        Ok(stream)
+    }
+
+    /// A connection that has asked for a device.
+    fn asked(&self, device: &str) -> Result<TcpStream> {
+        let mut stream = self.greeted()?;
+        wire::write(&mut stream, &setup(device))?;
+        Ok(stream)
+    }
+}
+
+fn setup(device: &str) -> Frame {
+    Frame::Setup(Setup { device: device.to_owned(), settings: Settings::default(), core: None })
+}
+
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("siege-serve").tempdir()?;
+    let files = Files::new(folder.path())?;
+    let mut targets = [Target::start(false)?, Target::start(true)?];
+    let mut round = budget.rng.below(WAYS.len() as u64) as usize;
+    while budget.goes_on() {
+        let target = &mut targets[budget.rng.below(2) as usize];
+        let way = WAYS[round % WAYS.len()];
+        round += 1;
+        tally.tried += 1;
+        // What an attack cannot do, such as connect when all is full, is no failure of the server.
+        let mut hostile = Hostile { target, files: &files, rng: &mut budget.rng, unanswered: Vec::new() };
+        let held = hostile.attack(way);
+        let wrong = hostile.unanswered;
+        tally.hung += wrong.len() as u64;
+        wrong.iter().for_each(|what| tally.note(format!("{way:?}: {what}")));
+        let answered = honest(target);
+        drop(held);
+        let left = target.left_over();
+        tally.left_over += left;
+        if left > 0 {
+            tally.note(format!(
+                "{way:?}: {left} left over, of descriptors, threads, processes: {:?}",
+                target.holds()
+            ));
+        }
+        let raw = raw_lines(&target.child);
+        raw.iter().for_each(|line| tally.note(format!("{way:?}: raw text in the log: {line:?}")));
+        tally.outside += raw.len() as u64;
+        match answered {
+            Ok(after) => {
+                tally.noticed(after);
+                if after > PATIENCE / 2 {
+                    tally.note(format!("{way:?}: an honest client was answered after {after:?}"));
+                }
+            }
+            Err(ref why) => tally.note(format!("{way:?}: an honest client was not answered: {why:#}")),
+        }
+        tally.survived += u64::from(answered.is_ok() && left == 0 && raw.is_empty() && target.child.runs());
+    }
+    Ok(())
+}
+
+/// Lines of the log that a terminal would act on.
+fn raw_lines(server: &Child) -> Vec<String> {
+    let lines = std::iter::from_fn(|| server.heard_within(Duration::ZERO));
+    lines.filter(|line| line.contains(char::is_control)).collect()
+}
+
+/// An honest client: how long until it knew its place or had its device. It calls again if it is sent away unheard, as
+/// `nicety bench` does.
+fn honest(target: &Target) -> Result<Duration> {
+    let began = Instant::now();
+    let mut last = None;
+    for _ in 0..5 {
+        match target.asked("shm").and_then(|mut stream| {
+            let answer: Frame = wire::read(&mut stream, FRAME_MAX)?;
+            match answer {
+                Frame::Wait { .. } => Ok(()),
+                Frame::Opened { .. } => Ok(wire::write(&mut stream, &Frame::Word { word: Word::Bye })?),
+                other => bail!("{other:?}"),
+            }
+        }) {
+            Ok(()) => return Ok(began.elapsed()),
+            Err(why) => last = Some(why),
+        }
+    }
+    Err(last.context("never called")?)
+}
+
+/// Files that a server must not look for.
+struct Files {
+    names: Vec<String>,
+}
+
+impl Files {
+    fn new(folder: &Path) -> Result<Self> {
+        let path = |name: &str| folder.join(name);
+        std::fs::write(path("there.toml"), "[nothing]\n")?;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("fifo.toml"), rustix::fs::Mode::from_raw_mode(0o600))?;
+        let names = ["there.toml", "missing.toml", "fifo.toml"];
+        Ok(Self { names: names.map(|name| path(name).display().to_string()).into() })
+    }
+}
+
+/// Whoever attacks.
+struct Hostile<'a> {
+    target: &'a Target,
+    files: &'a Files,
+    rng: &'a mut Rng,
+    /// Wrong messages that nothing came back for.
+    unanswered: Vec<String>,
+}
+
+impl Hostile<'_> {
+    /// Does it; what it leaves open.
+    fn attack(&mut self, way: Way) -> Vec<TcpStream> {
+        let count = match way {
+            Way::Silent => 400,
+            Way::Flood => 2000,
+            Way::Abandoned => 40,
+            Way::Partial | Way::Garbage | Way::WrongToken => 100,
+            Way::Dribble | Way::Deaf | Way::Burn | Way::Escapes | Way::Paths => 6,
+            Way::Settings | Way::Numbers => 12,
+        };
+        let mut held = Vec::new();
+        for _ in 0..count {
+            held.extend(self.one(way).ok().flatten());
+        }
+        held
+    }
+
+    fn one(&mut self, way: Way) -> Result<Option<TcpStream>> {
+        let target = self.target;
+        Ok(match way {
+            Way::Silent => Some(target.connect()?),
+            Way::Flood => {
+                drop(target.connect()?);
+                None
+            }
+            Way::Partial => Some(self.part_of_a_hello()?),
+            Way::Dribble => Some(self.dribbled()?),
+            Way::Abandoned => Some(target.asked("shm")?),
+            Way::Deaf => Some(self.deaf()?),
+            Way::Garbage => {
+                let mut stream = target.connect()?;
+                let bytes: Vec<u8> = (0..self.rng.below(3000)).map(|_| self.rng.next() as u8).collect();
+                stream.write_all(&bytes)?;
+                Some(stream)
+            }
+            Way::WrongToken => Some(self.wrong_token()?),
+            Way::Settings => self.settings()?,
+            Way::Numbers => self.numbers()?,
+            Way::Burn => self.burn()?,
+            Way::Paths => self.paths()?,
+            Way::Escapes => self.escapes()?,
+        })
+    }
+
+    fn part_of_a_hello(&mut self) -> Result<TcpStream> {
+        let mut bytes = Vec::new();
+        wire::write(&mut bytes, &Hello::own(None)?)?;
+        bytes.truncate(1 + self.rng.below(bytes.len() as u64 - 1) as usize);
+        let mut stream = self.target.connect()?;
+        stream.write_all(&bytes)?;
+        Ok(stream)
+    }
+
+    /// A set-up of which a byte comes every few milliseconds, for a while.
+    fn dribbled(&mut self) -> Result<TcpStream> {
+        let mut stream = self.target.greeted()?;
+        let mut bytes = Vec::new();
+        wire::write(&mut bytes, &setup("shm"))?;
+        for byte in bytes.iter().take(10) {
+            stream.write_all(&[*byte])?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(stream)
+    }
+
+    /// Asks for what there is not, again and again, and reads nothing.
+    fn deaf(&mut self) -> Result<TcpStream> {
+        let mut stream = self.target.asked("shm")?;
+        let cell = Cell { experiment: "nothing".into(), size: 8, ..Cell::default() };
+        let word = Frame::Word { word: Word::Begin { cell, rank: 1 } };
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(50) && wire::write(&mut stream, &word).is_ok() {}
+        Ok(stream)
+    }
+
+    fn wrong_token(&mut self) -> Result<TcpStream> {
+        let mut stream = self.target.connect()?;
+        let wrong = Token::random()?;
+        wire::write(&mut stream, &Hello::own(Some(&wrong))?)?;
+        let theirs: Hello = wire::read(&mut stream, HELLO_MAX)?;
+        ensure!(theirs.nonce.is_some() == self.target.token.is_some(), "it says whether it has a token");
+        wire::write(&mut stream, &Frame::Proof { proof: "00".repeat(32) })?;
+        wire::write(&mut stream, &setup("shm"))?;
+        self.expect_no(&mut stream, "a wrong token".to_owned());
+        Ok(stream)
+    }
+
+    /// One number of the set-up is beyond all bounds.
+    fn settings(&mut self) -> Result<Option<TcpStream>> {
+        let all = ["window", "burst", "signal", "inline", "connections", "patience_ms"];
+        let (name, number) = (*self.rng.one_of(&all), *self.rng.one_of(&HUGE));
+        let mut frame = serde_json::to_value(setup("shm"))?;
+        frame["settings"][name] = number.into();
+        let mut stream = self.target.greeted()?;
+        wire::write(&mut stream, &frame)?;
+        self.expect_no(&mut stream, format!("{name} = {number}"));
+        Ok(Some(stream))
+    }
+
+    /// One number of a word is beyond all bounds, or a frame is.
+    fn numbers(&mut self) -> Result<Option<TcpStream>> {
+        let number = *self.rng.one_of(&HUGE);
+        let Some(mut stream) = self.opened()? else { return Ok(None) };
+        let begin = |cell: Value, rank: u64| json!({"frame": "word", "word": {"say": "begin", "cell": cell, "rank": rank}});
+        let cell = |size: u64| json!({"experiment": "bandwidth", "variant": {"op": "send", "source": "host", "sink": "host"}, "size": size});
+        let round = |name: &str| {
+            let mut word = json!({"say": "round", "lead_in": 0, "samples": 1, "batch": 1});
+            word[name] = number.into();
+            json!({"frame": "word", "word": word})
+        };
+        let (name, frame) = match self.rng.below(6) {
+            0 => ("size", begin(cell(number), 1)),
+            1 => ("rank", begin(cell(8), number)),
+            2 => ("lead_in", round("lead_in")),
+            3 => ("samples", round("samples")),
+            4 => ("batch", round("batch")),
+            _ => {
+                stream.write_all(&u32::MAX.to_be_bytes())?;
+                self.expect_no(&mut stream, "a frame of 4 GiB".to_owned());
+                return Ok(Some(stream));
+            }
+        };
+        wire::write(&mut stream, &frame)?;
+        self.expect_no(&mut stream, format!("{name} = {number}"));
+        Ok(Some(stream))
+    }
+
+    /// What only a client does, with the largest numbers that are allowed, in three messages.
+    fn burn(&mut self) -> Result<Option<TcpStream>> {
+        let Some(mut stream) = self.opened()? else { return Ok(None) };
+        let variant = variant(&[("op", "reg")]);
+        let cell = Cell { experiment: "reg".into(), variant, size: 4096, twin: false };
+        let round = Round { lead_in: 0, samples: 1 << 18, batch: 1 << 20 };
+        for word in [Word::Begin { cell, rank: 1 }, Word::Ready, Word::Round(round)] {
+            wire::write(&mut stream, &Frame::Word { word })?;
+        }
+        self.expect_no(&mut stream, "registrations without end".to_owned());
+        Ok(Some(stream))
+    }
+
+    /// Files as devices: the answer is the same whether there is one.
+    fn paths(&mut self) -> Result<Option<TcpStream>> {
+        for file in self.files.names.clone() {
+            for device in
+                [format!("model:{file}"), format!("rails(model:{file},shm)"), format!("model:{file}@0")]
+            {
+                let mut stream = self.target.asked(&device)?;
+                match self.expect_no(&mut stream, format!("the device {device}")) {
+                    Some(why) if why.contains("cannot be read") || why.contains("nothing") => {
+                        self.unanswered.push(format!("{device} was looked for: {why}"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn escapes(&mut self) -> Result<Option<TcpStream>> {
+        let evil = "\x1b]0;owned\x07\x1b[2J\r\n";
+        let mut stream = self.target.asked(&format!("shm{evil}"))?;
+        self.expect_no(&mut stream, "escape sequences".to_owned());
+        let Some(mut stream) = self.opened()? else { return Ok(None) };
+        let word = Word::Failed { why: evil.to_owned(), local: false };
+        wire::write(&mut stream, &Frame::Word { word })?;
+        self.expect_no(&mut stream, "a failure in escape sequences".to_owned());
+        Ok(Some(stream))
+    }
+
+    /// A connection with a process; none if there is no room now.
+    fn opened(&mut self) -> Result<Option<TcpStream>> {
+        let mut stream = self.target.asked("shm")?;
+        Ok(matches!(wire::read(&mut stream, FRAME_MAX)?, Frame::Opened { .. }).then_some(stream))
+    }
+
+    /// Waits for a refusal, or for the end of the connection; the refusal's reason.
+    fn expect_no(&mut self, stream: &mut TcpStream, what: String) -> Option<String> {
+        let began = Instant::now();
+        let limit = 2 * PATIENCE;
+        loop {
+            let left = limit.saturating_sub(began.elapsed()).max(Duration::from_millis(1));
+            if stream.set_read_timeout(Some(left)).is_err() {
+                return None;
+            }
+            match wire::read::<Frame>(stream, FRAME_MAX) {
+                Ok(Frame::Refused { why } | Frame::Word { word: Word::Failed { why, .. } }) => {
+                    return Some(why);
+                }
+                Ok(_) => {}
+                Err(wire::WireError::Silent) => {
+                    self.unanswered.push(format!("no answer to {what}"));
+                    return None;
+                }
+                // Gone, which is an answer.
+                Err(_) => return None,
+            }
+        }
+    }
+}
