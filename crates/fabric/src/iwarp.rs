@@ -11,7 +11,7 @@ const KIND: &str = "iwarp";
 
 const OPTIONS: &[(&str, &str)] = &[
     ("crc=on|off", "ask for CRCs; they are used if either side asks (off: TCP has a checksum)"),
-    ("mpa=1|2", "the revision of the handshake (2, and 1 with a peer that knows only that)"),
+    ("mpa=1|2", "the revision of the handshake (2, and 1 with a peer that answers so)"),
     ("fpdu=max|mss|SIZE", "how large FPDUs are: 64 KiB, a segment of TCP, or at most SIZE (max)"),
     ("complete=placed|sent", "a request completes when the peer has it, or when TCP has it (placed)"),
     ("dm=SIZE", "NIC memory that can be allocated (half of the machine's memory)"),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::crc::Crc;
 use crate::mpa::{MULPDU_MAX, Negotiated, Role};
 use crate::rx::{Event, Failure, Lookup, Receive, Receiver, ReceiverConfig};
 use crate::terminate::{Terminate, TerminateCode};
@@ -48,6 +47,8 @@ pub struct Connection {
     sender: Sender,
     /// Until when the peer must have spoken.
     rtr_deadline: Option<Duration>,
+    /// The peer is told how many of its messages have come, should this side end the stream.
+    gives_receipt: bool,
 }
 
 impl Connection {
@@ -67,7 +68,7 @@ impl Connection {
         });
         // In client and server fashion the client may stay silent as long as it likes.
         let rtr_deadline = (passive && rtr.is_some()).then(|| now.saturating_add(limits.rtr_timeout));
-        Self { receiver, sender, rtr_deadline }
+        Self { receiver, sender, rtr_deadline, gives_receipt: negotiated.may_understand_receipts() }
     }
 
     /// Queues an operation.
@@ -84,10 +85,14 @@ impl Connection {
 
     /// What is to be done next with the stream's bytes.
     pub fn poll_receive<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<Receive, Failure> {
-        let receive = self.receiver.poll(lookup).inspect_err(|failure| {
-            self.rtr_deadline = None;
-            self.sender.terminate(failure.terminate);
-        })?;
+        let receive = match self.receiver.poll(lookup) {
+            Ok(receive) => receive,
+            Err(failure) => {
+                self.rtr_deadline = None;
+                self.terminate(failure.terminate);
+                return Err(failure);
+            }
+        };
         if let Receive::Event(event) = receive {
             match event {
                 Event::Ready => {
@@ -121,30 +126,19 @@ impl Connection {
         self.receiver.filled(n);
     }
 
-    /// As [`Receiver::placed_bytes`].
+    /// As [`Receiver::check`].
     #[inline]
-    pub fn placed_bytes(&mut self, bytes: &[u8]) {
-        self.receiver.placed_bytes(bytes);
+    pub fn check(&mut self, bytes: &[u8]) {
+        self.receiver.check(bytes);
     }
 
-    /// As [`Receiver::placed_crc`].
-    pub fn placed_crc(&mut self, crc: Crc, len: usize) {
-        self.receiver.placed_crc(crc, len);
-    }
-
-    /// As [`Receiver::placed_with`].
+    /// As [`Receiver::placed`].
     #[inline]
-    pub fn placed_with(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
-        self.receiver.placed_with(len, with);
+    pub fn placed(&mut self, len: usize) {
+        self.receiver.placed(len);
     }
 
-    /// As [`Receiver::placed_unchecked`].
-    #[inline]
-    pub fn placed_unchecked(&mut self, len: usize) {
-        self.receiver.placed_unchecked(len);
-    }
-
-    /// Whether the bytes of FPDUs must be accounted for in CRCs.
+    /// As [`Receiver::checks_crc`].
     #[inline]
     pub fn checks_crc(&self) -> bool {
         self.receiver.checks_crc()
@@ -182,7 +176,21 @@ impl Connection {
     pub fn abort(&mut self, code: TerminateCode) {
         self.receiver.close();
         self.rtr_deadline = None;
-        self.sender.terminate(Terminate::new(code));
+        self.terminate(Terminate::new(code));
+    }
+
+    fn terminate(&mut self, terminate: Terminate) {
+        if self.gives_receipt
+            && let Some(messages) = self.receiver.received()
+        {
+            self.sender.say_received(messages);
+        }
+        self.sender.terminate(terminate);
+    }
+
+    /// As [`Receiver::receipt`].
+    pub fn receipt(&self) -> Option<u32> {
+        self.receiver.receipt()
     }
 
     /// The peer has closed its direction, or the stream is gone. What this side sends is not touched.

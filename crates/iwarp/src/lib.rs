@@ -9,6 +9,7 @@
 //! | [`mpa`] | the handshake of either side: [`mpa::Initiator`], [`mpa::Responder`] |
 //! | [`rx`] | what the next bytes of the stream are for; what has been delivered: [`rx::Receiver`], [`rx::Lookup`] |
 //! | [`tx`] | from operations to FPDUs: [`tx::Sender`], [`tx::Fpdu`] |
+//! | [`outcome`] | which request a Terminate is about, and what has arrived |
 //! | [`Connection`] | both directions, and what they must tell each other |
 //! | [`ddp`], [`rdmap`], [`terminate`] | headers and messages |
 //! | [`crc`], [`wire`] | CRC32c; bytes |
@@ -17,8 +18,8 @@
 //! # Receiving without a copy
 //!
 //! [`Connection::poll_receive`] says what is next. Headers and trailers are collected in the machine; payload goes where it
-//! says, straight from the socket if the driver likes. [`rx`] says what is checked before, and what a CRC that is found wrong
-//! afterwards means.
+//! says, without CRCs straight from the socket if the driver likes. With CRCs an FPDU is shown as a whole first, because nothing
+//! of it is used before its CRC was compared; [`rx`] says more.
 //!
 //! ```
 //! # use iwarp::{Connection, rx::{Lookup, Receive, Piece}, tx::Transmit};
@@ -28,6 +29,11 @@
 //!         match connection.poll_receive(memory)? {
 //!             Receive::Event(_) => {} // Tell the program.
 //!             Receive::Closed => return Ok(()),
+//!             Receive::Check(wanted) if bytes.len() < wanted => {
+//!                 connection.check(bytes);
+//!                 return Ok(()); // Come back with the same bytes, and more.
+//!             }
+//!             Receive::Check(_) => connection.check(bytes),
 //!             _ if bytes.is_empty() => return Ok(()),
 //!             Receive::Bytes(_) => {
 //!                 let taken = connection.feed(bytes);
@@ -36,7 +42,7 @@
 //!             Receive::Place(piece) => {
 //!                 let (now, rest) = bytes.split_at(piece.len.min(bytes.len()));
 //!                 memory.place(&piece, now);
-//!                 connection.placed_bytes(now);
+//!                 connection.placed(now.len());
 //!                 bytes = rest;
 //!             }
 //!         }
@@ -53,9 +59,9 @@
 //!
 //! | what | state | remark |
 //! |---|---|---|
-//! | MPA revision 1 and 2, both sides; private data; rejection; deadlines | done | initiator's fall-back to 1 needs a new connection, see [`mpa::Initiator::may_retry_as_v1`] |
+//! | MPA revision 1 and 2, both sides; private data; rejection; deadlines | done | initiator's fall-back to 1 needs an answer in 1 and a new connection, see [`mpa::Initiator::may_retry_as_v1`] |
 //! | MPA revision 0 | never | a draft; refused |
-//! | CRC32c, used if either side asks | done | checked after placement, before delivery |
+//! | CRC32c, used if either side asks | done | checked before anything of an FPDU is used |
 //! | Markers | never | not asked for; a peer that demands them is refused: a rejecting reply, or Terminate (Linux siw does the same) |
 //! | Peer-to-peer connections; first message by Write, Read or Send | done | a responder takes any valid first message as the sign |
 //! | IRD and ORD negotiated, and held | done | a responder that wants more reads than the initiator serves ends the connection (layer 2, code 6) |
@@ -81,6 +87,7 @@ pub mod crc;
 pub mod ddp;
 pub mod fuzzing;
 pub mod mpa;
+pub mod outcome;
 pub mod rdmap;
 pub mod rx;
 pub mod terminate;

@@ -156,11 +156,6 @@ impl FrameReader {
         Self { kind, bytes: Vec::with_capacity(FRAME_LEN) }
     }
 
-    /// Whether nothing has come yet.
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// Takes what belongs to the frame; says how much that was, and the frame when it is whole. What cannot become a
     /// frame fails at the first byte that shows it.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(usize, Option<Frame>), HandshakeError> {

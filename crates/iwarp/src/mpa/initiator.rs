@@ -114,9 +114,9 @@ impl Initiator {
         (!self.done).then_some(self.deadline)
     }
 
-    /// Whether the peer may be one that knows revision 1 only, so that a new connection with [`Revision::V1`] is worth
-    /// trying: it closed the connection unheard, or answered in revision 1 (RFC 6581 section 10). To be asked after an
-    /// error or a rejection.
+    /// Whether the peer says that it speaks revision 1, by an answer in that revision, so that a new connection with
+    /// [`Revision::V1`] is worth trying (RFC 6581 section 10). To be asked after an error or a rejection. A connection that
+    /// just ends says nothing: whoever broke it may have been anybody.
     pub fn may_retry_as_v1(&self) -> bool {
         self.retry_as_v1
     }
@@ -142,8 +142,6 @@ impl Initiator {
 
     /// The stream has ended.
     pub fn handle_eof(&mut self) -> HandshakeError {
-        // RFC 5044 section 7.1.1: who does not know the revision closes the connection.
-        self.retry_as_v1 |= !self.done && self.config.revision == Revision::V2 && self.reader.is_empty();
         self.end(HandshakeError::Closed)
     }
 
@@ -169,9 +167,11 @@ impl Initiator {
         }
         // The responder took the words of revision 2 for its program's private data (RFC 6581 section 10), so this
         // connection is spoilt.
-        if asked == Revision::V2 && reply.enhanced.is_none() {
-            self.retry_as_v1 = true;
+        if self.retry_as_v1 {
             return Err(HandshakeError::Downgraded);
+        }
+        if asked == Revision::V2 && reply.enhanced.is_none() {
+            return Err(HandshakeError::EnhancedMissing);
         }
         if reply.markers {
             return Err(HandshakeError::MarkersDemanded);

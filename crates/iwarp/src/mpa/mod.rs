@@ -124,6 +124,21 @@ pub struct Negotiated {
     pub private_data: Vec<u8>,
 }
 
+impl Negotiated {
+    /// Whether this peer may be asked by reads of no bytes whether something has arrived. Linux siw may not: while it sends, it
+    /// answers them with bytes of whatever it sent before (docs/interop.md). It neither takes nor offers a Send as the first
+    /// message, and speaks revision 2 unless it was asked in revision 1.
+    #[must_use]
+    pub fn may_ask(&self) -> bool {
+        self.may_understand_receipts() && self.ord > 0
+    }
+
+    /// Whether this peer may be one that knows what a receipt is ([`crate::outcome`]). To others it says nothing.
+    pub(crate) fn may_understand_receipts(&self) -> bool {
+        self.revision == Revision::V1 || self.rtr == Some(Rtr::Send)
+    }
+}
+
 /// Why there is no connection.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum HandshakeError {

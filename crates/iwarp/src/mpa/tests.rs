@@ -149,6 +149,7 @@ fn terminate_code(mut fpdu: &[u8]) -> TerminateCode {
     let mut receiver = Receiver::new(ReceiverConfig { crc: true, ird: 0, ord: 0, rtr: None });
     loop {
         match receiver.poll(&mut Nothing).expect("a valid FPDU") {
+            Receive::Check(_) => receiver.check(fpdu),
             Receive::Bytes(_) => {
                 let taken = receiver.feed(fpdu);
                 assert!(taken > 0, "the FPDU is whole");
@@ -174,16 +175,14 @@ fn falling_back_to_revision_1() {
     assert_eq!(outcome, Some(Outcome::Rejected { private_data: Vec::new() }));
     assert!(a.may_retry_as_v1());
 
-    // Others close the connection.
-    let mut a = initiator(InitiatorConfig::default());
-    assert_eq!(a.handle_eof(), HandshakeError::Closed);
-    assert!(a.may_retry_as_v1());
-
-    // Or answer as if the request were of revision 1, or revision 2 without its words.
-    for reply in [b"MPA ID Rep Frame\x40\x01\x00\x00", b"MPA ID Rep Frame\x40\x02\x00\x00"] {
+    // Others answer as if the request were of revision 1. Revision 2 without its words is no such answer.
+    for (reply, error) in [
+        (b"MPA ID Rep Frame\x40\x01\x00\x00", HandshakeError::Downgraded),
+        (b"MPA ID Rep Frame\x40\x02\x00\x00", HandshakeError::EnhancedMissing),
+    ] {
         let mut a = initiator(InitiatorConfig::default());
-        assert_eq!(a.handle_bytes(reply), Err(HandshakeError::Downgraded));
-        assert!(a.may_retry_as_v1());
+        assert_eq!(a.handle_bytes(reply), Err(error.clone()));
+        assert_eq!(a.may_retry_as_v1(), error == HandshakeError::Downgraded);
         assert_eq!(terminate_code(a.transmit()), TerminateCode::LLP_FRAME);
     }
 
@@ -192,11 +191,13 @@ fn falling_back_to_revision_1() {
     let (of_a, _) = shake_hands(config, v1, &Accept::default(), Chop::whole()).expect("they agree");
     assert_eq!((of_a.revision, of_a.rtr), (Revision::V1, None));
 
-    // A connection that broke off in mid-reply, or an attempt in revision 1, is no reason.
-    let mut a = initiator(InitiatorConfig::default());
-    a.handle_bytes(b"MPA").expect("so far");
-    assert_eq!(a.handle_eof(), HandshakeError::Closed);
-    assert!(!a.may_retry_as_v1());
+    // A connection that ended, before a reply or in the middle of it, or an attempt in revision 1, is no reason.
+    for heard in [&b""[..], b"MPA"] {
+        let mut a = initiator(InitiatorConfig::default());
+        a.handle_bytes(heard).expect("so far");
+        assert_eq!(a.handle_eof(), HandshakeError::Closed);
+        assert!(!a.may_retry_as_v1());
+    }
     let mut a = initiator(InitiatorConfig { revision: Revision::V1, ..InitiatorConfig::default() });
     a.handle_eof();
     assert!(!a.may_retry_as_v1());

@@ -14,7 +14,7 @@ use crate::wire::wraps;
 type Verdict<T> = Result<T, TerminateCode>;
 
 impl Receiver {
-    pub(super) fn check<L: Lookup + ?Sized>(
+    pub(super) fn examine<L: Lookup + ?Sized>(
         &mut self,
         version: u8,
         header: &Header,
@@ -69,7 +69,7 @@ impl Receiver {
         if self.payload_len > 0 {
             lookup.write(stag, to, self.payload_len).map_err(super::Refusal::tagged_code)?;
         }
-        Ok(Current::Write { stag, to })
+        Ok(Current::Write { stag, to, last: header.last })
     }
 
     /// A Read Response goes where this side's earliest open request asked for it, in order and no further; what else its

@@ -3,6 +3,7 @@
 use super::receiver::{Current, Receiver};
 use super::{Event, Expected, Lookup, Received, ReceivedKind, Refusal};
 use crate::ddp::{QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND};
+use crate::outcome::{RECEIPT_STAG, receipt_at};
 use crate::rdmap::{AtomicError, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::wire::wraps;
@@ -11,8 +12,17 @@ type Delivered = Result<Option<Event>, TerminateCode>;
 
 impl Receiver {
     pub(super) fn finish<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Delivered {
+        // It counts only right before a Terminate.
+        let receipt = self.receipt.take();
         match self.current {
-            Current::Write { .. } => Ok(None),
+            Current::Write { stag: RECEIPT_STAG, to, .. } if self.payload_len == 0 => {
+                self.receipt = receipt_at(to);
+                Ok(None)
+            }
+            Current::Write { last, .. } => {
+                self.delivered += u32::from(last && self.payload_len > 0);
+                Ok(None)
+            }
             Current::Rtr => {
                 self.next(QUEUE_SEND);
                 Ok(None)
@@ -31,7 +41,10 @@ impl Receiver {
                 Opcode::ReadRequest => self.finish_read_request(lookup),
                 Opcode::AtomicRequest => self.finish_atomic_request(lookup),
                 Opcode::AtomicResponse => self.finish_atomic_response(),
-                Opcode::Terminate => Ok(Terminate::parse(self.body()).map(Event::Terminated)),
+                Opcode::Terminate => {
+                    self.receipt = receipt;
+                    Ok(Terminate::parse(self.body()).map(Event::Terminated))
+                }
                 _ => self.finish_immediate(opcode, msn, lookup),
             },
         }
@@ -53,6 +66,7 @@ impl Receiver {
 
     fn finish_send(&mut self) -> Option<Event> {
         let message = self.message.take()?;
+        self.delivered += 1;
         let msn = self.msn[QUEUE_SEND as usize];
         self.next(QUEUE_SEND);
         let invalidate = message.opcode.invalidates().then_some(message.invalidate);
@@ -69,6 +83,7 @@ impl Receiver {
         let Ok(data) = self.body().try_into() else { return Err(TerminateCode::OPERATION_UNSPECIFIED) };
         // RFC 7306 section 6: it takes a buffer, as a Send does.
         lookup.receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
+        self.delivered += 1;
         self.next(QUEUE_SEND);
         let kind = ReceivedKind::Immediate(data);
         Ok(Some(Event::Received(Received { msn, solicited: opcode.is_solicited(), kind })))
@@ -83,6 +98,7 @@ impl Receiver {
         if len > 0 {
             lookup.read_source(source_stag, source_to, len).map_err(Refusal::code)?;
         }
+        self.delivered += u32::from(len > 0);
         self.next(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::ReadRequest(request)))
@@ -96,6 +112,7 @@ impl Receiver {
         // RFC 7306 section 5.1: the word is aligned. A multiple of 8 does not wrap within 8 bytes.
         let aligned = if request.to.is_multiple_of(8) { Ok(()) } else { Err(Refusal::Unaligned) };
         aligned.and_then(|()| lookup.atomic(request.stag, request.to)).map_err(Refusal::code)?;
+        self.delivered += 1;
         self.next(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::AtomicRequest(request)))

@@ -1,22 +1,20 @@
 //! Receiving: what the next bytes of the stream are for, and what has been received.
 //!
-//! [`Receiver`] is pulled. [`Receiver::poll`] says one of: so many bytes are wanted here ([`Receiver::feed`], or
-//! [`Receiver::space`] and `filled` to read into it directly); so many bytes are payload for that place (put them there,
-//! then one of the `placed_*`); this happened; nothing comes any more. It never holds payload.
+//! [`Receiver`] is pulled. [`Receiver::poll`] says one of: with CRCs, so many bytes are to be shown first
+//! ([`Receiver::check`]); so many bytes are wanted here ([`Receiver::feed`], or [`Receiver::space`] and `filled` to read into
+//! it directly); so many bytes are payload for that place (put them there, then [`Receiver::placed`]); this happened; nothing
+//! comes any more. It never holds payload.
 //!
-//! # Placed, and delivered
+//! # Nothing unchecked is used
 //!
-//! Everything that headers can tell is checked before a place is named: versions, opcodes, queue, message number, offset,
-//! the answers of [`Lookup`]. The CRC stands behind the payload, so with direct placement it is checked afterwards. DDP
-//! separates the two (RFC 5041 section 5.4): *placing* may come early and in any order, and tells nobody anything;
-//! *delivering* says that a message is whole. Delivery waits for the CRC. With a wrong one, nothing of the segment is
-//! delivered and the stream ends (RFC 5044 section 8), but bytes may have been written: to the place that they were meant
-//! for or, if the header was hit, to another place that the peer was permitted to write to, never elsewhere. A stricter
-//! reading of RFC 5044 section 4.4 would hold the whole FPDU back until its CRC is known, and so forbid to receive without a
-//! copy. A driver that has a whole FPDU in its own buffer anyway loses nothing by checking first.
+//! A CRC stands behind the payload and covers the header, too. So with CRCs an FPDU is shown as a whole, out of a buffer of the
+//! driver's that nobody else writes to, before a field of it is looked at: with a wrong CRC nothing is asked, placed, taken,
+//! delivered or said but that the CRC was wrong (RFC 5044 section 4.4). A header that was hit would otherwise lead payload to
+//! another place, take a receive, or be repeated in a Terminate. Without CRCs payload may go straight from the socket to its
+//! place.
 //!
-//! A header that was hit by an error of transmission may be found out as an invalid tag, say, before its CRC could be
-//! compared; then that is what the Terminate says.
+//! Then everything that headers can tell is checked before a place is named: versions, opcodes, queue, message number, offset,
+//! the answers of [`Lookup`].
 
 mod check;
 mod finish;
@@ -143,6 +141,9 @@ pub struct Piece {
 /// What [`Receiver::poll`] says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Receive {
+    /// So many bytes, from the first of an FPDU on, are to be shown with [`Receiver::check`], at least 1 more than last time.
+    /// They are not taken by that.
+    Check(usize),
     /// So many bytes are wanted here, at least 1. Fewer may be given at a time.
     Bytes(usize),
     /// The next bytes go elsewhere.

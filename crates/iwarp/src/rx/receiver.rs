@@ -1,4 +1,5 @@
-//! Data path: the receiving machine's stages: control, header, body or payload, trailer.
+//! Data path: the receiving machine's stages: with CRCs the check of the whole FPDU; then control, header, body or payload,
+//! trailer.
 
 use std::collections::VecDeque;
 
@@ -34,6 +35,10 @@ pub struct ReceiverConfig {
 /// What comes next in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
+    /// With CRCs: nothing of the FPDU is used before it has been shown as a whole.
+    Check,
+    /// It was, and its CRC is wrong.
+    Damaged,
     Control,
     Header,
     Body,
@@ -48,6 +53,7 @@ pub(super) enum Current {
     Write {
         stag: u32,
         to: u64,
+        last: bool,
     },
     ReadResponse {
         id: u64,
@@ -77,6 +83,11 @@ pub(super) struct Message {
     pub(super) received: u32,
 }
 
+/// What is awaited between FPDUs, and how many bytes of it.
+const fn between(config: ReceiverConfig) -> (Stage, usize) {
+    if config.crc { (Stage::Check, LENGTH_LEN) } else { (Stage::Control, CONTROL_LEN) }
+}
+
 /// The receiving machine of one stream. See [`super`].
 #[derive(Debug)]
 pub struct Receiver {
@@ -86,13 +97,12 @@ pub struct Receiver {
     buffer: [u8; BUFFER_LEN],
     /// Pad and CRC.
     tail: [u8; TAIL_LEN],
-    /// Bytes in `buffer` or `tail`, by stage.
+    /// Bytes in `buffer` or `tail`, or that have been shown, by stage.
     have: usize,
-    /// Bytes that the stage needs there.
+    /// Bytes that the stage needs there, or must be shown.
     need: usize,
     /// Bytes of the segment under way, header included.
     ulpdu_len: usize,
-    crc: Crc,
     pub(super) current: Current,
     /// Payload of the segment under way, and how much of it has been placed.
     pub(super) payload_len: u32,
@@ -109,20 +119,26 @@ pub struct Receiver {
     pub(super) read: u32,
     ready: bool,
     event: Option<Event>,
+    /// Messages of the peer that have been received whole, modulo 2^32; the last of them counts when the driver comes back
+    /// from its delivery.
+    received: u32,
+    pub(super) delivered: u32,
+    /// How many messages of this side the peer says it has received, if that is what it said last.
+    pub(super) receipt: Option<u32>,
 }
 
 impl Receiver {
     /// At the first byte after the handshake.
     pub fn new(config: ReceiverConfig) -> Self {
+        let (stage, need) = between(config);
         Self {
             config,
-            stage: Stage::Control,
+            stage,
             buffer: [0; BUFFER_LEN],
             tail: [0; TAIL_LEN],
             have: 0,
-            need: CONTROL_LEN,
+            need,
             ulpdu_len: 0,
-            crc: Crc::new(),
             current: Current::Rtr,
             payload_len: 0,
             placed: 0,
@@ -135,11 +151,15 @@ impl Receiver {
             read: 0,
             ready: false,
             event: None,
+            received: 0,
+            delivered: 0,
+            receipt: None,
         }
     }
 
     /// What is to be done next. After an error there is nothing more to be done here: send the Terminate, then close.
     pub fn poll<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<Receive, Failure> {
+        self.received = self.received.wrapping_add(std::mem::take(&mut self.delivered));
         loop {
             if std::mem::take(&mut self.ready) {
                 return Ok(Receive::Event(Event::Ready));
@@ -155,13 +175,12 @@ impl Receiver {
                     }
                     self.begin_trailer();
                 }
+                Stage::Check => return Ok(Receive::Check(self.need)),
+                Stage::Damaged => return Err(self.fail(TerminateCode::LLP_CRC)),
                 _ if self.have < self.need => return Ok(Receive::Bytes(self.need - self.have)),
                 Stage::Control => self.end_control()?,
                 Stage::Header => self.end_header(lookup)?,
-                Stage::Body => {
-                    self.crc_of_buffer();
-                    self.begin_trailer();
-                }
+                Stage::Body => self.begin_trailer(),
                 Stage::Trailer => self.end_trailer(lookup)?,
             }
         }
@@ -181,7 +200,7 @@ impl Receiver {
     #[inline]
     pub fn space(&mut self) -> &mut [u8] {
         match self.stage {
-            Stage::Closed | Stage::Payload => &mut [],
+            Stage::Closed | Stage::Payload | Stage::Check | Stage::Damaged => &mut [],
             Stage::Trailer => &mut self.tail[self.have..self.need],
             _ => &mut self.buffer[self.have..self.need],
         }
@@ -190,44 +209,39 @@ impl Receiver {
     /// So many bytes at the beginning of [`Self::space`] have been filled; more than it has room for are not counted.
     #[inline]
     pub fn filled(&mut self, n: usize) {
-        self.have = self.need.min(self.have + n);
-    }
-
-    /// These bytes of payload have been placed. At most as many as the piece has; more are not counted.
-    #[inline]
-    pub fn placed_bytes(&mut self, bytes: &[u8]) {
-        let n = self.count_placed(bytes.len());
-        if self.config.crc {
-            self.crc.update(&bytes[..n]);
+        if !matches!(self.stage, Stage::Check | Stage::Damaged) {
+            self.have = self.need.min(self.have + n);
         }
     }
 
-    /// So many bytes of payload with this CRC have been placed, no more than the piece has.
-    pub fn placed_crc(&mut self, crc: Crc, len: usize) {
-        let n = self.count_placed(len);
-        if self.config.crc {
-            self.crc.append(crc, n);
+    /// Shows the FPDU that comes next: what there is of the stream from its first byte on, more behind it or not. Nothing is
+    /// taken; [`Self::poll`] says whether more is to be shown, or goes on. The same bytes must then be given.
+    pub fn check(&mut self, bytes: &[u8]) {
+        if self.stage != Stage::Check {
+            return;
+        }
+        self.have = bytes.len().min(self.need);
+        let Some(&[high, low]) = bytes.first_chunk() else { return };
+        let ulpdu_len = usize::from(u16::from_be_bytes([high, low]));
+        self.need = LENGTH_LEN + ulpdu_len + pad(ulpdu_len) + CRC_LEN;
+        let Some(fpdu) = bytes.get(..self.need) else { return };
+        // RFC 5044 section 4.4: the CRC covers length, segment and pad.
+        let (covered, crc) = fpdu.split_at(self.need - CRC_LEN);
+        if Crc::of(covered).to_wire() == *crc {
+            (self.stage, self.have, self.need) = (Stage::Control, 0, CONTROL_LEN);
+        } else {
+            self.stage = Stage::Damaged;
         }
     }
 
-    /// So many bytes of payload have been placed, no more than the piece has, by somebody who goes on with the CRC himself, as
-    /// while copying. Costs no joining; without CRCs nobody is asked.
+    /// So many bytes of payload have been placed, no more than the piece has.
     #[inline]
-    pub fn placed_with(&mut self, len: usize, with: impl FnOnce(Crc) -> Crc) {
-        self.count_placed(len);
-        if self.config.crc {
-            self.crc = with(self.crc);
-        }
+    pub fn placed(&mut self, len: usize) {
+        let left = if self.stage == Stage::Payload { self.payload_len - self.placed } else { 0 };
+        self.placed += len.min(left as usize) as u32;
     }
 
-    /// So many bytes of payload have been placed, and nobody looked at them. Right if CRCs are off; otherwise the FPDU will
-    /// be found damaged.
-    #[inline]
-    pub fn placed_unchecked(&mut self, len: usize) {
-        self.count_placed(len);
-    }
-
-    /// Whether placed bytes must be accounted for.
+    /// Whether FPDUs have CRCs that are checked, and so must be shown before they are given.
     #[inline]
     pub fn checks_crc(&self) -> bool {
         self.config.crc
@@ -244,11 +258,23 @@ impl Receiver {
         self.serving = self.serving.saturating_sub(1);
     }
 
+    /// How many messages of the peer have been received, by the count of [`crate::outcome`]; `None` as long as nothing has.
+    pub fn received(&self) -> Option<u32> {
+        (!self.first).then_some(self.received)
+    }
+
+    /// How many messages of this side the peer has received, if it has said so right before its Terminate.
+    pub fn receipt(&self) -> Option<u32> {
+        self.receipt
+    }
+
     /// Whether the stream may end here: between FPDUs, in no message (RFC 5044 section 7.2).
     pub fn is_at_boundary(&self) -> bool {
         match self.stage {
             Stage::Closed => true,
-            stage => stage == Stage::Control && self.have == 0 && self.message.is_none() && self.read == 0,
+            stage => {
+                stage == between(self.config).0 && self.have == 0 && self.message.is_none() && self.read == 0
+            }
         }
     }
 
@@ -258,20 +284,12 @@ impl Receiver {
         (self.ready, self.event) = (false, None);
     }
 
-    #[inline]
-    fn count_placed(&mut self, n: usize) -> usize {
-        let left = if self.stage == Stage::Payload { self.payload_len - self.placed } else { 0 };
-        let n = n.min(left as usize);
-        self.placed += n as u32;
-        n
-    }
-
     /// The payload that has not been placed yet.
     fn piece(&self) -> Option<Piece> {
         let done = self.placed;
         let at = |to: u64| to.wrapping_add(done.into());
         let target = match self.current {
-            Current::Write { stag, to } => Target::Write { stag, to: at(to) },
+            Current::Write { stag, to, .. } => Target::Write { stag, to: at(to) },
             Current::ReadResponse { id, stag, to, .. } => {
                 Target::ReadSink { id, offset: self.read + done, stag, to: at(to) }
             }
@@ -305,7 +323,7 @@ impl Receiver {
         self.payload_len = (self.ulpdu_len - header.len()) as u32;
         self.placed = 0;
         let version = Control::parse(self.buffer[LENGTH_LEN]).version;
-        self.current = match self.check(version, &header, lookup) {
+        self.current = match self.examine(version, &header, lookup) {
             Ok(current) => current,
             Err(code) => return Err(self.fail(code)),
         };
@@ -313,16 +331,9 @@ impl Receiver {
             self.need += self.payload_len as usize;
             self.stage = Stage::Body;
         } else {
-            self.crc_of_buffer();
             self.stage = Stage::Payload;
         }
         Ok(())
-    }
-
-    fn crc_of_buffer(&mut self) {
-        if self.config.crc {
-            self.crc = Crc::of(&self.buffer[..self.have]);
-        }
     }
 
     fn begin_trailer(&mut self) {
@@ -332,16 +343,8 @@ impl Receiver {
     }
 
     fn end_trailer<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<(), Failure> {
-        let (pad, crc) = self.tail[..self.need].split_at(self.need - CRC_LEN);
-        if self.config.crc {
-            // RFC 5044 section 4.4: the CRC covers length, segment and pad.
-            self.crc.update(pad);
-            if self.crc.to_wire() != *crc {
-                return Err(self.fail(TerminateCode::LLP_CRC));
-            }
-        }
-        self.stage = Stage::Control;
-        (self.have, self.need) = (0, CONTROL_LEN);
+        (self.stage, self.need) = between(self.config);
+        self.have = 0;
         self.event = match self.finish(lookup) {
             Ok(event) => event,
             Err(code) => return Err(self.fail(code)),
@@ -386,7 +389,7 @@ impl Receiver {
     /// The Read Request that is being finished. While a header is looked at, its body has not come yet.
     fn read_request_body(&self) -> Option<[u8; crate::rdmap::READ_REQUEST_LEN]> {
         match self.current {
-            Current::Control { opcode: Opcode::ReadRequest, .. } if self.stage == Stage::Control => {
+            Current::Control { opcode: Opcode::ReadRequest, .. } if self.stage == between(self.config).0 => {
                 self.body().try_into().ok()
             }
             _ => None,

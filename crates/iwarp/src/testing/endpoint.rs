@@ -8,7 +8,7 @@ use crate::connection::{Connection, Cut};
 use crate::crc::Crc;
 use crate::rdmap::AtomicRequest;
 use crate::rx::{Event, Lookup, Piece, Receive, ReceivedKind, Refusal, Target};
-use crate::terminate::TerminateCode;
+use crate::terminate::{Terminate, TerminateCode};
 use crate::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 
 /// What an end has seen.
@@ -52,6 +52,7 @@ struct Side {
     sources: BTreeMap<u64, usize>,
     sinks: BTreeMap<u64, usize>,
     log: Vec<Log>,
+    terminate: Option<Terminate>,
 }
 
 /// One end.
@@ -61,14 +62,14 @@ pub struct Endpoint {
     pub connection: Connection,
     side: Side,
     next_id: u64,
-    /// Every second piece is accounted for by its CRC instead of its bytes.
-    by_crc: bool,
+    /// What has come and was not taken.
+    held: Vec<u8>,
 }
 
 impl Endpoint {
     /// An end with no memory yet.
     pub fn new(connection: Connection) -> Self {
-        Self { connection, side: Side::default(), next_id: 1, by_crc: false }
+        Self { connection, side: Side::default(), next_id: 1, held: Vec::new() }
     }
 
     /// Its memory.
@@ -79,6 +80,11 @@ impl Endpoint {
     /// What it has seen so far.
     pub fn log(&self) -> &[Log] {
         &self.side.log
+    }
+
+    /// The Terminate of the peer, if it has sent one.
+    pub fn terminate(&self) -> Option<&Terminate> {
+        self.side.terminate.as_ref()
     }
 
     /// Posts a receive buffer of this size.
@@ -187,29 +193,45 @@ impl Endpoint {
     }
 
     /// Takes bytes of the stream, in one piece or several. After the end of the stream they are dropped.
-    pub fn take(&mut self, mut bytes: &[u8]) {
+    pub fn take(&mut self, bytes: &[u8]) {
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(bytes);
+        let taken = self.take_some(&held);
+        held.drain(..taken);
+        self.held = held;
+    }
+
+    /// How many of these bytes were taken.
+    fn take_some(&mut self, bytes: &[u8]) -> usize {
+        let mut rest = bytes;
         loop {
             let receive = match self.connection.poll_receive(&mut self.side) {
                 Ok(receive) => receive,
                 Err(failure) => {
                     self.side.log.push(Log::Failed(failure.terminate.code));
-                    return;
+                    return bytes.len();
                 }
             };
             match receive {
-                Receive::Closed => return,
+                Receive::Closed => return bytes.len(),
                 Receive::Event(event) => self.side.note(event),
-                _ if bytes.is_empty() => return,
+                Receive::Check(wanted) => {
+                    self.connection.check(rest);
+                    if rest.len() < wanted {
+                        return bytes.len() - rest.len();
+                    }
+                }
+                _ if rest.is_empty() => return bytes.len(),
                 Receive::Bytes(wanted) => {
                     assert!(wanted > 0, "bytes are wanted");
-                    let taken = self.connection.feed(bytes);
+                    let taken = self.connection.feed(rest);
                     assert!(taken > 0 && taken <= wanted, "what is wanted is taken");
-                    bytes = &bytes[taken..];
+                    rest = &rest[taken..];
                 }
                 Receive::Place(piece) => {
-                    let (now, rest) = bytes.split_at(piece.len.min(bytes.len()));
+                    let (now, later) = rest.split_at(piece.len.min(rest.len()));
                     self.place(&piece, now);
-                    bytes = rest;
+                    rest = later;
                 }
             }
         }
@@ -234,12 +256,7 @@ impl Endpoint {
             }
         };
         self.side.memory.place(at, bytes);
-        self.by_crc = !self.by_crc;
-        match (self.connection.checks_crc(), self.by_crc) {
-            (false, _) => self.connection.placed_unchecked(bytes.len()),
-            (true, true) => self.connection.placed_crc(Crc::of(bytes), bytes.len()),
-            (true, false) => self.connection.placed_bytes(bytes),
-        }
+        self.connection.placed(bytes.len());
     }
 
     /// The stream has ended.
@@ -268,7 +285,10 @@ impl Side {
             }
             Event::ReadDone { id } => Log::ReadDone(id),
             Event::AtomicDone { id, original } => Log::AtomicDone(id, original),
-            Event::Terminated(terminate) => Log::Terminated(terminate.code),
+            Event::Terminated(terminate) => {
+                self.terminate = Some(terminate);
+                Log::Terminated(terminate.code)
+            }
             Event::ReadRequest(_) | Event::AtomicRequest(_) | Event::RtrDone => return,
         };
         self.log.push(log);

@@ -8,6 +8,7 @@ use crate::ddp::{
     UNTAGGED_LEN, Untagged,
 };
 use crate::mpa::{MULPDU_MAX, MULPDU_MIN, Rtr};
+use crate::outcome::{RECEIPT_STAG, receipt_offset};
 use crate::rdmap::{
     ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, AtomicRequest, AtomicResponse, Opcode, READ_REQUEST_LEN,
     ReadRequest,
@@ -74,6 +75,8 @@ pub struct Sender {
     request: u32,
     rtr: Option<Rtr>,
     held: bool,
+    /// What is said right before the Terminate.
+    receipt: Option<u32>,
     terminate: Option<Terminate>,
     closed: bool,
 }
@@ -94,6 +97,7 @@ impl Sender {
             request: 0,
             rtr: config.rtr,
             held: config.held,
+            receipt: None,
             terminate: None,
             closed: false,
         }
@@ -171,6 +175,11 @@ impl Sender {
         }
     }
 
+    /// Says before the Terminate how many messages have come: see [`crate::outcome`].
+    pub fn say_received(&mut self, messages: u32) {
+        self.receipt = Some(messages);
+    }
+
     /// Sends nothing more.
     pub fn close(&mut self) {
         self.closed = true;
@@ -204,6 +213,12 @@ impl Sender {
     pub fn poll(&mut self) -> Option<Transmit> {
         if self.closed {
             return None;
+        }
+        if self.terminate.is_some()
+            && let Some(messages) = self.receipt.take()
+        {
+            let (stag, to) = (RECEIPT_STAG, receipt_offset(messages));
+            return Some(Transmit::Fpdu(self.write_of_nothing(stag, to)));
         }
         if let Some(terminate) = self.terminate.take() {
             self.close();
@@ -264,16 +279,19 @@ impl Sender {
     /// RFC 6581 section 9.2. Nothing looks at tag and offset of what has no bytes.
     fn first_message(&mut self, rtr: Rtr) -> Fpdu {
         match rtr {
-            Rtr::Write => {
-                let header = Tagged { last: true, ulp: Opcode::Write.control(), stag: 1, to: 0 };
-                Fpdu::new(Origin::Protocol, &Header::Tagged(header), &[], Payload::None, self.config.crc)
-            }
+            Rtr::Write => self.write_of_nothing(1, 0),
             Rtr::Read => {
                 let request = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
                 self.read(Origin::Protocol, None, request)
             }
             Rtr::Send => self.untagged(Origin::Protocol, Opcode::Send, QUEUE_SEND, &[]),
         }
+    }
+
+    /// A Write of no bytes, which changes nothing and needs no right to anything (RFC 5040 section 5.1).
+    fn write_of_nothing(&self, stag: u32, to: u64) -> Fpdu {
+        let header = Tagged { last: true, ulp: Opcode::Write.control(), stag, to };
+        Fpdu::new(Origin::Protocol, &Header::Tagged(header), &[], Payload::None, self.config.crc)
     }
 
     fn begin_answer(&mut self) -> Option<Begun> {

@@ -4,7 +4,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use host::{Bell, Host, Span, Time};
-use iwarp::mpa::{Accept, HandshakeError, Initiator, Negotiated, Outcome, Responder};
+use iwarp::mpa::{
+    Accept, HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Responder, Revision, Role, Rtr,
+};
+use iwarp::outcome::{Deed, Open, arrived, blamed};
+use iwarp::rdmap::ReadRequest;
 use iwarp::terminate::TerminateCode;
 use iwarp::testing::{Endpoint, Log, Rights};
 use iwarp::tx::{OpKind, Origin, PostError};
@@ -54,6 +58,20 @@ pub(crate) struct Report {
     pub(crate) written: Vec<u8>,
     /// Steps that brought something else than they must, and other wrongs.
     pub(crate) wrong: Vec<String>,
+    /// What has completed has arrived: the peer is one that can be asked, as the two have agreed.
+    pub(crate) promised: bool,
+    /// Which step the other end's Terminate is about, as far as this one can tell.
+    pub(crate) blamed: Option<usize>,
+    /// Its receipt covered exactly what stood before that, and needs no answer.
+    pub(crate) covered: bool,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug)]
+enum Named {
+    Step(usize),
+    /// Whether so many steps have arrived.
+    Question(usize),
 }
 
 /// An end with a connection.
@@ -62,6 +80,8 @@ pub(crate) struct End<'a> {
     seed: u64,
     me: usize,
     stream: Stream,
+    /// A second connection, if the first comes to nothing and the initiator tries again.
+    again: Option<Stream>,
     host: Host,
     negotiated: Option<Negotiated>,
     /// Came with the handshake.
@@ -69,6 +89,15 @@ pub(crate) struct End<'a> {
     report: Report,
     begun: Time,
     posted: usize,
+    /// What was posted, by its name less one.
+    names: Vec<Named>,
+    /// Whether this end asks, and how many steps it has asked about.
+    asks: bool,
+    asked: usize,
+    /// What the posted steps look like on the wire, and the numbers of the next messages.
+    on_wire: Vec<Open>,
+    next_send: u32,
+    next_request: u32,
     next_at: Time,
     /// The machine has no room for the next step.
     full: bool,
@@ -92,7 +121,8 @@ impl From<Reset> for Ending {
 }
 
 impl<'a> End<'a> {
-    pub(crate) fn new(plan: &'a Plan, seed: u64, me: usize, stream: Stream) -> Self {
+    pub(crate) fn new(plan: &'a Plan, seed: u64, me: usize, streams: [Stream; 2]) -> Self {
+        let [stream, again] = streams;
         let host = stream.node().host();
         let report = Report {
             ending: Ending::Refused,
@@ -102,6 +132,9 @@ impl<'a> End<'a> {
             messages: Vec::new(),
             written: Vec::new(),
             wrong: Vec::new(),
+            promised: false,
+            blamed: None,
+            covered: false,
         };
         let begun = host.now();
         Self {
@@ -109,12 +142,19 @@ impl<'a> End<'a> {
             seed,
             me,
             stream,
+            again: Some(again),
             host,
             negotiated: None,
             ahead: Vec::new(),
             report,
             begun,
             posted: 0,
+            names: Vec::new(),
+            asks: false,
+            asked: 0,
+            on_wire: Vec::new(),
+            next_send: 1,
+            next_request: 1,
             next_at: begun,
             full: false,
             out: Vec::new(),
@@ -128,11 +168,23 @@ impl<'a> End<'a> {
 
     /// From the first byte to the last.
     pub(crate) fn run(mut self) -> Report {
-        let shaken = if self.me == 0 { self.initiate() } else { self.respond() };
-        let ending = match shaken {
+        let shaken = if self.me == 0 { self.initiate_up_to_twice() } else { self.respond() };
+        let mut ending = match shaken {
             Ok(()) => self.converse(),
             Err(ending) => ending,
         };
+        if self.me == 1
+            && matches!(ending, Ending::Refused | Ending::Reset | Ending::Closed { .. })
+            && let (Trouble::Old | Trouble::Shaken(..), Some(again)) = (self.plan.trouble, self.again.take())
+        {
+            self.stream.shut();
+            self = Self::new(self.plan, self.seed, self.me, [again.clone(), again]);
+            self.again = None;
+            ending = match self.respond() {
+                Ok(()) => self.converse(),
+                Err(ending) => ending,
+            };
+        }
         if matches!(ending, Ending::Timeout) {
             self.stream.reset();
         } else {
@@ -162,14 +214,41 @@ impl<'a> End<'a> {
         Some(self.begun + PATIENCE)
     }
 
-    fn initiate(&mut self) -> Turn {
-        let mut machine =
-            Initiator::new(self.plan.initiator.clone(), self.now()).expect("the plan can be asked for");
+    /// Whether the handshake may fail for no reason that the ends know of.
+    fn may_fail(&self) -> bool {
+        matches!(self.plan.trouble, Trouble::Hit(..) | Trouble::Shaken(..))
+    }
+
+    /// Comes again in revision 1 where the machine says that this may help, as a device does.
+    fn initiate_up_to_twice(&mut self) -> Turn {
+        let (turn, again) = self.initiate(self.plan.initiator.clone());
+        let second = self.again.take().expect("nobody took it");
+        if turn.is_ok() || !again {
+            second.reset();
+            return turn;
+        }
+        self.stream.shut();
+        self.stream = second;
+        self.ahead.clear();
+        let config = InitiatorConfig {
+            revision: Revision::V1,
+            peer_to_peer: iwarp::mpa::RtrSet::empty(),
+            ..self.plan.initiator.clone()
+        };
+        self.initiate(config).0
+    }
+
+    /// How it went, and whether another attempt in revision 1 may help.
+    fn initiate(&mut self, config: InitiatorConfig) -> (Turn, bool) {
+        let mut machine = Initiator::new(config, self.now()).expect("the plan can be asked for");
         let found = self.host.clone().wait("initiate", &Bell::new(), self.patience(), || {
             loop {
                 let (sent, came) = match self.exchange(machine.transmit()) {
                     Ok(both) => both,
-                    Err(ending) => return Some(Err(ending)),
+                    Err(ending) => {
+                        machine.handle_eof();
+                        return Some(Err(ending));
+                    }
                 };
                 machine.transmitted(sent);
                 let bytes = came?;
@@ -182,13 +261,15 @@ impl<'a> End<'a> {
                         return Some(self.on_reply(outcome, &bytes[taken..], again));
                     }
                     Err(error) => {
-                        self.report.wrong.push(format!("no connection: {error}"));
+                        if !self.may_fail() {
+                            self.report.wrong.push(format!("no connection: {error}"));
+                        }
                         return Some(Err(Ending::Refused));
                     }
                 }
             }
         });
-        found.unwrap_or(Err(Ending::Timeout))
+        (found.unwrap_or(Err(Ending::Timeout)), machine.may_retry_as_v1())
     }
 
     fn on_reply(&mut self, outcome: Outcome, rest: &[u8], may_retry_as_v1: bool) -> Turn {
@@ -204,7 +285,7 @@ impl<'a> End<'a> {
                     Trouble::Old => may_retry_as_v1,
                     trouble => trouble == Trouble::NoFirstMessage,
                 };
-                if !expected {
+                if !expected && !self.may_fail() {
                     self.report.wrong.push("rejected".into());
                 }
                 Err(Ending::Refused)
@@ -249,7 +330,7 @@ impl<'a> End<'a> {
         let Accept { ird, .. } = self.plan.accept;
         match accepted {
             Ok(negotiated) => {
-                if negotiated.ird > ird {
+                if negotiated.ird > ird && !self.may_fail() {
                     self.report.wrong.push(format!("serves {} reads, not {ird}", negotiated.ird));
                 }
                 self.negotiated = Some(negotiated);
@@ -258,7 +339,7 @@ impl<'a> End<'a> {
             Err(error) => {
                 let expected =
                     error == HandshakeError::NoCommonRtr && self.plan.trouble == Trouble::NoFirstMessage;
-                if !expected {
+                if !expected && !self.may_fail() {
                     self.report.wrong.push(format!("not accepted: {error}"));
                 }
                 Err(Ending::Refused)
@@ -284,6 +365,7 @@ impl<'a> End<'a> {
 
     fn converse(&mut self) -> Ending {
         let negotiated = self.negotiated.take().expect("hands were shaken");
+        self.settle_on(&negotiated);
         let (mut endpoint, written) = self.furnish(&negotiated);
         if let Trouble::Flip(end, ahead) = self.plan.trouble
             && end == self.me
@@ -315,6 +397,17 @@ impl<'a> End<'a> {
             self.report.wrong.push(format!("byte {at} changed, to which nobody gave a right"));
         }
         ending
+    }
+
+    /// How this end learns of what has arrived.
+    fn settle_on(&mut self, negotiated: &Negotiated) {
+        self.asks = negotiated.may_ask();
+        // Only where the peer is none that can be asked, as both have agreed, may an end do without.
+        self.report.promised =
+            negotiated.ord > 0 && (negotiated.revision == Revision::V1 || negotiated.rtr == Some(Rtr::Send));
+        let begins = negotiated.rtr.filter(|_| negotiated.role == Role::Initiator);
+        self.next_send = if begins == Some(Rtr::Send) { 2 } else { 1 };
+        self.next_request = if begins == Some(Rtr::Read) { 2 } else { 1 };
     }
 
     fn is_posted(&self) -> bool {
@@ -373,21 +466,105 @@ impl<'a> End<'a> {
             if self.plan.trouble == Trouble::Quit(self.me, self.posted) {
                 return Err(Ending::Quit);
             }
+            // The bye waits for all answers, so it goes when everything before it has arrived; nobody asks about it.
+            let due = if self.posted + 1 == steps.len() { 1 } else { self.plan.ask_every };
+            if self.asks && self.posted >= self.asked + due && !self.ask(endpoint) {
+                break;
+            }
             match endpoint.post(step.kind, &step.data, step.fence) {
-                Ok(id) => assert_eq!(id, self.posted as u64 + 1, "names are numbers"),
+                Ok(id) => self.name(id, Named::Step(self.posted)),
                 Err(PostError::Full | PostError::Closed) => {
                     self.full = true;
                     break;
                 }
                 Err(error) => {
-                    self.report.wrong.push(format!("step {} was not taken: {error}", self.posted));
+                    if !self.may_fail() {
+                        self.report.wrong.push(format!("step {} was not taken: {error}", self.posted));
+                    }
                     return Err(Ending::Quit);
                 }
             }
+            let look = self.look_of(self.posted);
+            self.on_wire.push(look);
             self.posted += 1;
             self.next_at = self.host.now() + steps.get(self.posted).map_or(Span::ZERO, |step| step.pause);
         }
         Ok(())
+    }
+
+    fn name(&mut self, id: u64, named: Named) {
+        self.names.push(named);
+        assert_eq!(id, self.names.len() as u64, "names are numbers");
+    }
+
+    /// Asks whether all that was posted has arrived; whether there was room for that.
+    fn ask(&mut self, endpoint: &mut Endpoint) -> bool {
+        let nothing = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
+        let Ok(id) = endpoint.post(OpKind::Read(nothing), &[], false) else {
+            self.full = true;
+            return false;
+        };
+        self.name(id, Named::Question(self.posted));
+        self.next_request = self.next_request.wrapping_add(1);
+        self.asked = self.posted;
+        true
+    }
+
+    /// What a step looks like on the wire when its turn comes.
+    fn look_of(&mut self, number: usize) -> Open {
+        let step = &self.plan.programs[self.me].steps[number];
+        let (deed, len) = match step.kind {
+            OpKind::Write { stag, to, .. } => (Deed::Write { stag, to }, step.data.len()),
+            OpKind::Send { .. } | OpKind::Immediate { .. } => (Deed::Send, step.data.len()),
+            OpKind::Read(_) | OpKind::Atomic { .. } => (Deed::Fetch, step.brings.len()),
+        };
+        let (sends, requests) = (u32::from(deed == Deed::Send), u32::from(deed == Deed::Fetch));
+        let look = Open {
+            number: number as u64,
+            deed,
+            len: len as u32,
+            sends: (self.next_send, sends),
+            request: (requests > 0).then_some(self.next_request),
+        };
+        self.next_send = self.next_send.wrapping_add(sends);
+        self.next_request = self.next_request.wrapping_add(requests);
+        look
+    }
+
+    /// The steps before this one are known to have arrived.
+    fn arrived(&mut self, upto: usize) {
+        let steps = &self.plan.programs[self.me].steps[..upto];
+        for (number, step) in steps.iter().enumerate() {
+            let fetches = matches!(step.kind, OpKind::Read(_) | OpKind::Atomic { .. });
+            if self.asks && !fetches && !self.report.completed.contains(&number) {
+                self.report.completed.push(number);
+            }
+        }
+    }
+
+    /// What the other end's Terminate tells of this end's steps, and its receipt before that.
+    fn blame(&mut self, endpoint: &Endpoint) {
+        let Some(terminate) = endpoint.terminate() else { return };
+        let completed = &self.report.completed;
+        let mut open: Vec<Open> =
+            self.on_wire.iter().filter(|o| !completed.contains(&(o.number as usize))).copied().collect();
+        if self.asks {
+            let over = self.on_wire.iter().filter(|o| completed.contains(&(o.number as usize)));
+            let over = over.fold(0_u32, |sum, o| sum.wrapping_add(o.counted()));
+            let count = arrived(endpoint.connection.receipt(), over, &open);
+            if let Some(last) = open[..count].last() {
+                self.arrived(last.number as usize + 1);
+            }
+            let steps = &self.plan.programs[self.me].steps;
+            let breach = steps.iter().position(|step| step.breaks.is_some());
+            let fetch = open.iter().position(|o| o.deed == Deed::Fetch);
+            self.report.covered = breach.is_none_or(|breach| {
+                let before = open.iter().take_while(|o| (o.number as usize) < breach).count();
+                count == before.min(fetch.unwrap_or(before))
+            });
+            open.drain(..count);
+        }
+        self.report.blamed = blamed(terminate, &open).map(|culprit| culprit.number as usize);
     }
 
     /// Has the machine make the next FPDU.
@@ -397,9 +574,10 @@ impl<'a> End<'a> {
         {
             self.made += self.out.len() as u64;
             if let (Origin::Op(id), true) = (origin, last) {
-                let step = id as usize - 1;
+                let Named::Step(step) = self.names[id as usize - 1] else { continue };
                 let kind = self.plan.programs[self.me].steps[step].kind;
-                if !matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) {
+                let asked_about = self.asks && step + 1 < self.plan.programs[self.me].steps.len();
+                if !asked_about && !matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) {
                     self.sending.push_back((self.made, step));
                 }
             }
@@ -410,6 +588,15 @@ impl<'a> End<'a> {
     fn note(&mut self, endpoint: &Endpoint) -> Option<Ending> {
         let mut end = None;
         for log in &endpoint.log()[self.logged..] {
+            if let Log::ReadDone(id) | Log::AtomicDone(id, _) = log {
+                match self.names[*id as usize - 1] {
+                    Named::Question(upto) => {
+                        self.arrived(upto);
+                        continue;
+                    }
+                    Named::Step(step) => self.arrived(step),
+                }
+            }
             let brought = match log {
                 Log::Ready => continue,
                 Log::Received { .. } | Log::Immediate { .. } => {
@@ -421,16 +608,18 @@ impl<'a> End<'a> {
                     continue;
                 }
                 Log::Terminated(code) => {
+                    self.blame(endpoint);
                     end = end.or(Some(Ending::Terminated(*code)));
                     continue;
                 }
                 Log::ReadDone(id) => {
-                    let wanted = &self.plan.programs[self.me].steps[*id as usize - 1].brings;
+                    let Named::Step(step) = self.names[*id as usize - 1] else { continue };
+                    let wanted = &self.plan.programs[self.me].steps[step].brings;
                     (*id, endpoint.read_result(*id, wanted.len()).map(<[u8]>::to_vec))
                 }
                 Log::AtomicDone(id, original) => (*id, Some(original.to_ne_bytes().to_vec())),
             };
-            let step = brought.0 as usize - 1;
+            let Named::Step(step) = self.names[brought.0 as usize - 1] else { continue };
             if brought.1.as_ref() != Some(&self.plan.programs[self.me].steps[step].brings) {
                 self.report.wrong.push(format!("step {step} brought something else"));
             }

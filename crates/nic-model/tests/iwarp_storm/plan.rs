@@ -85,6 +85,11 @@ pub(crate) enum Trouble {
     Reset(usize, u64),
     /// A bit is flipped in this direction, so many bytes after the handshake.
     Flip(usize, u64),
+    /// A bit is flipped in this direction, so many bytes from its beginning, in the handshake or behind it.
+    Hit(usize, u64),
+    /// The connection is reset in the handshake, when so many bytes have gone in this direction. If the initiator comes
+    /// again, that connection is reset later, too.
+    Shaken(usize, u64),
     /// This end closes after so many steps.
     Quit(usize, usize),
     /// A step of this end's program breaks a rule.
@@ -109,6 +114,10 @@ pub(crate) struct Plan {
     /// Bytes that are read at a time.
     pub(crate) read: usize,
     pub(crate) ways: [Way; 2],
+    /// The ways of a second connection.
+    pub(crate) ways_again: [Way; 2],
+    /// Behind every such number of steps, an end asks whether they have arrived.
+    pub(crate) ask_every: usize,
     pub(crate) programs: [Program; 2],
     pub(crate) trouble: Trouble,
 }
@@ -122,16 +131,19 @@ impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng(seed);
         let mut trouble = trouble(&mut rng);
-        let v2 = !rng.one_in(4) || trouble == Trouble::Old;
+        let v2 = !rng.one_in(4) || matches!(trouble, Trouble::Old | Trouble::Shaken(..));
         let depths = [0, 1, 2, 5, 16];
         // Flipped bits are found by CRCs only.
         let crc = matches!(trouble, Trouble::Flip(..)) || rng.one_in(2);
+        let all_first_messages = rng.one_in(2);
         let initiator = InitiatorConfig {
             revision: if v2 { Revision::V2 } else { Revision::V1 },
             crc,
             ird: rng.pick(&depths),
             ord: rng.pick(&depths),
-            peer_to_peer: if v2 && !rng.one_in(3) {
+            peer_to_peer: if v2 && all_first_messages {
+                RtrSet::all()
+            } else if v2 && !rng.one_in(3) {
                 RtrSet::from_bits_truncate(rng.next() as u8)
             } else {
                 RtrSet::empty()
@@ -147,13 +159,14 @@ impl Plan {
         let accept = Accept { ird: rng.pick(&depths), ord: rng.pick(&depths), private_data: rng.bytes(5) };
         if initiator.peer_to_peer == RtrSet::READ
             && initiator.ord.min(accept.ird) == 0
-            && !matches!(trouble, Trouble::Old | Trouble::Reject)
+            && !matches!(trouble, Trouble::Old | Trouble::Reject | Trouble::Shaken(..) | Trouble::Hit(..))
         {
             trouble = Trouble::NoFirstMessage;
         }
         let breach = |end| trouble == Trouble::Breach(end);
         // Revision 1 says nothing of depths: each side trusts the other to have chosen right.
-        let (initiator, accept) = if v2 { (initiator, accept) } else { even(initiator, accept) };
+        let again = matches!(trouble, Trouble::Old | Trouble::Shaken(..));
+        let (initiator, accept) = if v2 && !again { (initiator, accept) } else { even(initiator, accept) };
         let reads = [initiator.ord.min(accept.ird) > 0, accept.ord.min(initiator.ird) > 0];
         let mut ways = [way(&mut rng), way(&mut rng)];
         let (queue, read) = (rng.pick(&[1, 2, 8, 64]), rng.pick(&[1, 13, 500, 4096, 65_536]));
@@ -162,11 +175,35 @@ impl Plan {
         let longest = if tiny { 150 } else { READABLE_LEN };
         let programs = [0, 1]
             .map(|end| program(&mut rng, Ask { seed, end, longest, reads: reads[end], breach: breach(end) }));
-        if let Trouble::Reset(end, at) = trouble {
+        if let Trouble::Reset(end, at) | Trouble::Shaken(end, at) = trouble {
             ways[end].reset_at = Some(at);
         }
+        let mut ways_again = [way(&mut rng), way(&mut rng)];
+        if let Trouble::Shaken(end, _) = trouble {
+            ways_again[end].reset_at = Some(rng.pick(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
+        }
+        let ask_every = rng.pick(&[1, 2, 5]);
         let mulpdu = [0; 2].map(|_| rng.pick(&[128, 200, 536, 1452, 8952, u16::MAX]));
-        Self { initiator, responder, accept, mulpdu, queue, read, ways, programs, trouble }
+        Self {
+            initiator,
+            responder,
+            accept,
+            mulpdu,
+            queue,
+            read,
+            ways,
+            ways_again,
+            ask_every,
+            programs,
+            trouble,
+        }
+    }
+}
+
+impl Plan {
+    /// Whether FPDUs have CRCs that are checked.
+    pub(crate) fn has_crcs(&self) -> bool {
+        self.initiator.crc || self.responder.crc
     }
 }
 
@@ -177,7 +214,9 @@ fn even(initiator: InitiatorConfig, accept: Accept) -> (InitiatorConfig, Accept)
 
 fn trouble(rng: &mut Rng) -> Trouble {
     let end = rng.below(2) as usize;
-    match rng.below(20) {
+    match rng.below(26) {
+        20..=22 => Trouble::Hit(end, rng.pick(&[60, 300, 3000, 30_000]) * rng.below(100) / 100),
+        23 | 24 => Trouble::Shaken(end, 1 + rng.below(if end == 0 { 24 } else { 30 })),
         0..=3 => Trouble::Reset(end, 1 + rng.pick(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
         4..=6 => Trouble::Flip(end, rng.pick(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
         7 => Trouble::Quit(end, rng.below(20) as usize),
@@ -356,6 +395,12 @@ impl Maker<'_> {
         };
         if matches!(code, TerminateCode::CANNOT_INVALIDATE) || kind == send(Some(unknown)) {
             self.program.receives.push(200);
+        }
+        if let OpKind::Write { .. } = kind
+            && self.rng.one_in(2)
+        {
+            // A write of no bytes needs no right to anything, so this one is none that is refused.
+            self.add(kind, Vec::new(), Vec::new());
         }
         let data =
             if matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) { Vec::new() } else { vec![1; 100] };

@@ -5,13 +5,16 @@ use super::outbox::{Pool, Room};
 /// Room for bytes that were read ahead.
 const LEN: usize = 8 << 10;
 
-/// The same while much payload comes this way because its CRC is to be checked: what stays in the nearest caches.
-const LEN_GROWN: usize = 32 << 10;
+/// The same while FPDUs come this way that do not fit there, because their CRCs are checked first: the longest, and a little
+/// of what follows it.
+const LEN_GROWN: usize = FPDU_MAX + 1024;
+/// The longest FPDU: a length, as much as it can say, pad and CRC.
+const FPDU_MAX: usize = (2 + 65_535_usize).next_multiple_of(4) + 4;
 
 /// A small buffer, filled at the end and consumed at the front.
 pub(super) struct Ahead {
     own: Box<[u8]>,
-    /// Used instead, while much payload comes this way because its CRC is to be checked.
+    /// Used instead, while longer FPDUs come.
     grown: Option<Room>,
     start: usize,
     end: usize,
@@ -41,30 +44,30 @@ impl Ahead {
         }
     }
 
-    /// Room for at most `limit` bytes behind what is there; never none, unless it is full.
-    pub(super) fn space(&mut self, limit: usize) -> &mut [u8] {
+    /// Room behind what is there, up to `limit` bytes together.
+    pub(super) fn space_up_to(&mut self, limit: usize) -> &mut [u8] {
         let (start, end) = (self.start, self.end);
         if start > 0 {
-            // What is left is the beginning of an FPDU: a few bytes.
+            // What is left is the beginning of an FPDU: few bytes, or with CRCs fewer than the smaller buffer has.
             self.bytes().copy_within(start..end, 0);
             (self.start, self.end) = (0, end - start);
         }
         let from = self.end;
         let bytes = self.bytes();
-        let to = bytes.len().min(from.saturating_add(limit));
+        let to = bytes.len().min(limit).max(from);
         &mut bytes[from..to]
     }
 
-    /// So many bytes of [`Self::space`] have been filled.
+    /// So many bytes of [`Self::space_up_to`] have been filled.
     #[inline]
     pub(super) fn fill(&mut self, n: usize) {
         let len = self.bytes().len();
         self.end = (self.end + n).min(len);
     }
 
-    /// Takes more room for a while.
-    pub(super) fn grow(&mut self, pool: &Pool) {
-        if self.grown.is_none() {
+    /// Sees to it that an FPDU of this length fits.
+    pub(super) fn make_room(&mut self, len: usize, pool: &Pool) {
+        if len > LEN && self.grown.is_none() {
             let mut room = pool.take();
             room[self.start..self.end].copy_from_slice(&self.own[self.start..self.end]);
             self.grown = Some(room);
@@ -91,8 +94,10 @@ mod tests {
         let mut ahead = Ahead::new();
         let (mut next_in, mut next_out) = (0_u8, 0_u8);
         for round in 0..10_000 {
-            let n = ahead.space(1 + round % 97).len();
-            ahead.space(n).iter_mut().for_each(|byte| {
+            let n = ahead.filled().len() + 1 + round % 97;
+            let n = ahead.space_up_to(n).len();
+            let upto = ahead.filled().len() + n;
+            ahead.space_up_to(upto).iter_mut().for_each(|byte| {
                 *byte = next_in;
                 next_in = next_in.wrapping_add(1);
             });
@@ -111,26 +116,28 @@ mod tests {
     #[test]
     fn room_is_borrowed_and_given_back() {
         let (mut ahead, pool) = (Ahead::new(), Pool::default());
-        ahead.space(3).copy_from_slice(b"abc");
+        ahead.space_up_to(3).copy_from_slice(b"abc");
         ahead.fill(3);
         ahead.consume(1);
-        ahead.grow(&pool);
+        ahead.make_room(LEN, &pool);
+        assert!(ahead.grown.is_none(), "that fits");
+        ahead.make_room(FPDU_MAX, &pool);
         assert_eq!((ahead.filled(), ahead.grown.is_some()), (b"bc".as_slice(), true));
-        assert_eq!(ahead.space(usize::MAX).len(), LEN_GROWN - 2);
+        assert_eq!(ahead.space_up_to(usize::MAX).len(), LEN_GROWN - 2);
         ahead.shrink(&pool);
         assert_eq!(ahead.filled(), b"bc", "not while it is needed");
         ahead.consume(2);
         ahead.shrink(&pool);
-        assert_eq!(ahead.space(usize::MAX).len(), LEN);
+        assert_eq!(ahead.space_up_to(usize::MAX).len(), LEN);
     }
 
     #[test]
     fn a_full_buffer_has_no_room() {
         let mut ahead = Ahead::new();
-        assert_eq!(ahead.space(usize::MAX / 2).len(), LEN);
+        assert_eq!(ahead.space_up_to(usize::MAX / 2).len(), LEN);
         ahead.fill(LEN);
-        assert!(ahead.space(10).is_empty());
+        assert!(ahead.space_up_to(LEN).is_empty());
         ahead.consume(1);
-        assert_eq!(ahead.space(10).len(), 1);
+        assert_eq!(ahead.space_up_to(LEN).len(), 1);
     }
 }

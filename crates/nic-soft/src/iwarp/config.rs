@@ -7,8 +7,9 @@ use host::Span;
 /// When a write or a send is complete at its initiator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {
-    /// When the peer has placed or delivered it: the device asks, by a read of no bytes. What the API promises. A peer that
-    /// may be Linux siw, which cannot be asked, is treated as with `Sent`; in revision 1 that is for the caller to know.
+    /// When the peer has placed or delivered it: the device asks, by a read of no bytes. What the API promises. A peer of
+    /// revision 2 that may be Linux siw, which cannot be asked, is treated as with `Sent`. In revision 1 nothing tells, and
+    /// everybody is asked: a siw then breaks the connection.
     #[default]
     Placed,
     /// When TCP has taken it, as RNICs do. Cheaper, and says nothing about the peer.
@@ -18,7 +19,7 @@ pub enum Completion {
 /// The revision of MPA that is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mpa {
-    /// Revision 2 (RFC 6581), and 1 with a peer that knows only that.
+    /// Revision 2 (RFC 6581), and 1 with a peer that answers in that.
     #[default]
     V2,
     /// Revision 1 (RFC 5044) only.

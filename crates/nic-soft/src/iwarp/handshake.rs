@@ -20,7 +20,7 @@ use verbs::{CmFailure, ConnParam};
 
 use super::active::Active;
 use super::cm::{CmInner, ListenerInner};
-use super::config::{Completion, FpduSize, Mpa};
+use super::config::{Completion, FpduSize};
 use super::device::{Inner, unpoisoned};
 use super::nic::ATTEMPT;
 use super::passive::ListenWish;
@@ -228,15 +228,10 @@ impl Inner {
         Link::new(socket, connection, cm, incoming, outgoing)
     }
 
-    /// Whether this peer may be asked by reads of no bytes. Linux siw may not: while it sends, it answers them with bytes of
-    /// whatever it sent before (docs/interop.md). A peer that takes or offers a Send as the first message is none. In
-    /// revision 1 nothing tells, and the program has chosen it together with the way of completing.
+    /// Whether this peer is asked by reads of no bytes. In revision 1 nothing tells siw from others: the program says
+    /// `complete=sent`, or loses the connection rather than a message.
     fn may_ask(&self, negotiated: &Negotiated) -> bool {
-        let known = match negotiated.revision {
-            Revision::V2 => negotiated.rtr == Some(Rtr::Send),
-            Revision::V1 => self.config.mpa == Mpa::V1,
-        };
-        known && self.config.completion == Completion::Placed && negotiated.ord > 0
+        negotiated.may_ask() && self.config.completion == Completion::Placed
     }
 }
 

@@ -156,23 +156,6 @@ pub(super) fn copy_out_crc(pieces: &Pieces, mut to: &mut [u8], mut crc: Crc) -> 
     crc
 }
 
-/// Copies bytes into pieces of the same length, and goes on with a CRC; the last byte of each piece last.
-pub(super) fn copy_in_crc(bytes: &[u8], pieces: &Pieces, mut crc: Crc) -> Crc {
-    let mut rest = bytes;
-    for piece in pieces.as_slice() {
-        let (mut to, n) = (piece.iov_base.cast::<u8>(), piece.iov_len.min(rest.len()));
-        let (now, later) = rest.split_at(n);
-        for part in now.chunks(PART) {
-            crc.update(part);
-            // SAFETY: as in `copy_in`. Test: copies_and_crcs_agree.
-            unsafe { copy_last_byte_last(to, part.as_ptr(), part.len()) };
-            to = to.wrapping_add(part.len());
-        }
-        rest = later;
-    }
-    crc
-}
-
 /// Appends bytes of user memory.
 #[inline]
 pub(super) fn append(at: *const u8, len: usize, to: &mut Vec<u8>) {
@@ -291,7 +274,7 @@ mod tests {
             pieces.push(memory.as_mut_ptr().wrapping_add(3), first as u64);
             pieces.push(memory.as_mut_ptr().wrapping_add(8 + first), second as u64);
             let whole = Crc::of(&source[1..=n]);
-            assert_eq!(copy_in_crc(&source[1..=n], &pieces, Crc::new()), whole, "{n} bytes in");
+            copy_in(&source[1..=n], &pieces);
             assert_eq!(memory[3..3 + first], source[1..=first]);
             assert_eq!(memory[8 + first..8 + n], source[1 + first..=n]);
             assert!(memory[..3].iter().chain(&memory[8 + n..]).all(|&byte| byte == 0), "beside it");

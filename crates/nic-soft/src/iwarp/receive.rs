@@ -2,7 +2,8 @@
 //!
 //! Headers and small payload come through the buffer of what was read ahead; large payload is read from the socket straight
 //! to where it belongs, with the beginning of the next FPDU behind it. Its last bytes take the way through the buffer, too:
-//! they are put there last, so that whoever polls on the last byte of a message sees all of it.
+//! they are put there last, so that whoever polls on the last byte of a message sees all of it. With CRCs everything comes
+//! through the buffer, which then holds a whole FPDU: nothing of it is used before its CRC was compared.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -51,8 +52,8 @@ pub(super) struct Incoming {
     /// Bytes of the RDMA Write that just ended, or is under way.
     written: u64,
     writing: bool,
-    /// The last payload was large.
-    large: bool,
+    /// Bytes that are to be in the buffer at most.
+    limit: usize,
     /// The socket had nothing more.
     dry: bool,
     /// Bytes of this turn.
@@ -95,7 +96,7 @@ impl Incoming {
             imm: None,
             written: 0,
             writing: false,
-            large: false,
+            limit: usize::MAX,
             dry: false,
             turn: 0,
             starving: false,
@@ -110,7 +111,7 @@ impl Incoming {
 
     /// Bytes that came with the handshake belong to the stream.
     pub(super) fn with_bytes(mut self, bytes: &[u8]) -> Self {
-        let space = self.ahead.space(bytes.len());
+        let space = self.ahead.space_up_to(bytes.len());
         let n = space.len().min(bytes.len());
         space[..n].copy_from_slice(&bytes[..n]);
         self.ahead.fill(n);
@@ -238,6 +239,7 @@ impl Stream {
             None => {}
         }
         match next.map_err(End::Violation)? {
+            Next::Check(wanted) => Ok(self.show(qp, wanted)),
             Next::Bytes(n) => {
                 if link.incoming.left == 0
                     && let Some(step) = self.begin_fpdu(qp)
@@ -250,6 +252,19 @@ impl Stream {
             Next::Event(event) => self.on_delivery(qp, event).map(|()| Step::More),
             Next::Closed => Err(End::Closed),
         }
+    }
+
+    /// Shows the machine what there is of the next FPDU; `wanted` bytes of it are needed.
+    fn show(&mut self, qp: &QpInner, wanted: usize) -> Step {
+        let Some(Link { incoming, connection, .. }) = self.link.as_deref_mut() else { return Step::Dry };
+        connection.check(incoming.ahead.filled());
+        if incoming.ahead.filled().len() >= wanted {
+            return Step::More;
+        }
+        incoming.ahead.make_room(wanted, &qp.device.staging);
+        // Not much more than this one: the rest would have to be moved to the front.
+        incoming.limit = if wanted < LARGE { usize::MAX } else { wanted + BEHIND_LARGE };
+        Step::Dry
     }
 
     /// Gives the machine bytes of headers and trailers.
@@ -322,7 +337,7 @@ impl Stream {
         if incoming.dry || incoming.turn >= TURN_BYTES {
             return Ok(false);
         }
-        let space = incoming.ahead.space(if incoming.large { BEHIND_LARGE } else { usize::MAX });
+        let space = incoming.ahead.space_up_to(incoming.limit);
         let room = space.len();
         match place::read_ahead(socket.as_fd(), space) {
             Ok(0) => Err(eof(connection)),
@@ -350,26 +365,21 @@ impl Stream {
         if !have.is_empty() {
             let n = have.len().min(piece.len);
             let pieces = pieces.part(0, n as u64);
-            if connection.checks_crc() {
-                connection.placed_with(n, |crc| place::copy_in_crc(&have[..n], &pieces, crc));
-            } else {
-                place::copy_in(&have[..n], &pieces);
-                connection.placed_unchecked(n);
-            }
+            place::copy_in(&have[..n], &pieces);
+            connection.placed(n);
             incoming.ahead.consume(n);
             incoming.left = incoming.left.saturating_sub(n);
             return Ok(Step::More);
         }
-        // A CRC is made over what came, not over memory that others may write to meanwhile.
-        incoming.large = piece.len >= LARGE && !connection.checks_crc();
-        if connection.checks_crc() && piece.len >= LARGE {
-            incoming.ahead.grow(&qp.device.staging);
-        }
-        if connection.checks_crc() || piece.len < DIRECT_MIN || incoming.dry || incoming.turn >= TURN_BYTES {
+        let large = piece.len >= LARGE;
+        incoming.limit = if large { BEHIND_LARGE } else { usize::MAX };
+        // What has a CRC is there as a whole.
+        let dry = incoming.dry || incoming.turn >= TURN_BYTES;
+        if connection.checks_crc() || piece.len < DIRECT_MIN || dry {
             return Ok(Step::Dry);
         }
         let direct = piece.len - LAST;
-        let behind = incoming.ahead.space(if incoming.large { BEHIND_LARGE } else { usize::MAX });
+        let behind = incoming.ahead.space_up_to(incoming.limit);
         let room = direct + behind.len();
         let n = match place::receive(socket.as_fd(), &pieces.part(0, direct as u64), behind) {
             Ok(0) => return Err(eof(connection)),
@@ -378,7 +388,7 @@ impl Stream {
             Err(errno) => return Err(End::Broken(errno)),
         };
         let placed = n.min(direct);
-        connection.placed_unchecked(placed);
+        connection.placed(placed);
         incoming.left = incoming.left.saturating_sub(placed);
         incoming.ahead.fill(n - placed);
         incoming.turn += n;
@@ -401,11 +411,7 @@ impl Stream {
         };
         let at = qp.device.regions.find(key, qp.pd, need, to, len).ok()?;
         place::copy_to(bytes, at);
-        if connection.checks_crc() {
-            connection.placed_bytes(bytes);
-        } else {
-            connection.placed_unchecked(piece.len);
-        }
+        connection.placed(piece.len);
         incoming.ahead.consume(piece.len);
         incoming.left = incoming.left.saturating_sub(piece.len);
         Some(Step::More)

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 
 use host::{Span, Time};
 use iwarp::Connection;
+use iwarp::outcome::blamed;
 use iwarp::rx::Failure;
 use iwarp::terminate::{Terminate, TerminateCode};
 use rustix::event::epoll::EventFlags;
@@ -25,7 +26,7 @@ use rustix::io::Errno;
 use verbs::{AsyncEvent, CmEvent, CmFailure, WcStatus};
 
 use super::cm::CmInner;
-use super::outcome::{self, blamed, fetches, is_protection, sends};
+use super::outcome;
 use super::patrol;
 use super::qp::{QpInner, state};
 use super::queue::Receive;
@@ -376,7 +377,7 @@ impl Stream {
         let number = self.done;
         self.done += 1;
         if let Some(link) = &mut self.link {
-            link.outgoing.first_open_send = link.outgoing.first_open_send.wrapping_add(sends(&request.op));
+            link.outgoing.finish(&request.op, request.len);
         }
         qp.complete_send(&request, number, status);
     }
@@ -424,17 +425,14 @@ impl Stream {
     }
 
     fn blame(&mut self, qp: &Arc<QpInner>, terminate: &Terminate) -> Option<(u64, WcStatus)> {
-        let open = self.link.as_ref()?.outgoing.open(qp, self.done);
-        let (culprit, certain) = blamed(terminate, &open)?;
-        let (number, status) = (culprit.number, outcome::status(terminate.code, &culprit.op));
-        // The peer takes messages in order, so what stands before the culprit has arrived; answers may be lost, though.
-        for before in open.iter().take_while(|before| certain && before.number < number) {
-            if fetches(&before.op) {
-                break;
-            }
-            self.finish_first(qp, WcStatus::Success);
-        }
-        Some((number, status))
+        let link = self.link.as_ref()?;
+        let open = link.outgoing.open(qp, self.done);
+        let arrived = link.outgoing.arrived(link.connection.receipt(), &open);
+        // The Terminate itself proves nothing.
+        self.arrived(qp, self.done + arrived as u64);
+        let open = &open[arrived..];
+        let number = blamed(terminate, open)?.number;
+        Some((number, outcome::status(terminate.code, &qp.send.lock().get(number).op)))
     }
 
     /// Lets go of the connection, and tells the program.
@@ -447,7 +445,7 @@ impl Stream {
             device.nic.unlist(link.socket.as_fd());
         }
         match end {
-            End::Violation(failure) if is_protection(failure.terminate.code) => {
+            End::Violation(failure) if failure.terminate.code.is_protection() => {
                 device.async_event(AsyncEvent::QpAccessError { qp_num: qp.num });
             }
             End::Violation(Failure { terminate }) | End::Terminated(terminate) => {

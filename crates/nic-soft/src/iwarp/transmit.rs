@@ -10,15 +10,16 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use iwarp::outcome::Open;
 use iwarp::rdmap::{AtomicRequest, ReadRequest};
 use iwarp::terminate::TerminateCode;
 use iwarp::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 use rustix::io::Errno;
-use verbs::{Access, WcStatus};
+use verbs::{Access, SendOp, WcStatus};
 
 use super::messages::{check_local, messages};
 use super::outbox::{Item, Outbox, SMALL_MAX};
-use super::outcome::{Open, fetches, is_protection, sends};
+use super::outcome::{deed, fetches, sends};
 use super::place::{self, Gather};
 use super::qp::QpInner;
 use super::queue::Request;
@@ -64,7 +65,9 @@ pub(super) struct Outgoing {
     requests: VecDeque<u64>,
     first_open_request: u32,
     /// The number of the first message on the queue of sends that belongs to a request which is not over.
-    pub(super) first_open_send: u32,
+    first_open_send: u32,
+    /// Messages of requests that are over, as receipts count them.
+    over: u32,
     /// A request that failed here; it is told of when those before it are over.
     failed: Option<(u64, WcStatus)>,
     blocked: bool,
@@ -91,6 +94,7 @@ impl Outgoing {
             requests: VecDeque::with_capacity(ord.into()),
             first_open_request: 1,
             first_open_send: first_send,
+            over: 0,
             failed: None,
             blocked: false,
         }
@@ -129,11 +133,24 @@ impl Outgoing {
             let &Request { op, len, .. } = queue.get(number);
             let place = self.requests.iter().position(|&id| id == number);
             let request = place.map(|place| self.first_open_request.wrapping_add(place as u32));
-            let send = (first, sends(&op));
-            first = first.wrapping_add(send.1);
-            Open { number, op, len, send, request }
+            let sends = (first, sends(&op));
+            first = first.wrapping_add(sends.1);
+            Open { number, deed: deed(&op), len, sends, request }
         });
         open.collect()
+    }
+
+    /// The first open request is over.
+    pub(super) fn finish(&mut self, op: &SendOp, len: u32) {
+        let sends = sends(op);
+        self.first_open_send = self.first_open_send.wrapping_add(sends);
+        let other = !matches!(op, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_)) && len > 0;
+        self.over = self.over.wrapping_add(sends + u32::from(other));
+    }
+
+    /// How many of these open requests have arrived, by what the peer said before it ended the stream.
+    pub(super) fn arrived(&self, receipt: Option<u32>, open: &[Open]) -> usize {
+        iwarp::outcome::arrived(receipt, self.over, open)
     }
 
     /// The first open read, atomic or question has been answered.
@@ -252,7 +269,7 @@ impl Stream {
         let nothing = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
         let op = Op { id: QUESTION | outgoing.next, kind: OpKind::Read(nothing), fence: false };
         if link.connection.post(op).is_err() {
-            outgoing.asks = false;
+            // The stream ends; what nobody could ask about is flushed with it.
             return false;
         }
         (outgoing.covered, outgoing.bytes, outgoing.expected) = (outgoing.next, 0, false);
@@ -489,7 +506,7 @@ fn end_of(connection: &mut iwarp::Connection, gone: Gone) -> End {
     match gone {
         Gone::Local(number) => End::Local(number, WcStatus::LocProtErr),
         Gone::Source(code) => {
-            debug_assert!(is_protection(code));
+            debug_assert!(code.is_protection());
             connection.abort(code);
             End::Violation(iwarp::rx::Failure { terminate: iwarp::terminate::Terminate::new(code) })
         }

@@ -212,16 +212,39 @@ fn rejections_and_old_peers() {
         let CmEvent::Rejected { private_data, .. } = event else { panic!("{reply:?}: {event:?}") };
         assert_eq!((private_data.as_slice(), end.qp.state()), (&b"not you"[..], QpState::Init));
     }
-    // Whoever does not know revision 2 closes the connection, or answers in revision 1 (RFC 6581 section 10).
+    // Whoever does not know revision 2 answers in revision 1 (RFC 6581 section 10).
     let old = Server::start(Arc::new(|mut stream: TcpStream| {
-        if request(&mut stream).get(17) == Some(&1) {
-            let yes = Frame { enhanced: None, revision: 1, ..frame(FrameKind::Reply) };
-            let _ = stream.write_all(&yes.emit());
-            let _ = stream.read_to_end(&mut Vec::new());
-        }
+        let version_1 = request(&mut stream).get(17) == Some(&1);
+        let answer = Frame { enhanced: None, revision: 1, reject: !version_1, ..frame(FrameKind::Reply) };
+        let _ = stream.write_all(&answer.emit());
+        let _ = stream.read_to_end(&mut Vec::new());
     }));
     let (event, _) = outcome(&end, old.addr);
     assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
+}
+
+/// Goal: a connection that ends in the handshake is no answer: nobody is come back to in revision 1. Method: a server that
+/// closes, or resets, on revision 2, and would accept revision 1.
+#[test]
+fn a_handshake_that_breaks_off_is_no_answer() {
+    let _gate = one_at_a_time();
+    for resets in [false, true] {
+        let end = End::on(&device(), 4096);
+        let again = Arc::new(AtomicBool::new(false));
+        let seen = again.clone();
+        let server = Server::start(Arc::new(move |mut stream: TcpStream| {
+            if request(&mut stream).get(17) == Some(&1) {
+                seen.store(true, Ordering::Relaxed);
+                let yes = Frame { enhanced: None, revision: 1, ..frame(FrameKind::Reply) };
+                let _ = stream.write_all(&yes.emit());
+            } else if resets {
+                reset(stream);
+            }
+        }));
+        let (event, _) = outcome(&end, server.addr);
+        let gone = matches!(event, CmEvent::ConnectFailed { why: CmFailure::PeerGone, .. });
+        assert!(gone && !again.load(Ordering::Relaxed), "{event:?}");
+    }
 }
 
 /// Goal: a peer that agrees and then breaks the protocol, or the connection in the middle of a message, ends this one

@@ -1,0 +1,249 @@
+//! How this side's requests ended when the peer ends the stream: which of them its Terminate is about, and which have arrived.
+//!
+//! A Terminate proves nothing. It repeats a header, and headers may have been hit by flipped bits, on the way there without a
+//! CRC, or be looked at by peers before their CRC. RDMAP has no acknowledgement either. So a side that ends a stream first gives
+//! a *receipt*: how many messages it has received whole, by its own count. On the wire that is a Write of no bytes, which is
+//! nothing to a peer that knows no receipts (RFC 5040 section 5.1). It has [`RECEIPT_STAG`] as its tag, and as its offset the
+//! count, behind the count's complement. It holds only if the Terminate follows it at once.
+//!
+//! Counted are Sends, Immediate Data, requests, and Writes and Reads of at least one byte. Greetings, questions and
+//! ready-to-receive messages are not: no request is one of them.
+
+use crate::ddp::{Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND, TAGGED_LEN, Tagged, Untagged};
+use crate::rdmap::Opcode;
+use crate::terminate::{Terminate, TerminateCode};
+
+/// What a request does at the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// It writes to a range that begins there.
+    Write {
+        /// Which buffer.
+        stag: u32,
+        /// Where in it.
+        to: u64,
+    },
+    /// The same, with a message behind it.
+    WriteAndSend {
+        /// Which buffer.
+        stag: u32,
+        /// Where in it.
+        to: u64,
+    },
+    /// It takes a receive buffer.
+    Send,
+    /// It brings data back: a read, or an atomic.
+    Fetch,
+}
+
+/// A request of this side that the peer has not answered for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Open {
+    /// Its name.
+    pub number: u64,
+    /// What it does.
+    pub deed: Deed,
+    /// Bytes that it moves.
+    pub len: u32,
+    /// Its first message on the queue of Sends, if it has one, and how many it has.
+    pub sends: (u32, u32),
+    /// Its message on the queue of requests, if it has one.
+    pub request: Option<u32>,
+}
+
+impl TerminateCode {
+    /// Whether it says that memory was protected from an access.
+    #[must_use]
+    pub const fn is_protection(self) -> bool {
+        self.etype == 1 && (self.layer == 0 || self.layer == 1)
+    }
+}
+
+/// The tag of a receipt; "RCPT".
+pub const RECEIPT_STAG: u32 = 0x5243_5054;
+
+/// The offset that says so many messages.
+pub(crate) const fn receipt_offset(messages: u32) -> u64 {
+    (!messages as u64) << 32 | messages as u64
+}
+
+/// What an offset says; `None` if it does not agree with itself.
+pub(crate) const fn receipt_at(to: u64) -> Option<u32> {
+    let messages = to as u32;
+    if receipt_offset(messages) == to { Some(messages) } else { None }
+}
+
+impl Open {
+    /// Messages of it that a receipt counts.
+    #[must_use]
+    pub const fn counted(&self) -> u32 {
+        let other = !matches!(self.deed, Deed::Send) && self.len > 0;
+        self.sends.1 + other as u32
+    }
+}
+
+/// How many of the open requests have arrived, and need no answer, by the peer's receipt; `over` messages of earlier requests
+/// were counted.
+#[must_use]
+pub fn arrived(receipt: Option<u32>, over: u32, open: &[Open]) -> usize {
+    let all = open.iter().fold(0_u32, |sum, o| sum.wrapping_add(o.counted()));
+    // More than there are is no count of these.
+    let Some(mut left) = receipt.map(|n| n.wrapping_sub(over)).filter(|left| *left <= all) else { return 0 };
+    let whole = open.iter().take_while(|o| {
+        let enough = o.deed != Deed::Fetch && o.counted() <= left;
+        left -= if enough { o.counted() } else { 0 };
+        enough
+    });
+    whole.count()
+}
+
+/// The request that a Terminate is about: by the number of its message or by the range that it writes, else the first that
+/// could have caused such an error, else the first. None, if it is about an answer of this side.
+///
+/// It is proof of nothing but that the stream has ended: see [`arrived`].
+#[must_use]
+pub fn blamed<'a>(terminate: &Terminate, open: &'a [Open]) -> Option<&'a Open> {
+    let offender = terminate.offender.as_ref();
+    let exact = match offender.and_then(|offender| Header::parse(&offender.header)) {
+        Some(Header::Tagged(header)) if Opcode::parse(header.ulp) == Some(Opcode::ReadResponse) => {
+            return None;
+        }
+        Some(Header::Tagged(header)) => {
+            let len = offender.and_then(|offender| usize::from(offender.segment_len).checked_sub(TAGGED_LEN));
+            open.iter().find(|o| has_segment(o, &header, len.unwrap_or(0)))
+        }
+        Some(Header::Untagged(Untagged { queue: QUEUE_ATOMIC, .. })) => return None,
+        Some(Header::Untagged(Untagged { queue: QUEUE_SEND, msn, .. })) => {
+            open.iter().find(|o| msn.wrapping_sub(o.sends.0) < o.sends.1)
+        }
+        Some(Header::Untagged(Untagged { queue: QUEUE_REQUEST, msn, .. })) => {
+            open.iter().find(|o| o.request == Some(msn))
+        }
+        _ => None,
+    };
+    let protection = terminate.code.is_protection();
+    let likely = || {
+        open.iter().find(|o| match o.deed {
+            Deed::Send => !protection,
+            Deed::WriteAndSend { .. } => true,
+            Deed::Write { .. } | Deed::Fetch => protection,
+        })
+    };
+    exact.or_else(likely).or_else(|| open.first())
+}
+
+/// Whether a request writes such a segment, of `len` bytes. Only a request of no bytes has one without any, and a segment ends
+/// its message where the request's range ends.
+fn has_segment(open: &Open, segment: &Tagged, len: usize) -> bool {
+    let (Deed::Write { stag, to } | Deed::WriteAndSend { stag, to }) = open.deed else { return false };
+    let end = segment.to.wrapping_sub(to).checked_add(len as u64);
+    let fits = end.is_some_and(|end| end <= open.len.into() && segment.last == (end == u64::from(open.len)));
+    stag == segment.stag && fits && (len > 0) == (open.len > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminate::Offender;
+    use crate::wire::Inline;
+
+    fn about(code: TerminateCode, header: &Header, payload: usize) -> Terminate {
+        let mut bytes = Inline::new();
+        header.emit(&mut bytes);
+        let segment_len = (header.len() + payload) as u16;
+        Terminate { code, offender: Some(Offender { segment_len, header: bytes, read_request: None }) }
+    }
+
+    fn write_at(to: u64, last: bool, payload: usize) -> Terminate {
+        let header = Tagged { last, ulp: Opcode::Write.control(), stag: 9, to };
+        about(TerminateCode::TAGGED_BOUNDS, &Header::Tagged(header), payload)
+    }
+
+    fn message(opcode: Opcode, msn: u32) -> Terminate {
+        let queue = opcode.queue().expect("untagged");
+        let header = Untagged { last: true, ulp: opcode.control(), ulp_word: 0, queue, msn, mo: 0 };
+        about(TerminateCode::UNTAGGED_NO_BUFFER, &Header::Untagged(header), 8)
+    }
+
+    fn write(number: u64, to: u64, len: u32) -> Open {
+        Open { number, deed: Deed::Write { stag: 9, to }, len, sends: (1, 0), request: None }
+    }
+
+    fn blame(terminate: &Terminate, open: &[Open]) -> Option<u64> {
+        blamed(terminate, open).map(|open| open.number)
+    }
+
+    #[test]
+    fn a_write_is_found_by_its_range() {
+        let open = [write(1, 100, 50), write(2, 200, 50), write(3, 200, 50)];
+        for (to, last, payload, number) in [(100, true, 50, 1), (116, false, 8, 1), (200, false, 16, 2)] {
+            assert_eq!(blame(&write_at(to, last, payload), &open), Some(number), "at {to}");
+        }
+    }
+
+    /// Goal: a legal neighbour is not blamed. Method: writes that begin where the bad one begins, or end there, and none of
+    /// which has such a segment.
+    #[test]
+    fn a_write_of_no_bytes_or_of_others_is_not_blamed() {
+        let open = [write(1, 100, 0), write(2, 100, 8), write(3, 92, 8), write(4, 100, 16)];
+        assert_eq!(blame(&write_at(100, true, 16), &open), Some(4));
+        assert_eq!(blame(&write_at(100, true, 8), &open), Some(2));
+        assert_eq!(blame(&write_at(100, true, 0), &open), Some(1), "its version may be wrong");
+    }
+
+    #[test]
+    fn messages_are_found_by_their_numbers_which_wrap() {
+        let send =
+            |number, first, count| Open { deed: Deed::Send, sends: (first, count), ..write(number, 0, 8) };
+        let fetch = |number, msn| Open { deed: Deed::Fetch, request: Some(msn), ..write(number, 0, 8) };
+        let open = [write(1, 100, 50), send(2, u32::MAX, 2), send(3, 1, 1), fetch(4, 7), fetch(5, 8)];
+        for (opcode, msn, number) in [
+            (Opcode::Send, 1, 3),
+            (Opcode::Send, 0, 2),
+            (Opcode::SendSolicited, u32::MAX, 2),
+            (Opcode::ReadRequest, 8, 5),
+            (Opcode::AtomicRequest, 7, 4),
+        ] {
+            assert_eq!(blame(&message(opcode, msn), &open), Some(number), "{opcode:?} {msn}");
+        }
+        assert_eq!(blame(&message(Opcode::Send, 77), &open), Some(2), "the first send there is");
+    }
+
+    #[test]
+    fn without_a_header_the_likely_one_is_blamed() {
+        let send = Open { deed: Deed::Send, sends: (1, 1), ..write(2, 0, 8) };
+        let open = [write(1, 0, 8), send, write(3, 0, 8)];
+        assert_eq!(blame(&Terminate::new(TerminateCode::TAGGED_STAG_INVALID), &open), Some(1));
+        assert_eq!(blame(&Terminate::new(TerminateCode::STREAM_CATASTROPHIC), &open), Some(2));
+        assert_eq!(blame(&Terminate::new(TerminateCode::LLP_CRC), &[]), None);
+    }
+
+    /// Goal: a receipt covers what it counts and nothing behind it; what is fetched needs its answer. Method: every count, also
+    /// where it wraps, and counts that cannot be.
+    #[test]
+    fn receipts_cover_what_they_count() {
+        let send = Open { deed: Deed::Send, sends: (1, 2), ..write(3, 0, 8) };
+        let both = Open { deed: Deed::WriteAndSend { stag: 9, to: 0 }, sends: (3, 1), ..write(4, 0, 8) };
+        let fetch = Open { deed: Deed::Fetch, request: Some(1), ..write(5, 0, 8) };
+        let open = [write(1, 0, 8), write(2, 0, 0), send, both, fetch, write(6, 0, 8)];
+        for over in [0, 7, u32::MAX - 2] {
+            let by = |n: u32| arrived(Some(over.wrapping_add(n)), over, &open);
+            assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8].map(by), [0, 2, 2, 3, 3, 4, 4, 4, 0], "over {over}");
+            assert_eq!((by(u32::MAX), arrived(None, over, &open)), (0, 0));
+        }
+        for messages in [0, 1, 0x1234_5678, u32::MAX] {
+            let to = receipt_offset(messages);
+            assert_eq!(receipt_at(to), Some(messages));
+            assert!((0..64).all(|bit| receipt_at(to ^ 1 << bit).is_none()), "a flipped bit shows");
+        }
+    }
+
+    /// Goal: what the peer says of an answer is no request's fault.
+    #[test]
+    fn answers_are_nobodys_fault() {
+        let open = [write(1, 100, 50)];
+        let header = Tagged { last: true, ulp: Opcode::ReadResponse.control(), stag: 9, to: 100 };
+        assert_eq!(blame(&about(TerminateCode::TAGGED_BOUNDS, &Header::Tagged(header), 50), &open), None);
+        assert_eq!(blame(&message(Opcode::AtomicResponse, 1), &open), None);
+    }
+}
