@@ -1,5 +1,6 @@
 //! One file an attack, and their list.
 
+mod iwarp;
 mod serve;
 
 use anyhow::{Result, bail};
@@ -7,7 +8,13 @@ use anyhow::{Result, bail};
 use crate::attack::Attack;
 
 /// All attacks, in order.
-pub(crate) const ALL: &[Attack] = &[serve::ATTACK];
+pub(crate) const ALL: &[Attack] = &[
+    iwarp::flips::ATTACK,
+    iwarp::cuts::ATTACK,
+    iwarp::hostile::ATTACK,
+    iwarp::floods::ATTACK,
+    serve::ATTACK,
+];
 
 /// What children may be: a name, and what it does until it ends or is killed.
 const ROLES: &[(&str, fn() -> Result<()>)] =

@@ -1,0 +1,76 @@
+//! Thousands of connections that say nothing, half of something, or garbage; meanwhile an honest client is answered.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::ends::{Node, Round};
+use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
+use crate::traces::Holdings;
+
+pub(crate) const ATTACK: Attack = Attack {
+    name: "floods",
+    about: "thousands of iWARP clients that say nothing, half a request or garbage; an honest one is answered",
+    weight: 1,
+    late_max: Duration::from_secs(1),
+    run,
+};
+
+/// Connections that are open at once, besides those that the listener has closed already.
+const OPEN: usize = 400;
+/// So many come between one honest client and the next.
+const WAVE: usize = 50;
+const REQUEST: &[u8] = b"MPA ID Req Frame\x50\x02\x00\x04\xc0\x10\xc0\x10";
+
+/// One that comes and speaks, or not.
+fn intruder(addr: SocketAddr, rng: &mut Rng) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(addr)?;
+    let words = match rng.below(5) {
+        0 => Vec::new(),
+        1 => REQUEST[..rng.below(REQUEST.len() as u64) as usize].to_vec(),
+        2 => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        3 => (0..rng.below(600)).map(|_| rng.next() as u8).collect(),
+        _ => {
+            // As much private data as there can be, most of which never comes.
+            let mut frame = REQUEST.to_vec();
+            frame[18..20].copy_from_slice(&512_u16.to_be_bytes());
+            frame
+        }
+    };
+    // The listener may have had enough of it.
+    let _ = stream.write_all(&words);
+    Ok(stream)
+}
+
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    let (a, b) = (Node::open("iwarp@127.0.0.1")?, Node::open("iwarp@127.0.0.1")?);
+    let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let mut crowd: Vec<TcpStream> = Vec::new();
+    let before = Holdings::now();
+    let mut came = 0_u64;
+    while budget.goes_on() {
+        for _ in 0..WAVE {
+            let place = budget.rng.below(OPEN as u64) as usize;
+            let stream = intruder(listener.addr(), &mut budget.rng)?;
+            came += 1;
+            match crowd.get_mut(place) {
+                Some(old) => *old = stream,
+                None => crowd.push(stream),
+            }
+        }
+        tally.tried += 1;
+        let began = Instant::now();
+        let mut honest = Round::begin(&a, &b, listener.addr(), tally.tried)?;
+        honest.go_on(8, Duration::from_secs(10))?;
+        honest.ensure_established()?;
+        tally.noticed(began.elapsed());
+        honest.account(true, tally)?;
+    }
+    crowd.clear();
+    tally.left_over += before.more_now(Duration::from_secs(10));
+    tally.note(format!("{came} intruders"));
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Peers that speak MPA well, make good CRCs, and lie in one field at a time: every field of every kind of segment, by table.
+//! The victim ends such a connection or is unharmed; no byte outside of its region changes, and it serves others.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use iwarp::crc::Crc;
+use verbs::{CmEvent, ConnParam, SendOp, SendWr};
+
+use super::ends::{Node, Round};
+use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
+use crate::traces::Holdings;
+
+pub(crate) const ATTACK: Attack = Attack {
+    name: "hostile-iwarp",
+    about: "iWARP peers with valid CRCs that lie in one field of one segment, by table",
+    weight: 1,
+    late_max: Duration::from_millis(1000),
+    run,
+};
+
+/// A kind of segment: DDP's control, RDMAP's, and its fields from there on, in bytes, with values that are right.
+struct Kind {
+    ddp: u8,
+    rdmap: u8,
+    fields: &'static [(usize, Right)],
+}
+
+/// What is right in a field.
+#[derive(Clone, Copy)]
+enum Right {
+    Is(u64),
+    /// The victim's tag, and the beginning of its region.
+    Tag,
+    Begin,
+}
+
+use Right::{Begin, Is, Tag};
+
+const TAGGED: &[(usize, Right)] = &[(4, Tag), (8, Begin), (8, Is(7))];
+const fn untagged(ddp: u8, rdmap: u8, fields: &'static [(usize, Right)]) -> Kind {
+    Kind { ddp, rdmap, fields }
+}
+
+/// Word for RDMAP, queue, number, offset; then the body.
+const KINDS: &[Kind] = &[
+    Kind { ddp: 0xc1, rdmap: 0x40, fields: TAGGED },
+    Kind { ddp: 0x81, rdmap: 0x40, fields: TAGGED },
+    Kind { ddp: 0xc1, rdmap: 0x42, fields: TAGGED },
+    untagged(0x41, 0x43, &[(4, Is(0)), (4, Is(0)), (4, Is(2)), (4, Is(0)), (8, Is(1))]),
+    untagged(0x01, 0x43, &[(4, Is(0)), (4, Is(0)), (4, Is(2)), (4, Is(0)), (8, Is(1))]),
+    untagged(0x41, 0x44, &[(4, Tag), (4, Is(0)), (4, Is(2)), (4, Is(0)), (8, Is(1))]),
+    untagged(0x41, 0x48, &[(4, Is(0)), (4, Is(0)), (4, Is(2)), (4, Is(0)), (8, Is(1))]),
+    untagged(
+        0x41,
+        0x41,
+        &[
+            (4, Is(0)),
+            (4, Is(1)),
+            (4, Is(1)),
+            (4, Is(0)),
+            (4, Is(9)),
+            (8, Is(0)),
+            (4, Is(64)),
+            (4, Tag),
+            (8, Begin),
+        ],
+    ),
+    untagged(
+        0x41,
+        0x4a,
+        &[
+            (4, Is(0)),
+            (4, Is(1)),
+            (4, Is(1)),
+            (4, Is(0)),
+            (4, Is(0)),
+            (4, Is(5)),
+            (4, Tag),
+            (8, Begin),
+            (8, Is(1)),
+            (8, Is(0)),
+            (8, Is(0)),
+            (8, Is(0)),
+        ],
+    ),
+    untagged(0x41, 0x4b, &[(4, Is(0)), (4, Is(3)), (4, Is(1)), (4, Is(0)), (4, Is(0)), (8, Is(1))]),
+    untagged(
+        0x41,
+        0x47,
+        &[(4, Is(0)), (4, Is(2)), (4, Is(1)), (4, Is(0)), (4, Is(0x1001_c000)), (2, Is(22))],
+    ),
+];
+
+/// A lie: what is right, changed.
+fn lie(right: u64, size: usize, rng: &mut Rng) -> u64 {
+    let all = u64::MAX >> (64 - 8 * size as u32);
+    let value = match rng.below(9) {
+        0 => 0,
+        1 => all,
+        2 => all ^ all >> 1,
+        3 => all >> 1,
+        4 => right.wrapping_add(1),
+        5 => right.wrapping_sub(1),
+        6 => right ^ 1 << rng.below(8 * size as u64),
+        7 => right.wrapping_add(rng.below(1 << 17)),
+        _ => rng.next(),
+    };
+    value & all
+}
+
+/// An FPDU of a kind; field `wrong` lies, where 0 is its length, 1 and 2 the control bytes. 99 tells the truth.
+fn fpdu(kind: &Kind, wrong: usize, node: &Node, rng: &mut Rng) -> Vec<u8> {
+    let mut put = |number: usize, size: usize, right: u64, out: &mut Vec<u8>| {
+        let value = if number == wrong { lie(right, size, rng) } else { right };
+        out.extend(&value.to_be_bytes()[8 - size..]);
+    };
+    let mut segment = Vec::new();
+    put(1, 1, kind.ddp.into(), &mut segment);
+    put(2, 1, kind.rdmap.into(), &mut segment);
+    for (number, (size, right)) in kind.fields.iter().enumerate() {
+        let right = match *right {
+            Is(value) => value,
+            Tag => node.region.rkey().into(),
+            Begin => node.region.addr(),
+        };
+        put(number + 3, *size, right, &mut segment);
+    }
+    let mut out = Vec::new();
+    put(0, 2, segment.len() as u64, &mut out);
+    out.extend(segment);
+    out.resize((out.len()).next_multiple_of(4), 0);
+    let crc = Crc::of(&out).to_wire();
+    out.extend(crc);
+    out
+}
+
+/// What comes first from one that asked for a Send to begin with: a request with CRCs, and the Send.
+const REQUEST: &[u8] = b"MPA ID Req Frame\x50\x02\x00\x04\xc0\x10\x00\x10";
+
+fn request() -> Vec<u8> {
+    REQUEST.to_vec()
+}
+
+fn first_send(node: &Node, rng: &mut Rng) -> Vec<u8> {
+    let kind = untagged(0x41, 0x43, &[(4, Is(0)), (4, Is(0)), (4, Is(1)), (4, Is(0))]);
+    fpdu(&kind, 99, node, rng)
+}
+
+/// Reads until the end, or a quarter of a second of silence.
+fn hear_out(stream: &mut TcpStream) -> Result<()> {
+    stream.set_read_timeout(Some(Duration::from_millis(20)))?;
+    let mut bytes = [0; 4096];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(n) if n > 0 => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// One hostile peer from its request to its end.
+fn visit(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result<()> {
+    let mut stream = TcpStream::connect(addr)?;
+    stream.set_nodelay(true)?;
+    stream.write_all(&request())?;
+    let wait = |millis| host::real::host().after(host::Span::from_ms(millis));
+    let CmEvent::ConnectRequest(request) = b.cm.get_event(wait(2000))? else {
+        anyhow::bail!("an event of another connection")
+    };
+    let end = b.end(true)?;
+    b.cm.accept(request, &end.qp, &ConnParam::default())?;
+    let mut reply = [0; 24];
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.read_exact(&mut reply)?;
+    stream.write_all(&first_send(b, rng))?;
+    ensure!(matches!(b.cm.get_event(wait(2000))?, CmEvent::Established { .. }), "no connection");
+    // A read of the victim's own is open, so that answers are awaited.
+    let sges = [b.region.sge(0, 64)];
+    end.qp.post_send(&SendWr::new(1, SendOp::Read(b.region.remote(0)), &sges))?;
+    let kind = rng.one_of(KINDS);
+    let wrong = rng.below(kind.fields.len() as u64 + 3) as usize;
+    let words = fpdu(kind, wrong, b, rng);
+    // A victim that has had enough closes.
+    let _ = stream.write_all(&words);
+    hear_out(&mut stream)?;
+    drop(stream);
+    let began = std::time::Instant::now();
+    let CmEvent::Disconnected { .. } = b.cm.get_event(wait(5000))? else { anyhow::bail!("no end") };
+    let wc = end.send_cq.wait(wait(5000))?;
+    tally.noticed(began.elapsed());
+    let outside = b.outside()?;
+    tally.outside += outside;
+    tally.survived += u64::from(outside == 0);
+    if outside > 0 {
+        tally.note(format!("opcode {:#x}, field {wrong}: {words:02x?}, {wc:?}", kind.rdmap));
+    }
+    while b.device.poll_async_event().is_some() {}
+    Ok(())
+}
+
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    let (a, b) = (Node::open("iwarp@127.0.0.1(crc=on)")?, Node::open("iwarp@127.0.0.1(crc=on)")?);
+    let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let before = Holdings::now();
+    while budget.goes_on() {
+        tally.tried += 1;
+        if tally.tried.is_multiple_of(50) {
+            let mut honest = Round::begin(&a, &b, listener.addr(), tally.tried)?;
+            honest.go_on(8, Duration::from_secs(5))?;
+            honest.ensure_established()?;
+            honest.account(true, tally)?;
+        } else {
+            visit(&b, listener.addr(), &mut budget.rng, tally)?;
+        }
+    }
+    tally.left_over += before.more_now(Duration::from_secs(5));
+    Ok(())
+}
