@@ -4,7 +4,9 @@ use super::Env;
 use super::check::ok;
 use super::conn::{Conn, End, Setup, connect};
 use super::connect::ends;
-use crate::{ConnParam, Error, QpState, SendOp, SendWr, WcOpcode};
+use crate::{
+    ConnParam, Cq, Error, QpState, RecvWr, SendOp, SendWr, Srq, SrqInit, Wc, WcOpcode, WcStatus,
+};
 
 /// Both ends get exactly one event, both queue pairs are in error, and receives are flushed.
 fn over(c: &Conn) {
@@ -105,6 +107,60 @@ pub(super) fn completions_survive_the_end(env: &Env) {
         ok(c.b.received(), i, WcOpcode::Recv);
     }
     c.b.receives_flushed([3]);
+}
+
+/// Messages of each round of [`an_empty_queue_after_the_end_stays_empty`].
+pub(super) const MESSAGES: u64 = 60;
+
+/// A connected pair whose far end has receives for all messages, of its own or shared; all messages are sent and
+/// acknowledged. `None` where the device has no shared receive queues.
+pub(super) fn acknowledged(env: &Env, is_shared: bool) -> Option<(Conn, Option<Srq>)> {
+    let setup = Setup::default();
+    let pd = env.b.alloc_pd().expect("a protection domain");
+    if is_shared && env.b.attr().max_srq == 0 {
+        return None;
+    }
+    let init = SrqInit { max_wr: MESSAGES as u32, max_sge: 1 };
+    let srq = is_shared.then(|| pd.create_srq(init).expect("a shared receive queue"));
+    let (a, b) = (End::new(env, &env.a, &setup), End::with_srq(env, &env.b, &setup, srq.as_ref()));
+    for i in 0..MESSAGES {
+        let room = [b.host.sge(i * 8, 8)];
+        match &srq {
+            Some(srq) => srq.post_recv(&RecvWr::new(i, &room)).expect("a shared receive"),
+            None => b.post_recv(i, &room),
+        }
+    }
+    connect(env, &a, &b, &setup);
+    for i in 0..MESSAGES {
+        a.post(&SendWr::new(i, SendOp::Send, &[a.host.sge(0, 8)]));
+    }
+    for i in 0..MESSAGES {
+        ok(a.sent(), i, WcOpcode::Send);
+    }
+    Some((Conn { a, b }, srq))
+}
+
+/// How many messages a queue holds until it is found empty for the first time.
+pub(super) fn messages_until_empty(cq: &Cq) -> u64 {
+    let (mut wcs, mut messages) = ([Wc::default(); 7], 0);
+    loop {
+        let some = cq.poll(&mut wcs).expect("a queue that works");
+        messages += wcs[..some].iter().filter(|wc| wc.status == WcStatus::Success).count() as u64;
+        if some == 0 {
+            return messages;
+        }
+    }
+}
+
+/// Whoever knows that a connection is over, and finds the queue empty, has every message that was acknowledged: it may
+/// forget the queue pair.
+pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
+    for round in 0..12 {
+        let Some((c, _srq)) = acknowledged(env, round % 2 == 1) else { continue };
+        c.a.cm.disconnect(&c.a.qp).expect("disconnect");
+        c.b.waiter.disconnected(&c.b.cm, c.b.qp.num());
+        assert_eq!(messages_until_empty(&c.b.recv_cq), MESSAGES, "messages of round {round}");
+    }
 }
 
 /// A queue pair that failed cannot be connected again; a new one in its place can.

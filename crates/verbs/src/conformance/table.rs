@@ -335,6 +335,7 @@ macro_rules! __conformance_table {
                 the_error_state_disconnects
                 dropping_a_queue_pair_disconnects
                 completions_survive_the_end
+                an_empty_queue_after_the_end_stays_empty
                 a_new_queue_pair_reconnects
                 other_connections_stay
                 connections_outlive_their_channel
@@ -371,6 +372,7 @@ macro_rules! __conformance_threads {
             threads {
                 several_posters
                 several_pollers
+                an_empty_queue_after_the_end_stays_empty
                 ping_pong_between_threads
                 atomics_from_several_threads
                 deregistering_under_fire

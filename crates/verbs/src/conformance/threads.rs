@@ -1,11 +1,12 @@
 //! Concurrent use: any thread may call anything at any time. Real time only.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Env;
 use super::check::ok;
 use super::conn::{Conn, End, Setup, connect};
+use super::disconnect::{MESSAGES, acknowledged, messages_until_empty};
 use crate::{Access, AtomicCap, Error, RemoteAddr, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
 /// Runs the bodies beside each other and waits for all; fails if one of them did.
@@ -97,6 +98,31 @@ pub(super) fn several_pollers(env: &Env) {
     let mut taken = taken.lock().expect("no panic").clone();
     taken.sort_unstable();
     assert_eq!(taken, (0..total).collect::<Vec<u64>>());
+}
+
+/// What another thread has in its hands is not empty: while others look at the queue all the time, taking nothing, whoever
+/// knows of the end and finds the queue empty has every message that was acknowledged.
+pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
+    for round in 0..40 {
+        let Some((c, _srq)) = acknowledged(env, round % 2 == 1) else { continue };
+        let (cq, is_over) = (c.b.recv_cq.clone(), Arc::new(AtomicBool::new(false)));
+        let (over, waiter) = (is_over.clone(), c.b.waiter.clone());
+        let look = move || {
+            waiter.until("end of the count", || {
+                assert_eq!(cq.poll(&mut []).expect("a queue that works"), 0);
+                over.load(Ordering::Acquire).then_some(())
+            });
+        };
+        let count = move || {
+            c.a.cm.disconnect(&c.a.qp).expect("disconnect");
+            c.b.waiter.disconnected(&c.b.cm, c.b.qp.num());
+            let messages = messages_until_empty(&c.b.recv_cq);
+            is_over.store(true, Ordering::Release);
+            c.b.device.host().node().inspect(|node| node.signal());
+            assert_eq!(messages, MESSAGES, "messages of round {round}");
+        };
+        together(env, vec![Box::new(look), Box::new(count)]);
+    }
 }
 
 /// A message back and forth between two threads that sleep for it.

@@ -57,6 +57,8 @@ pub(super) struct CqInner {
     owes: AtomicBool,
     /// Somebody else wanted to, and in virtual time may sleep until there is news.
     missed: AtomicBool,
+    /// A connection that completes here has ended: its program may look here until there is nothing, and never again.
+    saw_an_end: AtomicBool,
     /// A rail has reported, and nobody has looked yet whether that is the program's business.
     reported: AtomicBool,
     ring: Mutex<Ring>,
@@ -93,6 +95,7 @@ impl CqInner {
             telling: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             missed: AtomicBool::new(false),
+            saw_an_end: AtomicBool::new(false),
             reported: AtomicBool::new(false),
             ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None }),
             bell: Bell::new(),
@@ -112,10 +115,26 @@ impl CqInner {
         self.of_rails.iter().enumerate().map(|(rail, cq)| (rail, cq.id()))
     }
 
-    /// Takes what the rails have. If somebody else does, that is as good: who takes looks at reports afterwards.
-    pub(super) fn progress(&self) {
-        self.take_from_rails();
+    /// Takes what the rails have. If somebody else does, that is as good: who takes looks at reports afterwards. Whether it
+    /// was only this side that took: otherwise others may hold completions that are not in the ring yet.
+    pub(super) fn progress(&self) -> bool {
+        let alone = self.take_from_rails();
         self.tell_of_reports();
+        alone
+    }
+
+    /// There is nothing in the ring, and somebody else takes from a rail: waits for what that brings, so that whoever is told
+    /// that there is nothing can rely on it. Others hold no more than a batch at a time, and wait for nobody who polls.
+    #[cold]
+    fn wait_for_others(&self) {
+        let look = || (self.progress() || !unpoisoned(&self.ring).items.is_empty()).then_some(());
+        // None is the end of the world.
+        let _ = self.device.host.poll("completions that another thread takes", None, look);
+    }
+
+    /// A connection that completes here has ended.
+    pub(super) fn sees_an_end(&self) {
+        self.saw_an_end.store(true, Ordering::Release);
     }
 
     /// Passes on what rails have reported, if that is the program's business.
@@ -136,34 +155,44 @@ impl CqInner {
         }
     }
 
-    fn take_from_rails(&self) {
-        // In real time, who polls helps: a thread that is awake need not have a core.
-        let polled_by_threads = !self.device.workers.is_empty() && self.device.host.node().is_some();
+    /// Whether nobody else was taking from one of them.
+    fn take_from_rails(&self) -> bool {
+        // In real time, who polls helps: a thread that is awake need not have a core. In virtual time, only who must.
+        let polled_by_threads = !self.device.workers.is_empty()
+            && self.device.host.node().is_some()
+            && !self.saw_an_end.load(Ordering::Acquire);
+        let mut alone = true;
         let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
         self.turn.store(turn, Ordering::Relaxed);
         for rail in 0..self.of_rails.len() {
-            let idle = self.expected[rail].load(Ordering::Relaxed) == 0 && !turn.is_multiple_of(IDLE_TURNS);
+            // Whoever sees that nothing is expected sees all that was in the ring.
+            let idle = self.expected[rail].load(Ordering::Acquire) == 0 && !turn.is_multiple_of(IDLE_TURNS);
             if !idle && !polled_by_threads {
-                self.take_from_rail(rail);
+                alone &= self.take_from_rail(rail).is_some();
             }
         }
+        alone
     }
 
-    /// So many requests more, or fewer, are to complete on a rail.
-    pub(super) fn expect(&self, rail: usize, more: bool) {
-        // Wrapping: what is taken away may be seen before it is added.
-        let by = if more { 1 } else { u32::MAX };
-        self.expected[rail].fetch_add(by, Ordering::Relaxed);
+    /// So many requests more are to complete on a rail.
+    pub(super) fn expect(&self, rail: usize, more: u32) {
+        self.expected[rail].fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Takes what a rail has, unless somebody does; whether that was anything.
-    pub(super) fn take_from_rail(&self, rail: usize) -> bool {
+    /// So many requests have completed and are in the ring, or will not complete.
+    pub(super) fn expect_no_more(&self, rail: usize, fewer: u32) {
+        // What is taken away may be seen before it is added: it wraps, and is not zero then.
+        self.expected[rail].fetch_sub(fewer, Ordering::Release);
+    }
+
+    /// Takes what a rail has; whether that was anything. `None` if somebody else takes from it.
+    pub(super) fn take_from_rail(&self, rail: usize) -> Option<bool> {
         let mut any = false;
         // Once more if somebody has been waiting for this side to look: what came last may not have been seen.
         for _ in 0..2 {
             if self.taken[rail].swap(true, Ordering::SeqCst) {
                 self.missed.store(true, Ordering::Relaxed);
-                return any;
+                return None;
             }
             any |= self.take_all(rail);
             self.taken[rail].store(false, Ordering::SeqCst);
@@ -179,7 +208,7 @@ impl CqInner {
         if missed || (any && !self.device.workers.is_empty()) {
             self.device.signal();
         }
-        any
+        Some(any)
     }
 
     fn take_all(&self, rail: usize) -> bool {
@@ -188,10 +217,7 @@ impl CqInner {
             // A rail's queue that overran has failed its queue pairs, which is noticed by their state.
             let count = self.of_rails[rail].poll(&mut wcs).unwrap_or(0);
             any |= count > 0;
-            for wc in &wcs[..count] {
-                self.expect(rail, false);
-                self.sort(rail, wc);
-            }
+            wcs[..count].iter().for_each(|wc| self.sort(rail, wc));
             if count < BATCH {
                 return any;
             }
@@ -199,10 +225,21 @@ impl CqInner {
     }
 
     fn sort(&self, rail: usize, wc: &Wc) {
+        // A queue pair that has gone completes nothing, and took what it expected along.
         let Some(qp) = self.device.qp_of_lane(rail, wc.qp_num) else { return };
-        match wc.opcode {
-            WcOpcode::Recv | WcOpcode::RecvWriteImm => qp.on_received(rail, wc),
-            _ => qp.on_sent(rail, wc),
+        let is_counted = match wc.opcode {
+            WcOpcode::Recv | WcOpcode::RecvWriteImm => {
+                qp.on_received(rail, wc);
+                // What is shared is expected for as long as the queue pair lives.
+                qp.srq.is_none()
+            }
+            _ => {
+                qp.on_sent(rail, wc);
+                true
+            }
+        };
+        if is_counted {
+            self.expect_no_more(rail, 1);
         }
     }
 
@@ -327,7 +364,9 @@ impl CqOps for CqInner {
         if self.bell.is_awaited() {
             self.watch();
         }
-        self.progress();
+        if !self.progress() && unpoisoned(&self.ring).items.is_empty() {
+            self.wait_for_others();
+        }
         let mut given_back = [(0, 0, 0); BATCH];
         let mut taken = 0;
         while taken < wcs.len() {

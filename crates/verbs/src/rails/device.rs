@@ -535,7 +535,9 @@ impl DeviceOps for RailsDevice {
         self.0.poll_rails();
         // Overruns show when completions are taken from the rails.
         let cqs: Vec<_> = self.0.cqs.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect();
-        cqs.iter().filter_map(Weak::upgrade).for_each(|cq| cq.progress());
+        for cq in cqs.iter().filter_map(Weak::upgrade) {
+            cq.progress();
+        }
         unpoisoned(&self.0.events).pop_front()
     }
 }

@@ -151,7 +151,7 @@ impl QpInner {
     /// Lanes from which everything has come back: there is a letter about each.
     fn drain(&self, link: &mut Link) {
         for lane in 0..self.width() {
-            if link.lanes[lane].health != Health::Draining || !self.sends().is_drained(lane) {
+            if link.lanes[lane].health != Health::Draining || self.sends().outstanding(lane) > 0 {
                 continue;
             }
             let next = (1..self.width()).map(|step| (lane + step) % self.width());

@@ -87,7 +87,7 @@ impl QpInner {
         *qp.lanes.write().unwrap_or_else(|e| e.into_inner()) = lanes;
         device.add_qp(&qp);
         if let Some(srq) = &qp.srq {
-            qp.recv_cq.expect(srq.lane, true);
+            qp.recv_cq.expect(srq.lane, 1);
         }
         Ok(qp)
     }
@@ -120,13 +120,13 @@ impl QpInner {
 
     /// Posts to a lane, or has its rail's thread do so.
     pub(super) fn post_to(&self, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
-        self.send_cq.expect(lane, true);
+        self.send_cq.expect(lane, 1);
         let posted = match self.device().workers.get(lane) {
             // What is not worth waking a thread for, unless it would overtake something.
             Some(worker) if is_stripe || !worker.is_idle() => worker.post(self, self.lane(lane), wr),
             _ => self.on_lane(lane, |lane| lane.post_send(wr)),
         };
-        posted.inspect_err(|_| self.send_cq.expect(lane, false))
+        posted.inspect_err(|_| self.send_cq.expect_no_more(lane, 1))
     }
 
     /// Itself, as others may keep it.
@@ -207,6 +207,8 @@ impl QpInner {
     /// Everything that is outstanding is flushed, at both ends.
     pub(super) fn fail(&self) {
         self.state.store(state::ERROR, Ordering::Release);
+        self.send_cq.sees_an_end();
+        self.recv_cq.sees_an_end();
         // A lane that failed by itself tells its peer why, in its own time.
         self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
         let mut sends = self.sends();
@@ -237,10 +239,6 @@ impl QpInner {
         let (mut wc, is_shared) = (Wc { qp_num: self.num, ..*wc }, self.srq.is_some());
         wc.invalidated = wc.invalidated.and_then(|key| self.pd.invalidate(lane, key));
         let mut receives = self.receives();
-        if is_shared {
-            // These are not counted when they are posted.
-            self.recv_cq.expect(lane, true);
-        }
         // The program's own failure is told of; a lane's need not be the connection's.
         let (is_over, slots) = (self.now() == state::ERROR, u32::from(!is_shared));
         receives.ended(lane, wc, is_over, |wc| {
@@ -316,8 +314,14 @@ impl Drop for QpInner {
     fn drop(&mut self) {
         let device = self.device().clone();
         device.forget_qp(self);
-        if let Some(srq) = &self.srq {
-            self.recv_cq.expect(srq.lane, false);
+        // What has not completed will not: nothing else is outstanding then.
+        let (sends, receives) = (self.sends.get_mut(), self.receives.get_mut());
+        for lane in 0..device.rails.len() {
+            self.send_cq.expect_no_more(lane, sends.outstanding(lane));
+        }
+        match &self.srq {
+            Some(srq) => self.recv_cq.expect_no_more(srq.lane, 1),
+            None => self.recv_cq.expect_no_more(receives.lane, receives.outstanding()),
         }
         let link = self.link.get_mut();
         if !link.is_active {

@@ -100,7 +100,12 @@ impl Receives {
 
     /// Whether nothing lies on the lane any more.
     pub(super) fn are_back(&self) -> bool {
-        self.posted == self.done + self.flushed
+        self.outstanding() == 0
+    }
+
+    /// How many lie on the lane.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.posted.saturating_sub(self.done + self.flushed) as u32
     }
 
     pub(super) fn received(&self, lane: usize) -> u32 {
@@ -147,11 +152,11 @@ impl Receives {
 
 /// Posts a receive to a lane.
 fn lay(qp: &QpInner, lane: usize, number: u64, sges: &[Sge]) -> Result<()> {
-    qp.recv_cq.expect(lane, true);
+    qp.recv_cq.expect(lane, 1);
     local_pieces(qp.device(), lane, sges, |sges| {
         qp.on_lane(lane, |lane| lane.post_recv(&RecvWr::new(number, sges)))
     })
-    .inspect_err(|_| qp.recv_cq.expect(lane, false))
+    .inspect_err(|_| qp.recv_cq.expect_no_more(lane, 1))
 }
 
 #[cfg(test)]

@@ -165,9 +165,9 @@ impl Sends {
         (self.next < self.tail || self.held) && !self.killed
     }
 
-    /// Whether nothing of a lane is outstanding.
-    pub(super) fn is_drained(&self, lane: usize) -> bool {
-        self.flight[lane].posted == 0
+    /// How many requests a lane has.
+    pub(super) fn outstanding(&self, lane: usize) -> u32 {
+        self.flight[lane].posted
     }
 
     /// Whether no request has a part under way.

@@ -101,6 +101,7 @@ impl Worker {
                 // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
                 let status = WcStatus::LocQpOpErr;
                 qp.on_sent(rail, &Wc { wr_id, status, opcode: WcOpcode::Send, ..Wc::default() });
+                qp.send_cq.expect_no_more(rail, 1);
             }
         }
     }
@@ -130,7 +131,7 @@ fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
             let mut any = worker.work(rail);
             device.cqs_into(rail, &mut cqs);
             for cq in cqs.drain(..) {
-                any |= cq.take_from_rail(rail);
+                any |= cq.take_from_rail(rail).unwrap_or(false);
                 cq.tell_of_reports();
             }
             any.then_some(())
