@@ -5,7 +5,7 @@ use super::check::ok;
 use super::conn::{Conn, End, Setup, connect};
 use super::connect::ends;
 use crate::{
-    ConnParam, Cq, Error, QpState, RecvWr, SendOp, SendWr, Srq, SrqInit, Wc, WcOpcode, WcStatus,
+    CmEvent, ConnParam, Cq, Error, QpState, RecvWr, SendOp, SendWr, Srq, SrqInit, Wc, WcOpcode, WcStatus,
 };
 
 /// Both ends get exactly one event, both queue pairs are in error, and receives are flushed.
@@ -160,6 +160,31 @@ pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
         c.a.cm.disconnect(&c.a.qp).expect("disconnect");
         c.b.waiter.disconnected(&c.b.cm, c.b.qp.num());
         assert_eq!(messages_until_empty(&c.b.recv_cq), MESSAGES, "messages of round {round}");
+    }
+}
+
+/// A connection that carried traffic has a beginning and an end at both ends, however short it was, and however late its
+/// events are asked for.
+pub(super) fn a_short_connection_begins_and_ends(env: &Env) {
+    for round in 0..16 {
+        let (a, b) = ends(env);
+        let listener = b.cm.listen(env.addr(), 8).expect("a listener");
+        a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+        let request = b.waiter.request(&b.cm);
+        b.post_recv(1, &[b.host.sge(0, 8)]);
+        b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
+        a.waiter.established(&a.cm, a.qp.num());
+        a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
+        ok(a.sent(), 2, WcOpcode::Send);
+        match round % 2 {
+            0 => a.cm.disconnect(&a.qp).expect("disconnect"),
+            _ => drop(a),
+        }
+        let first = b.waiter.event(&b.cm, "Established");
+        let num = b.qp.num();
+        assert!(matches!(first, CmEvent::Established { qp_num, .. } if qp_num == num), "{first:?}");
+        b.waiter.disconnected(&b.cm, num);
+        ok(b.received(), 1, WcOpcode::Recv);
     }
 }
 

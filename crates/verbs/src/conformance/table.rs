@@ -336,6 +336,7 @@ macro_rules! __conformance_table {
                 dropping_a_queue_pair_disconnects
                 completions_survive_the_end
                 an_empty_queue_after_the_end_stays_empty
+                a_short_connection_begins_and_ends
                 a_new_queue_pair_reconnects
                 other_connections_stay
                 connections_outlive_their_channel

@@ -10,6 +10,7 @@ use host::Time;
 use super::RAILS_MAX;
 use super::cm::CmInner;
 use super::device::{Inner, unpoisoned};
+use super::gate::Held;
 use super::hello::{Hello, Kind, More, read_addrs, read_refusal, write_addrs};
 use super::qp::{QpInner, state};
 use crate::{Cm, CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, Result};
@@ -61,8 +62,11 @@ pub(super) struct Link {
     pub(super) phase: Phase,
     /// Where its events go.
     pub(super) cm: Option<Arc<CmInner>>,
-    /// Lanes that have come up, by bits.
+    /// Lanes that have been asked for or accepted, of which therefore news come; those that have come up; and those that
+    /// have gone before all were up. By bits.
+    begun: u8,
     up: u8,
+    gone: u8,
     pub(super) param: ConnParam,
     pub(super) token: u64,
     /// Whether this side connected.
@@ -116,6 +120,7 @@ impl QpInner {
             cm: Some(cm.clone()),
             param: param.clone(),
             is_active: true,
+            begun: 1,
             deadline: self.device().host.after(param.timeout),
             ..Link::default()
         };
@@ -145,6 +150,7 @@ impl QpInner {
             cm: Some(cm.clone()),
             param: param.clone(),
             token,
+            begun: 1,
             deadline: device.host.after(param.timeout),
             ..Link::default()
         };
@@ -185,6 +191,7 @@ impl QpInner {
             return;
         }
         link.phase = Phase::Up;
+        let gone = link.gone;
         let (cm, private_data) = (link.cm.clone(), std::mem::take(&mut link.answer));
         drop(link);
         let from = if phase == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
@@ -192,6 +199,19 @@ impl QpInner {
         self.device().service.wake();
         if let Some(cm) = cm {
             cm.push(CmEvent::Established { qp_num: self.num, private_data });
+        }
+        (0..self.width()).filter(|lane| gone & 1 << lane != 0).for_each(|lane| self.lane_is_down(lane));
+    }
+
+    /// A lane has gone before this side knew of all that they are up. The peer may have had a whole connection all the same,
+    /// if all lanes were asked for and accepted, and may have used and ended it: then the news of the others tell. Each lane
+    /// that has begun brings some, of its beginning or its failure.
+    pub(super) fn gone_early(&self, mut link: Held<'_, Link>, lane: usize) {
+        link.gone |= 1 << lane;
+        let all_begun = link.begun.count_ones() as usize == self.width();
+        if !all_begun || self.now() == state::ERROR {
+            drop(link);
+            self.connection_failed(CmFailure::PeerGone);
         }
     }
 
@@ -210,6 +230,7 @@ impl QpInner {
         link.answer = rest.to_vec();
         link.token = hello.token;
         link.lanes[1..].iter_mut().zip(&addrs).for_each(|(lane, addr)| lane.door = Some(*addr));
+        link.begun = u8::MAX >> (u8::BITS as usize - self.width());
         let (cm, param) = (link.cm.clone(), link.param.clone());
         drop(link);
         let Some(cm) = cm else { return false };
@@ -265,6 +286,11 @@ impl QpInner {
             return;
         }
         let mut link = self.link();
+        if link.gone != 0 {
+            // It never was whole.
+            drop(link);
+            return self.connection_failed(CmFailure::PeerGone);
+        }
         if lane != 0 || link.phase != Phase::Connecting {
             let addr = link.lanes[lane].door;
             drop(link);
@@ -354,13 +380,14 @@ impl QpInner {
 
     /// A further lane, as the connecting side asks for it.
     fn take_lane(self: &Arc<Self>, cm: &Cm, rail: usize, request: ConnectRequest, hello: Hello, more: &More) {
-        let link = self.link();
+        let mut link = self.link();
         if link.phase == Phase::Up {
             drop(link);
             return self.take_back(cm, rail, request, more);
         }
         let (param, token, door) = (link.param.clone(), link.token, link.lanes[0].door);
-        let fits = link.phase == Phase::Accepting && link.up & 1 << rail == 0 && more.generation == 0;
+        let fits = link.phase == Phase::Accepting && link.begun & 1 << rail == 0 && more.generation == 0;
+        link.begun |= if fits { 1 << rail } else { 0 };
         drop(link);
         if !fits {
             // Dropping the request rejects it.

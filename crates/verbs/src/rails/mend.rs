@@ -21,7 +21,7 @@ use super::gate::Held;
 use super::link::{Health, Link, Phase};
 use super::mail::Letter;
 use super::qp::{QpInner, state};
-use crate::{AsyncEvent, CmFailure, Qp};
+use crate::{AsyncEvent, Qp};
 
 /// How long the peer may take to agree that a lane has died; then the connection is over.
 const PATIENCE: Span = Span::from_secs(30);
@@ -42,10 +42,7 @@ impl QpInner {
         self.device().poll_rails();
         let mut link = self.link();
         match link.phase {
-            Phase::Connecting | Phase::Accepting => {
-                drop(link);
-                return self.connection_failed(CmFailure::PeerGone);
-            }
+            Phase::Connecting | Phase::Accepting => return self.gone_early(link, lane),
             Phase::None | Phase::Over => return,
             Phase::Up => {}
         }
