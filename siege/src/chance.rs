@@ -28,3 +28,14 @@ impl Rng {
         &of[self.below(of.len() as u64) as usize]
     }
 }
+
+/// The bytes of a seed: the first of them are the same whatever the length.
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}

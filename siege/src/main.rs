@@ -7,6 +7,7 @@
 //! | `attacks` | one file an attack, and their list |
 //! | `runner` | each attack in a process of its own, watched, so that a crash or a hang is a result and no end |
 //! | `child` | further processes of this program in a role, which speak in lines |
+//! | `end`, `storm` | an end of connections; traffic of which every byte and every completion is accounted for |
 //! | `chance` | seeded numbers |
 //! | `traces` | what a process holds and leaves behind |
 
@@ -14,7 +15,9 @@ mod attack;
 mod attacks;
 mod chance;
 mod child;
+mod end;
 mod runner;
+mod storm;
 mod traces;
 
 use std::process::ExitCode;

@@ -1,14 +1,29 @@
-//! One file an attack, and their list.
+//! One file or folder an attack, and their list.
 
 mod iwarp;
+mod kills;
 mod serve;
+mod soak;
+mod stopped;
 
 use anyhow::{Result, bail};
 
 use crate::attack::Attack;
 
+/// Devices of all kinds, as `fabric` names them.
+pub(crate) const DEVICES: &[&str] = &[
+    "shm",
+    "shm(copy=service)",
+    "iwarp@127.0.0.1",
+    "rails(shm,shm)",
+    "rails(iwarp@127.0.0.1,iwarp@127.0.0.2)",
+];
+
 /// All attacks, in order.
 pub(crate) const ALL: &[Attack] = &[
+    kills::ATTACK,
+    stopped::ATTACK,
+    soak::ATTACK,
     iwarp::flips::ATTACK,
     iwarp::cuts::ATTACK,
     iwarp::hostile::ATTACK,
@@ -16,9 +31,16 @@ pub(crate) const ALL: &[Attack] = &[
     serve::ATTACK,
 ];
 
-/// What children may be: a name, and what it does until it ends or is killed.
-const ROLES: &[(&str, fn() -> Result<()>)] =
-    &[("serve-server", serve::server), ("serve-worker", serve::worker)];
+/// What a child does until it ends or is killed.
+type Role = fn() -> Result<()>;
+
+/// What children may be.
+const ROLES: &[(&str, Role)] = &[
+    (kills::ROLE, kills::be_killed),
+    (soak::ROLE, soak::partner),
+    ("serve-server", serve::server),
+    ("serve-worker", serve::worker),
+];
 
 /// Is a child in the role of that name.
 pub(crate) fn role(name: &str) -> Result<()> {

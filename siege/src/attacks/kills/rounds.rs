@@ -1,0 +1,264 @@
+//! What the survivor does while a child is killed, and what it checks.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use verbs::{CmEvent, Qp, RecvWr, SendOp, SendWr, Srq, Wc};
+
+use super::{Front, State, Victim};
+use crate::attack::Tally;
+use crate::chance::Rng;
+use crate::child::Child;
+use crate::end::{DEPTH, End, ROUND_MAX, SENDS, SLOT, at, deadline};
+use crate::storm::Storm;
+
+/// A storm, or anything, lasts at most so long before the child is killed, in microseconds.
+const LIFE: u64 = 5000;
+
+/// One child is killed: how long it took the survivor to know all.
+pub(super) fn round(front: &mut Front, state: State, seed: u64, tally: &mut Tally) -> Result<Duration> {
+    let mut rng = Rng::new(seed);
+    let victim = front.nursery.take()?;
+    let end = &front.end;
+    let late = match state {
+        State::Listening => listening(end, victim),
+        State::Connecting => connecting(end, victim, &mut rng, tally),
+        State::Accepting => accepting(end, victim, &mut rng),
+        State::Idle | State::Sleeping => resting(end, victim, state, &mut rng, tally),
+        State::Registering | State::Both | State::Initiator | State::Target => {
+            storming(end, victim, state, &mut rng, tally)
+        }
+    };
+    tally.outside += end.outside()?;
+    let late = late.or_else(|why| {
+        // What a round leaves behind would spoil the next one.
+        front.end = End::on(&front.end.device)?;
+        Err(why)
+    })?;
+    nothing_is_left(&front.end)?;
+    Ok(late)
+}
+
+/// No completion and no event comes after the end.
+fn nothing_is_left(end: &End) -> Result<()> {
+    let mut wcs = [Wc::default(); 4];
+    for cq in [&end.send_cq, &end.recv_cq] {
+        let some = cq.poll(&mut wcs)?;
+        ensure!(some == 0, "a completion that nobody waits for: {:?}", wcs[0]);
+    }
+    let event = end.event_now();
+    ensure!(event.is_none(), "an event that nobody waits for: {event:?}");
+    Ok(())
+}
+
+/// Kills the child after a while, beside what `ride` does; how long after the child's end that ended.
+fn beside(mut child: Child, rng: &mut Rng, ride: impl FnOnce() -> Result<Instant>) -> Result<Duration> {
+    let life = Duration::from_micros(rng.below(LIFE));
+    let (gone, noticed) = std::thread::scope(|scope| {
+        let killer = scope.spawn(move || {
+            std::thread::sleep(life);
+            child.kill()
+        });
+        let noticed = ride();
+        (killer.join(), noticed)
+    });
+    let Ok(gone) = gone else { bail!("the killing thread panicked") };
+    Ok(noticed?.saturating_duration_since(gone?))
+}
+
+/// Traffic of one or both sides.
+fn storming(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
+    let Victim { mut child, ledger } = victim;
+    let listener = end.listen()?;
+    child.tell(format!("{state:?} {} {}", listener.addr().port(), rng.next()))?;
+    let link = end.accept()?;
+    let mut storm = Storm::new(end, &link, Rng::new(rng.next()))?;
+    let posts = matches!(state, State::Both | State::Target);
+    let late = beside(child, rng, || storm.ride(end, &link, posts, tally))?;
+    let acknowledged = ledger.acknowledged()?;
+    // What was reported successful to the dead must have come to the living.
+    tally.lost += acknowledged.saturating_sub(storm.messages);
+    ensure!(acknowledged <= storm.messages, "{acknowledged} acknowledged, {} came", storm.messages);
+    Ok(late)
+}
+
+/// A connection without traffic, whose survivor sleeps.
+fn resting(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
+    let mut child = victim.child;
+    let listener = end.listen()?;
+    child.tell(format!("{state:?} {} 0", listener.addr().port()))?;
+    let link = end.accept()?;
+    let mut storm = Storm::new(end, &link, Rng::new(0))?;
+    let late = beside(child, rng, || {
+        match end.event()? {
+            CmEvent::Disconnected { qp_num } if qp_num == link.qp.num() => {}
+            other => bail!("an end was expected: {other:?}"),
+        }
+        while !storm.is_settled() {
+            if !storm.poll(end, &link, tally)? {
+                // What is left is flushed, if late.
+                std::thread::yield_now();
+            }
+        }
+        Ok(Instant::now())
+    })?;
+    Ok(late)
+}
+
+/// The child listens, dies, and cannot be connected to; its port is free.
+fn listening(end: &End, victim: Victim) -> Result<Duration> {
+    let mut child = victim.child;
+    let port: u16 = child.ask(format!("{:?} 0 0", State::Listening))?.parse()?;
+    let gone = child.kill()?;
+    match end.connect(port) {
+        Ok(_) => bail!("a dead listener accepted"),
+        Err(why) => {
+            ensure!(why.to_string().contains("ConnectFailed"), "connecting to a dead listener: {why:#}")
+        }
+    }
+    let late = gone.elapsed();
+    drop(end.cm.listen(at(port), 8)?);
+    Ok(late)
+}
+
+/// A connection that the child made, from the survivor's side.
+struct Guest {
+    qp: Qp,
+    established: bool,
+    messages: u64,
+}
+
+/// The child makes and ends connections; each has its receives from a shared queue.
+fn connecting(end: &End, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
+    let Victim { mut child, ledger } = victim;
+    let (listener, srq) = (end.listen()?, end.srq()?);
+    let mut hall = Hall { end, srq, guests: BTreeMap::new(), messages: 0 };
+    (0..DEPTH).try_for_each(|i| hall.post(i))?;
+    child.tell(format!("{:?} {} {}", State::Connecting, listener.addr().port(), rng.next()))?;
+    let kill_at = Instant::now() + Duration::from_micros(1000 + rng.below(3 * LIFE));
+    let mut gone: Option<Instant> = None;
+    loop {
+        let mut any = hall.receive()?;
+        while let Some(event) = end.cm.poll_event() {
+            any = true;
+            hall.settle(event)?;
+        }
+        if gone.is_none() && Instant::now() >= kill_at {
+            gone = Some(child.kill()?);
+            continue;
+        }
+        let Some(gone) = gone else { continue };
+        if hall.guests.is_empty() && !any {
+            let late = gone.elapsed();
+            let acknowledged = ledger.acknowledged()?;
+            tally.lost += acknowledged.saturating_sub(hall.messages);
+            ensure!(acknowledged <= hall.messages, "{acknowledged} acknowledged, {} came", hall.messages);
+            return Ok(late);
+        }
+        if gone.elapsed() > ROUND_MAX {
+            tally.hung += 1;
+            bail!("{} connections have no end", hall.guests.len());
+        }
+    }
+}
+
+/// The survivor's side of connections that come and go.
+struct Hall<'a> {
+    end: &'a End,
+    srq: Srq,
+    guests: BTreeMap<u32, Guest>,
+    messages: u64,
+}
+
+impl Hall<'_> {
+    fn post(&self, wr_id: u64) -> Result<()> {
+        Ok(self.srq.post_recv(&RecvWr::new(wr_id, &[self.end.mr.sge(wr_id * SLOT, SLOT as u32)]))?)
+    }
+
+    /// Takes messages until there are none; whether there were any.
+    fn receive(&mut self) -> Result<bool> {
+        let (mut wcs, mut any) = ([Wc::default(); 16], false);
+        loop {
+            let some = self.end.recv_cq.poll(&mut wcs)?;
+            for wc in &wcs[..some] {
+                ensure!(wc.is_ok(), "shared receives are not flushed: {wc:?}");
+                self.messages += 1;
+                let guest = self.guests.get_mut(&wc.qp_num);
+                ensure!(guest.is_some(), "a message on a connection that is over: {wc:?}");
+                guest.into_iter().for_each(|guest| guest.messages += 1);
+                self.post(wc.wr_id)?;
+            }
+            if some == 0 {
+                return Ok(any);
+            }
+            any = true;
+        }
+    }
+
+    fn settle(&mut self, event: CmEvent) -> Result<()> {
+        match event {
+            CmEvent::ConnectRequest(request) => {
+                let qp = self.end.qp(Some(&self.srq))?;
+                // Whoever asked may have died before this answers.
+                if self.end.cm.accept(request, &qp, &self.end.param()).is_ok() {
+                    self.guests.insert(qp.num(), Guest { qp, established: false, messages: 0 });
+                }
+            }
+            CmEvent::Established { qp_num, .. } => match self.guests.get_mut(&qp_num) {
+                Some(guest) if !guest.established => guest.established = true,
+                _ => bail!("a second or unknown beginning"),
+            },
+            CmEvent::Disconnected { qp_num } => {
+                // Whatever was acknowledged is there now.
+                self.receive()?;
+                let guest = self.guests.remove(&qp_num);
+                ensure!(
+                    guest.is_some_and(|guest| guest.established),
+                    "an end without a beginning, or a second one"
+                );
+            }
+            CmEvent::ConnectFailed { qp_num, why } => {
+                self.receive()?;
+                let guest = self.guests.remove(&qp_num);
+                let Some(guest) = guest else { bail!("an unknown connection failed: {why}") };
+                ensure!(
+                    !guest.established && guest.messages == 0,
+                    "{} messages came, then queue pair {} was not connected: {why}",
+                    guest.messages,
+                    guest.qp.num()
+                );
+            }
+            other @ CmEvent::Rejected { .. } => bail!("nobody rejects: {other:?}"),
+        }
+        Ok(())
+    }
+}
+
+/// The child accepts and ends connections; the survivor connects until that fails.
+fn accepting(end: &End, victim: Victim, rng: &mut Rng) -> Result<Duration> {
+    let mut child = victim.child;
+    let port: u16 = child.ask(format!("{:?} 0 {}", State::Accepting, rng.next()))?.parse()?;
+    beside(child, rng, || {
+        loop {
+            let qp = end.qp(None)?;
+            end.cm.connect(&qp, at(port), &end.param())?;
+            match end.event()? {
+                CmEvent::Established { qp_num, .. } if qp_num == qp.num() => {}
+                CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Rejected { qp_num, .. }
+                    if qp_num == qp.num() =>
+                {
+                    return Ok(Instant::now());
+                }
+                other => bail!("an answer was expected: {other:?}"),
+            }
+            qp.post_send(&SendWr::new(7, SendOp::Send, &[end.mr.sge(SENDS, 8)]))?;
+            let wc = end.send_cq.wait(deadline())?;
+            ensure!(wc.wr_id == 7, "{wc:?}");
+            match end.event()? {
+                CmEvent::Disconnected { qp_num } if qp_num == qp.num() => {}
+                other => bail!("an end was expected: {other:?}"),
+            }
+        }
+    })
+}

@@ -1,0 +1,120 @@
+//! What the children do until they are killed.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Context, Result, bail, ensure};
+use verbs::{Access, Buf, CmEvent, RecvWr, SendOp, SendWr};
+
+use super::State;
+use crate::attack::Tally;
+use crate::chance::Rng;
+use crate::child::{hear, say};
+use crate::end::{End, Link, PEERS, SENDS, deadline};
+use crate::storm::Storm;
+
+/// The role: opens its device, and is in the state that it is told.
+pub(crate) fn be_killed() -> Result<()> {
+    let Some(line) = hear()? else { return Ok(()) };
+    let (device, ledger) = line.split_once(' ').context("a device and a ledger")?;
+    let (end, ledger) = (End::open(device)?, File::options().write(true).open(ledger)?);
+    say("ready")?;
+    let Some(line) = hear()? else { return Ok(()) };
+    let words: Vec<&str> = line.split(' ').collect();
+    let (state, port, seed): (_, u16, u64) = (State::of(words[0])?, words[1].parse()?, words[2].parse()?);
+    match state {
+        State::Listening => {
+            let listener = end.listen()?;
+            say(listener.addr().port())?;
+            hear().map(drop)
+        }
+        State::Connecting => connect(&end, port, &mut Rng::new(seed), &ledger),
+        State::Accepting => accept(&end, &mut Rng::new(seed)),
+        State::Registering => register(&end, &end.connect(port)?),
+        State::Both | State::Initiator | State::Target => {
+            let link = end.connect(port)?;
+            storm(&end, &link, state != State::Target, Rng::new(seed), &ledger)
+        }
+        State::Idle => {
+            let _link = end.connect(port)?;
+            hear().map(drop)
+        }
+        State::Sleeping => {
+            let link = end.connect(port)?;
+            link.qp.post_recv(&RecvWr::new(0, &[end.mr.sge(0, 8)]))?;
+            bail!("nothing was to come: {:?}", end.recv_cq.wait(deadline()))
+        }
+    }
+}
+
+/// Storms, and keeps account outside of itself.
+fn storm(end: &End, link: &Link, posts: bool, rng: Rng, ledger: &File) -> Result<()> {
+    let (mut storm, mut tally) = (Storm::new(end, link, rng)?, Tally::default());
+    let mut written = 0;
+    loop {
+        if posts {
+            storm.post(end, link)?;
+        }
+        storm.poll(end, link, &mut tally)?;
+        ensure!(!storm.failed, "the survivor failed the connection");
+        ensure!(tally.lost + tally.doubled == 0, "messages to the child: {tally:?}");
+        if storm.acknowledged > written {
+            written = storm.acknowledged;
+            ledger.write_all_at(&written.to_le_bytes(), 0)?;
+        }
+    }
+}
+
+/// Makes connections, sends a few messages on each, and ends it.
+fn connect(end: &End, port: u16, rng: &mut Rng, ledger: &File) -> Result<()> {
+    let mut acknowledged = 0_u64;
+    loop {
+        let link = end.connect(port)?;
+        let messages = rng.below(5);
+        for i in 0..messages {
+            link.qp.post_send(&SendWr::new(i, SendOp::Send, &[end.mr.sge(SENDS, 8)]))?;
+        }
+        for i in 0..messages {
+            let wc = end.send_cq.wait(deadline())?;
+            ensure!(wc.is_ok() && wc.wr_id == i, "message {i} to a living peer: {wc:?}");
+            acknowledged += 1;
+            ledger.write_all_at(&acknowledged.to_le_bytes(), 0)?;
+        }
+        match rng.below(3) {
+            0 => end.cm.disconnect(&link.qp)?,
+            1 => link.qp.to_error(),
+            _ => {}
+        }
+    }
+}
+
+/// Accepts connections, waits for what comes or for their end, and ends them.
+fn accept(end: &End, rng: &mut Rng) -> Result<()> {
+    let listener = end.listen()?;
+    say(listener.addr().port())?;
+    loop {
+        let request = end.request()?;
+        let qp = end.qp(None)?;
+        qp.post_recv(&RecvWr::new(0, &[end.mr.sge(0, 8)]))?;
+        end.cm.accept(request, &qp, &end.param())?;
+        let event = end.event()?;
+        ensure!(matches!(event, CmEvent::Established { .. }), "accepting ended with {event:?}");
+        if rng.below(3) > 0 {
+            let wc = end.recv_cq.wait(deadline())?;
+            ensure!(wc.is_ok(), "a message of a living peer: {wc:?}");
+        }
+    }
+}
+
+/// Registers memory, writes from it, and deregisters it.
+fn register(end: &End, link: &Link) -> Result<()> {
+    let buf = Buf::alloc(8192)?;
+    loop {
+        let mr = end.pd.reg_mr(&buf, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let piece = [mr.sge(0, 4096)];
+        link.qp.post_send(&SendWr::new(0, SendOp::Write(link.peer.offset(PEERS)), &piece))?;
+        let wc = end.send_cq.wait(deadline())?;
+        ensure!(wc.is_ok(), "a write to a living peer: {wc:?}");
+        mr.dereg()?;
+    }
+}

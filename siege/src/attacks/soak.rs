@@ -1,0 +1,141 @@
+//! Traffic both ways on all devices, of which every byte is checked, on connections that come and go in the middle of it:
+//! what is acknowledged at one end has come at the other, whoever ends the connection, and memory does not grow.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::DEVICES;
+use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
+use crate::child::{Child, hear, say};
+use crate::end::{End, Link};
+use crate::storm::Storm;
+use crate::traces::Holdings;
+
+/// The name of the children's role.
+pub(crate) const ROLE: &str = "soaking";
+/// How long a connection lasts at most, in milliseconds.
+const LIFE: u64 = 120;
+/// Rounds on each device after which all is allocated that is allocated once.
+const WARM: u64 = 12;
+/// How much memory may come and go, in KiB.
+const SLACK: u64 = 16 << 10;
+
+/// The role: connects whenever it is told, until there is nothing more to hear.
+pub(crate) fn partner() -> Result<()> {
+    let Some(device) = hear()? else { return Ok(()) };
+    let (end, mut tally) = (End::open(&device)?, Tally::default());
+    say("ready")?;
+    while let Some(line) = hear()? {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (port, seed): (u16, u64) = (words[0].parse()?, words[1].parse()?);
+        let link = end.connect(port)?;
+        let storm = stay(&end, &link, seed, words[2] == "ends", &mut tally)?;
+        ensure!(tally.lost + tally.doubled + end.outside()? == 0, "at the partner: {tally:?}");
+        say(format!("{} {} {}", storm.acknowledged, storm.messages, resident()?))?;
+    }
+    Ok(())
+}
+
+/// One connection, at either end: one of the two ends it after a while, in the middle of traffic.
+fn stay(end: &End, link: &Link, seed: u64, ends: bool, tally: &mut Tally) -> Result<Storm> {
+    let mut rng = Rng::new(seed);
+    let mut storm = Storm::new(end, link, Rng::new(rng.next()))?;
+    if ends {
+        storm.go_on(end, link, Duration::from_millis(rng.below(LIFE)), tally)?;
+        ensure!(!storm.failed, "the connection failed before its end");
+        end.cm.disconnect(&link.qp)?;
+    }
+    storm.ride(end, link, !ends, tally)?;
+    Ok(storm)
+}
+
+/// A device, and a partner on it.
+struct Pair {
+    name: &'static str,
+    end: End,
+    child: Child,
+    bytes: u64,
+    rounds: u64,
+    /// The partner's memory when it was warm, and now.
+    resident: (u64, u64),
+}
+
+/// What this is, for the list.
+pub(crate) const ATTACK: Attack = Attack {
+    name: "soak",
+    about: "checked traffic both ways on connections that come and go; memory does not grow",
+    weight: 2,
+    late_max: Duration::from_secs(1),
+    run,
+};
+
+/// The attack.
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    let mut pairs = Vec::new();
+    for &name in DEVICES {
+        let mut child = Child::start(ROLE)?;
+        ensure!(child.ask(name)? == "ready", "the partner did not get ready on {name}");
+        pairs.push(Pair { name, end: End::open(name)?, child, bytes: 0, rounds: 0, resident: (0, 0) });
+    }
+    let (mut level, mut at) = (None, 0);
+    while budget.goes_on() {
+        let pair = &mut pairs[at % DEVICES.len()];
+        let seed = budget.rng.next();
+        tally.tried += 1;
+        round(pair, seed, tally).with_context(|| format!("on {}, seed {seed}", pair.name))?;
+        tally.survived += 1;
+        at += 1;
+        if at as u64 == WARM * DEVICES.len() as u64 {
+            level = Some((Holdings::now(), resident()?));
+        }
+    }
+    if let Some((held, before)) = level {
+        tally.left_over += held.more_now(Duration::from_secs(5));
+        grown("this process", before, resident()?, tally);
+    }
+    for pair in pairs {
+        grown(pair.name, pair.resident.0, pair.resident.1, tally);
+        tally.note(format!("{}: {} connections, {} MiB sent", pair.name, pair.rounds, pair.bytes >> 20));
+        drop(pair.child);
+    }
+    Ok(())
+}
+
+/// One connection.
+fn round(pair: &mut Pair, seed: u64, tally: &mut Tally) -> Result<()> {
+    let Pair { end, child, .. } = pair;
+    let (listener, mut rng) = (end.listen()?, Rng::new(seed));
+    let partner_ends = rng.below(2) == 0;
+    let part = if partner_ends { "ends" } else { "waits" };
+    child.tell(format!("{} {} {part}", listener.addr().port(), rng.next()))?;
+    let link = end.accept()?;
+    let began = Instant::now();
+    let storm = stay(end, &link, rng.next(), !partner_ends, tally)?;
+    let said = child.heard()?;
+    let said: Vec<u64> = said.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+    // What was acknowledged at one end has come at the other.
+    tally.lost += said[0].saturating_sub(storm.messages) + storm.acknowledged.saturating_sub(said[1]);
+    tally.outside += end.outside()?;
+    tally.noticed(began.elapsed().saturating_sub(Duration::from_millis(LIFE)));
+    pair.rounds += 1;
+    pair.bytes += storm.bytes;
+    pair.resident = (if pair.rounds <= WARM { said[2] } else { pair.resident.0 }, said[2]);
+    Ok(())
+}
+
+fn grown(whose: &str, before: u64, now: u64, tally: &mut Tally) {
+    let more = now.saturating_sub(before);
+    if more > SLACK {
+        tally.left_over += more >> 10;
+        tally.note(format!("{whose}: {more} KiB more are resident than at the beginning"));
+    }
+}
+
+/// KiB of this process that are resident.
+fn resident() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    Ok(line.split_whitespace().nth(1).context("no number")?.parse()?)
+}

@@ -1,0 +1,124 @@
+//! Peers that are stopped in the middle of traffic for a while, then go on or are killed. Nobody else may hang: each call
+//! returns soon, waits end at their deadlines, and a bystander on the same device is served meanwhile.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use rustix::process::Signal;
+use verbs::Error;
+
+use super::DEVICES;
+use super::kills::{ROLE, State};
+use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
+use crate::child::Child;
+use crate::end::{End, Link, within};
+use crate::storm::Storm;
+
+/// How long a peer is stopped at least and at most, in milliseconds; less than `silence` of an iWARP device.
+const STOPPED: (u64, u64) = (20, 200);
+
+/// A child that storms, and this side's end of it.
+struct Peer {
+    child: Child,
+    end: End,
+    link: Link,
+    storm: Storm,
+}
+
+impl Peer {
+    fn new(name: &str, end: End, rng: &mut Rng) -> Result<Self> {
+        let mut child = Child::start(ROLE)?;
+        ensure!(child.ask(format!("{name} /dev/null"))? == "ready", "the child did not get ready on {name}");
+        let listener = end.listen()?;
+        child.tell(format!("{:?} {} {}", State::Both, listener.addr().port(), rng.next()))?;
+        let link = end.accept()?;
+        let storm = Storm::new(&end, &link, Rng::new(rng.next()))?;
+        Ok(Self { child, end, link, storm })
+    }
+
+    /// One step of its traffic: how long the calls took.
+    fn step(&mut self, tally: &mut Tally) -> Result<Duration> {
+        let began = Instant::now();
+        self.storm.post(&self.end, &self.link)?;
+        self.storm.poll(&self.end, &self.link, tally)?;
+        let event = self.end.event_now();
+        ensure!(event.is_none() && !self.storm.failed, "the connection failed: {event:?}");
+        Ok(began.elapsed())
+    }
+
+    /// Goes on until so many messages more have been acknowledged.
+    fn serve(&mut self, messages: u64, tally: &mut Tally) -> Result<()> {
+        let (goal, began) = (self.storm.acknowledged + messages, Instant::now());
+        while self.storm.acknowledged < goal {
+            self.step(tally)?;
+            if began.elapsed() > Duration::from_secs(10) {
+                tally.hung += 1;
+                bail!("{} messages of {messages} in 10 s", messages - (goal - self.storm.acknowledged));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What this is, for the list.
+pub(crate) const ATTACK: Attack = Attack {
+    name: "stopped",
+    about: "peers stopped in the middle of traffic, which go on or are killed",
+    weight: 2,
+    late_max: Duration::from_secs(1),
+    run,
+};
+
+/// The attack.
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    let mut bystanders = Vec::new();
+    for name in DEVICES {
+        bystanders.push(Peer::new(name, End::open(name)?, &mut budget.rng)?);
+    }
+    let mut at = 0;
+    while budget.goes_on() {
+        let (name, bystander) = (DEVICES[at % DEVICES.len()], &mut bystanders[at % DEVICES.len()]);
+        let seed = budget.rng.next();
+        tally.tried += 1;
+        match round(name, bystander, seed, tally) {
+            Ok(()) => tally.survived += 1,
+            Err(why) => tally.note(format!("on {name}, seed {seed}: {why:#}")),
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// One peer is stopped.
+fn round(name: &str, bystander: &mut Peer, seed: u64, tally: &mut Tally) -> Result<()> {
+    let mut rng = Rng::new(seed);
+    bystander.serve(1, tally)?;
+    let mut peer = Peer::new(name, End::on(&bystander.end.device)?, &mut rng)?;
+    let idle = peer.end.device.create_cq(16)?;
+    peer.serve(rng.below(200), tally)?;
+    peer.child.signal(Signal::STOP)?;
+    let (stopped, time) =
+        (Instant::now(), Duration::from_millis(STOPPED.0 + rng.below(STOPPED.1 - STOPPED.0)));
+    let before = bystander.storm.acknowledged;
+    while stopped.elapsed() < time {
+        let took = peer.step(tally)?.max(bystander.step(tally)?);
+        tally.noticed(took);
+    }
+    ensure!(bystander.storm.acknowledged > before, "no message of the bystander came through in {time:?}");
+    let (began, wait) = (Instant::now(), Duration::from_millis(5));
+    let waited = idle.wait(within(wait));
+    ensure!(matches!(waited, Err(Error::TimedOut { .. })), "a wait for nothing ended with {waited:?}");
+    tally.noticed(began.elapsed().saturating_sub(wait));
+    if rng.below(2) == 0 {
+        peer.child.signal(Signal::CONT)?;
+        peer.serve(50, tally)?;
+    }
+    // Stopped or not, this is its end.
+    let gone = peer.child.kill()?;
+    let Peer { end, link, mut storm, .. } = peer;
+    let over = storm.ride(&end, &link, true, tally)?;
+    tally.noticed(over.saturating_duration_since(gone));
+    tally.outside += end.outside()?;
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Traffic of one end of a connection, of which every byte and every completion is accounted for: numbered messages, and
+//! writes that are read back. Both ends run the same.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use verbs::{CmEvent, Error, RecvWr, SendOp, SendWr, Wc, WcOpcode};
+
+use crate::attack::Tally;
+use crate::chance::{Rng, pattern};
+use crate::end::{AREA, DEPTH, End, Link, PEERS, RESULT, ROUND_MAX, SENDS, SLOT, SOURCE};
+
+/// What a request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Message,
+    /// Writes so many bytes of the pattern of this seed.
+    Write,
+    /// Reads them back.
+    ReadBack {
+        seed: u64,
+        len: u64,
+    },
+    /// Takes a receive, and holds nothing.
+    Notice,
+}
+
+/// What one end has posted, and what has become of it.
+pub(crate) struct Storm {
+    rng: Rng,
+    posted: u64,
+    completed: u64,
+    under_way: VecDeque<Kind>,
+    /// Messages posted, and those of them that were reported successful.
+    sent: u64,
+    pub(crate) acknowledged: u64,
+    receives: u64,
+    received: u64,
+    /// Messages that have come: the number that is next.
+    pub(crate) messages: u64,
+    /// A write and its read are under way.
+    probes: bool,
+    /// The connection has failed.
+    pub(crate) failed: bool,
+    /// Bytes that were sent, or written and read back.
+    pub(crate) bytes: u64,
+}
+
+impl Storm {
+    /// Posts receives; the rest comes with [`Storm::post`].
+    pub(crate) fn new(end: &End, link: &Link, rng: Rng) -> Result<Self> {
+        let mut storm = Self {
+            rng,
+            posted: 0,
+            completed: 0,
+            under_way: VecDeque::new(),
+            sent: 0,
+            acknowledged: 0,
+            receives: 0,
+            received: 0,
+            messages: 0,
+            probes: false,
+            failed: false,
+            bytes: 0,
+        };
+        for _ in 0..DEPTH {
+            storm.post_receive(end, link)?;
+        }
+        Ok(storm)
+    }
+
+    fn post_receive(&mut self, end: &End, link: &Link) -> Result<()> {
+        let room = [end.mr.sge(self.receives % DEPTH * SLOT, SLOT as u32)];
+        link.qp.post_recv(&RecvWr::new(self.receives, &room))?;
+        self.receives += 1;
+        Ok(())
+    }
+
+    /// Posts something, if there is room.
+    pub(crate) fn post(&mut self, end: &End, link: &Link) -> Result<()> {
+        if self.failed || self.posted - self.completed + 2 > DEPTH {
+            return Ok(());
+        }
+        match self.rng.below(8) {
+            0 if !self.probes => self.post_probe(end, link),
+            1 => {
+                let op = SendOp::WriteImm(link.peer.offset(PEERS), 1);
+                self.request(link, Kind::Notice, &SendWr::new(self.posted, op, &[])).map(drop)
+            }
+            _ => self.post_message(end, link),
+        }
+    }
+
+    fn post_message(&mut self, end: &End, link: &Link) -> Result<()> {
+        let len = *self.rng.one_of(&[8, 16, 64, 200, 1000, SLOT]);
+        let mut bytes = pattern(self.sent, len as usize);
+        bytes[..8].copy_from_slice(&self.sent.to_le_bytes());
+        let slot = SENDS + self.sent % DEPTH * SLOT;
+        end.put(slot, &bytes)?;
+        let piece = [end.mr.sge(slot, len as u32)];
+        if self.request(link, Kind::Message, &SendWr::new(self.posted, SendOp::Send, &piece))? {
+            self.sent += 1;
+            self.bytes += len;
+        }
+        Ok(())
+    }
+
+    fn post_probe(&mut self, end: &End, link: &Link) -> Result<()> {
+        let (len, seed) = (*self.rng.one_of(&[1, 8, 300, 5000, 20_000, AREA]), self.rng.next());
+        end.put(SOURCE, &pattern(seed, len as usize))?;
+        let (there, piece) = (link.peer.offset(PEERS), [end.mr.sge(SOURCE, len as u32)]);
+        if self.request(link, Kind::Write, &SendWr::new(self.posted, SendOp::Write(there), &piece))? {
+            let piece = [end.mr.sge(RESULT, len as u32)];
+            let read = SendWr::new(self.posted, SendOp::Read(there), &piece);
+            self.probes = self.request(link, Kind::ReadBack { seed, len }, &read)?;
+            self.bytes += 2 * len;
+        }
+        Ok(())
+    }
+
+    /// Posts a request; whether there was room.
+    fn request(&mut self, link: &Link, kind: Kind, wr: &SendWr<'_>) -> Result<bool> {
+        match link.qp.post_send(wr) {
+            Ok(()) => {
+                self.posted += 1;
+                self.under_way.push_back(kind);
+                Ok(true)
+            }
+            Err(Error::QueueFull { .. }) => Ok(false),
+            Err(why) => bail!("posting {kind:?}: {why}"),
+        }
+    }
+
+    /// Takes completions, each of which must be the next of its queue; whether there were any. Receives are replaced while
+    /// all is well.
+    pub(crate) fn poll(&mut self, end: &End, link: &Link, tally: &mut Tally) -> Result<bool> {
+        let mut wcs = [Wc::default(); 16];
+        let sends = end.send_cq.poll(&mut wcs)?;
+        for wc in &wcs[..sends] {
+            self.on_sent(end, wc)?;
+        }
+        let receives = end.recv_cq.poll(&mut wcs)?;
+        for wc in &wcs[..receives] {
+            self.on_received(end, wc, tally)?;
+            if !self.failed {
+                self.post_receive(end, link)?;
+            }
+        }
+        Ok(sends + receives > 0)
+    }
+
+    fn on_sent(&mut self, end: &End, wc: &Wc) -> Result<()> {
+        ensure!(wc.wr_id == self.completed, "request {} was expected: {wc:?}", self.completed);
+        let Some(kind) = self.under_way.pop_front() else { bail!("nobody posted {wc:?}") };
+        self.completed += 1;
+        if !wc.is_ok() {
+            self.failed = true;
+            return Ok(());
+        }
+        match kind {
+            Kind::Message => self.acknowledged += 1,
+            Kind::ReadBack { seed, len } => {
+                self.probes = false;
+                ensure!(
+                    end.get(RESULT, len)? == pattern(seed, len as usize),
+                    "{len} bytes were not read as written"
+                );
+            }
+            Kind::Write | Kind::Notice => {}
+        }
+        Ok(())
+    }
+
+    fn on_received(&mut self, end: &End, wc: &Wc, tally: &mut Tally) -> Result<()> {
+        ensure!(wc.wr_id == self.received, "receive {} was expected: {wc:?}", self.received);
+        self.received += 1;
+        if !wc.is_ok() {
+            self.failed = true;
+            return Ok(());
+        }
+        if wc.opcode == WcOpcode::RecvWriteImm {
+            return Ok(());
+        }
+        let bytes = end.get(wc.wr_id % DEPTH * SLOT, u64::from(wc.byte_len))?;
+        ensure!(bytes.len() >= 8, "a message of {} bytes", bytes.len());
+        let number = bytes[..8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        tally.lost += number.saturating_sub(self.messages);
+        tally.doubled += u64::from(number < self.messages);
+        self.messages = number + 1;
+        ensure!(
+            bytes[8..] == pattern(number, bytes.len())[8..],
+            "message {number} has other bytes than were sent"
+        );
+        Ok(())
+    }
+
+    /// Goes on until the connection is over and everything has completed: when that was.
+    pub(crate) fn ride(&mut self, end: &End, link: &Link, posts: bool, tally: &mut Tally) -> Result<Instant> {
+        let (mut over, began) = (false, Instant::now());
+        loop {
+            if posts && !over {
+                self.post(end, link)?;
+            }
+            let any = self.poll(end, link, tally)?;
+            match end.event_now() {
+                None => {}
+                Some(CmEvent::Disconnected { qp_num }) if qp_num == link.qp.num() && !over => over = true,
+                Some(other) => bail!("an end was expected: {other:?}"),
+            }
+            if over && self.is_settled() {
+                return Ok(Instant::now());
+            }
+            if !any {
+                std::thread::yield_now();
+            }
+            if began.elapsed() > ROUND_MAX {
+                tally.hung += 1;
+                bail!("not over: {}; the end was {}", self.account(), if over { "told" } else { "not told" });
+            }
+        }
+    }
+
+    /// Storms for a while.
+    pub(crate) fn go_on(&mut self, end: &End, link: &Link, time: Duration, tally: &mut Tally) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < time && !self.failed {
+            self.post(end, link)?;
+            if !self.poll(end, link, tally)? {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything that was posted has completed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.posted == self.completed && self.receives == self.received
+    }
+
+    /// What is missing, for a note.
+    fn account(&self) -> String {
+        format!(
+            "{} of {} requests, {} of {} receives",
+            self.completed, self.posted, self.received, self.receives
+        )
+    }
+}
