@@ -6,8 +6,12 @@
 mod basics;
 #[path = "processes/dereg.rs"]
 mod dereg;
+#[path = "processes/descriptors.rs"]
+mod descriptors;
 #[path = "processes/killed.rs"]
 mod killed;
+#[path = "processes/namespaces.rs"]
+mod namespaces;
 #[path = "processes/rounds.rs"]
 mod rounds;
 #[path = "processes/shared.rs"]

@@ -1,16 +1,15 @@
 //! Atomics of the engine: on mapped memory by the processor, on another process's private memory one at a time.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::{Access, RemoteAddr, WcStatus};
 
 use super::engine::{Stop, mapped};
-use super::layout::Header;
-use super::mr::{self, Place};
 use super::peer::{Link, Reach};
 use super::place::{self, Fault, Pieces, Way};
 use super::qp::{QpInner, SendSide};
-use super::segment::Map;
+use super::table::Place;
+use super::turn::Turn;
 
 impl QpInner {
     /// Carries out an atomic: 8 bytes fetched.
@@ -29,8 +28,8 @@ impl QpInner {
             return Err(Stop::Fail(WcStatus::RemInvReqErr));
         }
         let refused = || Stop::Fail(WcStatus::RemAccessErr);
-        let place = mr::check(&link.peer.map, remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8)
-            .ok_or_else(refused)?;
+        let place = link.peer.table.check(remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8);
+        let place = place.ok_or_else(refused)?;
         let at = mapped(link, place, 8).map(<*mut u8>::cast::<u64>);
         if at.is_some_and(|at| !at.is_aligned()) {
             return Err(Stop::Fail(WcStatus::RemInvReqErr));
@@ -39,12 +38,12 @@ impl QpInner {
             // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
             (Some(at), Place::Nic(_), _) => op.apply(unsafe { AtomicU64::from_ptr(at) }),
             (Some(at), Place::Private(_), _) => {
-                let _turn = Turn::take(&link.peer.map, link.index).ok_or(Stop::Wait)?;
+                let _turn = self.turn_at(side, link)?;
                 // SAFETY: as above.
                 op.apply(unsafe { AtomicU64::from_ptr(at) })
             }
             (None, Place::Private(at), Reach::Kernel { pid }) => {
-                let _turn = Turn::take(&link.peer.map, link.index).ok_or(Stop::Wait)?;
+                let _turn = self.turn_at(side, link)?;
                 atomic_across(pid, at, op)?
             }
             (None, Place::Private(at), Reach::Service) => {
@@ -56,30 +55,15 @@ impl QpInner {
     }
 }
 
-/// The right to an atomic on the private memory of a device's process: its users pass one by one, whichever way
-/// they reach the memory. A holder that dies is cleared by the owner's NIC thread.
-pub(super) struct Turn<'m>(&'m AtomicU32);
-
-impl<'m> Turn<'m> {
-    /// For the user that comes over queue pair `index` of the device; `None` if somebody else has it for long.
-    pub(super) fn take(map: &'m Map, index: usize) -> Option<Self> {
-        let holder = &map.get::<Header>(0)?.atomic_holder.0;
-        let me = index as u32 + 1;
-        (0..1000)
-            .any(|_| {
-                let free = holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
-                if !free {
-                    std::hint::spin_loop();
-                }
-                free
-            })
-            .then(|| Self(holder))
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
+impl QpInner {
+    /// The right to an atomic on private memory of the peer. Where somebody has it for long, the peer shall look at who that is.
+    fn turn_at<'l>(&self, side: &mut SendSide, link: &'l Link) -> Result<Turn<'l>, Stop> {
+        let progress = &mut side.progress;
+        progress.turns = progress.turns.wrapping_add(1);
+        Turn::take(&link.peer.table.map, link.index, progress.turns).ok_or_else(|| {
+            link.peer.kick();
+            Stop::Wait
+        })
     }
 }
 

@@ -21,7 +21,7 @@ use super::device::{Inner, process_token, unpoisoned};
 use super::layout::state;
 use super::peer::{Link, Peer};
 use super::qp::{QpHandle, QpInner, state_of};
-use super::socket::{address, bind_port, check_local, new_socket, receive, same_user, send};
+use super::socket::{address, bind_port, check_local, life_of, new_socket, receive, same_user, send};
 use super::wire::{Hello, Message};
 use crate::sync::fence;
 
@@ -137,8 +137,8 @@ impl Inner {
 
     /// Sends a hello with the descriptors that the peer needs.
     fn greet(&self, conn: &Conn, qp: &QpInner, message: &Message) -> Result<(), Errno> {
-        let mut fds = vec![self.segment.as_fd(), self.nic.kick_fd()];
-        fds.extend(qp.recv_cq.channel.as_ref().map(|c| c.fd.as_fd()));
+        let mut fds = vec![self.segment.as_fd(), self.nic.button()];
+        fds.extend(qp.recv_cq.channel.as_ref().map(|c| c.doorbell.button()));
         send(&conn.socket, message, &fds)
     }
 
@@ -147,7 +147,7 @@ impl Inner {
         if !hello.barriers {
             fence::require_full();
         }
-        let peer = Peer::get(self, hello, conn.pid, &mut fds)?;
+        let peer = Peer::get(self, hello, conn.pid, || life_of(&conn.socket, conn.pid), &mut fds)?;
         let link = Link::new(peer, hello, fds.pop(), rnr)?;
         qp.link.set(link).map_err(|_| Error::Invalid("the queue pair was connected before".into()))
     }
@@ -206,6 +206,10 @@ impl Inner {
                     Ok(message) => self.on_message(conn, message, fds),
                     Err(why) => return self.on_end(conn, &CmFailure::Protocol(why.to_string())),
                 },
+                Err(Errno::BADMSG) => {
+                    let why = "it sent descriptors that are none of the protocol's";
+                    return self.on_end(conn, &CmFailure::Protocol(why.into()));
+                }
                 Err(_) => return self.on_end(conn, &CmFailure::PeerGone),
             }
             if matches!(*unpoisoned(&conn.phase), Phase::Over) {

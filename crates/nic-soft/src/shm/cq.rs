@@ -5,16 +5,16 @@
 //! dies in the middle has published nothing and hinders nobody. Polling looks at both.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use host::Bell;
-use rustix::event::{EventfdFlags, eventfd};
 use verbs::provider::{CompChannelOps, CqOps};
 use verbs::{AsyncEvent, Error, Result, Wc};
 
 use super::device::Inner;
+use super::doorbell::{Doorbell, Rung, ring};
 use super::layout::{CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, channel_at, cq_at};
 use super::qp::QpInner;
 use super::segment::Ref;
@@ -58,6 +58,8 @@ pub(super) struct CqInner {
     local: Spin<VecDeque<SendDone>>,
     local_len: AtomicUsize,
     pub(super) poll: Spin<PollSide>,
+    /// Events that the program has asked for and not got: however many a peer announces, there are no more.
+    owed: AtomicU64,
     /// Sum of what may be outstanding; more than `cqe` means that overrunning is possible.
     demand: AtomicU32,
     dead: AtomicBool,
@@ -86,6 +88,7 @@ impl CqInner {
             local: Spin::new(VecDeque::new()),
             local_len: AtomicUsize::new(0),
             poll: Spin::new(PollSide::default()),
+            owed: AtomicU64::new(0),
             demand: AtomicU32::new(0),
             dead: AtomicBool::new(false),
             stalled: AtomicUsize::new(0),
@@ -159,7 +162,7 @@ impl CqInner {
     #[inline]
     pub(super) fn notify(&self, solicited: bool) {
         fence(Ordering::SeqCst);
-        let channel = self.channel.as_ref().map(|c| (&*c.shared, c.fd.as_fd()));
+        let channel = self.channel.as_ref().map(|c| (&*c.shared, c.doorbell.button()));
         announce(&self.shared, channel, solicited);
     }
 
@@ -172,9 +175,22 @@ impl CqInner {
     /// An event, armed or not: an arming may have died with a peer.
     pub(super) fn force_event(&self) {
         if let Some(channel) = &self.channel {
+            self.owed.fetch_add(1, Ordering::AcqRel);
             self.shared.events.fetch_add(1, Ordering::AcqRel);
-            raise(&channel.shared, channel.fd.as_fd());
+            raise(&channel.shared, channel.doorbell.button());
         }
+    }
+
+    /// Whether there is an event to fetch.
+    fn has_event(&self) -> bool {
+        self.shared.events.load(Ordering::Acquire) > 0 && self.owed.load(Ordering::Acquire) > 0
+    }
+
+    /// Fetches an event; false if there is none.
+    fn take_event(&self) -> bool {
+        let one_less = |n: u32| n.checked_sub(1);
+        self.shared.events.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less).is_ok()
+            && self.owed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
     }
 
     #[inline]
@@ -311,6 +327,7 @@ impl CqOps for CqInner {
         if self.channel.is_none() {
             return Err(Error::Invalid("the completion queue has no channel to report to".into()));
         }
+        self.owed.fetch_add(1, Ordering::AcqRel);
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
         self.shared.armed.fetch_max(kind, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -344,43 +361,44 @@ pub(super) fn announce(cq: &CqShared, channel: Option<(&ChannelShared, BorrowedF
 }
 
 fn raise(channel: &ChannelShared, fd: BorrowedFd<'_>) {
-    // The counter cannot fill up: each event needed an arming.
-    let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+    ring(fd);
     channel.bell.ring();
 }
 
-/// A completion channel: an event counter, which peers hold a duplicate of.
+/// A completion channel: a doorbell, which peers hold the button of.
 pub(super) struct ChannelInner {
     device: Arc<Inner>,
     pub(super) index: usize,
-    pub(super) fd: OwnedFd,
+    pub(super) doorbell: Doorbell,
     pub(super) shared: Ref<ChannelShared>,
 }
 
 impl ChannelInner {
     pub(super) fn create(device: &Arc<Inner>) -> Result<Arc<Self>> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
-        let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create a completion channel", e))?;
+        let doorbell = Doorbell::new()?;
         let index = device.indices.lock().channel.take("completion channels", CHANNEL_MAX)?;
         let shared = Ref::new(&device.segment.map, channel_at(index))?;
-        Ok(Arc::new(Self { device: device.clone(), index, fd, shared }))
+        Ok(Arc::new(Self { device: device.clone(), index, doorbell, shared }))
     }
 }
 
 impl CompChannelOps for ChannelInner {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.fd.as_fd())
+        Some(self.doorbell.ear())
     }
 
     fn poll_event(&self) -> Option<u32> {
-        let mut count = [0; 8];
-        rustix::io::read(&self.fd, &mut count).ok()?;
-        let mine = |cq: &Arc<CqInner>| cq.channel.as_ref().is_some_and(|c| c.index == self.index);
-        self.device.live_cqs().into_iter().filter(mine).find_map(|cq| {
-            let events = &cq.shared.events;
-            let had = events.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| n.checked_sub(1));
-            had.is_ok().then_some(cq.index as u32)
-        })
+        if self.doorbell.take() == Rung::No {
+            return None;
+        }
+        let mut cqs = self.device.live_cqs();
+        cqs.retain(|cq| cq.channel.as_ref().is_some_and(|c| c.index == self.index));
+        let found = cqs.iter().find(|cq| cq.take_event())?;
+        // All rings were taken back, of one event of maybe several.
+        if cqs.iter().any(|cq| cq.has_event()) {
+            ring(self.doorbell.button());
+        }
+        Some(found.index as u32)
     }
 
     fn bell(&self) -> &Bell {

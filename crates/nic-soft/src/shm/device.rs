@@ -22,8 +22,9 @@ use super::nic::Nic;
 use super::peer::Peer;
 use super::place::SGE_MAX;
 use super::qp::{QpHandle, QpInner};
-use super::segment::Segment;
+use super::segment::{FileId, SEGMENT_MAX, Segment};
 use super::srq::SrqInner;
+use super::table::Table;
 use crate::sync::Spin;
 use crate::sync::fence;
 
@@ -61,6 +62,13 @@ impl Numbers {
     }
 }
 
+impl Indices {
+    /// A queue pair's number may be used again.
+    pub(super) fn give_qp(&mut self, index: usize) {
+        self.qp.give(index);
+    }
+}
+
 /// Numbers of every kind of object.
 #[derive(Default)]
 pub(super) struct Indices {
@@ -78,6 +86,7 @@ pub(super) struct Inner {
     pub(super) attr: DeviceAttr,
     name: String,
     pub(super) segment: Segment,
+    pub(super) table: Arc<Table>,
     pub(super) token: u64,
     pub(super) process: u64,
     pub(super) copy: CopyState,
@@ -89,7 +98,9 @@ pub(super) struct Inner {
     stamps: AtomicU64,
     qps: RwLock<BTreeMap<usize, Arc<QpInner>>>,
     cqs: RwLock<BTreeMap<usize, Weak<CqInner>>>,
-    pub(super) peers: Mutex<BTreeMap<u64, Weak<Peer>>>,
+    pub(super) peers: Mutex<BTreeMap<FileId, Weak<Peer>>>,
+    /// Queue pairs that were destroyed while their peer was inside.
+    pub(super) departed: Mutex<Vec<Arc<QpInner>>>,
     events: Mutex<VecDeque<AsyncEvent>>,
     failures: AtomicBool,
     condemned_cqs: Mutex<Vec<usize>>,
@@ -110,6 +121,9 @@ fn random() -> u64 {
     u64::from_ne_bytes(bytes) | 1
 }
 
+/// How long a poll waits for peers that are inside when it finds that a region was invalidated.
+const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
+
 /// Opens the shared-memory device.
 ///
 /// # Errors
@@ -118,6 +132,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     fence::register();
     let files = raise_file_limit();
     let dm_size = config.dm_size.map_or_else(half_of_memory, |b| b.0).next_multiple_of(PAGE).max(PAGE);
+    Error::check_limit("bytes of NIC memory", dm_size, SEGMENT_MAX - DM_BASE)?;
     let segment = Segment::create(DM_BASE + dm_size)?;
     let token = random();
     let header: &Header = segment.map.get(0).ok_or_else(|| Error::Invalid("an empty segment".into()))?;
@@ -129,6 +144,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         host: host.clone(),
         attr,
         name: "shm".into(),
+        table: Table::own(&segment.map, segment.id()?),
         segment,
         token,
         process: *process_token(),
@@ -142,6 +158,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         qps: RwLock::new(BTreeMap::new()),
         cqs: RwLock::new(BTreeMap::new()),
         peers: Mutex::new(BTreeMap::new()),
+        departed: Mutex::new(Vec::new()),
         events: Mutex::new(VecDeque::new()),
         failures: AtomicBool::new(false),
         condemned_cqs: Mutex::new(Vec::new()),
@@ -328,7 +345,7 @@ impl Inner {
     /// After a key was invalidated: waits until peers that saw it valid have left.
     pub(super) fn wait_for_peers_outside(&self) {
         fence::heavy();
-        let deadline = self.host.after(Span::from_secs(1));
+        let deadline = self.host.after(INVALIDATION_PATIENCE);
         for qp in self.live_qps() {
             let out = || (!qp.peer_is_inside()).then_some(());
             // A peer that is stopped inside was there before the invalidation; it cannot be waited for.

@@ -8,11 +8,11 @@ use verbs::{Access, Data, RNR_PAUSE, RemoteAddr, SendFlags, SendOp, SendWr, WcOp
 
 use super::atomic::Atomic;
 use super::layout::{comp, recv, state};
-use super::mr::{self, Place};
 use super::peer::{Link, Reach};
 use super::place::{self, Fault, Pieces, Way};
 use super::qp::{QpInner, SendSide, fetches};
 use super::service::Job;
+use super::table::Place;
 use super::tlb::Tlb;
 use crate::sync::guard::Busy;
 use crate::sync::{ring, shared_queue};
@@ -34,6 +34,10 @@ pub(super) struct Progress {
     claimed: Option<u16>,
     /// A copy that the peer's own thread is carrying out.
     pub(super) job: Option<Job>,
+    /// How often it was asked to.
+    pub(super) asks: u32,
+    /// Turns taken at the peer's memory.
+    pub(super) turns: u32,
 }
 
 impl Progress {
@@ -163,7 +167,7 @@ impl QpInner {
                         Some(at) => at,
                         None => match self.own_memory(sge.lkey, need, sge.addr, len) {
                             Some(at) => {
-                                near.learn(&self.device.segment.map, sge.lkey, sge.addr, at);
+                                near.learn(&self.device.table, sge.lkey);
                                 at
                             }
                             None => return false,
@@ -179,9 +183,9 @@ impl QpInner {
     /// A range of this process's registered memory.
     #[inline]
     pub(super) fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
-        let map = &self.device.segment.map;
-        match mr::check(map, key, self.pd, need, addr, len)? {
-            Place::Nic(offset) => map.bytes(offset, len),
+        let table = &self.device.table;
+        match table.check(key, self.pd, need, addr, len)? {
+            Place::Nic(offset) => table.map.bytes(offset, len),
             Place::Private(at) => Some(at as *mut u8),
         }
     }
@@ -206,10 +210,10 @@ impl QpInner {
             unsafe { move_mapped(local, at, way) };
             return Ok(());
         }
-        let place = mr::check(&link.peer.map, remote.rkey, link.pd, need, remote.addr, len)
-            .ok_or(Stop::Fail(WcStatus::RemAccessErr))?;
-        if let Some(at) = mapped(link, place, len) {
-            side.far.learn(&link.peer.map, remote.rkey, remote.addr, at);
+        let place = link.peer.table.check(remote.rkey, link.pd, need, remote.addr, len);
+        let place = place.ok_or(Stop::Fail(WcStatus::RemAccessErr))?;
+        if mapped(link, place, len).is_some() {
+            side.far.learn(&link.peer.table, remote.rkey);
         }
         self.copy(side, link, local, place, remote.rkey, way)
     }
@@ -316,9 +320,7 @@ impl QpInner {
             return Err(Stop::Wait);
         }
         let result = result.and_then(|carried| match news.invalidate {
-            Some(key) if !mr::invalidate(&link.peer.map, key, link.pd) => {
-                Err(Stop::Fail(WcStatus::RemAccessErr))
-            }
+            Some(key) if !link.peer.table.invalidate(key, link.pd) => Err(Stop::Fail(WcStatus::RemAccessErr)),
             _ => Ok(carried),
         });
         match result {
@@ -351,7 +353,7 @@ impl QpInner {
         local: &Pieces,
     ) -> Result<bool, Stop> {
         let total = local.total();
-        let count = (slot[recv::MARK].load(Ordering::Relaxed) & 0xffff) as usize;
+        let count = recv::pieces(slot);
         let sges = || {
             slot[recv::SGES..].chunks_exact(2).take(count).map(|words| {
                 let length_key = words[1].load(Ordering::Relaxed);
@@ -368,8 +370,8 @@ impl QpInner {
             if len == 0 {
                 continue;
             }
-            let place = mr::check(&link.peer.map, key, link.pd, Access::LOCAL_WRITE, addr, len)
-                .ok_or(Stop::Fail(WcStatus::RemOpErr))?;
+            let place = link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len);
+            let place = place.ok_or(Stop::Fail(WcStatus::RemOpErr))?;
             if !carried {
                 let part = local.part(done, len);
                 // A piece that was copied before the request had to wait is not copied twice.
@@ -380,7 +382,8 @@ impl QpInner {
             done += len;
         }
         side.progress.job = None;
-        Ok(carried)
+        // The peer may change its receive between two looks, and then the message is not all there.
+        if done < total { Err(Stop::Fail(WcStatus::RemInvReqErr)) } else { Ok(carried) }
     }
 
     fn copy_piece(
@@ -444,7 +447,8 @@ impl QpInner {
 #[inline]
 pub(super) fn mapped(link: &Link, place: Place, len: u64) -> Option<*mut u8> {
     match (place, link.peer.reach) {
-        (Place::Nic(offset), _) => link.peer.map.bytes(offset, len),
+        (Place::Nic(offset), _) => link.peer.table.map.bytes(offset, len),
+        // Of this process, and so held against what was registered (`table`).
         (Place::Private(at), Reach::Direct) => Some(at as *mut u8),
         _ => None,
     }

@@ -8,7 +8,6 @@ use verbs::{Access, Data, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
 
 use super::engine::{Inside, News};
 use super::layout::{comp, recv};
-use super::mr;
 use super::peer::Link;
 use super::place::{self, Pieces};
 use super::qp::{QpInner, SendSide};
@@ -61,12 +60,12 @@ impl QpInner {
         let Some(receive) = self.waiting_receive(link) else { return false };
         let [_, _, addr, length_key, ..] = receive else { return false };
         let length_key = length_key.load(Ordering::Relaxed);
-        let pieces = receive[recv::MARK].load(Ordering::Relaxed) & 0xffff;
+        let pieces = recv::pieces(receive);
         if pieces == 0 || len > comp::INLINE_MAX as u64 || len > length_key >> 32 {
             return false;
         }
         let (key, addr) = (length_key as u32, addr.load(Ordering::Relaxed));
-        if mr::check(&link.peer.map, key, link.pd, Access::LOCAL_WRITE, addr, len).is_none() {
+        if link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len).is_none() {
             return false;
         }
         let mut local = Pieces::new();

@@ -10,13 +10,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::event::{EventfdFlags, eventfd};
 use verbs::provider::own;
 use verbs::{
     Access, Buf, Cq, Data, Device, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr,
     Sge, Wc,
 };
 
+use super::doorbell::Doorbell;
 use super::layout::{
     CHANNEL_MAX, DM_BASE, HEAP_BASE, VERSION, channel_at, cq_at, mr_at, qp_at, recv, srq_at, state,
 };
@@ -124,6 +124,11 @@ impl Victim {
     }
 }
 
+/// What a peer sends to be woken by.
+fn button() -> Option<OwnedFd> {
+    Doorbell::new().ok()?.button().try_clone_to_owned().ok()
+}
+
 /// Sets a word of shared memory, if it lies in the segment.
 fn set(map: &Map, at: u64, value: u64) {
     if let Some(word) = map.bytes(at & !7, 8) {
@@ -223,12 +228,11 @@ impl World {
             barriers: true,
             private_data: Vec::new(),
         };
-        let counter = || eventfd(0, EventfdFlags::CLOEXEC);
         let mut fds: Vec<OwnedFd> = self.segment.as_fd().try_clone_to_owned().into_iter().collect();
-        fds.extend(counter());
-        fds.extend(counter());
+        fds.extend(button());
+        fds.extend(button());
         let device = &self.inner.device;
-        let Ok(peer) = Peer::get(device, &hello, victim.sheep.id() as i32, &mut fds) else { return };
+        let Ok(peer) = Peer::get(device, &hello, victim.sheep.id() as i32, || None, &mut fds) else { return };
         if let Ok(link) = Link::new(peer, &hello, fds.pop(), input.byte() % 8)
             && self.inner.link.set(link).is_ok()
         {
@@ -301,6 +305,28 @@ pub fn segment(data: &[u8]) {
     victim.check_canaries();
 }
 
+/// Connects a queue pair to an honest segment, as if it were of a process that knows nothing of it.
+#[cfg(test)]
+pub(super) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
+    let token = 77;
+    let segment = honest_segment(token, 0, 8).expect("a segment");
+    let hello = Hello {
+        token,
+        process: 3,
+        probe_addr: 8,
+        qp_index: 0,
+        generation: GENERATION,
+        qp_num: 5,
+        barriers: true,
+        private_data: Vec::new(),
+    };
+    let mut fds =
+        vec![segment.as_fd().try_clone_to_owned().expect("a descriptor"), button().expect("a button")];
+    let peer = Peer::get(&qp.device, &hello, pid, || life, &mut fds).expect("a peer");
+    assert!(qp.link.set(Link::new(peer, &hello, None, 7).expect("a link")).is_ok());
+    assert!(qp.advance(state::INIT, state::RTS));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -347,10 +373,10 @@ mod tests {
         };
         let mut fds = vec![
             world.segment.as_fd().try_clone_to_owned().expect("a descriptor"),
-            eventfd(0, EventfdFlags::CLOEXEC).expect("a counter"),
+            button().expect("a button"),
         ];
-        let peer =
-            Peer::get(&world.inner.device, &hello, victim.sheep.id() as i32, &mut fds).expect("a peer");
+        let peer = Peer::get(&world.inner.device, &hello, victim.sheep.id() as i32, || None, &mut fds);
+        let peer = peer.expect("a peer");
         assert_ne!(peer.reach, Reach::Direct);
     }
 }

@@ -21,7 +21,7 @@ use crate::sync::guard::Busy;
 use crate::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 pub(super) const MR_MAX: usize = 65_536;
 pub(super) const QP_MAX: usize = MEMBERS;
@@ -53,11 +53,13 @@ pub(super) struct Header {
     pub(super) version: AtomicU32,
     /// A random number that the device was born with.
     pub(super) token: AtomicU64,
-    /// Who is in the middle of an atomic on private memory: its queue pair here + 1; 0 for nobody.
-    pub(super) atomic_holder: Line<AtomicU32>,
+    /// Who is in the middle of an atomic on private memory: its queue pair here + 1 in the lower half, and in the upper how
+    /// often it was there; 0 for nobody.
+    pub(super) atomic_holder: Line<AtomicU64>,
 }
 
 /// A memory region's entry in the protection table.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct MrEntry {
     /// The key; 0 while free. Everything else is written before it and not changed while it stands.
@@ -141,6 +143,9 @@ pub(super) struct Line<T>(pub(super) T);
 
 /// The words of a posted receive, in a ring or in a shared queue's store.
 pub(super) mod recv {
+    use super::{AtomicU64, Ordering};
+    use crate::pieces::SGE_MAX;
+
     /// Lap mark and number of pieces (rings only).
     pub(crate) const MARK: usize = 0;
     pub(crate) const WR_ID: usize = 1;
@@ -148,6 +153,13 @@ pub(super) mod recv {
     pub(crate) const COUNT: usize = 0;
     /// The pieces: address, then length in the upper half and key in the lower.
     pub(crate) const SGES: usize = 2;
+
+    /// The pieces that a receive says it has, as far as there is room for them in its slot.
+    #[inline]
+    pub(crate) fn pieces(slot: &[AtomicU64]) -> usize {
+        let said = (slot[MARK].load(Ordering::Relaxed) & 0xffff) as usize;
+        said.min(SGE_MAX).min((slot.len() - SGES) / 2)
+    }
 
     /// The bytes that a receive with up to `sges` pieces takes.
     pub(crate) const fn stride(sges: u32) -> u64 {

@@ -11,13 +11,15 @@
 //! |---|---|
 //! | `device` | the device and its objects by number |
 //! | `layout`, `segment`, `heap` | what lies where in shared memory, mapping it, which parts are taken |
+//! | `table` | the protection tables, a peer's and one's own |
 //! | `qp`, `cq`, `srq`, `mr` | the objects |
-//! | `express`, `engine`, `atomic`, `tlb` | carrying out requests, at the initiator |
+//! | `express`, `engine`, `atomic`, `turn`, `tlb` | carrying out requests, at the initiator |
 //! | `place`, `service` | copying, asking the owner to copy |
 //! | `arrival` | what the receiver does |
 //! | `peer` | the other end |
 //! | `wire`, `socket`, `cm`, `nic` | the connection protocol's messages, sockets, state machine, and the thread that serves it |
 //! | `fuzzing` | what the fuzz targets call (test builds only) |
+//! | `doorbell` | waking a thread of another process that sleeps in poll(2) |
 //! | `copy_path` | which way into private memory, and why |
 
 mod arrival;
@@ -26,6 +28,7 @@ mod cm;
 mod copy_path;
 mod cq;
 mod device;
+mod doorbell;
 mod engine;
 mod express;
 #[cfg(any(test, fuzzing))]
@@ -34,6 +37,8 @@ mod express;
 pub mod fuzzing;
 mod heap;
 mod layout;
+#[cfg(test)]
+mod lies;
 mod mr;
 mod nic;
 mod peer;
@@ -43,7 +48,9 @@ mod segment;
 mod service;
 mod socket;
 mod srq;
+mod table;
 mod tlb;
+mod turn;
 mod wire;
 
 pub use copy_path::{CopyPath, copy_path};

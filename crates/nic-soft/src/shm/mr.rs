@@ -1,61 +1,18 @@
-//! Data path: placement checks. Memory regions: the protection table in the segment, and who may use an entry.
+//! Memory regions: registering, and waiting for whoever is inside before memory goes away.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use host::Span;
 use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
 use super::device::Inner;
-use super::layout::{MR_MAX, MrEntry, mr_at};
-use super::segment::Map;
+use super::layout::MR_MAX;
+use super::table::Region;
 use crate::sync::fence;
 
 /// How long deregistering waits for a peer that is inside; see [`verbs::Mr::dereg`].
 const DEREG_PATIENCE: Span = Span::from_secs(1);
-
-/// Where checked memory lies.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
-    /// In the segment, at this offset.
-    Nic(u64),
-    /// In the owner's private memory, at this address.
-    Private(u64),
-}
-
-/// Looks a range up in a protection table; `None` if key, domain, rights or bounds do not allow it.
-#[inline]
-pub(super) fn check(map: &Map, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<Place> {
-    let entry = entry(map, key)?;
-    if entry.key.load(Ordering::Acquire) != key || entry.pd.load(Ordering::Relaxed) != pd {
-        return None;
-    }
-    let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
-    let offset = addr.wrapping_sub(entry.addr.load(Ordering::Relaxed));
-    let size = entry.len.load(Ordering::Relaxed);
-    if !access.contains(need) || offset > size || len > size - offset {
-        return None;
-    }
-    let at = entry.place.load(Ordering::Relaxed).wrapping_add(offset);
-    Some(if entry.is_nic.load(Ordering::Relaxed) != 0 { Place::Nic(at) } else { Place::Private(at) })
-}
-
-/// Makes a key unusable, as a send with invalidate does; false if it was not valid in that domain.
-pub(super) fn invalidate(map: &Map, key: u32, pd: u32) -> bool {
-    entry(map, key).is_some_and(|e| {
-        key != 0
-            && e.pd.load(Ordering::Relaxed) == pd
-            && e.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            && e.stamp.swap(0, Ordering::AcqRel) != 0
-    })
-}
-
-#[inline]
-fn entry(map: &Map, key: u32) -> Option<&MrEntry> {
-    // Key 0 marks a free entry.
-    if key == 0 { None } else { Some(map.region((key >> 16) as u16)) }
-}
 
 /// A registered region.
 pub(super) struct ShmMr {
@@ -77,16 +34,8 @@ impl ShmMr {
         let index = device.indices.lock().mr.take("memory regions", MR_MAX)?;
         let key = device.fresh_key(index);
         let (addr, place) = if is_nic { (0, buf.nic_offset()) } else { (buf.addr(), buf.addr()) };
-        let map = &device.segment.map;
-        let entry: &MrEntry = map.get(mr_at(index)).ok_or(Error::Foreign { what: "the region" })?;
-        entry.access.store(access.bits().into(), Ordering::Relaxed);
-        entry.pd.store(pd, Ordering::Relaxed);
-        entry.is_nic.store(is_nic.into(), Ordering::Relaxed);
-        entry.addr.store(addr, Ordering::Relaxed);
-        entry.len.store(buf.len() as u64, Ordering::Relaxed);
-        entry.place.store(place, Ordering::Relaxed);
-        entry.stamp.store(device.fresh_stamp(), Ordering::Release);
-        entry.key.store(key, Ordering::Release);
+        let (len, stamp) = (buf.len() as u64, device.fresh_stamp());
+        device.table.enter(key, &Region { access, pd, is_nic, addr, len, place, stamp });
         Ok(Self { device: device.clone(), index, key, addr, buf: buf.clone(), live: true })
     }
 
@@ -95,10 +44,7 @@ impl ShmMr {
         if !std::mem::take(&mut self.live) {
             return Ok(());
         }
-        if let Some(entry) = self.device.segment.map.get::<MrEntry>(mr_at(self.index)) {
-            entry.key.store(0, Ordering::Release);
-            entry.stamp.store(0, Ordering::Release);
-        }
+        self.device.table.strike(self.key);
         match self.device.quiesce("Mr::dereg", DEREG_PATIENCE) {
             Ok(()) => {
                 self.device.indices.lock().mr.give(self.index);

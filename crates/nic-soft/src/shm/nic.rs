@@ -4,7 +4,7 @@
 //! copies for peers that may not copy themselves, and fails queue pairs whose peers failed. Never on the path of
 //! a message between running processes.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
@@ -16,20 +16,24 @@ use verbs::{Error, Result};
 
 use super::cm::Registry;
 use super::device::{Inner, unpoisoned};
-use super::layout::{Header, state};
+use super::doorbell::{Doorbell, Rung};
+use super::layout::state;
 use super::qp::QpInner;
 
 /// Looks again after this while something waits that may not announce itself.
 const RETRY_NS: i64 = 1_000_000;
-/// Looks at connection time-outs this often while a connection is being made.
+/// Looks at connection time-outs this often while a connection is being made, and at whether a peer has left that was inside
+/// when its connection ended.
 const HANDSHAKE_NS: i64 = 20_000_000;
 
 const KICK: u64 = 0;
+const DOORBELL: u64 = 1;
 
 /// What the thread needs even while the device goes away.
 struct Core {
     epoll: OwnedFd,
     kick: OwnedFd,
+    doorbell: Doorbell,
     stop: AtomicBool,
     thread: OnceLock<ThreadId>,
 }
@@ -41,6 +45,10 @@ pub(super) struct Nic {
     task: Mutex<Option<Task>>,
     /// A queue pair has failed while its peer was inside.
     unsettled: AtomicBool,
+    /// Who had the turn at atomics at the last look.
+    pub(super) turn_seen: AtomicU64,
+    /// The doorbell is broken: it looks again and again instead.
+    deaf: AtomicBool,
     next_id: AtomicU64,
 }
 
@@ -50,13 +58,19 @@ impl Nic {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
         let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
         epoll::add(&epoll, &kick, epoll::EventData::new_u64(KICK), epoll::EventFlags::IN).map_err(refused)?;
-        let core = Arc::new(Core { epoll, kick, stop: AtomicBool::new(false), thread: OnceLock::new() });
+        let doorbell = Doorbell::new()?;
+        epoll::add(&epoll, doorbell.ear(), epoll::EventData::new_u64(DOORBELL), epoll::EventFlags::IN)
+            .map_err(refused)?;
+        let (stop, thread) = (AtomicBool::new(false), OnceLock::new());
+        let core = Arc::new(Core { epoll, kick, doorbell, stop, thread });
         Ok(Self {
             core,
             registry: Registry::default(),
             task: Mutex::new(None),
             unsettled: AtomicBool::new(false),
-            next_id: AtomicU64::new(KICK + 1),
+            turn_seen: AtomicU64::new(0),
+            deaf: AtomicBool::new(false),
+            next_id: AtomicU64::new(DOORBELL + 1),
         })
     }
 
@@ -88,9 +102,17 @@ impl Nic {
         let _ = rustix::io::write(&self.core.kick, &1_u64.to_ne_bytes());
     }
 
-    /// What a peer writes to, to wake the thread.
-    pub(super) fn kick_fd(&self) -> BorrowedFd<'_> {
-        self.core.kick.as_fd()
+    /// What a peer rings to wake the thread.
+    pub(super) fn button(&self) -> BorrowedFd<'_> {
+        self.core.doorbell.button()
+    }
+
+    fn answer_doorbell(&self) {
+        if self.core.doorbell.take() == Rung::Broken {
+            // A peer has cut the wire that it shares with others; it would wake us without end.
+            self.unwatch(self.core.doorbell.ear());
+            self.deaf.store(true, Ordering::Release);
+        }
     }
 
     pub(super) fn watch_unsettled(&self) {
@@ -128,6 +150,7 @@ fn run(core: &Core, device: &Weak<Inner>) {
         for event in &events {
             match event.data.u64() {
                 KICK => drain(&core.kick),
+                DOORBELL => device.nic.answer_doorbell(),
                 id => device.on_socket(id),
             }
         }
@@ -146,18 +169,18 @@ impl Inner {
     fn round(self: &Arc<Self>) -> Option<i64> {
         self.settle_failures();
         let unsettled = self.nic.unsettled.swap(false, Ordering::AcqRel);
-        let mut retry = false;
+        let mut retry = self.look_at_turn() | self.nic.deaf.load(Ordering::Acquire);
         for qp in self.live_qps() {
             if qp.state() == state::ERROR {
                 self.look_at_failed(&qp, unsettled);
             } else {
-                qp.serve_peer();
+                retry |= qp.serve_peer();
                 qp.progress();
                 retry |= qp.is_stalled();
             }
         }
         retry |= self.nic.unsettled.load(Ordering::Acquire);
-        let handshakes = self.expire_handshakes();
+        let handshakes = self.see_off_departed() | self.expire_handshakes();
         match (retry, handshakes) {
             (true, _) => Some(RETRY_NS),
             (_, true) => Some(HANDSHAKE_NS),
@@ -181,9 +204,8 @@ impl Inner {
     pub(super) fn bury_peer(&self, qp: &Arc<QpInner>, gone: bool) {
         qp.peer_dead.store(gone, Ordering::Release);
         qp.quiet.store(true, Ordering::Release);
-        if let Some(header) = self.segment.map.get::<Header>(0).filter(|_| gone) {
-            let me = qp.index as u32 + 1;
-            let _ = header.atomic_holder.0.compare_exchange(me, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if gone {
+            self.free_turn_of(qp.index);
         }
         qp.fail();
         qp.recv_cq.force_event();

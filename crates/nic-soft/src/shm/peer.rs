@@ -1,19 +1,21 @@
 //! Who is at the other end: a mapped peer device, how to reach its private memory, and one queue pair of it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use rustix::fs::{FileType, OFlags, fcntl_setfl, fstat};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::{Error, Result};
 
-use super::device::Inner;
+use super::device::{Inner, unpoisoned};
+use super::doorbell::{is_button, ring};
 use super::layout::{
     ChannelShared, CqShared, Header, QpShared, SrqShared, VERSION, channel_at, comp, cq_at, qp_at, recv,
     srq_at, state,
 };
 use super::place;
-use super::segment::{Map, Ref, Slots, map_peer};
+use super::segment::{Map, Ref, Slots, identify, map_peer};
+use super::table::{Table, of_this_process};
 use super::wire::Hello;
 
 /// How private memory of the peer is reached.
@@ -32,73 +34,81 @@ pub(super) enum Reach {
 
 /// A peer device, shared by all connections to it.
 pub(super) struct Peer {
-    pub(super) map: Arc<Map>,
+    pub(super) table: Arc<Table>,
     pub(super) reach: Reach,
-    /// Its process, as the kernel says.
+    /// Its process, as the kernel says; 0 if it is in a PID namespace that this one does not see.
     pid: i32,
+    /// A handle of its process, where the kernel gives one: tells whether it lives.
+    life: Option<OwnedFd>,
     /// Wakes its NIC thread.
     kick: OwnedFd,
 }
 
 impl Peer {
-    /// The device that said hello, mapped once for all its connections.
-    pub(super) fn get(device: &Inner, hello: &Hello, pid: i32, fds: &mut Vec<OwnedFd>) -> Result<Arc<Self>> {
+    /// The device that said hello, mapped once for all its connections. `life` fetches a handle of its process.
+    pub(super) fn get(
+        device: &Inner,
+        hello: &Hello,
+        pid: i32,
+        life: impl FnOnce() -> Option<OwnedFd>,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Result<Arc<Self>> {
         if fds.len() < 2 {
             return Err(Error::Invalid("the peer sent too few descriptors".into()));
         }
         let (file, kick) = (fds.remove(0), fds.remove(0));
-        check_counter(&kick)?;
-        fds.iter().try_for_each(check_counter)?;
-        let mut peers = device.peers.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(known) = peers.get(&hello.token).and_then(Weak::upgrade) {
-            return match known.pid == pid {
-                true => Ok(known),
-                false => Err(Error::Invalid("the peer claims to be another device".into())),
-            };
+        if !is_button(&kick) || !fds.iter().all(is_button) {
+            return Err(Error::Invalid("the peer sent something else than a socket to wake it by".into()));
         }
-        let map = map_peer(&file)?;
+        let id = identify(&file)?;
+        let other = || Error::Invalid("the peer claims to be another process's device".into());
+        let mut peers = unpoisoned(&device.peers);
+        if let Some(known) = peers.get(&id).and_then(Weak::upgrade) {
+            return if known.pid == pid { Ok(known) } else { Err(other()) };
+        }
+        let table = match of_this_process(id) {
+            Some(table) if pid == std::process::id() as i32 => table,
+            Some(_) => return Err(other()),
+            None => Table::of_peer(map_peer(&file)?),
+        };
         let header: &Header =
-            map.get(0).ok_or_else(|| Error::Invalid("the peer's segment is empty".into()))?;
+            table.map.get(0).ok_or_else(|| Error::Invalid("the peer's segment is empty".into()))?;
         if header.version.load(Ordering::Acquire) != VERSION
             || header.token.load(Ordering::Relaxed) != hello.token
         {
             return Err(Error::Invalid("the peer's segment is of another version; update both sides".into()));
         }
-        let peer = Arc::new(Self { map, pid, reach: device.choose_reach(hello, pid), kick });
+        let reach = device.choose_reach(hello, pid, table.is_own());
+        let peer = Arc::new(Self { table, pid, reach, life: life(), kick });
         peers.retain(|_, p| p.strong_count() > 0);
-        peers.insert(hello.token, Arc::downgrade(&peer));
+        peers.insert(id, Arc::downgrade(&peer));
         Ok(peer)
     }
 
     /// Wakes the peer's NIC thread, which then looks at everything.
     pub(super) fn kick(&self) {
-        // A full counter means that it is awake already.
-        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+        ring(self.kick.as_fd());
+    }
+
+    /// Whether its process is known to have ended, and so is inside nothing any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| {
+            let mut look = [PollFd::new(life, PollFlags::IN)];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut look, Some(&now)).is_ok_and(|ready| ready > 0)
+        })
     }
 }
 
 impl Inner {
-    fn choose_reach(&self, hello: &Hello, pid: i32) -> Reach {
-        // What the kernel says counts: every peer of ours knows our number and might repeat it.
-        let is_self = pid == std::process::id() as i32 && hello.process == self.process;
-        if is_self && !self.copy.is_forced() {
+    fn choose_reach(&self, hello: &Hello, pid: i32, is_own: bool) -> Reach {
+        if is_own && !self.copy.is_forced() {
             return Reach::Direct;
         }
-        match self.copy.probe(|| place::probe(pid, hello.probe_addr, hello.process)) {
-            true => Reach::Kernel { pid },
-            false => Reach::Service,
-        }
+        // A number of another PID namespace means nothing here; whether this one means the peer, the word decides.
+        let reads = || place::probe(pid, hello.probe_addr, hello.process);
+        if pid > 0 && self.copy.probe(reads) { Reach::Kernel { pid } } else { Reach::Service }
     }
-}
-
-/// Makes sure that writing to what the peer sent as an event counter can neither block nor raise a signal.
-fn check_counter(fd: &OwnedFd) -> Result<()> {
-    let refused = |e: rustix::io::Errno| Error::system("cannot inspect a descriptor of the peer's", e);
-    // Only anonymous inodes have no type; a pipe, a socket or a file is none.
-    if FileType::from_raw_mode(fstat(fd).map_err(refused)?.st_mode) != FileType::Unknown {
-        return Err(Error::Invalid("the peer sent something else than an event counter".into()));
-    }
-    fcntl_setfl(fd, OFlags::NONBLOCK).map_err(refused)
 }
 
 /// The peer's queue pair of a connection, as this side uses it.
@@ -137,7 +147,7 @@ impl Link {
         rnr_retry: u8,
     ) -> Result<Self> {
         let bad = |what: &str| Error::Invalid(format!("the peer's {what} does not exist"));
-        let map = &peer.map;
+        let map = &peer.table.map;
         let index = hello.qp_index as usize;
         if index >= super::layout::QP_MAX {
             return Err(bad("queue pair"));

@@ -11,7 +11,7 @@ use verbs::{
 };
 
 use super::cq::{CqInner, SendDone};
-use super::device::{Inner, Ring};
+use super::device::{Inner, Ring, unpoisoned};
 use super::engine::Outcome;
 use super::layout::{QpShared, comp, qp_at, recv, state};
 use super::peer::Link;
@@ -23,8 +23,8 @@ use crate::sync::ring;
 
 /// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
 const SRQ_COMPS: u32 = 64;
-/// How long destroying waits for a peer that is inside.
-const DESTROY_PATIENCE: Span = Span::from_secs(1);
+/// How long destroying waits for a peer that is inside; after that its number and rings are seen off when it has left.
+const DESTROY_PATIENCE: Span = Span::from_ms(100);
 
 /// A send request that must wait, with everything of it that the caller may reuse.
 pub(super) struct Pending {
@@ -90,18 +90,24 @@ pub(super) struct QpInner {
     cap: QpCap,
     sq_sig_all: bool,
     pub(super) shared: Ref<QpShared>,
+    /// The furthest state that this side has come to.
+    reached: AtomicU32,
     /// The status word while all is well.
     pub(super) ready: u64,
     pub(super) send_cq: Arc<CqInner>,
     pub(super) recv_cq: Arc<CqInner>,
     pub(super) srq: Option<Arc<SrqInner>>,
     seat: OnceLock<usize>,
-    recvs: Option<Slots>,
+    pub(super) recvs: Option<Slots>,
     comps: Slots,
     pub(super) rings: Spin<Vec<Ring>>,
+    /// Where the buffer lies through which this device copies for the peer, once there is one.
+    pub(super) bounce: OnceLock<u64>,
     pub(super) send: Spin<SendSide>,
-    /// Receives posted so far; under this lock.
-    recv: Spin<u64>,
+    /// Held while a receive is posted.
+    recv: Spin<()>,
+    /// Receives posted so far.
+    pub(super) posted: AtomicU64,
     reclaimed: AtomicU64,
     /// Completions of receives taken so far; advanced under the receive queue's poll lock.
     taken: AtomicU64,
@@ -153,6 +159,7 @@ impl QpInner {
             pd,
             cap,
             sq_sig_all: init.sq_sig_all,
+            reached: AtomicU32::new(state::INIT),
             ready: state::word(generation, state::RTS),
             shared,
             send_cq,
@@ -161,8 +168,10 @@ impl QpInner {
             seat: OnceLock::new(),
             recvs,
             rings: Spin::new(rings),
+            bounce: OnceLock::new(),
             send: Spin::new(SendSide::default()),
-            recv: Spin::new(0),
+            recv: Spin::new(()),
+            posted: AtomicU64::new(0),
             reclaimed: AtomicU64::new(0),
             next_recv: AtomicU64::new(0),
             taken: AtomicU64::new(0),
@@ -182,20 +191,32 @@ impl QpInner {
     /// The state's number; see [`state`].
     #[inline]
     pub(super) fn state(&self) -> u32 {
+        // Looked at first: what it says, the word has said before.
+        let reached = self.reached.load(Ordering::Acquire);
         let word = self.shared.status.load(Ordering::Acquire);
-        // The place belongs to a successor once this queue pair is destroyed.
-        if (word >> 32) as u32 == self.generation { word as u32 } else { state::ERROR }
+        // The place belongs to a successor once this queue pair is destroyed. Peers may fail it, and confirm; they may not
+        // take it back to where it was before.
+        let (generation, state) = ((word >> 32) as u32, word as u32);
+        let stands = generation == self.generation && state >= reached;
+        if stands && state <= state::ERROR { state } else { state::ERROR }
     }
 
     /// Moves from one state to another; false if it was not in the first.
     pub(super) fn advance(&self, from: u32, to: u32) -> bool {
         let word = |s| state::word(self.generation, s);
-        self.shared.status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let status = &self.shared.status;
+        let done = status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if done || to == state::ERROR {
+            self.reached.fetch_max(to, Ordering::Release);
+        }
+        done
     }
 
     /// Whether the peer is in the middle of an operation on this device's memory.
     pub(super) fn peer_is_inside(&self) -> bool {
-        self.shared.peer.0.busy.is_inside() && !self.peer_dead.load(Ordering::Acquire)
+        self.shared.peer.0.busy.is_inside()
+            && !self.peer_dead.load(Ordering::Acquire)
+            && !self.link.get().is_some_and(|link| link.peer.is_gone())
     }
 
     /// Send requests up to this one need their places no more.
@@ -363,12 +384,20 @@ impl QpInner {
         self.set_stalled(false);
     }
 
+    /// Before which position completions of receives can be: a peer completes only what was posted.
+    #[inline]
+    fn comps_end(&self) -> u64 {
+        match self.recvs {
+            Some(_) => self.posted.load(Ordering::Acquire),
+            None => self.taken.load(Ordering::Relaxed) + (1 << self.comps.shift()),
+        }
+    }
+
     /// Completions of receives that wait to be polled.
     pub(super) fn waiting_receives(&self) -> usize {
-        let (mut next, shift) = (self.taken.load(Ordering::Relaxed), self.comps.shift());
-        let first = next;
-        while next - first < 1 << shift
-            && ring::filled(&self.comps.slot(next)[comp::MARK], ring::lap(next, shift)).is_some()
+        let (first, end, shift) = (self.taken.load(Ordering::Relaxed), self.comps_end(), self.comps.shift());
+        let mut next = first;
+        while next < end && ring::filled(&self.comps.slot(next)[comp::MARK], ring::lap(next, shift)).is_some()
         {
             next += 1;
         }
@@ -378,17 +407,23 @@ impl QpInner {
     /// Takes completions of receives, in order; under the receive queue's poll lock.
     #[inline]
     pub(super) fn poll_receives(&self, wcs: &mut [Wc]) -> usize {
-        let shift = self.comps.shift();
-        let mut next = self.taken.load(Ordering::Relaxed);
+        let (first, end, shift) = (self.taken.load(Ordering::Relaxed), self.comps_end(), self.comps.shift());
+        let mut next = first;
         let mut got = 0;
-        while got < wcs.len() {
+        while got < wcs.len() && next < end {
             let slot = self.comps.slot(next);
             let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
-            wcs[got] = self.take_completion(slot, low, next);
-            got += 1;
+            match self.take_completion(slot, low, next) {
+                Some(wc) => {
+                    wcs[got] = wc;
+                    got += 1;
+                }
+                // About nothing that the peer could have used: it is passed over.
+                None => self.device.condemn(self),
+            }
             next += 1;
         }
-        if got > 0 {
+        if next != first {
             self.taken.store(next, Ordering::Release);
             self.fetch_next_receive();
             if self.srq.is_some() {
@@ -410,15 +445,6 @@ impl QpInner {
         }
     }
 
-    /// The posted receive that completion `next` is about.
-    pub(super) fn receive_of(&self, slot: &[AtomicU64], next: u64) -> &[AtomicU64] {
-        match (&self.recvs, &self.srq) {
-            (Some(recvs), _) => recvs.slot(next),
-            (None, Some(srq)) => srq.receive(slot[comp::RECEIVE].load(Ordering::Relaxed) as u16),
-            (None, None) => &[],
-        }
-    }
-
     /// Flushes posted receives, once nothing of the peer can arrive any more.
     #[cold]
     fn flush_receives(&self, mut next: u64, wcs: &mut [Wc]) -> usize {
@@ -435,7 +461,7 @@ impl QpInner {
         };
         let mut got = 0;
         if let Some(recvs) = &self.recvs {
-            let posted = *self.recv.lock();
+            let posted = self.posted.load(Ordering::Acquire);
             while got < wcs.len() && next < posted {
                 wcs[got] = flushed(recvs.slot(next)[recv::WR_ID].load(Ordering::Relaxed));
                 got += 1;
@@ -443,9 +469,10 @@ impl QpInner {
             }
             self.taken.store(next, Ordering::Release);
         } else if let Some(srq) = &self.srq {
-            for receive in srq.claims_of(self.index as u16 + 1).into_iter().take(wcs.len()) {
+            let me = self.index as u16 + 1;
+            for receive in srq.claims_of(me).into_iter().take(wcs.len()) {
                 wcs[got] = flushed(srq.receive(receive)[recv::WR_ID].load(Ordering::Relaxed));
-                srq.give_back(receive);
+                srq.give_back(receive, me);
                 got += 1;
             }
         }
@@ -471,16 +498,17 @@ impl QpInner {
             ));
         };
         check_sges(wr, self.cap.max_recv_sge)?;
-        let mut posted = self.recv.lock();
-        // A peer that publishes what nobody posted makes the difference wrap: full, then.
-        if posted.wrapping_sub(self.taken.load(Ordering::Acquire)) >= self.cap.max_recv_wr.into() {
+        let side = self.recv.lock();
+        let posted = self.posted.load(Ordering::Relaxed);
+        if posted - self.taken.load(Ordering::Acquire) >= self.cap.max_recv_wr.into() {
             return Err(Error::QueueFull { queue: "receive", depth: self.cap.max_recv_wr });
         }
-        let (slot, shift) = (recvs.slot(*posted), recvs.shift());
+        let (slot, shift) = (recvs.slot(posted), recvs.shift());
         fill(slot, wr);
-        ring::publish(&slot[recv::MARK], ring::lap(*posted, shift), wr.sges.len() as u32);
-        *posted += 1;
-        drop(posted);
+        // Before the peer can see it: what it answers is about a receive that was posted.
+        self.posted.store(posted + 1, Ordering::Release);
+        ring::publish(&slot[recv::MARK], ring::lap(posted, shift), wr.sges.len() as u32);
+        drop(side);
         crate::sync::fence::light();
         self.feed_if_starved();
         if self.state() == state::ERROR {
@@ -504,13 +532,18 @@ impl QpInner {
         let depth = if self.srq.is_some() { depth } else { self.cap.max_recv_wr };
         self.recv_cq.detach(self, None, depth);
         if let Some(srq) = &self.srq {
-            srq.claims_of(self.index as u16 + 1).into_iter().for_each(|r| srq.give_back(r));
+            let me = self.index as u16 + 1;
+            srq.claims_of(me).into_iter().for_each(|receive| srq.give_back(receive, me));
         }
-        self.device.forget_qp(self.index, is_out);
-        let rings = std::mem::take(&mut *self.rings.lock());
-        if !is_out {
-            // A stopped peer may wake up inside: its rings and its number stay taken until the device goes.
-            std::mem::forget(rings);
+        if is_out {
+            self.device.free_turn_of(self.index);
+            self.device.forget_qp(self.index, true);
+            self.rings.lock().clear();
+        } else {
+            // A stopped peer may wake up inside: rings and number stay taken until it has left or died.
+            unpoisoned(&self.device.departed).push(self.clone());
+            self.device.forget_qp(self.index, false);
+            self.device.nic.wake();
         }
     }
 }

@@ -20,6 +20,9 @@ use super::layout::{DM_BASE, MrEntry, Shared, mr_at};
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
+/// A segment's size, at most: several of them must fit into an address space of 47 bits.
+pub(super) const SEGMENT_MAX: u64 = 1 << 43;
+
 /// statfs(2).
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
@@ -174,6 +177,11 @@ impl Segment {
         Ok(Self { map: Map::of(file.as_fd(), len)?, file })
     }
 
+    /// Which file it is.
+    pub(super) fn id(&self) -> Result<FileId> {
+        identify(&self.file)
+    }
+
     /// Commits a range, so that touching it cannot fail later.
     pub(super) fn commit(&self, offset: u64, len: u64) -> Result<()> {
         fallocate(&self.file, FallocateFlags::empty(), offset, len).map_err(|e| {
@@ -195,14 +203,31 @@ impl AsFd for Segment {
     }
 }
 
+/// Which file a segment is: no two segments of a host have the same, and nobody can choose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FileId(u64, u64);
+
+/// Whether a descriptor is memory that cannot be cut short under us. Asks nobody but the kernel: where a file belongs to a
+/// process's own file system, any other question may wait for that process.
+pub(super) fn is_sealed_memory(file: impl AsFd) -> bool {
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+}
+
+/// Which file a peer's segment is.
+pub(super) fn identify(file: &OwnedFd) -> Result<FileId> {
+    if !is_sealed_memory(file) {
+        return Err(Error::Invalid("the peer's segment is no memory file of sealed size".into()));
+    }
+    let stat = fstat(file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
+    Ok(FileId(stat.st_dev, stat.st_ino))
+}
+
 /// Maps a peer's segment, after making sure that it is what it must be.
 pub(super) fn map_peer(file: &OwnedFd) -> Result<Arc<Map>> {
     let bad = |why: &str| Error::Invalid(format!("the peer's segment {why}"));
+    // First of all, and before any question that could block.
+    identify(file)?;
     let stat = fstat(file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
-    let seals = fcntl_get_seals(file).map_err(|_| bad("is no sealed memory file"))?;
-    if !seals.contains(SealFlags::SHRINK) {
-        return Err(bad("could be cut short under us"));
-    }
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(bad("belongs to another user"));
     }
@@ -214,6 +239,9 @@ pub(super) fn map_peer(file: &OwnedFd) -> Result<Arc<Map>> {
     let len = u64::try_from(stat.st_size).map_err(|_| bad("has no size"))?;
     if len < DM_BASE {
         return Err(bad("is too small"));
+    }
+    if len > SEGMENT_MAX {
+        return Err(bad("takes too much of the address space"));
     }
     Map::of(file.as_fd(), len)
 }

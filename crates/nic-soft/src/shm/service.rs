@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::Access;
 
-use super::atomic::{Atomic, Turn};
+use super::atomic::Atomic;
+use super::engine::Progress;
 use super::layout::ServiceWords;
-use super::mr::{self, Place};
 use super::peer::Link;
 use super::place::{self, Fault, Pieces, Way};
 use super::qp::{QpInner, SendSide};
+use super::table::Place;
+use super::turn::Turn;
 
 /// The bounce buffer of a queue pair, made at the first request.
 const BOUNCE: u64 = 64 << 10;
@@ -55,14 +57,15 @@ struct Ask {
     operand: [u64; 2],
 }
 
-fn ask(link: &Link, ask: &Ask) {
+fn ask(link: &Link, progress: &mut Progress, ask: &Ask) {
     let words = &link.qp.service.0;
     words.kind.store(ask.kind, Ordering::Relaxed);
     words.place.store(ask.at, Ordering::Relaxed);
     words.len.store(ask.len, Ordering::Relaxed);
     words.key.store(ask.key, Ordering::Relaxed);
     words.operand.iter().zip(ask.operand).for_each(|(word, v)| word.store(v, Ordering::Relaxed));
-    words.turn.fetch_add(1, Ordering::Release);
+    progress.asks = progress.asks.wrapping_add(1);
+    words.turn.store(progress.asks.wrapping_mul(2).wrapping_sub(1), Ordering::Release);
     link.peer.kick();
 }
 
@@ -129,7 +132,7 @@ impl QpInner {
                 return Some(Err(fault));
             }
             if kind == READ && len > 0 {
-                let bounce = link.peer.map.bytes(words.bounce.load(Ordering::Relaxed), len);
+                let bounce = link.peer.table.map.bytes(words.bounce.load(Ordering::Relaxed), len);
                 let Some(bounce) = bounce else { return Some(Err(Fault::Access)) };
                 // SAFETY: `len` bytes in the peer's segment, into checked local memory. Test: the conformance
                 // suite on `shm(copy=service)`.
@@ -138,23 +141,27 @@ impl QpInner {
             job.done += len;
             job.asked = None;
         }
-        if job.done == local.total() {
+        // Not "equal": a peer can shorten its receive meanwhile.
+        if job.done >= local.total() {
             return Some(Ok(()));
         }
         let bounce = words.bounce.load(Ordering::Acquire);
         let len = (local.total() - job.done).min(BOUNCE);
         if bounce == 0 {
             job.asked = Some(0);
-            ask(link, &Ask { kind: MAKE_BOUNCE, at: 0, len: 0, key: 0, operand: [0; 2] });
+            ask(link, &mut side.progress, &Ask { kind: MAKE_BOUNCE, at: 0, len: 0, key: 0, operand: [0; 2] });
             return None;
         }
         if kind != READ {
-            let Some(buffer) = link.peer.map.bytes(bounce, len) else { return Some(Err(Fault::Access)) };
+            let Some(buffer) = link.peer.table.map.bytes(bounce, len) else {
+                return Some(Err(Fault::Access));
+            };
             // SAFETY: as above, the other way.
             unsafe { place::gather(&local.part(job.done, len), buffer) };
         }
         job.asked = Some(len);
-        ask(link, &Ask { kind, at: at.wrapping_add(job.done), len, key, operand: [0; 2] });
+        let at = at.wrapping_add(job.done);
+        ask(link, &mut side.progress, &Ask { kind, at, len, key, operand: [0; 2] });
         None
     }
 
@@ -175,7 +182,7 @@ impl QpInner {
                 Atomic::FetchAdd(add) => (FETCH_ADD, [add, 0]),
             };
             job.asked = Some(8);
-            ask(link, &Ask { kind, at, len: 8, key, operand });
+            ask(link, &mut side.progress, &Ask { kind, at, len: 8, key, operand });
             return None;
         }
         let result = answer(words)?;
@@ -183,29 +190,30 @@ impl QpInner {
         Some(result.map(|()| words.operand[0].load(Ordering::Relaxed)))
     }
 
-    /// The owner's side: carries out what the peer asked for, if anything. On the NIC thread.
-    pub(super) fn serve_peer(self: &Arc<Self>) {
+    /// The owner's side: carries out what the peer asked for, if anything; whether to look again soon. On the NIC thread.
+    pub(super) fn serve_peer(self: &Arc<Self>) -> bool {
         let words = &self.shared.service.0;
-        if words.turn.load(Ordering::Acquire).is_multiple_of(2) {
-            return;
+        let asked = words.turn.load(Ordering::Acquire);
+        if asked.is_multiple_of(2) {
+            return false;
         }
-        let Some(turn) = Turn::take(&self.device.segment.map, self.index) else {
-            return self.device.nic.wake();
-        };
+        let Some(turn) = Turn::take(&self.device.segment.map, self.index, asked) else { return true };
         // Deregistering waits for whoever holds this lock.
         let side = self.send.lock();
         let done = self.carry_out(words);
         drop(side);
         drop(turn);
         words.refused.store(done.is_none().into(), Ordering::Relaxed);
-        words.turn.fetch_add(1, Ordering::Release);
+        words.turn.store(asked.wrapping_add(1), Ordering::Release);
         if let Some(link) = self.link.get() {
             link.peer.kick();
         }
+        false
     }
 
+    /// Each word is read once: the peer may change it at any time.
     fn carry_out(&self, words: &ServiceWords) -> Option<()> {
-        let (kind, len) = (words.kind.load(Ordering::Relaxed), words.len.load(Ordering::Relaxed));
+        let kind = words.kind.load(Ordering::Relaxed);
         if kind == MAKE_BOUNCE {
             let at = self.bounce_ring()?;
             words.bounce.store(at, Ordering::Release);
@@ -218,16 +226,24 @@ impl QpInner {
             DELIVER => Access::LOCAL_WRITE,
             _ => return None,
         };
+        let is_atomic = need == Access::REMOTE_ATOMIC;
+        // What an atomic changes, it changes whatever length the peer says.
+        let len = if is_atomic { 8 } else { words.len.load(Ordering::Relaxed) };
         let (at, key) = (words.place.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
-        let map = &self.device.segment.map;
-        let Place::Private(at) = mr::check(map, key, self.pd, need, at, len)? else { return None };
-        if matches!(kind, COMPARE_SWAP | FETCH_ADD) {
+        let table = &self.device.table;
+        let Place::Private(at) = table.check(key, self.pd, need, at, len)? else { return None };
+        if is_atomic {
             return serve_word(words, kind, at);
         }
-        let bounce = map.bytes(words.bounce.load(Ordering::Relaxed), len.min(BOUNCE))?;
+        if len > BOUNCE {
+            return None;
+        }
+        // Where the buffer lies is no question for the peer.
+        let bounce = table.map.bytes(*self.bounce.get()?, BOUNCE)?;
         let mut memory = Pieces::new();
-        memory.push(at as *mut u8, len.min(BOUNCE));
-        // SAFETY: checked just now, and deregistering waits for the lock that the caller holds.
+        memory.push(at as *mut u8, len);
+        // SAFETY: checked just now, and deregistering waits for the lock that the caller holds; the buffer has `len` bytes.
+        // Test: the conformance suite on `shm(copy=service)`.
         unsafe {
             match kind {
                 READ => place::gather(&memory, bounce),
@@ -239,12 +255,13 @@ impl QpInner {
 
     /// Where the bounce buffer lies, made at the first call, however often the peer asks.
     fn bounce_ring(&self) -> Option<u64> {
-        let own = if self.srq.is_some() { 1 } else { 2 };
-        let mut rings = self.rings.lock();
-        if rings.len() <= own {
-            rings.push(self.device.take_ring(BOUNCE).ok()?);
+        if let Some(at) = self.bounce.get() {
+            return Some(*at);
         }
-        rings.last().map(|ring| ring.at)
+        let ring = self.device.take_ring(BOUNCE).ok()?;
+        let at = *self.bounce.get_or_init(|| ring.at);
+        self.rings.lock().push(ring);
+        Some(at)
     }
 }
 

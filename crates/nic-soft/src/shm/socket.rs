@@ -1,19 +1,22 @@
 //! The sockets that connections are made over: Unix seqpacket sockets with abstract names, which the kernel removes
 //! with their process.
 
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg,
-    socket_with, sockopt,
+    socket_with,
 };
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use verbs::{Error, Result};
 
 use super::device::process_token;
+use super::doorbell::is_button;
+use super::segment::is_sealed_memory;
 use super::wire::{Message, PACKET_MAX};
 
 /// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
@@ -48,10 +51,34 @@ pub(super) fn check_local(addr: SocketAddr) -> Result<()> {
     Err(Error::Address { addr, why })
 }
 
-/// The peer's process, if it runs as the same user.
+/// The peer's process, if it runs as the same user; 0 if it is in a PID namespace that this one does not see.
 pub(super) fn same_user(socket: &OwnedFd) -> Option<i32> {
-    let peer = sockopt::socket_peercred(socket).ok()?;
-    (peer.uid == rustix::process::geteuid()).then(|| peer.pid.as_raw_nonzero().get())
+    let nobody = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    // Not by rustix, whose type has no place for the 0.
+    let peer = option(socket, libc::SO_PEERCRED, nobody)?;
+    (peer.uid == rustix::process::geteuid().as_raw()).then_some(peer.pid)
+}
+
+/// A handle of the peer's process, whichever PID namespace it is in; readable once the process has ended. Older kernels give it by
+/// number only (Linux 6.5 for the socket's option).
+pub(super) fn life_of(socket: &OwnedFd, pid: i32) -> Option<OwnedFd> {
+    const SO_PEERPIDFD: i32 = 77;
+    if let Some(fd) = option(socket, SO_PEERPIDFD, -1_i32).filter(|fd| *fd >= 0) {
+        // SAFETY: the kernel has just made it for us. Test: a_peer_that_dies_inside_after_we_left_frees_the_turn.
+        return Some(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+}
+
+/// An option of the socket layer.
+fn option<T: Copy>(socket: &OwnedFd, name: i32, mut value: T) -> Option<T> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` has `len` bytes, and its two types, numbers only, are valid for any. Test: all that connects.
+    let done = unsafe {
+        let at = (&raw mut value).cast::<libc::c_void>();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, at, &raw mut len)
+    };
+    (done == 0 && len as usize == size_of::<T>()).then_some(value)
 }
 
 /// Sends a message with descriptors.
@@ -85,8 +112,23 @@ pub(super) fn receive(socket: &OwnedFd) -> Result<Option<Packet>, Errno> {
     if got == 0 {
         return Err(Errno::CONNRESET);
     }
+    let (known, strange): (Vec<_>, Vec<_>) =
+        fds.into_iter().partition(|fd| is_sealed_memory(fd) || is_button(fd));
+    if !strange.is_empty() {
+        dispose(strange);
+        return Err(Errno::BADMSG);
+    }
     packet.truncate(got);
-    Ok(Some((packet, fds)))
+    Ok(Some((packet, known)))
+}
+
+/// Closes descriptors of unknown kinds, in a thread of its own: closing can take as long as whoever sent them likes, be it a
+/// socket that lingers or a file of the sender's own file system.
+fn dispose(strange: Vec<OwnedFd>) {
+    let strange = ManuallyDrop::new(strange);
+    let close = move || drop(ManuallyDrop::into_inner(strange));
+    // Without a thread they stay open: better than to wait for a stranger.
+    let _ = std::thread::Builder::new().name("nicety-close".into()).spawn(close);
 }
 
 /// Binds to the port asked for, or to a free one.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use host::SpinGuard;
 use verbs::provider::SrqOps;
 use verbs::{AsyncEvent, Error, RecvWr, Result, SrqInit};
 
@@ -28,6 +29,20 @@ struct Occupant {
     position: u64,
     /// Who claimed it, once the ring's entry has been reused; the entry says it until then.
     claimant: Option<u16>,
+}
+
+/// A receive that somebody has claimed.
+pub(super) struct Claimed<'q> {
+    side: SpinGuard<'q, PostSide>,
+    receive: u16,
+}
+
+impl Claimed<'_> {
+    /// Its place in the store is free again: its completion has been taken.
+    pub(super) fn give_back(mut self) {
+        self.side.occupants[self.receive as usize] = None;
+        self.side.free.push(self.receive);
+    }
 }
 
 /// A shared receive queue.
@@ -82,21 +97,28 @@ impl SrqInner {
         self.store.slot(receive.into())
     }
 
-    /// A place in the store is free again: its completion has been taken.
-    pub(super) fn give_back(&self, receive: u16) {
-        let mut side = self.side.lock();
-        if side.occupants.get_mut(receive as usize).and_then(Option::take).is_some() {
-            side.free.push(receive);
+    /// The receive at a place of the store, if `claimant` has claimed it; nobody posts while it is held.
+    pub(super) fn claimed(&self, receive: u16, claimant: u16) -> Option<Claimed<'_>> {
+        let side = self.side.lock();
+        let occupant = side.occupants.get(receive as usize).copied().flatten()?;
+        (self.claimant(&occupant) == Some(claimant)).then_some(Claimed { side, receive })
+    }
+
+    /// Gives back what `claimant` has claimed and nobody completes.
+    pub(super) fn give_back(&self, receive: u16, claimant: u16) {
+        if let Some(claimed) = self.claimed(receive, claimant) {
+            claimed.give_back();
         }
+    }
+
+    fn claimant(&self, occupant: &Occupant) -> Option<u16> {
+        occupant.claimant.or_else(|| self.entry(occupant.position).map(|e| e.claimant))
     }
 
     /// Receives that `claimant` has claimed and that have not been given back.
     pub(super) fn claims_of(&self, claimant: u16) -> Vec<u16> {
         let side = self.side.lock();
-        let claimed = |o: &Occupant| {
-            let by_entry = || self.entry(o.position).map(|e| e.claimant);
-            o.claimant.or_else(by_entry) == Some(claimant)
-        };
+        let claimed = |o: &Occupant| self.claimant(o) == Some(claimant);
         (0_u16..)
             .zip(&side.occupants)
             .filter(|(_, o)| o.as_ref().is_some_and(claimed))

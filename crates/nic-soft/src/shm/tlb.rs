@@ -1,16 +1,16 @@
 //! Data path: translation cache. The last region that a queue pair used, so that the next message to it needs one
 //! look at the protection table instead of seven.
 //!
-//! An entry of the table does not change while its stamp stands, and a stamp never comes back.
+//! An entry of the table does not change while its stamp stands, and a stamp never comes back. A peer's table may lie: only
+//! regions are remembered all of which is mapped, so that no later word of the peer's makes them larger.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::Access;
 
-use super::layout::MrEntry;
-use super::segment::Map;
+use super::table::Table;
 
 /// One remembered region, of memory that this process can reach by a pointer.
 pub(super) struct Tlb {
@@ -20,12 +20,13 @@ pub(super) struct Tlb {
     addr: u64,
     len: u64,
     base: NonNull<u8>,
-    entry: NonNull<MrEntry>,
-    /// Keeps the entry, and NIC memory, mapped.
-    _map: Option<Arc<Map>>,
+    /// Where the stamp must stand: in the table that peers see, and in the record that they do not.
+    stamps: [NonNull<AtomicU64>; 2],
+    /// Keeps the stamps, and NIC memory, mapped.
+    _table: Option<Arc<Table>>,
 }
 
-// SAFETY: pointers into mappings that `_map` keeps (or into private memory that the stamp vouches for), used under
+// SAFETY: pointers into a table that `_table` keeps (or into private memory that the stamp vouches for), used under
 // the send lock of one queue pair at a time. Test: the conformance suite, group `threads`.
 unsafe impl Send for Tlb {}
 
@@ -38,8 +39,8 @@ impl Default for Tlb {
             addr: 0,
             len: 0,
             base: NonNull::dangling(),
-            entry: NonNull::dangling(),
-            _map: None,
+            stamps: [NonNull::dangling(); 2],
+            _table: None,
         }
     }
 }
@@ -52,38 +53,31 @@ impl Tlb {
         if key != self.key || key == 0 {
             return None;
         }
-        // SAFETY: set together with `_map`, which keeps the table mapped; atomics only.
-        let stamp = unsafe { self.entry.as_ref() }.stamp.load(Ordering::Acquire);
+        // SAFETY: set together with `_table`, which keeps both; atomics only.
+        let [shown, recorded] = self.stamps.map(|at| unsafe { at.as_ref() }.load(Ordering::Acquire));
         let offset = addr.wrapping_sub(self.addr);
-        let allowed = stamp == self.stamp && self.access.contains(need);
+        let allowed = shown == self.stamp && recorded == self.stamp && self.access.contains(need);
         let inside = offset <= self.len && len <= self.len - offset;
         // SAFETY: offset <= len of the region, which is mapped as long as its stamp stands and we are inside.
+        // Test: a_region_that_claims_everything_reaches_nothing_outside.
         (allowed && inside).then(|| unsafe { self.base.as_ptr().add(offset as usize) })
     }
 
-    /// Remembers the region of `key`, whose memory this process reaches at `at` for the address `addr` (both of
-    /// some byte in it). Call while inside, after the table allowed an access.
-    pub(super) fn learn(&mut self, map: &Arc<Map>, key: u32, addr: u64, at: *mut u8) {
-        let entry = map.region((key >> 16) as u16);
-        let stamp = entry.stamp.load(Ordering::Acquire);
-        let (first, len) = (entry.addr.load(Ordering::Relaxed), entry.len.load(Ordering::Relaxed));
-        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
-        let base = NonNull::new(at.wrapping_sub(addr.wrapping_sub(first) as usize));
-        // The stamp stood throughout, or what was read belongs to two registrations.
-        let stood = stamp != 0 && entry.stamp.load(Ordering::Acquire) == stamp;
-        let whole = len <= isize::MAX as u64 && entry.key.load(Ordering::Acquire) == key;
-        *self = match base {
-            Some(base) if stood && whole => Self {
+    /// Remembers the region of `key`, if all of it is mapped. Call while inside, after the table allowed an access.
+    pub(super) fn learn(&mut self, table: &Arc<Table>, key: u32) {
+        let whole = table.whole(key);
+        *self = match whole.and_then(|w| Some((NonNull::new(w.base)?, w))) {
+            Some((base, w)) => Self {
                 key,
-                access,
-                stamp,
-                addr: first,
-                len,
+                access: w.access,
+                stamp: w.stamp,
+                addr: w.addr,
+                len: w.len,
                 base,
-                entry: NonNull::from(entry),
-                _map: Some(map.clone()),
+                stamps: w.stamps.map(NonNull::from),
+                _table: Some(table.clone()),
             },
-            _ => Self::default(),
+            None => Self::default(),
         };
     }
 }

@@ -1,7 +1,7 @@
 //! The messages of the connection protocol, one packet each on a Unix seqpacket socket.
 //!
 //! A packet is parsed once, completely, before anything is done with it. Descriptors travel beside `Request`
-//! and `Reply`: the segment, the NIC thread's event counter, and the receive channel's event counter if any.
+//! and `Reply`: the segment, the NIC thread's doorbell, and the receive channel's doorbell if any.
 
 /// Private data in a packet, at most.
 pub(super) const PRIVATE_MAX: usize = 512;

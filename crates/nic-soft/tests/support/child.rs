@@ -58,14 +58,30 @@ impl Child {
     /// Starts the binary at `exe`, as another user if given.
     pub(crate) fn try_start(role: &str, exe: &std::path::Path, uid: Option<u32>) -> std::io::Result<Self> {
         let mut command = Command::new(exe);
+        if let Some(uid) = uid {
+            command.uid(uid).gid(uid).current_dir("/");
+        }
+        Self::of(role, command)
+    }
+
+    /// Starts this test binary in a PID namespace of its own; `None` where that is not allowed.
+    pub(crate) fn in_pid_namespace(role: &str) -> Option<Self> {
+        let unshare = ["--pid", "--fork", "--kill-child"];
+        let allowed = Command::new("unshare").args(unshare).arg("true").stderr(Stdio::null()).status();
+        if !allowed.is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let mut command = Command::new("unshare");
+        command.args(unshare).arg(std::env::current_exe().expect("this binary"));
+        Some(Self::of(role, command).expect("a child"))
+    }
+
+    fn of(role: &str, mut command: Command) -> std::io::Result<Self> {
         command
             .args(["--exact", "child_entry", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        if let Some(uid) = uid {
-            command.uid(uid).gid(uid).current_dir("/");
-        }
         let mut process = command.spawn()?;
         let stdin = process.stdin.take().expect("piped");
         let stdout = process.stdout.take().expect("piped");

@@ -1,0 +1,201 @@
+//! Tests: a peer whose shared memory lies in one word, and what must not come of it. The siege's `liars` does the same to every
+//! word; these are the lies that once reached something.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use host::Span;
+use verbs::provider::own;
+use verbs::{
+    Access, Buf, Cm, CmEvent, ConnParam, Cq, Data, Device, Mr, Pd, Qp, QpInit, RemoteAddr, SendFlags, SendOp,
+    SendWr, Wc, WcStatus,
+};
+
+use super::layout::{MrEntry, mr_at};
+use super::qp::{QpHandle, QpInner};
+use super::turn::Turn;
+use super::{CopyPath, ShmConfig, open};
+
+const LEN: usize = 4096;
+
+/// One side of a connection.
+struct Side {
+    device: Device,
+    _pd: Pd,
+    cq: Cq,
+    cm: Cm,
+    qp: Qp,
+    inner: Arc<QpInner>,
+    host: Mr,
+    nic: Mr,
+}
+
+impl Side {
+    fn new(copy: CopyPath) -> Self {
+        let device =
+            open(&host::real::host(), &ShmConfig { copy, ..ShmConfig::default() }).expect("a device");
+        let pd = device.alloc_pd().expect("a domain");
+        let cq = device.create_cq(64).expect("a queue");
+        let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
+        let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
+        let cm = device.create_cm().expect("a channel");
+        let memory = Buf::alloc(3 * LEN).expect("memory");
+        let host = pd.reg_mr_range(&memory, LEN..2 * LEN, Access::ALL).expect("a region");
+        let nic = pd.reg_mr(&device.alloc_dm(LEN).expect("NIC memory"), Access::ALL).expect("a region");
+        Self { device, _pd: pd, cq, cm, qp, inner: handle.0.clone(), host, nic }
+    }
+
+    fn event(&self) -> CmEvent {
+        self.cm.get_event(self.device.host().after(Span::from_secs(30))).expect("an event")
+    }
+
+    /// Carries out one request on `len` bytes of the own region: how it ended.
+    fn request(&self, op: SendOp, len: u32) -> WcStatus {
+        let sge = [self.host.sge(0, len)];
+        let wr = SendWr { wr_id: 1, op, data: Data::Sges(&sge), flags: SendFlags::SIGNALED };
+        self.qp.post_send(&wr).expect("room");
+        self.wait().status
+    }
+
+    fn wait(&self) -> Wc {
+        self.cq.wait(self.device.host().after(Span::from_secs(30))).expect("a completion")
+    }
+
+    /// The table's entry of a region, as peers can change it.
+    fn entry(&self, mr: &Mr) -> &MrEntry {
+        self.inner.device.segment.map.get(mr_at((mr.rkey() >> 16) as usize)).expect("an entry")
+    }
+}
+
+/// A victim and its lying peer, connected.
+fn pair(copy: CopyPath) -> (Side, Side) {
+    let (victim, liar) = (Side::new(copy), Side::new(copy));
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = liar.cm.listen(any, 4).expect("a listener");
+    victim.cm.connect(&victim.qp, listener.addr(), &ConnParam::default()).expect("connecting");
+    let CmEvent::ConnectRequest(request) = liar.event() else { panic!("no request") };
+    liar.cm.accept(request, &liar.qp, &ConnParam::default()).expect("accepted");
+    assert!(matches!(victim.event(), CmEvent::Established { .. }));
+    assert!(matches!(liar.event(), CmEvent::Established { .. }));
+    (victim, liar)
+}
+
+/// Two connected queue pairs.
+pub(super) fn connected() -> (Qp, Qp) {
+    let (one, other) = pair(CopyPath::Auto);
+    (one.qp, other.qp)
+}
+
+/// Goal: a peer's table that claims more than is mapped does not lead outside, after an access that was allowed.
+/// Method: a region of NIC memory claims 2^62 bytes; the write that would hit a buffer of the victim's is refused.
+#[test]
+fn a_region_that_claims_everything_reaches_nothing_outside() {
+    let (victim, liar) = pair(CopyPath::Auto);
+    let memory = Buf::alloc(1 << 20).expect("memory");
+    liar.entry(&liar.nic).len.store(1 << 62, Ordering::Release);
+    assert_eq!(victim.request(SendOp::Write(liar.nic.remote(0)), 8), WcStatus::Success);
+    let link = victim.inner.link.get().expect("connected");
+    let place = liar.entry(&liar.nic).place.load(Ordering::Relaxed);
+    let base = link.peer.table.map.bytes(place, 1).expect("mapped");
+    let away = (memory.as_ptr().addr()).wrapping_sub(base.addr()) as u64;
+    victim.host.buf().fill(1);
+    assert!(away < 1 << 62, "the buffer lies behind the region");
+    let remote = RemoteAddr { addr: away, rkey: liar.nic.rkey() };
+    assert_eq!(victim.request(SendOp::Write(remote), 8), WcStatus::RemAccessErr);
+    assert_eq!(memory.word(0).expect("aligned").load(Ordering::SeqCst), 0, "written outside");
+}
+
+/// Goal: the same for a device of this very process, whose table somebody else may have changed, and for the own table: what
+/// is reached is what was registered. Method: tables that name a buffer which nobody registered.
+#[test]
+fn a_changed_table_of_this_process_reaches_nothing_else() {
+    for own_table in [false, true] {
+        let (victim, liar) = pair(CopyPath::Auto);
+        let memory = Buf::alloc(LEN).expect("memory");
+        let changed = if own_table { &victim } else { &liar };
+        changed.entry(&changed.host).place.store(memory.addr(), Ordering::Release);
+        let op =
+            if own_table { SendOp::Read(liar.host.remote(0)) } else { SendOp::Write(liar.host.remote(0)) };
+        liar.host.buf().fill(1);
+        victim.host.buf().fill(1);
+        for _ in 0..2 {
+            victim.request(op, 8);
+        }
+        assert_eq!(memory.word(0).expect("aligned").load(Ordering::SeqCst), 0, "own table: {own_table}");
+    }
+}
+
+/// Goal: an atomic that is asked of the owner touches its 8 bytes and no others, whatever length stands beside it.
+/// Method: what a peer asks with length 0 for the place right behind the region.
+#[test]
+fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
+    let (owner, asker) = pair(CopyPath::Service);
+    let words = &owner.inner.shared.service.0;
+    let behind = owner.host.buf().addr() + LEN as u64;
+    words.kind.store(3, Ordering::Relaxed);
+    words.place.store(behind, Ordering::Relaxed);
+    words.len.store(0, Ordering::Relaxed);
+    words.key.store(owner.host.rkey(), Ordering::Relaxed);
+    words.operand[0].store(1, Ordering::Relaxed);
+    words.turn.fetch_add(1, Ordering::Release);
+    asker.inner.link.get().expect("connected").peer.kick();
+    let answered = || words.turn.load(Ordering::Acquire).is_multiple_of(2).then_some(());
+    owner
+        .device
+        .host()
+        .poll("the answer", owner.device.host().after(Span::from_secs(30)), answered)
+        .expect("an answer");
+    // SAFETY: the buffer of which the region is the middle third is alive.
+    let after = unsafe { AtomicU64::from_ptr(behind as *mut u64) }.load(Ordering::SeqCst);
+    assert_eq!((after, words.refused.load(Ordering::Relaxed)), (0, 1));
+}
+
+/// Goal: a peer that dies inside after we destroyed our queue pair gives back what it held: the turn at atomics, the queue
+/// pair's number, its rings. While it lives it keeps them, as it may go on. Method: the peer's process is a `cat`, killed when
+/// the queue pair is gone; the words say that it has the turn.
+#[test]
+fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
+    let mut peer =
+        std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
+    let life = rustix::process::pidfd_open(
+        rustix::process::Pid::from_child(&peer),
+        rustix::process::PidfdFlags::empty(),
+    );
+    let victim = Side::new(CopyPath::Auto);
+    let device = victim.inner.device.clone();
+    super::fuzzing::link_to_process(&victim.inner, peer.id() as i32, life.ok());
+    let index = victim.inner.index;
+    victim.inner.shared.peer.0.busy.enter();
+    let turn = Turn::take(&device.segment.map, index, 7).expect("free");
+    std::mem::forget(turn);
+    let Side { qp, inner, .. } = victim;
+    drop((qp, inner));
+    assert_eq!(device.departed.lock().expect("unpoisoned").len(), 1);
+    (0..3).for_each(|_| {
+        device.look_at_turn();
+    });
+    assert!(Turn::take(&device.segment.map, 3, 1).is_none(), "taken from the living");
+    peer.kill().expect("killed");
+    peer.wait().expect("reaped");
+    let free = || Turn::take(&device.segment.map, 3, 1).map(drop);
+    let patience = device.host.after(Span::from_secs(30));
+    assert!(device.host.poll("the turn", patience, free).is_some(), "nobody ever gets the turn");
+    let seen_off = || device.departed.lock().expect("unpoisoned").is_empty().then_some(());
+    assert!(device.host.poll("the end", patience, seen_off).is_some(), "the queue pair's number stays taken");
+}
+
+/// Goal: a word that says somebody has the turn who is not inside does not keep it. Method: numbers of nobody.
+#[test]
+fn a_turn_of_nobody_does_not_last() {
+    let victim = Side::new(CopyPath::Auto);
+    let device = &victim.inner.device;
+    for lie in [1, 7, u64::MAX, 1 << 40] {
+        let header: &super::layout::Header = device.segment.map.get(0).expect("a header");
+        header.atomic_holder.0.store(lie, Ordering::Release);
+        device.nic.wake();
+        let free = || Turn::take(&device.segment.map, 3, 1).map(drop);
+        let patience = device.host.after(Span::from_secs(30));
+        assert!(device.host.poll("the turn", patience, free).is_some(), "{lie:#x} keeps the turn");
+    }
+}
