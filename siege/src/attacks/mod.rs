@@ -2,6 +2,7 @@
 
 mod iwarp;
 mod kills;
+mod liars;
 mod serve;
 mod soak;
 mod stopped;
@@ -24,6 +25,7 @@ pub(crate) const ALL: &[Attack] = &[
     kills::ATTACK,
     stopped::ATTACK,
     soak::ATTACK,
+    liars::ATTACK,
     iwarp::flips::ATTACK,
     iwarp::cuts::ATTACK,
     iwarp::hostile::ATTACK,
@@ -38,6 +40,8 @@ type Role = fn() -> Result<()>;
 const ROLES: &[(&str, Role)] = &[
     (kills::ROLE, kills::be_killed),
     (soak::ROLE, soak::partner),
+    ("bystander", liars::bystander_role),
+    ("liar", liars::liar_role),
     ("serve-server", serve::server),
     ("serve-worker", serve::worker),
 ];

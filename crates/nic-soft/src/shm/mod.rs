@@ -20,6 +20,7 @@
 //! | `wire`, `socket`, `cm`, `nic` | the connection protocol's messages, sockets, state machine, and the thread that serves it |
 //! | `fuzzing` | what the fuzz targets call (test builds only) |
 //! | `doorbell` | waking a thread of another process that sleeps in poll(2) |
+//! | `lab` | what the siege lies with (feature `lab` only) |
 //! | `copy_path` | which way into private memory, and why |
 
 mod arrival;
@@ -36,6 +37,8 @@ mod express;
 #[allow(missing_docs, reason = "for the fuzz targets only")]
 pub mod fuzzing;
 mod heap;
+#[cfg(any(test, feature = "lab"))]
+pub mod lab;
 mod layout;
 #[cfg(test)]
 mod lies;

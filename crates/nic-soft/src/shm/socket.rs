@@ -83,7 +83,10 @@ fn option<T: Copy>(socket: &OwnedFd, name: i32, mut value: T) -> Option<T> {
 
 /// Sends a message with descriptors.
 pub(super) fn send(socket: &OwnedFd, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    let packet = message.emit();
+    #[cfg_attr(not(feature = "lab"), allow(unused_mut, reason = "only the siege lies"))]
+    let mut packet = message.emit();
+    #[cfg(feature = "lab")]
+    super::lab::twist(&mut packet);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {

@@ -1,0 +1,334 @@
+//! What the siege lies with (feature `lab`, never in what ships): every word of shared memory that a connection uses, and
+//! every field of the packet that makes one, by name and place, and a way to change them.
+//!
+//! The words come from the layout itself: whatever no name covers is listed by its offset, so that a field which is added
+//! there is lied about without anybody's remembering it.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use verbs::provider::own;
+use verbs::{Error, Qp, Result};
+
+use super::device::unpoisoned;
+use super::layout::{
+    ChannelShared, CqShared, Header, MrEntry, QpShared, SrqShared, channel_at, comp, cq_at, mr_at, qp_at,
+    srq_at,
+};
+use super::qp::{QpHandle, QpInner};
+use super::segment::Map;
+
+/// Slots of each ring that are listed: one that is in use, and its neighbours.
+const SLOTS: u64 = 3;
+
+/// A word of shared memory, or a field of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// How it is called, its table first.
+    pub name: String,
+    /// Whether it lies in the segment of the peer rather than in the own one.
+    pub of_peer: bool,
+    /// Where it lies.
+    pub offset: u64,
+    /// Its size in bytes: 4 or 8 in shared memory, 1 to 8 in a packet.
+    pub width: u8,
+}
+
+/// The names of a structure's words: place and size of each.
+macro_rules! names {
+    ($t:ty: $($($field:tt).+ = $width:literal),* $(,)?) => {
+        &[$((stringify!($($field).+), offset_of!($t, $($field).+) as u64, $width)),*]
+    };
+}
+
+type Names = &'static [(&'static str, u64, u8)];
+
+const HEADER: Names = names!(Header: version = 4, token = 8, atomic_holder.0 = 8);
+const REGION: Names =
+    names!(MrEntry: key = 4, access = 4, pd = 4, is_nic = 4, addr = 8, len = 8, place = 8, stamp = 8);
+const QUEUE_PAIR: Names = names!(QpShared:
+    status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
+    comp_ring = 8, peer.0.busy = 4, starved.0 = 4, taken = 8, service.0.turn = 4, service.0.kind = 4,
+    service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4, service.0.bounce = 8);
+const COMPLETION_QUEUE: Names = names!(CqShared: armed = 4, channel = 4, events = 4, many = 4);
+const SHARED_QUEUE: Names = names!(SrqShared:
+    pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4);
+const CHANNEL: Names = &[];
+
+/// What peers write by the protocol, of each structure; of everything else they are readers.
+const WRITTEN: &[&str] = &[
+    "header.atomic_holder.0",
+    "region.key",
+    "region.stamp",
+    "queue pair.status",
+    "queue pair.peer.0.busy",
+    "queue pair.starved.0",
+    "queue pair.service.0.turn",
+    "queue pair.service.0.kind",
+    "queue pair.service.0.len",
+    "queue pair.service.0.place",
+    "queue pair.service.0.key",
+    "completion queue.armed",
+    "completion queue.events",
+    "shared queue.head.0",
+    "completion ring",
+    "shared queue ring",
+    "bounce",
+];
+
+/// All words of a structure of `size` bytes: the named ones, and between them whatever has no name.
+fn words_of(table: &str, names: Names, size: usize, base: u64) -> Vec<Word> {
+    let word = |name: String, at: u64, width| Word { name, of_peer: false, offset: base + at, width };
+    let mut words = Vec::new();
+    let mut at = 0;
+    while at < size as u64 {
+        match names.iter().find(|(_, offset, _)| *offset == at) {
+            Some((name, _, width)) => {
+                words.push(word(format!("{table}.{name}"), at, *width));
+                at += u64::from(*width);
+            }
+            None => {
+                words.push(word(format!("{table}+{at:#x}"), at, 4));
+                at += 4;
+            }
+        }
+    }
+    words
+}
+
+/// One end of a connection, to lie with.
+pub struct Lab(Arc<QpInner>);
+
+impl Lab {
+    /// That of a queue pair.
+    ///
+    /// # Errors
+    /// When it is not of this NIC.
+    pub fn of(qp: &Qp) -> Result<Self> {
+        let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
+        Ok(Self(handle.0.clone()))
+    }
+
+    /// Every word of the own segment that this queue pair and these regions use.
+    pub fn own_words(&self, keys: &[u32]) -> Vec<Word> {
+        objects(&self.0.device.segment.map, self.0.index, keys)
+    }
+
+    /// The words of the peer's segment that peers write by the protocol, once connected.
+    pub fn peer_words(&self, keys: &[u32]) -> Vec<Word> {
+        let Some(link) = self.0.link.get() else { return Vec::new() };
+        let mut words = objects(&link.peer.table.map, link.index, keys);
+        words.retain(|word| WRITTEN.iter().any(|name| word.name.starts_with(name)));
+        words.iter_mut().for_each(|word| word.of_peer = true);
+        words
+    }
+
+    /// What a word says.
+    pub fn read(&self, word: &Word) -> Option<u64> {
+        let at = self.map(word)?.bytes(word.offset, word.width.into())?;
+        // SAFETY: inside the mapping and aligned to its size, as the layout's words are; shared memory is reached by atomics.
+        // Test: every_word_of_the_layout_is_listed_once_and_can_be_changed.
+        Some(unsafe {
+            match word.width {
+                4 => AtomicU32::from_ptr(at.cast()).load(Ordering::Acquire).into(),
+                _ => AtomicU64::from_ptr(at.cast()).load(Ordering::Acquire),
+            }
+        })
+    }
+
+    /// Makes a word say something else; false if it does not lie in its segment.
+    pub fn write(&self, word: &Word, value: u64) -> bool {
+        let Some(at) = self.map(word).and_then(|map| map.bytes(word.offset, word.width.into())) else {
+            return false;
+        };
+        // SAFETY: as above.
+        unsafe {
+            match word.width {
+                4 => AtomicU32::from_ptr(at.cast()).store(value as u32, Ordering::Release),
+                _ => AtomicU64::from_ptr(at.cast()).store(value, Ordering::Release),
+            }
+        }
+        true
+    }
+
+    /// Wakes the peer's NIC thread, which then looks at everything.
+    pub fn kick(&self) {
+        if let Some(link) = self.0.link.get() {
+            link.peer.kick();
+        }
+    }
+
+    fn map(&self, word: &Word) -> Option<&Map> {
+        match word.of_peer {
+            false => Some(&self.0.device.segment.map),
+            true => Some(&self.0.link.get()?.peer.table.map),
+        }
+    }
+}
+
+/// The words of a queue pair in a segment, of what it names, and of some regions.
+fn objects(map: &Map, index: usize, keys: &[u32]) -> Vec<Word> {
+    let mut words = words_of("header", HEADER, size_of::<Header>(), 0);
+    for key in keys {
+        words.extend(words_of("region", REGION, size_of::<MrEntry>(), mr_at((key >> 16) as usize)));
+    }
+    let Some(qp) = map.get::<QpShared>(qp_at(index)) else { return words };
+    words.extend(words_of("queue pair", QUEUE_PAIR, size_of::<QpShared>(), qp_at(index)));
+    let cq_index = qp.recv_cq.load(Ordering::Relaxed) as usize;
+    words.extend(words_of("completion queue", COMPLETION_QUEUE, size_of::<CqShared>(), cq_at(cq_index)));
+    if let Some(cq) = map.get::<CqShared>(cq_at(cq_index))
+        && let Some(channel) = (cq.channel.load(Ordering::Relaxed) as usize).checked_sub(1)
+    {
+        words.extend(words_of("channel", CHANNEL, size_of::<ChannelShared>(), channel_at(channel)));
+    }
+    let slots = |name: &str, base: u64, stride: u64| -> Vec<Word> {
+        let bytes = (SLOTS * stride) as usize;
+        let place = |i: u64| format!("{name} slot {} word {}", i * 8 / stride, i * 8 % stride / 8);
+        let word = |i: u64| Word { name: place(i), of_peer: false, offset: base + i * 8, width: 8 };
+        (0..bytes as u64 / 8).map(word).collect()
+    };
+    let word = |at: &AtomicU64| at.load(Ordering::Relaxed);
+    words.extend(slots("completion ring", word(&qp.comp_ring), comp::STRIDE));
+    match (qp.srq.load(Ordering::Relaxed) as usize)
+        .checked_sub(1)
+        .map(|i| (i, map.get::<SrqShared>(srq_at(i))))
+    {
+        Some((i, Some(srq))) => {
+            words.extend(words_of("shared queue", SHARED_QUEUE, size_of::<SrqShared>(), srq_at(i)));
+            words.extend(slots("shared queue ring", word(&srq.ring), 8));
+            words.extend(slots(
+                "shared queue store",
+                word(&srq.store),
+                srq.stride.load(Ordering::Relaxed).into(),
+            ));
+        }
+        _ => words.extend(slots(
+            "receive ring",
+            word(&qp.recv_ring),
+            qp.recv_stride.load(Ordering::Relaxed).into(),
+        )),
+    }
+    if word(&qp.service.0.bounce) != 0 {
+        words.extend(slots("bounce", word(&qp.service.0.bounce), 8));
+    }
+    words
+}
+
+/// The fields of a packet that says hello; see `wire`. The last stands for the packet's length.
+pub fn hello_words() -> Vec<Word> {
+    let fields: [(&str, u64, u8); 12] = [
+        ("magic", 0, 4),
+        ("version", 4, 2),
+        ("kind", 6, 1),
+        ("barriers", 7, 1),
+        ("token", 8, 8),
+        ("process", 16, 8),
+        ("probe_addr", 24, 8),
+        ("qp_index", 32, 4),
+        ("generation", 36, 4),
+        ("qp_num", 40, 4),
+        ("reserved", 44, 4),
+        ("length", u64::MAX, 2),
+    ];
+    let word = |(name, offset, width)| Word { name: format!("hello.{name}"), of_peer: false, offset, width };
+    fields.map(word).to_vec()
+}
+
+/// The lie in hellos of this process.
+static TWISTED: Mutex<Option<(Word, u64)>> = Mutex::new(None);
+
+/// From now on hellos of this process say `value` in this field; `None` ends that.
+pub fn twist_hellos(lie: Option<(Word, u64)>) {
+    *unpoisoned(&TWISTED) = lie;
+}
+
+/// Applies the lie to a packet that is a hello.
+pub(super) fn twist(packet: &mut Vec<u8>) {
+    let is_hello = packet.get(6).is_some_and(|kind| matches!(kind, 1 | 2));
+    let Some((word, value)) = unpoisoned(&TWISTED).clone().filter(|_| is_hello) else { return };
+    if word.offset == u64::MAX {
+        return packet.resize(value as usize % 4096, 0);
+    }
+    let at = word.offset as usize;
+    if let Some(field) = packet.get_mut(at..at + usize::from(word.width)) {
+        field.copy_from_slice(&value.to_le_bytes()[..usize::from(word.width)]);
+    }
+}
+
+/// The names of a connection's own words; for errors that a caller makes of them.
+///
+/// # Errors
+/// When there is no word of that name.
+pub fn find<'w>(words: &'w [Word], name: &str) -> Result<&'w Word> {
+    let missing = || Error::Invalid(format!("no word is called {name}"));
+    words.iter().find(|word| word.name == name).ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::{Hello, Message};
+    use super::*;
+
+    /// Goal: no word of the layout can be left out. Method: the words of each structure cover its size without a gap or an
+    /// overlap, each name is at a word of its own, and what is written to each is read back.
+    #[test]
+    fn every_word_of_the_layout_is_listed_once_and_can_be_changed() {
+        let tables: [(Names, usize); 6] = [
+            (HEADER, size_of::<Header>()),
+            (REGION, size_of::<MrEntry>()),
+            (QUEUE_PAIR, size_of::<QpShared>()),
+            (COMPLETION_QUEUE, size_of::<CqShared>()),
+            (SHARED_QUEUE, size_of::<SrqShared>()),
+            (CHANNEL, size_of::<ChannelShared>()),
+        ];
+        for (names, size) in tables {
+            let words = words_of("t", names, size, 0);
+            let mut end = 0;
+            for word in &words {
+                assert_eq!(word.offset, end, "{word:?}");
+                assert!(word.offset.is_multiple_of(word.width.into()), "{word:?}");
+                end += u64::from(word.width);
+            }
+            assert_eq!(end, size as u64);
+            assert!(names.iter().all(|(name, ..)| find(&words, &format!("t.{name}")).is_ok()));
+        }
+        let (one, other) = super::super::lies::connected();
+        let lab = Lab::of(&one).expect("ours");
+        let words = [lab.own_words(&[1]), lab.peer_words(&[1])].concat();
+        assert!(words.len() > 300 && words.iter().any(|word| word.of_peer));
+        for word in words.iter().filter(|word| !word.name.contains("busy")) {
+            let old = lab.read(word).expect("mapped");
+            assert!(lab.write(word, old ^ 1));
+            assert_eq!(lab.read(word), Some(old ^ 1), "{word:?}");
+            assert!(lab.write(word, old));
+        }
+        drop(other);
+    }
+
+    /// Goal: the fields of the packet are where they are said to be. Method: a packet that is twisted parses to what was said.
+    #[test]
+    fn twisted_hellos_say_the_lie() {
+        let hello = Hello {
+            token: 1,
+            process: 2,
+            probe_addr: 3,
+            qp_index: 4,
+            generation: 5,
+            qp_num: 6,
+            barriers: false,
+            private_data: Vec::new(),
+        };
+        let words = hello_words();
+        for name in ["token", "process", "probe_addr", "qp_index", "generation", "qp_num"] {
+            let word = find(&words, &format!("hello.{name}")).expect("a field");
+            let mut packet = Message::Request(hello.clone()).emit();
+            twist_hellos(Some((word.clone(), 99)));
+            twist(&mut packet);
+            twist_hellos(None);
+            let Ok(Message::Request(said)) = Message::parse(&packet) else { panic!("{name}: no hello") };
+            assert!(format!("{said:?}").contains(&format!("{name}: 99")), "{said:?}");
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! A device with regions between canaries, and the traffic over a connection.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use host::Span;
+use nic_soft::shm::{CopyPath, ShmConfig, open};
+use verbs::{
+    Access, Buf, Cm, CmEvent, CompChannel, ConnParam, ConnectRequest, Cq, Device, Mr, Pd, Qp, QpCap, QpInit,
+    RecvWr, RemoteAddr, SendOp, SendWr, Srq, SrqInit, Wc, WcOpcode,
+};
+
+/// A region's length; as much lies unregistered before it and behind it.
+pub(super) const LEN: usize = 4096;
+const CANARY: u8 = 0xc5;
+/// What lies elsewhere: memory that nobody registers.
+const ELSEWHERE: usize = 1 << 20;
+/// Bytes that a receive has room for.
+const ROOM: u32 = 1024;
+const RECEIVES: u64 = 8;
+const SHARED: SrqInit = SrqInit { max_wr: RECEIVES as u32, max_sge: 2 };
+
+/// The address to listen at.
+pub(super) fn any() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
+}
+
+/// How a way of copying is called between processes.
+pub(super) fn name(copy: CopyPath) -> &'static str {
+    if copy == CopyPath::Service { "service" } else { "auto" }
+}
+
+/// What the other side needs to reach one's regions.
+#[derive(Clone, Copy)]
+pub(super) struct Remotes {
+    pub(super) host: RemoteAddr,
+    pub(super) nic: RemoteAddr,
+}
+
+impl Remotes {
+    /// As private data.
+    pub(super) fn pack(&self) -> Vec<u8> {
+        let words = [self.host.addr, self.host.rkey.into(), self.nic.addr, self.nic.rkey.into()];
+        words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect()
+    }
+
+    /// From private data; zeros where it is too short.
+    pub(super) fn unpack(data: &[u8]) -> Self {
+        let word = |i: usize| {
+            let bytes = data.get(i * 8..i * 8 + 8).and_then(|b| b.try_into().ok()).unwrap_or([0; 8]);
+            u64::from_le_bytes(bytes)
+        };
+        let remote = |i| RemoteAddr { addr: word(i), rkey: word(i + 1) as u32 };
+        Self { host: remote(0), nic: remote(2) }
+    }
+}
+
+/// A region in the middle of a buffer of canaries.
+struct Flanked {
+    buf: Buf,
+    mr: Mr,
+}
+
+impl Flanked {
+    fn new(pd: &Pd, buf: Buf) -> Result<Self> {
+        buf.fill(CANARY);
+        let mr = pd.reg_mr_range(&buf, LEN..2 * LEN, Access::ALL)?;
+        Ok(Self { buf, mr })
+    }
+
+    fn changed(&self) -> u64 {
+        [0..LEN, 2 * LEN..3 * LEN].into_iter().map(|range| changed(&self.buf.slice(range))).sum()
+    }
+}
+
+/// Bytes that are no canaries any more; made canaries again.
+fn changed(buf: &verbs::Result<Buf>) -> u64 {
+    let Ok(buf) = buf else { return 1 };
+    let mut bytes = vec![0; buf.len()];
+    if buf.read(0, &mut bytes).is_err() {
+        return 1;
+    }
+    let count = bytes.iter().filter(|&&b| b != CANARY).count() as u64;
+    if count > 0 {
+        buf.fill(CANARY);
+    }
+    count
+}
+
+/// A device and what belongs to it.
+pub(super) struct Estate {
+    pub(super) device: Device,
+    pd: Pd,
+    pub(super) cm: Cm,
+    channel: CompChannel,
+    srq: Srq,
+    host: Flanked,
+    nic: Flanked,
+    /// The bystander's.
+    other: [Flanked; 2],
+    elsewhere: [Buf; 2],
+    kept: RefCell<Vec<Qp>>,
+}
+
+impl Estate {
+    /// A device that reaches private memory in this way.
+    pub(super) fn new(copy: CopyPath) -> Result<Self> {
+        let device = open(&host::real::host(), &ShmConfig { copy, ..ShmConfig::default() })?;
+        let pd = device.alloc_pd()?;
+        let elsewhere = [Buf::alloc(ELSEWHERE)?, device.alloc_dm(ELSEWHERE)?];
+        elsewhere.iter().for_each(|buf| buf.fill(CANARY));
+        let flanked = |nic| -> Result<Flanked> {
+            Flanked::new(&pd, if nic { device.alloc_dm(3 * LEN)? } else { Buf::alloc(3 * LEN)? })
+        };
+        let estate = Self {
+            cm: device.create_cm()?,
+            channel: device.create_comp_channel()?,
+            srq: pd.create_srq(SHARED)?,
+            host: flanked(false)?,
+            nic: flanked(true)?,
+            other: [flanked(false)?, flanked(true)?],
+            elsewhere,
+            kept: RefCell::default(),
+            pd,
+            device,
+        };
+        estate.refill();
+        Ok(estate)
+    }
+
+    /// A queue pair and its completion queue; with the shared receive queue or one of its own.
+    pub(super) fn queue_pair(&self, shared: bool) -> Result<(Qp, Cq)> {
+        let cq = self.device.create_cq_with(256, &self.channel)?;
+        let cap =
+            QpCap { max_send_wr: 32, max_recv_wr: RECEIVES as u32, max_recv_sge: 2, ..QpCap::default() };
+        let init = QpInit::new(&cq).cap(cap);
+        let qp = self.pd.create_qp(&if shared { init.srq(&self.srq) } else { init })?;
+        Ok((qp, cq))
+    }
+
+    /// Keeps a queue pair as long as everything.
+    pub(super) fn keep(&self, qp: Qp) {
+        self.kept.borrow_mut().push(qp);
+    }
+
+    /// The next request to connect.
+    pub(super) fn request(&self, patience: Duration) -> Result<ConnectRequest> {
+        let deadline = self.device.host().after(Span::from_ms(patience.as_millis() as u64));
+        loop {
+            if let CmEvent::ConnectRequest(request) = self.cm.get_event(deadline)? {
+                return Ok(request);
+            }
+        }
+    }
+
+    /// Connects to a port: what the other side said.
+    pub(super) fn connect(&self, qp: &Qp, port: u16, patience: Duration) -> Result<Remotes> {
+        let span = Span::from_ms(patience.as_millis() as u64);
+        let param = ConnParam { timeout: span, ..ConnParam::with_private_data(self.remotes().pack()) };
+        self.cm.connect(qp, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &param)?;
+        let deadline = self.device.host().after(span);
+        loop {
+            match self.cm.get_event(deadline)? {
+                CmEvent::Established { qp_num, private_data } if qp_num == qp.num() => {
+                    return Ok(Remotes::unpack(&private_data));
+                }
+                CmEvent::ConnectFailed { qp_num, why } if qp_num == qp.num() => bail!("{why}"),
+                CmEvent::Rejected { qp_num, .. } if qp_num == qp.num() => bail!("rejected"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Makes anew what peers may take away by the protocol: keys, and a shared queue's receives.
+    pub(super) fn renew(&mut self) -> Result<()> {
+        self.srq = self.pd.create_srq(SHARED)?;
+        self.host.mr = self.pd.reg_mr_range(&self.host.buf, LEN..2 * LEN, Access::ALL)?;
+        self.nic.mr = self.pd.reg_mr_range(&self.nic.buf, LEN..2 * LEN, Access::ALL)?;
+        Ok(())
+    }
+
+    /// Posts to the shared receive queue as many receives as fit.
+    pub(super) fn refill(&self) {
+        let mut wr_id = 0;
+        while self.srq.post_recv(&RecvWr::new(wr_id, &self.room())).is_ok() {
+            wr_id += 1;
+        }
+    }
+
+    fn room(&self) -> [verbs::Sge; 2] {
+        [self.host.mr.sge(2048, 24), self.nic.mr.sge(2048, ROOM - 24)]
+    }
+
+    /// For the peer.
+    pub(super) fn remotes(&self) -> Remotes {
+        Remotes { host: self.host.mr.remote(0), nic: self.nic.mr.remote(0) }
+    }
+
+    /// For the bystander.
+    pub(super) fn bystander_remotes(&self) -> Remotes {
+        Remotes { host: self.other[0].mr.remote(0), nic: self.other[1].mr.remote(0) }
+    }
+
+    /// The keys of the regions.
+    pub(super) fn keys(&self) -> [u32; 2] {
+        [self.host.mr.rkey(), self.nic.mr.rkey()]
+    }
+
+    /// What changed around the regions.
+    pub(super) fn bytes_outside(&self) -> u64 {
+        [&self.host, &self.nic, &self.other[0], &self.other[1]].map(Flanked::changed).iter().sum()
+    }
+
+    /// What changed far from them.
+    pub(super) fn bytes_elsewhere(&self) -> u64 {
+        self.elsewhere.each_ref().map(|buf| changed(&Ok(buf.clone()))).iter().sum()
+    }
+
+    /// The first bytes of a region.
+    pub(super) fn start(&self, nic: bool) -> &Mr {
+        if nic { &self.nic.mr } else { &self.host.mr }
+    }
+}
+
+/// What went over a connection.
+#[derive(Default)]
+pub(super) struct Traffic {
+    sent: u64,
+    answered: u64,
+    receives: u64,
+    returned: BTreeSet<u64>,
+    /// Own requests that succeeded.
+    pub(super) succeeded: u64,
+    /// Messages that arrived here.
+    pub(super) arrived: u64,
+    /// Requests or receives that were completed twice.
+    pub(super) doubled: u64,
+    /// Messages that were said to be longer than the receive has room for.
+    pub(super) overstated: u64,
+    /// The longest that a call took.
+    pub(super) slowest: Duration,
+    shared: bool,
+    flushed: bool,
+}
+
+/// The numbers of receives begin here, those of requests at 0.
+const RECEIVE: u64 = 1 << 32;
+
+impl Traffic {
+    /// Makes a call, and takes its time.
+    pub(super) fn timed<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = call();
+        self.slowest = self.slowest.max(began.elapsed());
+        result
+    }
+
+    /// Posts receives, unless they are shared.
+    pub(super) fn receive(&mut self, estate: &Estate, qp: &Qp, shared: bool) {
+        self.shared = shared;
+        while !shared && self.receives < RECEIVES {
+            if qp.post_recv(&RecvWr::new(RECEIVE + self.receives, &estate.room())).is_err() {
+                return;
+            }
+            self.receives += 1;
+        }
+    }
+
+    /// One of every kind of request, short and long, on host memory and NIC memory.
+    pub(super) fn send_all(&mut self, estate: &Estate, qp: &Qp, peer: &Remotes) {
+        let add = SendOp::FetchAdd { remote: peer.host, add: 1 };
+        let swap = |remote| SendOp::CompareSwap { remote, compare: 1, swap: 2 };
+        let requests = [
+            (SendOp::Write(peer.nic), 8),
+            (SendOp::Write(peer.nic.offset(1024)), 1024),
+            (SendOp::Read(peer.nic.offset(8)), 100),
+            (SendOp::Write(peer.nic), 8),
+            (SendOp::Send, 16),
+            (SendOp::SendImm(7), 900),
+            (SendOp::Write(peer.host), 8),
+            (SendOp::Read(peer.host), 1500),
+            (SendOp::WriteImm(peer.host.offset(64), 9), 64),
+            (add, 8),
+            (swap(peer.nic), 8),
+            (SendOp::Send, 40),
+        ];
+        for (i, (op, len)) in requests.into_iter().enumerate() {
+            let sge = [estate.start(i % 2 == 1).sge(0, len)];
+            let wr = SendWr::new(self.sent, op, &sge);
+            if self.timed(|| qp.post_send(&wr)).is_err() {
+                return;
+            }
+            self.sent += 1;
+        }
+        if qp.init().recv_cq.req_notify(false).is_ok() {
+            // Whether there is an event is the peer's to say.
+            self.timed(|| estate.channel.poll_event());
+        }
+    }
+
+    /// Takes completions until everything sent was answered or the time is over.
+    pub(super) fn poll(&mut self, cq: &Cq, limit: Duration) {
+        let began = Instant::now();
+        let mut wcs = [Wc::default(); 16];
+        loop {
+            let Ok(n) = self.timed(|| cq.poll(&mut wcs)) else { return };
+            wcs[..n].iter().for_each(|wc| self.count(wc));
+            if self.answered >= self.sent || began.elapsed() >= limit {
+                return;
+            }
+        }
+    }
+
+    fn count(&mut self, wc: &Wc) {
+        let is_receive = matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
+        if is_receive {
+            self.arrived += u64::from(wc.is_ok());
+            self.overstated += u64::from(wc.is_ok() && wc.opcode == WcOpcode::Recv && wc.byte_len > ROOM);
+        } else {
+            self.answered += 1;
+            self.succeeded += u64::from(wc.is_ok());
+        }
+        // What a shared queue gives back has no number of its own.
+        if !(is_receive && self.shared) {
+            self.doubled += u64::from(!self.returned.insert(wc.wr_id));
+        }
+    }
+
+    /// Ends the connection, and waits for everything to come back.
+    pub(super) fn end(&mut self, estate: &Estate, qp: &Qp, cq: &Cq) {
+        // It may have ended already.
+        let _ = self.timed(|| estate.cm.disconnect(qp));
+        self.timed(|| qp.to_error());
+        // What a shared queue delivered is not waited for: it was there before.
+        self.poll(cq, Duration::ZERO);
+        let began = Instant::now();
+        while !self.is_all_back() && began.elapsed() < Duration::from_secs(1) {
+            self.poll(cq, Duration::ZERO);
+        }
+        self.flushed = true;
+    }
+
+    /// Whether requests were posted and all have come back.
+    pub(super) fn is_answered(&self) -> bool {
+        self.sent > 0 && self.answered >= self.sent
+    }
+
+    fn is_all_back(&self) -> bool {
+        self.returned.len() as u64 >= self.sent + self.receives
+    }
+
+    /// Requests and receives that never came back.
+    pub(super) fn unanswered(&self) -> u64 {
+        if !self.flushed { 0 } else { (self.sent + self.receives).saturating_sub(self.returned.len() as u64) }
+    }
+}
