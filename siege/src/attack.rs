@@ -38,12 +38,6 @@ impl Budget {
     pub(crate) fn goes_on(&self) -> bool {
         Instant::now() < self.until
     }
-
-    /// A part of what is left, for an attack with several phases: the phase's own budget.
-    pub(crate) fn share(&mut self, part: f64) -> Self {
-        let left = self.until.saturating_duration_since(Instant::now());
-        Self::new(left.mul_f64(part), self.rng.next())
-    }
 }
 
 /// What an attack counted. All but `tried`, `survived`, `late` and `notes` must stay zero.

@@ -136,7 +136,7 @@ impl Arena {
         self.liar()?.tell(&order)?;
         tally.tried += 1;
         let mut traffic = Traffic::default();
-        let said = self.accept_and_work(shared == 1, (word + value) / 4 % 2 == 0, &mut traffic)?;
+        let said = self.accept_and_work(shared == 1, ((word + value) / 4).is_multiple_of(2), &mut traffic)?;
         let Some(said) = said else {
             // It is a liar: it may crash, or wait for its own lie.
             self.liar = None;
