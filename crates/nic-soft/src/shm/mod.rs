@@ -17,7 +17,8 @@
 //! | `place`, `service` | copying, asking the owner to copy |
 //! | `arrival` | what the receiver does |
 //! | `peer` | the other end |
-//! | `wire`, `socket`, `cm`, `nic` | the connection protocol's messages, sockets, state machine, and the thread that serves it |
+//! | `cm`, `conns` | listening and connecting, connections and their state machine |
+//! | `wire`, `socket`, `nic` | the connection protocol's messages, sockets, and the thread that serves it |
 //! | `fuzzing` | what the fuzz targets call (test builds only) |
 //! | `doorbell` | waking a thread of another process that sleeps in poll(2) |
 //! | `lab` | what the siege lies with (feature `lab` only) |
@@ -26,6 +27,7 @@
 mod arrival;
 mod atomic;
 mod cm;
+mod conns;
 mod copy_path;
 mod cq;
 mod device;

@@ -14,7 +14,7 @@ use rustix::event::epoll;
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use verbs::{Error, Result};
 
-use super::cm::Registry;
+use super::conns::Registry;
 use super::device::{Inner, unpoisoned};
 use super::doorbell::{Doorbell, Rung};
 use super::layout::state;
