@@ -12,6 +12,8 @@ mod descriptors;
 mod killed;
 #[path = "processes/namespaces.rs"]
 mod namespaces;
+#[path = "processes/limits.rs"]
+mod limits;
 #[path = "processes/rounds.rs"]
 mod rounds;
 #[path = "processes/shared.rs"]
@@ -35,5 +37,7 @@ fn child_entry() {
         ("pingpong", waking::pingpong_role),
         ("writer", dereg::writer_role),
         ("stranger", users::stranger_role),
+        ("pauper", limits::pauper_role),
+        ("bounded", limits::bounded_role),
     ]);
 }

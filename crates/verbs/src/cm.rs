@@ -68,6 +68,9 @@ pub enum CmFailure {
     /// The peer went away in the middle.
     #[error("the peer went away during the set-up")]
     PeerGone,
+    /// One of the sides has not enough of something, such as descriptors.
+    #[error("{0}")]
+    Shortage(String),
 }
 
 /// Something that happened to a connection (`rdma_cm_event`).

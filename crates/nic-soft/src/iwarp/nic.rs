@@ -92,10 +92,9 @@ impl Nic {
 
     pub(super) fn start(&self, device: &Arc<Inner>) -> Result<()> {
         let (core, weak) = (self.core.clone(), Arc::downgrade(device));
-        let task = device
-            .host
-            .spawn("nicety-iwarp", None, move || run(&core, &weak))
-            .map_err(|e| Error::system("cannot start the device's thread", e))?;
+        let task = device.host.spawn("nicety-iwarp", None, move || run(&core, &weak)).map_err(|e| {
+            Error::system("cannot start the device's thread (are processes limited? see ulimit -u)", e)
+        })?;
         *unpoisoned(&self.task) = Some(task);
         Ok(())
     }

@@ -61,7 +61,7 @@ impl QpInner {
         let progress = &mut side.progress;
         progress.turns = progress.turns.wrapping_add(1);
         Turn::take(&link.peer.table.map, link.index, progress.turns).ok_or_else(|| {
-            link.peer.kick();
+            link.kick();
             Stop::Wait
         })
     }

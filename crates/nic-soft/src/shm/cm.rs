@@ -53,6 +53,7 @@ impl CmInner {
 
 /// A listening socket.
 pub(super) struct ListenerInner {
+    pub(super) id: u64,
     pub(super) socket: OwnedFd,
     pub(super) addr: SocketAddr,
     pub(super) cm: Weak<CmInner>,
@@ -64,7 +65,6 @@ pub(super) struct ListenerInner {
 /// The API's hold on a listener.
 struct ListenerHandle {
     device: Arc<Inner>,
-    id: u64,
     inner: Arc<ListenerInner>,
     /// Events need their channel.
     _cm: Arc<CmInner>,
@@ -79,7 +79,7 @@ impl ListenerOps for ListenerHandle {
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
         self.device.nic.unwatch(self.inner.socket.as_fd());
-        unpoisoned(&self.device.nic.registry.listeners).remove(&self.id);
+        unpoisoned(&self.device.nic.registry.listeners).remove(&self.inner.id);
     }
 }
 
@@ -111,16 +111,22 @@ impl RequestHandle {
         let Phase::Requested { hello, fds } = std::mem::replace(&mut *phase, Phase::Over) else {
             return Err(Error::Invalid("the connecting side has given up".into()));
         };
-        self.device.link(&self.conn, &qp, &hello, fds, param.rnr_retry)?;
+        if let Err(why) = self.device.link(&self.conn, &qp, &hello, fds, param.rnr_retry) {
+            self.device.not_linked(&self.conn, &why);
+            return Err(why);
+        }
+        // Before the state changes: whoever destroys the queue pair from then on finds the connection.
+        qp.conn.store(self.conn.id, Ordering::Release);
         if !qp.advance(state::INIT, state::RTR) {
             return Err(Error::WrongState { call: "accept", state: state_of(qp.state()) });
         }
         let deadline = self.device.host.now() + param.timeout;
         *phase = Phase::AwaitReady { qp: qp.clone(), cm, deadline };
+        self.device.nic.registry.enter(self.conn.id, &phase);
         drop(phase);
         let reply = Message::Reply(self.device.hello(&qp, &param.private_data));
-        if self.device.greet(&self.conn, &qp, &reply).is_err() {
-            self.device.on_end(&self.conn, &CmFailure::PeerGone);
+        if let Err(why) = self.device.greet(&self.conn, &qp, &reply) {
+            self.device.on_end(&self.conn, &why);
         }
         self.device.nic.wake();
         Ok(())
@@ -173,7 +179,9 @@ impl CmOps for CmHandle {
         let port = bind_port(&socket, addr)?;
         listen(&socket, 4096).map_err(|e| Error::system("cannot listen", e))?;
         let ip = if addr.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { addr.ip() };
+        let id = device.nic.fresh_id();
         let inner = Arc::new(ListenerInner {
+            id,
             socket,
             addr: SocketAddr::new(ip, port),
             cm: Arc::downgrade(&self.0),
@@ -181,16 +189,16 @@ impl CmOps for CmHandle {
             pending: AtomicUsize::new(0),
         });
         let mut listeners = unpoisoned(&device.nic.registry.listeners);
-        let id = device.nic.watch(inner.socket.as_fd())?;
+        device.nic.watch(inner.socket.as_fd(), id)?;
         listeners.insert(id, inner.clone());
-        Ok(Box::new(ListenerHandle { device: device.clone(), id, inner, _cm: self.0.clone() }))
+        Ok(Box::new(ListenerHandle { device: device.clone(), inner, _cm: self.0.clone() }))
     }
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         check_local(addr)?;
         let device = &self.0.device;
         let qp = own_idle_qp(qp, "connect")?;
-        if unpoisoned(&device.nic.registry.conns).values().any(|c| c.is_of(&qp)) {
+        if device.nic.registry.conn_of(&qp).is_some() {
             return Err(Error::Invalid("the queue pair is being connected already".into()));
         }
         let socket = new_socket()?;
@@ -216,8 +224,8 @@ impl CmOps for CmHandle {
         let request = Message::Request(device.hello(&qp, &param.private_data));
         let phase = Phase::AwaitReply { qp: qp.clone(), cm: self.0.clone(), deadline, rnr_retry };
         let conn = device.adopt(socket, pid, phase)?;
-        if device.greet(&conn, &qp, &request).is_err() {
-            device.on_end(&conn, &CmFailure::PeerGone);
+        if let Err(why) = device.greet(&conn, &qp, &request) {
+            device.on_end(&conn, &why);
         }
         device.nic.wake();
         Ok(())

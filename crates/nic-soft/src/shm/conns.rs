@@ -3,7 +3,7 @@
 //! Both ends check by SO_PEERCRED that the other runs as the same user. One socket per connection stays open: its end
 //! tells of the peer's death.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -20,25 +20,104 @@ use super::layout::state;
 use super::peer::{Link, Peer};
 use super::qp::QpInner;
 use super::socket::{life_of, receive, same_user, send};
-use super::wire::{Hello, Message};
+use super::wire::{Hello, Message, Shortage};
 use crate::sync::fence;
 
 /// How long somebody who has connected to a listener may take to say what it wants.
 const HELLO_PATIENCE: Span = Span::from_secs(5);
-/// How many may be in that state at once; more are turned away.
-const HALF_OPEN_MAX: usize = 256;
+/// How many may be in that state at once, for one listener and for the device; the one that has taken longest gives way. A
+/// peer that means it speaks at once, so those who say nothing cannot keep it out.
+const SILENT_OF_LISTENER: usize = 256;
+const SILENT_MAX: usize = 1024;
+/// Connections taken off a listener at a time, so that a flood does not keep the thread from everything else.
+const ACCEPTS: usize = 64;
+/// With descriptors or memory used up, listeners rest so long.
+const SHORTAGE_PAUSE: Span = Span::from_ms(100);
 
 /// Sockets that the NIC thread watches, by number.
 #[derive(Default)]
 pub(super) struct Registry {
-    pub(super) conns: Mutex<BTreeMap<u64, Arc<Conn>>>,
+    conns: Mutex<BTreeMap<u64, Arc<Conn>>>,
     pub(super) listeners: Mutex<BTreeMap<u64, Arc<ListenerInner>>>,
+    making: Mutex<Making>,
+    /// Descriptors ran out: until then nobody is let in.
+    rest_until: Mutex<Option<Time>>,
+}
+
+/// Connections in the making, so that none has to be looked for among all.
+#[derive(Default)]
+struct Making {
+    /// By the time at which they are given up.
+    deadlines: BTreeSet<(Time, u64)>,
+    /// Those that have said nothing yet, with their listener; a smaller number is an older one.
+    silent: BTreeSet<(u64, u64)>,
+}
+
+impl Registry {
+    /// A connection by its number.
+    pub(super) fn conn(&self, id: u64) -> Option<Arc<Conn>> {
+        unpoisoned(&self.conns).get(&id).cloned()
+    }
+
+    /// The connection of a queue pair, if it has one.
+    pub(super) fn conn_of(&self, qp: &Arc<QpInner>) -> Option<Arc<Conn>> {
+        self.conn(qp.conn.load(Ordering::Acquire)).filter(|conn| conn.is_of(qp))
+    }
+
+    /// Connection `id` is in this phase from now on.
+    pub(super) fn enter(&self, id: u64, phase: &Phase) {
+        let mut making = unpoisoned(&self.making);
+        making.deadlines.extend(phase.deadline().map(|deadline| (deadline, id)));
+        if let Phase::AwaitRequest { listener, .. } = phase {
+            making.silent.insert((listener.id, id));
+        }
+    }
+
+    /// Connection `id` was in this phase.
+    fn leave(&self, id: u64, phase: &Phase) {
+        let mut making = unpoisoned(&self.making);
+        if let Some(deadline) = phase.deadline() {
+            making.deadlines.remove(&(deadline, id));
+        }
+        if let Phase::AwaitRequest { listener, .. } = phase {
+            making.silent.remove(&(listener.id, id));
+        }
+    }
+
+    /// Who has to give way to another one that says nothing yet; with `any`, who is the first that can.
+    fn oldest_silent(&self, listener: u64, any: bool) -> Option<Arc<Conn>> {
+        let making = unpoisoned(&self.making);
+        let its = || making.silent.range((listener, 0)..=(listener, u64::MAX)).map(|(_, id)| *id);
+        let oldest = || making.silent.iter().map(|(_, id)| *id).min();
+        let victim = match its().count() >= SILENT_OF_LISTENER {
+            true => its().next(),
+            false if any || making.silent.len() >= SILENT_MAX => oldest(),
+            false => None,
+        };
+        drop(making);
+        self.conn(victim?)
+    }
+
+    /// Connections whose time is up, and when the next one's will be.
+    fn overdue(&self, now: Time) -> (Vec<Arc<Conn>>, Option<Time>) {
+        let mut making = unpoisoned(&self.making);
+        let mut late = Vec::new();
+        while let Some((deadline, id)) = making.deadlines.first().copied()
+            && deadline <= now
+        {
+            making.deadlines.pop_first();
+            late.push(id);
+        }
+        let next = making.deadlines.first().map(|(deadline, _)| *deadline);
+        drop(making);
+        (late.into_iter().filter_map(|id| self.conn(id)).collect(), next)
+    }
 }
 
 /// A connection, or one in the making.
 pub(super) struct Conn {
     pub(super) socket: OwnedFd,
-    id: u64,
+    pub(super) id: u64,
     pid: i32,
     pub(super) phase: Mutex<Phase>,
 }
@@ -59,6 +138,26 @@ pub(super) enum Phase {
     Over,
 }
 
+impl Phase {
+    /// When it is given up.
+    fn deadline(&self) -> Option<Time> {
+        match self {
+            Self::AwaitRequest { deadline, .. }
+            | Self::AwaitReady { deadline, .. }
+            | Self::AwaitReply { deadline, .. } => Some(*deadline),
+            Self::Requested { .. } | Self::Up { .. } | Self::Over => None,
+        }
+    }
+
+    /// Whose connection it is, once that is known.
+    fn qp(&self) -> Option<&Arc<QpInner>> {
+        match self {
+            Self::AwaitReady { qp, .. } | Self::AwaitReply { qp, .. } | Self::Up { qp, .. } => Some(qp),
+            Self::AwaitRequest { .. } | Self::Requested { .. } | Self::Over => None,
+        }
+    }
+}
+
 impl Inner {
     pub(super) fn hello(&self, qp: &QpInner, private_data: &[u8]) -> Hello {
         Hello {
@@ -74,10 +173,18 @@ impl Inner {
     }
 
     /// Sends a hello with the descriptors that the peer needs.
-    pub(super) fn greet(&self, conn: &Conn, qp: &QpInner, message: &Message) -> Result<(), Errno> {
+    pub(super) fn greet(&self, conn: &Conn, qp: &QpInner, message: &Message) -> Result<(), CmFailure> {
         let mut fds = vec![self.segment.as_fd(), self.nic.button()];
         fds.extend(qp.recv_cq.channel.as_ref().map(|c| c.doorbell.button()));
-        send(&conn.socket, message, &fds)
+        send(&conn.socket, message, &fds).map_err(|errno| match errno {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => CmFailure::PeerGone,
+            Errno::TOOMANYREFS => CmFailure::Shortage(
+                "too many descriptors are on their way to peers; raise the limit with ulimit -n, or connect fewer \
+                 at a time"
+                    .into(),
+            ),
+            other => CmFailure::Shortage(format!("what the peer needs cannot be sent: {other}")),
+        })
     }
 
     /// Connects a queue pair to the one that said hello.
@@ -97,8 +204,14 @@ impl Inner {
         qp.link.set(link).map_err(|_| Error::Invalid("the queue pair was connected before".into()))
     }
 
+    /// Has the NIC thread look after a socket. The queue pair knows its connection before anybody else does.
     pub(super) fn adopt(&self, socket: OwnedFd, pid: i32, phase: Phase) -> Result<Arc<Conn>> {
-        let id = self.nic.watch(socket.as_fd())?;
+        let id = self.nic.fresh_id();
+        self.nic.watch(socket.as_fd(), id)?;
+        if let Some(qp) = phase.qp() {
+            qp.conn.store(id, Ordering::Release);
+        }
+        self.nic.registry.enter(id, &phase);
         let conn = Arc::new(Conn { socket, id, pid, phase: Mutex::new(phase) });
         unpoisoned(&self.nic.registry.conns).insert(id, conn.clone());
         Ok(conn)
@@ -114,8 +227,7 @@ impl Inner {
     /// A socket has something to read, or has ended. On the NIC thread.
     pub(super) fn on_socket(self: &Arc<Self>, id: u64) {
         let registry = &self.nic.registry;
-        let conn = unpoisoned(&registry.conns).get(&id).cloned();
-        if let Some(conn) = conn {
+        if let Some(conn) = registry.conn(id) {
             return self.on_conn(&conn);
         }
         let listener = unpoisoned(&registry.listeners).get(&id).cloned();
@@ -126,29 +238,67 @@ impl Inner {
 
     fn on_listener(self: &Arc<Self>, listener: &Arc<ListenerInner>) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        while let Ok(socket) = accept_with(&listener.socket, flags) {
-            let half_open = self.half_open();
-            // Another user's process, or too many at once: the closed socket says so.
-            let Some(pid) = same_user(&socket).filter(|_| half_open < HALF_OPEN_MAX) else { continue };
-            let deadline = self.host.now() + HELLO_PATIENCE;
-            let phase = Phase::AwaitRequest { listener: listener.clone(), deadline };
-            if let Ok(conn) = self.adopt(socket, pid, phase) {
-                self.on_conn(&conn);
+        for _ in 0..ACCEPTS {
+            match accept_with(&listener.socket, flags) {
+                Ok(socket) => self.hear_out(socket, listener),
+                // The second when it has been shut down.
+                Err(Errno::AGAIN | Errno::INVAL) => return,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    // Whoever has said nothing holds what others need. If there is nobody, whoever waits can wait on.
+                    match self.nic.registry.oldest_silent(listener.id, true) {
+                        Some(silent) => self.on_end(&silent, &CmFailure::TimedOut),
+                        None => return self.rest(listener),
+                    }
+                }
+                // Of the one connection, which is gone already (accept(2)).
+                Err(_) => {}
             }
         }
     }
 
-    fn half_open(&self) -> usize {
-        let conns: Vec<_> = unpoisoned(&self.nic.registry.conns).values().cloned().collect();
-        conns.iter().filter(|c| matches!(*unpoisoned(&c.phase), Phase::AwaitRequest { .. })).count()
+    /// Lets nobody in for a while; asking again at once would only keep the thread busy.
+    fn rest(&self, listener: &ListenerInner) {
+        self.nic.rewatch(listener.socket.as_fd(), listener.id, false);
+        *unpoisoned(&self.nic.registry.rest_until) = Some(self.host.now() + SHORTAGE_PAUSE);
+    }
+
+    /// Listeners that rest go on when it is time; when that will be.
+    pub(super) fn wake_listeners(&self, now: Time) -> Option<Time> {
+        let mut rest_until = unpoisoned(&self.nic.registry.rest_until);
+        let until = (*rest_until)?;
+        if now < until {
+            return Some(until);
+        }
+        *rest_until = None;
+        for (id, listener) in unpoisoned(&self.nic.registry.listeners).iter() {
+            self.nic.rewatch(listener.socket.as_fd(), *id, true);
+        }
+        None
+    }
+
+    /// Waits for what a new connection wants.
+    fn hear_out(self: &Arc<Self>, socket: OwnedFd, listener: &Arc<ListenerInner>) {
+        // Another user's process: the closed socket says so.
+        let Some(pid) = same_user(&socket) else { return };
+        if let Some(silent) = self.nic.registry.oldest_silent(listener.id, false) {
+            self.on_end(&silent, &CmFailure::TimedOut);
+        }
+        let deadline = self.host.now() + HELLO_PATIENCE;
+        let phase = Phase::AwaitRequest { listener: listener.clone(), deadline };
+        if let Ok(conn) = self.adopt(socket, pid, phase) {
+            self.on_conn(&conn);
+        }
     }
 
     fn on_conn(self: &Arc<Self>, conn: &Arc<Conn>) {
         loop {
             match receive(&conn.socket) {
                 Ok(None) => return,
-                Ok(Some((packet, fds))) => match Message::parse(&packet) {
-                    Ok(message) => self.on_message(conn, message, fds),
+                Ok(Some(packet)) if packet.is_cut => {
+                    return self.refuse(conn, Shortage::Descriptors);
+                }
+                Ok(Some(packet)) => match Message::parse(&packet.bytes) {
+                    Ok(message) => self.on_message(conn, message, packet.fds),
                     Err(why) => return self.on_end(conn, &CmFailure::Protocol(why.to_string())),
                 },
                 Err(Errno::BADMSG) => {
@@ -163,8 +313,16 @@ impl Inner {
         }
     }
 
+    /// Ends a connection in the making for want of something, and tells both sides of what.
+    pub(super) fn refuse(self: &Arc<Self>, conn: &Arc<Conn>, shortage: Shortage) {
+        // A peer that is gone needs no answer.
+        let _ = send(&conn.socket, &Message::Refuse(shortage), &[]);
+        self.on_end(conn, &CmFailure::Shortage(shortage.explain("this process")));
+    }
+
     fn on_message(self: &Arc<Self>, conn: &Arc<Conn>, message: Message, fds: Vec<OwnedFd>) {
         let mut phase = unpoisoned(&conn.phase);
+        self.nic.registry.leave(conn.id, &phase);
         match (std::mem::replace(&mut *phase, Phase::Over), message) {
             (Phase::AwaitRequest { listener, .. }, Message::Request(hello)) => {
                 *phase = Phase::Requested { hello: Box::new(hello.clone()), fds };
@@ -196,6 +354,11 @@ impl Inner {
                 drop(phase);
                 self.drop_conn(conn);
                 self.disconnected(&qp, &cm);
+            }
+            (other @ (Phase::AwaitReply { .. } | Phase::AwaitReady { .. }), Message::Refuse(shortage)) => {
+                *phase = other;
+                drop(phase);
+                self.on_end(conn, &CmFailure::Shortage(shortage.explain("the peer's process")));
             }
             (other, _) => {
                 *phase = other;
@@ -235,8 +398,9 @@ impl Inner {
         rnr_retry: u8,
     ) {
         if let Err(why) = self.link(conn, &qp, &hello, fds, rnr_retry) {
+            let why = self.not_linked(conn, &why);
             self.drop_conn(conn);
-            return cm.failed(&qp, CmFailure::Protocol(why.to_string()));
+            return cm.failed(&qp, why);
         }
         *unpoisoned(&conn.phase) = Phase::Up { qp: qp.clone(), cm: cm.clone() };
         if !qp.advance(state::INIT, state::RTS) {
@@ -262,9 +426,20 @@ impl Inner {
         }
     }
 
+    /// Why a connection does not come about that could not be linked; the peer is told if it is for want of something.
+    pub(super) fn not_linked(&self, conn: &Conn, why: &Error) -> CmFailure {
+        if !matches!(why, Error::System { .. }) {
+            return CmFailure::Protocol(why.to_string());
+        }
+        // A peer that is gone needs no answer.
+        let _ = send(&conn.socket, &Message::Refuse(Shortage::Memory), &[]);
+        CmFailure::Shortage(why.to_string())
+    }
+
     /// The other end of a connection has gone, or must not go on.
     pub(super) fn on_end(self: &Arc<Self>, conn: &Arc<Conn>, why: &CmFailure) {
         let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
+        self.nic.registry.leave(conn.id, &phase);
         self.drop_conn(conn);
         // A peer that is only late, or speaks nonsense, may still be inside.
         let gone = *why == CmFailure::PeerGone;
@@ -282,34 +457,26 @@ impl Inner {
         }
     }
 
-    /// Ends set-ups that take too long; whether any set-up is under way.
-    pub(super) fn expire_handshakes(self: &Arc<Self>) -> bool {
-        let conns: Vec<_> = unpoisoned(&self.nic.registry.conns).values().cloned().collect();
-        let now = self.host.now();
-        let mut under_way = false;
-        for conn in conns {
-            let deadline = match &*unpoisoned(&conn.phase) {
-                Phase::AwaitRequest { deadline, .. }
-                | Phase::AwaitReady { deadline, .. }
-                | Phase::AwaitReply { deadline, .. } => *deadline,
-                _ => continue,
-            };
-            if now >= deadline {
+    /// Ends set-ups that take too long; when the next one will.
+    pub(super) fn expire_handshakes(self: &Arc<Self>, now: Time) -> Option<Time> {
+        let (late, next) = self.nic.registry.overdue(now);
+        for conn in late {
+            // Unless it has come about in this very moment.
+            let is_late = unpoisoned(&conn.phase).deadline().is_some_and(|deadline| deadline <= now);
+            if is_late {
                 self.on_end(&conn, &CmFailure::TimedOut);
-            } else {
-                under_way = true;
             }
         }
-        under_way
+        next
     }
 }
 
 impl super::nic::Nic {
     /// Tells the peer that the connection is over; the program is told too if it is `told`.
     pub(super) fn part(&self, device: &Inner, qp: &Arc<QpInner>, told: bool) {
-        let conns: Vec<_> = unpoisoned(&self.registry.conns).values().cloned().collect();
-        let Some(conn) = conns.into_iter().find(|c| c.is_of(qp)) else { return };
+        let Some(conn) = self.registry.conn_of(qp) else { return };
         let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
+        self.registry.leave(conn.id, &phase);
         // If it cannot be told so, the closed socket tells it.
         let _ = send(&conn.socket, &Message::Disconnect, &[]);
         qp.quiet.store(true, Ordering::Release);
@@ -323,12 +490,8 @@ impl super::nic::Nic {
 }
 
 impl Conn {
-    pub(super) fn is_of(&self, qp: &Arc<QpInner>) -> bool {
-        match &*unpoisoned(&self.phase) {
-            Phase::AwaitReady { qp: its, .. }
-            | Phase::AwaitReply { qp: its, .. }
-            | Phase::Up { qp: its, .. } => Arc::ptr_eq(its, qp),
-            _ => false,
-        }
+    /// Whether it is this queue pair's.
+    fn is_of(&self, qp: &Arc<QpInner>) -> bool {
+        unpoisoned(&self.phase).qp().is_some_and(|its| Arc::ptr_eq(its, qp))
     }
 }

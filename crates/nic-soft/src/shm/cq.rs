@@ -40,6 +40,8 @@ pub(super) struct SendDone {
 pub(super) struct PollSide {
     /// Queue pairs whose send requests complete here, by seat.
     senders: Vec<Option<Arc<QpInner>>>,
+    /// Seats that nobody has.
+    free: Vec<usize>,
     /// Queue pairs whose receives complete here, by their index.
     receivers: Vec<Arc<QpInner>>,
     /// Where the next look begins, so that none is starved.
@@ -103,7 +105,7 @@ impl CqInner {
         let mut side = self.poll.lock();
         // Room for everything that may complete, so that completing never allocates.
         self.local.lock().reserve(self.demand.load(Ordering::Relaxed) as usize);
-        let seat = side.senders.iter().position(Option::is_none).unwrap_or_else(|| {
+        let seat = side.free.pop().unwrap_or_else(|| {
             side.senders.push(None);
             side.senders.len() - 1
         });
@@ -132,12 +134,15 @@ impl CqInner {
         match seat {
             Some(seat) => {
                 side.senders[seat] = None;
+                side.free.push(seat);
                 let mut local = self.local.lock();
                 local.retain(|done| done.seat != seat);
                 self.local_len.store(local.len(), Ordering::Release);
             }
             None => {
-                side.receivers.retain(|other| !Arc::ptr_eq(other, qp));
+                if let Ok(at) = side.receivers.binary_search_by_key(&qp.index, |other| other.index) {
+                    side.receivers.remove(at);
+                }
                 side.due.retain(|other| !Arc::ptr_eq(other, qp));
             }
         }

@@ -22,7 +22,7 @@ use super::nic::Nic;
 use super::peer::Peer;
 use super::place::SGE_MAX;
 use super::qp::{QpHandle, QpInner};
-use super::segment::{FileId, SEGMENT_MAX, Segment};
+use super::segment::{FileId, Ref, SEGMENT_MAX, Segment};
 use super::srq::SrqInner;
 use super::table::Table;
 use crate::sync::Spin;
@@ -33,8 +33,8 @@ use crate::sync::fence;
 pub struct ShmConfig {
     /// How private memory of other processes is reached.
     pub copy: CopyPath,
-    /// Bytes of NIC memory that can be allocated; half of the machine's memory if not given. Memory is taken
-    /// from the machine only as it is allocated.
+    /// Bytes of NIC memory that can be allocated. If not given, half of the machine's memory, or less where the limits of
+    /// this process leave no room for that. Memory is taken from the machine only as it is allocated.
     pub dm_size: Option<Bytes>,
 }
 
@@ -87,6 +87,7 @@ pub(super) struct Inner {
     name: String,
     pub(super) segment: Segment,
     pub(super) table: Arc<Table>,
+    pub(super) header: Ref<Header>,
     pub(super) token: u64,
     pub(super) process: u64,
     pub(super) copy: CopyState,
@@ -131,11 +132,16 @@ const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     fence::register();
     let files = raise_file_limit();
-    let dm_size = config.dm_size.map_or_else(half_of_memory, |b| b.0).next_multiple_of(PAGE).max(PAGE);
-    Error::check_limit("bytes of NIC memory", dm_size, SEGMENT_MAX - DM_BASE)?;
-    let segment = Segment::create(DM_BASE + dm_size)?;
+    let whole_pages = |bytes: u64| bytes.next_multiple_of(PAGE).max(PAGE);
+    let (segment, dm_size) = match config.dm_size.map(|wanted| whole_pages(wanted.0)) {
+        Some(wanted) => {
+            Error::check_limit("bytes of NIC memory", wanted, SEGMENT_MAX - DM_BASE)?;
+            (Segment::create(DM_BASE + wanted)?, wanted)
+        }
+        None => Segment::create_within_limits(whole_pages(half_of_memory()).min(SEGMENT_MAX - DM_BASE))?,
+    };
     let token = random();
-    let header: &Header = segment.map.get(0).ok_or_else(|| Error::Invalid("an empty segment".into()))?;
+    let header: Ref<Header> = Ref::new(&segment.map, 0)?;
     header.token.store(token, Ordering::Relaxed);
     header.version.store(VERSION, Ordering::Release);
     let copy = CopyState::new(config.copy);
@@ -146,6 +152,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         name: "shm".into(),
         table: Table::own(&segment.map, segment.id()?),
         segment,
+        header,
         token,
         process: *process_token(),
         copy,
@@ -284,6 +291,11 @@ impl Inner {
         cqs.insert(cq.index, Arc::downgrade(cq));
     }
 
+    /// A queue pair by its number.
+    pub(super) fn qp(&self, index: usize) -> Option<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(|e| e.into_inner()).get(&index).cloned()
+    }
+
     pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
         self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
     }
@@ -366,7 +378,7 @@ impl QpInner {
                 let (from, to) =
                     (state::word(link.generation, from), state::word(link.generation, state::ERROR));
                 if link.qp.status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                    link.peer.kick();
+                    link.kick();
                 }
             }
         }
@@ -377,7 +389,7 @@ impl QpInner {
         self.recv_cq.alarm(self.index);
         self.send_cq.notify(true);
         if self.peer_is_inside() {
-            self.device.nic.watch_unsettled();
+            self.device.look_at(self.index);
         }
     }
 }
@@ -420,6 +432,13 @@ impl Drop for DmPiece {
 
 /// The opened device.
 struct ShmDevice(Arc<Inner>);
+
+/// What is behind a device of this kind.
+#[cfg(test)]
+pub(super) fn of(device: &verbs::Device) -> Result<Arc<Inner>> {
+    let shm: Arc<ShmDevice> = own(device.ops().clone(), "the device")?;
+    Ok(shm.0.clone())
+}
 
 impl Drop for Inner {
     fn drop(&mut self) {

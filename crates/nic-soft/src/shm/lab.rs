@@ -156,7 +156,7 @@ impl Lab {
     /// Wakes the peer's NIC thread, which then looks at everything.
     pub fn kick(&self) {
         if let Some(link) = self.0.link.get() {
-            link.peer.kick();
+            link.kick();
         }
     }
 

@@ -56,6 +56,8 @@ pub(super) struct Header {
     /// Who is in the middle of an atomic on private memory: its queue pair here + 1 in the lower half, and in the upper how
     /// often it was there; 0 for nobody.
     pub(super) atomic_holder: Line<AtomicU64>,
+    /// Queue pairs here that the NIC thread is to look at; written before it is woken.
+    pub(super) kicked: Ready,
 }
 
 /// A memory region's entry in the protection table.
@@ -227,6 +229,7 @@ macro_rules! shared {
 shared!(Header, MrEntry, QpShared, CqShared, ChannelShared, SrqShared);
 
 const _: () = {
+    assert!(size_of::<Header>() as u64 <= MR_BASE);
     assert!(MR_BASE + (MR_MAX * size_of::<MrEntry>()) as u64 <= QP_BASE);
     assert!(size_of::<QpShared>() <= QP_STRIDE as usize);
     assert!(QP_BASE + QP_MAX as u64 * QP_STRIDE <= CQ_BASE);

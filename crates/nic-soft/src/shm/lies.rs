@@ -139,7 +139,7 @@ fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
     words.key.store(owner.host.rkey(), Ordering::Relaxed);
     words.operand[0].store(1, Ordering::Relaxed);
     words.turn.fetch_add(1, Ordering::Release);
-    asker.inner.link.get().expect("connected").peer.kick();
+    asker.inner.link.get().expect("connected").kick();
     let answered = || words.turn.load(Ordering::Acquire).is_multiple_of(2).then_some(());
     owner
         .device

@@ -1,15 +1,16 @@
 //! The NIC thread: sleeps until a socket or a peer wants something; carries on what nobody polls for.
 //!
 //! It answers the connection protocol, notices peers that die (their sockets close), retries requests that wait,
-//! copies for peers that may not copy themselves, and fails queue pairs whose peers failed. Never on the path of
-//! a message between running processes.
+//! copies for peers that may not copy themselves, and fails queue pairs whose peers failed. Kicks say which queue pair is
+//! meant, so that its work does not grow with their number. Never on the path of a message between running processes.
 
+use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
 
-use host::Task;
+use host::{Span, Task, Time};
 use rustix::event::epoll;
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use verbs::{Error, Result};
@@ -21,10 +22,9 @@ use super::layout::state;
 use super::qp::QpInner;
 
 /// Looks again after this while something waits that may not announce itself.
-const RETRY_NS: i64 = 1_000_000;
-/// Looks at connection time-outs this often while a connection is being made, and at whether a peer has left that was inside
-/// when its connection ended.
-const HANDSHAKE_NS: i64 = 20_000_000;
+const RETRY: Span = Span::from_ms(1);
+/// Looks this often whether a peer has left that was inside when its connection ended.
+const DEPARTURE: Span = Span::from_ms(20);
 
 const KICK: u64 = 0;
 const DOORBELL: u64 = 1;
@@ -43,8 +43,6 @@ pub(super) struct Nic {
     core: Arc<Core>,
     pub(super) registry: Registry,
     task: Mutex<Option<Task>>,
-    /// A queue pair has failed while its peer was inside.
-    unsettled: AtomicBool,
     /// Who had the turn at atomics at the last look.
     pub(super) turn_seen: AtomicU64,
     /// The doorbell is broken: it looks again and again instead.
@@ -67,7 +65,6 @@ impl Nic {
             core,
             registry: Registry::default(),
             task: Mutex::new(None),
-            unsettled: AtomicBool::new(false),
             turn_seen: AtomicU64::new(0),
             deaf: AtomicBool::new(false),
             next_id: AtomicU64::new(DOORBELL + 1),
@@ -76,10 +73,9 @@ impl Nic {
 
     pub(super) fn start(&self, device: &Arc<Inner>) -> Result<()> {
         let (core, weak) = (self.core.clone(), Arc::downgrade(device));
-        let task = device
-            .host
-            .spawn("nicety-shm", None, move || run(&core, &weak))
-            .map_err(|e| Error::system("cannot start the device's thread", e))?;
+        let task = device.host.spawn("nicety-shm", None, move || run(&core, &weak)).map_err(|e| {
+            Error::system("cannot start the device's thread (are processes limited? see ulimit -u)", e)
+        })?;
         *unpoisoned(&self.task) = Some(task);
         Ok(())
     }
@@ -96,7 +92,7 @@ impl Nic {
         }
     }
 
-    /// Makes the thread look at everything.
+    /// Makes the thread look at what it was told, and at the time.
     pub(super) fn wake(&self) {
         // A full counter means that it is awake already.
         let _ = rustix::io::write(&self.core.kick, &1_u64.to_ne_bytes());
@@ -115,18 +111,23 @@ impl Nic {
         }
     }
 
-    pub(super) fn watch_unsettled(&self) {
-        self.unsettled.store(true, Ordering::Release);
-        self.wake();
+    /// A number for a socket to be watched.
+    pub(super) fn fresh_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Watches a socket under a new number.
-    pub(super) fn watch(&self, fd: BorrowedFd<'_>) -> Result<u64> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+    /// Watches a socket under a number.
+    pub(super) fn watch(&self, fd: BorrowedFd<'_>, id: u64) -> Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         epoll::add(&self.core.epoll, fd, epoll::EventData::new_u64(id), flags)
-            .map_err(|e| Error::system("cannot watch a connection's socket", e))?;
-        Ok(id)
+            .map_err(|e| Error::system("cannot watch a connection's socket", e))
+    }
+
+    /// Is told of a listener, or for a while not.
+    pub(super) fn rewatch(&self, fd: BorrowedFd<'_>, id: u64, told: bool) {
+        let flags = if told { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        // It fails only for a socket that is not watched, and that is being closed then.
+        let _ = epoll::modify(&self.core.epoll, fd, epoll::EventData::new_u64(id), flags);
     }
 
     pub(super) fn unwatch(&self, fd: BorrowedFd<'_>) {
@@ -137,7 +138,7 @@ impl Nic {
 
 fn run(core: &Core, device: &Weak<Inner>) {
     let _ = core.thread.set(std::thread::current().id());
-    let mut timeout = None;
+    let (mut timeout, mut waiting) = (None, BTreeSet::new());
     let mut events = Vec::with_capacity(64);
     while !core.stop.load(Ordering::Acquire) {
         events.clear();
@@ -154,7 +155,12 @@ fn run(core: &Core, device: &Weak<Inner>) {
                 id => device.on_socket(id),
             }
         }
-        timeout = device.round().map(|tv_nsec| Timespec { tv_sec: 0, tv_nsec });
+        let next = device.round(&mut waiting);
+        let now = device.host.now();
+        timeout = next.map(|at| {
+            let pause = at.since(now).to_std();
+            Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) }
+        });
     }
 }
 
@@ -165,39 +171,47 @@ fn drain(kick: &OwnedFd) {
 }
 
 impl Inner {
-    /// Looks at everything once; after how many nanoseconds to look again without being asked.
-    fn round(self: &Arc<Self>) -> Option<i64> {
-        self.settle_failures();
-        let unsettled = self.nic.unsettled.swap(false, Ordering::AcqRel);
-        let mut retry = self.look_at_turn() | self.nic.deaf.load(Ordering::Acquire);
-        for qp in self.live_qps() {
-            if qp.state() == state::ERROR {
-                self.look_at_failed(&qp, unsettled);
-            } else {
-                retry |= qp.serve_peer();
-                qp.progress();
-                retry |= qp.is_stalled();
-            }
-        }
-        retry |= self.nic.unsettled.load(Ordering::Acquire);
-        let handshakes = self.see_off_departed() | self.expire_handshakes();
-        match (retry, handshakes) {
-            (true, _) => Some(RETRY_NS),
-            (_, true) => Some(HANDSHAKE_NS),
-            _ => None,
-        }
+    /// Has the NIC thread look at a queue pair of this device.
+    pub(super) fn look_at(&self, index: usize) {
+        self.header.kicked.add(index);
+        self.nic.wake();
     }
 
-    fn look_at_failed(&self, qp: &Arc<QpInner>, unsettled: bool) {
+    /// Looks at the queue pairs that somebody has named since the last round, and at those `waiting` for something that
+    /// may not announce itself; when to do so again without being asked. What it takes does not grow with the queue pairs
+    /// that nobody named.
+    fn round(self: &Arc<Self>, waiting: &mut BTreeSet<usize>) -> Option<Time> {
+        self.settle_failures();
+        if self.header.kicked.any() {
+            self.header.kicked.take(|index| {
+                waiting.insert(index);
+            });
+        }
+        waiting.retain(|&index| self.qp(index).is_some_and(|qp| self.is_waiting(&qp)));
+        let now = self.host.now();
+        let turn_is_held = self.look_at_turn();
+        let impatient = turn_is_held || !waiting.is_empty() || self.nic.deaf.load(Ordering::Acquire);
+        let retry = impatient.then(|| now + RETRY);
+        let departures = self.see_off_departed().then(|| now + DEPARTURE);
+        [retry, departures, self.expire_handshakes(now), self.wake_listeners(now)].into_iter().flatten().min()
+    }
+
+    /// Looks at a queue pair; whether it has to be looked at again.
+    fn is_waiting(&self, qp: &Arc<QpInner>) -> bool {
+        if qp.state() != state::ERROR {
+            let asks_again = qp.serve_peer();
+            qp.progress();
+            return asks_again || qp.is_stalled();
+        }
         if qp.failure.load(Ordering::Acquire) != 2 {
             qp.fail();
-        } else if unsettled {
-            if qp.peer_is_inside() {
-                self.nic.unsettled.store(true, Ordering::Release);
-            } else {
-                qp.recv_cq.alarm(qp.index);
-            }
         }
+        if qp.peer_is_inside() {
+            return true;
+        }
+        // What the peer has left can be flushed now.
+        qp.recv_cq.alarm(qp.index);
+        false
     }
 
     /// The peer of a queue pair takes no part any more; if it is `gone`, it is inside nothing.
@@ -209,5 +223,37 @@ impl Inner {
         }
         qp.fail();
         qp.recv_cq.force_event();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::device::of;
+    use verbs::{Device, QpInit};
+
+    use super::*;
+
+    /// Goal: a kick costs the NIC thread what it says, however many queue pairs there are. Method: a device whose thread
+    /// has ended, so that the rounds are ours; queue pairs that fail in secret show who was looked at.
+    #[test]
+    fn a_round_looks_at_those_who_were_named() {
+        let device: Device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
+        let inner = of(&device).expect("this kind");
+        let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
+        let qps: Vec<_> = (0..100).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
+        inner.nic.stop();
+        for qp in inner.live_qps() {
+            assert!(qp.advance(state::INIT, state::ERROR), "in secret");
+        }
+        let mut waiting = BTreeSet::new();
+        let looked_at = |waiting: &mut BTreeSet<usize>| {
+            assert_eq!(inner.round(waiting), None, "nothing to wait for");
+            let dealt_with = |qp: &Arc<QpInner>| qp.failure.load(Ordering::Acquire) == 2;
+            inner.live_qps().iter().filter(|qp| dealt_with(qp)).map(|qp| qp.index).collect::<Vec<_>>()
+        };
+        assert_eq!(looked_at(&mut waiting), [0; 0], "nobody was named");
+        [7, 64, 99, 7].iter().for_each(|&index| inner.look_at(index));
+        assert_eq!(looked_at(&mut waiting), [7, 64, 99]);
+        drop(qps);
     }
 }

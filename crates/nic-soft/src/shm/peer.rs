@@ -38,6 +38,8 @@ pub(super) struct Peer {
     pub(super) reach: Reach,
     /// Its process, as the kernel says; 0 if it is in a PID namespace that this one does not see.
     pid: i32,
+    /// Who is meant by a kick.
+    header: Ref<Header>,
     /// A handle of its process, where the kernel gives one: tells whether it lives.
     life: Option<OwnedFd>,
     /// Wakes its NIC thread.
@@ -71,22 +73,22 @@ impl Peer {
             Some(_) => return Err(other()),
             None => Table::of_peer(map_peer(&file)?),
         };
-        let header: &Header =
-            table.map.get(0).ok_or_else(|| Error::Invalid("the peer's segment is empty".into()))?;
+        let header: Ref<Header> = Ref::new(&table.map, 0)?;
         if header.version.load(Ordering::Acquire) != VERSION
             || header.token.load(Ordering::Relaxed) != hello.token
         {
             return Err(Error::Invalid("the peer's segment is of another version; update both sides".into()));
         }
         let reach = device.choose_reach(hello, pid, table.is_own());
-        let peer = Arc::new(Self { table, pid, reach, life: life(), kick });
+        let peer = Arc::new(Self { table, pid, reach, header, life: life(), kick });
         peers.retain(|_, p| p.strong_count() > 0);
         peers.insert(id, Arc::downgrade(&peer));
         Ok(peer)
     }
 
-    /// Wakes the peer's NIC thread, which then looks at everything.
-    pub(super) fn kick(&self) {
+    /// Wakes the peer's NIC thread, which then looks at its queue pair `index`.
+    fn kick(&self, index: usize) {
+        self.header.kicked.add(index);
         ring(self.kick.as_fd());
     }
 
@@ -177,6 +179,11 @@ impl Link {
         let generation = hello.generation;
         let ready = state::word(generation, state::RTS);
         Ok(Self { qp, index, generation, pd, recvs, srq, comps, cq, channel, rnr_retry, ready, peer })
+    }
+
+    /// Has the peer's NIC thread look at its queue pair.
+    pub(super) fn kick(&self) {
+        self.peer.kick(self.index);
     }
 
     /// Whether the peer's queue pair is (still) fully connected. Look only while inside ([`super::layout::PeerWords`]).

@@ -116,6 +116,8 @@ pub(super) struct QpInner {
     /// Whether requests are pending.
     stalled: AtomicBool,
     pub(super) link: OnceLock<Link>,
+    /// The number of its connection, also when that is over; 0 before there was one.
+    pub(super) conn: AtomicU64,
     /// The peer process is gone: it is inside nothing any more.
     pub(super) peer_dead: AtomicBool,
     /// 0 fine, 1 failed and not yet dealt with, 2 dealt with.
@@ -177,6 +179,7 @@ impl QpInner {
             taken: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
             link: OnceLock::new(),
+            conn: AtomicU64::new(0),
             peer_dead: AtomicBool::new(false),
             failure: AtomicU32::new(0),
             quiet: AtomicBool::new(false),
@@ -334,7 +337,7 @@ impl QpInner {
             let count = &self.send_cq.stalled;
             if stalled {
                 count.fetch_add(1, Ordering::AcqRel);
-                self.device.nic.wake();
+                self.device.look_at(self.index);
             } else {
                 count.fetch_sub(1, Ordering::AcqRel);
             }
@@ -486,7 +489,7 @@ impl QpInner {
         if starved.load(Ordering::Relaxed) != 0 {
             starved.store(0, Ordering::Release);
             if let Some(link) = self.link.get() {
-                link.peer.kick();
+                link.kick();
             }
         }
     }

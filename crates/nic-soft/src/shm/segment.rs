@@ -14,6 +14,7 @@ use rustix::fs::{
     fstatfs, ftruncate, memfd_create,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 use verbs::{Error, Result};
 
 use super::layout::{DM_BASE, MrEntry, Shared, mr_at};
@@ -22,6 +23,13 @@ const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlag
 
 /// A segment's size, at most: several of them must fit into an address space of 47 bits.
 pub(super) const SEGMENT_MAX: u64 = 1 << 43;
+/// NIC memory that a device has at least, where limits leave room for less than was hoped for.
+const DM_LEAST: u64 = 1 << 20;
+
+/// How large files of this process may be.
+fn file_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
 
 /// statfs(2).
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
@@ -52,8 +60,9 @@ impl Map {
             .map_err(|_| Error::Invalid("the segment exceeds the address space".into()))?;
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-        let base = unsafe { mmap(std::ptr::null_mut(), size, prot, flags, fd, 0) }
-            .map_err(|e| Error::system("cannot map a device's segment (is the address space limited?)", e))?;
+        let base = unsafe { mmap(std::ptr::null_mut(), size, prot, flags, fd, 0) }.map_err(|e| {
+            Error::system("cannot map a device's segment (is the address space limited? see ulimit -v)", e)
+        })?;
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| {
             Error::system("cannot map a segment", std::io::Error::other("mapped at address 0"))
         })?;
@@ -172,6 +181,12 @@ impl Segment {
         let file =
             memfd_create("nicety-shm", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(refused)?;
         fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+        // Growing a file beyond the limit is answered by a signal that ends the process.
+        if let Some(limit) = file_limit().filter(|limit| *limit < len) {
+            let what = format!("cannot create a device's shared memory of {len} bytes");
+            let why = format!("the size of files is limited to {limit} bytes; raise that with ulimit -f");
+            return Err(Error::system(what, std::io::Error::new(std::io::ErrorKind::FileTooLarge, why)));
+        }
         ftruncate(&file, len).map_err(refused)?;
         fcntl_add_seals(&file, SEALS).map_err(refused)?;
         Ok(Self { map: Map::of(file.as_fd(), len)?, file })
@@ -180,6 +195,17 @@ impl Segment {
     /// Which file it is.
     pub(super) fn id(&self) -> Result<FileId> {
         identify(&self.file)
+    }
+
+    /// A segment with so much NIC memory, or with less of it where this process may not have or map so large a file.
+    pub(super) fn create_within_limits(dm_size: u64) -> Result<(Self, u64)> {
+        let mut size = dm_size;
+        loop {
+            match Self::create(DM_BASE + size) {
+                Err(Error::System { .. }) if size > DM_LEAST => size = (size / 2 & !0xfff).max(DM_LEAST),
+                result => return Ok((result?, size)),
+            }
+        }
     }
 
     /// Commits a range, so that touching it cannot fail later.

@@ -66,7 +66,7 @@ fn ask(link: &Link, progress: &mut Progress, ask: &Ask) {
     words.operand.iter().zip(ask.operand).for_each(|(word, v)| word.store(v, Ordering::Relaxed));
     progress.asks = progress.asks.wrapping_add(1);
     words.turn.store(progress.asks.wrapping_mul(2).wrapping_sub(1), Ordering::Release);
-    link.peer.kick();
+    link.kick();
 }
 
 /// The answer to what was asked, if it is there.
@@ -206,7 +206,7 @@ impl QpInner {
         words.refused.store(done.is_none().into(), Ordering::Relaxed);
         words.turn.store(asked.wrapping_add(1), Ordering::Release);
         if let Some(link) = self.link.get() {
-            link.peer.kick();
+            link.kick();
         }
         false
     }

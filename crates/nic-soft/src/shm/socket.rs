@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg,
     socket_with,
 };
@@ -22,8 +22,13 @@ use super::wire::{Message, PACKET_MAX};
 /// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
-/// A packet and the descriptors that came with it.
-pub(super) type Packet = (Vec<u8>, Vec<OwnedFd>);
+/// A packet and what came with it.
+pub(super) struct Packet {
+    pub(super) bytes: Vec<u8>,
+    pub(super) fds: Vec<OwnedFd>,
+    /// Descriptors were lost on the way in: this process may not have more.
+    pub(super) is_cut: bool,
+}
 
 /// The name of a port.
 pub(super) fn address(port: u16) -> Result<SocketAddrUnix> {
@@ -101,8 +106,8 @@ pub(super) fn receive(socket: &OwnedFd) -> Result<Option<Packet>, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(&mut packet)];
-    let got = match recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-        Ok(got) => got.bytes,
+    let (got, flags) = match recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        Ok(got) => (got.bytes, got.flags),
         Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
         Err(e) => return Err(e),
     };
@@ -122,7 +127,7 @@ pub(super) fn receive(socket: &OwnedFd) -> Result<Option<Packet>, Errno> {
         return Err(Errno::BADMSG);
     }
     packet.truncate(got);
-    Ok(Some((packet, known)))
+    Ok(Some(Packet { bytes: packet, fds: known, is_cut: flags.contains(ReturnFlags::CTRUNC) }))
 }
 
 /// Closes descriptors of unknown kinds, in a thread of its own: closing can take as long as whoever sent them likes, be it a

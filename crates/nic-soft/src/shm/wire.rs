@@ -9,7 +9,7 @@ pub(super) const PRIVATE_MAX: usize = 512;
 pub(super) const PACKET_MAX: usize = HELLO_LEN + 8 + PRIVATE_MAX;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"nSHM");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEAD_LEN: usize = 8;
 const HELLO_LEN: usize = 40;
 
@@ -42,6 +42,33 @@ pub(super) enum Message {
     Reject(Vec<u8>),
     /// From either side: it is over.
     Disconnect,
+    /// From either side, instead of connecting: it has not enough of something.
+    Refuse(Shortage),
+}
+
+/// What a side has not enough of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shortage {
+    /// Descriptors: those of the other side's did not fit.
+    Descriptors,
+    /// Memory or address space: the other side's segment could not be mapped.
+    Memory,
+}
+
+impl Shortage {
+    /// What it means to a program, on the side that has it or on the other one.
+    pub(super) fn explain(self, whose: &str) -> String {
+        match self {
+            Self::Descriptors => {
+                format!("{whose} has no descriptors left for a connection; raise its limit with ulimit -n")
+            }
+            Self::Memory => {
+                format!(
+                    "{whose} cannot map the other's memory; raise its limit of address space with ulimit -v"
+                )
+            }
+        }
+    }
 }
 
 /// Why a packet is no message.
@@ -73,6 +100,8 @@ impl Message {
             Self::Ready => (3, None, &[]),
             Self::Reject(p) => (4, None, p),
             Self::Disconnect => (5, None, &[]),
+            Self::Refuse(Shortage::Descriptors) => (6, None, &[1]),
+            Self::Refuse(Shortage::Memory) => (6, None, &[2]),
         };
         let mut out = Vec::with_capacity(PACKET_MAX);
         out.extend(MAGIC.to_le_bytes());
@@ -108,7 +137,9 @@ impl Message {
             3 if body.is_empty() => Ok(Self::Ready),
             4 if body.len() <= PRIVATE_MAX => Ok(Self::Reject(body.to_vec())),
             5 if body.is_empty() => Ok(Self::Disconnect),
-            3..=5 => Err(Malformed::Length),
+            6 if body == [1] => Ok(Self::Refuse(Shortage::Descriptors)),
+            6 if body == [2] => Ok(Self::Refuse(Shortage::Memory)),
+            3..=6 => Err(Malformed::Length),
             kind => Err(Malformed::Kind(kind)),
         }
     }
@@ -159,6 +190,8 @@ mod tests {
             Message::Ready,
             Message::Reject(vec![1, 2, 3]),
             Message::Disconnect,
+            Message::Refuse(Shortage::Descriptors),
+            Message::Refuse(Shortage::Memory),
         ]
     }
 
