@@ -9,6 +9,8 @@
 #[cfg(not(loom))]
 pub mod floor;
 #[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
 pub mod iwarp;
 #[cfg(not(loom))]
 mod pieces;

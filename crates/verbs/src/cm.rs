@@ -241,8 +241,9 @@ impl Cm {
     /// Waits for the next event (`rdma_get_cm_event`).
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when `deadline` passes first.
+    /// [`Error::TimedOut`] when `deadline` passes first; [`Error::Forked`].
     pub fn get_event(&self, deadline: Option<Time>) -> Result<CmEvent> {
+        self.device.ops().check()?;
         self.device
             .host()
             .wait("Cm::get_event", self.ops.bell(), deadline, || self.ops.poll_event())

@@ -137,8 +137,9 @@ impl CompChannel {
     /// acknowledgement.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when `deadline` passes first.
+    /// [`Error::TimedOut`] when `deadline` passes first; [`Error::Forked`].
     pub fn get_event(&self, deadline: Option<Time>) -> Result<u32> {
+        self.device.ops().check()?;
         self.device
             .host()
             .wait("CompChannel::get_event", self.ops.bell(), deadline, || self.ops.poll_event())

@@ -90,6 +90,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The device was opened by the parent, before fork(2); it is the parent's alone.
+    #[error("the device belongs to the process that opened it; a forked child opens one of its own")]
+    Forked,
     /// The operating system refused something that the device needs.
     #[error("{what}: {why}")]
     System {

@@ -24,6 +24,10 @@ pub trait DeviceOps: Any + Send + Sync {
     fn host(&self) -> &Host;
     /// What it can do; constant.
     fn attr(&self) -> &DeviceAttr;
+    /// Whether this process may use it: [`Error::Forked`] in a child that inherited it.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
     /// See [`crate::Device::alloc_pd`].
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>>;
     /// See [`crate::Device::create_cq`].

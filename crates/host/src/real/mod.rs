@@ -145,7 +145,12 @@ impl HostOps for Real {
             }
             body();
         })?;
+        let process = std::process::id();
         Ok(Task::new(move || {
+            if std::process::id() != process {
+                // A forked child has the handle and not the thread.
+                return std::mem::forget(handle);
+            }
             // The panic hook has printed the message; the joiner only needs to know that it is over.
             let _ = handle.join();
         }))

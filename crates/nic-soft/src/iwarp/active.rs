@@ -1,7 +1,6 @@
 //! The connecting side of connections in the making. On the device's thread, which makes the sockets, too.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use host::Time;
@@ -16,6 +15,7 @@ use super::device::Inner;
 use super::handshake::{Attempt, Phase, QUESTIONS, Turn, hear, say, since_start};
 use super::qp::{QpInner, state};
 use super::socket::{connect_to, connects_to_itself, failure};
+use crate::fork::Fd;
 
 /// What the active side wants.
 pub(super) struct Active {
@@ -98,7 +98,7 @@ impl Inner {
     }
 
     /// TCP has connected, or failed to.
-    pub(super) fn on_connected(&self, socket: &OwnedFd, active: Active) -> Turn {
+    pub(super) fn on_connected(&self, socket: &Fd, active: Active) -> Turn {
         match sockopt::socket_error(socket) {
             Ok(Ok(())) => {}
             Ok(Err(errno)) | Err(errno) => {
@@ -134,7 +134,7 @@ impl Inner {
     }
 
     /// The peer has said something, or closed.
-    pub(super) fn on_reply(&self, socket: &OwnedFd, active: Active, mut machine: Initiator) -> Turn {
+    pub(super) fn on_reply(&self, socket: &Fd, active: Active, mut machine: Initiator) -> Turn {
         let mut bytes = [0; 1024];
         let result = match hear(socket, &mut bytes) {
             Ok(None) => return Turn::On(Phase::Asking(active, machine)),
@@ -166,7 +166,7 @@ impl Inner {
     }
 
     /// The handshake is through, on the active side.
-    pub(super) fn begin_active(&self, socket: OwnedFd, active: Active, negotiated: &Negotiated, rest: &[u8]) {
+    pub(super) fn begin_active(&self, socket: Fd, active: Active, negotiated: &Negotiated, rest: &[u8]) {
         let Active { qp, cm, param, .. } = active;
         let link = self.link(socket, negotiated, cm.clone(), &param, rest);
         let (qp_num, private_data) = (qp.num, negotiated.private_data.clone());

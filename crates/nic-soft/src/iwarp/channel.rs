@@ -1,7 +1,7 @@
 //! Completion channels: where one can sleep for completions, and the queues that report to them.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, Weak};
 
 use host::Bell;
@@ -11,10 +11,11 @@ use verbs::{Error, Result};
 
 use super::cq::CqInner;
 use super::device::unpoisoned;
+use crate::fork::Fd;
 
 /// A completion channel.
 pub(super) struct ChannelInner {
-    fd: OwnedFd,
+    fd: Fd,
     bell: Bell,
     /// The numbers of the queues that reported, and who may report.
     state: Mutex<State>,
@@ -30,7 +31,7 @@ impl ChannelInner {
     pub(super) fn create() -> Result<Arc<Self>> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create a completion channel", e))?;
-        Ok(Arc::new(Self { fd, bell: Bell::new(), state: Mutex::default() }))
+        Ok(Arc::new(Self { fd: fd.into(), bell: Bell::new(), state: Mutex::default() }))
     }
 
     pub(super) fn attach(&self, cq: &Arc<CqInner>) {

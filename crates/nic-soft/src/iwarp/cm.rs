@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -18,12 +18,13 @@ use super::handshake::Wish;
 use super::nic::LISTENER;
 use super::qp::{QpHandle, QpInner, state, state_of};
 use super::stream::End;
+use crate::fork::Fd;
 
 /// A channel of events.
 pub(super) struct CmInner {
     pub(super) device: Arc<Inner>,
     bell: Bell,
-    fd: OwnedFd,
+    fd: Fd,
     queue: Mutex<VecDeque<(Option<u64>, CmEvent)>>,
 }
 
@@ -31,7 +32,12 @@ impl CmInner {
     pub(super) fn create(device: &Arc<Inner>) -> Result<Arc<Self>> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create an event channel", e))?;
-        Ok(Arc::new(Self { device: device.clone(), bell: Bell::new(), fd, queue: Mutex::default() }))
+        Ok(Arc::new(Self {
+            device: device.clone(),
+            bell: Bell::new(),
+            fd: fd.into(),
+            queue: Mutex::default(),
+        }))
     }
 
     /// Something happened.
@@ -78,7 +84,7 @@ impl CmInner {
 
 /// A listening socket.
 pub(super) struct ListenerInner {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Fd,
     pub(super) id: u64,
     pub(super) addr: SocketAddr,
     pub(super) cm: Weak<CmInner>,
@@ -104,6 +110,9 @@ impl ListenerOps for ListenerHandle {
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         self.inner.open.store(false, Ordering::Release);
         self.device.nic.unwatch(self.inner.socket.as_fd());
         self.device.nic.registry.forget_listener(self.inner.id);
@@ -135,6 +144,7 @@ pub(super) struct CmHandle(pub(super) Arc<CmInner>);
 impl CmOps for CmHandle {
     fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let device = &self.0.device;
+        device.birth.check()?;
         let addr = match device.config.bind {
             Some(own) if addr.ip().is_unspecified() => SocketAddr::new(own, addr.port()),
             Some(own) if addr.ip() != own => {
@@ -161,6 +171,7 @@ impl CmOps for CmHandle {
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         let device = &self.0.device;
+        device.birth.check()?;
         let qp = own_qp(qp)?;
         if let Some(own) = device.config.bind.filter(|own| own.is_ipv4() != addr.is_ipv4()) {
             let why = format!("it is not of the kind of this device's side, {own}");
@@ -178,6 +189,7 @@ impl CmOps for CmHandle {
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {
+        self.0.device.birth.check()?;
         let qp = own_qp(qp)?;
         let was_connected = qp.with(|stream| stream.began());
         if !was_connected {
@@ -188,6 +200,7 @@ impl CmOps for CmHandle {
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
+        self.0.device.birth.check().ok()?;
         let mut queue = unpoisoned(&self.0.queue);
         let (_, event) = queue.pop_front()?;
         self.0.lower();

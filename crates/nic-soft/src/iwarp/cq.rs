@@ -213,6 +213,7 @@ impl CqOps for CqInner {
 
     #[inline]
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        self.device.birth.check()?;
         if self.dead.load(Ordering::Relaxed) {
             return Err(Error::CqOverrun { cqe: self.cqe });
         }
@@ -225,6 +226,7 @@ impl CqOps for CqInner {
     }
 
     fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        self.device.birth.check()?;
         if self.channel.is_none() {
             return Err(Error::Invalid("the completion queue has no channel to report to".into()));
         }
@@ -243,6 +245,9 @@ impl CqOps for CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         if let Some(channel) = &self.channel {
             channel.forget(self.id);
         }

@@ -21,6 +21,7 @@ use super::qp::{QpHandle, QpInner};
 use super::ready::TURNS;
 use super::socket::check_own;
 use super::srq::SrqInner;
+use crate::fork::Birth;
 use crate::pieces::SGE_MAX;
 use crate::sync::Spin;
 
@@ -71,6 +72,7 @@ struct Connected {
 /// What all objects of a device share.
 pub(super) struct Inner {
     pub(super) host: Host,
+    pub(super) birth: Birth,
     pub(super) attr: DeviceAttr,
     pub(super) config: IwarpConfig,
     name: String,
@@ -110,11 +112,13 @@ pub(super) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// [`Error::System`] when descriptors or a thread cannot be had; [`Error::Address`] for a side that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
+    let birth = Birth::here()?;
     config.bind.map_or(Ok(()), check_own)?;
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);
     let inner = Arc::new(Inner {
         host: host.clone(),
+        birth,
         attr: attributes(dm_size, files, config),
         config: config.clone(),
         name: config.bind.map_or_else(|| "iwarp".to_owned(), |ip| format!("iwarp@{ip}")),
@@ -305,6 +309,9 @@ impl Inner {
 impl Chore for Inner {
     /// Whoever looks at memory waits for what only a connection can bring.
     fn turn(&self) {
+        if self.birth.is_elsewhere() {
+            return;
+        }
         let Some(mut connected) = self.connected.try_lock() else { return };
         let count = connected.list.len();
         if count <= 1 {
@@ -328,7 +335,9 @@ impl Chore for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.nic.stop();
+        if !self.birth.is_elsewhere() {
+            self.nic.stop();
+        }
     }
 }
 
@@ -344,30 +353,39 @@ impl DeviceOps for IwarpDevice {
         &self.0.host
     }
 
+    fn check(&self) -> Result<()> {
+        self.0.birth.check()
+    }
+
     fn attr(&self) -> &DeviceAttr {
         &self.0.attr
     }
 
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
+        self.0.birth.check()?;
         let id = self.0.pds.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(IwarpPd { device: self.0.clone(), id }))
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+        self.0.birth.check()?;
         let channel =
             channel.map(|channel| own(channel.ops().clone(), "the completion channel")).transpose()?;
         Ok(CqInner::create(&self.0, cqe, channel)?)
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
+        self.0.birth.check()?;
         Ok(Arc::new(CmHandle(CmInner::create(&self.0)?)))
     }
 
     fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
+        self.0.birth.check()?;
         Ok(ChannelInner::create()?)
     }
 
     fn alloc_dm(&self, len: usize) -> Result<Buf> {
+        self.0.birth.check()?;
         self.0.dm.alloc(len)
     }
 
@@ -384,14 +402,17 @@ struct IwarpPd {
 
 impl PdOps for IwarpPd {
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
+        self.device.birth.check()?;
         Ok(Box::new(IwarpMr::register(&self.device, self.id, buf, access)?))
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+        self.device.birth.check()?;
         Ok(Arc::new(QpHandle(QpInner::create(&self.device, self.id, init)?)))
     }
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        self.device.birth.check()?;
         Ok(SrqInner::create(&self.device, init)?)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use super::qp::{QpInner, state};
 use super::receive::Incoming;
 use super::stream::Link;
 use super::transmit::Outgoing;
+use crate::fork::Fd;
 
 /// Reads that are granted, and wished for, beyond what the program asks: for the questions of `transmit`.
 pub(super) const QUESTIONS: u16 = 16;
@@ -66,7 +67,7 @@ impl Registry {
 
 /// A connection in the making.
 pub(super) struct Attempt {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Fd,
     pub(super) deadline: Time,
     pub(super) phase: Phase,
 }
@@ -199,7 +200,7 @@ impl Inner {
     /// What a stream needs that both sides have agreed on.
     pub(super) fn link(
         &self,
-        socket: OwnedFd,
+        socket: Fd,
         negotiated: &Negotiated,
         cm: Arc<CmInner>,
         param: &ConnParam,
@@ -236,7 +237,7 @@ impl Inner {
 }
 
 /// Sends what fits at once; a frame always does.
-pub(super) fn say(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
+pub(super) fn say(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
     if bytes.is_empty() {
         return Ok(0);
     }
@@ -244,7 +245,7 @@ pub(super) fn say(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
 }
 
 /// What has come; `None` if nothing has, 0 bytes at the end.
-pub(super) fn hear(socket: &OwnedFd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
+pub(super) fn hear(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
     match rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT) {
         Ok((_, n)) => Ok(Some(n)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),

@@ -221,6 +221,7 @@ impl MrOps for IwarpMr {
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {
+        self.device.birth.check()?;
         self.retire();
         Ok(())
     }
@@ -228,7 +229,9 @@ impl MrOps for IwarpMr {
 
 impl Drop for IwarpMr {
     fn drop(&mut self) {
-        self.retire();
+        if !self.device.birth.is_elsewhere() {
+            self.retire();
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! polled still do; `stream` says how a connection goes back and forth between it and them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
@@ -21,6 +21,7 @@ use super::handshake::{Registry, Wish};
 use super::patrol::Patrol;
 use super::qp::QpInner;
 use super::stream::End;
+use crate::fork::Fd;
 
 /// The first and the longest pause between two looks at whether a poller still polls.
 const LOOK_MIN: Span = Span::from_us(50);
@@ -41,8 +42,8 @@ const KIND: u64 = 0xff << KIND_SHIFT;
 
 /// What the thread needs even while the device goes away.
 struct Core {
-    epoll: OwnedFd,
-    kick: OwnedFd,
+    epoll: Fd,
+    kick: Fd,
     stop: AtomicBool,
     thread: OnceLock<ThreadId>,
 }
@@ -50,7 +51,7 @@ struct Core {
 /// A connection that is over for its queue pair, until the peer has seen it.
 struct Lingerer {
     id: u64,
-    socket: OwnedFd,
+    socket: Fd,
     /// What is still to be said.
     rest: Vec<u8>,
     until: Time,
@@ -66,7 +67,7 @@ pub(super) struct Nic {
     /// Connections that a poller has taken over, for the thread to watch.
     taken_over: Mutex<Vec<Weak<QpInner>>>,
     /// Sockets of connections, where they are many, for whoever polls.
-    pub(super) ready: OwnedFd,
+    pub(super) ready: Fd,
     next_id: AtomicU64,
 }
 
@@ -77,7 +78,12 @@ impl Nic {
         let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
         let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
         epoll::add(&epoll, &kick, epoll::EventData::new_u64(KICK), EventFlags::IN).map_err(refused)?;
-        let core = Arc::new(Core { epoll, kick, stop: AtomicBool::new(false), thread: OnceLock::new() });
+        let core = Arc::new(Core {
+            epoll: epoll.into(),
+            kick: kick.into(),
+            stop: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        });
         Ok(Self {
             core,
             registry: Registry::default(),
@@ -85,7 +91,7 @@ impl Nic {
             timers: Mutex::new(Vec::new()),
             lingering: Mutex::new(VecDeque::new()),
             taken_over: Mutex::new(Vec::new()),
-            ready,
+            ready: ready.into(),
             next_id: AtomicU64::new(1),
         })
     }
@@ -172,7 +178,7 @@ impl Nic {
 
     /// Closes a connection such that the peer hears what was said last: a socket that is closed with unread bytes in it
     /// resets the connection, and that overtakes everything.
-    pub(super) fn linger(&self, device: &Inner, socket: OwnedFd, rest: Vec<u8>) {
+    pub(super) fn linger(&self, device: &Inner, socket: Fd, rest: Vec<u8>) {
         let id = self.fresh_id();
         let mut lingerer = Lingerer { id, socket, rest, until: device.host.now() + LINGER };
         if lingerer.turn() {

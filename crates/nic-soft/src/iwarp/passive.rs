@@ -1,7 +1,7 @@
 //! The listening side of connections in the making: from a listener's socket to the program's answer.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -21,6 +21,7 @@ use super::nic::LISTENER;
 use super::qp::{state, state_of};
 use super::socket::{listen_at, prepare};
 use super::stream::End;
+use crate::fork::Fd;
 
 /// How long somebody who has connected to a listener may take to say what it wants, however busily it talks.
 const REQUEST_PATIENCE: Span = Span::from_secs(5);
@@ -40,7 +41,7 @@ pub(super) struct ListenWish {
     addr: SocketAddr,
     backlog: u32,
     bell: Bell,
-    socket: Mutex<Option<Result<(OwnedFd, SocketAddr)>>>,
+    socket: Mutex<Option<Result<(Fd, SocketAddr)>>>,
 }
 
 impl ListenWish {
@@ -53,7 +54,7 @@ impl ListenWish {
 impl Inner {
     /// A listening socket, made by the device's thread: a socket belongs to the network namespace of the thread that makes
     /// it, and a device to the one in which it was opened.
-    pub(super) fn listening_socket(&self, addr: SocketAddr, backlog: u32) -> Result<(OwnedFd, SocketAddr)> {
+    pub(super) fn listening_socket(&self, addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAddr)> {
         let (bell, socket) = (Bell::new(), Mutex::new(None));
         let wish = Arc::new(ListenWish { addr, backlog, bell, socket });
         self.nic.ask(Wish::Listen(wish.clone()));
@@ -72,7 +73,7 @@ impl Inner {
             match acceptfrom_with(&listener.socket, flags) {
                 Ok((socket, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(listener.addr);
-                    self.hear_out(socket, &listener, peer);
+                    self.hear_out(socket.into(), &listener, peer);
                 }
                 // The second when it has been shut down.
                 Err(Errno::AGAIN | Errno::INVAL) => return,
@@ -103,7 +104,7 @@ impl Inner {
     }
 
     /// Waits for what a new connection wants.
-    fn hear_out(&self, socket: OwnedFd, listener: &Arc<ListenerInner>, peer: SocketAddr) {
+    fn hear_out(&self, socket: Fd, listener: &Arc<ListenerInner>, peer: SocketAddr) {
         self.make_room(listener);
         prepare(&socket, &self.config);
         let config = ResponderConfig {
@@ -139,7 +140,7 @@ impl Inner {
     /// Somebody who has connected says something, or closes.
     pub(super) fn on_words(
         &self,
-        socket: &OwnedFd,
+        socket: &Fd,
         mut machine: Responder,
         listener: Arc<ListenerInner>,
         peer: SocketAddr,
@@ -162,7 +163,7 @@ impl Inner {
     /// A request is whole: the program is to answer.
     pub(super) fn on_request(
         self: &Arc<Self>,
-        socket: OwnedFd,
+        socket: Fd,
         machine: Responder,
         private_data: Vec<u8>,
         listener: &Arc<ListenerInner>,
@@ -185,7 +186,7 @@ impl Inner {
 struct RequestHandle {
     device: Arc<Inner>,
     listener: Arc<ListenerInner>,
-    open: Option<(OwnedFd, Responder)>,
+    open: Option<(Fd, Responder)>,
 }
 
 impl Drop for RequestHandle {
@@ -253,6 +254,7 @@ impl RequestHandle {
 
 impl RequestOps for RequestHandle {
     fn accept(mut self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+        self.device.birth.check()?;
         let result = self.try_accept(cm, qp, param);
         if result.is_err() {
             self.decline(&[]);
@@ -261,6 +263,7 @@ impl RequestOps for RequestHandle {
     }
 
     fn reject(mut self: Box<Self>, private_data: &[u8]) -> Result<()> {
+        self.device.birth.check()?;
         let fits =
             Error::check_limit("bytes of private data", private_data.len() as u64, PRIVATE_DATA_MAX as u64);
         self.decline(if fits.is_ok() { private_data } else { &[] });

@@ -282,7 +282,9 @@ pub(super) struct QpHandle(pub(super) Arc<QpInner>);
 
 impl Drop for QpHandle {
     fn drop(&mut self) {
-        self.0.destroy();
+        if !self.0.device.birth.is_elsewhere() {
+            self.0.destroy();
+        }
     }
 }
 
@@ -297,12 +299,14 @@ impl QpOps for QpHandle {
 
     #[inline]
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        self.0.device.birth.check()?;
         self.0.enqueue(wr)?;
         self.0.request();
         Ok(())
     }
 
     fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
+        self.0.device.birth.check().map_err(|e| (0, e))?;
         let posted =
             wrs.iter().enumerate().try_for_each(|(posted, wr)| self.0.enqueue(wr).map_err(|e| (posted, e)));
         // One turn for all: they leave in as few system calls as possible.
@@ -312,10 +316,14 @@ impl QpOps for QpHandle {
 
     #[inline]
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.0.device.birth.check()?;
         self.0.post_receive(wr)
     }
 
     fn to_error(&self) {
+        if self.0.device.birth.is_elsewhere() {
+            return;
+        }
         self.0.end(End::Asked);
         self.0.device.cancel_attempt(&self.0);
     }

@@ -1,7 +1,6 @@
 //! TCP sockets: how they are made, and what their errors mean.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use host::Span;
@@ -16,6 +15,7 @@ use rustix::net::{
 use verbs::{CmFailure, Error, Result};
 
 use super::config::IwarpConfig;
+use crate::fork::Fd;
 
 /// After how long an idle peer is asked whether it is there, how often, and how many times before it is given up: by then the
 /// silence has lasted as long as it may. The kernel counts whole seconds.
@@ -30,9 +30,9 @@ fn keep_alive(silence: Span) -> (Duration, Duration, u32) {
 const KERNEL_BACKLOG: u32 = 128;
 
 /// A socket that neither blocks nor survives exec.
-fn new_socket(ip: IpAddr) -> Result<OwnedFd, Errno> {
+fn new_socket(ip: IpAddr) -> Result<Fd, Errno> {
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None).map(Fd::from)
 }
 
 fn cannot_create(errno: Errno) -> Error {
@@ -41,7 +41,7 @@ fn cannot_create(errno: Errno) -> Error {
 }
 
 /// Options of every connection. A system that does not know one of them works without it, only worse.
-pub(super) fn prepare(socket: &OwnedFd, config: &IwarpConfig) {
+pub(super) fn prepare(socket: &Fd, config: &IwarpConfig) {
     let _ = set_tcp_nodelay(socket, true);
     let (idle, interval, count) = keep_alive(config.silence);
     let _ = set_socket_keepalive(socket, true);
@@ -51,7 +51,7 @@ pub(super) fn prepare(socket: &OwnedFd, config: &IwarpConfig) {
 }
 
 /// A listening socket, and its address with the port that was chosen.
-pub(super) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(OwnedFd, SocketAddr)> {
+pub(super) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAddr)> {
     let socket = new_socket(addr.ip()).map_err(cannot_create)?;
     // Connections of an earlier listener that are still being closed do not hold the port.
     let _ = set_socket_reuseaddr(&socket, true);
@@ -90,12 +90,12 @@ pub(super) fn check_own(ip: IpAddr) -> Result<()> {
 
 /// Whether both ends of a connection are this one socket: TCP does that if a port of this host that nobody listens on is
 /// chosen as the own port, too.
-pub(super) fn connects_to_itself(socket: &OwnedFd) -> bool {
+pub(super) fn connects_to_itself(socket: &Fd) -> bool {
     matches!((getsockname(socket), getpeername(socket)), (Ok(near), Ok(Some(far))) if near == far)
 }
 
 /// A socket that is connecting, from this device's side if it keeps to one.
-pub(super) fn connect_to(addr: SocketAddr, config: &IwarpConfig) -> Result<OwnedFd, CmFailure> {
+pub(super) fn connect_to(addr: SocketAddr, config: &IwarpConfig) -> Result<Fd, CmFailure> {
     let unreachable = |errno: Errno| failure(addr, errno);
     let socket = new_socket(addr.ip()).map_err(unreachable)?;
     if let Some(local) = config.bind {

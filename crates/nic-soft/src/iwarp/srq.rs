@@ -65,6 +65,7 @@ impl SrqOps for SrqInner {
     }
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.device.birth.check()?;
         self.queue.lock().post(wr, &self.reclaimed)?;
         // Whoever starves counts itself first and looks again afterwards.
         fence(Ordering::SeqCst);
@@ -84,6 +85,9 @@ impl SrqOps for SrqInner {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         self.device.give_srq_id(self.id);
     }
 }

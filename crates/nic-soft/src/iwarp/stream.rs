@@ -12,7 +12,7 @@
 //! somebody polls. What a poller leaves undone (answers that can travel with the program's next message) is left only where
 //! the thread watches.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -32,6 +32,7 @@ use super::qp::{QpInner, state};
 use super::queue::Receive;
 use super::receive::Incoming;
 use super::transmit::Outgoing;
+use crate::fork::Fd;
 
 /// Polls since the socket was armed that make the thread leave it to the poller.
 const POLLS_OF_A_POLLER: u32 = 8;
@@ -90,7 +91,7 @@ pub(super) struct Stream {
 
 /// A connection.
 pub(super) struct Link {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Fd,
     pub(super) connection: Connection,
     pub(super) cm: Arc<CmInner>,
     /// The program has been told that it is there.
@@ -112,7 +113,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(
-        socket: OwnedFd,
+        socket: Fd,
         connection: Connection,
         cm: Arc<CmInner>,
         incoming: Incoming,

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -22,12 +22,13 @@ use super::layout::state;
 use super::qp::{QpHandle, QpInner, state_of};
 use super::socket::{address, bind_port, check_local, new_socket, same_user, send};
 use super::wire::Message;
+use crate::fork::Fd;
 
 /// A channel of events.
 pub(super) struct CmInner {
     device: Arc<Inner>,
     bell: Bell,
-    fd: OwnedFd,
+    fd: Fd,
     queue: Mutex<VecDeque<CmEvent>>,
 }
 
@@ -36,7 +37,7 @@ impl CmInner {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create an event channel", e))?;
         let queue = Mutex::new(VecDeque::new());
-        Ok(Arc::new(Self { device: device.clone(), bell: Bell::new(), fd, queue }))
+        Ok(Arc::new(Self { device: device.clone(), bell: Bell::new(), fd: fd.into(), queue }))
     }
 
     pub(super) fn push(&self, event: CmEvent) {
@@ -54,7 +55,7 @@ impl CmInner {
 /// A listening socket.
 pub(super) struct ListenerInner {
     pub(super) id: u64,
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Fd,
     pub(super) addr: SocketAddr,
     pub(super) cm: Weak<CmInner>,
     pub(super) backlog: usize,
@@ -78,6 +79,9 @@ impl ListenerOps for ListenerHandle {
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         self.device.nic.unwatch(self.inner.socket.as_fd());
         unpoisoned(&self.device.nic.registry.listeners).remove(&self.inner.id);
     }
@@ -135,6 +139,7 @@ impl RequestHandle {
 
 impl RequestOps for RequestHandle {
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+        self.device.birth.check()?;
         let result = self.try_accept(cm, qp, param);
         if result.is_err() {
             self.decline(&[]);
@@ -143,6 +148,7 @@ impl RequestOps for RequestHandle {
     }
 
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
+        self.device.birth.check()?;
         let limit = super::wire::PRIVATE_MAX;
         let fits = Error::check_limit("bytes of private data", private_data.len() as u64, limit as u64);
         self.decline(if fits.is_ok() { private_data } else { &[] });
@@ -175,6 +181,7 @@ impl CmOps for CmHandle {
     fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         check_local(addr)?;
         let device = &self.0.device;
+        device.birth.check()?;
         let socket = new_socket()?;
         let port = bind_port(&socket, addr)?;
         listen(&socket, 4096).map_err(|e| Error::system("cannot listen", e))?;
@@ -197,6 +204,7 @@ impl CmOps for CmHandle {
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         check_local(addr)?;
         let device = &self.0.device;
+        device.birth.check()?;
         let qp = own_idle_qp(qp, "connect")?;
         if device.nic.registry.conn_of(&qp).is_some() {
             return Err(Error::Invalid("the queue pair is being connected already".into()));
@@ -234,6 +242,7 @@ impl CmOps for CmHandle {
     fn disconnect(&self, qp: &Qp) -> Result<()> {
         let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
         let device = &self.0.device;
+        device.birth.check()?;
         if handle.0.link.get().is_none() {
             return Err(Error::WrongState { call: "disconnect", state: handle.state() });
         }
@@ -242,6 +251,7 @@ impl CmOps for CmHandle {
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
+        self.0.device.birth.check().ok()?;
         let mut count = [0; 8];
         // One count per event, written after it; where a look came between the two, the count stays one ahead
         // until the next look, which takes it back even if there is no event.

@@ -21,6 +21,7 @@ use super::peer::{Link, Peer};
 use super::qp::QpInner;
 use super::socket::{life_of, receive, same_user, send};
 use super::wire::{Hello, Message, Shortage};
+use crate::fork::Fd;
 use crate::sync::fence;
 
 /// How long somebody who has connected to a listener may take to say what it wants.
@@ -116,7 +117,7 @@ impl Registry {
 
 /// A connection, or one in the making.
 pub(super) struct Conn {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Fd,
     pub(super) id: u64,
     pid: i32,
     pub(super) phase: Mutex<Phase>,
@@ -205,7 +206,7 @@ impl Inner {
     }
 
     /// Has the NIC thread look after a socket. The queue pair knows its connection before anybody else does.
-    pub(super) fn adopt(&self, socket: OwnedFd, pid: i32, phase: Phase) -> Result<Arc<Conn>> {
+    pub(super) fn adopt(&self, socket: Fd, pid: i32, phase: Phase) -> Result<Arc<Conn>> {
         let id = self.nic.fresh_id();
         self.nic.watch(socket.as_fd(), id)?;
         if let Some(qp) = phase.qp() {
@@ -240,7 +241,7 @@ impl Inner {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..ACCEPTS {
             match accept_with(&listener.socket, flags) {
-                Ok(socket) => self.hear_out(socket, listener),
+                Ok(socket) => self.hear_out(socket.into(), listener),
                 // The second when it has been shut down.
                 Err(Errno::AGAIN | Errno::INVAL) => return,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
@@ -277,7 +278,7 @@ impl Inner {
     }
 
     /// Waits for what a new connection wants.
-    fn hear_out(self: &Arc<Self>, socket: OwnedFd, listener: &Arc<ListenerInner>) {
+    fn hear_out(self: &Arc<Self>, socket: Fd, listener: &Arc<ListenerInner>) {
         // Another user's process: the closed socket says so.
         let Some(pid) = same_user(&socket) else { return };
         if let Some(silent) = self.nic.registry.oldest_silent(listener.id, false) {

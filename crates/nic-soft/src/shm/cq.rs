@@ -307,6 +307,7 @@ impl CqOps for CqInner {
 
     #[inline]
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        self.device.birth.check()?;
         if self.dead.load(Ordering::Relaxed) {
             return Err(Error::CqOverrun { cqe: self.cqe });
         }
@@ -329,6 +330,7 @@ impl CqOps for CqInner {
     }
 
     fn req_notify(&self, solicited_only: bool) -> Result<()> {
+        self.device.birth.check()?;
         if self.channel.is_none() {
             return Err(Error::Invalid("the completion queue has no channel to report to".into()));
         }
@@ -346,6 +348,9 @@ impl CqOps for CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         self.device.indices.lock().cq.give(self.index);
     }
 }
@@ -393,6 +398,7 @@ impl CompChannelOps for ChannelInner {
     }
 
     fn poll_event(&self) -> Option<u32> {
+        self.device.birth.check().ok()?;
         if self.doorbell.take() == Rung::No {
             return None;
         }
@@ -413,6 +419,9 @@ impl CompChannelOps for ChannelInner {
 
 impl Drop for ChannelInner {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         self.device.indices.lock().channel.give(self.index);
     }
 }

@@ -25,6 +25,7 @@ use super::qp::{QpHandle, QpInner};
 use super::segment::{FileId, Ref, SEGMENT_MAX, Segment};
 use super::srq::SrqInner;
 use super::table::Table;
+use crate::fork::Birth;
 use crate::sync::Spin;
 use crate::sync::fence;
 
@@ -83,6 +84,7 @@ pub(super) struct Indices {
 /// What all objects of a device share.
 pub(super) struct Inner {
     pub(super) host: Host,
+    pub(super) birth: Birth,
     pub(super) attr: DeviceAttr,
     name: String,
     pub(super) segment: Segment,
@@ -130,6 +132,7 @@ const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
 /// # Errors
 /// [`Error::System`] when shared memory, descriptors or a thread cannot be had.
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
+    let birth = Birth::here()?;
     fence::register();
     let files = raise_file_limit();
     let whole_pages = |bytes: u64| bytes.next_multiple_of(PAGE).max(PAGE);
@@ -148,6 +151,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     let attr = attributes(dm_size, files, &copy);
     let inner = Arc::new(Inner {
         host: host.clone(),
+        birth,
         attr,
         name: "shm".into(),
         table: Table::own(&segment.map, segment.id()?),
@@ -408,6 +412,9 @@ pub(super) struct Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         let (from, to) = (self.at.next_multiple_of(PAGE), (self.at + self.len) / PAGE * PAGE);
         if from < to {
             self.device.segment.release(from, to - from);
@@ -425,6 +432,9 @@ struct DmPiece {
 
 impl Drop for DmPiece {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         self.device.segment.release(self.at, self.len);
         unpoisoned(&self.device.dm).give(self.at, self.len);
     }
@@ -442,7 +452,9 @@ pub(super) fn of(device: &verbs::Device) -> Result<Arc<Inner>> {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.nic.stop();
+        if !self.birth.is_elsewhere() {
+            self.nic.stop();
+        }
     }
 }
 
@@ -455,6 +467,10 @@ impl DeviceOps for ShmDevice {
         &self.0.host
     }
 
+    fn check(&self) -> Result<()> {
+        self.0.birth.check()
+    }
+
     fn attr(&self) -> &DeviceAttr {
         &self.0.attr
     }
@@ -465,25 +481,30 @@ impl DeviceOps for ShmDevice {
     }
 
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {
+        self.0.birth.check()?;
         let id = self.0.pds.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(ShmPd { device: self.0.clone(), id }))
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
+        self.0.birth.check()?;
         let channel =
             channel.map(|channel| own(channel.ops().clone(), "the completion channel")).transpose()?;
         Ok(CqInner::create(&self.0, cqe, channel)?)
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
+        self.0.birth.check()?;
         Ok(Arc::new(CmHandle(CmInner::create(&self.0)?)))
     }
 
     fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
+        self.0.birth.check()?;
         Ok(ChannelInner::create(&self.0)?)
     }
 
     fn alloc_dm(&self, len: usize) -> Result<Buf> {
+        self.0.birth.check()?;
         if len == 0 {
             return Err(Error::Invalid("NIC memory needs at least one byte".into()));
         }
@@ -502,6 +523,7 @@ impl DeviceOps for ShmDevice {
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
+        self.0.birth.check().ok()?;
         // Peers fill queues and take receives without a word; whoever asks finds out.
         self.0.live_cqs().iter().for_each(|cq| cq.look_for_overrun());
         self.0.settle_failures();
@@ -518,14 +540,17 @@ struct ShmPd {
 
 impl PdOps for ShmPd {
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
+        self.device.birth.check()?;
         Ok(Box::new(ShmMr::register(&self.device, self.id, buf, access)?))
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
+        self.device.birth.check()?;
         Ok(Arc::new(QpHandle(QpInner::create(&self.device, self.id, init)?)))
     }
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
+        self.device.birth.check()?;
         Ok(SrqInner::create(&self.device, self.id, init)?)
     }
 }

@@ -12,10 +12,12 @@ use rustix::net::{
 };
 use verbs::{Error, Result};
 
+use crate::fork::Fd;
+
 /// A doorbell of one's own.
 pub(super) struct Doorbell {
-    ear: OwnedFd,
-    button: OwnedFd,
+    ear: Fd,
+    button: Fd,
 }
 
 /// What was found at a doorbell.
@@ -35,7 +37,7 @@ impl Doorbell {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ear, button) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(|e| Error::system("cannot create a pair of sockets to be woken by", e))?;
-        Ok(Self { ear, button })
+        Ok(Self { ear: ear.into(), button: button.into() })
     }
 
     /// Readable once rung.

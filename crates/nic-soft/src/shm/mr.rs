@@ -41,6 +41,7 @@ impl ShmMr {
 
     /// Takes the key away and waits until nobody uses it any more.
     fn retire(&mut self) -> Result<()> {
+        self.device.birth.check()?;
         if !std::mem::take(&mut self.live) {
             return Ok(());
         }

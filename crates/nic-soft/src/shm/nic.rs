@@ -5,7 +5,7 @@
 //! meant, so that its work does not grow with their number. Never on the path of a message between running processes.
 
 use std::collections::BTreeSet;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
@@ -20,6 +20,7 @@ use super::device::{Inner, unpoisoned};
 use super::doorbell::{Doorbell, Rung};
 use super::layout::state;
 use super::qp::QpInner;
+use crate::fork::Fd;
 
 /// Looks again after this while something waits that may not announce itself.
 const RETRY: Span = Span::from_ms(1);
@@ -31,8 +32,8 @@ const DOORBELL: u64 = 1;
 
 /// What the thread needs even while the device goes away.
 struct Core {
-    epoll: OwnedFd,
-    kick: OwnedFd,
+    epoll: Fd,
+    kick: Fd,
     doorbell: Doorbell,
     stop: AtomicBool,
     thread: OnceLock<ThreadId>,
@@ -60,7 +61,7 @@ impl Nic {
         epoll::add(&epoll, doorbell.ear(), epoll::EventData::new_u64(DOORBELL), epoll::EventFlags::IN)
             .map_err(refused)?;
         let (stop, thread) = (AtomicBool::new(false), OnceLock::new());
-        let core = Arc::new(Core { epoll, kick, doorbell, stop, thread });
+        let core = Arc::new(Core { epoll: epoll.into(), kick: kick.into(), doorbell, stop, thread });
         Ok(Self {
             core,
             registry: Registry::default(),
@@ -164,7 +165,7 @@ fn run(core: &Core, device: &Weak<Inner>) {
     }
 }
 
-fn drain(kick: &OwnedFd) {
+fn drain(kick: &Fd) {
     let mut count = [0; 8];
     // Empty already: another round has seen it.
     let _ = rustix::io::read(kick, &mut count);

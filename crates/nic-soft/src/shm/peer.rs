@@ -17,6 +17,7 @@ use super::place;
 use super::segment::{Map, Ref, Slots, identify, map_peer};
 use super::table::{Table, of_this_process};
 use super::wire::Hello;
+use crate::fork::Fd;
 
 /// How private memory of the peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +42,9 @@ pub(super) struct Peer {
     /// Who is meant by a kick.
     header: Ref<Header>,
     /// A handle of its process, where the kernel gives one: tells whether it lives.
-    life: Option<OwnedFd>,
+    life: Option<Fd>,
     /// Wakes its NIC thread.
-    kick: OwnedFd,
+    kick: Fd,
 }
 
 impl Peer {
@@ -80,7 +81,8 @@ impl Peer {
             return Err(Error::Invalid("the peer's segment is of another version; update both sides".into()));
         }
         let reach = device.choose_reach(hello, pid, table.is_own());
-        let peer = Arc::new(Self { table, pid, reach, header, life: life(), kick });
+        let (life, kick) = (life().map(Fd::from), Fd::from(kick));
+        let peer = Arc::new(Self { table, pid, reach, header, life, kick });
         peers.retain(|_, p| p.strong_count() > 0);
         peers.insert(id, Arc::downgrade(&peer));
         Ok(peer)
@@ -127,7 +129,7 @@ pub(super) struct Link {
     pub(super) srq: Option<SrqLink>,
     pub(super) comps: Slots,
     pub(super) cq: Ref<CqShared>,
-    pub(super) channel: Option<(Ref<ChannelShared>, OwnedFd)>,
+    pub(super) channel: Option<(Ref<ChannelShared>, Fd)>,
     pub(super) rnr_retry: u8,
     /// The status word of the peer's queue pair while all is well.
     ready: u64,
@@ -172,7 +174,9 @@ impl Link {
         let comp_shift = qp.comp_shift.load(Ordering::Relaxed);
         let comps = Slots::new(map, qp.comp_ring.load(Ordering::Relaxed), comp::STRIDE, comp_shift)?;
         let channel = match (cq.channel.load(Ordering::Relaxed) as usize, channel) {
-            (n @ 1..=super::layout::CHANNEL_MAX, Some(fd)) => Some((Ref::new(map, channel_at(n - 1))?, fd)),
+            (n @ 1..=super::layout::CHANNEL_MAX, Some(fd)) => {
+                Some((Ref::new(map, channel_at(n - 1))?, fd.into()))
+            }
             _ => None,
         };
         let pd = qp.pd.load(Ordering::Relaxed);

@@ -594,7 +594,9 @@ pub(super) struct QpHandle(pub(super) Arc<QpInner>);
 
 impl Drop for QpHandle {
     fn drop(&mut self) {
-        self.0.destroy();
+        if !self.0.device.birth.is_elsewhere() {
+            self.0.destroy();
+        }
     }
 }
 
@@ -609,6 +611,7 @@ impl QpOps for QpHandle {
 
     #[inline]
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        self.0.device.birth.check()?;
         if self.0.express(wr) {
             return Ok(());
         }
@@ -620,10 +623,14 @@ impl QpOps for QpHandle {
 
     #[inline]
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.0.device.birth.check()?;
         self.0.post_receive(wr)
     }
 
     fn to_error(&self) {
+        if self.0.device.birth.is_elsewhere() {
+            return;
+        }
         self.0.device.nic.part(&self.0.device, &self.0, true);
         self.0.quiet.store(true, Ordering::Release);
         self.0.fail();

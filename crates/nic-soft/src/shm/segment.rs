@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 use verbs::{Error, Result};
 
 use super::layout::{DM_BASE, MrEntry, Shared, mr_at};
+use crate::fork::{self, Fd};
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
@@ -48,8 +49,10 @@ unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Map::of`, and all who use it hold the `Arc` that is gone now.
-        let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len as usize) };
+        fork::unmapped(self.base.as_ptr(), || {
+            // SAFETY: mapped by `Map::of`, and all who use it hold the `Arc` that is gone now.
+            let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len as usize) };
+        });
     }
 }
 
@@ -66,6 +69,7 @@ impl Map {
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| {
             Error::system("cannot map a segment", std::io::Error::other("mapped at address 0"))
         })?;
+        fork::mapped(base.as_ptr(), size);
         Ok(Arc::new(Self { base, len }))
     }
 
@@ -171,7 +175,7 @@ impl Slots {
 /// One's own segment: the mapping and the file to hand to peers.
 pub(super) struct Segment {
     pub(super) map: Arc<Map>,
-    file: OwnedFd,
+    file: Fd,
 }
 
 impl Segment {
@@ -189,7 +193,7 @@ impl Segment {
         }
         ftruncate(&file, len).map_err(refused)?;
         fcntl_add_seals(&file, SEALS).map_err(refused)?;
-        Ok(Self { map: Map::of(file.as_fd(), len)?, file })
+        Ok(Self { map: Map::of(file.as_fd(), len)?, file: file.into() })
     }
 
     /// Which file it is.
@@ -240,7 +244,7 @@ pub(super) fn is_sealed_memory(file: impl AsFd) -> bool {
 }
 
 /// Which file a peer's segment is.
-pub(super) fn identify(file: &OwnedFd) -> Result<FileId> {
+pub(super) fn identify(file: &impl AsFd) -> Result<FileId> {
     if !is_sealed_memory(file) {
         return Err(Error::Invalid("the peer's segment is no memory file of sealed size".into()));
     }
@@ -281,7 +285,7 @@ mod tests {
     #[test]
     fn owner_and_peer_see_the_same_memory_and_nothing_outside() {
         let segment = Segment::create(DM_BASE + 4096).expect("a segment");
-        let file = segment.file.try_clone().expect("a descriptor");
+        let file = segment.as_fd().try_clone_to_owned().expect("a descriptor");
         let peer = map_peer(&file).expect("the same memory");
         segment.map.get::<Header>(0).expect("inside").token.store(7, Ordering::Release);
         assert_eq!(peer.get::<Header>(0).expect("inside").token.load(Ordering::Acquire), 7);

@@ -3,7 +3,7 @@
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -18,6 +18,7 @@ use super::device::process_token;
 use super::doorbell::is_button;
 use super::segment::is_sealed_memory;
 use super::wire::{Message, PACKET_MAX};
+use crate::fork::Fd;
 
 /// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
@@ -38,9 +39,9 @@ pub(super) fn address(port: u16) -> Result<SocketAddrUnix> {
 }
 
 /// A socket that neither blocks nor survives exec.
-pub(super) fn new_socket() -> Result<OwnedFd> {
+pub(super) fn new_socket() -> Result<Fd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(|e| {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(Fd::from).map_err(|e| {
         Error::system("cannot create a socket (if descriptors ran out, raise the limit with ulimit -n)", e)
     })
 }
@@ -57,7 +58,7 @@ pub(super) fn check_local(addr: SocketAddr) -> Result<()> {
 }
 
 /// The peer's process, if it runs as the same user; 0 if it is in a PID namespace that this one does not see.
-pub(super) fn same_user(socket: &OwnedFd) -> Option<i32> {
+pub(super) fn same_user(socket: &Fd) -> Option<i32> {
     let nobody = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     // Not by rustix, whose type has no place for the 0.
     let peer = option(socket, libc::SO_PEERCRED, nobody)?;
@@ -66,7 +67,7 @@ pub(super) fn same_user(socket: &OwnedFd) -> Option<i32> {
 
 /// A handle of the peer's process, whichever PID namespace it is in; readable once the process has ended. Older kernels give it by
 /// number only (Linux 6.5 for the socket's option).
-pub(super) fn life_of(socket: &OwnedFd, pid: i32) -> Option<OwnedFd> {
+pub(super) fn life_of(socket: &Fd, pid: i32) -> Option<OwnedFd> {
     const SO_PEERPIDFD: i32 = 77;
     if let Some(fd) = option(socket, SO_PEERPIDFD, -1_i32).filter(|fd| *fd >= 0) {
         // SAFETY: the kernel has just made it for us. Test: a_peer_that_dies_inside_after_we_left_frees_the_turn.
@@ -76,18 +77,18 @@ pub(super) fn life_of(socket: &OwnedFd, pid: i32) -> Option<OwnedFd> {
 }
 
 /// An option of the socket layer.
-fn option<T: Copy>(socket: &OwnedFd, name: i32, mut value: T) -> Option<T> {
+fn option<T: Copy>(socket: &Fd, name: i32, mut value: T) -> Option<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` has `len` bytes, and its two types, numbers only, are valid for any. Test: all that connects.
     let done = unsafe {
         let at = (&raw mut value).cast::<libc::c_void>();
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, at, &raw mut len)
+        libc::getsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, name, at, &raw mut len)
     };
     (done == 0 && len as usize == size_of::<T>()).then_some(value)
 }
 
 /// Sends a message with descriptors.
-pub(super) fn send(socket: &OwnedFd, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+pub(super) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     #[cfg_attr(not(feature = "lab"), allow(unused_mut, reason = "only the siege lies"))]
     let mut packet = message.emit();
     #[cfg(feature = "lab")]
@@ -101,7 +102,7 @@ pub(super) fn send(socket: &OwnedFd, message: &Message, fds: &[BorrowedFd<'_>]) 
 }
 
 /// The next packet with its descriptors; `Ok(None)` if there is none now, an error at the end.
-pub(super) fn receive(socket: &OwnedFd) -> Result<Option<Packet>, Errno> {
+pub(super) fn receive(socket: &Fd) -> Result<Option<Packet>, Errno> {
     let mut packet = vec![0; PACKET_MAX + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -140,7 +141,7 @@ fn dispose(strange: Vec<OwnedFd>) {
 }
 
 /// Binds to the port asked for, or to a free one.
-pub(super) fn bind_port(socket: &OwnedFd, addr: SocketAddr) -> Result<u16> {
+pub(super) fn bind_port(socket: &Fd, addr: SocketAddr) -> Result<u16> {
     let taken = |why: &str| Error::Address { addr, why: why.into() };
     let try_bind = |port| match bind(socket, &address(port)?) {
         Ok(()) => Ok(true),

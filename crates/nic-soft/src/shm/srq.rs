@@ -163,6 +163,7 @@ impl SrqOps for SrqInner {
     }
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.device.birth.check()?;
         check_sges(wr, self.max_sge)?;
         let mut side = self.side.lock();
         let Some(receive) = side.free.pop() else {
@@ -188,6 +189,7 @@ impl SrqOps for SrqInner {
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {
+        self.device.birth.check()?;
         self.shared.limit.store(limit, Ordering::Release);
         self.check_limit();
         Ok(())
@@ -196,6 +198,9 @@ impl SrqOps for SrqInner {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
         self.device.indices.lock().srq.give(self.index);
     }
 }
