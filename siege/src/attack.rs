@@ -38,6 +38,11 @@ impl Budget {
     pub(crate) fn goes_on(&self) -> bool {
         Instant::now() < self.until
     }
+
+    /// How much of it is left.
+    pub(crate) fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
 }
 
 /// What an attack counted. All but `tried`, `survived`, `late` and `notes` must stay zero.

@@ -48,6 +48,24 @@ fn mapped_segments() -> usize {
     maps.lines().filter(|line| line.contains("nicety-shm")).count()
 }
 
+/// Bytes of this process's own memory that are resident: not of files, and not shared.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10
+}
+
+/// Bytes of shared memory committed in the segments that this process owns.
+pub(crate) fn segment_bytes() -> u64 {
+    let blocks = |entry: std::fs::DirEntry| {
+        let name = std::fs::read_link(entry.path()).ok()?;
+        let ours = name.to_string_lossy().contains("memfd:nicety-shm");
+        let file = ours.then(|| std::fs::File::open(entry.path()).ok()).flatten()?;
+        Some(rustix::fs::fstat(file).ok()?.st_blocks as u64 * 512)
+    };
+    std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().filter_map(blocks).sum()
+}
+
 /// Children of this process, dead or alive.
 fn children() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

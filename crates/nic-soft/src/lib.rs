@@ -18,3 +18,5 @@ mod pieces;
 pub mod shm;
 #[cfg_attr(loom, allow(dead_code, reason = "only the models of these parts are built"))]
 mod sync;
+#[cfg(not(loom))]
+mod tide;

@@ -1,5 +1,6 @@
 //! One file or folder an attack, and their list.
 
+mod crowds;
 mod iwarp;
 mod kills;
 mod liars;
@@ -26,6 +27,7 @@ pub(crate) const ALL: &[Attack] = &[
     stopped::ATTACK,
     soak::ATTACK,
     liars::ATTACK,
+    crowds::ATTACK,
     iwarp::flips::ATTACK,
     iwarp::cuts::ATTACK,
     iwarp::hostile::ATTACK,
@@ -42,6 +44,7 @@ const ROLES: &[(&str, Role)] = &[
     (soak::ROLE, soak::partner),
     ("bystander", liars::bystander_role),
     ("liar", liars::liar_role),
+    ("crowd", crowds::crowd_role),
     ("serve-server", serve::server),
     ("serve-worker", serve::worker),
 ];

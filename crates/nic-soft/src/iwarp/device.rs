@@ -24,6 +24,7 @@ use super::srq::SrqInner;
 use crate::fork::Birth;
 use crate::pieces::SGE_MAX;
 use crate::sync::Spin;
+use crate::tide::Tide;
 
 const QP_MAX: usize = 8192;
 const CQ_MAX: usize = 8192;
@@ -73,6 +74,7 @@ struct Connected {
 pub(super) struct Inner {
     pub(super) host: Host,
     pub(super) birth: Birth,
+    pub(super) tide: Tide,
     pub(super) attr: DeviceAttr,
     pub(super) config: IwarpConfig,
     name: String,
@@ -119,6 +121,7 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let inner = Arc::new(Inner {
         host: host.clone(),
         birth,
+        tide: Tide::default(),
         attr: attributes(dm_size, files, config),
         config: config.clone(),
         name: config.bind.map_or_else(|| "iwarp".to_owned(), |ip| format!("iwarp@{ip}")),
@@ -224,12 +227,16 @@ impl Inner {
     }
 
     pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
+        self.tide.rise();
         self.qps.write().unwrap_or_else(|e| e.into_inner()).insert(qp.num, qp.clone());
     }
 
     pub(super) fn forget_qp(&self, num: u32) {
         self.qps.write().unwrap_or_else(|e| e.into_inner()).remove(&num);
         unpoisoned(&self.qp_nums).taken.remove(&num);
+        if self.tide.fall() {
+            self.nic.wake();
+        }
     }
 
     pub(super) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {

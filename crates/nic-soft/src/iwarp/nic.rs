@@ -325,6 +325,7 @@ impl Inner {
     /// What is due; when the next thing will be.
     fn round(self: &Arc<Self>, watch: &mut Watch, patrol: &mut Patrol) -> Option<Time> {
         self.fulfil_wishes();
+        self.tide.give_back();
         let condemned = self.take_condemned();
         if !condemned.is_empty() {
             let users = self.live_qps().into_iter().filter(|qp| condemned.iter().any(|&cq| qp.uses_cq(cq)));

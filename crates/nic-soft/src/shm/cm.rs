@@ -24,6 +24,9 @@ use super::socket::{address, bind_port, check_local, new_socket, same_user, send
 use super::wire::Message;
 use crate::fork::Fd;
 
+/// Room for events that an empty channel keeps.
+const EVENTS_KEPT: usize = 256;
+
 /// A channel of events.
 pub(super) struct CmInner {
     device: Arc<Inner>,
@@ -256,7 +259,13 @@ impl CmOps for CmHandle {
         // One count per event, written after it; where a look came between the two, the count stays one ahead
         // until the next look, which takes it back even if there is no event.
         let _ = rustix::io::read(&self.0.fd, &mut count);
-        unpoisoned(&self.0.queue).pop_front()
+        let mut queue = unpoisoned(&self.0.queue);
+        let event = queue.pop_front();
+        if queue.is_empty() && queue.capacity() > EVENTS_KEPT {
+            // What a crowd's events took.
+            *queue = VecDeque::new();
+        }
+        event
     }
 
     fn bell(&self) -> &Bell {

@@ -371,6 +371,7 @@ impl Inner {
 
     fn disconnected(&self, qp: &Arc<QpInner>, cm: &CmInner) {
         qp.quiet.store(true, Ordering::Release);
+        qp.peer_parted.store(true, Ordering::Release);
         qp.fail();
         cm.push(CmEvent::Disconnected { qp_num: qp.num });
     }

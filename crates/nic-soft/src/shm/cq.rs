@@ -103,8 +103,12 @@ impl CqInner {
     pub(super) fn attach_sender(&self, qp: &Arc<QpInner>, depth: u32) -> usize {
         self.demand.fetch_add(depth, Ordering::Relaxed);
         let mut side = self.poll.lock();
-        // Room for everything that may complete, so that completing never allocates.
-        self.local.lock().reserve(self.demand.load(Ordering::Relaxed) as usize);
+        // Room for everything that may complete, so that completing never allocates; more than the entries is an overrun.
+        let wanted = self.demand.load(Ordering::Relaxed).min(self.cqe) as usize;
+        let mut local = self.local.lock();
+        let more = wanted.saturating_sub(local.len());
+        local.reserve(more);
+        drop(local);
         let seat = side.free.pop().unwrap_or_else(|| {
             side.senders.push(None);
             side.senders.len() - 1

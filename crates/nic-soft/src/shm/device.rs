@@ -16,7 +16,7 @@ use super::cm::{CmHandle, CmInner};
 use super::copy_path::{CopyPath, CopyState};
 use super::cq::{ChannelInner, CqInner};
 use super::heap::Heap;
-use super::layout::{CQ_MAX, DM_BASE, HEAP_BASE, Header, MR_MAX, QP_MAX, SRQ_MAX, VERSION, state};
+use super::layout::{CQ_MAX, DM_BASE, HEAP_BASE, Header, MR_MAX, QP_MAX, SRQ_MAX, VERSION, qp_at, state};
 use super::mr::ShmMr;
 use super::nic::Nic;
 use super::peer::Peer;
@@ -28,6 +28,7 @@ use super::table::Table;
 use crate::fork::Birth;
 use crate::sync::Spin;
 use crate::sync::fence;
+use crate::tide::Tide;
 
 /// How a shared-memory device is set up.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +79,10 @@ pub(super) struct Indices {
     pub(super) srq: Numbers,
     pub(super) channel: Numbers,
     qp: Numbers,
-    qp_generation: BTreeMap<usize, u32>,
+    /// How often each number of a queue pair has been given.
+    qp_generations: Vec<u32>,
+    /// How many queue pairs have their shared part on each page.
+    qps_on_page: Vec<u32>,
 }
 
 /// What all objects of a device share.
@@ -106,6 +110,7 @@ pub(super) struct Inner {
     pub(super) departed: Mutex<Vec<Arc<QpInner>>>,
     events: Mutex<VecDeque<AsyncEvent>>,
     failures: AtomicBool,
+    pub(super) tide: Tide,
     condemned_cqs: Mutex<Vec<usize>>,
     pub(super) nic: Nic,
 }
@@ -172,6 +177,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         departed: Mutex::new(Vec::new()),
         events: Mutex::new(VecDeque::new()),
         failures: AtomicBool::new(false),
+        tide: Tide::default(),
         condemned_cqs: Mutex::new(Vec::new()),
         nic: Nic::new()?,
     });
@@ -180,6 +186,11 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
 }
 
 const PAGE: u64 = 4096;
+
+/// The page of the table on which a queue pair's shared part lies.
+fn qp_page(index: usize) -> usize {
+    ((qp_at(index) - qp_at(0)) / PAGE) as usize
+}
 
 fn half_of_memory() -> u64 {
     let info = rustix::system::sysinfo();
@@ -273,19 +284,36 @@ impl Inner {
     pub(super) fn take_qp_index(&self) -> Result<(usize, u32)> {
         let mut indices = self.indices.lock();
         let index = indices.qp.take("queue pairs", QP_MAX)?;
-        let generation = indices.qp_generation.entry(index).or_insert(0);
-        *generation = generation.wrapping_add(1);
-        Ok((index, *generation))
+        // By number in one piece: what lived on between the queue pairs' own would keep their pages from going back.
+        if indices.qp_generations.len() <= index {
+            indices.qp_generations.resize(index + 1, 0);
+            indices.qps_on_page.resize(qp_page(index) + 1, 0);
+        }
+        let generation = indices.qp_generations[index].wrapping_add(1);
+        indices.qp_generations[index] = generation;
+        indices.qps_on_page[qp_page(index)] += 1;
+        Ok((index, generation))
     }
 
     pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
+        self.tide.rise();
         self.qps.write().unwrap_or_else(|e| e.into_inner()).insert(qp.index, qp.clone());
     }
 
     pub(super) fn forget_qp(&self, index: usize, reuse: bool) {
         self.qps.write().unwrap_or_else(|e| e.into_inner()).remove(&index);
+        if self.tide.fall() {
+            self.nic.wake();
+        }
         if reuse {
-            self.indices.lock().qp.give(index);
+            let mut indices = self.indices.lock();
+            indices.qp.give(index);
+            let page = qp_page(index);
+            indices.qps_on_page[page] -= 1;
+            if indices.qps_on_page[page] == 0 {
+                // Under the lock: from then on somebody may make a queue pair there.
+                self.segment.release(qp_at(0) + page as u64 * PAGE, PAGE);
+            }
         }
     }
 
@@ -377,7 +405,7 @@ impl QpInner {
             self.advance(from, state::ERROR);
         }
         let first = self.failure.swap(2, Ordering::AcqRel) != 2;
-        if let Some(link) = self.link.get() {
+        if let Some(link) = self.link.get().filter(|_| !self.peer_parted.load(Ordering::Acquire)) {
             for from in [state::RTS, state::RTR] {
                 let (from, to) =
                     (state::word(link.generation, from), state::word(link.generation, state::ERROR));
@@ -415,11 +443,14 @@ impl Drop for Ring {
         if self.device.birth.is_elsewhere() {
             return;
         }
-        let (from, to) = (self.at.next_multiple_of(PAGE), (self.at + self.len) / PAGE * PAGE);
+        let mut heap = unpoisoned(&self.device.heap);
+        let (at, len) = heap.give(self.at, self.len);
+        // Pages that hold nothing else any more; under the lock, as somebody may take them from then on.
+        let from = at.next_multiple_of(PAGE).max(self.at / PAGE * PAGE);
+        let to = ((at + len) / PAGE * PAGE).min((self.at + self.len).next_multiple_of(PAGE));
         if from < to {
             self.device.segment.release(from, to - from);
         }
-        unpoisoned(&self.device.heap).give(self.at, self.len);
     }
 }
 

@@ -36,8 +36,8 @@ impl Heap {
         Ok(start)
     }
 
-    /// Gives back what `take` gave.
-    pub(super) fn give(&mut self, offset: u64, len: u64) {
+    /// Gives back what `take` gave; the free range that it is part of now.
+    pub(super) fn give(&mut self, offset: u64, len: u64) -> (u64, u64) {
         let (mut at, mut size) = (offset, len);
         if let Some((&before, &its)) = self.free.range(..offset).next_back()
             && before + its == offset
@@ -50,6 +50,7 @@ impl Heap {
             size += its;
         }
         self.free.insert(at, size);
+        (at, size)
     }
 
     fn largest(&self) -> u64 {

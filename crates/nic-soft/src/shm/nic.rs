@@ -183,6 +183,7 @@ impl Inner {
     /// that nobody named.
     fn round(self: &Arc<Self>, waiting: &mut BTreeSet<usize>) -> Option<Time> {
         self.settle_failures();
+        self.tide.give_back();
         if self.header.kicked.any() {
             self.header.kicked.take(|index| {
                 waiting.insert(index);

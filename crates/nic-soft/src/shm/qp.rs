@@ -120,6 +120,8 @@ pub(super) struct QpInner {
     pub(super) conn: AtomicU64,
     /// The peer process is gone: it is inside nothing any more.
     pub(super) peer_dead: AtomicBool,
+    /// The peer has said that it is over: its queue pair is in the error state, or gone, and is not touched any more.
+    pub(super) peer_parted: AtomicBool,
     /// 0 fine, 1 failed and not yet dealt with, 2 dealt with.
     pub(super) failure: AtomicU32,
     /// The failure came from the peer's side of the link.
@@ -181,6 +183,7 @@ impl QpInner {
             link: OnceLock::new(),
             conn: AtomicU64::new(0),
             peer_dead: AtomicBool::new(false),
+            peer_parted: AtomicBool::new(false),
             failure: AtomicU32::new(0),
             quiet: AtomicBool::new(false),
         });
