@@ -430,7 +430,8 @@ impl Inner {
 
     /// Why a connection does not come about that could not be linked; the peer is told if it is for want of something.
     pub(super) fn not_linked(&self, conn: &Conn, why: &Error) -> CmFailure {
-        if !matches!(why, Error::System { .. }) {
+        // Of what the system says only this is a want; the rest is what the peer has sent.
+        if !matches!(why, Error::System { errno: Some(errno), .. } if *errno == Errno::NOMEM.raw_os_error()) {
             return CmFailure::Protocol(why.to_string());
         }
         // A peer that is gone needs no answer.

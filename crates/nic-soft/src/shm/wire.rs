@@ -9,7 +9,7 @@ pub(super) const PRIVATE_MAX: usize = 512;
 pub(super) const PACKET_MAX: usize = HELLO_LEN + 8 + PRIVATE_MAX;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"nSHM");
-const VERSION: u16 = 2;
+const VERSION: u16 = 1;
 const HEAD_LEN: usize = 8;
 const HELLO_LEN: usize = 40;
 
