@@ -10,10 +10,10 @@ mod dereg;
 mod descriptors;
 #[path = "processes/killed.rs"]
 mod killed;
-#[path = "processes/namespaces.rs"]
-mod namespaces;
 #[path = "processes/limits.rs"]
 mod limits;
+#[path = "processes/namespaces.rs"]
+mod namespaces;
 #[path = "processes/rounds.rs"]
 mod rounds;
 #[path = "processes/shared.rs"]

@@ -480,10 +480,11 @@ impl super::nic::Nic {
         let Some(conn) = self.registry.conn_of(qp) else { return };
         let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Over);
         self.registry.leave(conn.id, &phase);
-        // If it cannot be told so, the closed socket tells it.
-        let _ = send(&conn.socket, &Message::Disconnect, &[]);
+        // Before the peer knows: what fails here because the peer has gone is flushed then, and no failure.
         qp.quiet.store(true, Ordering::Release);
         qp.fail();
+        // If it cannot be told so, the closed socket tells it.
+        let _ = send(&conn.socket, &Message::Disconnect, &[]);
         self.unwatch(conn.socket.as_fd());
         unpoisoned(&device.nic.registry.conns).remove(&conn.id);
         if let (true, Phase::Up { cm, .. } | Phase::AwaitReady { cm, .. }) = (told, phase) {

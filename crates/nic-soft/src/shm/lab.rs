@@ -45,7 +45,7 @@ macro_rules! names {
 
 type Names = &'static [(&'static str, u64, u8)];
 
-const HEADER: Names = names!(Header: version = 4, token = 8, atomic_holder.0 = 8);
+const HEADER: Names = names!(Header: version = 4, token = 8, atomic_holder.0 = 8, kicked = 8);
 const REGION: Names =
     names!(MrEntry: key = 4, access = 4, pd = 4, is_nic = 4, addr = 8, len = 8, place = 8, stamp = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
@@ -60,6 +60,7 @@ const CHANNEL: Names = &[];
 /// What peers write by the protocol, of each structure; of everything else they are readers.
 const WRITTEN: &[&str] = &[
     "header.atomic_holder.0",
+    "header.kicked",
     "region.key",
     "region.stamp",
     "queue pair.status",

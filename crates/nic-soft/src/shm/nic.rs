@@ -27,6 +27,9 @@ const RETRY: Span = Span::from_ms(1);
 /// Looks this often whether a peer has left that was inside when its connection ended.
 const DEPARTURE: Span = Span::from_ms(20);
 
+/// Looks at all queue pairs this often at most, when peers ring without naming one.
+const LOOK_AT_ALL: Span = Span::from_ms(100);
+
 const KICK: u64 = 0;
 const DOORBELL: u64 = 1;
 
@@ -137,9 +140,21 @@ impl Nic {
     }
 }
 
+/// What the thread goes on with from one round to the next.
+#[derive(Default)]
+struct Agenda {
+    /// Queue pairs that wait for something that may not announce itself.
+    waiting: BTreeSet<usize>,
+    /// A peer has rung since the last round.
+    is_rung: bool,
+    /// When to look at all queue pairs, and when that was done last.
+    all_at: Option<Time>,
+    saw_all: Time,
+}
+
 fn run(core: &Core, device: &Weak<Inner>) {
     let _ = core.thread.set(std::thread::current().id());
-    let (mut timeout, mut waiting) = (None, BTreeSet::new());
+    let (mut timeout, mut agenda) = (None, Agenda::default());
     let mut events = Vec::with_capacity(64);
     while !core.stop.load(Ordering::Acquire) {
         events.clear();
@@ -152,11 +167,14 @@ fn run(core: &Core, device: &Weak<Inner>) {
         for event in &events {
             match event.data.u64() {
                 KICK => drain(&core.kick),
-                DOORBELL => device.nic.answer_doorbell(),
+                DOORBELL => {
+                    device.nic.answer_doorbell();
+                    agenda.is_rung = true;
+                }
                 id => device.on_socket(id),
             }
         }
-        let next = device.round(&mut waiting);
+        let next = device.round(&mut agenda);
         let now = device.host.now();
         timeout = next.map(|at| {
             let pause = at.since(now).to_std();
@@ -178,24 +196,32 @@ impl Inner {
         self.nic.wake();
     }
 
-    /// Looks at the queue pairs that somebody has named since the last round, and at those `waiting` for something that
-    /// may not announce itself; when to do so again without being asked. What it takes does not grow with the queue pairs
-    /// that nobody named.
-    fn round(self: &Arc<Self>, waiting: &mut BTreeSet<usize>) -> Option<Time> {
+    /// Looks at the queue pairs that somebody has named since the last round, and at those that wait for something that may not
+    /// announce itself; when to do so again without being asked. What it takes does not grow with the queue pairs that nobody
+    /// named.
+    fn round(self: &Arc<Self>, agenda: &mut Agenda) -> Option<Time> {
         self.settle_failures();
-        self.tide.give_back();
+        let now = self.host.now();
+        let rung = std::mem::take(&mut agenda.is_rung);
         if self.header.kicked.any() {
             self.header.kicked.take(|index| {
-                waiting.insert(index);
+                agenda.waiting.insert(index);
             });
+        } else if rung && agenda.all_at.is_none() {
+            // A round before has dealt with it, or a peer that is wrong took back what another said.
+            agenda.all_at = Some(agenda.saw_all + LOOK_AT_ALL);
         }
-        waiting.retain(|&index| self.qp(index).is_some_and(|qp| self.is_waiting(&qp)));
-        let now = self.host.now();
+        if agenda.all_at.is_some_and(|at| at <= now) {
+            (agenda.all_at, agenda.saw_all) = (None, now);
+            agenda.waiting.extend(self.live_qps().iter().map(|qp| qp.index));
+        }
+        agenda.waiting.retain(|&index| self.qp(index).is_some_and(|qp| self.is_waiting(&qp)));
         let turn_is_held = self.look_at_turn();
-        let impatient = turn_is_held || !waiting.is_empty() || self.nic.deaf.load(Ordering::Acquire);
+        let impatient = turn_is_held || !agenda.waiting.is_empty() || self.nic.deaf.load(Ordering::Acquire);
         let retry = impatient.then(|| now + RETRY);
         let departures = self.see_off_departed().then(|| now + DEPARTURE);
-        [retry, departures, self.expire_handshakes(now), self.wake_listeners(now)].into_iter().flatten().min()
+        let handshakes = self.expire_handshakes(now);
+        [retry, agenda.all_at, departures, handshakes, self.wake_listeners(now)].into_iter().flatten().min()
     }
 
     /// Looks at a queue pair; whether it has to be looked at again.
@@ -247,15 +273,18 @@ mod tests {
         for qp in inner.live_qps() {
             assert!(qp.advance(state::INIT, state::ERROR), "in secret");
         }
-        let mut waiting = BTreeSet::new();
-        let looked_at = |waiting: &mut BTreeSet<usize>| {
-            assert_eq!(inner.round(waiting), None, "nothing to wait for");
+        let mut agenda = Agenda::default();
+        let looked_at = |agenda: &mut Agenda| {
+            assert_eq!(inner.round(agenda), None, "nothing to wait for");
             let dealt_with = |qp: &Arc<QpInner>| qp.failure.load(Ordering::Acquire) == 2;
             inner.live_qps().iter().filter(|qp| dealt_with(qp)).map(|qp| qp.index).collect::<Vec<_>>()
         };
-        assert_eq!(looked_at(&mut waiting), [0; 0], "nobody was named");
+        assert_eq!(looked_at(&mut agenda), [0; 0], "nobody was named");
         [7, 64, 99, 7].iter().for_each(|&index| inner.look_at(index));
-        assert_eq!(looked_at(&mut waiting), [7, 64, 99]);
+        assert_eq!(looked_at(&mut agenda), [7, 64, 99]);
+        // Who rings without naming anybody, as when a third has taken the name back, is heard all the same.
+        agenda.is_rung = true;
+        assert_eq!(looked_at(&mut agenda).len(), 100);
         drop(qps);
     }
 }

@@ -10,9 +10,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept, bind, connect, listen,
-    recvmsg, sendmsg, socket_with,
+    recvmsg, sendmsg, socket_with, socketpair,
 };
-use verbs::CmEvent;
 
 use crate::support::PATIENCE;
 use crate::support::end::{End, at, device};
@@ -113,17 +112,20 @@ impl RawListener {
     }
 }
 
-/// A real request, with its segment and its counter, as a device sends it.
-pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>) {
+/// Whoever asked for real and still waits for the answer.
+pub(crate) struct Asker {
+    _end: End,
+    _raw: Raw,
+}
+
+/// A real request, with its segment and its doorbell, as a device sends it; good for as long as the asker is kept.
+pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Asker) {
     let listener = RawListener::new();
     let end = End::on(&device(nic_soft::shm::CopyPath::Auto), 4096);
     end.cm.connect(&end.qp, at(listener.port), &end.param()).expect("asked");
     let raw = listener.accept();
     let Answer::Packet(packet, fds) = raw.answer(PATIENCE) else { panic!("no request") };
-    drop(raw);
-    let failed = end.cm.get_event(crate::support::end::deadline());
-    assert!(matches!(failed, Ok(CmEvent::ConnectFailed { .. })), "{failed:?}");
-    (packet, fds)
+    (packet, fds, Asker { _end: end, _raw: raw })
 }
 
 /// A file in memory of `len` bytes.
@@ -134,7 +136,13 @@ pub(crate) fn memory_file(len: u64, flags: MemfdFlags, seals: SealFlags) -> Opti
     Some(file)
 }
 
-/// An event counter.
+/// What a peer is to be woken by.
+pub(crate) fn button() -> OwnedFd {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    pair.expect("two sockets").0
+}
+
+/// An event counter, which is nothing to wake a peer by.
 pub(crate) fn counter() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC).expect("a counter")
 }

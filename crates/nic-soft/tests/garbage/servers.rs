@@ -42,7 +42,7 @@ const REPLIES: [Reply; 9] = [
 #[test]
 fn false_servers() {
     let _gate = one_at_a_time();
-    let (mut real, fds) = real_request();
+    let (mut real, fds, _asker) = real_request();
     real[6] = 2;
     let (_read, full) = full_pipe();
     let not_a_segment = counter();
