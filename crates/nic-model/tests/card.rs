@@ -8,7 +8,7 @@ use verbs::host::world::{self, World};
 use verbs::host::{Host, Span};
 use verbs::{
     Access, Buf, CmEvent, ConnParam, Cq, Device, Error, MemoryKind, Mr, Qp, QpCap, QpInit, RecvWr, SendOp,
-    SendWr, WcStatus,
+    SendWr, SrqInit, WcStatus,
 };
 
 /// Runs a body in one rank that sits on two machines with a card each.
@@ -253,6 +253,25 @@ fn several_users_share_a_card() {
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
     let sum: f64 = rates.lock().expect("no panic").iter().sum();
     near(sum, 886.0, 5.0);
+}
+
+/// Goal: limits are a card's own. Method: as many shared receive queues as a card can have, on each of two cards, and then one
+/// more; one that goes away makes room for another, on its card only.
+#[test]
+fn limits_are_those_of_a_card() {
+    on_two(&[], |a, b| {
+        let domains = [a, b].map(|device| device.alloc_pd().expect("a domain"));
+        let limit = a.attr().max_srq;
+        let create = |card: usize| domains[card].create_srq(SrqInit { max_wr: 1, max_sge: 1 });
+        let mut queues =
+            [0, 1].map(|card| (0..limit).map(|_| create(card).expect("room")).collect::<Vec<_>>());
+        for card in 0..2 {
+            let refusal = create(card).map(drop);
+            assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+        }
+        queues[1].pop();
+        assert!(create(0).is_err() && create(1).is_ok());
+    });
 }
 
 /// A cable that is cut: requests fail after their retries, and the idle side hears of it as well.

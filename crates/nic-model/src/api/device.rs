@@ -9,11 +9,11 @@ use verbs::{AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, Error, Result};
 
 use super::Opened;
 use super::domain::DomainObject;
-use super::manager::ManagerObject;
-use super::queues::{ChannelObject, QueueObject};
-use crate::limits;
+use super::manager::CmObject;
+use super::queues::{ChannelObject, CqObject};
+use crate::limits::{self, Kind};
 use crate::machine::Machine;
-use crate::net::objects::address;
+use crate::net::connections::address;
 
 /// A device: one opening of a node's card.
 pub(crate) struct DeviceObject(pub(crate) Arc<Opened>);
@@ -40,16 +40,16 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, hole:
         notes.push("payload=hole: only the first and last 64 bytes of a message really move".to_owned());
     }
     DeviceAttr {
-        max_qp: limits::PAIRS,
+        max_qp: Kind::QueuePair.limit(),
         max_qp_wr: limits::REQUESTS,
-        max_sge: limits::PIECES,
+        max_sge: limits::SGES,
         max_inline: limits::INLINE_BYTES,
-        max_cq: limits::QUEUES,
+        max_cq: Kind::CompletionQueue.limit(),
         max_cqe: limits::ENTRIES,
-        max_mr: limits::REGIONS,
+        max_mr: Kind::Region.limit(),
         max_mr_size: limits::REGION_BYTES,
         max_msg_size: limits::MESSAGE_BYTES,
-        max_srq: if p.api.shared_receives_flag == 0.0 { 0 } else { limits::SHARED },
+        max_srq: if p.api.shared_receives_flag == 0.0 { 0 } else { Kind::SharedReceiveQueue.limit() },
         max_srq_wr: if p.api.shared_receives_flag == 0.0 { 0 } else { limits::REQUESTS },
         max_private_data: limits::PRIVATE_BYTES,
         max_rd_atomic: p.transport.reads_requests as u32,
@@ -84,14 +84,13 @@ impl DeviceOps for DeviceObject {
     fn create_cq(&self, cqe: u32, channel: Option<&CompChannel>) -> Result<Arc<dyn CqOps>> {
         let channel = channel.map(|channel| own(channel.ops().clone(), "the completion channel"));
         let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
-        let (context, card) = (self.0.context, self.0.card);
-        let key = self.0.net.lock().create_queue(context, card, cqe, channel.as_ref().map(|c| c.key))?;
-        Ok(Arc::new(QueueObject { opened: self.0.clone(), key, cqe, bell: Bell::new(), _channel: channel }))
+        let key = self.0.net.lock().create_cq(self.0.context, cqe, channel.as_ref().map(|c| c.key))?;
+        Ok(Arc::new(CqObject { opened: self.0.clone(), key, cqe, bell: Bell::new(), _channel: channel }))
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
-        let key = self.0.net.lock().create_manager(self.0.card);
-        Ok(Arc::new(ManagerObject { opened: self.0.clone(), key, bell: Bell::new() }))
+        let key = self.0.net.lock().create_cm(self.0.card);
+        Ok(Arc::new(CmObject { opened: self.0.clone(), key, bell: Bell::new() }))
     }
 
     fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
@@ -100,7 +99,7 @@ impl DeviceOps for DeviceObject {
     }
 
     fn alloc_dm(&self, len: usize) -> Result<Buf> {
-        self.0.net.lock().alloc_dm(self.0.context, self.0.card, len)
+        self.0.net.lock().alloc_dm(self.0.context, len)
     }
 
     fn check_mtu(&self, mtu: u32) -> Result<()> {

@@ -6,8 +6,8 @@ use verbs::provider::{MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{Access, Buf, Cq, QpInit, Result, SrqInit};
 
 use super::Opened;
-use super::queues::{PairObject, QueueObject, SharedObject};
-use crate::net::objects::PairParts;
+use super::queues::{CqObject, QpObject, SrqObject};
+use crate::net::queue_pair::QueuePairParts;
 
 /// A protection domain.
 pub(super) struct DomainObject {
@@ -25,27 +25,27 @@ impl PdOps for DomainObject {
     }
 
     fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
-        let queue = |cq: &Cq| -> Result<Arc<QueueObject>> { own(cq.ops().clone(), "the completion queue") };
+        let queue = |cq: &Cq| -> Result<Arc<CqObject>> { own(cq.ops().clone(), "the completion queue") };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = match &init.srq {
             None => None,
             Some(srq) => {
-                let srq: Arc<SharedObject> = own(srq.ops().clone(), "the shared receive queue")?;
+                let srq: Arc<SrqObject> = own(srq.ops().clone(), "the shared receive queue")?;
                 Some(srq.key)
             }
         };
         let (context, domain) = (self.opened.context, self.number);
-        let parts = PairParts { context, domain, send_cq: send_cq.key, recv_cq: recv_cq.key, srq };
-        let key = self.opened.net.lock().create_pair(self.opened.card, parts, init)?;
-        Ok(Arc::new(PairObject { opened: self.opened.clone(), key }))
+        let parts = QueuePairParts { context, domain, send_cq: send_cq.key, recv_cq: recv_cq.key, srq };
+        let key = self.opened.net.lock().create_qp(parts, init)?;
+        Ok(Arc::new(QpObject { opened: self.opened.clone(), key }))
     }
 
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
         if self.opened.attr.max_srq == 0 {
             return self.opened.refuse("shared receive queues");
         }
-        let key = self.opened.net.lock().create_shared(self.opened.context, self.number, init)?;
-        Ok(Arc::new(SharedObject { opened: self.opened.clone(), key }))
+        let key = self.opened.net.lock().create_srq(self.opened.context, self.number, init)?;
+        Ok(Arc::new(SrqObject { opened: self.opened.clone(), key }))
     }
 }
 

@@ -10,54 +10,61 @@ use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
 use verbs::{CmEvent, ConnParam, ConnectRequest, Error, Qp, Result};
 
 use super::Opened;
-use super::queues::PairObject;
+use super::queues::QpObject;
 use crate::limits;
-use crate::net::objects::{ListenerKey, event_of};
+use crate::net::connections::{CmNews, ListenerKey};
 
 /// A channel of connection events.
-pub(super) struct ManagerObject {
+pub(super) struct CmObject {
     pub(super) opened: Arc<Opened>,
     pub(super) key: u32,
     pub(super) bell: Bell,
 }
 
-impl ManagerObject {
-    fn own_pair(&self, qp: &Qp) -> Result<u32> {
-        let pair: Arc<PairObject> = own(qp.ops().clone(), "the queue pair")?;
+impl CmObject {
+    fn own_qp(&self, qp: &Qp) -> Result<u32> {
+        let pair: Arc<QpObject> = own(qp.ops().clone(), "the queue pair")?;
         Ok(pair.key)
     }
 }
 
-impl CmOps for ManagerObject {
+impl CmOps for CmObject {
     fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
-        let (mut state, _) = self.opened.look();
-        let (place, addr) = state.listen((self.opened.card, self.opened.port), self.key, addr, backlog)?;
-        Ok(Box::new(ListenerObject { opened: self.opened.clone(), place, addr }))
+        let (mut network, _) = self.opened.look();
+        let (listener, addr) =
+            network.listen((self.opened.card, self.opened.port), self.key, addr, backlog)?;
+        Ok(Box::new(ListenerObject { opened: self.opened.clone(), listener, addr }))
     }
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
-        let pair = self.own_pair(qp)?;
-        self.opened.look().0.is_idle(pair, "connect")?;
+        let qp = self.own_qp(qp)?;
+        self.opened.look().0.check_idle(qp, "connect")?;
         self.opened.charge(self.opened.calls.connect);
-        let (mut state, now) = self.opened.look();
-        state.connect(now, self.key, pair, addr, param)
+        let (mut network, now) = self.opened.look();
+        network.connect(now, self.key, qp, addr, param)
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {
-        let pair: Arc<PairObject> = own(qp.ops().clone(), "the queue pair")?;
-        let (mut state, now) = self.opened.look();
-        state.disconnect(now, pair.key)
+        let pair: Arc<QpObject> = own(qp.ops().clone(), "the queue pair")?;
+        let (mut network, now) = self.opened.look();
+        network.disconnect(now, pair.key)
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
-        let (mut state, _) = self.opened.look();
-        let told = state.poll_manager(self.key)?;
-        Some(event_of(told).unwrap_or_else(|key| {
-            let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-            let (data, peer, local) = state.request(key).unwrap_or((Vec::new(), unknown, unknown));
-            let ops = RequestObject { opened: self.opened.clone(), key };
-            CmEvent::ConnectRequest(ConnectRequest::new(Box::new(ops), data, peer, local))
-        }))
+        let (mut network, _) = self.opened.look();
+        Some(match network.poll_cm(self.key)? {
+            CmNews::Established(qp_num, private_data) => CmEvent::Established { qp_num, private_data },
+            CmNews::Rejected(qp_num, private_data) => CmEvent::Rejected { qp_num, private_data },
+            CmNews::Failed(qp_num, why) => CmEvent::ConnectFailed { qp_num, why },
+            CmNews::Disconnected(qp_num) => CmEvent::Disconnected { qp_num },
+            CmNews::Request(key) => {
+                let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+                let request = network.connect_request(key);
+                let (data, peer, local) = request.unwrap_or((Vec::new(), unknown, unknown));
+                let ops = RequestObject { opened: self.opened.clone(), key };
+                CmEvent::ConnectRequest(ConnectRequest::new(Box::new(ops), data, peer, local))
+            }
+        })
     }
 
     fn bell(&self) -> &Bell {
@@ -69,16 +76,16 @@ impl CmOps for ManagerObject {
     }
 }
 
-impl Drop for ManagerObject {
+impl Drop for CmObject {
     fn drop(&mut self) {
-        let (mut state, now) = self.opened.look();
-        state.drop_manager(now, self.key);
+        let (mut network, now) = self.opened.look();
+        network.drop_cm(now, self.key);
     }
 }
 
 struct ListenerObject {
     opened: Arc<Opened>,
-    place: ListenerKey,
+    listener: ListenerKey,
     addr: SocketAddr,
 }
 
@@ -90,8 +97,8 @@ impl ListenerOps for ListenerObject {
 
 impl Drop for ListenerObject {
     fn drop(&mut self) {
-        let (mut state, now) = self.opened.look();
-        state.stop_listening(now, self.place);
+        let (mut network, now) = self.opened.look();
+        network.stop_listening(now, self.listener);
     }
 }
 
@@ -103,12 +110,12 @@ struct RequestObject {
 
 impl RequestOps for RequestObject {
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
-        let manager = (cm as &dyn Any).downcast_ref::<ManagerObject>();
+        let manager = (cm as &dyn Any).downcast_ref::<CmObject>();
         let manager = manager.filter(|manager| Arc::ptr_eq(&manager.opened, &self.opened));
         let manager = manager.ok_or(Error::Foreign { what: "the event channel" });
         let checked = manager.and_then(|manager| {
-            let pair = manager.own_pair(qp)?;
-            self.opened.look().0.is_idle(pair, "accept")?;
+            let pair = manager.own_qp(qp)?;
+            self.opened.look().0.check_idle(pair, "accept")?;
             Ok((manager, pair))
         });
         let (manager, pair) = match checked {
@@ -116,8 +123,8 @@ impl RequestOps for RequestObject {
             Err(e) => return self.reject(&[]).and(Err(e)),
         };
         self.opened.charge(self.opened.calls.connect);
-        let (mut state, now) = self.opened.look();
-        state.accept(now, manager.key, self.key, pair, param);
+        let (mut network, now) = self.opened.look();
+        network.accept(now, manager.key, self.key, pair, param);
         Ok(())
     }
 
@@ -128,8 +135,8 @@ impl RequestOps for RequestObject {
             limits::PRIVATE_BYTES.into(),
         );
         let data = if fits.is_ok() { private_data.to_vec() } else { Vec::new() };
-        let (mut state, now) = self.opened.look();
-        state.reject(now, self.key, data);
+        let (mut network, now) = self.opened.look();
+        network.reject(now, self.key, data);
         fits
     }
 }

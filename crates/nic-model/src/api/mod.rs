@@ -21,7 +21,7 @@ use host::world::Node;
 use host::{Host, Span, Time};
 use verbs::DeviceAttr;
 
-use crate::net::{Net, State};
+use crate::net::{Net, Network};
 use crate::parts::calls::Calls;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Opened {
 
     /// Lets the world come to the caller's clock, and looks at the network as it is then. A rank that panics no longer
     /// waits for anything.
-    fn look(&self) -> (MutexGuard<'_, State>, Time) {
+    fn look(&self) -> (MutexGuard<'_, Network>, Time) {
         if !std::thread::panicking() {
             self.node.sync();
         }
@@ -64,7 +64,7 @@ impl Opened {
     }
 
     /// The network as it is at some time before the caller's clock: good for adding events.
-    fn post(&self) -> (MutexGuard<'_, State>, Time) {
+    fn post(&self) -> (MutexGuard<'_, Network>, Time) {
         let now = self.net.now();
         (self.net.lock(), now)
     }

@@ -10,7 +10,7 @@ use verbs::{AtomicCap, Data, QpState, RecvWr, Result, SendOp, SendWr, Wc};
 use super::Opened;
 
 /// A completion queue.
-pub(super) struct QueueObject {
+pub(super) struct CqObject {
     pub(super) opened: Arc<Opened>,
     pub(super) key: u32,
     pub(super) cqe: u32,
@@ -19,7 +19,7 @@ pub(super) struct QueueObject {
     pub(super) _channel: Option<Arc<ChannelObject>>,
 }
 
-impl CqOps for QueueObject {
+impl CqOps for CqObject {
     fn id(&self) -> u32 {
         self.key
     }
@@ -29,18 +29,18 @@ impl CqOps for QueueObject {
     }
 
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
-        let (mut state, _) = self.opened.look();
-        let found = state.poll(self.key, wcs);
+        let (mut network, _) = self.opened.look();
+        let found = network.poll(self.key, wcs);
         let calls = &self.opened.calls;
         if calls.sleeps
             && let Some(rank) = self.opened.node.running()
         {
             let some = found.as_ref().is_ok_and(|count| *count > 0);
-            let (slept, turned) = state.looked(rank, self.opened.context, self.key, some);
+            let (slept, turned) = network.looked(rank, self.opened.context, self.key, some);
             self.opened.charge(if slept { calls.wake } else { Span::ZERO });
             self.opened.charge(if turned { calls.turn } else { Span::ZERO });
         }
-        drop(state);
+        drop(network);
         self.opened.charge(match found {
             Ok(0) | Err(_) => calls.poll_empty,
             Ok(count) => calls.poll_full * count as u64,
@@ -49,8 +49,8 @@ impl CqOps for QueueObject {
     }
 
     fn req_notify(&self, solicited_only: bool) -> Result<()> {
-        let (mut state, _) = self.opened.look();
-        state.arm(self.key, solicited_only)
+        let (mut network, _) = self.opened.look();
+        network.arm(self.key, solicited_only)
     }
 
     fn bell(&self) -> &Bell {
@@ -58,9 +58,9 @@ impl CqOps for QueueObject {
     }
 }
 
-impl Drop for QueueObject {
+impl Drop for CqObject {
     fn drop(&mut self) {
-        self.opened.net.lock().drop_queue(self.key);
+        self.opened.net.lock().drop_cq(self.key);
     }
 }
 
@@ -77,9 +77,9 @@ impl CompChannelOps for ChannelObject {
     }
 
     fn poll_event(&self) -> Option<u32> {
-        let (mut state, _) = self.opened.look();
-        let found = state.poll_channel(self.key);
-        drop(state);
+        let (mut network, _) = self.opened.look();
+        let found = network.poll_channel(self.key);
+        drop(network);
         if found.is_some() {
             self.opened.charge(self.opened.wake_up);
         }
@@ -98,18 +98,18 @@ impl Drop for ChannelObject {
 }
 
 /// A queue pair.
-pub(super) struct PairObject {
+pub(super) struct QpObject {
     pub(super) opened: Arc<Opened>,
     pub(super) key: u32,
 }
 
-impl QpOps for PairObject {
+impl QpOps for QpObject {
     fn num(&self) -> u32 {
         self.key
     }
 
     fn state(&self) -> QpState {
-        self.opened.look().0.pair_state(self.key)
+        self.opened.look().0.qp_state(self.key)
     }
 
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
@@ -119,23 +119,23 @@ impl QpOps for PairObject {
         }
         self.opened.net.lock().check_send(self.key, wr)?;
         let calls = &self.opened.calls;
-        let pieces = match wr.data {
-            Data::Sges(sges) => calls.pieces(sges.len()),
+        let sges = match wr.data {
+            Data::Sges(sges) => calls.sges(sges.len()),
             Data::Inline(_) => Span::ZERO,
         };
-        self.opened.charge(calls.post_send + pieces);
+        self.opened.charge(calls.post_send + sges);
         if calls.drains {
             // Threads take turns at the card, so that it matters what others have done until now.
-            let (mut state, now) = self.opened.look();
-            let wait = state.wait_for_doorbell(now, self.opened.card);
+            let (mut network, now) = self.opened.look();
+            let wait = network.wait_for_doorbell(now, self.opened.card);
             // They may have taken the last room meanwhile.
-            state.check_send(self.key, wr)?;
-            drop(state);
+            network.check_send(self.key, wr)?;
+            drop(network);
             self.opened.charge(wait);
         }
-        let (mut state, now) = self.opened.post();
-        state.post_send(now, self.key, wr);
-        drop(state);
+        let (mut network, now) = self.opened.post();
+        network.post_send(now, self.key, wr);
+        drop(network);
         if matches!(wr.op, SendOp::WriteImm(..)) {
             self.opened.charge(calls.post_notice);
         }
@@ -145,58 +145,58 @@ impl QpOps for PairObject {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.opened.net.lock().check_receive(self.key, wr)?;
         let calls = &self.opened.calls;
-        self.opened.charge(calls.post_receive + calls.pieces(wr.sges.len()));
-        let (mut state, now) = self.opened.post();
-        state.post_receive(now, self.key, wr);
+        self.opened.charge(calls.post_receive + calls.sges(wr.sges.len()));
+        let (mut network, now) = self.opened.post();
+        network.post_receive(now, self.key, wr);
         Ok(())
     }
 
     fn to_error(&self) {
-        let (mut state, now) = self.opened.look();
-        state.give_up_pair(now, self.key);
+        let (mut network, now) = self.opened.look();
+        network.fail(now, self.key);
     }
 }
 
-impl Drop for PairObject {
+impl Drop for QpObject {
     fn drop(&mut self) {
         self.opened.charge(self.opened.calls.destroy);
-        let (mut state, now) = self.opened.look();
-        state.drop_pair(now, self.key);
+        let (mut network, now) = self.opened.look();
+        network.drop_qp(now, self.key);
     }
 }
 
 /// A shared receive queue.
-pub(super) struct SharedObject {
+pub(super) struct SrqObject {
     pub(super) opened: Arc<Opened>,
     pub(super) key: u32,
 }
 
-impl SrqOps for SharedObject {
+impl SrqOps for SrqObject {
     fn id(&self) -> u32 {
         self.key
     }
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         let calls = &self.opened.calls;
-        let cost = calls.post_receive + calls.pieces(wr.sges.len());
-        let mut state = self.opened.net.lock();
+        let cost = calls.post_receive + calls.sges(wr.sges.len());
+        let mut network = self.opened.net.lock();
         // It becomes ready when the call ends.
         let at = self.opened.net.now() + cost;
-        state.post_shared(at, self.key, wr)?;
-        drop(state);
+        network.post_shared(at, self.key, wr)?;
+        drop(network);
         self.opened.charge(cost);
         Ok(())
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {
-        let (mut state, _) = self.opened.look();
-        state.arm_limit(self.key, limit);
+        let (mut network, _) = self.opened.look();
+        network.arm_limit(self.key, limit);
         Ok(())
     }
 }
 
-impl Drop for SharedObject {
+impl Drop for SrqObject {
     fn drop(&mut self) {
-        self.opened.net.lock().drop_shared(self.key);
+        self.opened.net.lock().drop_srq(self.key);
     }
 }

@@ -1,5 +1,7 @@
 //! What may be due: events as the world keeps them, in 64 bits.
 
+use super::packet::PortId;
+
 /// Something that is due. Numbers are keys of tables, unless they say otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -15,15 +17,15 @@ pub(super) enum Event {
     WriteOn(u32),
     /// A packet (number) has its data and goes to the transport engine.
     Loaded(u32),
-    /// A port's (card and port) link may send on.
-    Link(u32),
+    /// A port's link may send on.
+    Link(PortId),
     /// A packet's head is ready to leave the switch.
     Head(u32),
     /// A packet has arrived whole.
     Arrive(u32),
     /// A packet's data are ready to be written to memory.
     Place(u32),
-    /// They are there.
+    /// A packet's data are in memory.
     Placed(u32),
     /// The processor sees the next entry of a completion queue.
     Entry(u32),
@@ -43,7 +45,7 @@ pub(super) enum Event {
     Lost(u32),
     /// A cable is cut.
     Cut,
-    /// It is whole again.
+    /// The cable that was cut is whole again.
     Whole,
     /// A machine dies.
     Death,
@@ -57,7 +59,7 @@ impl Event {
             Self::Fetched(n) => (2, n),
             Self::ReadOn(n) => (3, n),
             Self::Loaded(n) => (4, n),
-            Self::Link(n) => (5, n),
+            Self::Link(port) => (5, (port.card as u32) << 3 | port.port as u32),
             Self::Head(n) => (6, n),
             Self::Arrive(n) => (7, n),
             Self::Place(n) => (8, n),
@@ -87,7 +89,7 @@ impl Event {
             2 => Self::Fetched(n),
             3 => Self::ReadOn(n),
             4 => Self::Loaded(n),
-            5 => Self::Link(n),
+            5 => Self::Link(PortId { card: (n >> 3) as usize, port: (n & 7) as usize }),
             6 => Self::Head(n),
             7 => Self::Arrive(n),
             8 => Self::Place(n),

@@ -1,41 +1,48 @@
 //! The network of one world: all cards, what is under way between them, and what happens when.
 //!
 //! [`Net`] is one actor of the world. Ranks post to it and look at it through the objects of `api`; everything else
-//! happens in its events, each of which asks one part of a card (`parts`) for its turn. A packet passes, in this order:
+//! happens in its events. What there is belongs to parts that own their fields and know nothing above them:
 //!
-//! | file | its events |
+//! | file | what it owns |
 //! |---|---|
-//! | `fetch` | doorbell, descriptor |
-//! | `send` | the scheduler of each card, the read of a packet's data, the transport engine |
-//! | `wire` | link, switch, arrival |
-//! | `respond` | requests at the peer: numbers, receives, placement, answers |
-//! | `request` | acknowledgements and answers, retries, completion in order |
-//! | `complete` | completion entries, events, flushing, failing |
-//! | `connect` | connection managers' messages |
+//! | `queue_pair` | a queue pair: its state, its connection, its two halves |
+//! | `requester` | the sending half: requests, their packets, what is acknowledged, retries |
+//! | `responder` | the receiving half: the order of packets, receives taken, what is owed to the peer |
+//! | `receives` | receive queues, shared ones too |
+//! | `completions` | completion queues and their channels |
+//! | `connections` | connection managers: listeners, requests, messages |
+//! | `protection` | memory regions, NIC memory, copies |
+//! | `card` | a card: bus, engines, what waits for them, its number of objects |
+//! | `scheduler` | which queue pair of a card sends next |
+//! | `wires` | ports, cables, the switch |
+//! | `packet`, `context`, `slab` | packets under way, opened devices, tables |
 //! | `faults` | what goes wrong on purpose |
+//! | `agenda`, `event` | events in the world's queue |
 //!
-//! `state` has everything behind the lock, `tables`, `pair`, `card`, `packet` its parts, `memory` finds and copies
-//! bytes, `event` is what the world keeps of an event.
+//! `network` holds all of them. On each event, and each call from `api`, it asks one part after the other, and hands what one
+//! returns to the next; `outbound` and `inbound` are the two halves of a packet's way. No part calls back.
 //!
 //! The lock is never held while a rank gives up control: [`host::world::Node::sync`] comes before it.
 
+mod agenda;
 mod card;
-mod complete;
-mod connect;
+mod completions;
+pub(crate) mod connections;
+mod context;
 mod event;
 mod faults;
-mod fetch;
-mod memory;
-pub(crate) mod objects;
+mod inbound;
+mod network;
+mod outbound;
 mod packet;
-mod pair;
-mod request;
-mod respond;
-mod send;
+mod protection;
+pub(crate) mod queue_pair;
+mod receives;
+mod requester;
+mod responder;
+mod scheduler;
 mod slab;
-mod state;
-mod tables;
-mod wire;
+mod wires;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,11 +51,11 @@ use host::world::{Actor, Node, Timeline};
 
 use crate::machine::Machine;
 use event::Event;
-pub(crate) use state::State;
+pub(crate) use network::Network;
 
 /// All cards of one world that are of the same machine, and what connects them.
 pub(crate) struct Net {
-    state: Mutex<State>,
+    network: Mutex<Network>,
     timeline: Timeline,
 }
 
@@ -58,19 +65,19 @@ impl Net {
         let timeline = node.timeline();
         let name = format!("{hole} {:?}", machine.params);
         let net = timeline.shared(&name, || {
-            let state = Mutex::new(State::new(&machine.params, hole, timeline.clone()));
-            Arc::new(Self { state, timeline: timeline.clone() })
+            let network = Mutex::new(Network::new(&machine.params, hole, timeline.clone()));
+            Arc::new(Self { network, timeline: timeline.clone() })
         });
-        if net.lock().actor.is_none() {
+        if !net.lock().has_begun() {
             let actor = timeline.add_actor(net.clone());
             net.lock().begin(actor);
         }
         net
     }
 
-    /// The state; a rank that panicked inside has left nothing half done that others would see.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The network; a rank that panicked inside has left nothing half done that others would see.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Network> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The clock of whoever runs.
@@ -81,32 +88,8 @@ impl Net {
 
 impl Actor for Net {
     fn event(&self, now: Time, token: u64) {
-        let mut state = self.lock();
-        match Event::of(token) {
-            Some(Event::Doorbell(qp)) => state.doorbell(now, qp),
-            Some(Event::Rung(qp)) => state.rung(now, qp),
-            Some(Event::Fetched(card)) => state.fetched(now, card as usize),
-            Some(Event::ReadOn(card)) => state.read_on(now, card as usize),
-            Some(Event::WriteOn(card)) => state.write_on(now, card as usize),
-            Some(Event::Loaded(packet)) => state.loaded(now, packet),
-            Some(Event::Link(port)) => state.link(now, State::port_of(port)),
-            Some(Event::Head(packet)) => state.head(now, packet),
-            Some(Event::Arrive(packet)) => state.arrive(now, packet),
-            Some(Event::Place(packet)) => state.place(now, packet),
-            Some(Event::Placed(packet)) => state.placed(now, packet),
-            Some(Event::Entry(queue)) => state.entry(now, queue),
-            Some(Event::Notify(queue)) => state.notify(queue),
-            Some(Event::Ready(qp)) => state.ready(now, qp),
-            Some(Event::Overdue(qp)) => state.overdue(now, qp),
-            Some(Event::Flush(qp)) => state.flush(now, qp),
-            Some(Event::Message(message)) => state.message(now, message),
-            Some(Event::Timeout(request)) => state.timeout(now, request),
-            Some(Event::Lost(qp)) => state.lost(now, qp),
-            Some(Event::Cut) => state.cut(now),
-            Some(Event::Whole) => state.whole(),
-            Some(Event::Death) => state.death(now),
-            None => {}
+        if let Some(event) = Event::of(token) {
+            self.lock().event(now, event);
         }
-        state.bury(now);
     }
 }

@@ -1,9 +1,9 @@
 //! Packets under way, in a table that is used again without allocating.
 
 use host::Time;
-use verbs::{SendOp, WcStatus};
+use verbs::{RemoteAddr, SendOp, WcStatus};
 
-/// A port of a card, as both ends of a wire are named. The port behind the last one is the card's way to itself.
+/// A port of a card, as both ends of a wire are named. The one behind the last port is the card's loopback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PortId {
     pub(super) card: usize,
@@ -16,18 +16,58 @@ pub(super) enum Body {
     /// Part of a request, or a request that carries no data.
     Request(SendOp),
     /// Part of what a read fetches.
-    Fetched,
+    ReadResponse,
     /// What an atomic found.
-    Old(u64),
-    /// All packets up to this number are placed.
+    AtomicResponse(u64),
+    /// All packets below this number are placed.
     #[default]
     Ack,
-    /// The request with this packet failed at the peer.
+    /// The request with this packet failed at the responder.
     Nak(WcStatus),
     /// The message of this packet found no receive.
-    NotReady,
+    RnrNak,
     /// This is the packet that is missing.
-    Missing,
+    SequenceNak,
+}
+
+impl Body {
+    /// Whether the first packet of such a message has a further header that says where data are.
+    pub(super) fn has_address(self) -> bool {
+        !matches!(
+            self,
+            Self::Request(SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_)) | Self::ReadResponse
+        )
+    }
+}
+
+/// Whether an operation fetches something from the responder's memory.
+pub(super) fn fetches(op: SendOp) -> bool {
+    matches!(op, SendOp::Read(_)) || is_atomic(op)
+}
+
+/// Whether an operation is an atomic.
+pub(super) fn is_atomic(op: SendOp) -> bool {
+    matches!(op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
+}
+
+/// Where a packet's data come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source {
+    /// It has none.
+    Nowhere,
+    /// The SGEs of the request with this number.
+    Request(u64),
+    /// Memory that the peer named.
+    Peer(RemoteAddr),
+}
+
+/// A packet to be sent.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) packet: Packet,
+    pub(super) source: Source,
+    /// It is its message's last.
+    pub(super) ends: bool,
 }
 
 /// A packet.
@@ -49,10 +89,10 @@ pub(super) struct Packet {
     pub(super) first: bool,
     pub(super) last: bool,
     pub(super) solicited: bool,
-    /// Whether it begins its request at the sender, for the first time.
+    /// Whether it begins its request at the requester, for the first time.
     pub(super) begins: bool,
-    /// Pieces of memory that it was gathered from.
-    pub(super) pieces: u64,
+    /// SGEs that it was gathered from.
+    pub(super) sges: u64,
     /// Its data came within the descriptor.
     pub(super) merged: bool,
     /// When the transport engine is done with it.
@@ -69,7 +109,7 @@ pub(super) struct Packet {
     pub(super) credit: bool,
     /// The receive that it takes, by its number among those that the queue pair took.
     pub(super) receive: u64,
-    /// The request at the requester that it answers, for answers.
+    /// The request at the requester that it answers, for responses.
     pub(super) request: u64,
     /// Its data, or what of them really moves.
     pub(super) data: Vec<u8>,

@@ -2,61 +2,57 @@
 
 use std::collections::VecDeque;
 
-/// Bits of a key that count how often its place was used.
+/// Bits of a key that count how often its slot was used.
 const LIFE_BITS: u32 = 8;
 
-/// A table. A key is the number of a place and, in its low bits, of a life: a key of something gone finds nothing until
-/// its place has been filled 255 times more, and places are filled again in turn.
+/// A table. A key is the number of a slot and, in its low bits, of a life: a key of something gone finds nothing until
+/// its slot has been filled 255 times more, and slots are filled again in turn.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<(u32, Option<T>)>,
+    slots: Vec<(u32, Option<T>)>,
     free: VecDeque<u32>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: VecDeque::new() }
+        Self { slots: Vec::new(), free: VecDeque::new() }
     }
 }
 
 impl<T> Slab<T> {
     /// Its key from now on; never 0.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
-        let place = self.free.pop_front().unwrap_or_else(|| {
-            self.places.push((0, None));
-            self.places.len() as u32 - 1
+        let slot = self.free.pop_front().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
         });
-        let (life, content) = &mut self.places[place as usize];
+        let (life, content) = &mut self.slots[slot as usize];
         *life = *life % ((1 << LIFE_BITS) - 1) + 1;
         *content = Some(item);
-        place << LIFE_BITS | *life
+        slot << LIFE_BITS | *life
     }
 
     pub(crate) fn get(&self, key: u32) -> Option<&T> {
-        let (life, content) = self.places.get((key >> LIFE_BITS) as usize)?;
+        let (life, content) = self.slots.get((key >> LIFE_BITS) as usize)?;
         content.as_ref().filter(|_| *life == key & ((1 << LIFE_BITS) - 1))
     }
 
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        let (life, content) = self.places.get_mut((key >> LIFE_BITS) as usize)?;
+        let (life, content) = self.slots.get_mut((key >> LIFE_BITS) as usize)?;
         content.as_mut().filter(|_| *life == key & ((1 << LIFE_BITS) - 1))
     }
 
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
         self.get(key)?;
-        let place = key >> LIFE_BITS;
-        self.free.push_back(place);
-        self.places[place as usize].1.take()
+        let slot = key >> LIFE_BITS;
+        self.free.push_back(slot);
+        self.slots[slot as usize].1.take()
     }
 
-    /// All items with their keys, in the order of their places.
+    /// All items with their keys, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let all = self.places.iter().enumerate();
-        all.filter_map(|(place, (life, item))| Some(((place as u32) << LIFE_BITS | life, item.as_ref()?)))
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        let all = self.slots.iter().enumerate();
+        all.filter_map(|(slot, (life, item))| Some(((slot as u32) << LIFE_BITS | life, item.as_ref()?)))
     }
 }
 
@@ -78,11 +74,11 @@ mod tests {
         }
         assert!(!keys.contains(&0));
         assert_eq!(keys[..255].iter().collect::<std::collections::BTreeSet<_>>().len(), 255);
-        assert_eq!(slab.len(), 0);
+        assert_eq!(slab.iter().count(), 0);
     }
 
     #[test]
-    fn items_come_in_the_order_of_their_places() {
+    fn items_come_in_the_order_of_their_slots() {
         let mut slab = Slab::default();
         let keys: Vec<u32> = (0..3).map(|i| slab.insert(i)).collect();
         slab.remove(keys[1]);

@@ -61,8 +61,8 @@ impl Calls {
         }
     }
 
-    /// For pieces of a request beyond the first.
-    pub(crate) fn pieces(&self, count: usize) -> Span {
+    /// For the SGEs of a request beyond the first.
+    pub(crate) fn sges(&self, count: usize) -> Span {
         self.segment * count.saturating_sub(1) as u64
     }
 
@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(calls.register(8192, 4096), ns(73_060.0), "one page, as published");
         assert_eq!(calls.register(8191, 4096), ns(73_060.0 + params.host.register_page_ns), "it lies on two");
         assert_eq!(calls.deregister(0, 1), ns(82_050.0));
-        assert_eq!(calls.pieces(3), ns(2.0 * params.host.post_segment_ns));
-        assert_eq!(calls.pieces(0), Span::ZERO);
+        assert_eq!(calls.sges(3), ns(2.0 * params.host.post_segment_ns));
+        assert_eq!(calls.sges(0), Span::ZERO);
         assert_eq!(calls.post_send, ns(720.0));
     }
 }

@@ -44,6 +44,11 @@ impl Descriptors {
         }
     }
 
+    /// Whose descriptor is asked for next, if one may be.
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        if (self.fetching.len() as u64) < self.ahead { self.waiting.pop_front() } else { None }
+    }
+
     /// Bytes of a send request's descriptor, in a queue that allows up to `most` pieces.
     pub(crate) fn send(&self, pieces: usize, most: u32, inline: usize) -> u64 {
         self.send_bytes + self.room(pieces, most) * self.segment_bytes + inline as u64

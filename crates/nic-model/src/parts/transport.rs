@@ -30,8 +30,8 @@ pub(crate) struct Transport {
 /// What there is to do about a packet beyond the packet itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra {
-    /// Pieces of memory that it was gathered from.
-    pub(crate) pieces: u64,
+    /// SGEs that it was gathered from.
+    pub(crate) sges: u64,
     /// It begins its request.
     pub(crate) begins: bool,
     /// It takes a receive.
@@ -72,7 +72,7 @@ impl Transport {
     /// A packet is sent; when it is ready for the wire.
     pub(crate) fn send(&mut self, now: Time, packet: Extra) -> Time {
         let request = if packet.begins { self.send_request } else { Span::ZERO };
-        let segments = self.send_segment * packet.pieces.saturating_sub(1);
+        let segments = self.send_segment * packet.sges.saturating_sub(1);
         let span = self.send_packet + segments + request + self.address(packet);
         self.sending.reserve(now, span) + self.latency
     }
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_pieces_cost_extra() {
+    fn requests_and_sges_cost_extra() {
         let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
         let t = &mut params.transport;
         (t.send_request_ns, t.send_segment_ns, t.send_packet_ns, t.latency_ns) = (400.0, 100.0, 1000.0, 0.0);
         let mut transport = Transport::new(&params);
-        let first = Extra { pieces: 3, begins: true, ..Extra::default() };
+        let first = Extra { sges: 3, begins: true, ..Extra::default() };
         assert_eq!(transport.send(Time::ZERO, first) - Time::ZERO, ns(1600.0));
         assert_eq!(transport.send(Time::ZERO, Extra::default()) - Time::ZERO, ns(2600.0));
     }

@@ -1,0 +1,250 @@
+//! [`Completions`]: completion queues, the channels that they report to, and what ranks saw of them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use verbs::{Error, Result, Wc};
+
+use super::slab::Slab;
+
+/// Slots of a queue that polling a completion frees.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Slots {
+    /// So many of a queue pair's send queue.
+    Send(u32, u32),
+    /// One of a queue pair's receive queue.
+    Receive(u32),
+    /// One of a shared receive queue.
+    SharedReceive(u32),
+}
+
+/// A completion with what belongs to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) wc: Wc,
+    pub(super) slots: Slots,
+    pub(super) solicited: bool,
+}
+
+/// What has come of an entry that the processor sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Nothing: the queue or the entry is gone.
+    Nothing,
+    /// It can be polled; whether the queue's channel is to be told.
+    Entry { notify: bool },
+    /// The queue had no room for it, and is of no use any more.
+    Overrun,
+}
+
+/// Where a completion queue belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Home {
+    pub(super) context: u32,
+    pub(super) card: usize,
+}
+
+/// A completion queue.
+struct CompletionQueue {
+    home: Home,
+    cqe: u32,
+    /// Entries that the card is writing.
+    written: VecDeque<Entry>,
+    /// Entries to be polled.
+    entries: VecDeque<Entry>,
+    overrun: bool,
+    channel: Option<u32>,
+    /// `Some(true)`: it is armed for solicited completions only.
+    armed: Option<bool>,
+}
+
+/// What a rank saw of completion queues.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    /// The queue where it looked in vain last, since it found something.
+    in_vain: Option<u32>,
+    /// The context whose completion it found last.
+    context: Option<u32>,
+}
+
+/// Completion queues and completion channels, of all cards.
+#[derive(Default)]
+pub(super) struct Completions {
+    queues: Slab<CompletionQueue>,
+    /// The queues that reported to each channel.
+    channels: Slab<VecDeque<u32>>,
+    looks: BTreeMap<usize, Looks>,
+}
+
+impl Completions {
+    /// A new channel.
+    pub(super) fn create_channel(&mut self) -> u32 {
+        self.channels.insert(VecDeque::new())
+    }
+
+    /// A channel goes away.
+    pub(super) fn drop_channel(&mut self, channel: u32) {
+        self.channels.remove(channel);
+    }
+
+    /// The next queue that reported to a channel.
+    pub(super) fn poll_channel(&mut self, channel: u32) -> Option<u32> {
+        self.channels.get_mut(channel)?.pop_front()
+    }
+
+    /// A new queue of so many entries.
+    pub(super) fn create(&mut self, home: Home, cqe: u32, channel: Option<u32>) -> u32 {
+        let (written, entries) = Default::default();
+        self.queues.insert(CompletionQueue {
+            home,
+            cqe,
+            written,
+            entries,
+            overrun: false,
+            channel,
+            armed: None,
+        })
+    }
+
+    /// A queue goes away; where it belonged.
+    pub(super) fn remove(&mut self, queue: u32) -> Option<Home> {
+        self.queues.remove(queue).map(|queue| queue.home)
+    }
+
+    /// Where a queue belongs.
+    pub(super) fn home(&self, queue: u32) -> Option<Home> {
+        self.queues.get(queue).map(|queue| queue.home)
+    }
+
+    /// Arms a queue: its next completion, or its next solicited one, is reported to its channel.
+    pub(super) fn arm(&mut self, key: u32, solicited_only: bool) -> Result<()> {
+        let Some(queue) = self.queues.get_mut(key).filter(|queue| queue.channel.is_some()) else {
+            return Err(Error::Invalid("the completion queue has no channel".into()));
+        };
+        queue.armed = Some(solicited_only && queue.armed != Some(false));
+        Ok(())
+    }
+
+    /// Whether a queue still takes entries.
+    pub(super) fn takes(&self, key: u32) -> bool {
+        self.queues.get(key).is_some_and(|queue| !queue.overrun)
+    }
+
+    /// The card begins to write an entry into a queue that [takes](Completions::takes) it.
+    pub(super) fn write(&mut self, key: u32, entry: Entry) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.written.push_back(entry);
+        }
+    }
+
+    /// The processor sees the next entry that was written to a queue.
+    pub(super) fn see(&mut self, key: u32) -> Seen {
+        let Some(queue) = self.queues.get_mut(key) else { return Seen::Nothing };
+        let Some(entry) = queue.written.pop_front().filter(|_| !queue.overrun) else { return Seen::Nothing };
+        if queue.entries.len() >= queue.cqe as usize {
+            queue.overrun = true;
+            return Seen::Overrun;
+        }
+        queue.entries.push_back(entry);
+        let counts = queue.armed.is_some_and(|only| !only || entry.solicited || !entry.wc.is_ok());
+        let notify = counts && queue.channel.is_some();
+        if notify {
+            queue.armed = None;
+        }
+        Seen::Entry { notify }
+    }
+
+    /// The event of a queue reaches its channel; whether there is one.
+    pub(super) fn notify(&mut self, key: u32) -> bool {
+        let channel = self.queues.get(key).and_then(|queue| queue.channel);
+        let channel = channel.and_then(|channel| self.channels.get_mut(channel));
+        channel.map(|events| events.push_back(key)).is_some()
+    }
+
+    /// Takes completions, and says which slots each frees; how many they are.
+    pub(super) fn poll(&mut self, key: u32, wcs: &mut [Wc], mut free: impl FnMut(Slots)) -> Result<usize> {
+        let Some(queue) = self.queues.get_mut(key) else { return Ok(0) };
+        for (count, wc) in wcs.iter_mut().enumerate() {
+            if queue.overrun {
+                return Err(Error::CqOverrun { cqe: queue.cqe });
+            }
+            let Some(entry) = queue.entries.pop_front() else { return Ok(count) };
+            *wc = entry.wc;
+            free(entry.slots);
+        }
+        Ok(wcs.len())
+    }
+
+    /// A rank has looked at a queue of this opened device, and found something or not. Whether what it found ended a
+    /// sleep, and whether the last that it found was another device's.
+    pub(super) fn looked(&mut self, rank: usize, context: u32, queue: u32, found: bool) -> (bool, bool) {
+        let looks = self.looks.entry(rank).or_default();
+        if !found {
+            looks.in_vain = Some(queue);
+            return (false, false);
+        }
+        let slept = looks.in_vain.take() == Some(queue);
+        (slept, looks.context.replace(context).is_some_and(|last| last != context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(solicited: bool) -> Entry {
+        Entry { wc: Wc { wr_id: 7, ..Wc::default() }, slots: Slots::Receive(3), solicited }
+    }
+
+    /// Queues with one of two entries that has a channel.
+    fn queue() -> (Completions, u32, u32) {
+        let mut all = Completions::default();
+        let channel = all.create_channel();
+        let key = all.create(Home { context: 1, card: 0 }, 2, Some(channel));
+        (all, key, channel)
+    }
+
+    #[test]
+    fn entries_are_polled_when_they_are_seen() {
+        let (mut all, key, _) = queue();
+        let (mut wcs, mut freed) = ([Wc::default(); 3], 0);
+        all.write(key, entry(false));
+        assert_eq!(all.poll(key, &mut wcs, |_| freed += 1), Ok(0), "still being written");
+        assert_eq!(all.see(key), Seen::Entry { notify: false });
+        assert_eq!(all.poll(key, &mut wcs, |_| freed += 1), Ok(1));
+        assert_eq!((wcs[0].wr_id, freed), (7, 1));
+    }
+
+    #[test]
+    fn an_overrun_queue_is_of_no_use() {
+        let (mut all, key, _) = queue();
+        (0..3).for_each(|_| all.write(key, entry(false)));
+        let one = Seen::Entry { notify: false };
+        assert_eq!([(); 4].map(|()| all.see(key)), [one, one, Seen::Overrun, Seen::Nothing]);
+        assert!(!all.takes(key));
+        let polled = all.poll(key, &mut [Wc::default()], |_| {});
+        assert_eq!(polled, Err(Error::CqOverrun { cqe: 2 }));
+    }
+
+    #[test]
+    fn an_armed_queue_reports_once() {
+        let (mut all, key, channel) = queue();
+        all.arm(key, true).expect("it has a channel");
+        (0..2).for_each(|i| all.write(key, entry(i == 1)));
+        assert_eq!(all.see(key), Seen::Entry { notify: false }, "not solicited");
+        assert_eq!(all.see(key), Seen::Entry { notify: true });
+        assert!(all.poll_channel(channel).is_none() && all.notify(key));
+        assert_eq!((all.poll_channel(channel), all.poll_channel(channel)), (Some(key), None));
+        let without = all.create(Home { context: 1, card: 0 }, 2, None);
+        assert!(all.arm(without, false).is_err());
+    }
+
+    #[test]
+    fn who_looked_in_vain_has_slept_and_who_comes_from_elsewhere_has_turned() {
+        let mut all = Completions::default();
+        assert_eq!(all.looked(0, 1, 5, true), (false, false));
+        assert_eq!(all.looked(0, 1, 5, false), (false, false));
+        assert_eq!(all.looked(0, 1, 5, true), (true, false));
+        assert_eq!(all.looked(0, 2, 6, true), (false, true));
+        assert_eq!(all.looked(9, 1, 5, true), (false, false), "another rank");
+    }
+}

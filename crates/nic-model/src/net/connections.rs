@@ -1,0 +1,549 @@
+//! [`ConnectionManager`]: listening, and messages that make and end connections. They are not lost, only late, unless
+//! their path is cut for good.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use host::{Span, Time};
+use verbs::{CmFailure, ConnParam, Error, QpState, Result, WcStatus};
+
+use super::agenda::Agenda;
+use super::card::Cards;
+use super::event::Event;
+use super::faults::Faults;
+use super::packet::PortId;
+use super::queue_pair::{Ended, Peer, QueuePair};
+use super::slab::Slab;
+use crate::machine::Params;
+use crate::parts::us;
+
+/// A message is repeated after so many times its own latency when it is lost.
+const REPEAT_AFTER: u64 = 4;
+/// Repeats of a message that are lost, too.
+const REPEATS_LOST: usize = 8;
+/// The first port that is chosen for port 0.
+const FIRST_PORT: u16 = 49_152;
+
+/// What managers say to each other.
+pub(super) enum Message {
+    /// Somebody wants to connect.
+    Connect { request: u32 },
+    /// Nobody listens there (`None`), or the answer is no.
+    Reject { request: u32, private_data: Option<Vec<u8>> },
+    /// The answer is yes.
+    Accept { request: u32, passive: u32, private_data: Vec<u8>, reads: u8 },
+    /// Both sides are ready: from the connecting side.
+    Ready { passive: u32, active: u32 },
+    /// The connecting side is gone.
+    Gone { passive: u32, active: u32 },
+    /// The connection of this queue pair to that one is over; perhaps because of one of its requests.
+    Disconnect { qp: u32, from: u32, nak: Option<(u64, WcStatus)> },
+}
+
+/// The cards between which a message goes, and the port by which it leaves and arrives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) port: usize,
+}
+
+impl Ends {
+    /// The ends of an answer.
+    fn back(self) -> Self {
+        Self { from: self.to, to: self.from, port: self.port }
+    }
+
+    /// The port at either end.
+    pub(super) fn ports(self) -> [PortId; 2] {
+        [self.from, self.to].map(|card| PortId { card, port: self.port })
+    }
+}
+
+/// A message with its ends.
+pub(super) struct Envelope {
+    pub(super) ends: Ends,
+    pub(super) message: Message,
+}
+
+/// A connection event as it waits in a channel.
+#[derive(Debug)]
+pub(crate) enum CmNews {
+    Request(u32),
+    Established(u32, Vec<u8>),
+    Rejected(u32, Vec<u8>),
+    Failed(u32, CmFailure),
+    Disconnected(u32),
+}
+
+/// A channel of connection events.
+struct Channel {
+    card: usize,
+    events: VecDeque<CmNews>,
+}
+
+/// Who listens at an address.
+struct Listener {
+    channel: u32,
+    backlog: u32,
+    /// Requests that wait to be answered.
+    waiting: u32,
+}
+
+/// Card, port (or `None` for all), number.
+pub(crate) type ListenerKey = (usize, Option<usize>, u16);
+
+/// A connect request.
+struct ConnectRequest {
+    /// The connecting queue pair, its card, and its address.
+    qp: u32,
+    from: usize,
+    peer: SocketAddr,
+    /// Where it goes: node, and number of the card there; and the port of both ends.
+    to: (usize, usize),
+    port: usize,
+    addr: SocketAddr,
+    private_data: Vec<u8>,
+    /// Reads that the connecting side will have under way, and those that it will answer.
+    reads: (u8, u8),
+    /// Who listened, once it has arrived.
+    listener: Option<ListenerKey>,
+    /// It is over for the connecting side: timed out, or its queue pair is gone.
+    closed: bool,
+}
+
+/// What a connection manager borrows for one call.
+pub(super) struct Around<'a> {
+    pub(super) now: Time,
+    pub(super) agenda: &'a Agenda,
+    pub(super) faults: &'a mut Faults,
+    pub(super) cards: &'a Cards,
+    pub(super) qps: &'a mut Slab<QueuePair>,
+}
+
+/// The connection managers of all machines.
+pub(super) struct ConnectionManager {
+    channels: Slab<Channel>,
+    requests: Slab<ConnectRequest>,
+    messages: Slab<Envelope>,
+    listeners: BTreeMap<ListenerKey, Listener>,
+    last_port: u16,
+    /// One way of a message.
+    latency: Span,
+    /// Ports of all cards of a machine.
+    rails: usize,
+    /// Reads of a queue pair at most.
+    reads_max: u8,
+    /// Data in a packet at most.
+    mtu: u64,
+}
+
+/// The address of a node's rail, both counted from 0: node 0 has 10.1.0.1 and 10.2.0.1.
+pub(crate) fn address(node: usize, rail: usize) -> Ipv4Addr {
+    let number = node + 1;
+    Ipv4Addr::new(10, rail as u8 + 1, (number / 256) as u8, (number % 256) as u8)
+}
+
+/// The node and the rail of an address, of which machines have `rails`. A rail is a port of one of a machine's cards:
+/// those of the first card come first.
+fn rail_at(addr: SocketAddr, own: (usize, usize), rails: usize) -> Result<(usize, Option<usize>)> {
+    let refuse = |why: &str| Err(Error::Address { addr, why: why.to_owned() });
+    let IpAddr::V4(ip) = addr.ip() else { return refuse("modelled cards have IPv4 addresses only") };
+    if ip.is_loopback() {
+        return Ok((own.0, Some(own.1)));
+    }
+    if ip.is_unspecified() {
+        return Ok((own.0, None));
+    }
+    let [net, port, high, low] = ip.octets();
+    let number = usize::from(high) * 256 + usize::from(low);
+    if net != 10 || port == 0 || usize::from(port) > rails || number == 0 {
+        return refuse("modelled cards are at 10.PORT.x.y; the addresses of a device are in its attributes");
+    }
+    Ok((number - 1, Some(usize::from(port) - 1)))
+}
+
+impl ConnectionManager {
+    /// Managers of machines of this kind, without connections.
+    pub(super) fn new(params: &Params) -> Self {
+        Self {
+            channels: Slab::default(),
+            requests: Slab::default(),
+            messages: Slab::default(),
+            listeners: BTreeMap::new(),
+            last_port: 0,
+            latency: us(params.connection.message_us),
+            rails: params.host.card_count as usize * params.link.port_count as usize,
+            reads_max: params.transport.reads_requests as u8,
+            mtu: params.link.mtu_bytes as u64,
+        }
+    }
+}
+
+/// Channels.
+impl ConnectionManager {
+    /// A new channel of connection events of a card.
+    pub(super) fn create_channel(&mut self, card: usize) -> u32 {
+        self.channels.insert(Channel { card, events: VecDeque::new() })
+    }
+
+    /// The next event of a channel.
+    pub(super) fn poll(&mut self, channel: u32) -> Option<CmNews> {
+        self.channels.get_mut(channel)?.events.pop_front()
+    }
+
+    /// A channel goes away.
+    pub(super) fn drop_channel(&mut self, around: &mut Around<'_>, channel: u32) {
+        self.reject_untaken(around, channel, |_| true);
+        self.channels.remove(channel);
+    }
+
+    fn tell(&mut self, around: &Around<'_>, channel: Option<u32>, news: CmNews) {
+        let Some(channel) = channel.and_then(|channel| self.channels.get_mut(channel)) else { return };
+        channel.events.push_back(news);
+        around.cards.signal(channel.card);
+    }
+
+    /// What a connect request says: private data, the connecting side's address, the listener's.
+    pub(super) fn request(&self, key: u32) -> Option<(Vec<u8>, SocketAddr, SocketAddr)> {
+        let request = self.requests.get(key)?;
+        Some((request.private_data.clone(), request.peer, request.addr))
+    }
+}
+
+/// Messages.
+impl ConnectionManager {
+    fn send(&mut self, around: &mut Around<'_>, ends: Ends, message: Message) {
+        let mut latency = self.latency;
+        for _ in 0..REPEATS_LOST {
+            if !around.faults.loses() {
+                break;
+            }
+            latency += self.latency * REPEAT_AFTER;
+        }
+        let key = self.messages.insert(Envelope { ends, message });
+        around.agenda.at(around.now + latency, Event::Message(key));
+    }
+
+    /// Takes a message that arrives.
+    pub(super) fn open(&mut self, key: u32) -> Option<Envelope> {
+        self.messages.remove(key)
+    }
+
+    /// The node and number of the card that a connect request goes to, and the port there.
+    pub(super) fn target(&self, request: u32) -> Option<((usize, usize), usize)> {
+        self.requests.get(request).map(|request| (request.to, request.port))
+    }
+
+    /// A connect request arrives at a card, or nowhere (`None`).
+    pub(super) fn connect_arrives(&mut self, around: &mut Around<'_>, key: u32, to: Option<usize>) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        let (port, number, from) = (request.port, request.addr.port(), request.from);
+        let refused = Message::Reject { request: key, private_data: None };
+        let Some(to) = to else {
+            return self.send(around, Ends { from, to: from, port }, refused);
+        };
+        let ends = Ends { from: to, to: from, port };
+        let found = [(to, Some(port), number), (to, None, number)].into_iter().find(|listener| {
+            let listener = self.listeners.get(listener);
+            listener.is_some_and(|listener| self.channels.get(listener.channel).is_some())
+        });
+        let Some((place, listener)) = found.and_then(|key| Some((key, self.listeners.get_mut(&key)?))) else {
+            return self.send(around, ends, refused);
+        };
+        if listener.waiting >= listener.backlog {
+            let full = Message::Reject { request: key, private_data: Some(Vec::new()) };
+            return self.send(around, ends, full);
+        }
+        listener.waiting += 1;
+        let channel = listener.channel;
+        request.listener = Some(place);
+        self.tell(around, Some(channel), CmNews::Request(key));
+    }
+
+    /// The answer to a connect request is no.
+    pub(super) fn reject_arrives(
+        &mut self,
+        around: &mut Around<'_>,
+        key: u32,
+        private_data: Option<Vec<u8>>,
+    ) {
+        let Some(request) = self.requests.remove(key).filter(|request| !request.closed) else { return };
+        let Some(qp) = around.qps.get_mut(request.qp) else { return };
+        qp.is_answered();
+        let (channel, qp) = (qp.channel, request.qp);
+        let news = match private_data {
+            Some(data) => CmNews::Rejected(qp, data),
+            None => CmNews::Failed(qp, CmFailure::Refused(request.addr)),
+        };
+        self.tell(around, channel, news);
+    }
+
+    /// The answer to a connect request is yes, from the queue pair `passive`.
+    pub(super) fn accept_arrives(
+        &mut self,
+        around: &mut Around<'_>,
+        ends: Ends,
+        (key, passive): (u32, u32),
+        private_data: Vec<u8>,
+        reads: u8,
+    ) {
+        let Some(request) = self.requests.remove(key) else { return };
+        let (back, active) = (ends.back(), request.qp);
+        let mtu = around.qps.get(passive).map_or(self.mtu, QueuePair::mtu);
+        let open = |qp: &&mut QueuePair| qp.state() == QpState::Init && !request.closed;
+        let Some(qp) = around.qps.get_mut(active).filter(open) else {
+            return self.send(around, back, Message::Gone { passive, active });
+        };
+        let port = if back.from == back.to { around.cards[back.from].loopback() } else { request.port };
+        qp.connected(Peer { qp: passive, card: back.to }, port, mtu);
+        qp.requester.set_reads_max(reads.min(self.reads_max));
+        let channel = qp.channel;
+        self.tell(around, channel, CmNews::Established(active, private_data));
+        self.send(around, back, Message::Ready { passive, active });
+    }
+
+    /// The connecting side says that it is ready.
+    pub(super) fn ready_arrives(&mut self, around: &mut Around<'_>, ends: Ends, passive: u32, active: u32) {
+        let knows = |qp: &QueuePair| qp.accepts() && qp.peer().is_some_and(|peer| peer.qp == active);
+        if around.qps.get(passive).is_some_and(knows) {
+            return self.establish(around, passive);
+        }
+        let over = Message::Disconnect { qp: active, from: passive, nak: None };
+        self.send(around, ends.back(), over);
+    }
+
+    /// The passive side is connected: the connecting side said so, or sent something.
+    pub(super) fn establish(&mut self, around: &mut Around<'_>, qp: u32) {
+        let Some(found) = around.qps.get_mut(qp) else { return };
+        let (news, channel) = (found.establish(), found.channel);
+        if !news {
+            return;
+        }
+        self.tell(around, channel, CmNews::Established(qp, Vec::new()));
+    }
+
+    /// A queue pair has come to the error state: its channel and its peer hear of it.
+    pub(super) fn ended(&mut self, around: &mut Around<'_>, qp: u32, ended: Ended) {
+        let Some(found) = around.qps.get(qp) else { return };
+        let (channel, from) = (found.channel, found.port());
+        match ended.before {
+            _ if ended.established => self.tell(around, channel, CmNews::Disconnected(qp)),
+            QpState::ReadyToReceive => {
+                self.tell(around, channel, CmNews::Failed(qp, CmFailure::PeerGone));
+            }
+            _ => {}
+        }
+        if let Some(request) = ended.request.and_then(|request| self.requests.get_mut(request)) {
+            request.closed = true;
+        }
+        if let Some(peer) = ended.peer {
+            let message = Message::Disconnect { qp: peer.qp, from: qp, nak: ended.nak };
+            self.send(around, Ends { from: from.card, to: peer.card, port: from.port }, message);
+        }
+    }
+}
+
+/// Connecting.
+impl ConnectionManager {
+    /// Begins to connect a queue pair of this device.
+    pub(super) fn connect(
+        &mut self,
+        around: &mut Around<'_>,
+        (channel, qp): (u32, u32),
+        own_port: Option<usize>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
+        let Some(found) = around.qps.get_mut(qp) else { return Ok(()) };
+        found.check_idle("connect")?;
+        let (from, card) = (found.card, &around.cards[found.card]);
+        let (to, port) = self.route(around.cards, from, own_port, addr)?;
+        let port = port.unwrap_or(own_port.unwrap_or(0));
+        let request = ConnectRequest {
+            qp,
+            from,
+            peer: SocketAddr::from((address(card.node.index(), card.first_rail() + port), 0)),
+            to,
+            port,
+            addr,
+            private_data: param.private_data.clone(),
+            reads: (param.initiator_depth, param.responder_resources),
+            listener: None,
+            closed: false,
+        };
+        let key = self.requests.insert(request);
+        found.asks(key, channel, param.rnr_retry);
+        self.send(around, Ends { from, to: from, port }, Message::Connect { request: key });
+        around.agenda.at(around.now + param.timeout, Event::Timeout(key));
+        Ok(())
+    }
+
+    /// A connect request has waited as long as it may.
+    pub(super) fn timeout(&mut self, around: &mut Around<'_>, key: u32) {
+        let Some(request) = self.requests.get_mut(key).filter(|request| !request.closed) else { return };
+        request.closed = true;
+        let qp = request.qp;
+        let Some(found) = around.qps.get_mut(qp) else { return };
+        found.is_answered();
+        let channel = found.channel;
+        self.tell(around, channel, CmNews::Failed(qp, CmFailure::TimedOut));
+    }
+
+    /// A request has been answered: another may wait in its stead.
+    fn answered(&mut self, key: u32) {
+        let listener = self.requests.get_mut(key).and_then(|request| request.listener.take());
+        if let Some(listener) = listener.and_then(|listener| self.listeners.get_mut(&listener)) {
+            listener.waiting = listener.waiting.saturating_sub(1);
+        }
+    }
+
+    /// Says no to a connect request.
+    pub(super) fn reject(&mut self, around: &mut Around<'_>, key: u32, private_data: Vec<u8>) {
+        self.answered(key);
+        let Some(request) = self.requests.get(key) else { return };
+        let (to, port) = (request.from, request.port);
+        let Some(from) = around.cards.find(request.to.0, request.to.1) else { return };
+        let message = Message::Reject { request: key, private_data: Some(private_data) };
+        self.send(around, Ends { from, to, port }, message);
+    }
+
+    /// Says yes to a connect request, with a queue pair that is idle. The ends of the connection, unless the connecting
+    /// side is gone for good, and its card with it.
+    pub(super) fn accept(
+        &mut self,
+        around: &mut Around<'_>,
+        (channel, qp): (u32, u32),
+        key: u32,
+        param: &ConnParam,
+    ) -> Option<Ends> {
+        self.answered(key);
+        let request = self.requests.get(key)?;
+        let (active, to, port, reads) = (request.qp, request.from, request.port, request.reads);
+        let mtu = around.qps.get(active).map_or(self.mtu, QueuePair::mtu);
+        let found = around.qps.get_mut(qp)?;
+        let from = found.card;
+        let own = if from == to { around.cards[from].loopback() } else { port };
+        found.accepted(Peer { qp: active, card: to }, own, mtu);
+        found.channel = Some(channel);
+        found.requester.set_rnr_retry(param.rnr_retry);
+        found.requester.set_reads_max(param.initiator_depth.min(reads.1).min(self.reads_max));
+        let message = Message::Accept {
+            request: key,
+            passive: qp,
+            private_data: param.private_data.clone(),
+            reads: reads.0.min(param.responder_resources),
+        };
+        let ends = Ends { from, to, port };
+        self.send(around, ends, message);
+        Some(ends)
+    }
+}
+
+/// Listening.
+impl ConnectionManager {
+    /// The node and the number of the card that an address leads to from this card, and the port of both, if it names one.
+    /// Rails reach their likes: a card reaches the card of its own number in other machines, a device that is a single
+    /// port reaches that port.
+    fn route(
+        &self,
+        cards: &Cards,
+        card: usize,
+        own_port: Option<usize>,
+        addr: SocketAddr,
+    ) -> Result<((usize, usize), Option<usize>)> {
+        let card = &cards[card];
+        let own = (card.node.index(), card.first_rail() + own_port.unwrap_or(0));
+        let (node, rail) = rail_at(addr, own, self.rails)?;
+        let Some(rail) = rail else { return Ok(((node, card.number), own_port)) };
+        let port = rail % card.ports;
+        if rail / card.ports != card.number || own_port.is_some_and(|own| own != port) {
+            let why = "it is another rail's: each reaches its likes, as rail 1 those at 10.2.x.y".to_owned();
+            return Err(Error::Address { addr, why });
+        }
+        Ok(((node, card.number), Some(port)))
+    }
+
+    /// Listens at an address of this card, or of its only port that this device is; port 0 chooses a number.
+    pub(super) fn listen(
+        &mut self,
+        cards: &Cards,
+        (card, own_port): (usize, Option<usize>),
+        channel: u32,
+        addr: SocketAddr,
+        backlog: u32,
+    ) -> Result<(ListenerKey, SocketAddr)> {
+        let refuse = |why: &str| Error::Address { addr, why: why.to_owned() };
+        let ((node, _), port) = self.route(cards, card, own_port, addr)?;
+        if node != cards[card].node.index() {
+            return Err(refuse("this is another machine's address"));
+        }
+        let number = match addr.port() {
+            0 => self.free_port(card).ok_or_else(|| refuse("all ports are taken"))?,
+            number => number,
+        };
+        let ports = (0..cards[card].ports).map(Some).chain([None]);
+        let mut clash = ports.filter(|other| port.is_none() || other.is_none() || *other == port);
+        if clash.any(|other| self.listeners.contains_key(&(card, other, number))) {
+            return Err(refuse("somebody listens there"));
+        }
+        let key = (card, port, number);
+        self.listeners.insert(key, Listener { channel, backlog, waiting: 0 });
+        Ok((key, SocketAddr::new(addr.ip(), number)))
+    }
+
+    fn free_port(&mut self, card: usize) -> Option<u16> {
+        let taken = |number| self.listeners.keys().any(|&(c, _, taken)| c == card && taken == number);
+        let span = u16::MAX - FIRST_PORT;
+        let mut numbers = (0..=span).map(|i| FIRST_PORT + (self.last_port + i) % (span + 1));
+        let found = numbers.find(|&number| !taken(number))?;
+        self.last_port = (found - FIRST_PORT + 1) % (span + 1);
+        Some(found)
+    }
+
+    /// Stops listening; requests that nobody has taken are rejected.
+    pub(super) fn stop_listening(&mut self, around: &mut Around<'_>, key: ListenerKey) {
+        let Some(listener) = self.listeners.remove(&key) else { return };
+        self.reject_untaken(around, listener.channel, |request| request.listener == Some(key));
+    }
+
+    /// Rejects the requests in a channel that nobody has taken.
+    fn reject_untaken(
+        &mut self,
+        around: &mut Around<'_>,
+        channel: u32,
+        which: impl Fn(&ConnectRequest) -> bool,
+    ) {
+        let (requests, mut untaken) = (&self.requests, Vec::new());
+        let Some(channel) = self.channels.get_mut(channel) else { return };
+        channel.events.retain(|news| match news {
+            CmNews::Request(key) if requests.get(*key).is_none_or(&which) => {
+                untaken.push(*key);
+                false
+            }
+            _ => true,
+        });
+        for key in untaken {
+            self.reject(around, key, Vec::new());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_node_and_port() {
+        for (node, port) in [(0, 0), (1, 1), (254, 0), (255, 1), (65_534, 0)] {
+            let addr = SocketAddr::from((address(node, port), 7));
+            assert_eq!(rail_at(addr, (3, 1), 2), Ok((node, Some(port))));
+        }
+        let at = |text: &str| rail_at(text.parse().expect("an address"), (3, 1), 2);
+        assert_eq!(at("127.0.0.1:1"), Ok((3, Some(1))));
+        assert_eq!(at("0.0.0.0:1"), Ok((3, None)));
+        for wrong in ["10.0.0.1:1", "10.1.0.0:1", "10.3.0.1:1", "192.168.1.1:1", "[::1]:1"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! A packet's way in: switch, arrival, the transport engine, its place in the order, memory, and what follows from it: responses
+//! and acknowledgements here, completions at either end.
+
+use host::Time;
+use verbs::{AsyncEvent, QpState, RNR_PAUSE, RemoteAddr, SendOp, Wc, WcOpcode, WcStatus};
+
+use super::card::Write;
+use super::completions::Slots;
+use super::event::Event;
+use super::network::Network;
+use super::packet::{Body, Packet, PortId, is_atomic};
+use super::requester::{Overdue, Placed, Response, Rnr};
+use super::responder::{Acknowledgement, OutOfOrder, Refusal, Responder, Taken};
+use crate::parts::transport::Extra;
+
+/// Whether a packet of a request takes a receive, its message's only one.
+fn takes_receive(op: SendOp, first: bool, last: bool) -> bool {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => first,
+        SendOp::WriteImm(..) => last,
+        _ => false,
+    }
+}
+
+/// Whether a request of this kind ends with a completion at the responder.
+fn completes_there(op: SendOp) -> bool {
+    matches!(op, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm(..))
+}
+
+/// Arriving.
+impl Network {
+    /// A packet's head is ready to leave the switch.
+    pub(super) fn head(&mut self, now: Time, number: u32) {
+        if self.is_lost(number) {
+            return self.release(now, number);
+        }
+        let delay = self.faults.delay();
+        let at = self.wires.head(now, delay, &mut self.packets[number]);
+        self.agenda.at(at, Event::Arrive(number));
+    }
+
+    /// Whether a packet in the switch does not get further.
+    fn is_lost(&mut self, number: u32) -> bool {
+        let Packet { from, to, .. } = self.packets[number];
+        let cut = self.wires.is_cut(from) || self.wires.is_cut(to);
+        let dead = self.cards[from.card].dead || self.cards[to.card].dead;
+        cut || dead || self.faults.loses()
+    }
+
+    /// A packet has arrived whole.
+    pub(super) fn arrive(&mut self, now: Time, number: u32) {
+        let card = self.packets[number].to.card;
+        if self.is_silent(now, card) {
+            return self.release(now, number);
+        }
+        if let Some(stall) = self.faults.stall() {
+            self.cards[card].transport.stall(now, stall);
+        }
+        match self.packets[number].body {
+            Body::Request(op) => self.request_arrives(now, number, op),
+            Body::ReadResponse | Body::AtomicResponse(_) => self.response_arrives(now, number),
+            Body::Ack | Body::Nak(_) | Body::RnrNak | Body::SequenceNak => {
+                self.cards[card].transport.acknowledge(now);
+                self.acknowledgement_arrives(now, number);
+                self.release(now, number);
+            }
+        }
+    }
+
+    /// A request's packet has arrived. It is taken if it is the next one, and placed in its turn.
+    fn request_arrives(&mut self, now: Time, number: u32, op: SendOp) {
+        let packet = &self.packets[number];
+        let &Packet { qp, psn, first, last, merged, head_at, from, to, .. } = packet;
+        let known = self.qps.get(qp).filter(|qp| qp.accepts() && qp.knows(from.card));
+        let Some(found) = known.filter(|qp| !qp.responder.is_refusing()) else {
+            return self.release(now, number);
+        };
+        let card = &mut self.cards[to.card];
+        if !found.responder.expects(psn) {
+            card.transport.receive(now, Extra::default());
+            self.out_of_order(now, number, op);
+            return self.release(now, number);
+        }
+        let (takes, head) = (takes_receive(op, first, last), card.works_from(now, head_at));
+        // What tells of a write that came within its descriptor comes along with it.
+        let takes_time = takes && !(merged && matches!(op, SendOp::WriteImm(..)));
+        let names_memory = first && packet.body.has_address();
+        let extra = Extra { takes: takes_time, names_memory, ..Extra::default() };
+        let [begun, ready] = card.transport.receive(head, extra);
+        let Some(fetched) = (if takes { self.take_receive(head, qp) } else { Some(head) }) else {
+            if let Some(found) = self.qps.get_mut(qp) {
+                found.responder.not_ready();
+            }
+            self.say(now, qp, psn, Body::RnrNak);
+            return self.release(now, number);
+        };
+        let (connections, mut around) = self.connecting(now);
+        connections.establish(&mut around, qp);
+        let Some(found) = self.qps.get_mut(qp) else { return self.release(now, number) };
+        let (packet, mtu) = (&mut self.packets[number], found.mtu());
+        packet.receive = found.responder.accept(packet, op, mtu);
+        // The receive that a write with immediate data takes holds up the completion, not the data.
+        let data = if matches!(op, SendOp::WriteImm(..)) { begun } else { ready.max(fetched) };
+        packet.write_from = found.responder.place_from(data);
+        packet.complete_from = ready.max(fetched);
+        self.agenda.at(packet.write_from.max(now), Event::Place(number));
+    }
+
+    fn out_of_order(&mut self, now: Time, number: u32, op: SendOp) {
+        let packet = &self.packets[number];
+        let qp = packet.qp;
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        match found.responder.out_of_order(packet, op) {
+            OutOfOrder::Ignore => {}
+            OutOfOrder::Missing(psn) => self.say(now, qp, psn, Body::SequenceNak),
+            OutOfOrder::Acknowledge(psn) => self.say(now, qp, psn, Body::Ack),
+            OutOfOrder::Respond => self.want_to_send(now, qp),
+        }
+    }
+
+    /// Takes a receive for a message and fetches its descriptor; when that is there. `None` without a receive.
+    fn take_receive(&mut self, now: Time, qp: u32) -> Option<Time> {
+        let found = self.qps.get_mut(qp)?;
+        let (receives, slots, domain) = match found.parts.srq {
+            None => (&mut found.receives, Slots::Receive(qp), found.parts.domain),
+            Some(key) => {
+                let srq = self.srqs.get_mut(key)?;
+                (&mut srq.receives, Slots::SharedReceive(key), srq.domain)
+            }
+        };
+        let (wr_id, sges) = receives.take(now, &mut self.spare)?;
+        let max_sge = receives.max_sge();
+        let card = &mut self.cards[found.card];
+        let fetched = card.fetch(now, card.descriptors.receive(sges.len(), max_sge));
+        found.responder.take(Taken { wr_id, sges, slots, domain });
+        if let Slots::SharedReceive(key) = slots
+            && let Some(srq) = self.srqs.get_mut(key)
+            && srq.passes_limit()
+        {
+            let context = srq.context;
+            self.happens(context, AsyncEvent::SrqLimitReached { srq: key });
+        }
+        Some(fetched)
+    }
+}
+
+/// Placing.
+impl Network {
+    /// A packet is ready to be placed: it waits for the DMA engine, which writes one packet at a time.
+    pub(super) fn place(&mut self, now: Time, number: u32) {
+        let card = self.packets[number].to.card;
+        let (begins, looks) = self.cards[card].writer.begin(now, number);
+        if let Some(at) = looks {
+            self.agenda.at(at, Event::WriteOn(card as u32));
+        }
+        if begins {
+            self.write(now, number);
+        }
+    }
+
+    /// The DMA engine has written a packet: the next one.
+    pub(super) fn write_on(&mut self, now: Time, card: usize) {
+        while let Some(number) = self.cards[card].writer.next(now) {
+            self.write(now, number);
+        }
+        if let Some(at) = self.cards[card].writer.next_at() {
+            self.agenda.at(at, Event::WriteOn(card as u32));
+        }
+    }
+
+    /// Writes a packet, which takes the bus or the NIC memory.
+    fn write(&mut self, now: Time, number: u32) {
+        let mut extents = std::mem::take(&mut self.extents);
+        // Memory that may not be used is refused when the packet is placed.
+        self.find_target(number, &mut extents);
+        let packet = &self.packets[number];
+        let (qp, PortId { card, port }) = (packet.qp, packet.to);
+        let is = |what: fn(SendOp) -> bool| matches!(packet.body, Body::Request(op) if what(op));
+        let write = Write {
+            extents: &extents,
+            port,
+            from: packet.write_from,
+            reads: is(is_atomic),
+            completes: packet.last && is(completes_there),
+        };
+        let seen = self.cards.write(now, card, write, &self.protection).max(packet.complete_from);
+        let seen = self.qps.get_mut(qp).map_or(seen, |qp| qp.responder.placed_at(seen));
+        self.extents = extents;
+        self.agenda.at(seen, Event::Placed(number));
+    }
+
+    /// Finds the memory that a packet's data go to; whether all of it may be used.
+    fn find_target(&self, number: u32, extents: &mut Vec<super::protection::Extent>) -> bool {
+        let packet = &self.packets[number];
+        extents.clear();
+        self.qps.get(packet.qp).is_some_and(|qp| qp.target(packet, &self.protection, extents))
+    }
+
+    /// Copies a packet's data, or these instead, to the memory that they go to; whether all of it may be used.
+    fn scatter(&mut self, number: u32, instead: Option<u64>) -> bool {
+        let mut extents = std::mem::take(&mut self.extents);
+        let found = self.find_target(number, &mut extents);
+        if found {
+            let packet = &self.packets[number];
+            match instead {
+                Some(word) => self.protection.scatter(&extents, 0, 8, &word.to_ne_bytes()),
+                None => self.protection.scatter(&extents, packet.offset, packet.total, &packet.data),
+            }
+        }
+        self.extents = extents;
+        found
+    }
+
+    /// A packet's data are in memory.
+    pub(super) fn placed(&mut self, now: Time, number: u32) {
+        let Packet { qp, psn, body, .. } = self.packets[number];
+        let found = self.qps.get(qp);
+        let takes = found.is_some_and(|qp| qp.accepts() && !qp.responder.is_refusing());
+        match body {
+            Body::Request(op) if takes => {
+                if let Err(refusal) = self.carry_out(now, number, op) {
+                    self.fail_request(now, qp, psn, refusal);
+                }
+            }
+            Body::ReadResponse => self.response_placed(now, number, None),
+            Body::AtomicResponse(old) => self.response_placed(now, number, Some(old)),
+            _ => {}
+        }
+        self.release(now, number);
+    }
+}
+
+/// The responder's part.
+impl Network {
+    /// Does what a packet asks for, and acknowledges it.
+    fn carry_out(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), Refusal> {
+        match op {
+            SendOp::Read(remote) => self.answer_read(number, remote)?,
+            op if is_atomic(op) => self.carry_out_atomic(number, op)?,
+            _ => self.write_data(now, number, op)?,
+        }
+        let packet = &self.packets[number];
+        let qp = packet.qp;
+        let Some(found) = self.qps.get_mut(qp) else { return Ok(()) };
+        let (port, mtu) = (found.port(), found.mtu());
+        match found.responder.carried_out(packet, op, mtu) {
+            Acknowledgement::Response => self.want_to_send(now, qp),
+            Acknowledgement::Packet(psn) => self.say(now, qp, psn, Body::Ack),
+            Acknowledgement::Along => self.wires.add_ack(now, port),
+        }
+        Ok(())
+    }
+
+    /// Places the data of a write or a send, and at its end completes its receive.
+    fn write_data(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), Refusal> {
+        let packet = &self.packets[number];
+        let &Packet { qp, to, last, len, total, solicited, .. } = packet;
+        let Some(found) = self.qps.get(qp) else { return Ok(()) };
+        let domain = found.parts.domain;
+        found.responder.check_message(packet, op, (&self.protection, domain))?;
+        if !self.scatter(number, None) {
+            return Err(Responder::target_is_gone(op));
+        }
+        if len > 0 {
+            self.cards.signal(to.card);
+        }
+        let mut wc = Wc { byte_len: total as u32, opcode: WcOpcode::Recv, ..Wc::default() };
+        match op {
+            _ if !last => return Ok(()),
+            SendOp::Write(_) => return Ok(()),
+            SendOp::WriteImm(_, imm) => (wc.opcode, wc.imm) = (WcOpcode::RecvWriteImm, Some(imm)),
+            SendOp::SendImm(imm) => wc.imm = Some(imm),
+            SendOp::SendInv(key) => {
+                if !self.protection.invalidate(domain, key) {
+                    return Err(Refusal::of_invalidation());
+                }
+                wc.invalidated = Some(key);
+            }
+            _ => {}
+        }
+        self.complete_receive(now, qp, wc, solicited);
+        Ok(())
+    }
+
+    fn answer_read(&mut self, number: u32, remote: RemoteAddr) -> Result<(), Refusal> {
+        let packet = &self.packets[number];
+        let Some(found) = self.qps.get_mut(packet.qp) else { return Ok(()) };
+        let (remote, left) = (remote.offset(packet.offset), packet.total - packet.offset);
+        let need = verbs::Access::REMOTE_READ;
+        if !self.protection.peer_may_use(found.parts.domain, remote, left, need) {
+            return Err(Refusal::forbidden(WcStatus::RemAccessErr));
+        }
+        found.responder.owe_memory(packet, remote);
+        Ok(())
+    }
+
+    fn carry_out_atomic(&mut self, number: u32, op: SendOp) -> Result<(), Refusal> {
+        let Packet { qp, psn, to, .. } = self.packets[number];
+        let (SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. }) = op else {
+            return Ok(());
+        };
+        if !remote.addr.is_multiple_of(8) {
+            return Err(Refusal::forbidden(WcStatus::RemInvReqErr));
+        }
+        let mut extents = std::mem::take(&mut self.extents);
+        let found = self.find_target(number, &mut extents);
+        let extent = extents.first().copied().filter(|_| found);
+        self.extents = extents;
+        let extent = extent.ok_or(Refusal::forbidden(WcStatus::RemAccessErr))?;
+        let change = |old: u64| match op {
+            SendOp::CompareSwap { compare, swap, .. } if old == compare => swap,
+            SendOp::FetchAdd { add, .. } => old.wrapping_add(add),
+            _ => old,
+        };
+        let old = self.protection.change_word(&extent, change);
+        let old = old.ok_or(Refusal::forbidden(WcStatus::RemInvReqErr))?;
+        self.cards.signal(to.card);
+        if let Some(found) = self.qps.get_mut(qp) {
+            found.responder.owe_atomic(psn, old);
+        }
+        Ok(())
+    }
+
+    /// A request fails here: its receive says so, the peer is told, and the connection is over. What was asked before is
+    /// answered first.
+    fn fail_request(&mut self, now: Time, qp: u32, psn: u64, refusal: Refusal) {
+        if let Some(status) = refusal.receive {
+            self.complete_receive(now, qp, Wc { status, opcode: WcOpcode::Recv, ..Wc::default() }, false);
+        }
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        match found.responder.owe_refusal(psn, refusal) {
+            true => self.want_to_send(now, qp),
+            false => self.refuse(now, qp, psn, refusal),
+        }
+    }
+
+    /// Tells the peer that its request failed, and ends the connection.
+    pub(super) fn refuse(&mut self, now: Time, qp: u32, psn: u64, refusal: Refusal) {
+        self.say(now, qp, psn, Body::Nak(refusal.status));
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        found.responder.failed(psn, refusal.status);
+        let context = found.parts.context;
+        if refusal.forbidden {
+            self.happens(context, AsyncEvent::QpAccessError { qp_num: qp });
+        }
+        self.fail(now, qp);
+    }
+}
+
+/// The requester's part.
+impl Network {
+    /// An acknowledgement, or another word about packets that were sent.
+    fn acknowledgement_arrives(&mut self, now: Time, number: u32) {
+        let Packet { qp, psn, body, from, .. } = self.packets[number];
+        let known =
+            self.qps.get_mut(qp).filter(|qp| qp.state() == QpState::ReadyToSend && qp.knows(from.card));
+        let Some(found) = known.filter(|qp| qp.requester.has_sent(psn)) else { return };
+        let requester = &mut found.requester;
+        match body {
+            Body::Ack if requester.acknowledge(now, psn) => {
+                let oldest = requester.oldest();
+                self.advance(now, qp);
+                // Others may begin in the stead of those that are done.
+                let more = |requester: &super::requester::Requester| {
+                    requester.oldest() > oldest && requester.has_more()
+                };
+                if self.qps.get(qp).is_some_and(|qp| more(&qp.requester)) {
+                    self.want_to_send(now, qp);
+                }
+            }
+            Body::Nak(status) => {
+                requester.reject(psn, status);
+                self.advance(now, qp);
+            }
+            Body::RnrNak => match requester.receiver_not_ready(now, psn) {
+                Rnr::Stale => {}
+                Rnr::Pause => self.agenda.at(now + RNR_PAUSE, Event::Ready(qp)),
+                Rnr::Failed => self.advance(now, qp),
+            },
+            Body::SequenceNak if requester.missing(now, psn) => self.want_to_send(now, qp),
+            _ => {}
+        }
+    }
+
+    /// The pause after a receiver-not-ready answer is over.
+    pub(super) fn ready(&mut self, now: Time, qp: u32) {
+        if let Some(found) = self.qps.get_mut(qp) {
+            found.requester.resume(now);
+            self.want_to_send(now, qp);
+        }
+    }
+
+    /// A packet of a response has arrived.
+    fn response_arrives(&mut self, now: Time, number: u32) {
+        let packet = &mut self.packets[number];
+        let qp = packet.qp;
+        let Some(found) = self.qps.get_mut(qp) else { return self.release(now, number) };
+        let known = found.knows(packet.from.card) && found.state() == QpState::ReadyToSend;
+        let card = &mut self.cards[found.card];
+        let head = card.works_from(now, packet.head_at);
+        let [ready, _] = card.transport.receive(head, Extra::default());
+        match found.requester.response(now, packet.psn, known) {
+            Response::Take(request) => {
+                packet.request = request;
+                packet.write_from = found.responder.place_from(ready);
+                self.agenda.at(packet.write_from.max(now), Event::Place(number));
+            }
+            Response::Drop { resend } => {
+                if resend {
+                    self.want_to_send(now, qp);
+                }
+                self.release(now, number);
+            }
+        }
+    }
+
+    /// A packet of a response is in memory; of an atomic's, what it found.
+    fn response_placed(&mut self, now: Time, number: u32, old: Option<u64>) {
+        let Packet { qp, psn, request, to, .. } = self.packets[number];
+        let found = self.qps.get(qp).filter(|qp| qp.state() == QpState::ReadyToSend);
+        if !found.is_some_and(|qp| qp.requester.awaits(request)) {
+            return;
+        }
+        let placed = self.scatter(number, old);
+        self.cards.signal(to.card);
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        match found.requester.response_placed(request, psn, placed) {
+            Placed::Part => {}
+            Placed::Failed => self.advance(now, qp),
+            Placed::Whole => {
+                self.advance(now, qp);
+                self.want_to_send(now, qp);
+            }
+        }
+    }
+
+    /// Looks whether answers are overdue, and sends again what they are about.
+    pub(super) fn overdue(&mut self, now: Time, qp: u32) {
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        let alive = found.state() == QpState::ReadyToSend && !self.cards[found.card].dead;
+        match found.requester.overdue(now, &self.rules, alive) {
+            Overdue::Idle => {}
+            Overdue::LookAt(at) => self.agenda.at(at, Event::Overdue(qp)),
+            Overdue::Failed => self.advance(now, qp),
+            Overdue::Resend(at) => {
+                self.agenda.at(at, Event::Overdue(qp));
+                self.want_to_send(now, qp);
+            }
+        }
+    }
+}

@@ -1,0 +1,633 @@
+//! [`Network`]: everything that a world's cards are made of, behind one lock; and what its events and its users' calls ask
+//! which part to do.
+//!
+//! Each part owns its fields and has a file of its own. None of them knows this one: a part is lent what it needs for one
+//! call, and returns what is to be done elsewhere. `outbound` and `inbound` follow a packet from part to part on its way; here
+//! is what begins and ends: objects, posted requests, completions, connections, failures.
+
+use std::net::SocketAddr;
+
+use host::world::{ActorId, Node, Timeline};
+use host::{Span, Time};
+use verbs::{
+    Access, AsyncEvent, Buf, ConnParam, Error, QpInit, QpState, RecvWr, Result, SendWr, Sge, SrqInit, Wc,
+    WcOpcode, WcStatus,
+};
+
+use super::agenda::Agenda;
+use super::card::Cards;
+use super::completions::{Completions, Entry, Home, Seen, Slots};
+use super::connections::{Around, CmNews, ConnectionManager, Ends, Envelope, ListenerKey, Message};
+use super::context::Context;
+use super::event::Event;
+use super::faults::Faults;
+use super::packet::{Packets, PortId};
+use super::protection::{Extent, Protection};
+use super::queue_pair::{QueuePair, QueuePairParts};
+use super::receives::{ReceiveQueue, SharedReceiveQueue};
+use super::requester::Rules;
+use super::slab::Slab;
+use super::wires::Wires;
+use crate::limits::Kind;
+use crate::machine::Params;
+use crate::parts::us;
+
+/// All parts of a network. Objects are named by their keys, cards by their number.
+pub(crate) struct Network {
+    pub(super) params: Params,
+    pub(super) rules: Rules,
+    pub(super) agenda: Agenda,
+    pub(super) faults: Faults,
+    pub(super) cards: Cards,
+    pub(super) wires: Wires,
+    pub(super) packets: Packets,
+    pub(super) protection: Protection,
+    pub(super) completions: Completions,
+    pub(super) qps: Slab<QueuePair>,
+    pub(super) srqs: Slab<SharedReceiveQueue>,
+    connections: ConnectionManager,
+    contexts: Slab<Context>,
+    /// Extents of a packet, while it is worked on.
+    pub(super) extents: Vec<Extent>,
+    /// Lists of SGEs that are not needed.
+    pub(super) spare: Vec<Vec<Sge>>,
+}
+
+impl Network {
+    /// A network of such cards without any; `hole`: only the ends of messages move.
+    pub(super) fn new(params: &Params, hole: bool, timeline: Timeline) -> Self {
+        Self {
+            params: *params,
+            rules: Rules::new(params),
+            faults: Faults::new(timeline.seed(), params),
+            agenda: Agenda::new(timeline),
+            cards: Cards::default(),
+            wires: Wires::default(),
+            packets: Packets::default(),
+            protection: Protection::new((params.nic_memory.size_mib as u64) << 20, hole),
+            completions: Completions::default(),
+            qps: Slab::default(),
+            srqs: Slab::default(),
+            connections: ConnectionManager::new(params),
+            contexts: Slab::default(),
+            extents: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Whether it is an actor of its world.
+    pub(super) fn has_begun(&self) -> bool {
+        self.agenda.has_actor()
+    }
+
+    /// It has become an actor of its world.
+    pub(super) fn begin(&mut self, actor: ActorId) {
+        self.agenda.begin(actor);
+        self.faults.begin(&self.agenda);
+    }
+
+    /// Data in a packet at most, unless a connection asks for less.
+    pub(crate) fn mtu(&self) -> u64 {
+        self.params.link.mtu_bytes as u64
+    }
+
+    /// An event is due.
+    pub(super) fn event(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Doorbell(qp) => self.doorbell(now, qp),
+            Event::Rung(qp) => self.rung(now, qp),
+            Event::Fetched(card) => self.fetched(now, card as usize),
+            Event::ReadOn(card) => self.read_on(now, card as usize),
+            Event::Loaded(packet) => self.loaded(now, packet),
+            Event::Link(port) => self.link(now, port),
+            Event::Head(packet) => self.head(now, packet),
+            Event::Arrive(packet) => self.arrive(now, packet),
+            Event::Place(packet) => self.place(now, packet),
+            Event::WriteOn(card) => self.write_on(now, card as usize),
+            Event::Placed(packet) => self.placed(now, packet),
+            Event::Ready(qp) => self.ready(now, qp),
+            Event::Overdue(qp) => self.overdue(now, qp),
+            Event::Entry(queue) => self.entry(now, queue),
+            Event::Notify(queue) => self.notify(queue),
+            Event::Flush(qp) => self.flush(now, qp),
+            Event::Message(message) => self.message(now, message),
+            Event::Timeout(request) => {
+                let (connections, mut around) = self.connecting(now);
+                connections.timeout(&mut around, request);
+            }
+            Event::Lost(qp) => self.lost(now, qp),
+            Event::Cut => self.cut(now),
+            Event::Whole => self.whole(),
+            Event::Death => self.death(now),
+        }
+    }
+}
+
+/// Objects.
+impl Network {
+    /// Opens a card of a node, perhaps one port of it only; the numbers of the opened device and of the card.
+    pub(crate) fn open(&mut self, node: &Node, number: usize, port: Option<usize>) -> (u32, usize) {
+        let card = self.cards.find(node.index(), number).unwrap_or_else(|| {
+            self.wires.plug_in(&self.params);
+            self.cards.add(node, number, &self.params)
+        });
+        (self.contexts.insert(Context::new(card, port)), card)
+    }
+
+    pub(crate) fn close(&mut self, context: u32) {
+        self.contexts.remove(context);
+    }
+
+    /// The card of an opened device, which has the objects that are made by it.
+    fn card_of(&self, context: u32) -> Result<usize> {
+        self.contexts.get(context).map(Context::card).ok_or(Error::Foreign { what: "the device" })
+    }
+
+    pub(crate) fn poll_async_event(&mut self, context: u32) -> Option<AsyncEvent> {
+        self.contexts.get_mut(context)?.poll()
+    }
+
+    /// Tells the user of a device of something.
+    pub(super) fn happens(&mut self, context: u32, event: AsyncEvent) {
+        let Some(context) = self.contexts.get_mut(context) else { return };
+        context.push(event);
+        self.cards.signal(context.card());
+    }
+
+    pub(crate) fn domain(&mut self) -> u32 {
+        self.protection.domain()
+    }
+
+    pub(crate) fn alloc_dm(&mut self, context: u32, len: usize) -> Result<Buf> {
+        let card = self.card_of(context)?;
+        self.protection.alloc_dm(context, card, len)
+    }
+
+    /// Registers memory: its key, and its address as requests give it.
+    pub(crate) fn register(
+        &mut self,
+        context: u32,
+        domain: u32,
+        buf: &Buf,
+        access: Access,
+    ) -> Result<(u32, u64)> {
+        let card = self.card_of(context)?;
+        self.cards[card].add(Kind::Region)?;
+        let registered = self.protection.register((context, card), domain, buf, access);
+        registered.inspect_err(|_| self.cards[card].remove(Kind::Region))
+    }
+
+    pub(crate) fn deregister(&mut self, key: u32) {
+        if let Some(card) = self.protection.deregister(key) {
+            self.cards[card].remove(Kind::Region);
+        }
+    }
+
+    pub(crate) fn create_channel(&mut self) -> u32 {
+        self.completions.create_channel()
+    }
+
+    pub(crate) fn drop_channel(&mut self, channel: u32) {
+        self.completions.drop_channel(channel);
+    }
+
+    pub(crate) fn poll_channel(&mut self, channel: u32) -> Option<u32> {
+        self.completions.poll_channel(channel)
+    }
+
+    pub(crate) fn create_cq(&mut self, context: u32, cqe: u32, channel: Option<u32>) -> Result<u32> {
+        let card = self.card_of(context)?;
+        self.cards[card].add(Kind::CompletionQueue)?;
+        Ok(self.completions.create(Home { context, card }, cqe, channel))
+    }
+
+    pub(crate) fn drop_cq(&mut self, cq: u32) {
+        if let Some(home) = self.completions.remove(cq) {
+            self.cards[home.card].remove(Kind::CompletionQueue);
+        }
+    }
+
+    /// Arms a completion queue.
+    pub(crate) fn arm(&mut self, cq: u32, solicited_only: bool) -> Result<()> {
+        self.completions.arm(cq, solicited_only)
+    }
+
+    pub(crate) fn create_srq(&mut self, context: u32, domain: u32, init: SrqInit) -> Result<u32> {
+        let card = self.card_of(context)?;
+        self.cards[card].add(Kind::SharedReceiveQueue)?;
+        let receives = ReceiveQueue::new("shared receive", init.max_wr, init.max_sge);
+        Ok(self.srqs.insert(SharedReceiveQueue::new(context, card, domain, receives)))
+    }
+
+    pub(crate) fn drop_srq(&mut self, srq: u32) {
+        if let Some(srq) = self.srqs.remove(srq) {
+            self.cards[srq.card].remove(Kind::SharedReceiveQueue);
+        }
+    }
+
+    pub(crate) fn arm_limit(&mut self, srq: u32, limit: u32) {
+        if let Some(srq) = self.srqs.get_mut(srq) {
+            srq.arm_limit(limit);
+        }
+    }
+
+    pub(crate) fn create_qp(&mut self, parts: QueuePairParts, init: &QpInit) -> Result<u32> {
+        let card = self.card_of(parts.context)?;
+        self.cards[card].add(Kind::QueuePair)?;
+        Ok(self.qps.insert(QueuePair::new(card, parts, init, self.mtu())))
+    }
+
+    pub(crate) fn qp_state(&self, qp: u32) -> QpState {
+        self.qps.get(qp).map_or(QpState::Error, QueuePair::state)
+    }
+
+    /// A queue pair goes away: its own requests complete nowhere.
+    pub(crate) fn drop_qp(&mut self, now: Time, qp: u32) {
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        let card = found.card;
+        found.retire();
+        self.fail(now, qp);
+        self.qps.remove(qp);
+        self.cards[card].remove(Kind::QueuePair);
+    }
+}
+
+/// Posting and polling.
+impl Network {
+    /// How long the processor waits before it can tell a card of another request.
+    pub(crate) fn wait_for_doorbell(&mut self, now: Time, card: usize) -> Span {
+        let slowness = self.cards.rouse(card);
+        self.cards[card].doorbell.wait(now, slowness)
+    }
+
+    /// Looks whether a send request may be posted.
+    pub(crate) fn check_send(&self, qp: u32, wr: &SendWr<'_>) -> Result<()> {
+        self.qps.get(qp).map_or(Ok(()), |qp| qp.check_send(wr))
+    }
+
+    /// Posts a send request that has been checked.
+    pub(crate) fn post_send(&mut self, now: Time, qp: u32, wr: &SendWr<'_>) {
+        if let Some(found) = self.qps.get_mut(qp) {
+            found.requester.post(wr);
+            self.agenda.at(now, Event::Doorbell(qp));
+        }
+    }
+
+    /// Looks whether a receive may be posted.
+    pub(crate) fn check_receive(&self, qp: u32, wr: &RecvWr<'_>) -> Result<()> {
+        self.qps.get(qp).map_or(Ok(()), |qp| qp.check_receive(wr))
+    }
+
+    /// Posts a receive that has been checked.
+    pub(crate) fn post_receive(&mut self, now: Time, qp: u32, wr: &RecvWr<'_>) {
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        found.receives.post(wr, now);
+        if found.state() == QpState::Error {
+            self.agenda.at(now, Event::Flush(qp));
+        }
+    }
+
+    pub(crate) fn post_shared(&mut self, now: Time, srq: u32, wr: &RecvWr<'_>) -> Result<()> {
+        let Some(srq) = self.srqs.get_mut(srq) else { return Ok(()) };
+        srq.receives.check(wr)?;
+        srq.receives.post(wr, now);
+        Ok(())
+    }
+
+    /// Takes completions; how many.
+    pub(crate) fn poll(&mut self, cq: u32, wcs: &mut [Wc]) -> Result<usize> {
+        let Self { completions, qps, srqs, .. } = self;
+        completions.poll(cq, wcs, |slots| match slots {
+            Slots::Send(qp, count) => drop(qps.get_mut(qp).map(|qp| qp.requester.free(count))),
+            Slots::Receive(qp) => drop(qps.get_mut(qp).map(|qp| qp.receives.free())),
+            Slots::SharedReceive(srq) => drop(srqs.get_mut(srq).map(|srq| srq.receives.free())),
+        })
+    }
+
+    /// A rank has looked at a completion queue of this opened device, and found something or not: see
+    /// [`Completions::looked`].
+    pub(crate) fn looked(&mut self, rank: usize, context: u32, cq: u32, found: bool) -> (bool, bool) {
+        self.completions.looked(rank, context, cq, found)
+    }
+}
+
+/// Completions, and the end of queue pairs.
+impl Network {
+    /// A card writes a completion entry.
+    fn complete(&mut self, now: Time, cq: u32, entry: Entry) {
+        let Some(home) = self.completions.home(cq) else { return };
+        let card = &mut self.cards[home.card];
+        if card.dead || !self.completions.takes(cq) {
+            return;
+        }
+        self.completions.write(cq, entry);
+        let behind_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
+        let seen = card.complete(now, behind_data);
+        self.agenda.at(seen, Event::Entry(cq));
+    }
+
+    /// The processor sees the next entry of a completion queue. One that overran takes its queue pairs along.
+    fn entry(&mut self, now: Time, cq: u32) {
+        let Some(home) = self.completions.home(cq) else { return };
+        match self.completions.see(cq) {
+            Seen::Nothing => {}
+            Seen::Entry { notify } => {
+                if notify {
+                    self.agenda.at(now + self.cards[home.card].interrupt.latency, Event::Notify(cq));
+                }
+                self.cards.signal(home.card);
+            }
+            Seen::Overrun => {
+                self.happens(home.context, AsyncEvent::CqError { cq });
+                let dead = self.qps.iter().filter(|(_, qp)| qp.parts.send_cq == cq || qp.parts.recv_cq == cq);
+                let dead: Vec<u32> = dead.map(|(qp, _)| qp).collect();
+                dead.into_iter().for_each(|qp| self.fail(now, qp));
+            }
+        }
+    }
+
+    /// The event of a completion queue reaches its channel.
+    fn notify(&mut self, cq: u32) {
+        if let Some(home) = self.completions.home(cq)
+            && self.completions.notify(cq)
+        {
+            self.cards.signal(home.card);
+        }
+    }
+
+    /// Completes requests that are done, in the order of posting. One that failed ends the connection.
+    pub(super) fn advance(&mut self, now: Time, qp: u32) {
+        while let Some(found) = self.qps.get_mut(qp)
+            && let Some(retired) = found.requester.retire()
+        {
+            let cq = found.parts.send_cq;
+            if let Some(completion) = retired.completion {
+                self.complete_send(now, (qp, cq), completion);
+            }
+            if retired.failed {
+                return self.fail(now, qp);
+            }
+        }
+    }
+
+    fn complete_send(&mut self, now: Time, (qp, cq): (u32, u32), (wc, freed): (Wc, u32)) {
+        let (wc, slots) = (Wc { qp_num: qp, ..wc }, Slots::Send(qp, freed));
+        self.complete(now, cq, Entry { wc, slots, solicited: false });
+    }
+
+    /// Completes the oldest receive that a message has taken; whether there was one.
+    pub(super) fn complete_receive(&mut self, now: Time, qp: u32, wc: Wc, solicited: bool) -> bool {
+        let Some(found) = self.qps.get_mut(qp) else { return false };
+        let Some(taken) = found.responder.complete() else { return false };
+        let (cq, wc) = (found.parts.recv_cq, Wc { wr_id: taken.wr_id, qp_num: qp, ..wc });
+        self.spare.push(taken.sges);
+        self.complete(now, cq, Entry { wc, slots: taken.slots, solicited });
+        true
+    }
+
+    /// Moves a queue pair to the error state, once: flushes it, tells its channel, and its peer.
+    pub(crate) fn fail(&mut self, now: Time, qp: u32) {
+        let Some(ended) = self.qps.get_mut(qp).and_then(QueuePair::fail) else { return };
+        self.flush(now, qp);
+        let (connections, mut around) = self.connecting(now);
+        connections.ended(&mut around, qp, ended);
+    }
+
+    /// Completes everything posted to a queue pair in the error state.
+    pub(super) fn flush(&mut self, now: Time, qp: u32) {
+        let Some(found) = self.qps.get_mut(qp).filter(|qp| qp.state() == QpState::Error) else { return };
+        let QueuePairParts { send_cq, recv_cq, .. } = found.parts;
+        let sends: Vec<(Wc, u32)> = found.requester.flush().collect();
+        for completion in sends {
+            self.complete_send(now, (qp, send_cq), completion);
+        }
+        let flushed = Wc { status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() };
+        while self.complete_receive(now, qp, flushed, false) {}
+        let whenever = Time::from_ps(u64::MAX);
+        while let Some(found) = self.qps.get_mut(qp)
+            && let Some((wr_id, sges)) = found.receives.take(whenever, &mut self.spare)
+        {
+            self.spare.push(sges);
+            let wc = Wc { wr_id, qp_num: qp, ..flushed };
+            self.complete(now, recv_cq, Entry { wc, slots: Slots::Receive(qp), solicited: false });
+        }
+    }
+}
+
+/// Connections.
+impl Network {
+    /// The connection managers, and what they borrow for a call.
+    pub(super) fn connecting(&mut self, now: Time) -> (&mut ConnectionManager, Around<'_>) {
+        let Self { connections, agenda, faults, cards, qps, .. } = self;
+        (connections, Around { now, agenda, faults, cards, qps })
+    }
+
+    pub(crate) fn create_cm(&mut self, card: usize) -> u32 {
+        self.connections.create_channel(card)
+    }
+
+    pub(crate) fn drop_cm(&mut self, now: Time, channel: u32) {
+        let (connections, mut around) = self.connecting(now);
+        connections.drop_channel(&mut around, channel);
+    }
+
+    /// The next event of a channel; a request as its number.
+    pub(crate) fn poll_cm(&mut self, channel: u32) -> Option<CmNews> {
+        self.connections.poll(channel)
+    }
+
+    /// What a connect request says: private data, the connecting side's address, the listener's.
+    pub(crate) fn connect_request(&self, key: u32) -> Option<(Vec<u8>, SocketAddr, SocketAddr)> {
+        self.connections.request(key)
+    }
+
+    /// Listens at an address of this card, or of its only port that this device is; port 0 chooses a number.
+    pub(crate) fn listen(
+        &mut self,
+        own: (usize, Option<usize>),
+        channel: u32,
+        addr: SocketAddr,
+        backlog: u32,
+    ) -> Result<(ListenerKey, SocketAddr)> {
+        self.connections.listen(&self.cards, own, channel, addr, backlog)
+    }
+
+    pub(crate) fn stop_listening(&mut self, now: Time, key: ListenerKey) {
+        let (connections, mut around) = self.connecting(now);
+        connections.stop_listening(&mut around, key);
+    }
+
+    /// Whether a queue pair may begin a connection.
+    pub(crate) fn check_idle(&self, qp: u32, call: &'static str) -> Result<()> {
+        let gone = Err(Error::WrongState { call, state: QpState::Error });
+        self.qps.get(qp).map_or(gone, |qp| qp.check_idle(call))
+    }
+
+    /// Begins to connect; the caller has found the queue pair and the channel to be its own.
+    pub(crate) fn connect(
+        &mut self,
+        now: Time,
+        channel: u32,
+        qp: u32,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
+        self.check_idle(qp, "connect")?;
+        let context = self.qps.get(qp).map(|qp| qp.parts.context);
+        let own_port = context.and_then(|context| self.contexts.get(context)?.port());
+        let (connections, mut around) = self.connecting(now);
+        connections.connect(&mut around, (channel, qp), own_port, addr, param)
+    }
+
+    /// Says yes to a connect request, with a queue pair that is idle.
+    pub(crate) fn accept(&mut self, now: Time, channel: u32, key: u32, qp: u32, param: &ConnParam) {
+        let (connections, mut around) = self.connecting(now);
+        let Some(ends) = connections.accept(&mut around, (channel, qp), key, param) else {
+            return self.fail(now, qp);
+        };
+        if self.is_unreachable(now, ends) {
+            self.agenda.at(now + us(self.params.connection.lost_after_us), Event::Lost(qp));
+        }
+    }
+
+    /// Says no to a connect request.
+    pub(crate) fn reject(&mut self, now: Time, key: u32, private_data: Vec<u8>) {
+        let (connections, mut around) = self.connecting(now);
+        connections.reject(&mut around, key, private_data);
+    }
+
+    /// Ends a connection.
+    pub(crate) fn disconnect(&mut self, now: Time, qp: u32) -> Result<()> {
+        match self.qp_state(qp) {
+            QpState::ReadyToSend | QpState::ReadyToReceive | QpState::Error => self.fail(now, qp),
+            state => return Err(Error::WrongState { call: "disconnect", state }),
+        }
+        Ok(())
+    }
+
+    /// A message of connection managers arrives.
+    fn message(&mut self, now: Time, key: u32) {
+        let Some(Envelope { ends, message }) = self.connections.open(key) else { return };
+        if self.is_unreachable(now, ends) {
+            return;
+        }
+        match message {
+            Message::Connect { request } => self.connect_arrives(now, request),
+            Message::Gone { passive, active } => self.disconnected(now, passive, active, None),
+            Message::Disconnect { qp, from, nak } => self.disconnected(now, qp, from, nak),
+            Message::Reject { request, private_data } => {
+                let (connections, mut around) = self.connecting(now);
+                connections.reject_arrives(&mut around, request, private_data);
+            }
+            Message::Accept { request, passive, private_data, reads } => {
+                let (connections, mut around) = self.connecting(now);
+                connections.accept_arrives(&mut around, ends, (request, passive), private_data, reads);
+            }
+            Message::Ready { passive, active } => {
+                let (connections, mut around) = self.connecting(now);
+                connections.ready_arrives(&mut around, ends, passive, active);
+            }
+        }
+    }
+
+    /// A connect request arrives, if it goes to a card that is there and can be reached.
+    fn connect_arrives(&mut self, now: Time, request: u32) {
+        let Some(((node, number), port)) = self.connections.target(request) else { return };
+        let to = self.cards.find(node, number);
+        if to.is_some_and(|card| self.is_silent(now, card) || self.wires.is_cut(PortId { card, port })) {
+            return;
+        }
+        let (connections, mut around) = self.connecting(now);
+        connections.connect_arrives(&mut around, request, to);
+    }
+
+    /// The peer `from` of a queue pair has ended the connection.
+    fn disconnected(&mut self, now: Time, qp: u32, from: u32, nak: Option<(u64, WcStatus)>) {
+        let Some(found) = self.qps.get_mut(qp).filter(|qp| qp.peer().is_some_and(|peer| peer.qp == from))
+        else {
+            return;
+        };
+        // The reason, in case that the packet which said so was lost.
+        if let Some((psn, status)) = nak.filter(|_| found.state() == QpState::ReadyToSend) {
+            found.requester.reject(psn, status);
+            self.advance(now, qp);
+        }
+        if let Some(found) = self.qps.get_mut(qp) {
+            found.forget_peer();
+        }
+        self.fail(now, qp);
+    }
+}
+
+/// Faults.
+impl Network {
+    /// Whether a card does not answer, because its machine is dead. A machine may have been killed by somebody else.
+    pub(super) fn is_silent(&mut self, now: Time, card: usize) -> bool {
+        if !self.cards[card].dead && self.cards[card].node.is_dead() {
+            self.die(now, card);
+        }
+        self.cards[card].dead
+    }
+
+    /// Whether messages between two cards do not arrive.
+    fn is_unreachable(&mut self, now: Time, ends: Ends) -> bool {
+        let cut = ends.ports().into_iter().any(|port| self.wires.is_cut(port));
+        self.is_silent(now, ends.from) || self.is_silent(now, ends.to) || cut
+    }
+
+    /// The port at which the cable is cut for which the faults say so.
+    fn cut_port(&self) -> Option<PortId> {
+        let (node, number, port) = self.faults.cut_at();
+        Some(PortId { card: self.cards.find(node, number)?, port })
+    }
+
+    fn cut(&mut self, now: Time) {
+        let Some(port) = self.cut_port() else { return };
+        self.wires.set_cut(port, true);
+        self.give_up(now, port.card, Some(port.port));
+        if let Some(at) = self.faults.whole_at(now) {
+            self.agenda.at(at, Event::Whole);
+        }
+    }
+
+    /// The cable that was cut is whole again: connections can be made by it.
+    fn whole(&mut self) {
+        if let Some(port) = self.cut_port() {
+            self.wires.set_cut(port, false);
+        }
+    }
+
+    /// The machine dies for which the faults say so.
+    fn death(&mut self, now: Time) {
+        for card in self.cards.of_node(self.faults.death_at()) {
+            self.cards[card].node.kill();
+            self.die(now, card);
+        }
+    }
+
+    fn die(&mut self, now: Time, card: usize) {
+        self.cards[card].dead = true;
+        self.give_up(now, card, None);
+    }
+
+    /// Connections to a card that is unreachable, perhaps by one port only, end after a while even if nothing is sent:
+    /// managers ask each other from time to time whether they are there. That they do so costs nothing here, and is only
+    /// played when the answer is no.
+    fn give_up(&mut self, now: Time, card: usize, port: Option<usize>) {
+        let patience = us(self.params.connection.lost_after_us);
+        let affected = self.qps.iter().filter(|(_, qp)| {
+            let ends = qp.card == card || qp.knows(card);
+            qp.peer().is_some() && ends && port.is_none_or(|port| qp.port().port == port)
+        });
+        for (qp, _) in affected {
+            self.agenda.at(now + patience, Event::Lost(qp));
+        }
+    }
+
+    /// A peer has been silent for too long.
+    fn lost(&mut self, now: Time, qp: u32) {
+        if self.qps.get(qp).is_some_and(|qp| !self.cards[qp.card].dead) {
+            self.fail(now, qp);
+        }
+    }
+}

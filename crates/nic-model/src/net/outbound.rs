@@ -1,0 +1,272 @@
+//! A packet's way out: doorbell, descriptor, the scheduler's choice, the read of its data, the transport engine, its port.
+//!
+//! Of each step the part that it concerns says how long it takes; then the next one follows as an event.
+
+use host::Time;
+use verbs::{QpState, WcStatus};
+
+use super::event::Event;
+use super::network::Network;
+use super::packet::{Body, Outgoing, Packet, PortId, Source};
+use super::responder::Refusal;
+use crate::parts::transport::Extra;
+
+/// How the card learns of a request.
+impl Network {
+    /// A request was posted: its doorbell goes over the bus.
+    pub(super) fn doorbell(&mut self, now: Time, qp: u32) {
+        let Some(found) = self.qps.get(qp) else { return };
+        let card = &mut self.cards[found.card];
+        if !card.dead {
+            let known = card.ring(now);
+            self.agenda.at(known, Event::Rung(qp));
+        }
+    }
+
+    /// The card knows of a further request.
+    pub(super) fn rung(&mut self, now: Time, qp: u32) {
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        if found.state() == QpState::Error {
+            return self.flush(now, qp);
+        }
+        found.requester.ring();
+        let card = found.card;
+        self.want_descriptor(qp);
+        self.fetch(now, card);
+    }
+
+    /// Puts a queue pair among those whose descriptors are to be fetched, if it has any to fetch.
+    fn want_descriptor(&mut self, qp: u32) {
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        let descriptors = &mut self.cards[found.card].descriptors;
+        if found.requester.begins_to_want(descriptors.ahead) {
+            descriptors.waiting.push_back(qp);
+        }
+    }
+
+    /// Asks for descriptors, as many as may be under way.
+    fn fetch(&mut self, now: Time, card: usize) {
+        while !self.cards[card].dead
+            && let Some(qp) = self.cards[card].descriptors.next()
+        {
+            let Some(found) = self.qps.get_mut(qp) else { continue };
+            let Some((sges, inline)) = found.requester.ask() else { continue };
+            let max_sge = found.requester.max_sge();
+            let descriptors = &mut self.cards[card].descriptors;
+            let bytes = descriptors.send(sges, max_sge, inline);
+            descriptors.fetching.push_back(qp);
+            let done = self.cards[card].fetch(now, bytes);
+            self.want_descriptor(qp);
+            self.agenda.at(done, Event::Fetched(card as u32));
+        }
+    }
+
+    /// A descriptor is there.
+    pub(super) fn fetched(&mut self, now: Time, card: usize) {
+        let Some(qp) = self.cards[card].descriptors.fetching.pop_front() else { return };
+        if self.qps.get_mut(qp).is_some_and(|qp| qp.requester.fetched()) {
+            self.want_descriptor(qp);
+            self.want_to_send(now, qp);
+        }
+        self.fetch(now, card);
+    }
+}
+
+/// Which packet is next.
+impl Network {
+    /// Puts a queue pair among those of its card that have something to send, and lets the card send.
+    pub(super) fn want_to_send(&mut self, now: Time, qp: u32) {
+        let Some(found) = self.qps.get_mut(qp) else { return };
+        let PortId { card, port } = found.port();
+        if found.activate() {
+            self.cards[card].scheduler.activate(port, qp);
+        }
+        self.kick(now, card);
+    }
+
+    /// Sends as long as there is something to send, the engine is free and there is room before a wire.
+    pub(super) fn kick(&mut self, now: Time, card: usize) {
+        loop {
+            let c = &self.cards[card];
+            if c.dead || !c.scheduler.is_free() {
+                return;
+            }
+            let begun = c.scheduler.turns().any(|port| self.send_from(now, PortId { card, port }));
+            if !begun {
+                return;
+            }
+        }
+    }
+
+    /// Begins the next packet of a port; whether there is one.
+    fn send_from(&mut self, now: Time, port: PortId) -> bool {
+        while let Some(qp) = self.cards[port.card].scheduler.first(port.port) {
+            let wire = self.qps.get(qp).map_or(port.port, |qp| qp.port().port);
+            if !self.cards[port.card].scheduler.has_room(wire) {
+                return false;
+            }
+            let Some(Outgoing { packet, source, ends }) = self.next_packet(now, qp) else {
+                self.cards[port.card].scheduler.rest(port.port);
+                if let Some(found) = self.qps.get_mut(qp) {
+                    found.rest();
+                }
+                continue;
+            };
+            if ends {
+                self.cards[port.card].scheduler.next(port.port, qp);
+            }
+            if self.read(now, qp, packet, source) {
+                self.cards[port.card].scheduler.turned(port.port);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What a queue pair sends next: responses to its peer before requests of its own.
+    fn next_packet(&mut self, now: Time, qp: u32) -> Option<Outgoing> {
+        let found = self.qps.get_mut(qp).filter(|qp| qp.accepts())?;
+        let (base, mtu) = (found.packet()?, found.mtu());
+        match found.responder.next(base.clone(), mtu) {
+            Some(Ok(outgoing)) => Some(outgoing),
+            Some(Err((psn, refusal))) => {
+                self.refuse(now, qp, psn, refusal);
+                None
+            }
+            None => self.next_of_request(now, qp, base),
+        }
+    }
+
+    fn next_of_request(&mut self, now: Time, qp: u32, base: Packet) -> Option<Outgoing> {
+        let found = self.qps.get_mut(qp).filter(|qp| qp.state() == QpState::ReadyToSend)?;
+        let memory = (&self.protection, found.parts.domain);
+        let (card, mtu) = (found.card, found.mtu());
+        let (next, skipped) = found.requester.next(now, &self.rules, memory, (base, mtu));
+        if skipped {
+            self.want_descriptor(qp);
+        }
+        let Ok(next) = next else {
+            self.advance(now, qp);
+            return None;
+        };
+        let outgoing = next?;
+        if outgoing.ends {
+            self.want_descriptor(qp);
+            self.fetch(now, card);
+        }
+        let looks = self.qps.get_mut(qp).and_then(|qp| qp.requester.expect_answer(now, &self.rules));
+        if let Some(at) = looks {
+            self.agenda.at(at, Event::Overdue(qp));
+        }
+        Some(outgoing)
+    }
+}
+
+/// Reading a packet's data, and handing it to its port.
+impl Network {
+    /// Reads a packet's data; whether it could. It goes on when they are there.
+    fn read(&mut self, now: Time, qp: u32, mut packet: Packet, source: Source) -> bool {
+        let Some(found) = self.qps.get(qp) else { return false };
+        let mut extents = std::mem::take(&mut self.extents);
+        extents.clear();
+        if found.source(&packet, source, &self.protection, &mut extents) {
+            let PortId { card, port } = packet.from;
+            let merges = |op| self.cards[card].descriptors.merges(op, packet.total);
+            packet.merged = matches!(packet.body, Body::Request(op) if merges(op));
+            packet.sges = extents.len() as u64;
+            packet.data = self.packets.data();
+            self.protection.gather(&extents, packet.offset, packet.total, &mut packet.data);
+            if let Source::Request(number) = source {
+                let range = (packet.offset, packet.len, packet.total);
+                self.protection.gather_inline(found.requester.inline(number), range, &mut packet.data);
+            }
+            let read = if packet.merged { &[] } else { &extents[..] };
+            let (end, loaded) = self.cards.read(now, card, (read, port, packet.first), &self.protection);
+            let loaded = self.cards[card].scheduler.read(now, port, end, loaded);
+            let number = self.packets.insert(packet);
+            self.agenda.at(loaded, Event::Loaded(number));
+            if !self.cards[card].scheduler.is_free() {
+                self.agenda.at(end, Event::ReadOn(card as u32));
+            }
+            self.extents = extents;
+            return true;
+        }
+        self.extents = extents;
+        self.source_is_gone(now, qp, packet.psn, source);
+        false
+    }
+
+    /// Memory was deregistered in the middle of a message.
+    fn source_is_gone(&mut self, now: Time, qp: u32, psn: u64, source: Source) {
+        match source {
+            Source::Request(number) => {
+                if let Some(found) = self.qps.get_mut(qp) {
+                    found.requester.fail(number, WcStatus::LocProtErr);
+                }
+                self.advance(now, qp);
+            }
+            _ => self.refuse(now, qp, psn, Refusal::forbidden(WcStatus::RemAccessErr)),
+        }
+    }
+
+    /// The DMA engine has read a packet.
+    pub(super) fn read_on(&mut self, now: Time, card: usize) {
+        self.cards[card].scheduler.read_on();
+        self.kick(now, card);
+    }
+
+    /// A packet has its data: it goes through the transport engine, and to its port.
+    pub(super) fn loaded(&mut self, now: Time, number: u32) {
+        let packet = &mut self.packets[number];
+        let (from, card) = (packet.from, &mut self.cards[packet.from.card]);
+        if card.dead {
+            return self.release(now, number);
+        }
+        let names_memory = packet.first && packet.body.has_address();
+        let extra = Extra { sges: packet.sges, begins: packet.begins, names_memory, ..Extra::default() };
+        let ready = card.transport.send(now, extra);
+        if self.wires.is_loopback(from) {
+            (packet.credit, packet.head_at) = (true, ready);
+            return self.agenda.at(ready, Event::Arrive(number));
+        }
+        packet.ready_at = card.transport.hand_over(ready, packet.len);
+        if self.wires.send(now, number, &mut self.packets, &self.agenda) {
+            self.has_left(now, from);
+        }
+    }
+
+    /// A link may send on.
+    pub(super) fn link(&mut self, now: Time, port: PortId) {
+        if self.wires.link(now, port, &mut self.packets, &self.agenda) {
+            self.has_left(now, port);
+        }
+    }
+
+    /// A packet with data has left by a port: another may be read.
+    fn has_left(&mut self, now: Time, port: PortId) {
+        self.cards[port.card].scheduler.left(port.port);
+        self.kick(now, port.card);
+    }
+
+    /// A packet is gone, and with it the room that it took.
+    pub(super) fn release(&mut self, now: Time, number: u32) {
+        let packet = self.packets.remove(number);
+        if !packet.credit {
+            return;
+        }
+        if self.wires.is_loopback(packet.to) {
+            return self.has_left(now, packet.to);
+        }
+        if let Some(waiter) = self.wires.free(now, packet.to, &mut self.packets, &self.agenda) {
+            self.has_left(now, waiter);
+        }
+    }
+
+    /// Sends an acknowledgement, or another packet without data, from a queue pair to its peer.
+    pub(super) fn say(&mut self, now: Time, qp: u32, psn: u64, body: Body) {
+        let packet = self.qps.get(qp).and_then(|qp| qp.packet());
+        if let Some(packet) = packet.filter(|packet| !self.cards[packet.from.card].dead) {
+            self.wires.say(now, Packet { psn, body, ..packet }, &mut self.packets, &self.agenda);
+        }
+    }
+}

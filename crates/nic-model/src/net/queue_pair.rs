@@ -1,0 +1,261 @@
+//! [`QueuePair`]: what belongs to a queue pair as a whole: its state, its connection, and its two halves.
+
+use verbs::{Access, Error, QpInit, QpState, RecvWr, Result, SendWr, WcStatus};
+
+use super::packet::{Body, Packet, PortId, Source, fetches};
+use super::protection::{Extent, Protection};
+use super::receives::ReceiveQueue;
+use super::requester::Requester;
+use super::responder::Responder;
+
+/// The keys of what a queue pair is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuePairParts {
+    pub(crate) context: u32,
+    pub(crate) domain: u32,
+    pub(crate) send_cq: u32,
+    pub(crate) recv_cq: u32,
+    pub(crate) srq: Option<u32>,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) qp: u32,
+    pub(super) card: usize,
+}
+
+/// What a queue pair leaves behind that has come to the error state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) before: QpState,
+    /// The peer that does not know yet.
+    pub(super) peer: Option<Peer>,
+    /// The connect request that nobody waits for any more.
+    pub(super) request: Option<u32>,
+    /// Its channel has been told that the connection is there.
+    pub(super) established: bool,
+    /// The packet whose request failed here, and how.
+    pub(super) nak: Option<(u64, WcStatus)>,
+}
+
+/// A queue pair.
+pub(super) struct QueuePair {
+    pub(super) parts: QueuePairParts,
+    pub(super) card: usize,
+    /// Data in a packet at most; once connected the same at both ends.
+    mtu: u64,
+    state: QpState,
+    established: bool,
+    peer: Option<Peer>,
+    /// The port of its connection.
+    port: usize,
+    /// The channel that hears of it.
+    pub(super) channel: Option<u32>,
+    /// The connect request that it waits for.
+    request: Option<u32>,
+    pub(super) requester: Requester,
+    pub(super) receives: ReceiveQueue,
+    pub(super) responder: Responder,
+    /// It is among those of its card that have something to send.
+    active: bool,
+}
+
+impl QueuePair {
+    /// A queue pair of a card whose packets have so much data at most.
+    pub(super) fn new(card: usize, parts: QueuePairParts, init: &QpInit, mtu: u64) -> Self {
+        let cap = init.cap;
+        Self {
+            parts,
+            card,
+            mtu: init.mtu.map_or(mtu, u64::from).min(mtu),
+            state: QpState::Init,
+            established: false,
+            peer: None,
+            port: 0,
+            channel: None,
+            request: None,
+            requester: Requester::new(cap, init.sq_sig_all),
+            receives: ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge),
+            responder: Responder::default(),
+            active: false,
+        }
+    }
+
+    pub(super) fn state(&self) -> QpState {
+        self.state
+    }
+
+    pub(super) fn mtu(&self) -> u64 {
+        self.mtu
+    }
+
+    pub(super) fn peer(&self) -> Option<Peer> {
+        self.peer
+    }
+
+    /// The port of its connection.
+    pub(super) fn port(&self) -> PortId {
+        PortId { card: self.card, port: self.port }
+    }
+
+    /// Whether packets for it are taken.
+    pub(super) fn accepts(&self) -> bool {
+        matches!(self.state, QpState::ReadyToReceive | QpState::ReadyToSend)
+    }
+
+    /// Whether packets from this card come from its peer.
+    pub(super) fn knows(&self, card: usize) -> bool {
+        self.peer.is_some_and(|peer| peer.card == card)
+    }
+
+    /// A packet to the peer in which nothing else is said; `None` without a peer.
+    pub(super) fn packet(&self) -> Option<Packet> {
+        let peer = self.peer?;
+        let to = PortId { card: peer.card, port: self.port };
+        Some(Packet { from: self.port(), to, qp: peer.qp, ..Packet::default() })
+    }
+
+    /// It has something to send; whether that is news to its card.
+    pub(super) fn activate(&mut self) -> bool {
+        !std::mem::replace(&mut self.active, true)
+    }
+
+    /// Its card has found that it has nothing to send.
+    pub(super) fn rest(&mut self) {
+        self.active = false;
+    }
+}
+
+/// Posting.
+impl QueuePair {
+    /// Looks whether a send request may be posted.
+    pub(super) fn check_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        if matches!(wr.data, verbs::Data::Inline(_)) && fetches(wr.op) {
+            return Err(Error::Invalid("inline data with an operation that returns data".into()));
+        }
+        if !matches!(self.state, QpState::ReadyToSend | QpState::Error) {
+            return Err(Error::WrongState { call: "post_send", state: self.state });
+        }
+        self.requester.check_form(wr)?;
+        self.requester.check_room()
+    }
+
+    /// Looks whether a receive may be posted.
+    pub(super) fn check_receive(&self, wr: &RecvWr<'_>) -> Result<()> {
+        match self.parts.srq {
+            Some(_) => Err(Error::Invalid("receives go to the shared receive queue".into())),
+            None => self.receives.check(wr),
+        }
+    }
+}
+
+/// Memory of packets.
+impl QueuePair {
+    /// Finds the memory that a packet's data come from; whether it may be used.
+    pub(super) fn source(
+        &self,
+        packet: &Packet,
+        source: Source,
+        protection: &Protection,
+        out: &mut Vec<Extent>,
+    ) -> bool {
+        let domain = self.parts.domain;
+        match source {
+            Source::Nowhere => true,
+            Source::Request(number) => {
+                let range = (packet.offset, packet.len);
+                self.requester.extents(number, range, Access::empty(), (protection, domain), out)
+            }
+            Source::Peer(remote) => {
+                protection.peer_extents(domain, remote, packet.len, Access::REMOTE_READ, out)
+            }
+        }
+    }
+
+    /// Finds the memory that a packet's data go to; whether all of it may be used.
+    pub(super) fn target(&self, packet: &Packet, protection: &Protection, out: &mut Vec<Extent>) -> bool {
+        out.clear();
+        let domain = self.parts.domain;
+        match packet.body {
+            _ if !self.accepts() => false,
+            Body::Request(op) => self.responder.target(packet, op, (protection, domain), out),
+            Body::ReadResponse | Body::AtomicResponse(_) => {
+                let (range, need) = ((packet.offset, packet.len), Access::LOCAL_WRITE);
+                self.requester.extents(packet.request, range, need, (protection, domain), out)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The connection.
+impl QueuePair {
+    /// Whether a connection may begin, for errors of `call`.
+    pub(super) fn check_idle(&self, call: &'static str) -> Result<()> {
+        match self.state {
+            QpState::Init if self.request.is_none() => Ok(()),
+            state => Err(Error::WrongState { call, state }),
+        }
+    }
+
+    /// It waits for the answer to this connect request; the channel hears of it.
+    pub(super) fn asks(&mut self, request: u32, channel: u32, rnr_retry: u8) {
+        (self.channel, self.request) = (Some(channel), Some(request));
+        self.requester.set_rnr_retry(rnr_retry);
+    }
+
+    /// Its connect request is over.
+    pub(super) fn is_answered(&mut self) {
+        self.request = None;
+    }
+
+    /// It has accepted a peer, which is still to say that it is ready.
+    pub(super) fn accepted(&mut self, peer: Peer, port: usize, mtu: u64) {
+        self.state = QpState::ReadyToReceive;
+        (self.peer, self.port, self.mtu) = (Some(peer), port, self.mtu.min(mtu));
+    }
+
+    /// The peer has accepted it.
+    pub(super) fn connected(&mut self, peer: Peer, port: usize, mtu: u64) {
+        (self.state, self.established, self.request) = (QpState::ReadyToSend, true, None);
+        (self.peer, self.port, self.mtu) = (Some(peer), port, self.mtu.min(mtu));
+    }
+
+    /// The peer that it has accepted is ready; whether that is news.
+    pub(super) fn establish(&mut self) -> bool {
+        let news = self.state == QpState::ReadyToReceive;
+        if news {
+            (self.state, self.established) = (QpState::ReadyToSend, true);
+        }
+        news
+    }
+
+    /// The peer is gone by itself: it is not told of this side's end.
+    pub(super) fn forget_peer(&mut self) {
+        self.peer = None;
+    }
+
+    /// Moves it to the error state; `None` if it is there already.
+    pub(super) fn fail(&mut self) -> Option<Ended> {
+        if self.state == QpState::Error {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.state, QpState::Error);
+        Some(Ended {
+            before,
+            peer: self.peer.take(),
+            request: self.request.take(),
+            established: std::mem::take(&mut self.established),
+            nak: self.responder.end(),
+        })
+    }
+
+    /// It goes away: its requests complete nowhere, and nobody is told.
+    pub(super) fn retire(&mut self) {
+        self.channel = None;
+        self.requester.forget();
+        self.responder.forget();
+        self.receives.clear();
+    }
+}

@@ -1,0 +1,864 @@
+//! [`Requester`]: the sending half of a queue pair. It holds the posted requests, cuts them into packets, and completes them in
+//! the order of posting when the responder has acknowledged or answered them.
+//!
+//! It knows nothing of cards, wires and queues of completions: what is to be done elsewhere is what its calls return.
+
+use std::collections::VecDeque;
+
+use host::{Span, Time};
+use verbs::{Access, Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
+
+use super::packet::{Body, Outgoing, Packet, Source, fetches, is_atomic};
+use super::protection::{Extent, Protection};
+use crate::limits;
+use crate::machine::Params;
+use crate::parts::us;
+
+/// A number of retries after a receiver-not-ready answer that means for ever.
+const RNR_FOR_EVER: u8 = 7;
+
+/// What a card's transport engine says about all requesters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// Requests begun and not acknowledged, at most.
+    begun_max: u64,
+    retry_timeout: Span,
+    retry_max: u32,
+    /// A write with immediate data is a write and a message behind it.
+    splits_notice: bool,
+}
+
+impl Rules {
+    /// What this machine says.
+    pub(super) fn new(params: &Params) -> Self {
+        Self {
+            begun_max: params.transport.begun_requests as u64,
+            retry_timeout: us(params.transport.retry_timeout_us),
+            retry_max: params.transport.retry_count as u32,
+            splits_notice: params.api.write_imm_requests == 2.0,
+        }
+    }
+}
+
+/// A posted send request.
+#[derive(Clone, Debug, Default)]
+struct Wqe {
+    wr_id: u64,
+    op: Option<SendOp>,
+    sges: Vec<Sge>,
+    inline: Vec<u8>,
+    signalled: bool,
+    solicited: bool,
+    fence: bool,
+    /// Bytes of the message.
+    len: u64,
+    /// Packets of the message, or of the response.
+    packets: u64,
+    /// The number of its first packet, once it has begun.
+    psn: Option<u64>,
+    /// Packets of the response that have arrived.
+    arrived: u64,
+    /// The response is placed.
+    answered: bool,
+    /// How often its receiver was not ready.
+    rnr_retries: u8,
+    /// How it failed, if so.
+    failed: Option<WcStatus>,
+}
+
+impl Wqe {
+    /// Whether it waits for a response with data.
+    fn fetches(&self) -> bool {
+        self.op.is_some_and(fetches)
+    }
+
+    /// Whether nothing of it has to be sent (again), when packets below `acked` are acknowledged.
+    fn is_through(&self, acked: u64) -> bool {
+        match self.psn {
+            None => false,
+            Some(_) if self.fetches() => self.arrived == self.packets,
+            Some(psn) => psn + self.packets <= acked,
+        }
+    }
+
+    /// Whether it is done.
+    fn is_done(&self, acked: u64) -> bool {
+        if self.fetches() { self.answered } else { self.is_through(acked) }
+    }
+
+    /// The packet of the response that is next, once it has begun.
+    fn expects(&self) -> Option<u64> {
+        self.psn.map(|first| first + self.arrived)
+    }
+
+    fn opcode(&self) -> WcOpcode {
+        match self.op {
+            Some(SendOp::Write(_) | SendOp::WriteImm(..)) => WcOpcode::Write,
+            Some(SendOp::Read(_)) => WcOpcode::Read,
+            Some(SendOp::CompareSwap { .. }) => WcOpcode::CompareSwap,
+            Some(SendOp::FetchAdd { .. }) => WcOpcode::FetchAdd,
+            _ => WcOpcode::Send,
+        }
+    }
+}
+
+/// A request failed before it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Halted;
+
+/// What a negative acknowledgement of a receiver that was not ready means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rnr {
+    /// Nothing: what it is about has been acknowledged since.
+    Stale,
+    /// Nothing is sent for a while.
+    Pause,
+    /// There have been enough pauses: the request failed.
+    Failed,
+}
+
+/// What is to be done with a packet of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Response {
+    /// It answers the request with this number, and goes to its memory.
+    Take(u64),
+    /// It is dropped; whether there is something to send again, as one before it is missing.
+    Drop { resend: bool },
+}
+
+/// What has come of a response's packet that is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placed {
+    /// More is to come.
+    Part,
+    /// It was the last one.
+    Whole,
+    /// The memory is gone, and the request failed.
+    Failed,
+}
+
+/// What a requester that may have waited too long for an answer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    /// It waits for nothing.
+    Idle,
+    /// It looks again at this time.
+    LookAt(Time),
+    /// It sends again, and looks again at this time.
+    Resend(Time),
+    /// It has tried often enough: the oldest request failed.
+    Failed,
+}
+
+/// A request that is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retired {
+    /// Its completion, if it has one, and the slots of the send queue that this one frees. The queue pair is to be filled in.
+    pub(super) completion: Option<(Wc, u32)>,
+    /// It failed, and with it the connection.
+    pub(super) failed: bool,
+}
+
+/// The sending half of a queue pair. Requests are numbered from 0; the slot of one is its number modulo the depth.
+pub(super) struct Requester {
+    cap: QpCap,
+    signal_all: bool,
+    slots: Vec<Wqe>,
+    /// The oldest request that is not completed.
+    head: u64,
+    /// Requests posted.
+    tail: u64,
+    /// Requests that the card knows of.
+    rung: u64,
+    /// Requests whose descriptors it has asked for.
+    asked: u64,
+    /// Requests whose descriptors it has.
+    fetched: u64,
+    /// It is among those whose descriptors are to be fetched.
+    wants_descriptor: bool,
+    /// The request to send next, and the packet of it.
+    next: u64,
+    packet: u64,
+    /// The number of the next new packet.
+    psn: u64,
+    /// Packets below this are acknowledged.
+    acked: u64,
+    /// Slots taken, until their completions are polled.
+    used: u32,
+    /// Unsignalled requests that are done, whose slots the next completion frees.
+    unsignalled: u32,
+    /// Reads and atomics whose responses are not all placed, and how many of them there may be.
+    reads: VecDeque<u64>,
+    reads_max: usize,
+    /// A response's packet is missing, and has been asked for.
+    gap: bool,
+    /// The receiver was not ready: nothing is sent for a while.
+    rnr_pause: bool,
+    rnr_retry: u8,
+    /// A request failed: nothing behind it is sent.
+    halted: bool,
+    /// An [`super::event::Event::Overdue`] is in the queue.
+    timed: bool,
+    /// When something was sent or answered last.
+    progress: Time,
+    /// Retries without any progress.
+    retries: u32,
+}
+
+impl Requester {
+    /// A requester with an empty send queue; with `signal_all` each request has a completion.
+    pub(super) fn new(cap: QpCap, signal_all: bool) -> Self {
+        Self {
+            cap,
+            signal_all,
+            slots: Vec::new(),
+            head: 0,
+            tail: 0,
+            rung: 0,
+            asked: 0,
+            fetched: 0,
+            wants_descriptor: false,
+            next: 0,
+            packet: 0,
+            psn: 0,
+            acked: 0,
+            used: 0,
+            unsignalled: 0,
+            reads: VecDeque::new(),
+            reads_max: 1,
+            gap: false,
+            rnr_pause: false,
+            rnr_retry: RNR_FOR_EVER,
+            halted: false,
+            timed: false,
+            progress: Time::ZERO,
+            retries: 0,
+        }
+    }
+
+    /// How often a receiver may be not ready in a row, 7 meaning for ever.
+    pub(super) fn set_rnr_retry(&mut self, retries: u8) {
+        self.rnr_retry = retries;
+    }
+
+    /// Reads and atomics that may be under way; at least one.
+    pub(super) fn set_reads_max(&mut self, reads: u8) {
+        self.reads_max = usize::from(reads.max(1));
+    }
+
+    fn index(&self, number: u64) -> usize {
+        (number % u64::from(self.cap.max_send_wr.max(1))) as usize
+    }
+
+    /// A request that is not completed.
+    fn at(&self, number: u64) -> &Wqe {
+        &self.slots[self.index(number)]
+    }
+
+    fn at_mut(&mut self, number: u64) -> &mut Wqe {
+        let index = self.index(number);
+        &mut self.slots[index]
+    }
+}
+
+/// Posting, and how the card learns of requests.
+impl Requester {
+    /// Looks whether the form of a request is right.
+    pub(super) fn check_form(&self, wr: &SendWr<'_>) -> Result<()> {
+        match wr.data {
+            Data::Sges(sges) => {
+                Error::check_limit("pieces", sges.len() as u64, self.cap.max_send_sge.into())?;
+                Error::check_limit("bytes of a message", total(sges), limits::MESSAGE_BYTES)
+            }
+            Data::Inline(bytes) => {
+                Error::check_limit("inline bytes", bytes.len() as u64, self.cap.max_inline.into())
+            }
+        }
+    }
+
+    /// Looks whether there is room for another request.
+    pub(super) fn check_room(&self) -> Result<()> {
+        let depth = self.cap.max_send_wr;
+        if self.used >= depth { Err(Error::QueueFull { queue: "send", depth }) } else { Ok(()) }
+    }
+
+    /// Adds a request that has been checked.
+    pub(super) fn post(&mut self, wr: &SendWr<'_>) {
+        let index = self.index(self.tail);
+        (self.tail, self.used) = (self.tail + 1, self.used + 1);
+        if index == self.slots.len() {
+            self.slots.push(Wqe::default());
+        }
+        let slot = &mut self.slots[index];
+        let (mut sges, mut inline) = (std::mem::take(&mut slot.sges), std::mem::take(&mut slot.inline));
+        sges.clear();
+        inline.clear();
+        let len = match wr.data {
+            Data::Sges(list) => {
+                sges.extend_from_slice(list);
+                total(list)
+            }
+            Data::Inline(bytes) => {
+                inline.extend_from_slice(bytes);
+                bytes.len() as u64
+            }
+        };
+        *slot = Wqe {
+            wr_id: wr.wr_id,
+            op: Some(wr.op),
+            sges,
+            inline,
+            signalled: wr.flags.contains(SendFlags::SIGNALED),
+            solicited: wr.flags.contains(SendFlags::SOLICITED),
+            fence: wr.flags.contains(SendFlags::FENCE),
+            len,
+            ..Wqe::default()
+        };
+    }
+
+    /// Completions have been polled that free so many slots.
+    pub(super) fn free(&mut self, slots: u32) {
+        self.used -= slots;
+    }
+
+    /// The card knows of a further request.
+    pub(super) fn ring(&mut self) {
+        self.rung += 1;
+    }
+
+    /// Whether it has become one of those whose descriptors are to be fetched, where the card fetches so many ahead.
+    pub(super) fn begins_to_want(&mut self, ahead: u64) -> bool {
+        let begins = !self.wants_descriptor && self.asked < self.rung && self.asked < self.next + ahead;
+        self.wants_descriptor |= begins;
+        begins
+    }
+
+    /// Its turn to have a descriptor fetched: SGEs and inline bytes of the request, if there still is one.
+    pub(super) fn ask(&mut self) -> Option<(usize, usize)> {
+        self.wants_descriptor = false;
+        if self.asked >= self.rung {
+            return None;
+        }
+        let wqe = self.at(self.asked);
+        let size = (wqe.sges.len(), wqe.inline.len());
+        self.asked += 1;
+        Some(size)
+    }
+
+    /// SGEs of a request at most.
+    pub(super) fn max_sge(&self) -> u32 {
+        self.cap.max_send_sge
+    }
+
+    /// The oldest descriptor that was asked for is there; false if it was flushed meanwhile.
+    pub(super) fn fetched(&mut self) -> bool {
+        let awaited = self.fetched < self.asked;
+        self.fetched += u64::from(awaited);
+        awaited
+    }
+}
+
+/// Sending.
+impl Requester {
+    /// Whether something that was posted is not yet sent, or to be sent again.
+    pub(super) fn has_more(&self) -> bool {
+        self.next < self.tail
+    }
+
+    /// The oldest request that is not completed.
+    pub(super) fn oldest(&self) -> u64 {
+        self.head
+    }
+
+    /// What is sent next, `base` being what is the same in all packets; and whether requests were skipped because nothing of
+    /// them has to be sent again.
+    pub(super) fn next(
+        &mut self,
+        now: Time,
+        rules: &Rules,
+        (protection, domain): (&Protection, u32),
+        (base, mtu): (Packet, u64),
+    ) -> (std::result::Result<Option<Outgoing>, Halted>, bool) {
+        let mut skipped = false;
+        loop {
+            if self.rnr_pause || self.next >= self.fetched {
+                return (Ok(None), skipped);
+            }
+            let (number, acked) = (self.next, self.acked);
+            let wqe = self.at(number);
+            if !wqe.is_through(acked) {
+                break;
+            }
+            (self.next, self.packet, skipped) = (number + 1, 0, true);
+        }
+        let number = self.next;
+        // Behind a request that failed nothing begins; what is before it may have to be sent again.
+        let wqe = self.at(number);
+        let begins = wqe.psn.is_none();
+        if self.halted && (begins || wqe.failed.is_some()) {
+            return (Ok(None), skipped);
+        }
+        if begins {
+            if !self.may_begin(rules, number) {
+                return (Ok(None), skipped);
+            }
+            if let Err(status) = self.begin(rules, mtu, (protection, domain)) {
+                self.fail(number, status);
+                return (Err(Halted), skipped);
+            }
+        }
+        let outgoing = self.packet_of(number, rules.splits_notice, mtu, Packet { begins, ..base });
+        self.progress = now;
+        if outgoing.ends {
+            (self.next, self.packet) = (number + 1, 0);
+        }
+        (Ok(Some(outgoing)), skipped)
+    }
+
+    fn may_begin(&self, rules: &Rules, number: u64) -> bool {
+        let (wqe, reads) = (self.at(number), self.reads.len());
+        // Those begun before it and not completed.
+        let full = number - self.head >= rules.begun_max;
+        !(full || (wqe.fence && reads > 0) || (wqe.fetches() && reads >= self.reads_max))
+    }
+
+    /// Gives the next request its packets' numbers, unless it must fail.
+    fn begin(
+        &mut self,
+        rules: &Rules,
+        mtu: u64,
+        (protection, domain): (&Protection, u32),
+    ) -> std::result::Result<(), WcStatus> {
+        let (number, psn) = (self.next, self.psn);
+        let wqe = self.at_mut(number);
+        let need = if wqe.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
+        let atomic = wqe.op.is_some_and(is_atomic);
+        if atomic && wqe.len != 8 {
+            return Err(WcStatus::LocLenErr);
+        }
+        if !protection.may_use(domain, &wqe.sges, need) {
+            return Err(WcStatus::LocProtErr);
+        }
+        let notice = u64::from(rules.splits_notice && matches!(wqe.op, Some(SendOp::WriteImm(..))));
+        let packets = if atomic { 1 } else { wqe.len.div_ceil(mtu).max(1) } + notice;
+        (wqe.psn, wqe.packets) = (Some(psn), packets);
+        let fetches = wqe.fetches();
+        (self.psn, self.packet) = (psn + packets, 0);
+        if fetches {
+            self.reads.push_back(number);
+        }
+        Ok(())
+    }
+
+    /// The next packet of a request that has begun. With `split` a write with immediate data is a write, and a message
+    /// behind it that has no data.
+    fn packet_of(&mut self, number: u64, split: bool, mtu: u64, base: Packet) -> Outgoing {
+        let (sent, acked) = (self.packet, self.acked);
+        let wqe = self.at(number);
+        let (op, psn) = (wqe.op.unwrap_or(SendOp::Send), wqe.psn.unwrap_or(0));
+        let (total, solicited) = (wqe.len, wqe.solicited);
+        let base = Packet { body: Body::Request(op), total, solicited, ..base };
+        if wqe.fetches() {
+            // What has arrived is not asked for again.
+            let (psn, offset) = (psn + wqe.arrived, wqe.arrived * mtu);
+            let packet = Packet { psn, offset, first: true, last: true, ..base };
+            return Outgoing { packet, source: Source::Nowhere, ends: true };
+        }
+        // Neither is what the peer has acknowledged sent again.
+        let index = sent.max(acked.saturating_sub(psn));
+        let (offset, last) = ((index * mtu).min(total), index + 1 == wqe.packets);
+        self.packet = index + 1;
+        let len = mtu.min(total - offset);
+        let mut packet = Packet { psn: psn + index, offset, len, first: index == 0, last, ..base };
+        match op {
+            SendOp::WriteImm(remote, _) if split && !last => {
+                packet.body = Body::Request(SendOp::Write(remote));
+            }
+            SendOp::WriteImm(..) if split => packet.begins = true,
+            _ => {}
+        }
+        Outgoing { packet, source: Source::Request(number), ends: last }
+    }
+
+    /// Puts the memory of a packet of this request into `out`; whether it may be used so.
+    pub(super) fn extents(
+        &self,
+        number: u64,
+        range: (u64, u64),
+        need: Access,
+        (protection, domain): (&Protection, u32),
+        out: &mut Vec<Extent>,
+    ) -> bool {
+        protection.own_extents(domain, &self.at(number).sges, range, need, out)
+    }
+
+    /// The inline data of a request.
+    pub(super) fn inline(&self, number: u64) -> &[u8] {
+        &self.at(number).inline
+    }
+
+    /// Something was sent that wants an answer: when to look whether it came, if nobody looks before.
+    pub(super) fn expect_answer(&mut self, now: Time, rules: &Rules) -> Option<Time> {
+        (!std::mem::replace(&mut self.timed, true)).then(|| now + rules.retry_timeout)
+    }
+
+    /// Sends again from this packet on.
+    fn rewind(&mut self, psn: u64) {
+        for number in self.head..self.next.saturating_add(1).min(self.tail) {
+            let wqe = self.at(number);
+            let Some(first) = wqe.psn else { return };
+            if first + wqe.packets > psn {
+                let packet = if wqe.fetches() { 0 } else { psn.saturating_sub(first) };
+                if (number, packet) < (self.next, self.packet) {
+                    (self.next, self.packet) = (number, packet);
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Acknowledgements, responses, and their absence.
+impl Requester {
+    /// Whether there can be an acknowledgement of this packet.
+    pub(super) fn has_sent(&self, psn: u64) -> bool {
+        psn <= self.psn
+    }
+
+    /// Packets below this number are acknowledged; whether that is news.
+    pub(super) fn acknowledge(&mut self, now: Time, psn: u64) -> bool {
+        let news = psn > self.acked;
+        if news {
+            (self.acked, self.progress, self.retries) = (psn, now, 0);
+        }
+        news
+    }
+
+    /// The request with this packet failed at the peer; all before it are placed.
+    pub(super) fn reject(&mut self, psn: u64, status: WcStatus) {
+        self.acked = self.acked.max(psn);
+        for number in self.head..self.tail {
+            let wqe = self.at(number);
+            let Some(first) = wqe.psn else { break };
+            if (first..first + wqe.packets).contains(&psn) {
+                return self.fail(number, status);
+            }
+        }
+    }
+
+    /// This request has failed: it completes so in its turn, and nothing behind it begins.
+    pub(super) fn fail(&mut self, number: u64, status: WcStatus) {
+        self.at_mut(number).failed = Some(status);
+        self.halted = true;
+    }
+
+    /// The responder has no receive for the message with this packet.
+    pub(super) fn receiver_not_ready(&mut self, now: Time, psn: u64) -> Rnr {
+        if psn < self.acked || self.rnr_pause {
+            return Rnr::Stale;
+        }
+        self.rewind(psn);
+        if self.next == self.tail {
+            return Rnr::Stale;
+        }
+        let (number, retries) = (self.next, self.rnr_retry);
+        let wqe = self.at_mut(number);
+        if retries < RNR_FOR_EVER && wqe.rnr_retries >= retries {
+            self.fail(number, WcStatus::RnrRetryExcErr);
+            return Rnr::Failed;
+        }
+        wqe.rnr_retries = wqe.rnr_retries.saturating_add(1);
+        (self.rnr_pause, self.progress, self.retries) = (true, now, 0);
+        Rnr::Pause
+    }
+
+    /// The pause after a receiver-not-ready answer is over.
+    pub(super) fn resume(&mut self, now: Time) {
+        (self.rnr_pause, self.progress) = (false, now);
+    }
+
+    /// The responder misses this packet; whether it is to be sent again.
+    pub(super) fn missing(&mut self, now: Time, psn: u64) -> bool {
+        let resend = psn >= self.acked && !self.rnr_pause;
+        if resend {
+            self.progress = now;
+            self.rewind(psn);
+        }
+        resend
+    }
+
+    /// A packet of a response has arrived, from the peer if `known`.
+    pub(super) fn response(&mut self, now: Time, psn: u64, known: bool) -> Response {
+        let waits = |&request: &u64| self.at(request).arrived < self.at(request).packets;
+        let request = self.reads.iter().copied().find(waits);
+        let expected = request.and_then(|request| self.at(request).expects());
+        if let Some(request) = request.filter(|_| known && expected == Some(psn)) {
+            self.at_mut(request).arrived += 1;
+            (self.gap, self.progress, self.retries) = (false, now, 0);
+            return Response::Take(request);
+        }
+        let missing = expected.filter(|&missing| missing < psn && !self.rnr_pause && !self.gap);
+        if let Some(missing) = missing {
+            self.gap = true;
+            self.rewind(missing);
+        }
+        Response::Drop { resend: missing.is_some() }
+    }
+
+    /// Whether a request still waits for its response.
+    pub(super) fn awaits(&self, request: u64) -> bool {
+        request >= self.head
+    }
+
+    /// A packet of a response is in memory, if that was `found`.
+    pub(super) fn response_placed(&mut self, request: u64, psn: u64, found: bool) -> Placed {
+        if !found {
+            self.fail(request, WcStatus::LocProtErr);
+            return Placed::Failed;
+        }
+        let wqe = self.at_mut(request);
+        if wqe.psn.map(|first| first + wqe.packets) != Some(psn + 1) {
+            return Placed::Part;
+        }
+        wqe.answered = true;
+        self.reads.retain(|read| *read != request);
+        Placed::Whole
+    }
+
+    /// Looks whether answers are overdue; `alive`: the connection is there, and so is the card.
+    pub(super) fn overdue(&mut self, now: Time, rules: &Rules, alive: bool) -> Overdue {
+        let timeout = rules.retry_timeout;
+        self.timed = alive && self.head < self.tail && self.at(self.head).psn.is_some();
+        if !self.timed {
+            return Overdue::Idle;
+        }
+        if self.rnr_pause || self.progress + timeout > now {
+            let since = if self.rnr_pause { now } else { self.progress };
+            return Overdue::LookAt(since + timeout);
+        }
+        self.retries += 1;
+        if self.retries > rules.retry_max {
+            self.fail(self.head, WcStatus::RetryExcErr);
+            return Overdue::Failed;
+        }
+        self.progress = now;
+        let unanswered = self.reads.iter().map(|&read| self.at(read)).filter(|wqe| wqe.arrived < wqe.packets);
+        let oldest = unanswered.filter_map(Wqe::expects).min();
+        self.rewind(oldest.map_or(self.acked, |psn| psn.min(self.acked)));
+        Overdue::Resend(now + timeout)
+    }
+}
+
+/// Completing, in the order of posting.
+impl Requester {
+    /// Takes the oldest request, if it is done or has failed.
+    pub(super) fn retire(&mut self) -> Option<Retired> {
+        if self.head == self.tail {
+            return None;
+        }
+        let (number, wqe) = (self.head, self.at(self.head));
+        let (failed, done) = (wqe.failed, wqe.is_done(self.acked));
+        if failed.is_none() && !done {
+            return None;
+        }
+        let bytes = if wqe.fetches() { wqe.len as u32 } else { 0 };
+        self.head += 1;
+        if self.next < self.head {
+            (self.next, self.packet) = (self.head, 0);
+        }
+        let completion = self.completion(number, failed.unwrap_or_default(), bytes);
+        Some(Retired { completion, failed: failed.is_some() })
+    }
+
+    /// The completion of a request, if it is signalled or failed.
+    fn completion(&mut self, number: u64, status: WcStatus, byte_len: u32) -> Option<(Wc, u32)> {
+        self.unsignalled += 1;
+        let wqe = self.at(number);
+        if !(self.signal_all || wqe.signalled || status != WcStatus::Success) {
+            return None;
+        }
+        let wc = Wc { wr_id: wqe.wr_id, status, opcode: wqe.opcode(), byte_len, ..Wc::default() };
+        Some((wc, std::mem::take(&mut self.unsignalled)))
+    }
+
+    /// Takes all requests, of a queue pair in the error state: their completions.
+    pub(super) fn flush(&mut self) -> impl Iterator<Item = (Wc, u32)> {
+        let flushed = self.head..self.tail;
+        (self.head, self.next, self.packet) = (self.tail, self.tail, 0);
+        (self.asked, self.fetched, self.rung) = (self.tail, self.tail, self.tail);
+        self.reads.clear();
+        flushed.filter_map(|number| self.completion(number, WcStatus::WrFlushErr, 0))
+    }
+
+    /// Forgets all requests, of a queue pair that goes away.
+    pub(super) fn forget(&mut self) {
+        self.head = self.tail;
+    }
+}
+
+fn total(sges: &[Sge]) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use verbs::{Buf, RemoteAddr};
+
+    const NOW: Time = Time::ZERO;
+    const MTU: u64 = 2048;
+    const REMOTE: RemoteAddr = RemoteAddr { addr: 1 << 20, rkey: 9 };
+
+    /// A requester of a card that knows of its requests at once, with memory to send.
+    struct Bench {
+        requester: Requester,
+        rules: Rules,
+        protection: Protection,
+        memory: Sge,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+            let (mut protection, buf) = (Protection::new(0, false), Buf::alloc(1 << 16).expect("memory"));
+            let (lkey, addr) = protection.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");
+            let cap = QpCap { max_send_wr: 8, ..QpCap::default() };
+            let memory = Sge { addr, length: 0, lkey };
+            let (requester, rules) = (Requester::new(cap, false), Rules::new(&params));
+            Self { requester, rules, protection, memory }
+        }
+
+        fn post(&mut self, wr_id: u64, op: SendOp, length: u32) {
+            self.requester.check_room().expect("room");
+            self.requester.post(&SendWr::new(wr_id, op, &[Sge { length, ..self.memory }]));
+            self.requester.ring();
+            assert!(self.requester.ask().is_some() && self.requester.fetched());
+        }
+
+        /// The numbers of the packets that are sent until there are no more.
+        fn sends(&mut self) -> Vec<u64> {
+            let mut next = || {
+                let (memory, base) = ((&self.protection, 1), (Packet::default(), MTU));
+                self.requester.next(NOW, &self.rules, memory, base).0.expect("nothing fails")
+            };
+            std::iter::from_fn(|| next().map(|outgoing| outgoing.packet.psn)).collect()
+        }
+
+        /// The requests that are over: their number and status, where they have a completion.
+        fn retires(&mut self) -> Vec<Option<(u64, WcStatus)>> {
+            let retired = std::iter::from_fn(|| self.requester.retire());
+            retired.map(|retired| retired.completion.map(|(wc, _)| (wc.wr_id, wc.status))).collect()
+        }
+    }
+
+    #[test]
+    fn messages_are_cut_and_complete_in_order() {
+        let mut bench = Bench::new();
+        bench.post(1, SendOp::Send, 5000);
+        bench.post(2, SendOp::Write(REMOTE), 10);
+        assert_eq!(bench.sends(), [0, 1, 2, 3]);
+        assert!(bench.requester.acknowledge(NOW, 2) && !bench.requester.acknowledge(NOW, 2));
+        assert!(bench.retires().is_empty(), "a part of the first");
+        bench.requester.acknowledge(NOW, 4);
+        let done = [1, 2].map(|wr_id| Some((wr_id, WcStatus::Success)));
+        assert_eq!(bench.retires(), done);
+    }
+
+    #[test]
+    fn the_missing_packet_is_sent_again_with_all_behind_it() {
+        let mut bench = Bench::new();
+        bench.post(1, SendOp::Send, 5000);
+        bench.post(2, SendOp::Send, 10);
+        assert_eq!(bench.sends(), [0, 1, 2, 3]);
+        assert!(bench.requester.missing(NOW, 1));
+        assert_eq!(bench.sends(), [1, 2, 3]);
+        bench.requester.acknowledge(NOW, 3);
+        assert!(!bench.requester.missing(NOW, 2), "it has been acknowledged since");
+    }
+
+    #[test]
+    fn a_receiver_that_is_not_ready_is_waited_for_so_often() {
+        let mut bench = Bench::new();
+        bench.requester.set_rnr_retry(1);
+        bench.post(1, SendOp::Send, 10);
+        assert_eq!(bench.sends(), [0]);
+        assert_eq!(bench.requester.receiver_not_ready(NOW, 0), Rnr::Pause);
+        assert_eq!(bench.requester.receiver_not_ready(NOW, 0), Rnr::Stale, "it pauses already");
+        assert!(bench.sends().is_empty());
+        bench.requester.resume(NOW);
+        assert_eq!(bench.sends(), [0]);
+        assert_eq!(bench.requester.receiver_not_ready(NOW, 0), Rnr::Failed);
+        assert_eq!(bench.retires(), [Some((1, WcStatus::RnrRetryExcErr))]);
+    }
+
+    #[test]
+    fn a_read_is_done_when_all_of_its_response_is_placed() {
+        let mut bench = Bench::new();
+        bench.post(1, SendOp::Read(REMOTE), 5000);
+        assert_eq!(bench.sends(), [0], "one packet asks for three");
+        assert_eq!(bench.requester.response(NOW, 1, true), Response::Drop { resend: true });
+        assert_eq!(
+            bench.requester.response(NOW, 2, true),
+            Response::Drop { resend: false },
+            "asked for already"
+        );
+        assert_eq!(bench.sends(), [0]);
+        for psn in 0..3 {
+            assert_eq!(bench.requester.response(NOW, psn, true), Response::Take(0));
+            let placed = if psn == 2 { Placed::Whole } else { Placed::Part };
+            assert_eq!(bench.requester.response_placed(0, psn, true), placed);
+        }
+        assert_eq!(bench.retires(), [Some((1, WcStatus::Success))]);
+    }
+
+    #[test]
+    fn silence_is_answered_by_sending_again_and_then_by_giving_up() {
+        let mut bench = Bench::new();
+        bench.post(1, SendOp::Send, 10);
+        assert_eq!(bench.sends(), [0]);
+        let at = bench.requester.expect_answer(NOW, &bench.rules).expect("nobody looks yet");
+        assert_eq!(bench.requester.expect_answer(NOW, &bench.rules), None);
+        let (mut now, mut tries) = (at, 0);
+        while let Overdue::Resend(at) = bench.requester.overdue(now, &bench.rules, true) {
+            assert_eq!(bench.sends(), [0]);
+            (now, tries) = (at, tries + 1);
+        }
+        assert_eq!(tries, bench.rules.retry_max);
+        assert_eq!(bench.retires(), [Some((1, WcStatus::RetryExcErr))]);
+    }
+
+    #[test]
+    fn unsignalled_requests_free_their_slots_with_the_next_completion() {
+        let mut bench = Bench::new();
+        let list = [Sge { length: 8, ..bench.memory }];
+        let loud = SendWr::new(1, SendOp::Send, &list);
+        [loud.unsignaled(), loud].iter().for_each(|wr| bench.requester.post(wr));
+        (0..2).for_each(|_| bench.requester.ring());
+        while bench.requester.ask().is_some() && bench.requester.fetched() {}
+        assert_eq!(bench.sends(), [0, 1]);
+        bench.requester.acknowledge(NOW, 2);
+        let [first, second] = [(); 2].map(|()| bench.requester.retire().expect("it is done").completion);
+        assert!(first.is_none());
+        assert_eq!(second.map(|(_, freed)| freed), Some(2));
+    }
+
+    #[test]
+    fn a_failed_request_lets_nothing_behind_it_begin() {
+        let mut bench = Bench::new();
+        bench.post(1, SendOp::Send, 10);
+        bench.post(2, SendOp::Send, 1 << 20);
+        bench.post(3, SendOp::Send, 10);
+        let mut next = || {
+            let (memory, base) = ((&bench.protection, 1), (Packet::default(), MTU));
+            bench.requester.next(NOW, &bench.rules, memory, base).0
+        };
+        assert!(matches!(next(), Ok(Some(_))));
+        assert_eq!(next().err(), Some(Halted), "its memory is smaller");
+        assert!(matches!(next(), Ok(None)));
+        assert!(bench.retires().is_empty(), "the first comes first");
+        bench.requester.acknowledge(NOW, 1);
+        assert_eq!(bench.retires(), [Some((1, WcStatus::Success)), Some((2, WcStatus::LocProtErr))]);
+        assert_eq!(bench.requester.flush().map(|(wc, _)| wc.wr_id).collect::<Vec<_>>(), [3]);
+    }
+}

@@ -1,0 +1,449 @@
+//! [`Responder`]: the receiving half of a queue pair. It takes the peer's packets in their order, says where their data go and
+//! whether they may go there, and keeps what it owes the peer: responses, and the reason of a failure.
+//!
+//! Like the requester it knows nothing of cards and wires: what is to be done elsewhere is what its calls return.
+
+use std::collections::VecDeque;
+
+use host::Time;
+use verbs::{Access, RemoteAddr, SendOp, Sge, WcStatus};
+
+use super::completions::Slots;
+use super::packet::{Body, Outgoing, Packet, Source, is_atomic};
+use super::protection::{Extent, Protection};
+
+/// Every so many packets of a long message are acknowledged by a packet of their own; it tells the requester that it
+/// need not be impatient.
+const ACK_EVERY: u64 = 16;
+/// Results of atomics that are kept for a peer that asks again.
+const ATOMICS_KEPT: usize = 128;
+
+/// How a request failed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// What the peer is told.
+    pub(super) status: WcStatus,
+    /// What the receive that it took is completed with, if it took one.
+    pub(super) receive: Option<WcStatus>,
+    /// Whether it is the peer's fault, which this side's program then hears of.
+    pub(super) forbidden: bool,
+}
+
+impl Refusal {
+    /// The peer did what it may not.
+    pub(super) fn forbidden(status: WcStatus) -> Self {
+        Self { status, receive: None, forbidden: true }
+    }
+
+    /// The receive that the request took is of no use.
+    fn of_receive(receive: WcStatus, status: WcStatus) -> Self {
+        Self { status, receive: Some(receive), forbidden: false }
+    }
+
+    /// The peer wanted to take away a key that it may not.
+    pub(super) fn of_invalidation() -> Self {
+        Self { receive: Some(WcStatus::LocProtErr), ..Self::forbidden(WcStatus::RemAccessErr) }
+    }
+}
+
+/// A receive that a message has taken.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) wr_id: u64,
+    pub(super) sges: Vec<Sge>,
+    pub(super) slots: Slots,
+    /// The domain that its keys belong to.
+    pub(super) domain: u32,
+}
+
+/// Something that the peer is to be sent, in its turn.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    /// The number of its next packet.
+    psn: u64,
+    what: Answer,
+}
+
+/// What may be owed to the peer.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// Memory from here on; `offset` is its place in a response of `total` bytes.
+    Memory { remote: RemoteAddr, offset: u64, total: u64 },
+    /// What an atomic found.
+    Atomic(u64),
+    /// The request failed.
+    Refusal(Refusal),
+}
+
+/// What is to be done about a packet that is not the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutOfOrder {
+    /// Nothing.
+    Ignore,
+    /// The peer is told that this one is missing.
+    Missing(u64),
+    /// The peer is told again that those below this one are placed.
+    Acknowledge(u64),
+    /// A response is sent again.
+    Respond,
+}
+
+/// How a packet that is placed is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acknowledgement {
+    /// By its response.
+    Response,
+    /// By a packet: those below this number are placed.
+    Packet(u64),
+    /// Along with others.
+    Along,
+}
+
+/// The receiving half of a queue pair.
+#[derive(Default)]
+pub(super) struct Responder {
+    /// The number of the packet that is next.
+    expected: u64,
+    /// One is missing, and the peer has been told.
+    gap: bool,
+    /// Packets below this are placed.
+    done: u64,
+    /// Packets are placed in order: none begins before this, none ends before that.
+    place_from: Time,
+    placed_at: Time,
+    /// Receives taken and not completed; the number of the first.
+    taken: VecDeque<Taken>,
+    taken_first: u64,
+    owed: VecDeque<Owed>,
+    /// What the last atomics found, by their packets' numbers, for those that are asked again.
+    atomics: VecDeque<(u64, u64)>,
+    /// A request failed, and responses to those before it are still to be sent: nothing else is taken.
+    refusing: bool,
+    /// Why the connection failed here, for a peer that missed it.
+    nak: Option<(u64, WcStatus)>,
+}
+
+/// Taking packets.
+impl Responder {
+    /// Whether nothing is taken any more.
+    pub(super) fn is_refusing(&self) -> bool {
+        self.refusing
+    }
+
+    /// Whether a packet is the next one.
+    pub(super) fn expects(&self, psn: u64) -> bool {
+        psn == self.expected
+    }
+
+    /// A packet is not the next one: one is missing before it, or it has been here before.
+    pub(super) fn out_of_order(&mut self, packet: &Packet, op: SendOp) -> OutOfOrder {
+        let &Packet { psn, last, offset, total, .. } = packet;
+        if psn > self.expected {
+            let told = std::mem::replace(&mut self.gap, true);
+            return if told { OutOfOrder::Ignore } else { OutOfOrder::Missing(self.expected) };
+        }
+        match op {
+            _ if psn >= self.done => OutOfOrder::Ignore,
+            SendOp::Read(remote) => {
+                // The peer goes on from here: what else is to be sent, it will ask for again.
+                self.owed.clear();
+                let what = Answer::Memory { remote: remote.offset(offset), offset, total };
+                self.owed.push_back(Owed { psn, what });
+                OutOfOrder::Respond
+            }
+            op if is_atomic(op) => match self.atomics.iter().find(|(known, _)| *known == psn) {
+                Some(&(_, old)) => {
+                    self.owed.push_back(Owed { psn, what: Answer::Atomic(old) });
+                    OutOfOrder::Respond
+                }
+                None => OutOfOrder::Ignore,
+            },
+            _ if last => OutOfOrder::Acknowledge(self.done),
+            _ => OutOfOrder::Ignore,
+        }
+    }
+
+    /// The next packet finds no receive: it will come again.
+    pub(super) fn not_ready(&mut self) {
+        self.gap = true;
+    }
+
+    /// A message takes this receive.
+    pub(super) fn take(&mut self, receive: Taken) {
+        self.taken.push_back(receive);
+    }
+
+    /// Takes the next packet, which has the numbers of all packets of its response; the number of the receive that its
+    /// message took last.
+    pub(super) fn accept(&mut self, packet: &Packet, op: SendOp, mtu: u64) -> u64 {
+        self.gap = false;
+        self.expected += packets_of(packet, op, mtu);
+        (self.taken_first + self.taken.len() as u64).saturating_sub(1)
+    }
+
+    /// A packet can be placed from `ready` on; when it is its turn.
+    pub(super) fn place_from(&mut self, ready: Time) -> Time {
+        self.place_from = self.place_from.max(ready);
+        self.place_from
+    }
+
+    /// A packet would be in memory at `seen`; when it is, behind those before it.
+    pub(super) fn placed_at(&mut self, seen: Time) -> Time {
+        self.placed_at = self.placed_at.max(seen);
+        self.placed_at
+    }
+}
+
+/// Placing what packets bring.
+impl Responder {
+    fn receive_of(&self, packet: &Packet) -> Option<&Taken> {
+        self.taken.get(packet.receive.checked_sub(self.taken_first)? as usize)
+    }
+
+    /// Finds the memory that the data of a request's packet go to; whether all of it may be used.
+    pub(super) fn target(
+        &self,
+        packet: &Packet,
+        op: SendOp,
+        (protection, domain): (&Protection, u32),
+        out: &mut Vec<Extent>,
+    ) -> bool {
+        match op {
+            SendOp::Write(remote) | SendOp::WriteImm(remote, _) => {
+                let remote = remote.offset(packet.offset);
+                protection.peer_extents(domain, remote, packet.len, Access::REMOTE_WRITE, out)
+            }
+            SendOp::CompareSwap { remote, .. } | SendOp::FetchAdd { remote, .. } => {
+                protection.peer_extents(domain, remote, 8, Access::REMOTE_ATOMIC, out)
+            }
+            SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => {
+                let (range, need) = ((packet.offset, packet.len), Access::LOCAL_WRITE);
+                let taken = self.receive_of(packet);
+                taken.is_some_and(|t| protection.own_extents(t.domain, &t.sges, range, need, out))
+            }
+            SendOp::Read(_) => true,
+        }
+    }
+
+    /// The first packet of a message is where all of the message is checked: nothing of a bad one is written.
+    pub(super) fn check_message(
+        &self,
+        packet: &Packet,
+        op: SendOp,
+        (protection, domain): (&Protection, u32),
+    ) -> Result<(), Refusal> {
+        if !packet.first {
+            return Ok(());
+        }
+        if let SendOp::Write(remote) | SendOp::WriteImm(remote, _) = op {
+            let allowed = protection.peer_may_use(domain, remote, packet.total, Access::REMOTE_WRITE);
+            return if allowed { Ok(()) } else { Err(Refusal::forbidden(WcStatus::RemAccessErr)) };
+        }
+        let index = packet.receive.saturating_sub(self.taken_first) as usize;
+        let Some(taken) = self.taken.get(index) else { return Ok(()) };
+        let room: u64 = taken.sges.iter().map(|sge| u64::from(sge.length)).sum();
+        if packet.total > room {
+            return Err(Refusal::of_receive(WcStatus::LocLenErr, WcStatus::RemInvReqErr));
+        }
+        if !protection.may_use(taken.domain, &taken.sges, Access::LOCAL_WRITE) {
+            return Err(Refusal::of_receive(WcStatus::LocProtErr, WcStatus::RemOpErr));
+        }
+        Ok(())
+    }
+
+    /// The memory of a message that was checked is gone.
+    pub(super) fn target_is_gone(op: SendOp) -> Refusal {
+        match op {
+            SendOp::Write(_) | SendOp::WriteImm(..) => Refusal::forbidden(WcStatus::RemAccessErr),
+            _ => Refusal::of_receive(WcStatus::LocProtErr, WcStatus::RemOpErr),
+        }
+    }
+
+    /// A packet's request is carried out; how the peer hears of it.
+    pub(super) fn carried_out(&mut self, packet: &Packet, op: SendOp, mtu: u64) -> Acknowledgement {
+        self.done = self.done.max(packet.psn + packets_of(packet, op, mtu));
+        match op {
+            SendOp::Read(_) => Acknowledgement::Response,
+            op if is_atomic(op) => Acknowledgement::Response,
+            _ if packet.last || packet.psn % ACK_EVERY == ACK_EVERY - 1 => Acknowledgement::Packet(self.done),
+            _ => Acknowledgement::Along,
+        }
+    }
+
+    /// The oldest receive that a message has taken, to be completed.
+    pub(super) fn complete(&mut self) -> Option<Taken> {
+        let taken = self.taken.pop_front()?;
+        self.taken_first += 1;
+        Some(taken)
+    }
+}
+
+/// What is owed to the peer.
+impl Responder {
+    /// Owes a read's response: the memory that its packet names.
+    pub(super) fn owe_memory(&mut self, packet: &Packet, remote: RemoteAddr) {
+        let what = Answer::Memory { remote, offset: packet.offset, total: packet.total };
+        self.owed.push_back(Owed { psn: packet.psn, what });
+    }
+
+    /// Owes an atomic's response, and keeps it for a peer that asks again.
+    pub(super) fn owe_atomic(&mut self, psn: u64, old: u64) {
+        if self.atomics.len() == ATOMICS_KEPT {
+            self.atomics.pop_front();
+        }
+        self.atomics.push_back((psn, old));
+        self.owed.push_back(Owed { psn, what: Answer::Atomic(old) });
+    }
+
+    /// Owes the word that a request failed. It comes behind the responses to what was asked before, if there are any.
+    pub(super) fn owe_refusal(&mut self, psn: u64, refusal: Refusal) -> bool {
+        self.refusing = !self.owed.is_empty();
+        if self.refusing {
+            self.owed.push_back(Owed { psn, what: Answer::Refusal(refusal) });
+        }
+        self.refusing
+    }
+
+    /// What is due to be sent before anything of this side's own, `base` being what is the same in all packets: a packet of
+    /// a response, or the word that the request with this packet failed.
+    pub(super) fn next(&mut self, base: Packet, mtu: u64) -> Option<Result<Outgoing, (u64, Refusal)>> {
+        let Owed { psn, what } = self.owed.pop_front()?;
+        let base = Packet { psn, ..base };
+        Some(Ok(match what {
+            Answer::Refusal(refusal) => return Some(Err((psn, refusal))),
+            Answer::Atomic(old) => {
+                let body = Body::AtomicResponse(old);
+                let packet = Packet { body, first: true, last: true, len: 8, total: 8, ..base };
+                Outgoing { packet, source: Source::Nowhere, ends: true }
+            }
+            Answer::Memory { remote, offset, total } => {
+                let len = mtu.min(total - offset);
+                let (first, last) = (offset == 0, offset + len == total);
+                if !last {
+                    let (remote, offset) = (remote.offset(len), offset + len);
+                    let what = Answer::Memory { remote, offset, total };
+                    self.owed.push_front(Owed { psn: psn + 1, what });
+                }
+                let packet = Packet { body: Body::ReadResponse, offset, len, total, first, last, ..base };
+                Outgoing { packet, source: Source::Peer(remote), ends: last }
+            }
+        }))
+    }
+
+    /// The connection fails because of the request with this packet.
+    pub(super) fn failed(&mut self, psn: u64, status: WcStatus) {
+        self.nak = Some((psn, status));
+    }
+
+    /// The connection is over: nothing is owed any more. Why it failed here, if it did.
+    pub(super) fn end(&mut self) -> Option<(u64, WcStatus)> {
+        self.owed.clear();
+        self.nak
+    }
+
+    /// Forgets the receives that messages have taken, of a queue pair that goes away.
+    pub(super) fn forget(&mut self) {
+        self.taken.clear();
+    }
+}
+
+/// Numbers that a request's packet takes: a read has one for each packet of its response.
+fn packets_of(packet: &Packet, op: SendOp, mtu: u64) -> u64 {
+    match op {
+        SendOp::Read(_) => (packet.total - packet.offset).div_ceil(mtu).max(1),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::Buf;
+
+    const MTU: u64 = 2048;
+    const REMOTE: RemoteAddr = RemoteAddr { addr: 4096, rkey: 9 };
+
+    fn packet(psn: u64, total: u64) -> Packet {
+        Packet { psn, total, first: true, last: true, ..Packet::default() }
+    }
+
+    #[test]
+    fn a_gap_is_told_once_and_what_was_placed_is_acknowledged_again() {
+        let (mut responder, op) = (Responder::default(), SendOp::Write(REMOTE));
+        assert_eq!(responder.out_of_order(&packet(2, 8), op), OutOfOrder::Missing(0));
+        assert_eq!(responder.out_of_order(&packet(3, 8), op), OutOfOrder::Ignore);
+        assert!(responder.expects(0));
+        responder.accept(&packet(0, 8), op, MTU);
+        assert_eq!(responder.out_of_order(&packet(0, 8), op), OutOfOrder::Ignore, "it is not placed yet");
+        assert_eq!(responder.carried_out(&packet(0, 8), op, MTU), Acknowledgement::Packet(1));
+        assert_eq!(responder.out_of_order(&packet(0, 8), op), OutOfOrder::Acknowledge(1));
+        assert_eq!(responder.out_of_order(&packet(2, 8), op), OutOfOrder::Missing(1), "another gap");
+    }
+
+    #[test]
+    fn long_messages_are_acknowledged_now_and_then() {
+        let (mut responder, op) = (Responder::default(), SendOp::Send);
+        let part = |psn| Packet { last: false, ..packet(psn, 1 << 20) };
+        let acks = (0..32)
+            .filter(|&psn| responder.carried_out(&part(psn), op, MTU) == Acknowledgement::Packet(psn + 1));
+        assert_eq!(acks.collect::<Vec<_>>(), [15, 31]);
+    }
+
+    #[test]
+    fn a_read_takes_a_number_for_each_packet_of_its_response() {
+        let (mut responder, op, read) = (Responder::default(), SendOp::Read(REMOTE), packet(0, 5000));
+        responder.accept(&read, op, MTU);
+        assert!(responder.expects(3));
+        responder.owe_memory(&read, REMOTE);
+        let due = std::iter::from_fn(|| match responder.next(Packet::default(), MTU)? {
+            Ok(Outgoing { packet, ends, .. }) => Some((packet.psn, packet.len, ends)),
+            Err(_) => None,
+        });
+        assert_eq!(due.collect::<Vec<_>>(), [(0, 2048, false), (1, 2048, false), (2, 904, true)]);
+    }
+
+    #[test]
+    fn an_atomic_that_is_asked_again_is_not_done_again() {
+        let op = SendOp::FetchAdd { remote: REMOTE, add: 1 };
+        let mut responder = Responder::default();
+        responder.accept(&packet(0, 8), op, MTU);
+        responder.owe_atomic(0, 77);
+        assert_eq!(responder.carried_out(&packet(0, 8), op, MTU), Acknowledgement::Response);
+        let mut answer = || match responder.next(Packet::default(), MTU) {
+            Some(Ok(outgoing)) => outgoing.packet.body,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(answer(), Body::AtomicResponse(77));
+        assert_eq!(responder.out_of_order(&packet(0, 8), op), OutOfOrder::Respond);
+        assert!(matches!(responder.next(Packet::default(), MTU), Some(Ok(_))));
+    }
+
+    #[test]
+    fn a_refusal_waits_for_the_responses_before_it() {
+        let refusal = Refusal::forbidden(WcStatus::RemAccessErr);
+        assert!(!Responder::default().owe_refusal(0, refusal), "nothing stands before it");
+        let mut responder = Responder::default();
+        responder.owe_atomic(0, 7);
+        assert!(responder.owe_refusal(1, refusal) && responder.is_refusing());
+        assert!(matches!(responder.next(Packet::default(), MTU), Some(Ok(_))));
+        assert!(matches!(responder.next(Packet::default(), MTU), Some(Err((1, _)))));
+        responder.failed(1, WcStatus::RemAccessErr);
+        assert_eq!(responder.end(), Some((1, WcStatus::RemAccessErr)));
+    }
+
+    #[test]
+    fn a_message_is_checked_whole_before_any_of_it_is_written() {
+        let (mut table, buf) = (Protection::new(0, false), Buf::alloc(4096).expect("memory"));
+        let (lkey, addr) = table.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");
+        let mut responder = Responder::default();
+        let sges = vec![Sge { addr, length: 100, lkey }];
+        responder.take(Taken { wr_id: 1, sges, slots: Slots::Receive(1), domain: 1 });
+        let check = |total, op| responder.check_message(&packet(0, total), op, (&table, 1));
+        assert_eq!(check(100, SendOp::Send), Ok(()));
+        let long = check(101, SendOp::Send).expect_err("it is too long");
+        assert_eq!((long.receive, long.forbidden), (Some(WcStatus::LocLenErr), false));
+        let write =
+            check(1, SendOp::Write(RemoteAddr { addr, rkey: lkey })).expect_err("it is not open to peers");
+        assert_eq!((write.receive, write.forbidden), (None, true));
+    }
+}

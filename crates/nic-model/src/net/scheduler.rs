@@ -1,0 +1,146 @@
+//! [`Scheduler`]: which of a card's queue pairs sends next, and how far the card reads ahead of its wires.
+//!
+//! Ports take turns by packets, queue pairs of one port by messages: the engine finishes a message before it turns to
+//! another connection of the same port. One packet is read at a time, and only so many are read ahead of a wire.
+
+use std::collections::VecDeque;
+
+use host::Time;
+
+/// What is to be sent by one port.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// Queue pairs that have something to send, in turn.
+    active: VecDeque<u32>,
+    /// Packets read, or being read, and not yet on the wire.
+    ahead: usize,
+}
+
+/// The scheduler of a card's sending side.
+#[derive(Clone, Debug)]
+pub(super) struct Scheduler {
+    /// The last one is that of the loopback. Its queue pairs take their turns with those of the first port.
+    lanes: Vec<Lane>,
+    ahead_max: usize,
+    /// The DMA engine reads a packet.
+    reading: bool,
+    /// The port whose turn it is.
+    turn: usize,
+    /// When the packet that was read last is loaded: packets do not overtake.
+    loaded_at: Time,
+}
+
+impl Scheduler {
+    /// A scheduler of a card with so many ports, the loopback among them.
+    pub(super) fn new(ports: usize, ahead_max: usize) -> Self {
+        let lanes = vec![Lane::default(); ports];
+        Self { lanes, ahead_max, reading: false, turn: 0, loaded_at: Time::ZERO }
+    }
+
+    /// A queue pair with a connection by this port has something to send.
+    pub(super) fn activate(&mut self, port: usize, qp: u32) {
+        let lane = if port + 1 == self.lanes.len() { 0 } else { port };
+        self.lanes[lane].active.push_back(qp);
+    }
+
+    /// Whether the DMA engine is free to read.
+    pub(super) fn is_free(&self) -> bool {
+        !self.reading
+    }
+
+    /// All ports, the one whose turn it is first.
+    pub(super) fn turns(&self) -> impl Iterator<Item = usize> + use<> {
+        let (ports, turn) = (self.lanes.len(), self.turn);
+        (0..ports).map(move |i| (turn + i) % ports)
+    }
+
+    /// The queue pair whose turn it is at a port.
+    pub(super) fn first(&self, port: usize) -> Option<u32> {
+        self.lanes[port].active.front().copied()
+    }
+
+    /// The queue pair whose turn it is at a port has nothing to send.
+    pub(super) fn rest(&mut self, port: usize) {
+        self.lanes[port].active.pop_front();
+    }
+
+    /// A queue pair has sent a whole message: the next one of the port.
+    pub(super) fn next(&mut self, port: usize, qp: u32) {
+        let active = &mut self.lanes[port].active;
+        if active.front() == Some(&qp) {
+            active.rotate_left(1);
+        }
+    }
+
+    /// Whether there is room before the wire of a port.
+    pub(super) fn has_room(&self, port: usize) -> bool {
+        self.lanes[port].ahead < self.ahead_max
+    }
+
+    /// A packet of the `turn` of one port, for the wire of `port`, is read until `end`, and could be loaded at `loaded`; when
+    /// it is.
+    pub(super) fn read(&mut self, now: Time, port: usize, end: Time, loaded: Time) -> Time {
+        self.loaded_at = self.loaded_at.max(loaded);
+        self.lanes[port].ahead += 1;
+        self.reading = end > now;
+        self.loaded_at
+    }
+
+    /// A port has had its turn.
+    pub(super) fn turned(&mut self, port: usize) {
+        self.turn = port + 1;
+    }
+
+    /// The DMA engine has read its packet.
+    pub(super) fn read_on(&mut self) {
+        self.reading = false;
+    }
+
+    /// A packet has left for the wire.
+    pub(super) fn left(&mut self, port: usize) {
+        self.lanes[port].ahead -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_pairs_of_a_port_take_turns_by_messages() {
+        let mut scheduler = Scheduler::new(2, 4);
+        [7, 8].into_iter().for_each(|qp| scheduler.activate(0, qp));
+        scheduler.activate(1, 9);
+        assert_eq!(
+            (scheduler.first(0), scheduler.first(1)),
+            (Some(7), None),
+            "a loopback is of the first port"
+        );
+        scheduler.next(0, 9);
+        assert_eq!(scheduler.first(0), Some(7), "it was not its turn");
+        scheduler.next(0, 7);
+        assert_eq!(scheduler.first(0), Some(8));
+        scheduler.rest(0);
+        assert_eq!(scheduler.first(0), Some(9));
+    }
+
+    #[test]
+    fn ports_take_turns_by_packets() {
+        let mut scheduler = Scheduler::new(3, 4);
+        assert_eq!(scheduler.turns().collect::<Vec<_>>(), [0, 1, 2]);
+        scheduler.turned(0);
+        assert_eq!(scheduler.turns().collect::<Vec<_>>(), [1, 2, 0]);
+    }
+
+    #[test]
+    fn so_many_packets_are_read_ahead_and_none_overtakes() {
+        let (mut scheduler, at) = (Scheduler::new(2, 2), |ns| Time::ZERO + host::Span::from_ns(ns));
+        assert_eq!(scheduler.read(at(0), 0, at(10), at(50)), at(50));
+        assert!(!scheduler.is_free() && scheduler.has_room(0));
+        scheduler.read_on();
+        assert_eq!(scheduler.read(at(10), 0, at(10), at(20)), at(50), "behind the first");
+        assert!(scheduler.is_free() && !scheduler.has_room(0) && scheduler.has_room(1));
+        scheduler.left(0);
+        assert!(scheduler.has_room(0));
+    }
+}

@@ -1,0 +1,265 @@
+//! [`Wires`]: the cables at the ports of all cards, and the switch between them: when a packet leaves, and when it arrives.
+//!
+//! A port sends when its link is free and the other end has room. Acknowledgements go first, and need none.
+
+use std::collections::VecDeque;
+
+use host::{Span, Time};
+
+use super::agenda::Agenda;
+use super::event::Event;
+use super::packet::{Packet, Packets, PortId};
+use crate::machine::Params;
+use crate::parts::link::Link;
+use crate::parts::switch::Output;
+
+/// A port of a card, and the switch's output to it.
+struct Port {
+    link: Link,
+    output: Output,
+    /// A cable that is cut carries nothing.
+    cut: bool,
+    /// Packets with data for the wire.
+    data: VecDeque<u32>,
+    /// Acknowledgements for the wire, which go first.
+    control: VecDeque<u32>,
+    /// The earliest [`Event::Link`] in the queue.
+    wake: Option<Time>,
+    /// Packets that it can still take.
+    credits: usize,
+    /// Ports whose next packet waits for room here, in turn.
+    waiters: VecDeque<PortId>,
+    /// Whether this port waits for room elsewhere.
+    waiting: bool,
+    /// When the last packet came out of the switch: packets do not overtake.
+    arrived_at: Time,
+}
+
+/// The ports of all cards.
+#[derive(Default)]
+pub(super) struct Wires {
+    cards: Vec<Vec<Port>>,
+}
+
+impl Wires {
+    /// Plugs in a further card. The last of its ports is its loopback, which needs no cable.
+    pub(super) fn plug_in(&mut self, params: &Params) {
+        let port = || Port {
+            link: Link::new(params),
+            output: Output::new(params),
+            cut: false,
+            data: VecDeque::new(),
+            control: VecDeque::new(),
+            wake: None,
+            credits: params.link.receive_packets as usize,
+            waiters: VecDeque::new(),
+            waiting: false,
+            arrived_at: Time::ZERO,
+        };
+        let ports = params.link.port_count as usize + 1;
+        self.cards.push((0..ports).map(|_| port()).collect());
+    }
+
+    fn port(&mut self, id: PortId) -> &mut Port {
+        &mut self.cards[id.card][id.port]
+    }
+
+    /// Whether a port is its card's loopback.
+    pub(super) fn is_loopback(&self, id: PortId) -> bool {
+        id.port + 1 == self.cards[id.card].len()
+    }
+
+    /// Whether the cable at a port is cut.
+    pub(super) fn is_cut(&self, id: PortId) -> bool {
+        self.cards[id.card][id.port].cut
+    }
+
+    /// Cuts the cable at a port, or makes it whole.
+    pub(super) fn set_cut(&mut self, id: PortId, cut: bool) {
+        self.port(id).cut = cut;
+    }
+
+    /// A packet with data is ready to be sent. Whether the port's next packet has left for it.
+    pub(super) fn send(&mut self, now: Time, number: u32, packets: &mut Packets, agenda: &Agenda) -> bool {
+        let Packet { from, len, first, body, .. } = packets[number];
+        let port = self.port(from);
+        packets[number].wire_bytes = port.link.packet(len, first && body.has_address());
+        port.data.push_back(number);
+        self.pump(now, from, packets, agenda)
+    }
+
+    /// Sends an acknowledgement, or another packet without data.
+    pub(super) fn say(&mut self, now: Time, packet: Packet, packets: &mut Packets, agenda: &Agenda) {
+        let (from, loopback) = (packet.from, self.is_loopback(packet.from));
+        let port = self.port(from);
+        let number = packets.insert(Packet { wire_bytes: port.link.ack(), ..packet });
+        if loopback {
+            return agenda.at(now, Event::Arrive(number));
+        }
+        port.control.push_back(number);
+        self.pump(now, from, packets, agenda);
+    }
+
+    /// An acknowledgement goes along with what this port sends next.
+    pub(super) fn add_ack(&mut self, now: Time, from: PortId) {
+        if !self.is_loopback(from) {
+            self.port(from).link.add_ack(now);
+        }
+    }
+
+    /// Lets a port's link send its next packet, if it is free, has one, and there is room at the other end. Whether a packet
+    /// with data has left.
+    fn pump(&mut self, now: Time, id: PortId, packets: &mut Packets, agenda: &Agenda) -> bool {
+        let port = self.port(id);
+        if port.link.free_at() > now {
+            let at = port.link.free_at();
+            self.wake_at(id, at, agenda);
+            return false;
+        }
+        if let Some(number) = port.control.pop_front() {
+            self.transmit(now, id, number, packets, agenda);
+            return false;
+        }
+        let Some(&number) = port.data.front() else { return false };
+        let Packet { ready_at, to, .. } = packets[number];
+        if ready_at > now {
+            self.wake_at(id, ready_at, agenda);
+            return false;
+        }
+        if self.port(to).credits == 0 {
+            if !std::mem::replace(&mut self.port(id).waiting, true) {
+                self.port(to).waiters.push_back(id);
+            }
+            return false;
+        }
+        self.port(to).credits -= 1;
+        packets[number].credit = true;
+        self.port(id).data.pop_front();
+        self.transmit(now, id, number, packets, agenda);
+        true
+    }
+
+    fn transmit(&mut self, now: Time, id: PortId, number: u32, packets: &Packets, agenda: &Agenda) {
+        let port = self.port(id);
+        port.link.send(now, packets[number].wire_bytes);
+        let (free, head) = (port.link.free_at(), port.link.latency + port.output.latency);
+        agenda.at(now + head, Event::Head(number));
+        self.wake_at(id, free, agenda);
+    }
+
+    /// Has the link looked at `at`, unless it is looked at before.
+    fn wake_at(&mut self, id: PortId, at: Time, agenda: &Agenda) {
+        let port = self.port(id);
+        if port.wake.is_none_or(|wake| wake > at) {
+            port.wake = Some(at);
+            agenda.at(at, Event::Link(id));
+        }
+    }
+
+    /// A link may send on; whether a packet with data has left.
+    pub(super) fn link(&mut self, now: Time, id: PortId, packets: &mut Packets, agenda: &Agenda) -> bool {
+        let port = self.port(id);
+        if port.wake == Some(now) {
+            port.wake = None;
+        }
+        self.pump(now, id, packets, agenda)
+    }
+
+    /// A packet's head is ready to leave the switch; it is held up by `delay`.
+    pub(super) fn head(&mut self, now: Time, delay: Span, packet: &mut Packet) -> Time {
+        let port = self.port(packet.to);
+        let length = port.link.time(packet.wire_bytes);
+        let tail = port.output.forward(now, length) + port.link.latency + delay;
+        // A delay holds up what is behind.
+        port.arrived_at = port.arrived_at.max(tail);
+        let at = port.arrived_at;
+        packet.head_at = Time::from_ps(at.as_ps().saturating_sub(length.as_ps()));
+        at
+    }
+
+    /// A packet that held room at this port is gone. The port whose packet with data has left for that room.
+    pub(super) fn free(
+        &mut self,
+        now: Time,
+        id: PortId,
+        packets: &mut Packets,
+        agenda: &Agenda,
+    ) -> Option<PortId> {
+        let port = self.port(id);
+        port.credits += 1;
+        let waiter = port.waiters.pop_front()?;
+        self.port(waiter).waiting = false;
+        self.pump(now, waiter, packets, agenda).then_some(waiter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+
+    /// Two ports, of which the second has room for so many packets.
+    struct Bench {
+        wires: Wires,
+        packets: Packets,
+        agenda: Agenda,
+        now: Time,
+    }
+
+    const HERE: PortId = PortId { card: 0, port: 0 };
+    const THERE: PortId = PortId { card: 1, port: 0 };
+
+    impl Bench {
+        fn new(room: usize) -> Self {
+            let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+            params.link.receive_packets = room as f64;
+            let (mut wires, world) =
+                (Wires::default(), host::world::World::new(host::world::Config::default()));
+            (0..2).for_each(|_| wires.plug_in(&params));
+            let agenda = Agenda::new(world.timeline());
+            Self { wires, packets: Packets::default(), agenda, now: Time::ZERO }
+        }
+
+        /// Sends a packet at a time at which the link is free; its number, and whether it has left.
+        fn send(&mut self) -> (u32, bool) {
+            self.now = self.now + Span::from_ms(1);
+            let number = self.packets.insert(Packet { from: HERE, to: THERE, len: 100, ..Packet::default() });
+            (number, self.wires.send(self.now, number, &mut self.packets, &self.agenda))
+        }
+    }
+
+    #[test]
+    fn a_packet_leaves_when_there_is_room_at_the_other_end() {
+        let mut bench = Bench::new(1);
+        assert!(bench.send().1);
+        let (second, left) = bench.send();
+        assert!(!left && !bench.packets[second].credit);
+        let Bench { wires, packets, agenda, now } = &mut bench;
+        assert_eq!(wires.free(*now, THERE, packets, agenda), Some(HERE));
+        assert!(packets[second].credit);
+        assert_eq!(wires.free(*now, THERE, packets, agenda), None, "nobody waits");
+    }
+
+    #[test]
+    fn acknowledgements_need_no_room() {
+        let mut bench = Bench::new(1);
+        assert!(bench.send().1 && !bench.send().1);
+        bench.now = bench.now + Span::from_ms(1);
+        let Bench { wires, packets, agenda, now } = &mut bench;
+        let busy = |wires: &Wires, now| wires.cards[0][0].link.free_at() > now;
+        assert!(!busy(wires, *now));
+        wires.say(*now, Packet { from: HERE, to: THERE, ..Packet::default() }, packets, agenda);
+        assert!(busy(wires, *now));
+    }
+
+    #[test]
+    fn a_packet_held_up_holds_up_those_behind_it() {
+        let mut bench = Bench::new(4);
+        let mut arrives = |delay| {
+            let number = bench.send().0;
+            bench.wires.head(bench.now, delay, &mut bench.packets[number])
+        };
+        let late = arrives(Span::from_secs(1));
+        assert_eq!(arrives(Span::ZERO), late);
+    }
+}
