@@ -17,7 +17,7 @@ use std::sync::mpsc;
 
 use host::world::{self, World};
 use host::{Bytes, Host};
-pub use nic_model::{Machine, Parameter, Source, machines};
+pub use nic_model::{Machine, MachineError, Parameter, Source, Value, Wrong, machines};
 use nic_soft::iwarp::IwarpConfig;
 use nic_soft::shm::{self, ShmConfig};
 pub use nic_soft::shm::{CopyPath, copy_path};
@@ -48,7 +48,7 @@ const MODEL: &str = "model:";
 
 const MODEL_OPTIONS: &[(&str, &str)] = &[
     (
-        "SECTION.KEY=NUMBER",
+        "SECTION.KEY=VALUE",
         "another value than the machine file's, as bus.clock_mhz=266 or faults.loss_ppm=100",
     ),
     ("payload=bytes|hole", "hole: only the ends of messages really move, for very large runs (bytes)"),

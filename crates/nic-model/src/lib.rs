@@ -27,7 +27,8 @@ use host::Host;
 use verbs::{Device, Error, Result};
 
 use api::{DeviceObject, Opened, attr_of};
-pub use machine::{Machine, MachineError, Parameter, Source, machines};
+
+pub use machine::{Machine, MachineError, Parameter, Source, Value, Wrong, machines};
 use net::Net;
 use parts::calls::Calls;
 use parts::interrupt::Interrupt;
@@ -59,7 +60,7 @@ pub struct Config {
 
 impl Config {
     /// The machine of this name or file, perhaps with a rail of it (`connectx-multihca@1`), with options:
-    /// `payload=bytes|hole`, and values by `section.key=number`.
+    /// `payload=bytes|hole`, and values by `section.key=value`: a number, `true` or `false`, or a name.
     ///
     /// # Errors
     /// [`MachineError`] for what is unknown, missing or beyond its range.
@@ -77,16 +78,14 @@ impl Config {
                 ("payload", "bytes") => config.payload = Payload::Bytes,
                 ("payload", "hole") => config.payload = Payload::Hole,
                 ("payload", _) => {
-                    let what = "expected payload=bytes or payload=hole".to_owned();
-                    return Err(MachineError { place: format!("option {key}={value}"), what });
+                    return Err(Wrong::Payload.at(format!("option {key}={value}")));
                 }
                 _ => config.machine.set(key, value)?,
             }
         }
         let rails = config.machine.rails();
         if rail.is_some_and(|rail| rail >= rails) {
-            let what = format!("it has {rails} rails, which are numbered from 0");
-            return Err(MachineError { place: format!("machine '{machine}'"), what });
+            return Err(Wrong::Rail(rails).at(format!("machine '{machine}'")));
         }
         if !options.is_empty() {
             let list: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -111,8 +110,7 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
     let machine = &config.machine;
     let calls = Calls::new(&machine.params);
     node.set_costs(calls.processor());
-    let hole = config.payload == Payload::Hole;
-    let net = Net::of(node, machine, hole);
+    let net = Net::of(node, machine, config.payload);
     let ports = machine.params.link.port_count as usize;
     let (number, port) = config.rail.map_or((0, None), |rail| (rail / ports, Some(rail % ports)));
     let (context, card) = net.lock().open(node, number, port);
@@ -126,7 +124,7 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
         port,
         calls,
         wake_up: Interrupt::new(&machine.params).wake_up,
-        attr: attr_of(machine, node.index(), config.rail, hole),
+        attr: attr_of(machine, node.index(), config.rail, config.payload),
     };
     Ok(Device::new(Arc::new(DeviceObject(Arc::new(opened)))))
 }

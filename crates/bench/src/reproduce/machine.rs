@@ -73,7 +73,7 @@ pub(super) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machin
     }
     let value = |(file, now): (fabric::Parameter, fabric::Parameter)| {
         let (origin, said) = said(&file.source);
-        Value::new(now.key.path(), now.value, origin, &said)
+        Value::new(now.key.path(), now.value.number(), origin, &said)
     };
     let values = file.parameters().into_iter().zip(machine.parameters()).map(value).collect();
     Ok(Machine { card: card.to_owned(), values })

@@ -11,15 +11,16 @@ use super::Opened;
 use super::domain::DomainObject;
 use super::manager::CmObject;
 use super::queues::{ChannelObject, CqObject};
+use crate::Payload;
 use crate::limits::{self, Kind};
-use crate::machine::Machine;
+use crate::machine::{Machine, WriteImm};
 use crate::net::connections::address;
 
 /// A device: one opening of a node's card.
 pub(crate) struct DeviceObject(pub(crate) Arc<Opened>);
 
 /// What the card of this machine in this node can do.
-pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, hole: bool) -> DeviceAttr {
+pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, payload: Payload) -> DeviceAttr {
     let p = &machine.params;
     let rails = rail.map_or(0..p.link.port_count as usize, |rail| rail..rail + 1);
     let classes = machine.parameters().into_iter().map(|p| p.source.class());
@@ -32,11 +33,12 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, hole:
         count("assumed"),
         count("given"),
     )];
-    let atomics = if p.api.atomics_flag == 0.0 { AtomicCap::None } else { AtomicCap::Hca };
-    if p.api.write_imm_requests == 2.0 {
+    let atomics = if p.api.atomics_flag { AtomicCap::Hca } else { AtomicCap::None };
+    if p.api.write_imm_kind == WriteImm::Split {
         notes.push("a write with immediate data is a write and a message behind it".to_owned());
     }
-    if hole {
+    let shared = p.api.shared_receives_flag;
+    if payload == Payload::Hole {
         notes.push("payload=hole: only the first and last 64 bytes of a message really move".to_owned());
     }
     DeviceAttr {
@@ -49,8 +51,8 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, hole:
         max_mr: Kind::Region.limit(),
         max_mr_size: limits::REGION_BYTES,
         max_msg_size: limits::MESSAGE_BYTES,
-        max_srq: if p.api.shared_receives_flag == 0.0 { 0 } else { Kind::SharedReceiveQueue.limit() },
-        max_srq_wr: if p.api.shared_receives_flag == 0.0 { 0 } else { limits::REQUESTS },
+        max_srq: if shared { Kind::SharedReceiveQueue.limit() } else { 0 },
+        max_srq_wr: if shared { limits::REQUESTS } else { 0 },
         max_private_data: limits::PRIVATE_BYTES,
         max_rd_atomic: p.transport.reads_requests as u32,
         max_dm_size: (p.nic_memory.size_mib as u64) << 20,

@@ -1,15 +1,139 @@
 //! [`MachineError`]: what is wrong with a machine file or an option, where, and what was expected.
 
 use super::keys::{KEYS, Key};
+use super::parse::{Class, classes};
 
 /// Why a description of a machine cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {what}")]
+#[error("{at}: {wrong}")]
 pub struct MachineError {
     /// `file:line`, or the option as it was written.
-    pub place: String,
-    /// What is wrong, with the key, and what was expected.
-    pub what: String,
+    pub at: String,
+    /// What is wrong there.
+    pub wrong: Wrong,
+}
+
+/// What can be wrong with a machine file or an option.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Wrong {
+    /// No machine of this name comes along.
+    #[error("there is no such machine; there is: {}, or a file's path that ends in .toml.{}", known.join(", "), did_you_mean(*near))]
+    Machine {
+        /// Those that come along.
+        known: Vec<&'static str>,
+        /// The one that may be meant.
+        near: Option<&'static str>,
+    },
+    /// The machine has so many rails only.
+    #[error("it has {0} rails, which are numbered from 0")]
+    Rail(usize),
+    /// The file cannot be read.
+    #[error("this file cannot be read: {0}")]
+    Unreadable(String),
+    /// The file is not TOML.
+    #[error("this is not TOML: {0}")]
+    NotToml(String),
+    /// There is no such section.
+    #[error("there is no section [{0}]; {hint}", hint = hint_of_section(.0))]
+    Section(String),
+    /// What must be a section is none.
+    #[error("'{0}' must be a section: write [{0}]")]
+    NoSection(String),
+    /// There is no such key.
+    #[error("there is no key '{section}.{name}'; {hint}", hint = hint_of_key(section, name))]
+    Key {
+        /// The section that it was looked for in.
+        section: String,
+        /// Its name.
+        name: String,
+    },
+    /// The key exists, in another unit.
+    #[error("'{}.{name}' has the wrong unit: write {}, in {}", key.section, key.name, key.unit())]
+    Unit {
+        /// The name that was written.
+        name: String,
+        /// The key that is meant.
+        key: &'static Key,
+    },
+    /// An option names no component.
+    #[error("'{0}' names no component: write it as {hint}", hint = hint_of_component(.0))]
+    NoComponent(String),
+    /// The name of the machine, or what it is, is missing.
+    #[error("'{0}' is missing: expected a line {0} = \"...\" at the top")]
+    NoTitle(&'static str),
+    /// What must be a text is none, or empty.
+    #[error("{0} must be a text in quotes, and not empty")]
+    NoText(String),
+    /// A key is missing that has no default.
+    #[error("'{}' is missing: {}; expected {}", .0.path(), .0.meaning, .0.expected())]
+    Missing(&'static Key),
+    /// A key is not written as a table.
+    #[error("'{}' must be a table: write {{ value = ..., source = \"...\", ... }}", .0.path())]
+    NoTable(&'static Key),
+    /// A key has no value.
+    #[error("'{}' has no value: expected {}", .0.path(), .0.expected())]
+    NoValue(&'static Key),
+    /// A key cannot have this value.
+    #[error("'{}' is {}: expected {} ({})", key.path(), written.trim(), key.expected(), key.meaning)]
+    Value {
+        /// The key.
+        key: &'static Key,
+        /// The value as it was written.
+        written: String,
+    },
+    /// A value does not say where it comes from.
+    #[error("'{}' has no source: expected source = {}", .0.path(), classes())]
+    NoSource(&'static Key),
+    /// There is no such class of sources.
+    #[error("the source of '{}' is \"{class}\": expected one of {}", key.path(), classes())]
+    Source {
+        /// The key.
+        key: &'static Key,
+        /// The class as it was written.
+        class: String,
+    },
+    /// A value has a field that does not go with its source.
+    #[error("{}", unknown_field(key, *class, name))]
+    Field {
+        /// The key.
+        key: &'static Key,
+        /// The class of its source.
+        class: Class,
+        /// The field.
+        name: String,
+    },
+    /// A value's source does not say more.
+    #[error("'{}' is {} and has no {}: {}", key.path(), class.name, class.field, class.expected())]
+    NoReason {
+        /// The key.
+        key: &'static Key,
+        /// The class of its source.
+        class: Class,
+    },
+    /// A list of published rows is none.
+    #[error("rows of '{}' must be a list such as [\"NM-003\"], not empty", .0.path())]
+    Rows(&'static Key),
+    /// There is no such way for data to move.
+    #[error("expected payload=bytes or payload=hole")]
+    Payload,
+}
+
+impl Wrong {
+    /// Where it was found.
+    pub(crate) fn at(self, at: impl Into<String>) -> MachineError {
+        MachineError { at: at.into(), wrong: self }
+    }
+
+    /// What is wrong with a key that does not exist.
+    pub(super) fn unknown_key(section: &str, name: &str) -> Self {
+        let mut inside = KEYS.iter().filter(|key| key.section == section);
+        let name_of = name.to_owned();
+        match inside.find(|key| stem(key.name) == stem(name) || key.name == stem(name)) {
+            Some(key) => Self::Unit { name: name_of, key },
+            None => Self::Key { section: section.to_owned(), name: name_of },
+        }
+    }
 }
 
 impl From<MachineError> for verbs::Error {
@@ -18,39 +142,49 @@ impl From<MachineError> for verbs::Error {
     }
 }
 
+fn did_you_mean(near: Option<&str>) -> String {
+    near.map_or(String::new(), |near| format!(" Did you mean {near}?"))
+}
+
 /// What to say of a key that does not exist.
-pub(super) fn unknown_key(section: &str, name: &str) -> String {
-    let path = format!("{section}.{name}");
-    let inside: Vec<&Key> = KEYS.iter().filter(|key| key.section == section).collect();
-    if let Some(key) = inside.iter().find(|key| stem(key.name) == stem(name) || key.name == stem(name)) {
-        return format!("'{path}' has the wrong unit: write {}, in {}", key.name, key.unit);
-    }
+fn hint_of_key(section: &str, name: &str) -> String {
     if let Some(key) = KEYS.iter().find(|key| key.name == name && distance(key.section, section) <= 2) {
-        return format!("there is no key '{path}'; did you mean {}?", key.path());
+        return format!("did you mean {}?", key.path());
     }
-    let near = inside.iter().min_by_key(|key| distance(key.name, name));
+    let inside = KEYS.iter().filter(|key| key.section == section);
+    let near = inside.clone().min_by_key(|key| distance(key.name, name));
     match near.filter(|key| distance(key.name, name) <= 1 + name.len() / 4) {
-        Some(key) => format!("there is no key '{path}'; did you mean {}?", key.path()),
-        None => format!("there is no key '{path}'; {}", known(section)),
+        Some(key) => format!("did you mean {}?", key.path()),
+        None if near.is_none() => format!("the sections are: {}", sections().join(", ")),
+        None => {
+            let names: Vec<&str> = inside.map(|key| key.name).collect();
+            format!("{section} has: {}", names.join(", "))
+        }
     }
 }
 
 /// What to say of a section that does not exist.
-pub(super) fn unknown_section(section: &str) -> String {
+fn hint_of_section(section: &str) -> String {
     let sections = sections();
     let near = sections.iter().min_by_key(|s| distance(s, section)).filter(|s| distance(s, section) <= 2);
     match near {
-        Some(near) => format!("there is no section [{section}]; did you mean [{near}]?"),
-        None => format!("there is no section [{section}]; there is: {}", sections.join(", ")),
+        Some(near) => format!("did you mean [{near}]?"),
+        None => format!("there is: {}", sections.join(", ")),
     }
 }
 
-fn known(section: &str) -> String {
-    let names: Vec<&str> = KEYS.iter().filter(|k| k.section == section).map(|k| k.name).collect();
-    match names.is_empty() {
-        true => format!("the sections are: {}", sections().join(", ")),
-        false => format!("{section} has: {}", names.join(", ")),
-    }
+/// How to write an option that names no component.
+fn hint_of_component(name: &str) -> String {
+    KEYS.iter().find(|k| k.name == name).map_or_else(|| "bus.clock_mhz".to_owned(), Key::path)
+}
+
+fn unknown_field(key: &Key, class: Class, name: &str) -> String {
+    let Class { name: source, field } = class;
+    let near = if distance(name, field) <= 2 { format!("; did you mean {field}?") } else { String::new() };
+    let path = key.path();
+    format!(
+        "'{path}' has an unknown field '{name}'{near}: with source {source} it has value, source and {field}"
+    )
 }
 
 /// The names of all sections, in their order.

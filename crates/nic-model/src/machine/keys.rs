@@ -1,32 +1,99 @@
 //! The table of all values that describe a machine: name, unit, range, meaning. Files, options, errors and lists of
 //! parameters come from this one table.
 
-/// A value of a machine file.
+use std::fmt;
+
+/// A value of a machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// An amount, in the key's unit.
+    Number(f64),
+    /// Whether something is so.
+    Flag(bool),
+    /// One of the names that the key allows.
+    Choice(&'static str),
+}
+
+impl Value {
+    /// The value as a number, for lists of them: 1 for what is so, and 0 for what is not or is a name.
+    #[must_use]
+    pub fn number(self) -> f64 {
+        match self {
+            Self::Number(number) => number,
+            Self::Flag(flag) => f64::from(u8::from(flag)),
+            Self::Choice(_) => 0.0,
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Choice(name) => name.fmt(f),
+        }
+    }
+}
+
+/// What a key's values may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Domain {
+    /// An amount between two others.
+    Number {
+        /// Its unit, in words.
+        unit: &'static str,
+        /// The smallest value that makes sense.
+        min: f64,
+        /// The largest.
+        max: f64,
+    },
+    /// `true` or `false`.
+    Flag,
+    /// One of these names.
+    Choice(&'static [&'static str]),
+}
+
+/// A key of machine files.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// The table that it stands in: the component of the card.
     pub section: &'static str,
-    /// Its name within that; ends in its unit.
+    /// Its name within that. It ends in the unit of an amount, in `flag`, or in `kind`.
     pub name: &'static str,
-    /// Its unit, in words.
-    pub unit: &'static str,
-    /// The smallest value that makes sense.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
+    /// What its values may be.
+    pub domain: Domain,
     /// What it is.
     pub meaning: &'static str,
     /// What it is where the file does not say; `None` for values that a file must have.
-    pub default: Option<f64>,
-    pub(crate) get: fn(&Params) -> f64,
-    pub(crate) set: fn(&mut Params, f64),
+    pub default: Option<Value>,
+    pub(crate) get: fn(&Params) -> Value,
+    /// Sets a value that the key [allows](Key::allows).
+    pub(crate) set: fn(&mut Params, Value),
 }
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        (self.section, self.name) == (other.section, other.name)
+    }
+}
+
+impl Eq for Key {}
 
 impl Key {
     /// `section.name`, as options name it.
     #[must_use]
     pub fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
+    }
+
+    /// Its unit, in words; empty for what is no amount.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        match self.domain {
+            Domain::Number { unit, .. } => unit,
+            Domain::Flag | Domain::Choice(_) => "",
+        }
     }
 
     /// Whether it is a number of things, which has no fraction.
@@ -36,22 +103,130 @@ impl Key {
         !MEASURED.iter().any(|suffix| self.name.ends_with(suffix))
     }
 
+    /// Whether it can have this value.
+    #[must_use]
+    pub fn allows(&self, value: Value) -> bool {
+        match (self.domain, value) {
+            (Domain::Number { min, max, .. }, Value::Number(v)) => {
+                v.is_finite() && v >= min && v <= max && !(self.is_whole() && v.fract() != 0.0)
+            }
+            (Domain::Flag, Value::Flag(_)) => true,
+            (Domain::Choice(names), Value::Choice(name)) => names.contains(&name),
+            _ => false,
+        }
+    }
+
+    /// The value that a text names, as options do; `None` for what it can not have. A flag may be 1 or 0 there.
+    #[must_use]
+    pub fn read(&self, text: &str) -> Option<Value> {
+        let value = match self.domain {
+            Domain::Number { .. } => Value::Number(text.replace('_', "").parse().ok()?),
+            Domain::Flag => Value::Flag(match text {
+                "true" | "1" => true,
+                "false" | "0" => false,
+                _ => return None,
+            }),
+            Domain::Choice(names) => Value::Choice(names.iter().find(|name| **name == text)?),
+        };
+        self.allows(value).then_some(value)
+    }
+
     /// What is expected of it, for errors: `1 to 10000 MHz`.
     #[must_use]
     pub fn expected(&self) -> String {
-        let whole = if self.is_whole() { "a whole number, " } else { "" };
-        format!("{whole}{} to {} {}", self.min, self.max, self.unit)
+        match self.domain {
+            Domain::Number { unit, min, max } => {
+                let whole = if self.is_whole() { "a whole number, " } else { "" };
+                format!("{whole}{min} to {max} {unit}")
+            }
+            Domain::Flag => "true or false".to_owned(),
+            Domain::Choice(names) => names.join(" or "),
+        }
+    }
+}
+
+/// A type of values of a machine.
+trait Field: Copy {
+    /// What they may be, if they are no amounts.
+    const DOMAIN: Domain;
+    fn value(self) -> Value;
+    /// The value; itself for one of another type.
+    fn replaced_by(self, value: Value) -> Self;
+}
+
+impl Field for f64 {
+    const DOMAIN: Domain = Domain::Number { unit: "", min: Self::MIN, max: Self::MAX };
+
+    fn value(self) -> Value {
+        Value::Number(self)
+    }
+
+    fn replaced_by(self, value: Value) -> Self {
+        if let Value::Number(number) = value { number } else { self }
+    }
+}
+
+impl Field for bool {
+    const DOMAIN: Domain = Domain::Flag;
+
+    fn value(self) -> Value {
+        Value::Flag(self)
+    }
+
+    fn replaced_by(self, value: Value) -> Self {
+        if let Value::Flag(flag) = value { flag } else { self }
+    }
+}
+
+macro_rules! choices {
+    ($($(#[doc = $about:literal])* $Choice:ident { $($(#[doc = $meaning:literal])* $Name:ident $name:literal,)* })*) => {$(
+        $(#[doc = $about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum $Choice {
+            #[default]
+            $($(#[doc = $meaning])* $Name,)*
+        }
+
+        impl Field for $Choice {
+            const DOMAIN: Domain = Domain::Choice(&[$($name),*]);
+
+            fn value(self) -> Value {
+                match self { $(Self::$Name => Value::Choice($name),)* }
+            }
+
+            fn replaced_by(self, value: Value) -> Self {
+                match value { $(Value::Choice($name) => Self::$Name,)* _ => self }
+            }
+        }
+    )*};
+}
+
+choices! {
+    /// What a write with immediate data is.
+    WriteImm {
+        /// One request.
+        Single "single",
+        /// A write, and a message of its own behind its data.
+        Split "split",
+    }
+    /// What works on packets in a transport engine.
+    Processors {
+        /// A processor for each direction.
+        Separate "separate",
+        /// One processor, which sends and receives in turn.
+        Shared "shared",
     }
 }
 
 macro_rules! keys {
     ($($(#[doc = $about:literal])* $section:ident $Section:ident {
-        $($name:ident $unit:literal $min:literal .. $max:literal $(= $default:literal)? : $meaning:literal;)*
+        $($name:ident $($Kind:ident)? $($unit:literal $min:literal .. $max:literal)? $(= $default:literal)?
+            : $meaning:literal;)*
     })*) => {
         $($(#[doc = $about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub struct $Section {
-            $(#[doc = $meaning] pub $name: f64,)*
+            $(#[doc = $meaning] pub $name: keys!(@type $($Kind)?),)*
         })*
 
         /// All values of a machine, by component.
@@ -64,17 +239,22 @@ macro_rules! keys {
         pub static KEYS: &[Key] = &[$($(Key {
             section: stringify!($section),
             name: stringify!($name),
-            unit: $unit,
-            min: $min as f64,
-            max: $max as f64,
+            domain: keys!(@domain $($Kind)? $($unit $min $max)?),
             meaning: $meaning,
-            default: keys!(@default $($default)?),
-            get: |p| p.$section.$name,
-            set: |p, v| p.$section.$name = v,
+            default: keys!(@default [$($Kind)?] $($default)?),
+            get: |p| p.$section.$name.value(),
+            set: |p, v| p.$section.$name = p.$section.$name.replaced_by(v),
         },)*)*];
     };
-    (@default) => { None };
-    (@default $default:literal) => { Some($default as f64) };
+    (@type) => { f64 };
+    (@type $Kind:ident) => { $Kind };
+    (@domain $unit:literal $min:literal $max:literal) => {
+        Domain::Number { unit: $unit, min: $min as f64, max: $max as f64 }
+    };
+    (@domain $Kind:ident) => { <$Kind as Field>::DOMAIN };
+    (@default [$($Kind:ident)?]) => { None };
+    (@default [] $default:literal) => { Some(Value::Number($default as f64)) };
+    (@default [bool] $default:literal) => { Some(Value::Flag($default)) };
 }
 
 keys! {
@@ -111,8 +291,8 @@ keys! {
         receive_bytes "bytes" 1..4096: "descriptor of a receive without pieces";
         segment_bytes "bytes" 0..4096: "each piece in a descriptor";
         ahead_requests "requests" 1..1024: "requests fetched before those in front of them are begun";
-        pushed_flag "0 or 1" 0..1: "1: the processor writes descriptors to the card, which fetches none";
-        limit_flag "0 or 1" 0..1: "1: a descriptor has room for the pieces that its queue allows; 0: for those it has";
+        pushed_flag bool: "the processor writes descriptors to the card, which fetches none";
+        limit_flag bool: "a descriptor has room for the pieces that its queue allows, not for those that it has";
         merge_send_bytes "bytes" 0..4096: "data of sends below this come within the descriptor";
         merge_write_bytes "bytes" 0..4096: "data of writes below this come within the descriptor";
     }
@@ -124,7 +304,7 @@ keys! {
         boundary_bytes "bytes" 1..65_536: "where a burst may be cut: what is left to write when a packet's end arrives";
         read_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card reads";
         write_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card writes";
-        duplex_flag "0 or 1" 0..1 = 0: "1: reads and writes have a direction each, as on PCI Express; 0: they share";
+        duplex_flag bool = false: "reads and writes have a direction each, as on PCI Express; otherwise they share one";
         other_ratio "of 1" 0..1 = 0: "share of a transfer's time that the other direction is kept busy by it, too";
     }
     /// The card's DMA engine.
@@ -159,8 +339,8 @@ keys! {
         send_packet_ns "ns" 0..1_000_000: "each packet that is sent";
         ports_mbps "MB/s (10^6 bytes)" 1..1_000_000: "from the engine to all ports together";
         latency_ns "ns" 0..1_000_000: "through either side of the engine, beyond a packet's turn in it";
-        processor_count "processors" 1..2: "1: one sends and receives in turn; 2: one for each";
-        whole_flag "0 or 1" 0..1: "1: packets are worked on once they have arrived whole; 0: as they come in";
+        processors_kind Processors: "shared: one processor sends and receives in turn; separate: there is one for each";
+        whole_flag bool: "packets are worked on once they have arrived whole, not as they come in";
         address_ns "ns" 0..1_000_000: "at either end of a request that names memory of the peer";
         receive_message_ns "ns" 0..1_000_000: "each message that takes a receive";
         receive_packet_ns "ns" 0..1_000_000: "each packet that arrives";
@@ -207,9 +387,9 @@ keys! {
     }
     /// What the interface offers.
     api Api {
-        atomics_flag "0 or 1" 0..1: "1: it has atomics";
-        shared_receives_flag "0 or 1" 0..1: "1: it has receive queues that connections share";
-        write_imm_requests "requests" 1..2: "of a write with immediate data; 2: a message of its own follows the data";
+        atomics_flag bool: "it has atomics";
+        shared_receives_flag bool: "it has receive queues that connections share";
+        write_imm_kind WriteImm: "single: a write with immediate data is one request; split: a message of its own follows its data";
     }
     /// The connection manager.
     connection Connection {

@@ -1,7 +1,7 @@
 //! Machines: what a card and its host are made of, in numbers, and where each number comes from.
 //!
-//! A machine file is TOML with a section for each component. Every key ends in its unit, and every value says where it
-//! comes from: `clock_mhz = { value = 133, source = "published", rows = ["NM-003"] }`. The table of keys is in `keys.rs`;
+//! A machine file is TOML with a section for each component. Every key ends in its unit, in `flag` (true or false) or in
+//! `kind` (a name), and every value says where it comes from: `clock_mhz = { value = 133, source = "published", rows = ["NM-003"] }`. The table of keys is in `keys.rs`;
 //! `parse.rs` reads files; `error.rs` says what is wrong with them.
 
 mod error;
@@ -10,10 +10,10 @@ mod parse;
 
 use std::collections::BTreeMap;
 
-pub use error::MachineError;
+pub use error::{MachineError, Wrong};
 pub use keys::{
-    Api, Bus, Chipset, Completion, Connection, Descriptor, Dma, Doorbell, Faults, Host, Interrupt, KEYS, Key,
-    Link, NicMemory, Params, Switch, Translation, Transport,
+    Api, Bus, Chipset, Completion, Connection, Descriptor, Dma, Domain, Doorbell, Faults, Host, Interrupt,
+    KEYS, Key, Link, NicMemory, Params, Processors, Switch, Translation, Transport, Value, WriteImm,
 };
 
 /// Where a value comes from.
@@ -71,8 +71,8 @@ impl Source {
 pub struct Parameter {
     /// Name, unit, range and meaning.
     pub key: &'static Key,
-    /// The value, in the key's unit.
-    pub value: f64,
+    /// The value.
+    pub value: Value,
     /// Where it comes from.
     pub source: Source,
 }
@@ -134,41 +134,30 @@ impl Machine {
         if !name.ends_with(".toml") {
             let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
             let near = known.iter().find(|known| error::distance(known, name) <= 3);
-            let near = near.map_or(String::new(), |near| format!(" Did you mean {near}?"));
-            let what = format!(
-                "there is no such machine; there is: {}, or a file's path that ends in .toml.{near}",
-                known.join(", ")
-            );
-            return Err(MachineError { place: format!("machine '{name}'"), what });
+            let near = near.copied();
+            return Err(Wrong::Machine { near, known }.at(format!("machine '{name}'")));
         }
-        let text = std::fs::read_to_string(name).map_err(|e| MachineError {
-            place: name.to_owned(),
-            what: format!("this file cannot be read: {e}"),
-        })?;
+        let text = std::fs::read_to_string(name).map_err(|e| Wrong::Unreadable(e.to_string()).at(name))?;
         parse::parse(name, &text)
     }
 
-    /// Changes one value: `key` is `section.name`, `value` a number in the key's unit.
+    /// Changes one value: `key` is `section.name`, `value` a number in the key's unit, `true` or `false` (or 1 or 0), or a name.
     ///
     /// # Errors
-    /// [`MachineError`] for an unknown key, a wrong unit, or a value that is no number or beyond its range.
+    /// [`MachineError`] for an unknown key, a wrong unit, or a value that is beyond its range.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), MachineError> {
-        let fail = |what| MachineError { place: format!("option {key}={value}"), what };
+        let fail = |wrong: Wrong| wrong.at(format!("option {key}={value}"));
         let Some(found) = KEYS.iter().find(|k| k.path() == key) else {
-            let (section, name) = key.split_once('.').unwrap_or(("", key));
-            let what = match error::sections().contains(&section) {
-                true => error::unknown_key(section, name),
-                false if section.is_empty() => {
-                    let same = KEYS.iter().find(|k| k.name == name).map(Key::path);
-                    let hint = same.unwrap_or_else(|| "bus.clock_mhz".to_owned());
-                    format!("'{key}' names no component: write it as {hint}")
+            return Err(fail(match key.split_once('.') {
+                Some((section, name)) if error::sections().contains(&section) => {
+                    Wrong::unknown_key(section, name)
                 }
-                false => error::unknown_section(section),
-            };
-            return Err(fail(what));
+                Some((section, _)) => Wrong::Section(section.to_owned()),
+                None => Wrong::NoComponent(key.to_owned()),
+            }));
         };
-        let amount = parse::check(found, value.replace('_', "").parse().ok(), value).map_err(fail)?;
-        (found.set)(&mut self.params, amount);
+        let wrong = || fail(Wrong::Value { key: found, written: value.to_owned() });
+        (found.set)(&mut self.params, found.read(value).ok_or_else(wrong)?);
         self.sources.insert(found.path(), Source::Given);
         Ok(())
     }

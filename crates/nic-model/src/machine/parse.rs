@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::error::{MachineError, distance, sections, unknown_key, unknown_section};
-use super::keys::{KEYS, Key, Params};
+use super::error::{MachineError, Wrong, sections};
+use super::keys::Value as Amount;
+use super::keys::{Domain, KEYS, Key, Params};
 use super::{Machine, Source};
 
 type Outcome<T> = Result<T, MachineError>;
@@ -23,7 +24,7 @@ pub(super) fn parse(name: &str, text: &str) -> Outcome<Machine> {
     let file = File { name, text };
     let document = DeTable::parse(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
-        file.error(at, format!("this is not TOML: {}", e.message()))
+        file.error(at, Wrong::NotToml(e.message().to_owned()))
     })?;
     let root = document.get_ref();
     file.check_sections(root)?;
@@ -40,14 +41,14 @@ pub(super) fn parse(name: &str, text: &str) -> Outcome<Machine> {
 }
 
 impl File<'_> {
-    fn error(&self, at: usize, what: String) -> MachineError {
+    fn error(&self, at: usize, wrong: Wrong) -> MachineError {
         let line = 1 + self.text.get(..at).unwrap_or(self.text).matches('\n').count();
-        MachineError { place: format!("{}:{line}", self.name), what }
+        wrong.at(format!("{}:{line}", self.name))
     }
 
     /// Nothing unknown stands in the file. The first such thing is what the error is about.
     fn check_sections(&self, root: &DeTable<'_>) -> Outcome<()> {
-        let mut wrong: Vec<(usize, String)> = Vec::new();
+        let mut wrong: Vec<(usize, Wrong)> = Vec::new();
         for (key, value) in root {
             let (name, at) = (key.get_ref().as_ref(), key.span().start);
             match value.get_ref() {
@@ -57,41 +58,37 @@ impl File<'_> {
                         let known =
                             KEYS.iter().any(|k| k.section == name && k.name == inner.get_ref().as_ref());
                         if !known {
-                            wrong.push((inner.span().start, unknown_key(name, inner.get_ref())));
+                            wrong.push((inner.span().start, Wrong::unknown_key(name, inner.get_ref())));
                         }
                     }
                 }
                 _ if sections().contains(&name) => {
-                    wrong.push((at, format!("'{name}' must be a section: write [{name}]")));
+                    wrong.push((at, Wrong::NoSection(name.to_owned())));
                 }
-                _ => wrong.push((at, unknown_section(name))),
+                _ => wrong.push((at, Wrong::Section(name.to_owned()))),
             }
         }
-        match wrong.into_iter().min() {
+        match wrong.into_iter().min_by_key(|(at, _)| *at) {
             Some((at, what)) => Err(self.error(at, what)),
             None => Ok(()),
         }
     }
 
-    fn title(&self, root: &DeTable<'_>, key: &str) -> Outcome<String> {
+    fn title(&self, root: &DeTable<'_>, key: &'static str) -> Outcome<String> {
         match root.get(key) {
             Some(value) => self.string(value, key),
-            None => {
-                Err(self.error(0, format!("'{key}' is missing: expected a line {key} = \"...\" at the top")))
-            }
+            None => Err(self.error(0, Wrong::NoTitle(key))),
         }
     }
 
     fn string(&self, value: &Value<'_>, what: &str) -> Outcome<String> {
         match value.get_ref() {
             DeValue::String(text) if !text.trim().is_empty() => Ok(text.to_string()),
-            _ => {
-                Err(self.error(value.span().start, format!("{what} must be a text in quotes, and not empty")))
-            }
+            _ => Err(self.error(value.span().start, Wrong::NoText(what.to_owned()))),
         }
     }
 
-    fn read_key(&self, root: &DeTable<'_>, key: &Key, machine: &mut Machine) -> Outcome<()> {
+    fn read_key(&self, root: &DeTable<'_>, key: &'static Key, machine: &mut Machine) -> Outcome<()> {
         let section = root.get(key.section);
         let value = match section.map(|s| s.get_ref()) {
             Some(DeValue::Table(table)) => table.get(key.name),
@@ -100,77 +97,67 @@ impl File<'_> {
         let Some(value) = value else {
             let Some(default) = key.default else {
                 let at = section.map_or(self.text.len(), |s| s.span().start);
-                let what =
-                    format!("'{}' is missing: {}; expected {}", key.path(), key.meaning, key.expected());
-                return Err(self.error(at, what));
+                return Err(self.error(at, Wrong::Missing(key)));
             };
             (key.set)(&mut machine.params, default);
             return Ok(());
         };
         let at = value.span().start;
         let DeValue::Table(table) = value.get_ref() else {
-            let form = "{ value = ..., source = \"...\", ... }";
-            return Err(self.error(at, format!("'{}' must be a table: write {form}", key.path())));
+            return Err(self.error(at, Wrong::NoTable(key)));
         };
-        let Some(number) = table.get("value") else {
-            return Err(self.error(at, format!("'{}' has no value: expected {}", key.path(), key.expected())));
+        let Some(value) = table.get("value") else {
+            return Err(self.error(at, Wrong::NoValue(key)));
         };
-        let amount = self.number(number, key)?;
-        (key.set)(&mut machine.params, amount);
+        (key.set)(&mut machine.params, self.amount(value, key)?);
         let source = self.source(table, at, key)?;
         machine.sources.insert(key.path(), source);
         Ok(())
     }
 
-    fn number(&self, value: &Value<'_>, key: &Key) -> Outcome<f64> {
-        let amount = match value.get_ref() {
-            DeValue::Integer(i) if i.radix() == 10 => i.as_str().replace('_', "").parse::<f64>().ok(),
-            DeValue::Float(f) => f.as_str().replace('_', "").parse::<f64>().ok(),
+    fn amount(&self, value: &Value<'_>, key: &'static Key) -> Outcome<Amount> {
+        let number = |text: &str| text.replace('_', "").parse().ok().map(Amount::Number);
+        let amount = match (key.domain, value.get_ref()) {
+            (_, DeValue::Integer(i)) if i.radix() == 10 => number(i.as_str()),
+            (_, DeValue::Float(f)) => number(f.as_str()),
+            (_, DeValue::Boolean(flag)) => Some(Amount::Flag(*flag)),
+            (Domain::Choice(_), DeValue::String(name)) => key.read(name),
             _ => None,
         };
-        let written = &self.text[value.span()];
-        check(key, amount, written).map_err(|what| self.error(value.span().start, what))
+        let written = self.text[value.span()].to_owned();
+        let wrong = || self.error(value.span().start, Wrong::Value { key, written });
+        amount.filter(|amount| key.allows(*amount)).ok_or_else(wrong)
     }
 
-    fn source(&self, table: &DeTable<'_>, at: usize, key: &Key) -> Outcome<Source> {
+    fn source(&self, table: &DeTable<'_>, at: usize, key: &'static Key) -> Outcome<Source> {
         let path = key.path();
-        let Some(class) = table.get("source") else {
-            return Err(self.error(at, format!("'{path}' has no source: expected source = {}", classes())));
+        let Some(written) = table.get("source") else {
+            return Err(self.error(at, Wrong::NoSource(key)));
         };
-        let name = self.string(class, &format!("the source of '{path}'"))?;
-        let Some((_, field)) = CLASSES.iter().find(|(class, _)| *class == name) else {
-            let what = format!("the source of '{path}' is \"{name}\": expected one of {}", classes());
-            return Err(self.error(class.span().start, what));
+        let name = self.string(written, &format!("the source of '{path}'"))?;
+        let Some(&class) = CLASSES.iter().find(|class| class.name == name) else {
+            return Err(self.error(written.span().start, Wrong::Source { key, class: name }));
         };
         for inner in table.keys() {
-            let inner_name = inner.get_ref().as_ref();
-            if !["value", "source", field].contains(&inner_name) {
-                let near = if distance(inner_name, field) <= 2 {
-                    format!("; did you mean {field}?")
-                } else {
-                    String::new()
-                };
-                let what = format!(
-                    "'{path}' has an unknown field '{inner_name}'{near}: with source {name} it has value, source and {field}"
-                );
-                return Err(self.error(inner.span().start, what));
+            let name = inner.get_ref().to_string();
+            if !["value", "source", class.field].contains(&name.as_str()) {
+                return Err(self.error(inner.span().start, Wrong::Field { key, class, name }));
             }
         }
-        let Some(reason) = table.get(*field) else {
-            return Err(self.error(at, format!("'{path}' is {name} and has no {field}: {}", want(field))));
+        let Some(reason) = table.get(class.field) else {
+            return Err(self.error(at, Wrong::NoReason { key, class }));
         };
-        Ok(match name.as_str() {
-            "published" => Source::Published { rows: self.rows(reason, &path)? },
-            "fitted" => Source::Fitted { rows: self.rows(reason, &path)? },
+        Ok(match class.name {
+            "published" => Source::Published { rows: self.rows(reason, key)? },
+            "fitted" => Source::Fitted { rows: self.rows(reason, key)? },
             "datasheet" => Source::Datasheet { doc: self.string(reason, &format!("doc of '{path}'"))? },
             "derived" => Source::Derived { how: self.string(reason, &format!("how of '{path}'"))? },
             _ => Source::Assumed { why: self.string(reason, &format!("why of '{path}'"))? },
         })
     }
 
-    fn rows(&self, value: &Value<'_>, path: &str) -> Outcome<Vec<String>> {
-        let wrong =
-            |at| self.error(at, format!("rows of '{path}' must be a list such as [\"NM-003\"], not empty"));
+    fn rows(&self, value: &Value<'_>, key: &'static Key) -> Outcome<Vec<String>> {
+        let wrong = |at| self.error(at, Wrong::Rows(key));
         let DeValue::Array(list) = value.get_ref() else { return Err(wrong(value.span().start)) };
         let list: &DeArray<'_> = list;
         let rows = list.iter().map(|row| match row.get_ref() {
@@ -182,20 +169,37 @@ impl File<'_> {
     }
 }
 
-/// The classes of sources, each with the field that goes with it.
-const CLASSES: [(&str, &str); 5] =
-    [("published", "rows"), ("datasheet", "doc"), ("derived", "how"), ("fitted", "rows"), ("assumed", "why")];
-
-fn classes() -> String {
-    CLASSES.map(|(class, field)| format!("\"{class}\" (with {field})")).join(", ")
+/// A class of sources, and the field that goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Its name in machine files.
+    pub name: &'static str,
+    /// The field that says more.
+    pub field: &'static str,
 }
 
-fn want(field: &str) -> &'static str {
-    match field {
-        "rows" => "expected rows = [\"NM-003\"], the numbers of published rows",
-        "doc" => "expected doc = \"...\", the document and its section",
-        "how" => "expected how = \"...\", the arithmetic",
-        _ => "expected why = \"...\", the reason",
+const CLASSES: [Class; 5] = [
+    Class { name: "published", field: "rows" },
+    Class { name: "datasheet", field: "doc" },
+    Class { name: "derived", field: "how" },
+    Class { name: "fitted", field: "rows" },
+    Class { name: "assumed", field: "why" },
+];
+
+/// All classes, for errors.
+pub(super) fn classes() -> String {
+    CLASSES.map(|Class { name, field }| format!("\"{name}\" (with {field})")).join(", ")
+}
+
+impl Class {
+    /// What is expected of its field, for errors.
+    pub(super) fn expected(self) -> &'static str {
+        match self.field {
+            "rows" => "expected rows = [\"NM-003\"], the numbers of published rows",
+            "doc" => "expected doc = \"...\", the document and its section",
+            "how" => "expected how = \"...\", the arithmetic",
+            _ => "expected why = \"...\", the reason",
+        }
     }
 }
 
@@ -206,13 +210,4 @@ fn is_row(id: &str) -> bool {
         && bytes[..2].iter().all(u8::is_ascii_uppercase)
         && bytes[2] == b'-'
         && bytes[3..].iter().all(u8::is_ascii_digit)
-}
-
-/// The amount, if the key may have it. `written` is for the error.
-pub(super) fn check(key: &Key, amount: Option<f64>, written: &str) -> Result<f64, String> {
-    let fits =
-        |v: &f64| v.is_finite() && *v >= key.min && *v <= key.max && !(key.is_whole() && v.fract() != 0.0);
-    amount.filter(fits).ok_or_else(|| {
-        format!("'{}' is {}: expected {} ({})", key.path(), written.trim(), key.expected(), key.meaning)
-    })
 }

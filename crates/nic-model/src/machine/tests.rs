@@ -39,16 +39,23 @@ fn values_are_those_of_the_file() {
     let machine = Machine::load("mt23108-nicmem").expect("it comes along");
     assert_eq!(machine.params.bus.clock_mhz, 133.0);
     let clock = machine.parameters().into_iter().find(|p| p.key.path() == "bus.clock_mhz").expect("a key");
-    assert_eq!((clock.value, clock.key.unit), (133.0, "MHz"));
+    assert_eq!((clock.value, clock.key.unit()), (Value::Number(133.0), "MHz"));
     assert_eq!(clock.source, Source::Published { rows: vec!["NM-003".into()] });
 }
 
 #[test]
 fn keys_have_their_unit_and_a_range() {
     for key in KEYS {
-        assert!(key.min < key.max, "{}", key.path());
-        assert!(key.name.contains('_'), "{} says no unit", key.path());
-        assert!(key.default.is_none_or(|d| d >= key.min && d <= key.max), "{}", key.path());
+        let suffix = match key.domain {
+            Domain::Number { min, max, .. } => {
+                assert!(min < max, "{}", key.path());
+                "_"
+            }
+            Domain::Flag => "_flag",
+            Domain::Choice(_) => "_kind",
+        };
+        assert!(key.name.contains(suffix), "{} does not say what it is", key.path());
+        assert!(key.default.is_none_or(|d| key.allows(d)), "{}", key.path());
     }
 }
 
@@ -104,6 +111,44 @@ fn absurd_values_are_refused_with_the_range() {
     }
     let message = error_of("burst_bytes = { value = 512", "burst_bytes = { value = 512.5");
     assert!(message.contains("a whole number"), "{message}");
+}
+
+#[test]
+fn flags_are_true_or_false_and_choices_are_names() {
+    for (from, to, hint) in [
+        (
+            "limit_flag = { value = true",
+            "limit_flag = { value = 1",
+            "'descriptor.limit_flag' is 1: expected true or false",
+        ),
+        ("value = 133", "value = true", "1 to 10000 MHz"),
+        (
+            "write_imm_kind = { value = \"single\"",
+            "write_imm_kind = { value = \"double\"",
+            "expected single or split",
+        ),
+        (
+            "processors_kind = { value = \"separate\"",
+            "processors_kind = { value = 2",
+            "expected separate or shared",
+        ),
+    ] {
+        let message = error_of(from, to);
+        assert!(message.contains(hint), "{message}");
+    }
+    let mut machine = Machine::load("mt23108-nicmem").expect("it comes along");
+    for (value, flag) in [("true", true), ("0", false), ("1", true), ("false", false)] {
+        machine.set("transport.whole_flag", value).expect("a flag");
+        assert_eq!(machine.params.transport.whole_flag, flag);
+    }
+    machine.set("api.write_imm_kind", "split").expect("a name");
+    assert_eq!(machine.params.api.write_imm_kind, WriteImm::Split);
+    for (key, value) in
+        [("transport.whole_flag", "2"), ("api.write_imm_kind", "2"), ("bus.clock_mhz", "true")]
+    {
+        let wrong = machine.set(key, value).expect_err("no such value").wrong;
+        assert!(matches!(wrong, Wrong::Value { .. }), "{wrong:?}");
+    }
 }
 
 #[test]

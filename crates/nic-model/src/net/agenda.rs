@@ -17,11 +17,6 @@ impl Agenda {
         Self { timeline, actor: None }
     }
 
-    /// Whether the network has become an actor of its world.
-    pub(super) fn has_actor(&self) -> bool {
-        self.actor.is_some()
-    }
-
     /// The network has become this actor of its world.
     pub(super) fn begin(&mut self, actor: ActorId) {
         self.actor = Some(actor);

@@ -49,29 +49,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use host::Time;
 use host::world::{Actor, Node, Timeline};
 
-use crate::machine::Machine;
+use crate::Payload;
+use crate::machine::{Machine, Params};
 use event::Event;
 pub(crate) use network::Network;
 
 /// All cards of one world that are of the same machine, and what connects them.
 pub(crate) struct Net {
+    params: Params,
+    payload: Payload,
     network: Mutex<Network>,
     timeline: Timeline,
 }
 
 impl Net {
-    /// The network that this machine's cards share in this node's world; `hole`: only the ends of messages move.
-    pub(crate) fn of(node: &Node, machine: &Machine, hole: bool) -> Arc<Self> {
-        let timeline = node.timeline();
-        let name = format!("{hole} {:?}", machine.params);
-        let net = timeline.shared(&name, || {
-            let network = Mutex::new(Network::new(&machine.params, hole, timeline.clone()));
-            Arc::new(Self { network, timeline: timeline.clone() })
-        });
-        if !net.lock().has_begun() {
-            let actor = timeline.add_actor(net.clone());
-            net.lock().begin(actor);
+    /// The network that cards of this machine share in this node's world, if their values are the same and their data move in
+    /// the same manner.
+    pub(crate) fn of(node: &Node, machine: &Machine, payload: Payload) -> Arc<Self> {
+        let (timeline, params) = (node.timeline(), machine.params);
+        let nets = timeline.shared("modelled networks", || Arc::new(Nets::default()));
+        let mut nets = nets.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = nets.iter().find(|net| net.params == params && net.payload == payload);
+        if let Some(net) = known {
+            return net.clone();
         }
+        let network = Mutex::new(Network::new(&params, payload, timeline.clone()));
+        let net = Arc::new(Self { params, payload, network, timeline: timeline.clone() });
+        net.lock().begin(timeline.add_actor(net.clone()));
+        nets.push(net.clone());
         net
     }
 
@@ -85,6 +90,10 @@ impl Net {
         self.timeline.now()
     }
 }
+
+/// All networks of a world.
+#[derive(Default)]
+struct Nets(Mutex<Vec<Arc<Net>>>);
 
 impl Actor for Net {
     fn event(&self, now: Time, token: u64) {

@@ -28,6 +28,7 @@ use super::receives::{ReceiveQueue, SharedReceiveQueue};
 use super::requester::Rules;
 use super::slab::Slab;
 use super::wires::Wires;
+use crate::Payload;
 use crate::limits::Kind;
 use crate::machine::Params;
 use crate::parts::us;
@@ -54,8 +55,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A network of such cards without any; `hole`: only the ends of messages move.
-    pub(super) fn new(params: &Params, hole: bool, timeline: Timeline) -> Self {
+    /// A network of such cards without any, and how data move in it.
+    pub(super) fn new(params: &Params, payload: Payload, timeline: Timeline) -> Self {
         Self {
             params: *params,
             rules: Rules::new(params),
@@ -64,7 +65,7 @@ impl Network {
             cards: Cards::default(),
             wires: Wires::default(),
             packets: Packets::default(),
-            protection: Protection::new((params.nic_memory.size_mib as u64) << 20, hole),
+            protection: Protection::new((params.nic_memory.size_mib as u64) << 20, payload),
             completions: Completions::default(),
             qps: Slab::default(),
             srqs: Slab::default(),
@@ -73,11 +74,6 @@ impl Network {
             extents: Vec::new(),
             spare: Vec::new(),
         }
-    }
-
-    /// Whether it is an actor of its world.
-    pub(super) fn has_begun(&self) -> bool {
-        self.agenda.has_actor()
     }
 
     /// It has become an actor of its world.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use verbs::{Access, Buf, Error, MemoryKind, RemoteAddr, Result, Sge};
 
 use super::slab::Slab;
+use crate::Payload;
 
 /// Bytes at either end of a message that move in spite of a hole.
 const HOLE_EDGE: u64 = 64;
@@ -56,14 +57,13 @@ pub(super) struct Protection {
     nic_buffers: BTreeMap<u64, NicBuffer>,
     nic_bytes: u64,
     last_domain: u32,
-    /// Only the ends of messages really move.
-    hole: bool,
+    payload: Payload,
 }
 
 impl Protection {
-    /// Empty tables, of cards with so much NIC memory; `hole`: only the ends of messages move.
-    pub(super) fn new(nic_bytes: u64, hole: bool) -> Self {
-        Self { regions: Slab::default(), nic_buffers: BTreeMap::new(), nic_bytes, last_domain: 0, hole }
+    /// Empty tables, of cards with so much NIC memory.
+    pub(super) fn new(nic_bytes: u64, payload: Payload) -> Self {
+        Self { regions: Slab::default(), nic_buffers: BTreeMap::new(), nic_bytes, last_domain: 0, payload }
     }
 
     /// A new protection domain.
@@ -194,7 +194,7 @@ impl Protection {
     pub(super) fn gather(&self, extents: &[Extent], offset: u64, total: u64, data: &mut Vec<u8>) {
         let mut begins = offset;
         for extent in extents {
-            for (begin, end) in moved(self.hole, begins, extent.len, total) {
+            for (begin, end) in moved(self.payload, begins, extent.len, total) {
                 let (at, len) = (data.len(), (end - begin) as usize);
                 data.resize(at + len, 0);
                 if let Some(region) = self.regions.get(extent.region) {
@@ -213,7 +213,7 @@ impl Protection {
         (offset, len, total): (u64, u64, u64),
         data: &mut Vec<u8>,
     ) {
-        for (begin, end) in moved(self.hole, offset, len, total) {
+        for (begin, end) in moved(self.payload, offset, len, total) {
             data.extend_from_slice(inline.get(begin as usize..end as usize).unwrap_or(&[]));
         }
     }
@@ -222,7 +222,7 @@ impl Protection {
     pub(super) fn scatter(&self, extents: &[Extent], offset: u64, total: u64, data: &[u8]) {
         let (mut begins, mut rest) = (offset, data);
         for extent in extents {
-            for (begin, end) in moved(self.hole, begins, extent.len, total) {
+            for (begin, end) in moved(self.payload, begins, extent.len, total) {
                 let (now, later) = rest.split_at(rest.len().min((end - begin) as usize));
                 if let Some(region) = self.regions.get(extent.region) {
                     // The extent has been checked against the region.
@@ -252,9 +252,9 @@ impl Protection {
 }
 
 /// The ranges between `begin` and `begin + len`, of a message of `total` bytes, whose bytes really move.
-fn moved(hole: bool, begin: u64, len: u64, total: u64) -> impl Iterator<Item = (u64, u64)> {
+fn moved(payload: Payload, begin: u64, len: u64, total: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = begin + len;
-    let (head, tail) = if hole && total > 2 * HOLE_EDGE {
+    let (head, tail) = if payload == Payload::Hole && total > 2 * HOLE_EDGE {
         ((begin, end.min(HOLE_EDGE)), (begin.max(total - HOLE_EDGE), end))
     } else {
         ((begin, end), (end, end))
@@ -268,26 +268,26 @@ mod tests {
 
     #[test]
     fn a_hole_leaves_both_ends_of_a_message() {
-        let all = |hole, begin, len| moved(hole, begin, len, 1000).collect::<Vec<_>>();
-        assert_eq!(all(false, 100, 200), [(100, 300)]);
-        assert_eq!(all(true, 0, 1000), [(0, 64), (936, 1000)]);
-        assert_eq!(all(true, 32, 100), [(32, 64)]);
-        assert_eq!(all(true, 100, 200), []);
-        assert_eq!(all(true, 930, 70), [(936, 1000)]);
-        assert_eq!(all(true, 100, 0), []);
-        assert_eq!(moved(true, 0, 128, 128).collect::<Vec<_>>(), [(0, 128)], "nothing to leave out");
+        let all = |payload, begin, len| moved(payload, begin, len, 1000).collect::<Vec<_>>();
+        assert_eq!(all(Payload::Bytes, 100, 200), [(100, 300)]);
+        assert_eq!(all(Payload::Hole, 0, 1000), [(0, 64), (936, 1000)]);
+        assert_eq!(all(Payload::Hole, 32, 100), [(32, 64)]);
+        assert_eq!(all(Payload::Hole, 100, 200), []);
+        assert_eq!(all(Payload::Hole, 930, 70), [(936, 1000)]);
+        assert_eq!(all(Payload::Hole, 100, 0), []);
+        assert_eq!(moved(Payload::Hole, 0, 128, 128).collect::<Vec<_>>(), [(0, 128)], "nothing to leave out");
     }
 
     /// A table with one region of domain 1, and the SGE of all of it.
-    fn table(hole: bool) -> (Protection, Buf, Sge) {
-        let (mut table, buf) = (Protection::new(0, hole), Buf::alloc(4096).expect("memory"));
+    fn table() -> (Protection, Buf, Sge) {
+        let (mut table, buf) = (Protection::new(0, Payload::Bytes), Buf::alloc(4096).expect("memory"));
         let (key, base) = table.register((1, 0), 1, &buf, Access::REMOTE_WRITE).expect("a region");
         (table, buf, Sge { addr: base, length: 4096, lkey: key })
     }
 
     #[test]
     fn peers_reach_what_they_may_and_owners_what_is_theirs() {
-        let (mut table, _buf, sge) = table(false);
+        let (mut table, _buf, sge) = table();
         let at = |offset| RemoteAddr { addr: sge.addr + offset, rkey: sge.lkey };
         let write = Access::REMOTE_WRITE;
         assert!(table.peer_may_use(1, at(0), 4096, write) && table.may_use(1, &[sge], Access::empty()));
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn ranges_of_a_request_are_found_across_its_sges() {
-        let (table, buf, sge) = table(false);
+        let (table, buf, sge) = table();
         let part = |at: u64, length| Sge { addr: sge.addr + at, length, ..sge };
         let (sges, mut extents) = ([part(0, 10), part(100, 0), part(200, 10)], Vec::new());
         buf.write(0, &[1; 10]).expect("inside");

@@ -11,7 +11,7 @@ use verbs::{Access, Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, Sge, 
 use super::packet::{Body, Outgoing, Packet, Source, fetches, is_atomic};
 use super::protection::{Extent, Protection};
 use crate::limits;
-use crate::machine::Params;
+use crate::machine::{Params, WriteImm};
 use crate::parts::us;
 
 /// A number of retries after a receiver-not-ready answer that means for ever.
@@ -35,7 +35,7 @@ impl Rules {
             begun_max: params.transport.begun_requests as u64,
             retry_timeout: us(params.transport.retry_timeout_us),
             retry_max: params.transport.retry_count as u32,
-            splits_notice: params.api.write_imm_requests == 2.0,
+            splits_notice: params.api.write_imm_kind == WriteImm::Split,
         }
     }
 }
@@ -721,7 +721,8 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
-            let (mut protection, buf) = (Protection::new(0, false), Buf::alloc(1 << 16).expect("memory"));
+            let (mut protection, buf) =
+                (Protection::new(0, crate::Payload::Bytes), Buf::alloc(1 << 16).expect("memory"));
             let (lkey, addr) = protection.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");
             let cap = QpCap { max_send_wr: 8, ..QpCap::default() };
             let memory = Sge { addr, length: 0, lkey };

@@ -35,7 +35,7 @@ impl Bus {
         Self {
             server: Server::default(),
             writing: Server::default(),
-            duplex: b.duplex_flag != 0.0,
+            duplex: b.duplex_flag,
             other: b.other_ratio,
             slowness: 1.0,
             width_bytes: b.width_bytes as u64,
@@ -133,7 +133,7 @@ mod tests {
     fn two_directions_share_little() {
         let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
         let b = &mut params.bus;
-        (b.read_overhead_clocks, b.write_overhead_clocks, b.duplex_flag) = (0.0, 0.0, 1.0);
+        (b.read_overhead_clocks, b.write_overhead_clocks, b.duplex_flag) = (0.0, 0.0, true);
         let both = |params: &Params| {
             let mut bus = Bus::new(params);
             for _ in 0..1000 {

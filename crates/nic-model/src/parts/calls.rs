@@ -4,7 +4,7 @@ use host::Span;
 use host::world::HostCosts;
 
 use super::ns;
-use crate::machine::Params;
+use crate::machine::{Params, WriteImm};
 
 /// Costs of calls; constant.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,10 @@ impl Calls {
         let h = &params.host;
         Self {
             post_send: ns(h.post_send_ns),
-            post_notice: ns(h.post_send_ns) * (params.api.write_imm_requests as u64 - 1),
+            post_notice: match params.api.write_imm_kind {
+                WriteImm::Single => Span::ZERO,
+                WriteImm::Split => ns(h.post_send_ns),
+            },
             post_receive: ns(h.post_receive_ns),
             segment: ns(h.post_segment_ns),
             poll_full: ns(h.poll_full_ns),

@@ -34,8 +34,8 @@ impl Descriptors {
             send_bytes: d.send_bytes as u64,
             receive_bytes: d.receive_bytes as u64,
             segment_bytes: d.segment_bytes as u64,
-            pushed: d.pushed_flag != 0.0,
-            by_limit: d.limit_flag != 0.0,
+            pushed: d.pushed_flag,
+            by_limit: d.limit_flag,
             merge_send: d.merge_send_bytes as u64,
             merge_write: d.merge_write_bytes as u64,
             ahead: d.ahead_requests as u64,
@@ -82,11 +82,11 @@ mod tests {
     fn descriptors_grow_with_their_pieces() {
         let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
         let d = &mut params.descriptor;
-        (d.send_bytes, d.receive_bytes, d.segment_bytes, d.limit_flag) = (48.0, 16.0, 16.0, 0.0);
+        (d.send_bytes, d.receive_bytes, d.segment_bytes, d.limit_flag) = (48.0, 16.0, 16.0, false);
         let descriptors = Descriptors::new(&params);
         let bytes = |d: &Descriptors| (d.send(1, 4, 0), d.send(0, 4, 20), d.receive(3, 4));
         assert_eq!(bytes(&descriptors), (64, 68, 64));
-        params.descriptor.limit_flag = 1.0;
+        params.descriptor.limit_flag = true;
         assert_eq!(bytes(&Descriptors::new(&params)), (112, 132, 80), "room for four pieces each");
     }
 

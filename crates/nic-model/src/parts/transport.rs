@@ -5,7 +5,7 @@ use host::{Span, Time};
 
 use super::server::Server;
 use super::{at_rate, ns};
-use crate::machine::Params;
+use crate::machine::{Params, Processors};
 
 /// The engine.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl Transport {
         Self {
             sending: Server::default(),
             receiving: Server::default(),
-            one_processor: t.processor_count == 1.0,
+            one_processor: t.processors_kind == Processors::Shared,
             ports: Server::default(),
             ports_mbps: t.ports_mbps,
             latency: ns(t.latency_ns),
@@ -57,7 +57,7 @@ impl Transport {
             receive_packet: ns(t.receive_packet_ns),
             address: ns(t.address_ns),
             ack: ns(t.ack_ns),
-            whole: t.whole_flag != 0.0,
+            whole: t.whole_flag,
         }
     }
 
@@ -140,8 +140,8 @@ mod tests {
         let t = &mut params.transport;
         (t.send_packet_ns, t.receive_packet_ns, t.address_ns, t.latency_ns) = (1000.0, 500.0, 200.0, 0.0);
         let named = Extra { names_memory: true, ..Extra::default() };
-        for (processors, received) in [(2.0, 700.0), (1.0, 1900.0)] {
-            params.transport.processor_count = processors;
+        for (processors, received) in [(Processors::Separate, 700.0), (Processors::Shared, 1900.0)] {
+            params.transport.processors_kind = processors;
             let mut transport = Transport::new(&params);
             assert_eq!(transport.send(Time::ZERO, named) - Time::ZERO, ns(1200.0));
             assert_eq!(transport.receive(Time::ZERO, named)[0] - Time::ZERO, ns(received));
