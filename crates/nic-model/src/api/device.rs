@@ -13,7 +13,7 @@ use super::manager::CmObject;
 use super::queues::{ChannelObject, CqObject};
 use crate::Payload;
 use crate::limits::{self, Kind};
-use crate::machine::{Machine, WriteImm};
+use crate::machine::{Machine, WriteImmKind};
 use crate::net::connections::address;
 
 /// A device: one opening of a node's card.
@@ -34,7 +34,7 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, paylo
         count("given"),
     )];
     let atomics = if p.api.atomics_flag { AtomicCap::Hca } else { AtomicCap::None };
-    if p.api.write_imm_kind == WriteImm::Split {
+    if p.api.write_imm_kind == WriteImmKind::Split {
         notes.push("a write with immediate data is a write and a message behind it".to_owned());
     }
     let shared = p.api.shared_receives_flag;

@@ -45,7 +45,7 @@ pub enum Wrong {
     Key {
         /// The section that it was looked for in.
         section: String,
-        /// Its name.
+        /// The name of the key.
         name: String,
     },
     /// The key exists, in another unit.
@@ -77,7 +77,7 @@ pub enum Wrong {
     /// A key cannot have this value.
     #[error("'{}' is {}: expected {} ({})", key.path(), written.trim(), key.expected(), key.meaning)]
     Value {
-        /// The key.
+        /// The key that it is about.
         key: &'static Key,
         /// The value as it was written.
         written: String,
@@ -88,7 +88,7 @@ pub enum Wrong {
     /// There is no such class of sources.
     #[error("the source of '{}' is \"{class}\": expected one of {}", key.path(), classes())]
     Source {
-        /// The key.
+        /// The key that it is about.
         key: &'static Key,
         /// The class as it was written.
         class: String,
@@ -96,17 +96,17 @@ pub enum Wrong {
     /// A value has a field that does not go with its source.
     #[error("{}", unknown_field(key, *class, name))]
     Field {
-        /// The key.
+        /// The key that it is about.
         key: &'static Key,
         /// The class of its source.
         class: Class,
-        /// The field.
+        /// The field as it was written.
         name: String,
     },
     /// A value's source does not say more.
     #[error("'{}' is {} and has no {}: {}", key.path(), class.name, class.field, class.expected())]
     NoReason {
-        /// The key.
+        /// The key that it is about.
         key: &'static Key,
         /// The class of its source.
         class: Class,

@@ -45,7 +45,7 @@ pub enum Domain {
         unit: &'static str,
         /// The smallest value that makes sense.
         min: f64,
-        /// The largest.
+        /// The largest value that makes sense.
         max: f64,
     },
     /// `true` or `false`.
@@ -203,17 +203,17 @@ macro_rules! choices {
 
 choices! {
     /// What a write with immediate data is.
-    WriteImm {
-        /// One request.
+    WriteImmKind {
+        /// It is one request.
         Single "single",
-        /// A write, and a message of its own behind its data.
+        /// It is a write, and a message of its own behind its data.
         Split "split",
     }
     /// What works on packets in a transport engine.
-    Processors {
-        /// A processor for each direction.
+    ProcessorsKind {
+        /// Each direction has a processor.
         Separate "separate",
-        /// One processor, which sends and receives in turn.
+        /// One processor sends and receives in turn.
         Shared "shared",
     }
 }
@@ -339,7 +339,7 @@ keys! {
         send_packet_ns "ns" 0..1_000_000: "each packet that is sent";
         ports_mbps "MB/s (10^6 bytes)" 1..1_000_000: "from the engine to all ports together";
         latency_ns "ns" 0..1_000_000: "through either side of the engine, beyond a packet's turn in it";
-        processors_kind Processors: "shared: one processor sends and receives in turn; separate: there is one for each";
+        processors_kind ProcessorsKind: "shared: one processor sends and receives in turn; separate: there is one for each";
         whole_flag bool: "packets are worked on once they have arrived whole, not as they come in";
         address_ns "ns" 0..1_000_000: "at either end of a request that names memory of the peer";
         receive_message_ns "ns" 0..1_000_000: "each message that takes a receive";
@@ -389,7 +389,7 @@ keys! {
     api Api {
         atomics_flag bool: "it has atomics";
         shared_receives_flag bool: "it has receive queues that connections share";
-        write_imm_kind WriteImm: "single: a write with immediate data is one request; split: a message of its own follows its data";
+        write_imm_kind WriteImmKind: "single: a write with immediate data is one request; split: a message of its own follows its data";
     }
     /// The connection manager.
     connection Connection {

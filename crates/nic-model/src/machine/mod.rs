@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub use error::{MachineError, Wrong};
 pub use keys::{
     Api, Bus, Chipset, Completion, Connection, Descriptor, Dma, Domain, Doorbell, Faults, Host, Interrupt,
-    KEYS, Key, Link, NicMemory, Params, Processors, Switch, Translation, Transport, Value, WriteImm,
+    KEYS, Key, Link, NicMemory, Params, ProcessorsKind, Switch, Translation, Transport, Value, WriteImmKind,
 };
 
 /// Where a value comes from.
@@ -29,9 +29,9 @@ pub enum Source {
         /// Which one, where.
         doc: String,
     },
-    /// It follows from others.
+    /// The value follows from others.
     Derived {
-        /// The arithmetic.
+        /// The arithmetic by which it follows.
         how: String,
     },
     /// Chosen so that the model comes near published results: these are no predictions then.
@@ -39,7 +39,7 @@ pub enum Source {
         /// Numbers of the published rows.
         rows: Vec<String>,
     },
-    /// Nobody says.
+    /// Nobody says: it is an assumption.
     Assumed {
         /// Why this value.
         why: String,
@@ -71,7 +71,7 @@ impl Source {
 pub struct Parameter {
     /// Name, unit, range and meaning.
     pub key: &'static Key,
-    /// The value.
+    /// The value that the machine has.
     pub value: Value,
     /// Where it comes from.
     pub source: Source,

@@ -142,7 +142,7 @@ fn flags_are_true_or_false_and_choices_are_names() {
         assert_eq!(machine.params.transport.whole_flag, flag);
     }
     machine.set("api.write_imm_kind", "split").expect("a name");
-    assert_eq!(machine.params.api.write_imm_kind, WriteImm::Split);
+    assert_eq!(machine.params.api.write_imm_kind, WriteImmKind::Split);
     for (key, value) in
         [("transport.whole_flag", "2"), ("api.write_imm_kind", "2"), ("bus.clock_mhz", "true")]
     {

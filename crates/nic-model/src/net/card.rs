@@ -82,7 +82,7 @@ impl Writer {
 pub(super) struct Write<'a> {
     pub(super) extents: &'a [Extent],
     pub(super) port: usize,
-    /// From when on its data could be written, as they came in.
+    /// The time from which on its data could be written, as they came in.
     pub(super) from: Time,
     /// What is there is read before, as an atomic does.
     pub(super) reads: bool,
@@ -155,7 +155,7 @@ impl Card {
         self.completion.write(now, behind_data, &mut self.bus, &self.dma)
     }
 
-    /// From when on a packet with data that has arrived is worked on.
+    /// The time from which on a packet with data that has arrived is worked on.
     pub(super) fn works_from(&self, now: Time, head_at: Time) -> Time {
         if self.transport.whole { now } else { head_at }
     }

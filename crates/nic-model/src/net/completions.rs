@@ -9,11 +9,11 @@ use super::slab::Slab;
 /// Slots of a queue that polling a completion frees.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Slots {
-    /// So many of a queue pair's send queue.
+    /// It frees so many slots of a queue pair's send queue.
     Send(u32, u32),
-    /// One of a queue pair's receive queue.
+    /// It frees a slot of a queue pair's receive queue.
     Receive(u32),
-    /// One of a shared receive queue.
+    /// It frees a slot of a shared receive queue.
     SharedReceive(u32),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 pub(super) enum Seen {
     /// Nothing: the queue or the entry is gone.
     Nothing,
-    /// It can be polled; whether the queue's channel is to be told.
+    /// The entry can be polled; whether the queue's channel is to be told.
     Entry { notify: bool },
     /// The queue had no room for it, and is of no use any more.
     Overrun,

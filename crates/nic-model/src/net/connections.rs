@@ -108,7 +108,7 @@ struct ConnectRequest {
     reads: (u8, u8),
     /// Who listened, once it has arrived.
     listener: Option<ListenerKey>,
-    /// It is over for the connecting side: timed out, or its queue pair is gone.
+    /// Whether it is over for the connecting side: timed out, or its queue pair is gone.
     closed: bool,
 }
 
@@ -180,7 +180,7 @@ impl ConnectionManager {
     }
 }
 
-/// Channels.
+/// Channels, and what they are told.
 impl ConnectionManager {
     /// A new channel of connection events of a card.
     pub(super) fn create_channel(&mut self, card: usize) -> u32 {
@@ -211,7 +211,7 @@ impl ConnectionManager {
     }
 }
 
-/// Messages.
+/// What messages do when they arrive.
 impl ConnectionManager {
     fn send(&mut self, around: &mut Around<'_>, ends: Ends, message: Message) {
         let mut latency = self.latency;
@@ -344,7 +344,7 @@ impl ConnectionManager {
     }
 }
 
-/// Connecting.
+/// How connect requests are made and answered.
 impl ConnectionManager {
     /// Begins to connect a queue pair of this device.
     pub(super) fn connect(
@@ -440,7 +440,7 @@ impl ConnectionManager {
     }
 }
 
-/// Listening.
+/// How addresses are found and listened at.
 impl ConnectionManager {
     /// The node and the number of the card that an address leads to from this card, and the port of both, if it names one.
     /// Rails reach their likes: a card reaches the card of its own number in other machines, a device that is a single

@@ -27,7 +27,7 @@ fn completes_there(op: SendOp) -> bool {
     matches!(op, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm(..))
 }
 
-/// Arriving.
+/// How packets arrive.
 impl Network {
     /// A packet's head is ready to leave the switch.
     pub(super) fn head(&mut self, now: Time, number: u32) {
@@ -144,7 +144,7 @@ impl Network {
     }
 }
 
-/// Placing.
+/// How packets are placed.
 impl Network {
     /// A packet is ready to be placed: it waits for the DMA engine, which writes one packet at a time.
     pub(super) fn place(&mut self, now: Time, number: u32) {
@@ -230,7 +230,7 @@ impl Network {
     }
 }
 
-/// The responder's part.
+/// What the responder's queue pair does.
 impl Network {
     /// Does what a packet asks for, and acknowledges it.
     fn carry_out(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), Refusal> {
@@ -347,7 +347,7 @@ impl Network {
     }
 }
 
-/// The requester's part.
+/// What the requester's queue pair does.
 impl Network {
     /// An acknowledgement, or another word about packets that were sent.
     fn acknowledgement_arrives(&mut self, now: Time, number: u32) {

@@ -76,7 +76,7 @@ impl Network {
         }
     }
 
-    /// It has become an actor of its world.
+    /// The network has become an actor of its world.
     pub(super) fn begin(&mut self, actor: ActorId) {
         self.agenda.begin(actor);
         self.faults.begin(&self.agenda);
@@ -119,7 +119,7 @@ impl Network {
     }
 }
 
-/// Objects.
+/// The objects that programs make and drop.
 impl Network {
     /// Opens a card of a node, perhaps one port of it only; the numbers of the opened device and of the card.
     pub(crate) fn open(&mut self, node: &Node, number: usize, port: Option<usize>) -> (u32, usize) {
@@ -248,7 +248,7 @@ impl Network {
     }
 }
 
-/// Posting and polling.
+/// What programs post and poll.
 impl Network {
     /// How long the processor waits before it can tell a card of another request.
     pub(crate) fn wait_for_doorbell(&mut self, now: Time, card: usize) -> Span {
@@ -300,14 +300,14 @@ impl Network {
         })
     }
 
-    /// A rank has looked at a completion queue of this opened device, and found something or not: see
-    /// [`Completions::looked`].
+    /// A rank has looked at a completion queue of this opened device, and found something or not, which
+    /// [`Completions::looked`] makes something of.
     pub(crate) fn looked(&mut self, rank: usize, context: u32, cq: u32, found: bool) -> (bool, bool) {
         self.completions.looked(rank, context, cq, found)
     }
 }
 
-/// Completions, and the end of queue pairs.
+/// What completes requests, and what ends queue pairs.
 impl Network {
     /// A card writes a completion entry.
     fn complete(&mut self, now: Time, cq: u32, entry: Entry) {
@@ -410,7 +410,7 @@ impl Network {
     }
 }
 
-/// Connections.
+/// What is done about connections.
 impl Network {
     /// The connection managers, and what they borrow for a call.
     pub(super) fn connecting(&mut self, now: Time) -> (&mut ConnectionManager, Around<'_>) {
@@ -555,7 +555,7 @@ impl Network {
     }
 }
 
-/// Faults.
+/// What is done about faults.
 impl Network {
     /// Whether a card does not answer, because its machine is dead. A machine may have been killed by somebody else.
     pub(super) fn is_silent(&mut self, now: Time, card: usize) -> bool {

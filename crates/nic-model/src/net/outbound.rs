@@ -72,7 +72,7 @@ impl Network {
     }
 }
 
-/// Which packet is next.
+/// How the card finds the packet that is next.
 impl Network {
     /// Puts a queue pair among those of its card that have something to send, and lets the card send.
     pub(super) fn want_to_send(&mut self, now: Time, qp: u32) {
@@ -162,7 +162,7 @@ impl Network {
     }
 }
 
-/// Reading a packet's data, and handing it to its port.
+/// How a packet's data are read and handed to its port.
 impl Network {
     /// Reads a packet's data; whether it could. It goes on when they are there.
     fn read(&mut self, now: Time, qp: u32, mut packet: Packet, source: Source) -> bool {

@@ -53,7 +53,7 @@ pub(super) fn is_atomic(op: SendOp) -> bool {
 /// Where a packet's data come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
-    /// It has none.
+    /// The packet has no data.
     Nowhere,
     /// The SGEs of the request with this number.
     Request(u64),
@@ -66,11 +66,11 @@ pub(super) enum Source {
 pub(super) struct Outgoing {
     pub(super) packet: Packet,
     pub(super) source: Source,
-    /// It is its message's last.
+    /// Whether the packet is its message's last.
     pub(super) ends: bool,
 }
 
-/// A packet.
+/// A packet on its way, from being read to being placed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packet {
     pub(super) body: Body,
@@ -99,7 +99,7 @@ pub(super) struct Packet {
     pub(super) ready_at: Time,
     /// When its head arrived.
     pub(super) head_at: Time,
-    /// From when on its data could be written, as they came in.
+    /// The time from which on its data could be written, as they came in.
     pub(super) write_from: Time,
     /// When what it takes of the receive queue is there.
     pub(super) complete_from: Time,

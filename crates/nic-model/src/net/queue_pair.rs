@@ -57,7 +57,7 @@ pub(super) struct QueuePair {
     pub(super) requester: Requester,
     pub(super) receives: ReceiveQueue,
     pub(super) responder: Responder,
-    /// It is among those of its card that have something to send.
+    /// Whether it is among those of its card that have something to send.
     active: bool,
 }
 
@@ -116,18 +116,18 @@ impl QueuePair {
         Some(Packet { from: self.port(), to, qp: peer.qp, ..Packet::default() })
     }
 
-    /// It has something to send; whether that is news to its card.
+    /// The queue pair has something to send; whether that is news to its card.
     pub(super) fn activate(&mut self) -> bool {
         !std::mem::replace(&mut self.active, true)
     }
 
-    /// Its card has found that it has nothing to send.
+    /// The card has found that the queue pair has nothing to send.
     pub(super) fn rest(&mut self) {
         self.active = false;
     }
 }
 
-/// Posting.
+/// What may be posted.
 impl QueuePair {
     /// Looks whether a send request may be posted.
     pub(super) fn check_send(&self, wr: &SendWr<'_>) -> Result<()> {
@@ -150,7 +150,7 @@ impl QueuePair {
     }
 }
 
-/// Memory of packets.
+/// Where the data of packets lie.
 impl QueuePair {
     /// Finds the memory that a packet's data come from; whether it may be used.
     pub(super) fn source(
@@ -189,7 +189,7 @@ impl QueuePair {
     }
 }
 
-/// The connection.
+/// How a connection begins and ends.
 impl QueuePair {
     /// Whether a connection may begin, for errors of `call`.
     pub(super) fn check_idle(&self, call: &'static str) -> Result<()> {
@@ -199,7 +199,7 @@ impl QueuePair {
         }
     }
 
-    /// It waits for the answer to this connect request; the channel hears of it.
+    /// The queue pair waits for the answer to this connect request; the channel hears of it.
     pub(super) fn asks(&mut self, request: u32, channel: u32, rnr_retry: u8) {
         (self.channel, self.request) = (Some(channel), Some(request));
         self.requester.set_rnr_retry(rnr_retry);
@@ -210,7 +210,7 @@ impl QueuePair {
         self.request = None;
     }
 
-    /// It has accepted a peer, which is still to say that it is ready.
+    /// The queue pair has accepted a peer, which is still to say that it is ready.
     pub(super) fn accepted(&mut self, peer: Peer, port: usize, mtu: u64) {
         self.state = QpState::ReadyToReceive;
         (self.peer, self.port, self.mtu) = (Some(peer), port, self.mtu.min(mtu));
@@ -251,7 +251,7 @@ impl QueuePair {
         })
     }
 
-    /// It goes away: its requests complete nowhere, and nobody is told.
+    /// The queue pair goes away: its requests complete nowhere, and nobody is told.
     pub(super) fn retire(&mut self) {
         self.channel = None;
         self.requester.forget();

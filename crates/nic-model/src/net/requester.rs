@@ -11,7 +11,7 @@ use verbs::{Access, Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, Sge, 
 use super::packet::{Body, Outgoing, Packet, Source, fetches, is_atomic};
 use super::protection::{Extent, Protection};
 use crate::limits;
-use crate::machine::{Params, WriteImm};
+use crate::machine::{Params, WriteImmKind};
 use crate::parts::us;
 
 /// A number of retries after a receiver-not-ready answer that means for ever.
@@ -35,7 +35,7 @@ impl Rules {
             begun_max: params.transport.begun_requests as u64,
             retry_timeout: us(params.transport.retry_timeout_us),
             retry_max: params.transport.retry_count as u32,
-            splits_notice: params.api.write_imm_kind == WriteImm::Split,
+            splits_notice: params.api.write_imm_kind == WriteImmKind::Split,
         }
     }
 }
@@ -120,9 +120,9 @@ pub(super) enum Rnr {
 /// What is to be done with a packet of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Response {
-    /// It answers the request with this number, and goes to its memory.
+    /// The packet answers the request with this number, and goes to its memory.
     Take(u64),
-    /// It is dropped; whether there is something to send again, as one before it is missing.
+    /// The packet is dropped; whether there is something to send again, as one before it is missing.
     Drop { resend: bool },
 }
 
@@ -131,7 +131,7 @@ pub(super) enum Response {
 pub(super) enum Placed {
     /// More is to come.
     Part,
-    /// It was the last one.
+    /// It was the response's last packet.
     Whole,
     /// The memory is gone, and the request failed.
     Failed,
@@ -140,13 +140,13 @@ pub(super) enum Placed {
 /// What a requester that may have waited too long for an answer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// It waits for nothing.
+    /// The requester waits for nothing.
     Idle,
-    /// It looks again at this time.
+    /// The requester looks again at this time.
     LookAt(Time),
-    /// It sends again, and looks again at this time.
+    /// The requester sends again, and looks again at this time.
     Resend(Time),
-    /// It has tried often enough: the oldest request failed.
+    /// The requester has tried often enough: the oldest request failed.
     Failed,
 }
 
@@ -155,7 +155,7 @@ pub(super) enum Overdue {
 pub(super) struct Retired {
     /// Its completion, if it has one, and the slots of the send queue that this one frees. The queue pair is to be filled in.
     pub(super) completion: Option<(Wc, u32)>,
-    /// It failed, and with it the connection.
+    /// Whether it failed, and with it the connection.
     pub(super) failed: bool,
 }
 
@@ -166,15 +166,15 @@ pub(super) struct Requester {
     slots: Vec<Wqe>,
     /// The oldest request that is not completed.
     head: u64,
-    /// Requests posted.
+    /// The number of requests that have been posted.
     tail: u64,
-    /// Requests that the card knows of.
+    /// The number of requests that the card knows of.
     rung: u64,
-    /// Requests whose descriptors it has asked for.
+    /// The number of requests whose descriptors the card has asked for.
     asked: u64,
-    /// Requests whose descriptors it has.
+    /// The number of requests whose descriptors the card has.
     fetched: u64,
-    /// It is among those whose descriptors are to be fetched.
+    /// Whether the queue pair is among those whose descriptors are to be fetched.
     wants_descriptor: bool,
     /// The request to send next, and the packet of it.
     next: u64,
@@ -261,7 +261,7 @@ impl Requester {
     }
 }
 
-/// Posting, and how the card learns of requests.
+/// How requests are posted, and how the card learns of them.
 impl Requester {
     /// Looks whether the form of a request is right.
     pub(super) fn check_form(&self, wr: &SendWr<'_>) -> Result<()> {
@@ -358,7 +358,7 @@ impl Requester {
     }
 }
 
-/// Sending.
+/// How requests are cut into packets and sent.
 impl Requester {
     /// Whether something that was posted is not yet sent, or to be sent again.
     pub(super) fn has_more(&self) -> bool {
@@ -518,7 +518,7 @@ impl Requester {
     }
 }
 
-/// Acknowledgements, responses, and their absence.
+/// What acknowledgements and responses do, and their absence.
 impl Requester {
     /// Whether there can be an acknowledgement of this packet.
     pub(super) fn has_sent(&self, psn: u64) -> bool {
@@ -649,7 +649,7 @@ impl Requester {
     }
 }
 
-/// Completing, in the order of posting.
+/// How requests are completed, in the order of posting.
 impl Requester {
     /// Takes the oldest request, if it is done or has failed.
     pub(super) fn retire(&mut self) -> Option<Retired> {

@@ -78,7 +78,7 @@ enum Answer {
 /// What is to be done about a packet that is not the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutOfOrder {
-    /// Nothing.
+    /// Nothing is to be done.
     Ignore,
     /// The peer is told that this one is missing.
     Missing(u64),
@@ -91,11 +91,11 @@ pub(super) enum OutOfOrder {
 /// How a packet that is placed is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acknowledgement {
-    /// By its response.
+    /// Its response acknowledges it.
     Response,
-    /// By a packet: those below this number are placed.
+    /// A packet says that those below this number are placed.
     Packet(u64),
-    /// Along with others.
+    /// The acknowledgement goes along with others.
     Along,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Responder {
     nak: Option<(u64, WcStatus)>,
 }
 
-/// Taking packets.
+/// How packets are taken.
 impl Responder {
     /// Whether nothing is taken any more.
     pub(super) fn is_refusing(&self) -> bool {
@@ -194,7 +194,7 @@ impl Responder {
     }
 }
 
-/// Placing what packets bring.
+/// How what packets bring is placed.
 impl Responder {
     fn receive_of(&self, packet: &Packet) -> Option<&Taken> {
         self.taken.get(packet.receive.checked_sub(self.taken_first)? as usize)
@@ -278,7 +278,7 @@ impl Responder {
     }
 }
 
-/// What is owed to the peer.
+/// How the peer gets what it is owed.
 impl Responder {
     /// Owes a read's response: the memory that its packet names.
     pub(super) fn owe_memory(&mut self, packet: &Packet, remote: RemoteAddr) {

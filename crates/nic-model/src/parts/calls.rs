@@ -4,13 +4,13 @@ use host::Span;
 use host::world::HostCosts;
 
 use super::ns;
-use crate::machine::{Params, WriteImm};
+use crate::machine::{Params, WriteImmKind};
 
 /// Costs of calls; constant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
     pub(crate) post_send: Span,
-    /// Of a write with immediate data: the message that follows, where one does.
+    /// The cost of the message that follows a write with immediate data, where one does.
     pub(crate) post_notice: Span,
     pub(crate) post_receive: Span,
     segment: Span,
@@ -25,9 +25,9 @@ pub(crate) struct Calls {
     copy: Span,
     copy_ps_per_byte: f64,
     fork: Span,
-    /// Of a thread that finds a completion where it has looked in vain.
+    /// The cost of waking up, for a thread that finds a completion where it has looked in vain.
     pub(crate) wake: Span,
-    /// Of a thread that finds a completion of another device than the one before.
+    /// The cost of turning, for a thread that finds a completion of another device than the one before.
     pub(crate) turn: Span,
     /// Whether either takes time.
     pub(crate) sleeps: bool,
@@ -41,8 +41,8 @@ impl Calls {
         Self {
             post_send: ns(h.post_send_ns),
             post_notice: match params.api.write_imm_kind {
-                WriteImm::Single => Span::ZERO,
-                WriteImm::Split => ns(h.post_send_ns),
+                WriteImmKind::Single => Span::ZERO,
+                WriteImmKind::Split => ns(h.post_send_ns),
             },
             post_receive: ns(h.post_receive_ns),
             segment: ns(h.post_segment_ns),
@@ -64,17 +64,17 @@ impl Calls {
         }
     }
 
-    /// For the SGEs of a request beyond the first.
+    /// What the SGEs of a request beyond the first take.
     pub(crate) fn sges(&self, count: usize) -> Span {
         self.segment * count.saturating_sub(1) as u64
     }
 
-    /// Registering `len` bytes from `addr` on.
+    /// What registering `len` bytes from `addr` on takes.
     pub(crate) fn register(&self, addr: u64, len: u64) -> Span {
         self.register.0 + self.register.1 * self.further_pages(addr, len)
     }
 
-    /// Deregistering them.
+    /// What deregistering `len` bytes from `addr` on takes.
     pub(crate) fn deregister(&self, addr: u64, len: u64) -> Span {
         self.deregister.0 + self.deregister.1 * self.further_pages(addr, len)
     }

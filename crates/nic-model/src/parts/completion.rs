@@ -20,7 +20,7 @@ impl Completion {
         Self { entry_bytes: c.entry_bytes as u64, fetch: ns(c.fetch_ns) }
     }
 
-    /// From the end of a write's turn on the bus until a poll can find what it tells of: the poll's own cost contains what
+    /// The time from the end of a write's turn on the bus until a poll can find what it tells of: the poll's own cost contains what
     /// the processor takes to fetch it.
     pub(crate) fn latency(&self, dma: &Dma) -> Span {
         Span::from_ps(dma.write_latency.as_ps().saturating_sub(self.fetch.as_ps()))

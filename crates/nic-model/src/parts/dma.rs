@@ -12,13 +12,13 @@ use crate::machine::Params;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dma {
     read_mbps: f64,
-    /// From the end of a read's turn until the data are there.
+    /// The time from the end of a read's turn until the data are there.
     pub(crate) read_latency: Span,
-    /// From the end of a write's turn until the processor sees it.
+    /// The time from the end of a write's turn until the processor sees it.
     pub(crate) write_latency: Span,
-    /// Of a message's first read, until another can be asked for.
+    /// The time of a message's first read, until another can be asked for.
     pub(crate) message: Span,
-    /// From one message's beginning to the next one's at least, beside its first read request; and bytes of that.
+    /// The time from one message's beginning to the next one's at least, beside its first read request; and bytes of that.
     message_gap: Span,
     request_bytes: u64,
     /// When the next message can begin.

@@ -8,9 +8,9 @@ use crate::machine::Params;
 /// Times of an interrupt; constant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interrupt {
-    /// From the completion until the event is there.
+    /// The time from the completion until the event is there.
     pub(crate) latency: Span,
-    /// That the call which sleeps takes from then on.
+    /// The time that the call which sleeps takes from then on.
     pub(crate) wake_up: Span,
 }
 

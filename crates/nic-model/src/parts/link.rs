@@ -14,7 +14,7 @@ pub(crate) struct Link {
     address_bytes: u64,
     gap_bytes: u64,
     ack_bytes: u64,
-    /// Of the cable.
+    /// The latency of the cable.
     pub(crate) latency: Span,
     free_at: Time,
     owed_bytes: u64,

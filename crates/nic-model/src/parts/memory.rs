@@ -14,7 +14,7 @@ pub(crate) struct NicMemory {
     mbps: f64,
     port_switch: Span,
     last_port: Option<usize>,
-    /// To the first byte.
+    /// The time to the first byte.
     pub(crate) latency: Span,
 }
 

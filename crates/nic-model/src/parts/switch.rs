@@ -11,7 +11,7 @@ use crate::machine::Params;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     server: Server,
-    /// From a packet's head coming in to its going out.
+    /// The time from a packet's head coming in to its going out.
     pub(crate) latency: Span,
 }
 

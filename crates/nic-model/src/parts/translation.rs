@@ -11,7 +11,7 @@ use crate::machine::Params;
 /// A page of a registered region.
 type Page = (u32, u64);
 
-/// The cache.
+/// The cache of page translations, with what it remembers.
 #[derive(Clone, Debug)]
 pub(crate) struct Translation {
     entries: usize,

@@ -5,9 +5,9 @@ use host::{Span, Time};
 
 use super::server::Server;
 use super::{at_rate, ns};
-use crate::machine::{Params, Processors};
+use crate::machine::{Params, ProcessorsKind};
 
-/// The engine.
+/// The transport engine, with what has been asked of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transport {
     sending: Server,
@@ -30,13 +30,13 @@ pub(crate) struct Transport {
 /// What there is to do about a packet beyond the packet itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra {
-    /// SGEs that it was gathered from.
+    /// The number of SGEs that it was gathered from.
     pub(crate) sges: u64,
-    /// It begins its request.
+    /// Whether it begins its request.
     pub(crate) begins: bool,
-    /// It takes a receive.
+    /// Whether it takes a receive.
     pub(crate) takes: bool,
-    /// It names memory of the peer.
+    /// Whether it names memory of the peer.
     pub(crate) names_memory: bool,
 }
 
@@ -46,7 +46,7 @@ impl Transport {
         Self {
             sending: Server::default(),
             receiving: Server::default(),
-            one_processor: t.processors_kind == Processors::Shared,
+            one_processor: t.processors_kind == ProcessorsKind::Shared,
             ports: Server::default(),
             ports_mbps: t.ports_mbps,
             latency: ns(t.latency_ns),
@@ -140,7 +140,7 @@ mod tests {
         let t = &mut params.transport;
         (t.send_packet_ns, t.receive_packet_ns, t.address_ns, t.latency_ns) = (1000.0, 500.0, 200.0, 0.0);
         let named = Extra { names_memory: true, ..Extra::default() };
-        for (processors, received) in [(Processors::Separate, 700.0), (Processors::Shared, 1900.0)] {
+        for (processors, received) in [(ProcessorsKind::Separate, 700.0), (ProcessorsKind::Shared, 1900.0)] {
             params.transport.processors_kind = processors;
             let mut transport = Transport::new(&params);
             assert_eq!(transport.send(Time::ZERO, named) - Time::ZERO, ns(1200.0));
