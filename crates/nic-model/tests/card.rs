@@ -255,6 +255,35 @@ fn several_users_share_a_card() {
     near(sum, 886.0, 5.0);
 }
 
+/// Goal: cards reach each other if their values are equal, however these were written, and only then.
+#[test]
+fn cards_of_other_values_are_in_another_network() {
+    for (written, reached) in [("133.0", true), ("133.5", false)] {
+        let mut world = World::new(world::Config::default());
+        let (a, b) = (world.node("a"), world.node("b"));
+        let hosts = [a.host(), b.host()];
+        let run = move || {
+            let open = |host: &Host, options: &[(&str, &str)]| {
+                let config = Config::new("mt23108-vapi", options).expect("a machine");
+                nic_model::open(host, &config).expect("a card")
+            };
+            let (a, b) = (open(&hosts[0], &[]), open(&hosts[1], &[("bus.clock_mhz", written)]));
+            let (near, far) = (a.create_cm().expect("a channel"), b.create_cm().expect("a channel"));
+            let addr = SocketAddr::new(b.attr().port_addrs[0], 7);
+            let _listener = far.listen(addr, 1).expect("a listener");
+            let here = end(&a, MemoryKind::Host, 64);
+            near.connect(&here.qp, addr, &ConnParam::default()).expect("connect");
+            if reached {
+                assert!(matches!(far.get_event(None), Ok(CmEvent::ConnectRequest(_))));
+            } else {
+                assert!(matches!(near.get_event(None), Ok(CmEvent::ConnectFailed { .. })));
+            }
+        };
+        world.rank("driver", &[&a, &b], run).expect("a rank");
+        world.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 /// Goal: limits are a card's own. Method: as many shared receive queues as a card can have, on each of two cards, and then one
 /// more; one that goes away makes room for another, on its card only.
 #[test]
