@@ -206,7 +206,7 @@ impl Segment {
         let mut size = dm_size;
         loop {
             match Self::create(DM_BASE + size) {
-                Err(Error::System { .. }) if size > DM_LEAST => size = (size / 2 & !0xfff).max(DM_LEAST),
+                Err(Error::System { .. }) if size > DM_LEAST => size = ((size / 2) & !0xfff).max(DM_LEAST),
                 result => return Ok((result?, size)),
             }
         }
