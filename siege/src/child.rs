@@ -1,8 +1,8 @@
 //! Further processes of this program in a role. They speak in lines, and end with their parent.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child as Process, ChildStdin, Command, Stdio};
+use std::process::{Child as Process, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -109,12 +109,22 @@ impl Child {
 
     /// Waits for its own good end.
     pub(crate) fn end(mut self, limit: Duration) -> Result<()> {
+        let (status, _) = self.ended(limit)?;
+        ensure!(status.success(), "the child ended with {status}");
+        Ok(())
+    }
+
+    /// How it ended by itself, if it does so within `limit`, and what it wrote to a piped standard error.
+    pub(crate) fn ended(&mut self, limit: Duration) -> Result<(ExitStatus, String)> {
         let began = Instant::now();
         while began.elapsed() < limit {
             if let Some(status) = self.process.try_wait()? {
                 self.reaped = true;
-                ensure!(status.success(), "the child ended with {status}");
-                return Ok(());
+                let mut words = String::new();
+                if let Some(mut stderr) = self.process.stderr.take() {
+                    stderr.read_to_string(&mut words)?;
+                }
+                return Ok((status, words));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

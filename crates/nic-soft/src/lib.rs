@@ -12,6 +12,8 @@ pub mod floor;
 mod fork;
 #[cfg(not(loom))]
 pub mod iwarp;
+#[cfg(all(feature = "lab", not(loom)))]
+pub mod lab;
 #[cfg(not(loom))]
 mod pieces;
 #[cfg(not(loom))]

@@ -1,9 +1,13 @@
 //! One file or folder an attack, and their list.
 
 mod crowds;
+mod forks;
 mod iwarp;
 mod kills;
 mod liars;
+mod limits;
+mod memory;
+mod namespaces;
 mod serve;
 mod soak;
 mod stopped;
@@ -33,6 +37,10 @@ pub(crate) const ALL: &[Attack] = &[
     iwarp::hostile::ATTACK,
     iwarp::floods::ATTACK,
     serve::ATTACK,
+    limits::ATTACK,
+    forks::ATTACK,
+    namespaces::ATTACK,
+    memory::ATTACK,
 ];
 
 /// What a child does until it ends or is killed.
@@ -45,6 +53,9 @@ const ROLES: &[(&str, Role)] = &[
     ("bystander", liars::bystander_role),
     ("liar", liars::liar_role),
     ("crowd", crowds::crowd_role),
+    (limits::ROLE, limits::pauper),
+    (forks::ROLE, forks::parent),
+    (namespaces::ROLE, namespaces::resident),
     ("serve-server", serve::server),
     ("serve-worker", serve::worker),
 ];

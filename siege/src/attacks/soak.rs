@@ -39,7 +39,7 @@ pub(crate) fn partner() -> Result<()> {
 }
 
 /// One connection, at either end: one of the two ends it after a while, in the middle of traffic.
-fn stay(end: &End, link: &Link, seed: u64, ends: bool, tally: &mut Tally) -> Result<Storm> {
+pub(super) fn stay(end: &End, link: &Link, seed: u64, ends: bool, tally: &mut Tally) -> Result<Storm> {
     let mut rng = Rng::new(seed);
     let mut storm = Storm::new(end, link, Rng::new(rng.next()))?;
     if ends {

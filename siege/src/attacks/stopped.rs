@@ -19,7 +19,7 @@ use crate::storm::Storm;
 const STOPPED: (u64, u64) = (20, 200);
 
 /// A child that storms, and this side's end of it.
-struct Peer {
+pub(super) struct Peer {
     child: Child,
     end: End,
     link: Link,
@@ -27,7 +27,8 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(name: &str, end: End, rng: &mut Rng) -> Result<Self> {
+    /// Starts it, and connects it to this end.
+    pub(super) fn new(name: &str, end: End, rng: &mut Rng) -> Result<Self> {
         let mut child = Child::start(ROLE)?;
         ensure!(child.ask(format!("{name} /dev/null"))? == "ready", "the child did not get ready on {name}");
         let listener = end.listen()?;
@@ -38,7 +39,7 @@ impl Peer {
     }
 
     /// One step of its traffic: how long the calls took.
-    fn step(&mut self, tally: &mut Tally) -> Result<Duration> {
+    pub(super) fn step(&mut self, tally: &mut Tally) -> Result<Duration> {
         let began = Instant::now();
         self.storm.post(&self.end, &self.link)?;
         self.storm.poll(&self.end, &self.link, tally)?;
@@ -48,7 +49,7 @@ impl Peer {
     }
 
     /// Goes on until so many messages more have been acknowledged.
-    fn serve(&mut self, messages: u64, tally: &mut Tally) -> Result<()> {
+    pub(super) fn serve(&mut self, messages: u64, tally: &mut Tally) -> Result<()> {
         let (goal, began) = (self.storm.acknowledged + messages, Instant::now());
         while self.storm.acknowledged < goal {
             self.step(tally)?;

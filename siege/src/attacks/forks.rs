@@ -1,0 +1,225 @@
+//! Parents that fork with a device open, in the middle of traffic, and are killed while the forked child lives and does
+//! something with what it has inherited. The peer must notice as if there were no such child; the child must neither die nor
+//! hang by what it does, nor disturb its parent.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nic_soft::lab::fork_and;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
+use verbs::{Access, Buf, RecvWr, SendOp, SendWr, Wc};
+
+use super::DEVICES;
+use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
+use crate::child::{Child, hear, say};
+use crate::end::{End, Link, PEERS, within};
+use crate::storm::Storm;
+use crate::traces::Holdings;
+
+/// The name of the parents' role.
+pub(crate) const ROLE: &str = "forking";
+/// How long a forked child lives if nobody ends it.
+const LIFE: Duration = Duration::from_secs(5);
+
+/// What a forked child does with what it has inherited.
+const DEEDS: &[&str] = &["sleeps", "drops", "exits", "posts", "polls", "registers", "connects", "opens"];
+
+/// What this is, for the list.
+pub(crate) const ATTACK: Attack = Attack {
+    name: "forks",
+    about: "peers that fork in the middle of traffic and are killed, while the forked child lives",
+    weight: 2,
+    late_max: Duration::from_millis(100),
+    run,
+};
+
+/// The attack.
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    // Forked children become ours when their parents die.
+    set_child_subreaper(Some(getpid()))?;
+    let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
+    let (mut at, mut level) = (0, None);
+    while budget.goes_on() {
+        let (which, deed) = (at % DEVICES.len(), DEEDS[at / DEVICES.len() % DEEDS.len()]);
+        let seed = budget.rng.next();
+        tally.tried += 1;
+        match round(DEVICES[which], &ends[which], deed, seed, tally) {
+            Ok(()) => tally.survived += 1,
+            Err(why) => {
+                tally.note(format!("{deed} on {}, seed {seed}: {why:#}", DEVICES[which]));
+                ends[which] = End::on(&ends[which].device)?;
+            }
+        }
+        at += 1;
+        if at == 2 * DEVICES.len() {
+            level = Some(Holdings::now());
+        }
+    }
+    if let Some(level) = level {
+        tally.left_over += level.more_now(Duration::from_secs(5));
+    }
+    Ok(())
+}
+
+/// One parent forks, and is killed, and the peer notices.
+fn round(name: &str, end: &End, deed: &str, seed: u64, tally: &mut Tally) -> Result<()> {
+    let (mut rng, listener) = (Rng::new(seed), end.listen()?);
+    let mut child = Child::start(ROLE)?;
+    child.tell(format!("{} {deed} {} {name}", listener.addr().port(), rng.next()))?;
+    let link = end.accept()?;
+    let mut storm = Storm::new(end, &link, Rng::new(rng.next()))?;
+    let (mut forked, mut did) = (None, false);
+    let began = Instant::now();
+    while forked.is_none() || !did {
+        step(end, &link, &mut storm, tally)?;
+        match child.heard_within(Duration::ZERO) {
+            Some(line) if line == "did" => did = true,
+            Some(line) => {
+                forked = Some(Forked(line.parse::<i32>().ok().and_then(Pid::from_raw).context(line)?))
+            }
+            None => {}
+        }
+        if began.elapsed() > Duration::from_secs(10) {
+            tally.hung += 1;
+            bail!(
+                "the forked child is {}, and it has {} what it does",
+                if forked.is_some() { "there" } else { "not there" },
+                if did { "done" } else { "not done" }
+            );
+        }
+    }
+    let forked = forked.context("it was forked")?;
+    // It does not disturb its parent.
+    let goal = storm.acknowledged + 1 + rng.below(100);
+    while storm.acknowledged < goal {
+        step(end, &link, &mut storm, tally)?;
+        ensure!(began.elapsed() < Duration::from_secs(20), "the parent is silent after its fork");
+    }
+    let gone = child.kill()?;
+    let late = storm.ride(end, &link, true, tally)?.saturating_duration_since(gone);
+    tally.noticed(late);
+    tally.outside += end.outside()?;
+    forked.end(deed, tally).with_context(|| format!("{late:?} after its parent's death"))
+}
+
+fn step(end: &End, link: &Link, storm: &mut Storm, tally: &mut Tally) -> Result<()> {
+    storm.post(end, link)?;
+    storm.poll(end, link, tally)?;
+    let event = end.event_now();
+    ensure!(event.is_none() && !storm.failed, "the connection failed: {event:?}");
+    Ok(())
+}
+
+/// A forked child, which becomes ours; it does not outlive this.
+struct Forked(Pid);
+
+impl Forked {
+    /// Ends it; it must have lived until now, or ended well where it was to end.
+    fn end(self, deed: &str, tally: &mut Tally) -> Result<()> {
+        if deed != "exits" {
+            if let Ok(None) = waitpid(Some(self.0), WaitOptions::NOHANG) {
+                return Ok(());
+            }
+            tally.crashed += 1;
+            bail!("the forked child had not lived until its parent's end");
+        }
+        let (began, mut status) = (Instant::now(), None);
+        while status.is_none() && began.elapsed() < Duration::from_secs(2) {
+            status = waitpid(Some(self.0), WaitOptions::NOHANG)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let code = status.and_then(|(_, status)| status.exit_status());
+        tally.crashed += u64::from(code != Some(0));
+        ensure!(code == Some(0), "the forked child ended with {status:?}");
+        Ok(())
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        // It is gone already if it was to exit. While its parent lives it is not ours to wait for, and ends by itself.
+        if kill_process(self.0, Signal::KILL).is_ok() {
+            let _ = waitpid(Some(self.0), WaitOptions::empty());
+        }
+    }
+}
+
+/// The role: connects, storms, forks, and storms until it is killed.
+pub(crate) fn parent() -> Result<()> {
+    let Some(line) = hear()? else { return Ok(()) };
+    let words: Vec<&str> = line.splitn(4, ' ').collect();
+    let [port, deed, seed, name] = words[..] else { bail!("told `{line}`") };
+    let (end, mut rng, mut tally) = (End::open(name)?, Rng::new(seed.parse()?), Tally::default());
+    let link = end.connect(port.parse()?)?;
+    let mut storm = Storm::new(&end, &link, Rng::new(rng.next()))?;
+    storm.go_on(&end, &link, Duration::from_micros(rng.below(5000)), &mut tally)?;
+    let mut all = Some((end, link));
+    let forked = fork_and(|| {
+        let Some((end, link)) = all.take() else { return false };
+        let done = does(deed, end, link).and_then(|()| say("did"));
+        if let Err(why) = &done {
+            eprintln!("a forked child that {deed}: {why:#}");
+        } else if deed != "exits" {
+            std::thread::sleep(LIFE);
+        }
+        done.is_ok()
+    })?;
+    say(forked.as_raw_nonzero())?;
+    let (end, link) = all.context("it is the child that took them")?;
+    loop {
+        storm.go_on(&end, &link, Duration::from_millis(10), &mut tally)?;
+        ensure!(!storm.failed && tally.lost + tally.doubled == 0, "the survivor failed the connection");
+    }
+}
+
+/// In the forked child: what the parent opened is of no use here, and harms nobody.
+fn does(deed: &str, end: End, link: Link) -> Result<()> {
+    let piece = [end.mr.sge(0, 64)];
+    let refused = |what: &str, taken: bool| {
+        ensure!(!taken, "{what} of the parent's device is possible");
+        Ok(())
+    };
+    match deed {
+        "drops" => {
+            drop((end, link));
+            return Ok(());
+        }
+        "posts" => {
+            for op in
+                [SendOp::Send, SendOp::Write(link.peer.offset(PEERS)), SendOp::Read(link.peer.offset(PEERS))]
+            {
+                refused("posting", link.qp.post_send(&SendWr::new(7, op, &piece)).is_ok())?;
+            }
+            refused("receiving", link.qp.post_recv(&RecvWr::new(7, &piece)).is_ok())?;
+            link.qp.to_error();
+        }
+        "polls" => {
+            let mut wcs = [Wc::default(); 4];
+            refused("polling", end.send_cq.poll(&mut wcs).is_ok())?;
+            let began = Instant::now();
+            refused("waiting", end.recv_cq.wait(within(Duration::from_millis(20))).is_ok())?;
+            ensure!(began.elapsed() < Duration::from_secs(1), "waiting took {:?}", began.elapsed());
+            ensure!(end.cm.poll_event().is_none(), "an event of the parent's");
+        }
+        "registers" => {
+            refused("registering", end.pd.reg_mr(&Buf::alloc(4096)?, Access::ALL).is_ok())?;
+            refused("a queue", end.device.create_cq(16).is_ok())?;
+            refused("a queue pair", end.qp(None).is_ok())?;
+            refused("NIC memory", end.device.alloc_dm(4096).is_ok())?;
+        }
+        "connects" => {
+            refused("disconnecting", end.cm.disconnect(&link.qp).is_ok())?;
+            refused("listening", end.listen().is_ok())?;
+        }
+        "opens" => {
+            // Its own device is as good as anybody's.
+            let own = End::open(end.device.name())?;
+            drop(own.listen()?);
+        }
+        _ => {}
+    }
+    // What it holds stays until its end, as in a program that forks and goes on.
+    std::mem::forget((end, link));
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Peers in namespaces of their own: of processes, users, networks, and two beside each other. Where names reach, they connect
+//! and work (by the service way where the kernel gives them no number), and their deaths are noticed as ever; where names do
+//! not reach, they are told so.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::DEVICES;
+use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
+use crate::child::{Child, hear, say};
+use crate::end::{End, ROUND_MAX};
+use crate::storm::Storm;
+use crate::traces::Holdings;
+
+/// The name of the children's role.
+pub(crate) const ROLE: &str = "resident";
+
+/// A namespace, or several.
+struct Place {
+    name: &'static str,
+    /// How unshare(1) makes it.
+    how: &'static [&'static str],
+    /// Whether devices of the kind of shm reach out of it, and those of iWARP.
+    reaches: (bool, bool),
+}
+
+const PID: &[&str] = &["--pid", "--fork", "--kill-child"];
+
+const PLACES: &[Place] = &[
+    Place { name: "processes", how: PID, reaches: (true, true) },
+    Place {
+        name: "processes, with their own /proc",
+        how: &["--pid", "--fork", "--kill-child", "--mount-proc"],
+        reaches: (true, true),
+    },
+    Place { name: "users, the same", how: &["--user", "--map-root-user"], reaches: (true, true) },
+    Place { name: "users, another", how: &["--user", "--map-user=1234"], reaches: (false, true) },
+    Place {
+        name: "users and processes",
+        how: &["--user", "--map-root-user", "--pid", "--fork", "--kill-child"],
+        reaches: (true, true),
+    },
+    Place { name: "networks", how: &["--net"], reaches: (false, false) },
+];
+
+impl Place {
+    /// Whether it can be made here.
+    fn is_possible(&self) -> bool {
+        let mut command = Command::new("unshare");
+        let tried = command.args(self.how).arg("true").stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    }
+
+    /// A child in it.
+    fn child(&self) -> Result<Child> {
+        let mut command = Command::new("unshare");
+        command.args(self.how).arg(std::env::current_exe()?);
+        let child = Child::of(command.args(["--role", ROLE]))?;
+        ensure!(child.heard()? == "here", "the child did not start");
+        Ok(child)
+    }
+
+    fn reaches(&self, device: &str) -> bool {
+        if device.contains("shm") { self.reaches.0 } else { self.reaches.1 }
+    }
+}
+
+/// What this is, for the list.
+pub(crate) const ATTACK: Attack = Attack {
+    name: "namespaces",
+    about: "peers in namespaces of processes, users and networks, and in two beside each other, and their deaths",
+    weight: 2,
+    late_max: Duration::from_millis(100),
+    run,
+};
+
+/// The attack.
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    let (possible, not): (Vec<&Place>, Vec<&Place>) = PLACES.iter().partition(|place| place.is_possible());
+    for place in not {
+        tally.note(format!("SKIPPED {}: such a namespace cannot be made here", place.name));
+    }
+    if possible.is_empty() {
+        // There is nothing to attack with; the note says so.
+        (tally.tried, tally.survived) = (1, 1);
+        return Ok(());
+    }
+    let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
+    let (mut at, mut level) = (0, None);
+    while budget.goes_on() {
+        let which = at % DEVICES.len();
+        // Two beside each other are one more way.
+        let place = possible.get(at / DEVICES.len() % (possible.len() + 1));
+        let (name, seed) = (DEVICES[which], budget.rng.next());
+        tally.tried += 1;
+        let result = match place {
+            Some(place) if place.reaches(name) => inside(place, name, &ends[which], seed, tally),
+            Some(place) => outside(place, name, &ends[which]),
+            None => beside(possible[0], name, seed),
+        };
+        match result {
+            Ok(late) => {
+                tally.noticed(late);
+                tally.survived += 1;
+            }
+            Err(why) => {
+                let place = place.map_or("two beside each other", |place| place.name);
+                tally.note(format!("{place} on {name}, seed {seed}: {why:#}"));
+                ends[which] = End::on(&ends[which].device)?;
+            }
+        }
+        at += 1;
+        if at == DEVICES.len() {
+            level = Some(Holdings::now());
+        }
+    }
+    if let Some(level) = level {
+        tally.left_over += level.more_now(Duration::from_secs(5));
+    }
+    Ok(())
+}
+
+/// A child in a place connects, storms, and is killed: how long that took to notice.
+fn inside(place: &Place, name: &str, end: &End, seed: u64, tally: &mut Tally) -> Result<Duration> {
+    let (mut child, listener, mut rng) = (place.child()?, end.listen()?, Rng::new(seed));
+    child.tell(format!("connect {} {} {name}", listener.addr().port(), rng.next()))?;
+    ensure!(child.heard()? == "open", "the child has no device");
+    let link = end.accept()?;
+    let mut storm = Storm::new(end, &link, Rng::new(rng.next()))?;
+    let (goal, began) = (1 + rng.below(500), Instant::now());
+    while storm.acknowledged < goal || storm.messages < goal {
+        storm.post(end, &link)?;
+        storm.poll(end, &link, tally)?;
+        ensure!(!storm.failed, "the connection failed: {:?}", end.event_now());
+        ensure!(began.elapsed() < ROUND_MAX, "{} of {goal} messages", storm.acknowledged.min(storm.messages));
+    }
+    let gone = child.kill()?;
+    let over = storm.ride(end, &link, true, tally)?;
+    tally.outside += end.outside()?;
+    Ok(over.saturating_duration_since(gone))
+}
+
+/// A child in a place that nobody reaches is told so, soon.
+fn outside(place: &Place, name: &str, end: &End) -> Result<Duration> {
+    let (mut child, listener) = (place.child()?, end.listen()?);
+    child.tell(format!("connect {} 0 {name}", listener.addr().port()))?;
+    let mut said = child.heard()?;
+    if said == "open" {
+        said = child.heard()?;
+    }
+    let why = said.strip_prefix("failed ").with_context(|| format!("the child said `{said}`"))?;
+    ensure!(why.len() > 10 && !why.contains("TimedOut"), "the reason is `{why}`");
+    ensure!(end.event_now().is_none(), "something came of it");
+    Ok(Duration::ZERO)
+}
+
+/// Two children in places beside each other: one is killed, the other one notices.
+fn beside(place: &Place, name: &str, seed: u64) -> Result<Duration> {
+    let (mut near, mut far, mut rng) = (place.child()?, place.child()?, Rng::new(seed));
+    near.tell(format!("listen 0 {} {name}", rng.next()))?;
+    ensure!(near.heard()? == "open", "one child has no device");
+    let port = near.heard()?;
+    far.tell(format!("connect {port} {} {name}", rng.next()))?;
+    ensure!(far.heard()? == "open", "the other child has no device");
+    for child in [&near, &far] {
+        let said = child.heard()?;
+        ensure!(said == "storming", "a child said `{said}`");
+    }
+    std::thread::sleep(Duration::from_millis(rng.below(20)));
+    let (mut dead, living) = if rng.below(2) == 0 { (near, far) } else { (far, near) };
+    let gone = dead.kill()?;
+    let said = living.heard()?;
+    let late = gone.elapsed();
+    ensure!(said == "over", "the survivor said `{said}`");
+    Ok(late)
+}
+
+/// The role: connects or listens, storms, and says when that is over.
+pub(crate) fn resident() -> Result<()> {
+    say("here")?;
+    let Some(line) = hear()? else { return Ok(()) };
+    let words: Vec<&str> = line.splitn(4, ' ').collect();
+    let [way, port, seed, name] = words[..] else { bail!("told `{line}`") };
+    match stay(way, port.parse()?, seed.parse()?, name) {
+        Ok(()) => say("over")?,
+        Err(why) => say(format!("failed {}", format!("{why:#}").replace('\n', " ")))?,
+    }
+    hear().map(drop)
+}
+
+fn stay(way: &str, port: u16, seed: u64, name: &str) -> Result<()> {
+    let (end, mut tally) = (End::open(name)?, Tally::default());
+    say("open")?;
+    let listener = end.listen()?;
+    let link = if way == "listen" {
+        say(listener.addr().port())?;
+        end.accept()?
+    } else {
+        end.connect(port)?
+    };
+    let mut storm = Storm::new(&end, &link, Rng::new(seed))?;
+    let mut said = false;
+    loop {
+        storm.post(&end, &link)?;
+        storm.poll(&end, &link, &mut tally)?;
+        if !said && storm.messages > 0 && storm.acknowledged > 0 {
+            say("storming")?;
+            said = true;
+        }
+        if storm.failed {
+            break;
+        }
+    }
+    storm.ride(&end, &link, false, &mut tally)?;
+    ensure!(tally.lost + tally.doubled + tally.outside == 0 && end.outside()? == 0, "damage: {tally:?}");
+    Ok(())
+}
