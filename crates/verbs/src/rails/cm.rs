@@ -135,14 +135,17 @@ impl CmOps for CmHandle {
     }
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        self.0.device.check()?;
         own_qp(qp)?.connect(&self.0, addr, param)
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {
+        self.0.device.check()?;
         own_qp(qp)?.disconnect()
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
+        self.0.device.check().ok()?;
         self.0.device.progress();
         self.0.events.pop().map(|(_, event)| event)
     }

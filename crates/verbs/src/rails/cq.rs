@@ -361,6 +361,7 @@ impl CqOps for CqInner {
     }
 
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
+        self.device.check()?;
         if self.bell.is_awaited() {
             self.watch();
         }

@@ -216,6 +216,13 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
 }
 
 impl Inner {
+    /// Refuses a call in a forked child, of which the first rail knows as well as any: before this side's own state, of which the
+    /// child has a copy that may be half changed.
+    #[inline]
+    pub(super) fn check(&self) -> Result<()> {
+        self.rails[0].ops().check()
+    }
+
     /// A number that no other object of the device has.
     pub(super) fn fresh(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
@@ -508,6 +515,10 @@ impl DeviceOps for RailsDevice {
 
     fn attr(&self) -> &DeviceAttr {
         &self.0.attr
+    }
+
+    fn check(&self) -> Result<()> {
+        self.0.check()
     }
 
     fn alloc_pd(&self) -> Result<Arc<dyn PdOps>> {

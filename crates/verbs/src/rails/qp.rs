@@ -360,7 +360,7 @@ impl QpOps for QpHandle {
 
     fn state(&self) -> QpState {
         let qp = &self.0;
-        if qp.now() != state::ERROR {
+        if qp.now() != state::ERROR && qp.device().check().is_ok() {
             if qp.uses_an_overrun_queue() {
                 qp.fail();
             } else {
@@ -380,6 +380,7 @@ impl QpOps for QpHandle {
 
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
         let qp = &self.0;
+        qp.device().check()?;
         let len = qp.check_send(wr)?;
         if !matches!(qp.now(), state::READY_TO_SEND | state::ERROR) {
             return Err(Error::WrongState { call: "post_send", state: qp.state_now() });
@@ -389,6 +390,7 @@ impl QpOps for QpHandle {
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         let qp = &self.0;
+        qp.device().check()?;
         if qp.srq.is_some() {
             return Err(Error::Invalid("the queue pair has a shared receive queue; post there".into()));
         }
@@ -402,6 +404,8 @@ impl QpOps for QpHandle {
     }
 
     fn to_error(&self) {
-        self.0.fail();
+        if self.0.device().check().is_ok() {
+            self.0.fail();
+        }
     }
 }
