@@ -1,17 +1,19 @@
-//! TCP in tiny pieces, dribbled, and ended at every byte of handshake and traffic, by a reset or in order. What is reported successful has arrived, and nothing comes twice.
+//! TCP in tiny pieces, dribbled, and ended at every byte of handshake and traffic, by a reset or in order; each rail of rails
+//! by itself. What is reported successful has arrived, and nothing comes twice.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
 use super::ends::{BATCH, Node, Round};
 use super::proxy::{Mischief, Proxy};
 use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "cuts",
-    about: "TCP in tiny pieces, dribbled, and ended at every byte, on iWARP with and without CRCs",
+    about: "TCP in tiny pieces, dribbled, and ended at every byte, on iWARP with and without CRCs and on rails of it",
     weight: 2,
     late_max: Duration::from_millis(500),
     run,
@@ -19,56 +21,145 @@ pub(crate) const ATTACK: Attack = Attack {
 
 /// Bytes of a stream behind which it is not ended any more: those of a whole batch.
 const LONGEST: [u64; 2] = [14_000, 4000];
+/// Within this time connections must have been established, and ended in their traffic, on each side.
+const ENOUGH: Duration = Duration::from_secs(3);
+
+const DEVICES: [&str; 5] = [
+    "iwarp@127.0.0.1(crc=off)",
+    "iwarp@127.0.0.1(crc=on)",
+    "iwarp@127.0.0.1(crc=on,fpdu=256)",
+    "iwarp@127.0.0.1(mpa=1)",
+    "rails(iwarp@127.0.0.1,iwarp@127.0.0.2)",
+];
+const RAILS: [Ipv4Addr; 2] = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)];
 
 struct Side {
+    device: &'static str,
     a: Node,
     b: Node,
-    crc: bool,
     _listener: verbs::Listener,
-    proxy: Proxy,
+    /// The first one is connected to. Before further listeners of rails stand the others: that of rail 1, and that at which
+    /// rail 0 is joined again.
+    proxies: Vec<Proxy>,
+    /// Bytes of each one's handshake, forth and back.
+    greetings: Vec<[u64; 2]>,
+    rounds: u64,
+    established: u64,
+    /// Connections of TCP that were ended in the handshake, or behind it.
+    ended: [u64; 2],
 }
 
-fn side(options: &str, crc: bool) -> Result<Side> {
-    let name = format!("iwarp@127.0.0.1({options})");
-    let (a, b) = (Node::open(&name)?, Node::open(&name)?);
-    let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    let proxy = Proxy::start(Ipv4Addr::LOCALHOST, listener.addr(), 2)?;
-    Ok(Side { a, b, crc, _listener: listener, proxy })
-}
-
-fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    let sides = [
-        side("crc=off", false)?,
-        side("crc=on", true)?,
-        side("crc=on,fpdu=256", true)?,
-        side("mpa=1", false)?,
-    ];
-    while budget.goes_on() {
-        let Side { a, b, crc, proxy, .. } = budget.rng.one_of(&sides);
-        let pieces = *budget.rng.one_of(&[0, 1, 3, 50, 1000]);
-        let mut mischief =
-            [Mischief { pieces, dribbles: budget.rng.below(4) == 0, ..Mischief::default() }; 2];
-        let way = budget.rng.below(2) as usize;
-        let ends = budget.rng.below(4) > 0;
-        if ends {
-            // Half of them in the handshake or soon behind it.
-            let longest = if budget.rng.below(2) == 0 { 200 } else { LONGEST[way] };
-            mischief[way].end_at = Some((budget.rng.below(longest), budget.rng.below(2) == 0));
+impl Side {
+    fn open(device: &'static str, tally: &mut Tally) -> Result<Self> {
+        let (a, b) = (Node::open(device)?, Node::open(device)?);
+        let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let mut proxies: Vec<Proxy> = Vec::new();
+        if device.starts_with("rails") {
+            // What they stand before is heard in an answer.
+            proxies.insert(0, Proxy::start(RAILS[0], listener.addr(), 4)?);
+            let last = proxies.first();
+            proxies.insert(0, Proxy::before(RAILS[1], listener.addr(), 3, last)?);
         }
-        proxy.set(mischief);
+        let further = proxies.first();
+        proxies.insert(0, Proxy::before(RAILS[0], listener.addr(), 2, further)?);
+        let greetings = vec![[0; 2]; proxies.len()];
+        let mut side = Self {
+            device,
+            a,
+            b,
+            _listener: listener,
+            proxies,
+            greetings,
+            rounds: 0,
+            established: 0,
+            ended: [0; 2],
+        };
+        side.round(&mut |_| [Mischief::default(); 2], tally)?;
+        // Who joins again says what who joins says.
+        let first = side.proxies.iter().take(RAILS.len()).map(Proxy::seen);
+        let lens: Vec<_> =
+            first.map(|seen| seen.map(|frames| frames.first().map(|(_, len)| *len as u64))).collect();
+        for (greeting, lens) in side.greetings.iter_mut().zip(lens.iter().chain(lens.last())) {
+            let [Some(forth), Some(back)] = *lens else {
+                anyhow::bail!("{device}: a connection went another way")
+            };
+            *greeting = [forth, back];
+        }
+        Ok(side)
+    }
+
+    /// Connects, lets a batch go over, and makes the account; `plan` says what is done on which proxy.
+    fn round(&mut self, plan: &mut dyn FnMut([u64; 2]) -> [Mischief; 2], tally: &mut Tally) -> Result<()> {
+        let mischief: Vec<[Mischief; 2]> = self.greetings.iter().map(|greeting| plan(*greeting)).collect();
+        for (proxy, mischief) in self.proxies.iter().zip(&mischief) {
+            proxy.set(*mischief);
+        }
         tally.tried += 1;
-        let mut round = Round::begin(a, b, proxy.addr, tally.tried)?;
+        self.rounds += 1;
+        let first = self.proxies.first().context("a proxy")?;
+        let mut round = Round::begin(&self.a, &self.b, first.addr, tally.tried)?;
         round.go_on(BATCH, Duration::from_secs(2))?;
-        if !ends {
-            round.ensure_established()?;
+        self.established += u64::from(round.is_established());
+        let mut must = true;
+        for (mischief, greeting) in mischief.iter().zip(&self.greetings) {
+            for (one, greeting) in mischief.iter().zip(greeting) {
+                let Some((at, _)) = one.end_at else { continue };
+                // Nobody says more than the handshake before having heard all of the other's.
+                let behind = at > *greeting;
+                self.ended[usize::from(behind)] += 1;
+                // Rails may be ended on a rail before they are connected on all.
+                must &= behind && self.proxies.len() == 1;
+            }
+        }
+        if must {
+            round.ensure_established().with_context(|| format!("{}, {mischief:?}", self.device))?;
         }
         // Nothing is flipped here, so all content counts.
         let before = tally.lost;
         round.account(true, tally)?;
-        proxy.close();
+        self.proxies.iter().for_each(Proxy::close);
         if tally.lost != before {
-            tally.note(format!("crc {crc}, {mischief:?}"));
+            tally.note(format!("{}, {mischief:?}", self.device));
         }
+        Ok(())
     }
-    Ok(())
+
+    /// What was done; an error if that was not what is to be tried here, and there was the time.
+    fn close(&self, long: bool, tally: &mut Tally) -> Result<()> {
+        let Self { device, rounds, established, ended: [greeting, traffic], .. } = self;
+        tally.note(format!(
+            "{device}: {rounds} connections, {established} of them established; ends of TCP planned: {greeting} in a \
+             handshake, {traffic} behind it"
+        ));
+        ensure!(
+            !long || *established > 1 && *traffic > 0,
+            "{device}: no connection was ended in its traffic"
+        );
+        Ok(())
+    }
+}
+
+/// Something for each way of a connection with a handshake of so many bytes.
+fn mischief(greeting: [u64; 2], rng: &mut Rng) -> [Mischief; 2] {
+    let pieces = *rng.one_of(&[0, 1, 3, 50, 1000]);
+    let mut mischief = [Mischief { pieces, dribbles: rng.below(4) == 0, ..Mischief::default() }; 2];
+    let way = rng.below(2) as usize;
+    if rng.below(4) > 0 {
+        let longest = *rng.one_of(&[greeting[way] + 1, greeting[way] + 200, LONGEST[way]]);
+        mischief[way].end_at = Some((rng.below(longest), rng.below(2) == 0));
+    }
+    mischief
+}
+
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    let began = Instant::now();
+    let mut sides = Vec::new();
+    for device in DEVICES {
+        sides.push(Side::open(device, tally)?);
+    }
+    while budget.goes_on() {
+        let side = budget.rng.below(sides.len() as u64) as usize;
+        sides[side].round(&mut |greeting| mischief(greeting, &mut budget.rng), tally)?;
+    }
+    sides.iter().try_for_each(|side| side.close(began.elapsed() >= ENOUGH, tally))
 }

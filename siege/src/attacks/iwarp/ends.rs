@@ -325,6 +325,10 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
+    pub(super) fn is_established(&self) -> bool {
+        self.established
+    }
+
     /// For rounds in which nothing keeps a connection from being made.
     pub(super) fn ensure_established(&self) -> Result<()> {
         ensure!(self.established, "no connection came about");

@@ -1,14 +1,20 @@
-//! One bit is flipped behind TCP's back, at every place of a handshake and of a batch with every kind of message, in either
-//! direction, with CRCs and without. What is reported successful must have arrived, and with CRCs must be right.
+//! One bit is flipped behind TCP's back, in a frame of the handshake or in an FPDU, in either direction, with CRCs and without.
+//! What is reported successful must have arrived, and with CRCs must be right.
+//!
+//! Connections that are left alone come first: the frames of those are what is aimed at, the first of each kind before the
+//! others. What a peer says when it ends a connection is aimed at in such as are damaged twice.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::ends::{Node, Round};
-use super::proxy::{Mischief, Proxy};
+use super::frames::Name;
+use super::proxy::{Aim, Frames, Mischief, Proxy};
 use crate::attack::{Attack, Budget, Tally};
+use crate::chance::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "flips",
@@ -18,45 +24,152 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Requests of a batch, and bits of either stream that are hit: the handshake, and all of their FPDUs.
+/// Requests of a batch.
 const COUNT: usize = 20;
-const BITS: [u64; 2] = [1600 * 8, 700 * 8];
-/// No divisor in common with the numbers of bits, so that all of them have their turn.
-const STRIDE: u64 = 1009;
+/// A length that was hit lets its reader wait for more: not for longer than this.
+const WAIT: Duration = Duration::from_millis(60);
+/// Bytes at the front of a frame that are all aimed at: every header, and all of most control messages; and at its end: pad
+/// and CRC. Of what lies between, one byte stands for the others.
+const FRONT: usize = 64;
+const END: usize = 8;
+/// Within this time something must have been hit.
+const ENOUGH: Duration = Duration::from_secs(3);
+/// Damages a send, by which the peer ends the connection.
+const PROVOCATION: Aim = Aim { frame: Name { opcode: Some(3), nth: 2 }, byte: 13, bit: 0 };
 
-fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    let nodes = |crc: &str| -> Result<_> {
-        let name = format!("iwarp@127.0.0.1(crc={crc})");
+/// A byte of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    frame: Name,
+    byte: usize,
+    back: bool,
+    /// It is of a frame that comes only if the connection is damaged before.
+    provoked: bool,
+}
+
+struct Side {
+    a: Node,
+    b: Node,
+    _listener: verbs::Listener,
+    proxy: Proxy,
+    crc: bool,
+    targets: Vec<Target>,
+    hit: BTreeSet<Target>,
+    rounds: usize,
+    established: usize,
+}
+
+impl Side {
+    fn open(crc: bool, rng: &mut Rng, tally: &mut Tally) -> Result<Self> {
+        let name = format!("iwarp@127.0.0.1(crc={})", if crc { "on" } else { "off" });
         let (a, b) = (Node::open(&name)?, Node::open(&name)?);
         let listener = b.listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let proxy = Proxy::start(Ipv4Addr::LOCALHOST, listener.addr(), 1)?;
-        Ok((a, b, listener, proxy))
-    };
-    let sides = [nodes("off")?, nodes("on")?];
-    let start = budget.rng.next() >> 16;
-    while budget.goes_on() {
-        let number = start + tally.tried;
-        // Three of four with CRCs, forth and back in turns of their own.
-        let crc = !number.is_multiple_of(4);
-        let back = usize::from((number / 4).is_multiple_of(3));
-        let bit = number * STRIDE % BITS[back];
-        let (a, b, _, proxy) = &sides[usize::from(crc)];
-        let mut mischief = [Mischief::default(); 2];
-        mischief[back].flip = Some(bit);
-        proxy.set(mischief);
-        tally.tried += 1;
-        let (lost, doubled) = (tally.lost, tally.doubled);
-        let mut round = Round::begin(a, b, proxy.addr, number)?;
-        // A length that was hit lets its reader wait for more: until the end then.
-        round.go_on(COUNT, Duration::from_millis(60))?;
-        if !crc || !number.is_multiple_of(2) {
-            proxy.close();
+        let (targets, hit) = (Vec::new(), BTreeSet::new());
+        let mut side =
+            Self { a, b, _listener: listener, proxy, crc, targets, hit, rounds: 0, established: 0 };
+        let plain = side.survey(Mischief::default(), tally)?;
+        side.add(&plain, false);
+        // Without CRCs nobody is to blame for what is wrong in a peer's last words.
+        if crc {
+            let mut ended =
+                side.survey(Mischief { flip: Some(PROVOCATION), ..Mischief::default() }, tally)?;
+            ended[0].clear();
+            ended[1].retain(|(frame, _)| plain[1].iter().all(|(other, _)| frame.opcode != other.opcode));
+            ensure!(!ended[1].is_empty(), "a peer of a damaged connection said nothing of it");
+            side.add(&ended, true);
         }
-        round.account(crc, tally)?;
-        proxy.close();
-        if (tally.lost, tally.doubled) != (lost, doubled) {
-            tally.note(format!("crc {crc}, back {back}, byte {}, bit {}", bit / 8, bit % 8));
+        // The first frames of each kind come first, and otherwise chance decides.
+        let mut order: Vec<_> = side.targets.drain(..).map(|of| (of.frame.nth, rng.next(), of)).collect();
+        order.sort_unstable();
+        side.targets = order.into_iter().map(|(.., target)| target).collect();
+        Ok(side)
+    }
+
+    /// What a connection consists of.
+    fn survey(&mut self, forth: Mischief, tally: &mut Tally) -> Result<Frames> {
+        self.proxy.set([forth, Mischief::default()]);
+        tally.tried += 1;
+        let mut round = Round::begin(&self.a, &self.b, self.proxy.addr, tally.tried)?;
+        round.go_on(COUNT, Duration::from_secs(2))?;
+        round.ensure_established()?;
+        round.account(self.crc, tally)?;
+        let seen = self.proxy.seen();
+        self.proxy.close();
+        Ok(seen)
+    }
+
+    fn add(&mut self, frames: &Frames, provoked: bool) {
+        for (back, frames) in [(false, &frames[0]), (true, &frames[1])] {
+            for &(frame, len) in frames {
+                let bytes = (0..len).filter(|&at| at < FRONT || at == len / 2 || at + END >= len);
+                self.targets.extend(bytes.map(|byte| Target { frame, byte, back, provoked }));
+            }
         }
     }
-    Ok(())
+
+    /// One connection, one bit; or one more in what it makes the peer say.
+    fn round(&mut self, rng: &mut Rng, tally: &mut Tally) -> Result<()> {
+        let target = self.targets[self.rounds % self.targets.len()];
+        let aim = Aim { frame: target.frame, byte: target.byte, bit: rng.below(8) as u32 };
+        self.rounds += 1;
+        let mut mischief = [Mischief::default(); 2];
+        mischief[usize::from(target.back)].flip = Some(aim);
+        if target.provoked {
+            mischief[0].flip = Some(PROVOCATION);
+        }
+        self.proxy.set(mischief);
+        tally.tried += 1;
+        let (lost, doubled, hits) = (tally.lost, tally.doubled, self.proxy.hits());
+        let mut round = Round::begin(&self.a, &self.b, self.proxy.addr, tally.tried)?;
+        round.go_on(COUNT, WAIT)?;
+        self.established += usize::from(round.is_established());
+        // Who waits for the rest of a handshake waits as long as it was told to. One that succeeded has no CRC: after a flipped
+        // bit there the ends may have agreed on completing what TCP has taken.
+        let may_close = target.frame != Name::HANDSHAKE && (!self.crc || rng.below(2) == 0);
+        if may_close || !round.is_established() {
+            self.proxy.close();
+        }
+        round.account(self.crc, tally)?;
+        self.proxy.close();
+        if self.proxy.hits() > hits + u64::from(target.provoked) {
+            self.hit.insert(target);
+        }
+        if (tally.lost, tally.doubled) != (lost, doubled) {
+            tally.note(format!("crc {}, {target:?}, {aim:?}", self.crc));
+        }
+        Ok(())
+    }
+
+    /// What was hit; an error if that was nothing, and there was the time.
+    fn close(&self, long: bool, tally: &mut Tally) -> Result<()> {
+        let firsts =
+            |of: &mut dyn Iterator<Item = &Target>| of.filter(|target| target.frame.nth == 0).count();
+        let hits = self.proxy.hits();
+        tally.note(format!(
+            "crc {}: {} connections, {} of them established, {hits} bits flipped; {} of {} bytes hit, of each kind's first \
+             frame {} of {}",
+            self.crc,
+            self.rounds,
+            self.established,
+            self.hit.len(),
+            self.targets.len(),
+            firsts(&mut self.hit.iter()),
+            firsts(&mut self.targets.iter()),
+        ));
+        ensure!(!long || self.established > 0, "no connection was established: nothing was tested");
+        ensure!(!long || !self.hit.is_empty(), "no flipped bit was passed on: nothing was tested");
+        Ok(())
+    }
+}
+
+fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    let began = Instant::now();
+    let mut sides = [Side::open(false, &mut budget.rng, tally)?, Side::open(true, &mut budget.rng, tally)?];
+    while budget.goes_on() {
+        // Three of four with CRCs.
+        let side = &mut sides[usize::from(budget.rng.below(4) > 0)];
+        side.round(&mut budget.rng, tally)?;
+    }
+    sides.iter().try_for_each(|side| side.close(began.elapsed() >= ENOUGH, tally))
 }

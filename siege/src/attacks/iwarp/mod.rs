@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ends` | two ends in this process, a batch of requests, and the account of what completed and what came |
 //! | `proxy` | what stands between them: flips a bit, cuts, dribbles, resets |
+//! | `frames` | what a stream consists of |
 //! | `flips` | one bit, behind TCP's back, at every place of a handshake and a batch |
 //! | `cuts` | TCP in tiny pieces, and its end at every byte |
 //! | `hostile` | peers with valid CRCs whose fields lie, by table |
@@ -13,5 +14,6 @@ pub(super) mod cuts;
 mod ends;
 pub(super) mod flips;
 pub(super) mod floods;
+mod frames;
 pub(super) mod hostile;
 mod proxy;

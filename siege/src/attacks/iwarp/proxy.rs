@@ -1,21 +1,30 @@
 //! What stands between the two ends of TCP connections.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Result;
 
+use super::frames::{Cutter, Name};
 use crate::chance::Rng;
+
+/// A bit of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    pub(super) frame: Name,
+    pub(super) byte: usize,
+    pub(super) bit: u32,
+}
 
 /// What is done to the bytes of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mischief {
     /// This bit of the stream is flipped.
-    pub(super) flip: Option<u64>,
+    pub(super) flip: Option<Aim>,
     /// Both directions are reset, or closed, in front of this byte.
     pub(super) end_at: Option<(u64, bool)>,
     /// Bytes of a piece, at most; each is passed on by itself. 0: as they come.
@@ -32,24 +41,47 @@ pub(super) struct Proxy {
 
 struct Shared {
     target: Mutex<SocketAddr>,
+    /// Stands before the listener whose address ends the answers that come by here: for further lanes of rails.
+    further: Option<(SocketAddr, Arc<Self>)>,
     /// What is done to the next connections: forth, and back.
     mischief: Mutex<[Mischief; 2]>,
     open: Mutex<Vec<TcpStream>>,
     over: AtomicBool,
     seed: Mutex<Rng>,
+    /// Flipped bits that were passed on.
+    hits: AtomicU64,
+    /// What the latest connection consisted of.
+    seen: Mutex<Seen>,
 }
+
+/// The frames of a connection and how long they were: forth, and back.
+pub(super) type Frames = [Vec<(Name, usize)>; 2];
+type Seen = Arc<Mutex<Frames>>;
 
 impl Proxy {
     /// Listens on a free port of this address.
     pub(super) fn start(side: Ipv4Addr, target: SocketAddr, seed: u64) -> Result<Self> {
+        Self::before(side, target, seed, None)
+    }
+
+    /// The same, with another one before the listeners that are named in answers here: those of further lanes of rails.
+    pub(super) fn before(
+        side: Ipv4Addr,
+        target: SocketAddr,
+        seed: u64,
+        further: Option<&Self>,
+    ) -> Result<Self> {
         let listener = TcpListener::bind((side, 0))?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared {
             target: Mutex::new(target),
+            further: further.map(|proxy| (proxy.addr, proxy.shared.clone())),
             mischief: Mutex::default(),
             open: Mutex::default(),
             over: AtomicBool::new(false),
             seed: Mutex::new(Rng::new(seed)),
+            hits: AtomicU64::new(0),
+            seen: Mutex::default(),
         });
         let passer = shared.clone();
         std::thread::spawn(move || {
@@ -58,7 +90,7 @@ impl Proxy {
                     return;
                 }
                 // An end that breaks off is the other end's to notice.
-                let _ = near.map(|near| passer.pass(near));
+                let _ = near.map(|near| pass(&passer, near));
             }
         });
         Ok(Self { addr, shared })
@@ -67,6 +99,17 @@ impl Proxy {
     /// What is done to the connections that come from now on.
     pub(super) fn set(&self, mischief: [Mischief; 2]) {
         *lock(&self.shared.mischief) = mischief;
+    }
+
+    /// How many flipped bits were passed on.
+    pub(super) fn hits(&self) -> u64 {
+        self.shared.hits.load(Ordering::Relaxed)
+    }
+
+    /// What the latest connection has consisted of until now.
+    pub(super) fn seen(&self) -> Frames {
+        let latest = lock(&self.shared.seen).clone();
+        lock(&latest).clone()
     }
 
     /// Closes all connections.
@@ -91,67 +134,119 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
-    fn pass(&self, near: TcpStream) -> Result<()> {
-        let far = TcpStream::connect(*lock(&self.target))?;
-        let [forth, back] = *lock(&self.mischief);
-        for end in [&near, &far] {
-            end.set_nodelay(true)?;
-        }
-        let seeds = {
-            let mut rng = lock(&self.seed);
-            [rng.next(), rng.next()]
-        };
-        let mut open = lock(&self.open);
-        open.push(near.try_clone()?);
-        open.push(far.try_clone()?);
-        drop(open);
-        let (near_too, far_too) = (near.try_clone()?, far.try_clone()?);
-        std::thread::spawn(move || relay(near, far, forth, Rng::new(seeds[0])));
-        std::thread::spawn(move || relay(far_too, near_too, back, Rng::new(seeds[1])));
-        Ok(())
+fn pass(shared: &Arc<Shared>, near: TcpStream) -> Result<()> {
+    let far = TcpStream::connect(*lock(&shared.target))?;
+    let mischief = *lock(&shared.mischief);
+    let seen = Seen::default();
+    *lock(&shared.seen) = seen.clone();
+    for end in [&near, &far] {
+        end.set_nodelay(true)?;
+        lock(&shared.open).push(end.try_clone()?);
     }
+    let ends = [(near.try_clone()?, far.try_clone()?), (far, near)];
+    for (way, (from, to)) in ends.into_iter().enumerate() {
+        let rng = Rng::new(lock(&shared.seed).next());
+        let relay = Relay {
+            shared: shared.clone(),
+            seen: seen.clone(),
+            way,
+            to,
+            mischief: mischief[way],
+            rng,
+            passed: 0,
+        };
+        std::thread::spawn(move || relay.run(from));
+    }
+    Ok(())
 }
 
-/// Passes bytes on until one end is over, then closes the other one.
-fn relay(mut from: TcpStream, mut to: TcpStream, mischief: Mischief, mut rng: Rng) {
-    let (mut bytes, mut passed) = (vec![0; 64 << 10], 0_u64);
-    loop {
-        let n = match from.read(&mut bytes) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(_) => break,
-        };
-        let mut now = &mut bytes[..n];
-        if let Some(bit) = mischief.flip
-            && let Some(byte) = (bit / 8).checked_sub(passed).and_then(|at| now.get_mut(at as usize))
-        {
-            *byte ^= 1 << (bit % 8);
-        }
-        let mut ends = None;
-        if let Some((at, reset)) = mischief.end_at
-            && passed + now.len() as u64 >= at
-        {
-            now = &mut now[..at.saturating_sub(passed) as usize];
-            ends = Some(reset);
-        }
-        passed += now.len() as u64;
-        if say(&mut to, now, mischief, &mut rng).is_err() {
-            break;
-        }
-        if let Some(reset) = ends {
-            if reset {
-                for end in [&from, &to] {
-                    // Without a linger a close is a reset; the clone in the list goes when it is shut.
-                    let _ = rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO));
-                }
+/// One direction of a connection.
+struct Relay {
+    shared: Arc<Shared>,
+    seen: Seen,
+    /// 0 is forth.
+    way: usize,
+    to: TcpStream,
+    mischief: Mischief,
+    rng: Rng,
+    passed: u64,
+}
+
+impl Relay {
+    /// Passes bytes on until one end is over, then closes the other one.
+    fn run(mut self, mut from: TcpStream) {
+        let (mut bytes, mut cutter) = (vec![0; 64 << 10], Cutter::default());
+        let mut goes_on = true;
+        while goes_on {
+            match from.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(n) => cutter.take(&bytes[..n]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => break,
             }
-            break;
+            let (mut now, mut flips) = (Vec::new(), 0);
+            while let Some((name, mut frame)) = cutter.frame() {
+                lock(&self.seen)[self.way].push((name, frame.len()));
+                flips += u64::from(self.flips(name, &mut frame));
+                if name == Name::HANDSHAKE && self.way == 1 {
+                    self.redirect(&mut frame);
+                }
+                now.append(&mut frame);
+            }
+            goes_on = self.pass(&now, &from);
+            self.shared.hits.fetch_add(if goes_on { flips } else { 0 }, Ordering::Relaxed);
+        }
+        if goes_on {
+            self.pass(&cutter.rest(), &from);
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = self.to.shutdown(Shutdown::Both);
+    }
+
+    /// Whether it has flipped a bit of this frame.
+    fn flips(&self, name: Name, frame: &mut [u8]) -> bool {
+        let aim = self.mischief.flip.filter(|aim| aim.frame == name);
+        let Some((aim, byte)) = aim.and_then(|aim| Some((aim, frame.get_mut(aim.byte)?))) else {
+            return false;
+        };
+        *byte ^= 1 << aim.bit;
+        true
+    }
+
+    /// An answer between rails ends with the address of a listener: the connection to it is to come by the further proxy.
+    fn redirect(&self, answer: &mut [u8]) {
+        let Some((addr, further)) = &self.shared.further else { return };
+        let IpAddr::V4(side) = addr.ip() else { return };
+        let Some(&mut [4, ref mut ip @ .., ref mut high, ref mut low]) = answer.last_chunk_mut::<7>() else {
+            return;
+        };
+        if *ip == side.octets() {
+            *lock(&further.target) = (side, u16::from_be_bytes([*high, *low])).into();
+            [*high, *low] = addr.port().to_be_bytes();
         }
     }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
+
+    /// Passes bytes on, as far as the stream is to go; whether it goes on.
+    fn pass(&mut self, bytes: &[u8], from: &TcpStream) -> bool {
+        let (mut now, mut ends) = (bytes, None);
+        if let Some((at, reset)) = self.mischief.end_at
+            && self.passed + now.len() as u64 >= at
+        {
+            now = &now[..at.saturating_sub(self.passed) as usize];
+            ends = Some(reset);
+        }
+        self.passed += now.len() as u64;
+        if say(&mut self.to, now, self.mischief, &mut self.rng).is_err() {
+            return false;
+        }
+        if ends == Some(true) {
+            for end in [from, &self.to] {
+                // Without a linger a close is a reset; the clone in the list goes when it is shut.
+                let _ = rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO));
+            }
+        }
+        ends.is_none()
+    }
 }
 
 fn say(to: &mut TcpStream, bytes: &[u8], mischief: Mischief, rng: &mut Rng) -> std::io::Result<()> {
