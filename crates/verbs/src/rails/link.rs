@@ -190,17 +190,22 @@ impl QpInner {
         if !all || !matches!(link.phase, Phase::Connecting | Phase::Accepting) {
             return;
         }
-        link.phase = Phase::Up;
         let gone = link.gone;
-        let (cm, private_data) = (link.cm.clone(), std::mem::take(&mut link.answer));
+        self.establish(&mut link, phase);
         drop(link);
-        let from = if phase == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
-        self.advance(from, state::READY_TO_SEND);
         self.device().service.wake();
-        if let Some(cm) = cm {
+        (0..self.width()).filter(|lane| gone & 1 << lane != 0).for_each(|lane| self.lane_is_down(lane));
+    }
+
+    /// All lanes are up. Said while the link is held: another thread may have news of its end, which come behind this.
+    fn establish(&self, link: &mut Link, was: Phase) {
+        link.phase = Phase::Up;
+        let from = if was == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
+        self.advance(from, state::READY_TO_SEND);
+        let private_data = std::mem::take(&mut link.answer);
+        if let Some(cm) = &link.cm {
             cm.push(CmEvent::Established { qp_num: self.num, private_data });
         }
-        (0..self.width()).filter(|lane| gone & 1 << lane != 0).for_each(|lane| self.lane_is_down(lane));
     }
 
     /// A lane has gone before this side knew of all that they are up. The peer may have had a whole connection all the same,
@@ -314,8 +319,16 @@ impl QpInner {
 
     /// The connection failed when some lane was up already, or on the accepting side.
     pub(super) fn connection_failed(&self, why: CmFailure) {
+        let has_received = (0..self.width()).any(|lane| self.receives().received(lane) > 0);
         let mut link = self.link();
-        let was = std::mem::replace(&mut link.phase, Phase::Over);
+        let was = link.phase;
+        // Whoever has sent knew that all lanes were up: it had a whole connection, whatever became of the news of it.
+        if was == Phase::Accepting && has_received {
+            self.establish(&mut link, was);
+            drop(link);
+            return self.end();
+        }
+        link.phase = Phase::Over;
         let cm = link.cm.clone();
         self.forget_token(&link);
         drop(link);

@@ -1,10 +1,10 @@
 //! What the survivor does while a child is killed, and what it checks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use verbs::{CmEvent, Qp, RecvWr, SendOp, SendWr, Srq, Wc};
+use verbs::{CmEvent, Qp, RecvWr, SendOp, SendWr, Srq, Wc, WcStatus};
 
 use super::{Front, State, Victim};
 use crate::attack::Tally;
@@ -133,7 +133,7 @@ struct Guest {
 fn connecting(end: &End, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
     let Victim { mut child, ledger } = victim;
     let (listener, srq) = (end.listen()?, end.srq()?);
-    let mut hall = Hall { end, srq, guests: BTreeMap::new(), messages: 0 };
+    let mut hall = Hall { end, srq, guests: BTreeMap::new(), messages: 0, flushed: BTreeSet::new() };
     (0..DEPTH).try_for_each(|i| hall.post(i))?;
     child.tell(format!("{:?} {} {}", State::Connecting, listener.addr().port(), rng.next()))?;
     let kill_at = Instant::now() + Duration::from_micros(1000 + rng.below(3 * LIFE));
@@ -169,6 +169,8 @@ struct Hall<'a> {
     srq: Srq,
     guests: BTreeMap<u32, Guest>,
     messages: u64,
+    /// Queue pairs of which a claimed receive was flushed.
+    flushed: BTreeSet<u32>,
 }
 
 impl Hall<'_> {
@@ -182,7 +184,14 @@ impl Hall<'_> {
         loop {
             let some = self.end.recv_cq.poll(&mut wcs)?;
             for wc in &wcs[..some] {
-                ensure!(wc.is_ok(), "shared receives are not flushed: {wc:?}");
+                if wc.status == WcStatus::WrFlushErr {
+                    // One that the dead had claimed for a message under way: it is that queue pair's, and flushed with it.
+                    let claimed = self.flushed.insert(wc.qp_num);
+                    ensure!(claimed, "more shared receives are flushed than one can be claimed: {wc:?}");
+                    self.post(wc.wr_id)?;
+                    continue;
+                }
+                ensure!(wc.is_ok(), "a message failed: {wc:?}");
                 self.messages += 1;
                 let guest = self.guests.get_mut(&wc.qp_num);
                 ensure!(guest.is_some(), "a message on a connection that is over: {wc:?}");
