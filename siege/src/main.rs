@@ -41,6 +41,9 @@ struct Options {
     /// Run only these attacks; may be given more than once.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Leave out these attacks; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    skip: Vec<String>,
     /// What all chance begins with; printed, so that a run can be repeated.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -69,7 +72,7 @@ fn run(options: &Options) -> Result<bool> {
         attacks::ALL.iter().for_each(|attack| println!("{:<18} {}", attack.name, attack.about));
         return Ok(true);
     }
-    runner::run(&options.only, time, options.seed)
+    runner::run(&options.only, &options.skip, time, options.seed)
 }
 
 fn main() -> ExitCode {

@@ -12,9 +12,11 @@ use crate::child::Child;
 /// What an attack may take beyond its time, for its last round and its own start and end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs the attacks named by `only`, or all, within `time`; prints what they counted. False if the stack did not hold.
-pub(crate) fn run(only: &[String], time: Duration, seed: u64) -> Result<bool> {
-    let chosen = chosen(only)?;
+/// Runs the attacks named by `only`, or all, but those named by `skip`, within `time`; prints what they counted. False if the stack did not hold.
+pub(crate) fn run(only: &[String], skip: &[String], time: Duration, seed: u64) -> Result<bool> {
+    let mut chosen = chosen(only)?;
+    check_names(skip)?;
+    chosen.retain(|attack| !skip.iter().any(|name| name == attack.name));
     let weights: u32 = chosen.iter().map(|attack| attack.weight).sum();
     println!("siege: {} attacks in {:.1} minutes, seed {seed}\n", chosen.len(), time.as_secs_f64() / 60.0);
     println!(
@@ -34,11 +36,16 @@ pub(crate) fn run(only: &[String], time: Duration, seed: u64) -> Result<bool> {
 
 /// The attacks with these names, in order; all of them when there are no names.
 fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
-    if let Some(unknown) = only.iter().find(|name| !ALL.iter().any(|attack| attack.name == **name)) {
+    check_names(only)?;
+    Ok(ALL.iter().filter(|attack| only.is_empty() || only.iter().any(|name| name == attack.name)).collect())
+}
+
+fn check_names(names: &[String]) -> Result<()> {
+    if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|attack| attack.name == **name)) {
         let known: Vec<&str> = ALL.iter().map(|attack| attack.name).collect();
         bail!("there is no attack `{unknown}`; the attacks are {}", known.join(", "));
     }
-    Ok(ALL.iter().filter(|attack| only.is_empty() || only.iter().any(|name| name == attack.name)).collect())
+    Ok(())
 }
 
 fn print_row(attack: &Attack, tally: &Tally, failures: &[String]) {
