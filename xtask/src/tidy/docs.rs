@@ -1,11 +1,15 @@
-//! Documents that stay true: paths they name exist, and every crate says what it is.
+//! Documents that stay true: paths and symbols they name exist, and every crate says what it is.
 
-use super::Finding;
+use super::tokens::Kind;
+use super::{Finding, Source};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The documents whose paths are checked.
 const DOCUMENTS: [&str; 4] = ["ARCHITECTURE.md", "README.md", "CAVEATS.md", "CONTRIBUTING.md"];
+
+/// The documents whose symbols are checked.
+const OF_SYMBOLS: [&str; 2] = ["ARCHITECTURE.md", "docs/adding-a-nic.md"];
 
 /// Files at the root that a path without a folder may mean.
 const ROOT_ENDINGS: [&str; 2] = [".md", ".toml"];
@@ -15,22 +19,60 @@ pub(super) fn paths(root: &Path, tracked: &BTreeSet<String>, path: &str, text: &
     if !DOCUMENTS.contains(&path) {
         return Vec::new();
     }
-    let mut findings = Vec::new();
-    let mut fenced = false;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        } else if !fenced {
-            for name in quoted(line).filter(|name| is_missing(root, tracked, name)) {
-                let what = format!("`{name}` does not exist: name the file that does");
-                findings.push(Finding::new(path, index + 1, "path", what));
-            }
-        }
-    }
-    findings
+    let missing = named(text).filter(|(_, name)| is_missing(root, tracked, name));
+    let finding = |(line, name)| {
+        Finding::new(path, line, "path", format!("`{name}` does not exist: name the file that does"))
+    };
+    missing.map(finding).collect()
 }
 
-/// What stands between backticks.
+/// Every identifier that the sources have.
+pub(super) fn identifiers(sources: &[Source]) -> BTreeSet<&str> {
+    let tokens = sources.iter().flat_map(|source| &source.tokens);
+    tokens
+        .filter_map(|token| if let Kind::Ident(ident) = &token.kind { Some(ident.as_str()) } else { None })
+        .collect()
+}
+
+/// Every symbol in backticks is one that the sources have.
+pub(super) fn symbols(identifiers: &BTreeSet<&str>, path: &str, text: &str) -> Vec<Finding> {
+    if !OF_SYMBOLS.contains(&path) {
+        return Vec::new();
+    }
+    let missing = named(text).filter_map(|(line, name)| {
+        let gone = symbol(name)?.into_iter().find(|part| !identifiers.contains(part))?;
+        let what = format!("`{name}`: no source has an identifier `{gone}`: name what there is");
+        Some(Finding::new(path, line, "symbol", what))
+    });
+    missing.collect()
+}
+
+/// The parts of a name that only a symbol can have: a path with `::`, a call, CamelCase or snake_case.
+fn symbol(name: &str) -> Option<Vec<&str>> {
+    let bare = name.strip_suffix("()").unwrap_or(name);
+    let parts: Vec<&str> = bare.split("::").collect();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_ident = |part: &&str| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && part.chars().all(plain)
+    };
+    let is_camel =
+        bare.starts_with(|c: char| c.is_ascii_uppercase()) && bare.contains(|c: char| c.is_ascii_lowercase());
+    let can_only_be = parts.len() > 1 || bare != name || is_camel || bare.contains('_');
+    (can_only_be && parts.iter().all(is_ident)).then_some(parts)
+}
+
+/// What stands between backticks outside of fences, each with its line (from 1).
+fn named(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    let open = text.lines().enumerate().filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced && !is_fence
+    });
+    open.flat_map(|(index, line)| quoted(line).map(move |name| (index + 1, name)))
+}
+
+/// What stands between backticks in a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     let closed = line.matches('`').count() / 2;
     line.split('`').skip(1).step_by(2).take(closed)
@@ -129,6 +171,29 @@ mod tests {
             assert_eq!(missing(&format!("See `{name}`.\n")), [""; 0], "{name}");
         }
         assert_eq!(missing("```\n`docs/gone.md`\n```\n"), [""; 0]);
+    }
+
+    #[test]
+    fn named_symbols_must_exist() {
+        let identifiers = ["host", "Bell", "ring", "wait_for"].into();
+        let gone = |text: &str| {
+            symbols(&identifiers, "ARCHITECTURE.md", text)
+                .into_iter()
+                .map(|finding| finding.what)
+                .collect::<Vec<_>>()
+        };
+        for (name, part) in
+            [("Gong", "Gong"), ("Bell::gong", "gong"), ("gong()", "gong"), ("gong_for", "gong_for")]
+        {
+            let found = gone(&format!("See `{name}`.\n"));
+            assert!(
+                found.len() == 1 && found[0].contains(&format!("identifier `{part}`")),
+                "{name}: {found:?}"
+            );
+        }
+        for name in ["Bell", "host::Bell::ring()", "wait_for", "gong", "Gong and more", "GONG", "a-b"] {
+            assert_eq!(gone(&format!("See `{name}`.\n```\n`Gong`\n```\n")), [""; 0], "{name}");
+        }
     }
 
     #[test]

@@ -127,11 +127,13 @@ fn findings(root: &Path, tree: &Tree, exceptions: Exceptions, counts: &unsafety:
         found.extend(marks::ignored_tests(source));
         found.extend(length::check(source));
     }
+    let identifiers = docs::identifiers(&tree.sources);
     for (path, text) in &tree.texts {
         found.extend(text::lines(path, text));
         found.extend(marks::unfinished(path, text));
         found.extend(docs::descriptions(path, text));
         found.extend(docs::paths(root, &tree.paths, path, text));
+        found.extend(docs::symbols(&identifiers, path, text));
     }
     found.extend(text::sizes(&tree.sizes));
     found.extend(unsafety::check(&tree.sources, counts));
