@@ -5,8 +5,10 @@ use anyhow::Result;
 
 /// Builds the siege as it ships, or `quick` as the tests are built, and runs it with these arguments.
 pub(crate) fn check(workspace: &Workspace, arguments: &[String], quick: bool) -> Result<()> {
-    let profile: &[&str] = if quick { &[] } else { &["--release"] };
-    run(workspace.cargo(&["build", "--package", "siege"]).args(profile))?;
+    // All tests with it: then it is made of the very libraries that `cargo test` has built, features and all.
+    let what: &[&str] =
+        if quick { &["--workspace", "--bins", "--tests"] } else { &["--package", "siege", "--release"] };
+    run(workspace.cargo(&["build"]).args(what))?;
     let folder = if quick { "debug" } else { "release" };
     run(std::process::Command::new(workspace.target().join(folder).join("siege")).args(arguments))
 }
