@@ -13,7 +13,7 @@ use std::path::Path;
 const ROWS: [&[&str]; 7] = [
     &["host", "iwarp"],
     &["verbs"],
-    &["nic-soft", "nic-model", "nic-hw"],
+    &["conformance", "nic-soft", "nic-model", "nic-hw"],
     &["fabric", "portals", "dapl"],
     &["mpi"],
     &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "bench"],

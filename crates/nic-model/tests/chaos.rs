@@ -8,7 +8,6 @@ mod storm;
 mod support;
 
 use support::Play;
-use verbs::conformance;
 use verbs::host::world::Factory;
 
 /// Seeds of each test of the suite in each weather.

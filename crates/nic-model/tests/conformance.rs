@@ -3,8 +3,8 @@
 
 mod support;
 
+use conformance::{Body, Fixture};
 use support::Play;
-use verbs::conformance::{Body, Fixture};
 
 /// A card of this machine in each of two nodes.
 struct Model(&'static str);
@@ -19,38 +19,38 @@ impl Fixture for Model {
 }
 
 mod nicmem {
-    verbs::conformance!(super::Model("mt23108-nicmem"), threads);
+    conformance::tests!(super::Model("mt23108-nicmem"), threads);
 }
 
 /// Other habits: one processor, tokens that are pushed, a notice that follows a write, no atomics.
 mod myrinet {
-    verbs::conformance!(super::Model("myrinet-gm"), threads);
+    conformance::tests!(super::Model("myrinet-gm"), threads);
 }
 
 /// Small packets, data within descriptors, no shared receives, no atomics.
 mod quadrics {
-    verbs::conformance!(super::Model("quadrics-elan3"), threads);
+    conformance::tests!(super::Model("quadrics-elan3"), threads);
 }
 
 /// One of two cards of a machine, which has no NIC memory.
 mod connectx_card {
-    verbs::conformance!(super::Model("connectx-multihca@1"), threads);
+    conformance::tests!(super::Model("connectx-multihca@1"), threads);
 }
 
 /// One of two ports of a card.
 mod connectx_port {
-    verbs::conformance!(super::Model("connectx-multiport@1"), threads);
+    conformance::tests!(super::Model("connectx-multiport@1"), threads);
 }
 
 /// The whole of a card with one port.
 mod connectx_single {
-    verbs::conformance!(super::Model("connectx-single"), threads);
+    conformance::tests!(super::Model("connectx-single"), threads);
 }
 
 /// The other machines differ in values only: some groups are enough.
 mod others {
     use super::Model;
-    use verbs::conformance::{all, threaded};
+    use conformance::{all, threaded};
 
     fn groups(machine: &'static str, groups: &[&str]) {
         for test in all().iter().chain(threaded()).filter(|test| groups.contains(&test.group)) {

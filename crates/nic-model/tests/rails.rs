@@ -4,8 +4,8 @@
 #[path = "support/rails.rs"]
 mod rails_support;
 
+use conformance::{Body, Fixture};
 use rails_support::{Pair, storm};
-use verbs::conformance::{Body, Fixture};
 use verbs::host::world::Factory;
 use verbs::rails::Engine;
 
@@ -37,17 +37,17 @@ impl Fixture for OnRails {
 
 /// Two cards of one port.
 mod cards {
-    verbs::conformance!(super::OnRails("connectx-multihca", super::Engine::One), threads);
+    conformance::tests!(super::OnRails("connectx-multihca", super::Engine::One), threads);
 }
 
 /// The same, with a rank for each.
 mod cards_in_threads {
-    verbs::conformance!(super::OnRails("connectx-multihca", super::Engine::Threads), threads);
+    conformance::tests!(super::OnRails("connectx-multihca", super::Engine::Threads), threads);
 }
 
 /// Two ports of one card.
 mod ports {
-    verbs::conformance!(super::OnRails("connectx-multiport", super::Engine::One), threads);
+    conformance::tests!(super::OnRails("connectx-multiport", super::Engine::One), threads);
 }
 
 /// Goal: a cable that is cut, and perhaps whole again later, costs no byte and no completion.

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use conformance::{Body, Env, Fixture};
 use nic_soft::shm::{CopyPath, ShmConfig, open};
-use verbs::conformance::{Body, Env, Fixture};
 
 /// Two devices in this process, with one way of copying.
 struct Shm(CopyPath);
@@ -18,13 +18,13 @@ impl Fixture for Shm {
 }
 
 mod direct {
-    verbs::conformance!(super::Shm(super::CopyPath::Auto), threads);
+    conformance::tests!(super::Shm(super::CopyPath::Auto), threads);
 }
 
 mod by_kernel {
-    verbs::conformance!(super::Shm(super::CopyPath::Kernel), threads);
+    conformance::tests!(super::Shm(super::CopyPath::Kernel), threads);
 }
 
 mod by_service {
-    verbs::conformance!(super::Shm(super::CopyPath::Service), threads);
+    conformance::tests!(super::Shm(super::CopyPath::Service), threads);
 }

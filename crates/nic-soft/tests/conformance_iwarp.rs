@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use conformance::{Body, Env, Fixture};
 use nic_soft::iwarp::{FpduSize, IwarpConfig, Mpa, open};
-use verbs::conformance::{Body, Env, Fixture};
 
 /// Two devices in this process, set up alike.
 struct Loopback(fn() -> IwarpConfig);
@@ -38,7 +38,7 @@ fn departs(test: &str) -> Option<&'static str> {
 
 /// As it comes.
 mod plain {
-    verbs::conformance!(super::Loopback(super::IwarpConfig::default), threads);
+    conformance::tests!(super::Loopback(super::IwarpConfig::default), threads);
 }
 
 /// With CRCs.
@@ -47,7 +47,7 @@ mod crc {
         super::IwarpConfig { crc: true, ..super::IwarpConfig::default() }
     }
 
-    verbs::conformance!(super::Loopback(config), threads);
+    conformance::tests!(super::Loopback(config), threads);
 }
 
 /// Revision 1 of MPA, and small FPDUs of an odd size.
@@ -57,5 +57,5 @@ mod old {
         super::IwarpConfig { mpa, fpdu, ..super::IwarpConfig::default() }
     }
 
-    verbs::conformance!(super::Loopback(config), threads);
+    conformance::tests!(super::Loopback(config), threads);
 }

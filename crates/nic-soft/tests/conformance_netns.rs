@@ -7,9 +7,9 @@ mod support;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
+use conformance::{Body, Env, Fixture, Test};
 use nic_soft::iwarp::{FpduSize, IwarpConfig, Mpa, open};
 use support::netns::Spaces;
-use verbs::conformance::{Body, Env, Fixture, Test};
 
 /// Links of both kinds, made once.
 fn spaces(mtu: u32) -> Option<&'static Spaces> {
@@ -46,7 +46,7 @@ impl Fixture for Across {
 
 /// As it comes, at the usual MTU.
 mod usual {
-    verbs::conformance!(super::Across(1500, super::IwarpConfig::default), threads);
+    conformance::tests!(super::Across(1500, super::IwarpConfig::default), threads);
 }
 
 /// What depends on how the stream is cut.
@@ -65,8 +65,7 @@ const PARTS: &[&str] = &[
 
 #[track_caller]
 fn parts(mtu: u32, config: fn() -> IwarpConfig) {
-    let tests: Vec<&Test> =
-        verbs::conformance::all().iter().filter(|test| PARTS.contains(&test.group)).collect();
+    let tests: Vec<&Test> = conformance::all().iter().filter(|test| PARTS.contains(&test.group)).collect();
     assert!(tests.len() > 80, "{} tests", tests.len());
     for test in tests {
         println!("{}", test.path());

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use conformance::{Body, Env, Fixture};
 use nic_soft::{iwarp, shm};
-use verbs::conformance::{Body, Env, Fixture};
 use verbs::rails::{self, Engine, RailsConfig};
 use verbs::{Device, host::Host};
 
@@ -54,17 +54,17 @@ fn shm_rail(host: &Host, _side: u8) -> Device {
 /// Nearly everything is striped.
 mod on_iwarp {
     use super::{Engine, Rails};
-    verbs::conformance!(Rails { open: super::iwarp_rail, stripe_min: 1024, engine: Engine::One }, threads);
+    conformance::tests!(Rails { open: super::iwarp_rail, stripe_min: 1024, engine: Engine::One }, threads);
 }
 
 mod on_shm {
     use super::{Engine, Rails};
-    verbs::conformance!(Rails { open: super::shm_rail, stripe_min: 16 << 10, engine: Engine::One }, threads);
+    conformance::tests!(Rails { open: super::shm_rail, stripe_min: 16 << 10, engine: Engine::One }, threads);
 }
 
 mod on_iwarp_in_threads {
     use super::{Engine, Rails};
-    verbs::conformance!(
+    conformance::tests!(
         Rails { open: super::iwarp_rail, stripe_min: 1024, engine: Engine::Threads },
         threads
     );

@@ -13,8 +13,8 @@ mod support;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
 
+use conformance::Env;
 use nic_soft::iwarp;
-use verbs::conformance::Env;
 use verbs::host;
 use verbs::rails::{self, Engine, RailsConfig};
 use verbs::{AsyncEvent, Device};

@@ -14,14 +14,12 @@
 //! | `error` | [`Error`] |
 //! | `provider` | what a NIC implements; unsupported is the default answer |
 //! | `rails` | a device made of several |
-//! | `conformance` | the suite that every NIC passes |
 //!
 //! Rules cite the InfiniBand Architecture Specification, volume 1, release 1.x (IBA) and the manual pages of
 //! libibverbs and librdmacm (ibv_*(3), rdma_*(3)).
 
 mod attr;
 mod cm;
-pub mod conformance;
 mod cq;
 mod device;
 mod error;

@@ -3,7 +3,6 @@
 //! one likes, or with the one that failed.
 
 use nic_model::Config;
-use verbs::conformance;
 use verbs::host::world::Factory;
 
 use super::storm;

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use conformance::{Body, Env};
 use nic_model::Config;
-use verbs::conformance::{Body, Env};
 use verbs::host::world::{self, Ended, Factory, Failure, World};
 
 /// Bytes of the largest messages: some thousand packets.

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use conformance::Env;
+use conformance::traffic::{self, Traffic};
 use nic_model::Config;
-use verbs::conformance::Env;
-use verbs::conformance::traffic::{self, Traffic};
 use verbs::host::world::{self, Ended, Factory, Failure, World};
 use verbs::host::{Host, Span};
 use verbs::rails::{self, Engine, RailsConfig};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use verbs::conformance::traffic::{self, Traffic};
+use conformance::traffic::{self, Traffic};
 use verbs::rails::Engine;
 
 use crate::sockets::{Break, break_all};

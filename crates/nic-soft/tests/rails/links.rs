@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
+use conformance::Env;
+use conformance::traffic::{self, Traffic};
 use nic_soft::iwarp::{IwarpConfig, open};
-use verbs::conformance::Env;
-use verbs::conformance::traffic::{self, Traffic};
 use verbs::host::{self, Span};
 use verbs::rails::{self, RailsConfig};
 use verbs::{CmEvent, ConnParam, Device, QpInit};

@@ -1,0 +1,258 @@
+//! Setting up connections (rdma_connect(3), rdma_accept(3), rdma_reject(3)).
+
+use super::Env;
+use super::check::{ok, pattern};
+use super::conn::{Conn, End, Setup, connect};
+use host::Span;
+use verbs::{CmEvent, CmFailure, ConnParam, Error, QpState, SendOp, SendWr, WcOpcode};
+
+pub(super) fn ends(env: &Env) -> (End, End) {
+    (End::new(env, &env.a, &Setup::default()), End::new(env, &env.b, &Setup::default()))
+}
+
+/// Waits for `ConnectFailed` of this end's queue pair.
+#[track_caller]
+pub(super) fn failure(end: &End) -> CmFailure {
+    match end.waiter.event(&end.cm, "ConnectFailed") {
+        CmEvent::ConnectFailed { qp_num, why } if qp_num == end.qp.num() => why,
+        other => panic!("expected ConnectFailed, got {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(super) fn rejected(end: &End) -> Vec<u8> {
+    match end.waiter.event(&end.cm, "Rejected") {
+        CmEvent::Rejected { qp_num, private_data } if qp_num == end.qp.num() => private_data,
+        other => panic!("expected Rejected, got {other:?}"),
+    }
+}
+
+/// Private data of no byte, one, and as much as there may be arrives both ways.
+pub(super) fn private_data_arrives(env: &Env) {
+    let max = env.a.attr().max_private_data.min(env.b.attr().max_private_data) as usize;
+    assert!(max > 0, "some private data is possible on every NIC");
+    for (there, back) in [(0, 0), (1, 0), (0, 1), (7, max), (max, max)] {
+        let (a, b) = ends(env);
+        let (hello, answer) = (pattern(1, there), pattern(2, back));
+        let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+        let param = ConnParam::with_private_data(hello.clone());
+        a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
+        let request = b.waiter.request(&b.cm);
+        assert_eq!(request.private_data, hello);
+        assert_eq!(request.local, listener.addr());
+        b.cm.accept(request, &b.qp, &ConnParam::with_private_data(answer.clone())).expect("accept");
+        assert_eq!(a.waiter.established(&a.cm, a.qp.num()), answer);
+        assert_eq!(b.waiter.established(&b.cm, b.qp.num()), [0; 0], "empty on the passive side");
+    }
+}
+
+/// One byte more is refused at the call; the queue pair can still be connected.
+pub(super) fn too_much_private_data_is_refused(env: &Env) {
+    let (a, b) = ends(env);
+    let over = ConnParam::with_private_data(vec![1; env.a.attr().max_private_data as usize + 1]);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    let refusal = a.cm.connect(&a.qp, listener.addr(), &over);
+    assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+    assert_eq!(a.qp.state(), QpState::Init);
+    connect(env, &a, &b, &Setup::default());
+}
+
+/// An accept with too much private data is an error, and the request is rejected.
+pub(super) fn accepting_with_too_much_rejects(env: &Env) {
+    let (a, b) = ends(env);
+    let over = ConnParam::with_private_data(vec![1; env.b.attr().max_private_data as usize + 1]);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let refusal = b.cm.accept(b.waiter.request(&b.cm), &b.qp, &over);
+    assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+    rejected(&a);
+    assert_eq!((a.qp.state(), b.qp.state()), (QpState::Init, QpState::Init));
+}
+
+/// A rejection carries private data, and the queue pair is back in `Init`.
+pub(super) fn rejections_carry_data(env: &Env) {
+    for len in [0, 1, env.b.attr().max_private_data as usize] {
+        let (a, b) = ends(env);
+        let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+        a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+        b.waiter.request(&b.cm).reject(&pattern(3, len)).expect("reject");
+        assert_eq!(rejected(&a), pattern(3, len));
+        assert_eq!(a.qp.state(), QpState::Init);
+    }
+}
+
+/// Too much data in a rejection is an error, but it still rejects.
+pub(super) fn rejecting_with_too_much_still_rejects(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let over = vec![1; env.b.attr().max_private_data as usize + 1];
+    let refusal = b.waiter.request(&b.cm).reject(&over);
+    assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+    assert_eq!(rejected(&a), [0; 0]);
+}
+
+/// A request that is dropped without an answer is rejected.
+pub(super) fn dropping_a_request_rejects(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    drop(b.waiter.request(&b.cm));
+    assert_eq!(rejected(&a), [0; 0]);
+}
+
+/// After a rejection the same queue pair can connect again, and receives posted before are still there.
+pub(super) fn a_rejected_queue_pair_connects_again(env: &Env) {
+    let (a, b) = ends(env);
+    a.post_recv(1, &[a.host.sge(0, 8)]);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    for _ in 0..3 {
+        a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+        b.waiter.request(&b.cm).reject(&[]).expect("reject");
+        rejected(&a);
+    }
+    connect(env, &a, &b, &Setup::default());
+    b.post(&SendWr::new(2, SendOp::Send, &[b.host.sge(0, 8)]));
+    ok(a.received(), 1, WcOpcode::Recv);
+}
+
+/// When nobody answers within the time-out, the connection fails and the queue pair is back in `Init`.
+pub(super) fn an_unanswered_request_times_out(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    let param = ConnParam { timeout: Span::from_ms(50), ..ConnParam::default() };
+    a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
+    let request = b.waiter.request(&b.cm);
+    assert_eq!(failure(&a), CmFailure::TimedOut);
+    assert_eq!(a.qp.state(), QpState::Init);
+    late_accept(&b, request);
+}
+
+/// Accepting somebody who has given up: an error at once, or a failed connection as an event, or (where the
+/// passive side only learns later) an established connection that ends.
+fn late_accept(b: &End, request: verbs::ConnectRequest) {
+    if b.cm.accept(request, &b.qp, &ConnParam::default()).is_err() {
+        return;
+    }
+    match b.waiter.event(&b.cm, "the end of a late accept") {
+        CmEvent::ConnectFailed { qp_num, .. } => assert_eq!(qp_num, b.qp.num()),
+        CmEvent::Established { qp_num, .. } => b.waiter.disconnected(&b.cm, qp_num),
+        other => panic!("expected the end of a late accept, got {other:?}"),
+    }
+    b.in_error();
+}
+
+/// The connecting side goes away before the answer: the same set of outcomes.
+pub(super) fn the_connecting_side_vanishes(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let request = b.waiter.request(&b.cm);
+    drop(a);
+    late_accept(&b, request);
+    let (a, b) = ends(env);
+    connect(env, &a, &b, &Setup::default());
+    Conn { a, b }.still_works();
+}
+
+/// A queue pair of the wrong device cannot accept; the request is rejected.
+pub(super) fn a_foreign_queue_pair_cannot_accept(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    let foreign = a.another_qp();
+    let refusal = b.cm.accept(b.waiter.request(&b.cm), &foreign, &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::Foreign { .. })), "{refusal:?}");
+    rejected(&a);
+    assert_eq!(foreign.state(), QpState::Init);
+}
+
+/// A queue pair of the wrong device cannot connect.
+pub(super) fn a_foreign_queue_pair_cannot_connect(env: &Env) {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    let refusal = a.cm.connect(&b.qp, listener.addr(), &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::Foreign { .. })), "{refusal:?}");
+    assert_eq!(b.qp.state(), QpState::Init);
+}
+
+/// The active side may send as soon as it has its `Established`; the passive side's receives, posted before
+/// its accept, take it, whatever the order in which the passive side looks at its queues.
+pub(super) fn data_right_after_established(env: &Env) {
+    let (a, b) = ends(env);
+    b.post_recv(1, &[b.host.sge(0, 8)]);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default()).expect("accept");
+    a.waiter.established(&a.cm, a.qp.num());
+    a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
+    ok(b.received(), 1, WcOpcode::Recv);
+    ok(a.sent(), 2, WcOpcode::Send);
+    b.waiter.established(&b.cm, b.qp.num());
+}
+
+/// The passive side may send as soon as it has its own `Established`.
+pub(super) fn the_passive_side_may_send_first(env: &Env) {
+    let (a, b) = ends(env);
+    a.post_recv(1, &[a.host.sge(0, 8)]);
+    connect(env, &a, &b, &Setup::default());
+    b.post(&SendWr::new(2, SendOp::Send, &[b.host.sge(0, 8)]));
+    ok(a.received(), 1, WcOpcode::Recv);
+    ok(b.sent(), 2, WcOpcode::Send);
+}
+
+/// A device connects to itself.
+pub(super) fn a_device_connects_to_itself(env: &Env) {
+    let (near, far) = (End::new(env, &env.b, &Setup::default()), End::new(env, &env.b, &Setup::default()));
+    connect(env, &near, &far, &Setup::default());
+    Conn { a: near, b: far }.still_works();
+}
+
+/// Both ends in one protection domain, with one completion queue and one channel for everything.
+pub(super) fn one_channel_for_both_ends(env: &Env) {
+    let end = End::new(env, &env.b, &Setup::default());
+    let (other, param) = (end.another_qp(), ConnParam::default());
+    let listener = end.cm.listen(env.addr(), 1).expect("a listener");
+    end.cm.connect(&end.qp, listener.addr(), &param).expect("connect");
+    let request = end.waiter.request(&end.cm);
+    end.cm.accept(request, &other, &param).expect("accept");
+    let mut nums: Vec<u32> = (0..2)
+        .map(|_| match end.waiter.event(&end.cm, "Established") {
+            CmEvent::Established { qp_num, .. } => qp_num,
+            event => panic!("expected Established, got {event:?}"),
+        })
+        .collect();
+    let mut want = [end.qp.num(), other.num()];
+    nums.sort_unstable();
+    want.sort_unstable();
+    assert_eq!(nums, want);
+    end.post(&SendWr::new(1, SendOp::Write(end.host.remote(64)), &[end.host.sge(0, 8)]));
+    ok(end.sent(), 1, WcOpcode::Write);
+}
+
+/// A wait for an event that does not come ends at its deadline, and says what it waited for.
+pub(super) fn waiting_for_events_times_out(env: &Env) {
+    let cm = env.a.create_cm().expect("a channel");
+    assert_eq!(
+        cm.get_event(env.waiter.moment()).expect_err("nothing happens"),
+        Error::TimedOut { call: "Cm::get_event" }
+    );
+    assert!(cm.poll_event().is_none());
+}
+
+/// The channel's descriptor is readable exactly while an event is pending.
+pub(super) fn the_descriptor_is_readable(env: &Env) {
+    let (a, b) = ends(env);
+    if b.cm.fd().is_none() {
+        return assert_eq!(env.b.host().clock(), host::ClockKind::Virtual);
+    }
+    let readable = || super::check::readable(b.cm.fd()) == Some(true);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    assert!(!readable(), "readable without an event");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    env.waiter.until("readable descriptor", || readable().then_some(()));
+    assert!(readable(), "stays so until the event is taken");
+    let request = b.waiter.request(&b.cm);
+    assert!(!readable(), "readable after the event");
+    request.reject(&[]).expect("reject");
+}

@@ -1,0 +1,208 @@
+//! The connection manager of the reference NIC.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use host::{Bell, Span};
+
+use super::objects::QpObject;
+use super::state::{Event, Request, Signal, State, World};
+use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
+use verbs::{CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, QpState, Result};
+
+const MAX_PRIVATE_DATA: u64 = 196;
+
+pub(super) struct CmObject {
+    pub(super) world: Arc<World>,
+    pub(super) device: usize,
+    pub(super) number: u32,
+    pub(super) signal: Arc<Signal>,
+}
+
+/// The queue pair's number, if it may begin a connection on this device.
+fn idle(state: &State, qp: &Qp, device: usize, call: &'static str) -> Result<u32> {
+    let qp: Arc<QpObject> = own(qp.ops().clone(), "the queue pair")?;
+    if qp.device != device {
+        return Err(Error::Foreign { what: "the queue pair" });
+    }
+    let pair = &state.pairs[&qp.number];
+    if pair.state != QpState::Init || pair.request.is_some() {
+        return Err(Error::WrongState { call, state: pair.state });
+    }
+    Ok(qp.number)
+}
+
+impl CmOps for CmObject {
+    fn listen(&self, mut addr: SocketAddr, _backlog: u32) -> Result<Box<dyn ListenerOps>> {
+        let mut state = self.world.lock();
+        if addr.port() == 0 {
+            state.last_port += 1;
+            addr.set_port(1023 + state.last_port);
+        }
+        if state.listeners.contains_key(&addr) {
+            return Err(Error::Address { addr, why: "somebody listens there".into() });
+        }
+        state.listeners.insert(addr, self.number);
+        Ok(Box::new(ListenerObject { world: self.world.clone(), addr }))
+    }
+
+    fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+        let mut state = self.world.lock();
+        let pair = idle(&state, qp, self.device, "connect")?;
+        let Some(&listening) = state.listeners.get(&addr) else {
+            state.tell(self.number, Event::Failed(pair, CmFailure::Refused(addr)));
+            return Ok(());
+        };
+        let number = state.number();
+        let this = state.pairs.get_mut(&pair).expect("a queue pair");
+        (this.manager, this.request) = (Some(self.number), Some(number));
+        let (private_data, rnr_retry, manager) = (param.private_data.clone(), param.rnr_retry, self.number);
+        state.requests.insert(number, Request { pair, manager, listener: addr, private_data, rnr_retry });
+        state.tell(listening, Event::Request(number));
+        drop(state);
+        // A long time-out is never reached by a test; a thread for each would only linger.
+        if param.timeout < Span::from_secs(2) {
+            let (world, timeout) = (self.world.clone(), param.timeout);
+            std::thread::spawn(move || {
+                std::thread::sleep(timeout.to_std());
+                answer(&world, number, |pair| Event::Failed(pair, CmFailure::TimedOut));
+            });
+        }
+        Ok(())
+    }
+
+    fn disconnect(&self, qp: &Qp) -> Result<()> {
+        let qp: Arc<QpObject> = own(qp.ops().clone(), "the queue pair")?;
+        let mut state = self.world.lock();
+        let pair = &state.pairs[&qp.number];
+        match pair.state {
+            QpState::ReadyToSend | QpState::Error => state.fail(qp.number),
+            state => return Err(Error::WrongState { call: "disconnect", state }),
+        }
+        Ok(())
+    }
+
+    fn poll_event(&self) -> Option<CmEvent> {
+        let mut state = self.world.lock();
+        let manager = state.managers.get_mut(&self.number).expect("this channel");
+        let event = manager.events.pop_front()?;
+        if manager.events.is_empty() {
+            manager.signal.lower();
+        }
+        Some(match event {
+            Event::Established(qp_num, private_data) => CmEvent::Established { qp_num, private_data },
+            Event::Rejected(qp_num, private_data) => CmEvent::Rejected { qp_num, private_data },
+            Event::Failed(qp_num, why) => CmEvent::ConnectFailed { qp_num, why },
+            Event::Disconnected(qp_num) => CmEvent::Disconnected { qp_num },
+            Event::Request(number) => {
+                let request = state.requests.get(&number);
+                let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+                let (data, local) =
+                    request.map_or((Vec::new(), unknown), |r| (r.private_data.clone(), r.listener));
+                let peer = SocketAddr::new(local.ip(), 0);
+                let ops = Box::new(RequestObject { world: self.world.clone(), number });
+                CmEvent::ConnectRequest(ConnectRequest::new(ops, data, peer, local))
+            }
+        })
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.signal.bell
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.signal.fd.as_fd())
+    }
+}
+
+impl Drop for CmObject {
+    fn drop(&mut self) {
+        self.world.lock().managers.remove(&self.number);
+    }
+}
+
+/// Ends a request that still waits, with an event for its queue pair.
+fn answer(world: &World, number: u32, event: impl FnOnce(u32) -> Event) {
+    let mut state = world.lock();
+    let Some(request) = state.requests.remove(&number) else { return };
+    if let Some(pair) = state.pairs.get_mut(&request.pair) {
+        pair.request = None;
+        state.tell(request.manager, event(request.pair));
+    }
+}
+
+struct ListenerObject {
+    world: Arc<World>,
+    addr: SocketAddr,
+}
+
+impl ListenerOps for ListenerObject {
+    fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+impl Drop for ListenerObject {
+    fn drop(&mut self) {
+        let mut state = self.world.lock();
+        let Some(manager) = state.listeners.remove(&self.addr) else { return };
+        let State { managers, requests, .. } = &mut *state;
+        let Some(manager) = managers.get_mut(&manager) else { return };
+        let (before, mut waiting) = (manager.events.len(), Vec::new());
+        manager.events.retain(|event| match event {
+            Event::Request(n) if requests.get(n).is_none_or(|r| r.listener == self.addr) => {
+                waiting.push(*n);
+                false
+            }
+            _ => true,
+        });
+        if before > 0 && manager.events.is_empty() {
+            manager.signal.lower();
+        }
+        drop(state);
+        for number in waiting {
+            answer(&self.world, number, |pair| Event::Rejected(pair, Vec::new()));
+        }
+    }
+}
+
+struct RequestObject {
+    world: Arc<World>,
+    number: u32,
+}
+
+impl RequestOps for RequestObject {
+    fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+        let cm = (cm as &dyn Any).downcast_ref::<CmObject>().ok_or(Error::Foreign { what: "the channel" });
+        let checked = cm.and_then(|cm| Ok((cm, idle(&self.world.lock(), qp, cm.device, "accept")?)));
+        let (cm, passive) = match checked {
+            Ok(both) => both,
+            Err(e) => return self.reject(&[]).and(Err(e)),
+        };
+        let mut state = self.world.lock();
+        state.pairs.get_mut(&passive).expect("a queue pair").manager = Some(cm.number);
+        let Some(request) = state.requests.remove(&self.number) else {
+            state.tell(cm.number, Event::Failed(passive, CmFailure::PeerGone));
+            state.fail(passive);
+            return Ok(());
+        };
+        let ends = [(request.pair, passive, request.rnr_retry), (passive, request.pair, param.rnr_retry)];
+        for (own, peer, rnr_retry) in ends {
+            let pair = state.pairs.get_mut(&own).expect("a queue pair");
+            (pair.state, pair.peer, pair.request) = (QpState::ReadyToSend, Some(peer), None);
+            pair.rnr_retry = rnr_retry;
+        }
+        state.tell(request.manager, Event::Established(request.pair, param.private_data.clone()));
+        state.tell(cm.number, Event::Established(passive, Vec::new()));
+        Ok(())
+    }
+
+    fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
+        let fits = Error::check_limit("bytes", private_data.len() as u64, MAX_PRIVATE_DATA);
+        let data = if fits.is_ok() { private_data.to_vec() } else { Vec::new() };
+        answer(&self.world, self.number, |pair| Event::Rejected(pair, data));
+        fits
+    }
+}

@@ -1,0 +1,379 @@
+//! How the reference NIC carries requests out: one after the other, each at once and whole.
+
+use super::state::{Event, Fault, Pieces, Receive, Send, Slots, State};
+use verbs::{Access, AsyncEvent, Buf, QpState, RemoteAddr, SendOp, Sge, Wc, WcOpcode, WcStatus};
+
+/// What became of the request at the head of a send queue.
+enum Outcome {
+    /// It waits for a receive.
+    Waits,
+    Done(u32),
+    /// It failed here, or at the peer for the peer's reasons.
+    Failed(WcStatus),
+    /// It failed at the peer, which learns of it.
+    Forbidden(WcStatus),
+}
+
+fn opcode(op: SendOp) -> WcOpcode {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
+        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::Write,
+        SendOp::Read(_) => WcOpcode::Read,
+        SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
+        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+    }
+}
+
+impl State {
+    /// Carries out whatever can be, until nothing can.
+    pub(super) fn run(&mut self) {
+        let pairs: Vec<u32> = self.pairs.keys().copied().collect();
+        while pairs.iter().any(|&pair| self.step(pair)) {}
+    }
+
+    /// One request of one queue pair; whether there was one that could be.
+    fn step(&mut self, pair: u32) -> bool {
+        let Some(this) = self.pairs.get(&pair) else { return false };
+        let (QpState::ReadyToSend, Some(peer)) = (this.state, this.peer) else { return false };
+        let Some(send) = this.sends.front() else { return false };
+        let (op, data, solicited) = (send.op, send.data.clone(), send.solicited);
+        let outcome = self.carry_out(pair, peer, op, &data, solicited);
+        if let Outcome::Waits = outcome {
+            return false;
+        }
+        let send = self.pairs.get_mut(&pair).and_then(|p| p.sends.pop_front()).expect("the head");
+        self.conclude(pair, peer, &send, outcome);
+        self.bury();
+        true
+    }
+
+    /// Fails the queue pairs whose completion queue overran.
+    pub(super) fn bury(&mut self) {
+        while let Some(pair) = self.doomed.pop() {
+            self.fail(pair);
+        }
+    }
+
+    fn conclude(&mut self, pair: u32, peer: u32, send: &Send, outcome: Outcome) {
+        match outcome {
+            Outcome::Waits => {}
+            Outcome::Done(bytes) => self.sent(pair, send, WcStatus::Success, bytes),
+            Outcome::Failed(status) => {
+                self.sent(pair, send, status, 0);
+                self.fail(pair);
+            }
+            Outcome::Forbidden(status) => {
+                let device = self.pairs[&peer].device;
+                self.happened[device].push_back(AsyncEvent::QpAccessError { qp_num: peer });
+                self.sent(pair, send, status, 0);
+                self.fail(pair);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, pair: u32, peer: u32, op: SendOp, data: &Pieces, solicited: bool) -> Outcome {
+        let domain = self.pairs[&pair].domain;
+        match op {
+            SendOp::Read(remote) => self.read(domain, peer, remote, data),
+            SendOp::CompareSwap { remote, compare, swap } => {
+                self.atomic(domain, peer, remote, data, |old| if old == compare { swap } else { old })
+            }
+            SendOp::FetchAdd { remote, add } => {
+                self.atomic(domain, peer, remote, data, |old| old.wrapping_add(add))
+            }
+            _ => match self.gather(domain, data) {
+                None => Outcome::Failed(WcStatus::LocProtErr),
+                Some(bytes) => self.deliver(pair, peer, op, bytes, solicited),
+            },
+        }
+    }
+
+    /// Sends and writes.
+    fn deliver(&mut self, pair: u32, peer: u32, op: SendOp, mut bytes: Vec<u8>, solicited: bool) -> Outcome {
+        let domain = self.pairs[&peer].domain;
+        let (remote, mut imm, key) = match op {
+            SendOp::Write(remote) => (Some(remote), None, None),
+            SendOp::WriteImm(remote, imm) => (Some(remote), Some(imm), None),
+            SendOp::SendImm(imm) => (None, Some(imm), None),
+            SendOp::SendInv(key) => (None, None, Some(key)),
+            _ => (None, None, None),
+        };
+        let target = remote.map(|r| self.reach_remote(domain, r, bytes.len() as u64, Access::REMOTE_WRITE));
+        if let Some(None) = target {
+            return Outcome::Forbidden(WcStatus::RemAccessErr);
+        }
+        let needs_receive = remote.is_none() || imm.is_some();
+        if needs_receive && !self.has_receive(peer) {
+            let waits = self.pairs[&pair].rnr_retry == 7;
+            return if waits { Outcome::Waits } else { Outcome::Failed(WcStatus::RnrRetryExcErr) };
+        }
+        let len = bytes.len() as u32;
+        if self.fault == Fault::DropsLastByte && remote.is_some() {
+            bytes.pop();
+        }
+        if let Some(Some(Some((buf, offset)))) = &target {
+            let room = bytes.len().min(buf.len() - offset);
+            buf.write(*offset, &bytes[..room]).expect("checked");
+        }
+        if !needs_receive {
+            return Outcome::Done(0);
+        }
+        if self.fault == Fault::ForgetsImmediate {
+            imm = None;
+        }
+        let message = remote.is_none().then_some(bytes);
+        self.receive(peer, message, Wc { imm, byte_len: len, invalidated: key, ..Wc::default() }, solicited)
+    }
+
+    fn has_receive(&self, pair: u32) -> bool {
+        let pair = &self.pairs[&pair];
+        let receives = pair.srq.map_or(&pair.receives, |srq| &self.shared[&srq].receives);
+        !receives.is_empty()
+    }
+
+    /// Takes the next receive, from wherever this queue pair's come.
+    fn take_receive(&mut self, pair: u32) -> (Receive, Slots) {
+        let last_first = self.fault == Fault::LastReceiveFirst;
+        let this = self.pairs.get_mut(&pair).expect("the peer");
+        let Some(number) = this.srq else {
+            let taken = if last_first { this.receives.pop_back() } else { this.receives.pop_front() };
+            return (taken.expect("looked before"), Slots::Receive(pair));
+        };
+        let srq = self.shared.get_mut(&number).expect("its queue pair keeps it");
+        let receive = srq.receives.pop_front().expect("looked before");
+        if (srq.receives.len() as u32) < srq.limit {
+            srq.limit = 0;
+            self.happened[srq.device].push_back(AsyncEvent::SrqLimitReached { srq: number });
+        }
+        (receive, Slots::SharedReceive(number))
+    }
+
+    /// Consumes a receive, for a message or (without one) for immediate data alone.
+    fn receive(&mut self, pair: u32, message: Option<Vec<u8>>, wc: Wc, solicited: bool) -> Outcome {
+        let (receive, slots) = self.take_receive(pair);
+        let this = &self.pairs[&pair];
+        let domain = this.srq.map_or(this.domain, |srq| self.shared[&srq].domain);
+        let queue = this.recv_cq;
+        let opcode = if message.is_some() { WcOpcode::Recv } else { WcOpcode::RecvWriteImm };
+        let mut wc = Wc { wr_id: receive.wr_id, opcode, qp_num: pair, ..wc };
+        let mut outcome = Outcome::Done(0);
+        if let Some(bytes) = message {
+            let room: u64 = receive.sges.iter().map(|s| u64::from(s.length)).sum();
+            if bytes.len() as u64 > room {
+                wc.status = WcStatus::LocLenErr;
+                outcome = Outcome::Failed(WcStatus::RemInvReqErr);
+            } else if !self.scatter(domain, &receive.sges, &bytes) {
+                wc.status = WcStatus::LocProtErr;
+                outcome = Outcome::Failed(WcStatus::RemOpErr);
+            } else if !wc.invalidated.is_none_or(|key| self.invalidate(domain, key)) {
+                wc.status = WcStatus::LocProtErr;
+                outcome = Outcome::Forbidden(WcStatus::RemAccessErr);
+            }
+        }
+        self.complete(queue, wc, slots, solicited);
+        outcome
+    }
+
+    fn invalidate(&mut self, domain: u32, key: u32) -> bool {
+        let region = self.regions.get_mut(&key).filter(|r| r.domain == domain && !r.invalidated);
+        region.map(|r| r.invalidated = true).is_some()
+    }
+
+    fn read(&mut self, domain: u32, peer: u32, remote: RemoteAddr, data: &Pieces) -> Outcome {
+        let Pieces::Sges(sges) = data else { return Outcome::Failed(WcStatus::LocQpOpErr) };
+        let len: u64 = sges.iter().map(|s| u64::from(s.length)).sum();
+        if !self.may_scatter(domain, sges) {
+            return Outcome::Failed(WcStatus::LocProtErr);
+        }
+        let theirs = self.pairs[&peer].domain;
+        match self.reach_remote(theirs, remote, len, Access::REMOTE_READ) {
+            None => return Outcome::Forbidden(WcStatus::RemAccessErr),
+            Some(None) => {}
+            Some(Some((buf, offset))) => {
+                let end = buf.len().min(offset + len as usize);
+                let bytes = buf.to_vec(offset..end).expect("checked");
+                self.scatter(domain, sges, &bytes);
+            }
+        }
+        Outcome::Done(len as u32)
+    }
+
+    fn atomic(
+        &mut self,
+        domain: u32,
+        peer: u32,
+        remote: RemoteAddr,
+        data: &Pieces,
+        change: impl Fn(u64) -> u64,
+    ) -> Outcome {
+        let Pieces::Sges(sges) = data else { return Outcome::Failed(WcStatus::LocQpOpErr) };
+        if sges.iter().map(|s| u64::from(s.length)).sum::<u64>() != 8 {
+            return Outcome::Failed(WcStatus::LocLenErr);
+        }
+        if !self.may_scatter(domain, sges) {
+            return Outcome::Failed(WcStatus::LocProtErr);
+        }
+        if !remote.addr.is_multiple_of(8) {
+            return Outcome::Forbidden(WcStatus::RemInvReqErr);
+        }
+        let theirs = self.pairs[&peer].domain;
+        let Some(Some((buf, offset))) = self.reach_remote(theirs, remote, 8, Access::REMOTE_ATOMIC) else {
+            return Outcome::Forbidden(WcStatus::RemAccessErr);
+        };
+        let Ok(word) = buf.word(offset) else { return Outcome::Forbidden(WcStatus::RemInvReqErr) };
+        use std::sync::atomic::Ordering::{AcqRel, Acquire};
+        let old = word.fetch_update(AcqRel, Acquire, |old| Some(change(old))).unwrap_or_else(|old| old);
+        self.scatter(domain, sges, &old.to_ne_bytes());
+        Outcome::Done(8)
+    }
+
+    /// The bytes behind a key, if domain, rights and range allow; `Some(None)` for no bytes at all.
+    fn reach_remote(
+        &self,
+        domain: u32,
+        remote: RemoteAddr,
+        len: u64,
+        need: Access,
+    ) -> Option<Option<(Buf, usize)>> {
+        if len == 0 {
+            return Some(None);
+        }
+        self.reach(domain, remote.rkey, remote.addr, len, need)
+            .filter(|_| self.is_open(remote.rkey))
+            .map(Some)
+    }
+
+    fn is_open(&self, rkey: u32) -> bool {
+        !self.regions[&rkey].invalidated
+    }
+
+    fn reach(&self, domain: u32, key: u32, addr: u64, len: u64, need: Access) -> Option<(Buf, usize)> {
+        let region = self.regions.get(&key)?;
+        let right = region.access.contains(need) || self.fault == Fault::IgnoresRights;
+        let domain = region.domain == domain || self.fault == Fault::IgnoresDomains;
+        let slack = u128::from(self.fault == Fault::OneByteTooFar);
+        let end = u128::from(region.base) + region.buf.len() as u128 + slack;
+        let inside = addr >= region.base && u128::from(addr) + u128::from(len) <= end;
+        (right && domain && inside).then(|| (region.buf.clone(), (addr - region.base) as usize))
+    }
+
+    fn local(&self, domain: u32, sge: &Sge, need: Access) -> Option<(Buf, usize)> {
+        self.reach(domain, sge.lkey, sge.addr, sge.length.into(), need)
+    }
+
+    fn gather(&self, domain: u32, data: &Pieces) -> Option<Vec<u8>> {
+        let sges = match data {
+            Pieces::Inline(bytes) => return Some(bytes.clone()),
+            Pieces::Sges(sges) => sges,
+        };
+        let mut bytes = Vec::new();
+        for sge in sges.iter().filter(|s| s.length > 0) {
+            let (buf, offset) = self.local(domain, sge, Access::empty())?;
+            bytes.extend(buf.to_vec(offset..offset + sge.length as usize).ok()?);
+        }
+        Some(bytes)
+    }
+
+    fn may_scatter(&self, domain: u32, sges: &[Sge]) -> bool {
+        sges.iter().all(|s| s.length == 0 || self.local(domain, s, Access::LOCAL_WRITE).is_some())
+    }
+
+    /// All or nothing.
+    fn scatter(&self, domain: u32, sges: &[Sge], bytes: &[u8]) -> bool {
+        if !self.may_scatter(domain, sges) {
+            return false;
+        }
+        let mut rest = bytes;
+        for sge in sges.iter().filter(|s| s.length > 0) {
+            let (now, later) = rest.split_at(rest.len().min(sge.length as usize));
+            let (buf, offset) = self.local(domain, sge, Access::LOCAL_WRITE).expect("checked");
+            buf.write(offset, now).expect("checked");
+            rest = later;
+        }
+        true
+    }
+
+    /// Completes a send request: aloud if it failed or was signalled.
+    fn sent(&mut self, pair: u32, send: &Send, status: WcStatus, byte_len: u32) {
+        let (fault, this) = (self.fault, self.pairs.get_mut(&pair).expect("a queue pair"));
+        let flushed_silently = fault == Fault::FlushesSilently && status == WcStatus::WrFlushErr;
+        if fault == Fault::FreesSlotsEarly {
+            this.sends_used -= 1;
+            this.silent = u32::MAX;
+        }
+        this.silent = this.silent.wrapping_add(1);
+        if !send.signalled && (status == WcStatus::Success || flushed_silently) {
+            return;
+        }
+        let (slots, queue) = (Slots::Send(pair, std::mem::take(&mut this.silent)), this.send_cq);
+        let wc = Wc {
+            wr_id: send.wr_id,
+            status,
+            opcode: opcode(send.op),
+            byte_len,
+            qp_num: pair,
+            ..Wc::default()
+        };
+        self.complete(queue, wc, slots, false);
+    }
+
+    fn complete(&mut self, queue: u32, wc: Wc, slots: Slots, solicited: bool) {
+        let fault = self.fault;
+        let Some(cq) = self.queues.get_mut(&queue).filter(|cq| !cq.overrun) else { return };
+        if cq.entries.len() >= cq.cqe as usize {
+            cq.overrun = true;
+            cq.bell.ring();
+            self.happened[cq.device].push_back(AsyncEvent::CqError { cq: queue });
+            let dead = self.pairs.iter().filter(|(_, p)| p.send_cq == queue || p.recv_cq == queue);
+            return self.doomed.extend(dead.map(|(&number, _)| number));
+        }
+        cq.entries.push_back((wc, slots));
+        cq.bell.ring();
+        let counts = cq.armed.is_some_and(|only| !only || solicited || !wc.is_ok());
+        if let (true, Some(channel)) = (counts, cq.channel) {
+            if fault != Fault::StaysArmed {
+                cq.armed = None;
+            }
+            let channel = self.channels.get_mut(&channel).expect("its queue keeps it");
+            channel.events.push_back(queue);
+            channel.signal.raise();
+        }
+    }
+
+    /// Moves a queue pair to the error state, once: flushes it, and its peer with it.
+    pub(super) fn fail(&mut self, pair: u32) {
+        let Some(this) = self.pairs.get_mut(&pair).filter(|p| p.state != QpState::Error) else { return };
+        this.state = QpState::Error;
+        let (peer, manager, request) = (this.peer.take(), this.manager, this.request.take());
+        self.flush(pair);
+        if let (Some(_), Some(manager)) = (peer, manager) {
+            self.tell(manager, Event::Disconnected(pair));
+        }
+        request.map(|request| self.requests.remove(&request));
+        if let Some(peer) = peer.filter(|_| self.fault != Fault::SilentEnd) {
+            self.fail(peer);
+        }
+    }
+
+    /// Completes everything posted to a queue pair in the error state.
+    pub(super) fn flush(&mut self, pair: u32) {
+        let this = self.pairs.get_mut(&pair).expect("a queue pair");
+        let (sends, receives) = (std::mem::take(&mut this.sends), std::mem::take(&mut this.receives));
+        let recv_cq = this.recv_cq;
+        for send in sends {
+            self.sent(pair, &send, WcStatus::WrFlushErr, 0);
+        }
+        for receive in receives {
+            let (status, opcode) = (WcStatus::WrFlushErr, WcOpcode::Recv);
+            let wc = Wc { wr_id: receive.wr_id, status, opcode, qp_num: pair, ..Wc::default() };
+            self.complete(recv_cq, wc, Slots::Receive(pair), false);
+        }
+    }
+
+    pub(super) fn tell(&mut self, manager: u32, event: Event) {
+        if let Some(manager) = self.managers.get_mut(&manager) {
+            manager.events.push_back(event);
+            manager.signal.raise();
+        }
+    }
+}

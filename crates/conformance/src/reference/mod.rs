@@ -1,0 +1,102 @@
+//! The reference NIC: one lock, no speed, obviously what the API says. It shows that the suite can be passed;
+//! its [`Fault`]s show that it can be failed.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `state` | everything the NIC knows, and what each table entry is |
+//! | `engine` | how requests are carried out, completed and flushed |
+//! | `objects` | devices, domains, regions, queues: the provider traits over the state |
+//! | `connections` | the connection manager |
+
+mod connections;
+mod engine;
+mod objects;
+mod state;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::{Body, Env, Fixture};
+use host::Span;
+use state::{Fault, World};
+
+/// Two devices of one reference world.
+struct Reference(Fault);
+
+impl Fixture for Reference {
+    fn run(&self, body: Body) {
+        let world = World::new(self.0);
+        let (a, b) = (objects::device(&world, 0), objects::device(&world, 1));
+        let env = Env::new(a, b, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let patience = if matches!(self.0, Fault::None) { Span::from_secs(20) } else { Span::from_ms(200) };
+        body(&env.patience(patience).large_bytes(64 << 20));
+    }
+
+    fn departs(&self, test: &str) -> Option<&'static str> {
+        (test == "objects::nic_memory_says_so").then_some("its NIC memory is plain host memory")
+    }
+}
+
+mod suite {
+    use super::*;
+
+    crate::tests!(Reference(Fault::None), threads);
+}
+
+mod broken {
+    use super::*;
+
+    /// Goal: each fault is found. Method: a NIC with one fault must fail the test that is about it, and pass
+    /// one that is not.
+    #[test]
+    fn each_fault_is_found() {
+        let cases = [
+            (Fault::OneByteTooFar, "remote_violations::one_byte_past_the_end"),
+            (Fault::IgnoresRights, "remote_violations::a_missing_right"),
+            (Fault::IgnoresRights, "local_violations::results_need_local_write"),
+            (Fault::IgnoresDomains, "remote_violations::a_key_of_a_foreign_domain"),
+            (Fault::IgnoresDomains, "local_violations::a_receive_in_a_foreign_domain"),
+            (Fault::ForgetsImmediate, "send_forms::immediate_data_arrives"),
+            (Fault::LastReceiveFirst, "send_recv::receives_are_consumed_in_order"),
+            (Fault::FlushesSilently, "order::unsignalled_requests_are_flushed_aloud"),
+            (Fault::FreesSlotsEarly, "limits::slots_come_back_by_polling"),
+            (Fault::StaysArmed, "notify::one_event_per_arming"),
+            (Fault::DropsLastByte, "write::every_size_arrives"),
+            (Fault::DropsLastByte, "random::a_long_walk"),
+            (Fault::KeepsKeys, "remote_violations::a_deregistered_region"),
+            (Fault::SilentEnd, "vanish::waiting_sends_end_with_errors"),
+        ];
+        for (fault, path) in cases {
+            let found = std::panic::catch_unwind(|| crate::run(&Reference(fault), path));
+            assert!(found.is_err(), "{path} does not notice {fault:?}");
+            crate::run(&Reference(fault), "states::init_takes_receives_only");
+        }
+    }
+
+    /// A NIC that passes a test that it is said to fail is told so.
+    #[test]
+    fn departures_must_be_true() {
+        struct Wrong;
+        impl Fixture for Wrong {
+            fn run(&self, body: Body) {
+                Reference(Fault::None).run(body);
+            }
+            fn departs(&self, _: &str) -> Option<&'static str> {
+                Some("nothing works")
+            }
+        }
+        let outcome = std::panic::catch_unwind(|| crate::run(&Wrong, "cq::the_ring_wraps"));
+        assert!(outcome.is_err());
+    }
+}
+
+/// The table names every test once, and there are as many as promised.
+#[test]
+fn the_table_is_complete() {
+    let mut paths: Vec<String> =
+        super::all().iter().chain(super::threaded()).map(super::Test::path).collect();
+    let count = paths.len();
+    paths.sort_unstable();
+    paths.dedup();
+    assert_eq!(paths.len(), count, "a test is listed twice");
+    assert!(count >= 100, "{count} tests");
+}

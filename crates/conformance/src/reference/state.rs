@@ -1,0 +1,219 @@
+//! Everything that the reference NIC knows, behind one lock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use host::{Bell, Host};
+use rustix::event::{EventfdFlags, eventfd};
+
+use verbs::{Access, AsyncEvent, Buf, CmFailure, QpCap, QpState, SendOp, Sge, Wc};
+
+/// What is wrong with this NIC, for the tests of the suite itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Fault {
+    #[default]
+    None,
+    OneByteTooFar,
+    IgnoresRights,
+    IgnoresDomains,
+    ForgetsImmediate,
+    LastReceiveFirst,
+    FlushesSilently,
+    FreesSlotsEarly,
+    StaysArmed,
+    DropsLastByte,
+    KeepsKeys,
+    SilentEnd,
+}
+
+/// Two devices and what connects them.
+pub(super) struct World {
+    state: Mutex<State>,
+    pub(super) host: Host,
+}
+
+impl World {
+    pub(super) fn new(fault: Fault) -> Arc<Self> {
+        let state = Mutex::new(State { fault, ..State::default() });
+        Arc::new(Self { state, host: host::real::host() })
+    }
+
+    /// The state; a test that panicked has not left it half changed.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A bell and a descriptor that is readable while something is pending.
+pub(super) struct Signal {
+    pub(super) bell: Bell,
+    pub(super) fd: OwnedFd,
+}
+
+impl Signal {
+    pub(super) fn new() -> Arc<Self> {
+        let fd = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
+        Arc::new(Self { bell: Bell::new(), fd })
+    }
+
+    pub(super) fn raise(&self) {
+        rustix::io::write(&self.fd, &1_u64.to_ne_bytes()).expect("room in an eventfd");
+        self.bell.ring();
+    }
+
+    pub(super) fn lower(&self) {
+        rustix::io::read(&self.fd, &mut [0_u8; 8]).expect("it was raised");
+    }
+}
+
+/// All tables; keys are the objects' numbers, unique in the world.
+#[derive(Default)]
+pub(super) struct State {
+    last: u32,
+    pub(super) fault: Fault,
+    pub(super) regions: BTreeMap<u32, Region>,
+    pub(super) queues: BTreeMap<u32, Completions>,
+    pub(super) channels: BTreeMap<u32, Channel>,
+    pub(super) pairs: BTreeMap<u32, Pair>,
+    pub(super) shared: BTreeMap<u32, Shared>,
+    pub(super) managers: BTreeMap<u32, Manager>,
+    pub(super) listeners: BTreeMap<SocketAddr, u32>,
+    pub(super) requests: BTreeMap<u32, Request>,
+    pub(super) happened: [VecDeque<AsyncEvent>; 2],
+    pub(super) nic_memory: Vec<NicMemory>,
+    pub(super) last_port: u16,
+    /// Queue pairs whose completion queue overran.
+    pub(super) doomed: Vec<u32>,
+}
+
+impl State {
+    /// The next free number.
+    pub(super) fn number(&mut self) -> u32 {
+        self.last += 1;
+        self.last
+    }
+}
+
+/// A memory region.
+pub(super) struct Region {
+    pub(super) domain: u32,
+    pub(super) buf: Buf,
+    pub(super) base: u64,
+    pub(super) access: Access,
+    pub(super) invalidated: bool,
+}
+
+/// A piece of NIC memory, alive as long as a handle is.
+pub(super) struct NicMemory {
+    pub(super) device: usize,
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) owner: Weak<dyn std::marker::Send + Sync>,
+}
+
+/// A completion queue: each entry with the slots that polling it frees.
+pub(super) struct Completions {
+    pub(super) device: usize,
+    pub(super) cqe: u32,
+    pub(super) entries: VecDeque<(Wc, Slots)>,
+    pub(super) overrun: bool,
+    pub(super) channel: Option<u32>,
+    /// `Some(true)`: for solicited completions only.
+    pub(super) armed: Option<bool>,
+    pub(super) bell: Arc<Bell>,
+}
+
+/// Slots of a queue.
+#[derive(Clone, Copy)]
+pub(super) enum Slots {
+    Send(u32, u32),
+    Receive(u32),
+    SharedReceive(u32),
+}
+
+/// A completion channel.
+pub(super) struct Channel {
+    pub(super) events: VecDeque<u32>,
+    pub(super) signal: Arc<Signal>,
+}
+
+/// A queue pair.
+pub(super) struct Pair {
+    pub(super) device: usize,
+    pub(super) domain: u32,
+    pub(super) send_cq: u32,
+    pub(super) recv_cq: u32,
+    pub(super) srq: Option<u32>,
+    pub(super) cap: QpCap,
+    pub(super) sig_all: bool,
+    pub(super) state: QpState,
+    pub(super) sends: VecDeque<Send>,
+    pub(super) sends_used: u32,
+    /// Unsignalled requests that are done, whose slots the next completion frees.
+    pub(super) silent: u32,
+    pub(super) receives: VecDeque<Receive>,
+    pub(super) receives_used: u32,
+    pub(super) peer: Option<u32>,
+    pub(super) manager: Option<u32>,
+    pub(super) request: Option<u32>,
+    pub(super) rnr_retry: u8,
+}
+
+/// A posted send request.
+pub(super) struct Send {
+    pub(super) wr_id: u64,
+    pub(super) op: SendOp,
+    pub(super) data: Pieces,
+    pub(super) signalled: bool,
+    pub(super) solicited: bool,
+}
+
+/// Local data of a posted request.
+#[derive(Clone)]
+pub(super) enum Pieces {
+    Sges(Vec<Sge>),
+    Inline(Vec<u8>),
+}
+
+/// A posted receive.
+pub(super) struct Receive {
+    pub(super) wr_id: u64,
+    pub(super) sges: Vec<Sge>,
+}
+
+/// A shared receive queue.
+pub(super) struct Shared {
+    pub(super) device: usize,
+    pub(super) domain: u32,
+    pub(super) max_wr: u32,
+    pub(super) max_sge: u32,
+    pub(super) limit: u32,
+    pub(super) used: u32,
+    pub(super) receives: VecDeque<Receive>,
+}
+
+/// A connection channel.
+pub(super) struct Manager {
+    pub(super) events: VecDeque<Event>,
+    pub(super) signal: Arc<Signal>,
+}
+
+/// A connection event as it waits.
+pub(super) enum Event {
+    Request(u32),
+    Established(u32, Vec<u8>),
+    Rejected(u32, Vec<u8>),
+    Failed(u32, CmFailure),
+    Disconnected(u32),
+}
+
+/// A connect request that waits for its answer.
+pub(super) struct Request {
+    pub(super) pair: u32,
+    pub(super) manager: u32,
+    pub(super) listener: SocketAddr,
+    pub(super) private_data: Vec<u8>,
+    pub(super) rnr_retry: u8,
+}

@@ -1,0 +1,389 @@
+//! The list of all tests, and the macros that make lists and `#[test]` functions of it.
+
+use super::*;
+
+/// Makes one `#[test]` per test of the suite, in a module per group, from an expression of a type that
+/// implements [`Fixture`]. With `, threads` the tests that spawn threads are included: for NICs in real time.
+///
+/// ```ignore
+/// mod conformance {
+///     conformance::tests!(super::Loopback, threads);
+/// }
+/// ```
+#[macro_export]
+macro_rules! tests {
+    ($fixture:expr) => {
+        fn fixture() -> impl $crate::Fixture {
+            $fixture
+        }
+        $crate::__conformance_table!(__conformance_tests);
+    };
+    ($fixture:expr, threads) => {
+        $crate::tests!($fixture);
+        $crate::__conformance_threads!(__conformance_tests);
+    };
+}
+
+/// One module of `#[test]` functions per group.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_tests {
+    ($($group:ident { $($name:ident)* })*) => {
+        $(mod $group {
+            $(#[test]
+            fn $name() {
+                $crate::run(
+                    &super::fixture(),
+                    concat!(stringify!($group), "::", stringify!($name)),
+                );
+            })*
+        })*
+    };
+}
+
+/// A list of [`Test`]s.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_list {
+    ($($group:ident { $($name:ident)* })*) => {
+        &[$($(Test { group: stringify!($group), name: stringify!($name), body: $group::$name },)*)*]
+    };
+}
+
+pub(super) static SINGLE: &[Test] = crate::__conformance_table!(__conformance_list);
+pub(super) static THREADED: &[Test] = crate::__conformance_threads!(__conformance_list);
+
+/// The single-threaded tests, by group; the macro named `then` makes something of them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_table {
+    ($then:ident) => {
+        $crate::$then! {
+            objects {
+                attributes_make_sense
+                queue_pairs_of_nothing_are_refused
+                queue_pairs_beyond_limits_are_refused
+                completion_queue_sizes_are_checked
+                nic_memory_is_zeroed
+                nic_memory_says_so
+                nic_memory_is_freed
+                nic_memory_is_disjoint
+                foreign_queues_are_refused
+                foreign_nic_memory_is_refused
+                every_order_of_dropping
+                queue_pairs_keep_what_they_need
+                objects_come_and_go
+                many_queue_pairs_at_once
+                connections_share_a_device
+            }
+            memory {
+                addresses_are_as_documented
+                impossible_rights_are_refused
+                impossible_ranges_are_refused
+                slices_are_regions_of_their_own
+                overlapping_regions_keep_their_rights
+                deregistering_spares_the_other_region
+                keys_are_fresh
+                keys_are_distinct
+                regions_come_and_go
+                deregistering_keeps_the_bytes
+                regions_keep_their_memory
+                host_memory_on_two_devices
+            }
+            send_recv {
+                every_size_arrives
+                odd_addresses_arrive
+                a_mebibyte_arrives
+                sixteen_mebibytes_arrive
+                both_directions_work
+                a_longer_receive_keeps_its_rest
+                a_short_message_ends_in_any_piece
+                too_long_a_message_fails_both
+                too_long_a_message_stays_inside
+                receives_are_consumed_in_order
+                pieces_are_gathered_and_scattered
+                overlapping_pieces_may_be_gathered
+                empty_pieces_are_not_checked
+                no_pieces_is_an_empty_message
+                ten_thousand_messages_in_order
+            }
+            send_forms {
+                immediate_data_arrives
+                immediate_data_alone_arrives
+                immediate_data_does_not_linger
+                invalidated_keys_are_dead
+                invalidating_spares_other_keys
+                invalidating_an_unknown_key_fails
+                invalidating_a_foreign_key_fails
+                inline_data_is_copied_at_the_call
+                inline_data_waits_as_a_copy
+                too_much_inline_data_is_refused
+                inline_needs_an_operation_that_sends
+                unsignalled_sends_complete_silently
+                sq_sig_all_signals_everything
+                lists_are_posted_in_order
+                a_list_tells_how_far_it_came
+            }
+            write {
+                every_size_arrives
+                every_alignment_arrives
+                sixteen_mebibytes_arrive
+                the_whole_region_can_be_written
+                pieces_are_gathered
+                inline_data_is_written
+                empty_writes_succeed
+                the_last_write_wins
+                the_target_needs_no_completion
+                write_with_immediate_delivers
+                write_with_immediate_needs_no_room
+                write_with_immediate_inline
+                a_send_announces_earlier_writes
+                both_directions_at_once
+            }
+            read {
+                every_size_arrives
+                every_alignment_arrives
+                sixteen_mebibytes_arrive
+                the_whole_region_can_be_read
+                pieces_are_scattered
+                empty_reads_succeed
+                remote_read_is_right_enough
+                a_read_sees_earlier_writes
+                a_fence_waits_for_reads
+                more_reads_than_may_be_outstanding
+                both_directions_at_once
+                the_peer_takes_no_part
+            }
+            atomics {
+                compare_and_swap_swaps
+                compare_and_swap_leaves
+                fetch_and_add_adds
+                fetch_and_add_wraps
+                words_at_both_ends
+                unaligned_targets_are_refused
+                the_result_goes_anywhere
+                the_result_has_eight_bytes
+                increments_from_both_ends_add_up
+                pipelined_atomics_are_ordered
+                the_owner_may_take_part
+                more_atomics_than_may_be_outstanding
+            }
+            placement {
+                sends
+                writes
+                writes_with_immediate
+                reads
+                both_kinds_in_one_message
+            }
+            remote_violations {
+                a_wrong_key
+                keys_at_both_ends
+                a_key_of_a_foreign_domain
+                one_byte_past_the_end
+                right_behind_the_end
+                one_byte_before_the_start
+                across_into_a_neighbour
+                a_missing_right
+                a_local_region
+                a_deregistered_region
+                a_stale_key
+                an_address_that_overflows
+                the_other_kinds_address
+                a_long_message_is_checked_whole
+                the_target_gets_an_asynchronous_event
+                other_connections_live_on
+                rights_are_exactly_those_given
+            }
+            local_violations {
+                a_wrong_key
+                a_key_of_a_foreign_domain
+                one_byte_past_the_end
+                one_byte_before_the_start
+                an_address_that_overflows
+                a_deregistered_region
+                results_need_local_write
+                sources_need_no_right
+                a_bad_piece_among_good_ones
+                a_receive_with_a_wrong_key
+                a_receive_in_a_foreign_domain
+                a_receive_out_of_bounds
+                a_receive_without_local_write
+                a_receive_into_a_deregistered_region
+            }
+            order {
+                completions_come_in_order
+                one_completion_covers_those_before
+                unsignalled_requests_are_flushed_aloud
+                receives_are_flushed_in_order
+                waiting_sends_are_flushed_in_order
+                posting_in_error_flushes
+                an_unconnected_queue_pair_flushes
+                failing_twice_is_once
+                flushes_name_their_queue_pair
+                both_directions_on_one_queue
+            }
+            limits {
+                a_full_send_queue_refuses
+                slots_come_back_by_polling
+                unsignalled_slots_come_back_together
+                a_full_receive_queue_refuses
+                a_receive_queue_fills_before_connecting
+                queues_fill_in_the_error_state
+                too_many_pieces_are_refused
+                as_many_pieces_as_allowed
+                too_long_a_message_is_refused
+                a_list_fills_the_queue
+                a_completion_queue_overruns
+                a_receive_completion_queue_overruns
+                a_completion_queue_holds_its_entries
+                refused_requests_leave_no_trace
+            }
+            states {
+                init_takes_receives_only
+                connecting_sends_nothing
+                connecting_twice_is_refused
+                connecting_while_connecting_is_refused
+                accepting_twice_is_refused
+                error_is_the_end
+                connected_is_ready_to_send
+            }
+            rnr {
+                a_message_waits_for_its_receive
+                the_receiver_alone_can_wait
+                a_write_with_immediate_waits
+                requests_behind_stay_in_order
+                no_retries_fail_at_once
+                few_retries_end
+                no_retries_need_none
+                both_ends_may_wait
+                waiting_messages_are_released_in_order
+            }
+            srq {
+                two_queue_pairs_share
+                an_empty_shared_queue_makes_wait
+                a_full_shared_queue_refuses
+                its_queue_pairs_take_no_receives
+                too_many_pieces_are_refused
+                the_limit_is_reported_once
+                the_limit_has_limits
+                a_failed_queue_pair_leaves_the_rest
+                a_long_message_fails_its_own_queue_pair
+                sizes_are_checked
+            }
+            cq {
+                an_empty_queue_gives_nothing
+                slices_of_any_size
+                the_rest_of_a_slice_is_untouched
+                many_queue_pairs_on_one_queue
+                directions_have_their_own_queues
+                the_ring_wraps
+                waits_end_at_their_deadline
+                numbers_tell_queues_apart
+                handles_share_the_queue
+            }
+            notify {
+                one_event_per_arming
+                no_event_without_arming
+                completions_already_there_do_not_count
+                solicited_only
+                arming_for_any_overrides
+                writes_with_immediate_are_solicited
+                failures_count_as_solicited
+                the_descriptor_is_readable
+                arming_needs_a_channel
+                channels_belong_to_a_device
+                several_queues_on_a_channel
+                send_completions_notify
+                arm_poll_sleep_misses_nothing
+            }
+            connect {
+                private_data_arrives
+                too_much_private_data_is_refused
+                accepting_with_too_much_rejects
+                rejections_carry_data
+                rejecting_with_too_much_still_rejects
+                dropping_a_request_rejects
+                a_rejected_queue_pair_connects_again
+                an_unanswered_request_times_out
+                the_connecting_side_vanishes
+                a_foreign_queue_pair_cannot_accept
+                a_foreign_queue_pair_cannot_connect
+                data_right_after_established
+                the_passive_side_may_send_first
+                a_device_connects_to_itself
+                one_channel_for_both_ends
+                waiting_for_events_times_out
+                the_descriptor_is_readable
+            }
+            listen {
+                nobody_listens
+                a_dropped_listener_refuses
+                port_zero_chooses
+                a_port_is_taken_once
+                the_backlog_waits
+                requests_are_answered_in_any_order
+                a_dropped_listener_answers_who_waits
+                a_taken_request_outlives_its_listener
+                sixty_four_connections
+            }
+            disconnect {
+                the_active_side_disconnects
+                the_passive_side_disconnects
+                both_sides_disconnect
+                disconnecting_twice_is_once
+                only_connections_disconnect
+                the_error_state_disconnects
+                dropping_a_queue_pair_disconnects
+                completions_survive_the_end
+                an_empty_queue_after_the_end_stays_empty
+                a_short_connection_begins_and_ends
+                a_new_queue_pair_reconnects
+                other_connections_stay
+                connections_outlive_their_channel
+            }
+            vanish {
+                waiting_sends_end_with_errors
+                waiting_receives_are_flushed
+                a_poller_notices_that_a_waiting_sender_left
+                other_connections_carry_on
+                a_successor_takes_over
+                posting_to_the_departed
+                connections_come_and_go
+                memory_goes_before_its_user
+            }
+            large {
+                a_gibibyte_each_way
+                a_large_message_out_of_bounds
+                large_and_small_in_order
+            }
+            random {
+                a_long_walk
+                many_short_walks
+            }
+        }
+    };
+}
+
+/// The tests that spawn threads.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_threads {
+    ($then:ident) => {
+        $crate::$then! {
+            threads {
+                several_posters
+                several_pollers
+                an_empty_queue_after_the_end_stays_empty
+                ping_pong_between_threads
+                atomics_from_several_threads
+                deregistering_under_fire
+                failing_under_fire
+                nothing_is_done_behind_a_failure
+                vanishing_under_fire
+                connecting_from_several_threads
+                making_objects_from_several_threads
+                sleepers_are_woken
+            }
+        }
+    };
+}

@@ -1,0 +1,353 @@
+//! Concurrent use: any thread may call anything at any time. Real time only.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::Env;
+use super::check::ok;
+use super::conn::{Conn, End, Setup, connect};
+use super::disconnect::{MESSAGES, acknowledged, messages_until_empty};
+use verbs::{Access, AtomicCap, Error, RemoteAddr, SendOp, SendWr, Wc, WcOpcode, WcStatus};
+
+/// Runs the bodies beside each other and waits for all; fails if one of them did.
+fn together(env: &Env, bodies: Vec<Box<dyn FnOnce() + Send>>) {
+    let (count, finished) = (bodies.len() as u64, Arc::new(AtomicU64::new(0)));
+    let tasks: Vec<_> = bodies
+        .into_iter()
+        .map(|body| {
+            let finished = finished.clone();
+            let run = move || {
+                body();
+                finished.fetch_add(1, Ordering::AcqRel);
+            };
+            env.a.host().spawn("conformance", None, run).expect("a thread")
+        })
+        .collect();
+    tasks.into_iter().for_each(host::Task::join);
+    assert_eq!(finished.load(Ordering::Acquire), count, "a thread failed; its message is above");
+}
+
+/// Posts, and tries again while the queue is full.
+fn post_patiently(end: &End, wr: &SendWr<'_>) {
+    end.waiter.until("free send slot", || match end.qp.post_send(wr) {
+        Ok(()) => Some(()),
+        Err(Error::QueueFull { .. }) => None,
+        Err(e) => panic!("{e}"),
+    });
+}
+
+/// Several threads post to one queue pair while another polls: every request is done once.
+pub(super) fn several_posters(env: &Env) {
+    let c = Arc::new(Conn::new(env));
+    let (posters, each) = (4_u64, 2000_u64);
+    let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+    for p in 0..posters {
+        let c = c.clone();
+        bodies.push(Box::new(move || {
+            for i in 0..each {
+                let data = [c.a.host.sge(p * 8, 8)];
+                post_patiently(
+                    &c.a,
+                    &SendWr::new(p * each + i, SendOp::Write(c.b.host.remote(p * 8)), &data),
+                );
+            }
+        }));
+    }
+    let poller = c.clone();
+    bodies.push(Box::new(move || {
+        let mut ids: Vec<u64> = Vec::new();
+        for _ in 0..posters * each {
+            let wc = poller.a.sent();
+            assert!(wc.is_ok(), "{wc:?}");
+            ids.push(wc.wr_id);
+        }
+        for p in 0..posters {
+            let own: Vec<u64> = ids.iter().copied().filter(|id| id / each == p).collect();
+            assert!(own.is_sorted(), "one thread's requests complete in its order");
+            assert_eq!(own.len() as u64, each);
+        }
+    }));
+    together(env, bodies);
+}
+
+/// Several threads poll one queue: every completion is taken once.
+pub(super) fn several_pollers(env: &Env) {
+    let c = Arc::new(Conn::new(env));
+    let (total, taken) = (6000_u64, Arc::new(Mutex::new(Vec::new())));
+    let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+    for _ in 0..3 {
+        let (c, taken) = (c.clone(), taken.clone());
+        bodies.push(Box::new(move || {
+            c.a.waiter.until("all completions", || {
+                let mut wcs = [Wc::default(); 5];
+                let n = c.a.send_cq.poll(&mut wcs).expect("alive");
+                let mut taken = taken.lock().expect("no panic");
+                taken.extend(wcs[..n].iter().map(|wc| wc.wr_id));
+                (taken.len() as u64 == total).then_some(())
+            });
+        }));
+    }
+    let poster = c.clone();
+    bodies.push(Box::new(move || {
+        for i in 0..total {
+            let data = [poster.a.host.sge(0, 8)];
+            post_patiently(&poster.a, &SendWr::new(i, SendOp::Write(poster.b.host.remote(0)), &data));
+        }
+    }));
+    together(env, bodies);
+    let mut taken = taken.lock().expect("no panic").clone();
+    taken.sort_unstable();
+    assert_eq!(taken, (0..total).collect::<Vec<u64>>());
+}
+
+/// What another thread has in its hands is not empty: while others look at the queue all the time, taking nothing, whoever
+/// knows of the end and finds the queue empty has every message that was acknowledged.
+pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
+    for round in 0..40 {
+        let Some((c, _srq)) = acknowledged(env, round % 2 == 1) else { continue };
+        let (cq, is_over) = (c.b.recv_cq.clone(), Arc::new(AtomicBool::new(false)));
+        let (over, waiter) = (is_over.clone(), c.b.waiter.clone());
+        let look = move || {
+            waiter.until("end of the count", || {
+                assert_eq!(cq.poll(&mut []).expect("a queue that works"), 0);
+                over.load(Ordering::Acquire).then_some(())
+            });
+        };
+        let count = move || {
+            c.a.cm.disconnect(&c.a.qp).expect("disconnect");
+            c.b.waiter.disconnected(&c.b.cm, c.b.qp.num());
+            let messages = messages_until_empty(&c.b.recv_cq);
+            is_over.store(true, Ordering::Release);
+            c.b.device.host().node().inspect(|node| node.signal());
+            assert_eq!(messages, MESSAGES, "messages of round {round}");
+        };
+        together(env, vec![Box::new(look), Box::new(count)]);
+    }
+}
+
+/// A message back and forth between two threads that sleep for it.
+pub(super) fn ping_pong_between_threads(env: &Env) {
+    let c = Conn::new(env);
+    let rounds = 2000;
+    for end in [&c.a, &c.b] {
+        end.post_recv(0, &[end.host.sge(0, 8)]);
+    }
+    let (a, b) = (c.a, c.b);
+    let ping = move || {
+        for i in 0..rounds {
+            a.post(&SendWr::new(i, SendOp::Send, &[a.host.sge(8, 8)]));
+            ok(a.received(), i, WcOpcode::Recv);
+            a.post_recv(i + 1, &[a.host.sge(0, 8)]);
+            ok(a.sent(), i, WcOpcode::Send);
+        }
+        a
+    };
+    let pong = move || {
+        for i in 0..rounds {
+            ok(b.received(), i, WcOpcode::Recv);
+            b.post_recv(i + 1, &[b.host.sge(0, 8)]);
+            b.post(&SendWr::new(i, SendOp::Send, &[b.host.sge(8, 8)]));
+            ok(b.sent(), i, WcOpcode::Send);
+        }
+        b
+    };
+    // The ends outlive both loops: a queue pair dropped early would flush the other's last message.
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let (first, second) = (kept.clone(), kept.clone());
+    let keep = move |end| first.lock().expect("no panic").push(end);
+    let keep_too = move |end| second.lock().expect("no panic").push(end);
+    together(env, vec![Box::new(move || keep(ping())), Box::new(move || keep_too(pong()))]);
+}
+
+/// Atomics of several queue pairs and threads on one word add up.
+pub(super) fn atomics_from_several_threads(env: &Env) {
+    if env.b.attr().atomic_cap == AtomicCap::None {
+        return; // The group `atomics` checks that they are refused.
+    }
+    let setup = Setup::default();
+    let target = Arc::new(End::new(env, &env.b, &setup));
+    let (threads, each) = (3, 1000_u64);
+    let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+    let mut far = Vec::new();
+    for _ in 0..threads {
+        let (a, qp) = (End::new(env, &env.a, &setup), target.another_qp());
+        super::conn::connect_qps(env, (&a.cm, &a.qp, &setup.a), (&target.cm, &qp, &setup.b));
+        far.push(qp);
+        let remote = target.host.remote(0);
+        bodies.push(Box::new(move || {
+            for i in 0..each {
+                a.post(&SendWr::new(i, SendOp::FetchAdd { remote, add: 1 }, &[a.host.sge(0, 8)]));
+                ok(a.sent(), i, WcOpcode::FetchAdd);
+            }
+        }));
+    }
+    together(env, bodies);
+    let sum = target.host.buf().to_vec(0..8).expect("inside");
+    assert_eq!(sum, (threads * each).to_ne_bytes());
+}
+
+/// A region is deregistered while peers write through it. Once that returns, its memory does not change any
+/// more; a write before it succeeds, one after it fails. (`Error::Busy` would mean a peer that is stopped.)
+pub(super) fn deregistering_under_fire(env: &Env) {
+    for _ in 0..20 {
+        let c = Conn::new(env);
+        let mr = c.b.pd.reg_mr(c.b.host.buf(), Access::LOCAL_WRITE | Access::REMOTE_WRITE).expect("a region");
+        let remote = mr.remote(0);
+        let Conn { a, b } = c;
+        let writer = Box::new(move || {
+            a.host.buf().fill(0x55);
+            for i in 0..200_000 {
+                post_patiently(&a, &SendWr::new(i, SendOp::Write(remote), &[a.host.sge(0, 4096)]));
+                let wc = a.sent();
+                if !wc.is_ok() {
+                    return assert_eq!(wc.status, WcStatus::RemAccessErr);
+                }
+            }
+        });
+        let owner = Box::new(move || {
+            let byte = b.host.buf().byte(0).expect("inside");
+            b.waiter.until("first byte", || (byte.load(Ordering::Acquire) == 0x55).then_some(()));
+            mr.dereg().expect("no peer is stopped");
+            b.host.buf().fill(0);
+            b.in_error();
+            assert!(b.host.buf().to_vec(0..4096).expect("inside").iter().all(|&byte| byte == 0));
+        });
+        together(env, vec![writer, owner]);
+    }
+}
+
+/// A queue pair is moved to the error state while another thread posts: each accepted request completes once.
+pub(super) fn failing_under_fire(env: &Env) {
+    for _ in 0..20 {
+        let c = Arc::new(Conn::new(env));
+        let (poster, killer) = (c.clone(), c.clone());
+        let accepted = Arc::new(AtomicU64::new(0));
+        let count = accepted.clone();
+        let post = Box::new(move || {
+            for i in 0..100 {
+                post_patiently(&poster.a, &SendWr::new(i, SendOp::Send, &[poster.a.host.sge(0, 8)]));
+                count.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        together(env, vec![post, Box::new(move || killer.a.qp.to_error())]);
+        c.a.sends_flushed(0..accepted.load(Ordering::Acquire));
+    }
+}
+
+/// A request fails while another thread posts: whatever stands behind it is flushed, and was not carried out.
+pub(super) fn nothing_is_done_behind_a_failure(env: &Env) {
+    const WRITES: u64 = 60;
+    for _ in 0..100 {
+        let c = Arc::new(Conn::new(env));
+        let posted = Arc::new(AtomicU64::new(0));
+        let (poster, count) = (c.clone(), posted.clone());
+        let post = Box::new(move || {
+            for i in 0..WRITES {
+                let (data, to) = ([poster.a.host.sge(0, 8)], poster.b.host.remote(8 * i));
+                post_patiently(&poster.a, &SendWr::new(i, SendOp::Write(to), &data));
+                count.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let spoiler = c.clone();
+        let spoil = Box::new(move || {
+            let host = spoiler.a.device.host();
+            host.poll("the writes", None, || (posted.load(Ordering::Acquire) > 9).then_some(()));
+            let wrong = RemoteAddr { rkey: 0, ..spoiler.b.host.remote(0) };
+            post_patiently(
+                &spoiler.a,
+                &SendWr::new(WRITES, SendOp::Write(wrong), &[spoiler.a.host.sge(0, 8)]),
+            );
+        });
+        let memory = |range| c.b.host.buf().to_vec(range).expect("inside");
+        c.a.host.buf().write(0, &[0xa5; 8]).expect("inside");
+        let before = memory(0..8 * WRITES as usize);
+        together(env, vec![post, spoil]);
+        let done: Vec<Wc> = (0..=WRITES).map(|_| c.a.sent()).collect();
+        let failed = done.iter().position(|wc| !wc.is_ok()).expect("one has a wrong key");
+        assert_eq!((done[failed].wr_id, done[failed].status), (WRITES, WcStatus::RemAccessErr));
+        c.b.in_error();
+        for wc in &done[failed + 1..] {
+            assert_eq!(wc.status, WcStatus::WrFlushErr, "behind the failure: {wc:?}");
+            let range = 8 * wc.wr_id as usize..8 * wc.wr_id as usize + 8;
+            assert_eq!(
+                memory(range.clone()),
+                before[range],
+                "write {} was flushed, and carried out",
+                wc.wr_id
+            );
+        }
+    }
+}
+
+/// A peer with its memory goes away while another thread writes to it: the writer gets an error and an event.
+pub(super) fn vanishing_under_fire(env: &Env) {
+    for _ in 0..20 {
+        let Conn { a, b } = Conn::new(env);
+        let remote = b.host.remote(0);
+        let writer = Box::new(move || {
+            for i in 0..1_000_000 {
+                post_patiently(&a, &SendWr::new(i, SendOp::Write(remote), &[a.host.sge(0, 512)]));
+                if !a.sent().is_ok() {
+                    a.waiter.disconnected(&a.cm, a.qp.num());
+                    return a.in_error();
+                }
+            }
+            panic!("the peer is gone, and writes still succeed");
+        });
+        together(env, vec![writer, Box::new(move || drop(b))]);
+    }
+}
+
+/// Connections are made and ended by several threads at once, through one listener.
+pub(super) fn connecting_from_several_threads(env: &Env) {
+    let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+    for _ in 0..3 {
+        let env = env.clone();
+        bodies.push(Box::new(move || {
+            for _ in 0..30 {
+                let setup = Setup::default();
+                let (a, b) = (End::new(&env, &env.a, &setup), End::new(&env, &env.b, &setup));
+                connect(&env, &a, &b, &setup);
+                Conn { a, b }.still_works();
+            }
+        }));
+    }
+    together(env, bodies);
+}
+
+/// Objects are made and dropped by several threads at once.
+pub(super) fn making_objects_from_several_threads(env: &Env) {
+    let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+    for _ in 0..4 {
+        let env = env.clone();
+        bodies.push(Box::new(move || {
+            for _ in 0..200 {
+                let end = End::new(&env, &env.a, &Setup { cqe: 16, len: 4096, ..Setup::default() });
+                drop((end.another_qp(), end));
+            }
+        }));
+    }
+    together(env, bodies);
+}
+
+/// A thread that sleeps for a completion is woken by another thread's request, and by the connection's end
+/// one that sleeps for an event.
+pub(super) fn sleepers_are_woken(env: &Env) {
+    let c = Arc::new(Conn::new(env));
+    c.b.post_recv(1, &[c.b.host.sge(0, 8)]);
+    let (sleeper, waker) = (c.clone(), c.clone());
+    let sleep = Box::new(move || {
+        ok(sleeper.b.received(), 1, WcOpcode::Recv);
+        sleeper.b.waiter.disconnected(&sleeper.b.cm, sleeper.b.qp.num());
+    });
+    let wake = Box::new(move || {
+        let a = &waker.a;
+        // Long enough for the other to fall asleep.
+        a.waiter.silence(&a.recv_cq, "nothing was sent");
+        a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
+        ok(a.sent(), 2, WcOpcode::Send);
+        a.waiter.silence(&a.recv_cq, "nothing was sent");
+        a.cm.disconnect(&a.qp).expect("disconnect");
+    });
+    together(env, vec![sleep, wake]);
+}
