@@ -15,7 +15,8 @@
 //! | `env` | [`Env`]: the devices, deadlines, and waits that name themselves |
 //! | `conn` | two connected ends with queues and memory, and odd set-ups |
 //! | `check` | patterns, comparisons that print what differs, memory with canaries |
-//! | `objects`, `memory` | life of objects, registration |
+//! | `objects`, `memory`, `reg_all` | life of objects, registration |
+//! | `map` | load and store on a peer's NIC memory |
 //! | `send_recv`, `send_forms`, `write`, `read`, `atomics`, `placement` | what each operation does |
 //! | `remote_violations`, `local_violations` | what it must not do |
 //! | `order`, `limits`, `states`, `rnr`, `srq`, `cq`, `notify` | queues |
@@ -24,7 +25,7 @@
 //! | `traffic` | checked traffic for tests of a device's own, while they break something |
 //! | `reference` | (tests only) a simple NIC that passes, and broken ones that do not |
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod check;
 mod conn;
@@ -41,6 +42,7 @@ mod large;
 mod limits;
 mod listen;
 mod local_violations;
+mod map;
 mod memory;
 mod notify;
 mod objects;
@@ -48,6 +50,8 @@ mod order;
 mod placement;
 mod random;
 mod read;
+#[allow(unsafe_code, reason = "who registers all memory promises what the compiler cannot see")]
+mod reg_all;
 mod remote_violations;
 mod rnr;
 mod send_forms;

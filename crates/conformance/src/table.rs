@@ -90,6 +90,21 @@ macro_rules! __conformance_table {
                 regions_keep_their_memory
                 host_memory_on_two_devices
             }
+            reg_all {
+                all_memory_is_local_memory
+                peers_reach_all_memory
+                atomics_reach_all_memory
+                an_address_without_memory_fails
+                rights_are_those_given
+                it_ends_when_it_is_deregistered
+            }
+            map {
+                stores_arrive_at_both_ends
+                requests_and_stores_meet
+                only_what_the_key_allows
+                only_while_connected
+                a_mapping_outlives_what_it_came_from
+            }
             send_recv {
                 every_size_arrives
                 odd_addresses_arrive

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{Cq, Srq};
+use crate::{Access, Cq, Srq};
 use host::{Rate, Span};
 
 /// How far a device's atomics are atomic (`ibv_atomic_cap`).
@@ -37,6 +37,8 @@ pub struct DeviceAttr {
     pub max_mr_size: u64,
     /// Bytes in one message.
     pub max_msg_size: u64,
+    /// The rights that a region of all memory may have ([`crate::Pd::reg_all`]); `None` where there is no such region.
+    pub implicit_mr: Option<Access>,
     /// Shared receive queues.
     pub max_srq: u32,
     /// Work requests in one shared receive queue.

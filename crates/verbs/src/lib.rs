@@ -40,7 +40,7 @@ pub use device::{AsyncEvent, Device};
 pub use error::{Error, Result};
 pub use host;
 pub use memory::{Buf, MemoryKind};
-pub use mr::{Access, Mr};
+pub use mr::{Access, ImplicitMr, Mr};
 pub use pd::Pd;
 pub use qp::Qp;
 pub use srq::Srq;

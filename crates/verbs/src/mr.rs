@@ -100,3 +100,54 @@ impl Mr {
         self.ops.dereg()
     }
 }
+
+/// All memory of the process under one key ([`crate::Pd::reg_all`]). Dropping it deregisters, as with an [`Mr`].
+pub struct ImplicitMr {
+    ops: Box<dyn MrOps>,
+    access: Access,
+}
+
+impl std::fmt::Debug for ImplicitMr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ImplicitMr(lkey {:#x}, rkey {:#x}, {:?})", self.lkey(), self.rkey(), self.access)
+    }
+}
+
+impl ImplicitMr {
+    pub(crate) fn new(ops: Box<dyn MrOps>, access: Access) -> Self {
+        Self { ops, access }
+    }
+
+    /// Names it in local work requests.
+    pub fn lkey(&self) -> u32 {
+        self.ops.lkey()
+    }
+
+    /// Names it in peers' work requests.
+    pub fn rkey(&self) -> u32 {
+        self.ops.rkey()
+    }
+
+    /// The rights.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// `length` bytes at `addr` of this process, for a local work request.
+    pub fn sge(&self, addr: u64, length: u32) -> Sge {
+        Sge { addr, length, lkey: self.lkey() }
+    }
+
+    /// The bytes at `addr` of this process, for a peer's work request.
+    pub fn remote(&self, addr: u64) -> RemoteAddr {
+        RemoteAddr { addr, rkey: self.rkey() }
+    }
+
+    /// Deregisters and says whether that worked, which dropping cannot.
+    ///
+    /// # Errors
+    /// As [`Mr::dereg`].
+    pub fn dereg(self) -> Result<()> {
+        self.ops.dereg()
+    }
+}

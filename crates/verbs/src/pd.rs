@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::provider::PdOps;
-use crate::{Access, Buf, Device, Error, Mr, Qp, QpInit, Result, Srq, SrqInit};
+use crate::{Access, Buf, Device, Error, ImplicitMr, Mr, Qp, QpInit, Result, Srq, SrqInit};
 
 /// A protection domain (`ibv_pd`); freed with its last object.
 #[derive(Clone)]
@@ -47,6 +47,34 @@ impl Pd {
         let part = buf.slice(range)?;
         Error::check_limit("the region's size in bytes", part.len() as u64, self.device.attr().max_mr_size)?;
         Ok(Mr::new(self.ops.reg_mr(&part, access)?, part, access))
+    }
+
+    /// Registers all memory of the process under one key, whatever is mapped there now or later: an implicit on-demand region
+    /// (`ibv_reg_mr` of address 0 and `SIZE_MAX` with `IBV_ACCESS_ON_DEMAND`). For libraries that are handed any address: no
+    /// registration for each buffer, and no cache of registrations. [`DeviceAttr::implicit_mr`](crate::DeviceAttr::implicit_mr)
+    /// says which rights it may have; where peers' are not among them, they reach registered memory only.
+    ///
+    /// **Memory that its owner unmaps.** A request reaches what is mapped at its address while it is carried out. Peers' requests
+    /// to an address where nothing is mapped, or not for that, fail as
+    /// [`RemAccessErr`](crate::WcStatus::RemAccessErr) and do nothing else; what is mapped there anew is
+    /// reached instead. So whoever unmaps memory tells its peers before that, as with a region that is deregistered, but need
+    /// tell no NIC. Own requests are another matter: their elements are used as any pointer is.
+    ///
+    /// # Safety
+    /// Memory that is named by an element of this region ([`ImplicitMr::sge`]) must stay mapped, for reading or (receives, reads,
+    /// atomics) writing, until the request has completed. With peers' rights, whoever has the key may read or write any byte of
+    /// this process: only peers that are trusted as much may be given it. No reference to bytes that requests or peers change
+    /// may be alive while they do.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] beyond the device's rights; [`Error::Invalid`] and [`Error::Limit`] as [`Pd::reg_mr`].
+    pub unsafe fn reg_all(&self, access: Access) -> Result<ImplicitMr> {
+        access.check()?;
+        match self.device.attr().implicit_mr {
+            None => self.device.unsupported("regions of all memory"),
+            Some(most) if !most.contains(access) => self.device.unsupported("peers' access to all memory"),
+            Some(_) => Ok(ImplicitMr::new(self.ops.reg_all(access)?, access)),
+        }
     }
 
     /// A shared receive queue (`ibv_create_srq`).

@@ -13,7 +13,7 @@ use host::{Bell, Host};
 
 use crate::{
     Access, AsyncEvent, Buf, CmEvent, CompChannel, ConnParam, DeviceAttr, Error, Qp, QpInit, QpState, RecvWr,
-    Result, SendWr, SrqInit, Wc,
+    RemoteAddr, Result, SendWr, SrqInit, Wc,
 };
 
 /// An opened NIC.
@@ -56,6 +56,11 @@ pub trait DeviceOps: Any + Send + Sync {
 pub trait PdOps: Any + Send + Sync {
     /// Registers all of `buf`.
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>>;
+    /// See [`crate::Pd::reg_all`], whose contract the caller keeps; `access` is within [`DeviceAttr::implicit_mr`]. The region's
+    /// address is 0.
+    fn reg_all(&self, _access: Access) -> Result<Box<dyn MrOps>> {
+        Err(unsupported("the device", "regions of all memory"))
+    }
     /// See [`crate::Pd::create_qp`].
     fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>>;
     /// See [`crate::Pd::create_srq`].
@@ -116,6 +121,10 @@ pub trait QpOps: Any + Send + Sync {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()>;
     /// See [`Qp::to_error`].
     fn to_error(&self);
+    /// See [`Qp::map`]; `len` is not 0.
+    fn map(&self, _remote: RemoteAddr, _len: usize) -> Result<Buf> {
+        Err(unsupported("the device", "load and store on a peer's memory"))
+    }
 }
 
 /// A shared receive queue.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::provider::QpOps;
-use crate::{Pd, QpInit, QpState, RecvWr, Result, SendWr};
+use crate::{Buf, Error, Pd, QpInit, QpState, RecvWr, RemoteAddr, Result, SendWr};
 
 /// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
 /// requests then complete nowhere, the peer's are flushed.
@@ -80,6 +80,25 @@ impl Qp {
     /// Moves it to the error state: everything posted is flushed, the peer is disconnected.
     pub fn to_error(&self) {
         self.ops.to_error();
+    }
+
+    /// `len` bytes of the peer's NIC memory at `remote`, for load and store by this process: a line that both sides write in turn
+    /// costs one transfer, which no message does, and a window that several processes share costs none
+    /// (`MPI_Win_allocate_shared`). The key must allow reading and writing, and is looked at once, now: the mapping lasts until
+    /// its last handle is dropped, though the peer deregisters, disconnects or dies. What the peer puts there after it has freed
+    /// the memory is reached, too.
+    ///
+    /// Stores are ordered with requests of the queue pair only as the processor orders stores: post after them what is to
+    /// come after them.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] where peers' memory cannot be mapped, and for memory of the host;
+    /// [`crate::Error::WrongState`] unless connected; [`crate::Error::Invalid`] where the key does not allow it, and for no bytes.
+    pub fn map(&self, remote: RemoteAddr, len: usize) -> Result<Buf> {
+        if len == 0 {
+            return Err(Error::Invalid("a mapping needs at least one byte".into()));
+        }
+        self.ops.map(remote, len)
     }
 
     /// The implementation, for its own crate.

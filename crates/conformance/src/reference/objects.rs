@@ -36,6 +36,7 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         max_mr: 4096,
         max_mr_size: 1 << 40,
         max_msg_size: 1 << 31,
+        implicit_mr: None,
         max_srq: 64,
         max_srq_wr: 1024,
         max_private_data: 196,

@@ -171,6 +171,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         max_mr: MR_MAX as u32,
         max_mr_size: 1 << 46,
         max_msg_size: 1 << 30,
+        implicit_mr: Some(Access::LOCAL_WRITE),
         max_srq: SRQ_MAX as u32,
         max_srq_wr: 16_384,
         max_private_data: PRIVATE_DATA_MAX as u32,
@@ -408,6 +409,11 @@ struct IwarpPd {
 }
 
 impl PdOps for IwarpPd {
+    fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
+        self.device.birth.check()?;
+        Ok(Box::new(IwarpMr::register_all(&self.device, self.id, access)?))
+    }
+
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
         self.device.birth.check()?;
         Ok(Box::new(IwarpMr::register(&self.device, self.id, buf, access)?))

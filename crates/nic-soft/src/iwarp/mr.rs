@@ -147,14 +147,15 @@ impl Table {
         unpoisoned(&self.numbers).take().ok_or(full)
     }
 
-    fn fill(&self, index: usize, pd: u32, buf: &Buf, base: u64, access: Access) -> u32 {
+    /// Fills an entry with `len` bytes at `at`, whose first is `base` to whoever names it.
+    fn fill(&self, index: usize, pd: u32, (at, len): (u64, u64), base: u64, access: Access) -> u32 {
         let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
         let entry = &chunk[index % CHUNK];
         entry.pd.store(pd, Ordering::Relaxed);
         entry.access.store(access.bits().into(), Ordering::Relaxed);
         entry.base.store(base, Ordering::Relaxed);
-        entry.len.store(buf.len() as u64, Ordering::Relaxed);
-        entry.at.store(buf.addr(), Ordering::Relaxed);
+        entry.len.store(len, Ordering::Relaxed);
+        entry.at.store(at, Ordering::Relaxed);
         let key = loop {
             let low = random() as u32 & 0xffff;
             // Neither 0 nor all ones: what forgotten and made-up tags look like.
@@ -174,8 +175,8 @@ pub(super) struct IwarpMr {
     device: Arc<Inner>,
     key: u32,
     base: u64,
-    /// Keeps the memory.
-    _buf: Buf,
+    /// Keeps the memory, if it is a part of it.
+    _buf: Option<Buf>,
     live: bool,
 }
 
@@ -188,8 +189,15 @@ impl IwarpMr {
         // Regions of NIC memory are zero-based.
         let base = if is_nic { 0 } else { buf.addr() };
         let index = device.regions.take()?;
-        let key = device.regions.fill(index, pd, buf, base, access);
-        Ok(Self { device: device.clone(), key, base, _buf: buf.clone(), live: true })
+        let key = device.regions.fill(index, pd, (buf.addr(), buf.len() as u64), base, access);
+        Ok(Self { device: device.clone(), key, base, _buf: Some(buf.clone()), live: true })
+    }
+
+    /// All memory of the process. No peer may have rights to it: a host is not as trusted as a process of the same user.
+    pub(super) fn register_all(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
+        let index = device.regions.take()?;
+        let key = device.regions.fill(index, pd, (0, u64::MAX), 0, access);
+        Ok(Self { device: device.clone(), key, base: 0, _buf: None, live: true })
     }
 
     /// Takes the tag away, and waits until nobody is in the middle of using it.
@@ -242,7 +250,7 @@ mod tests {
     fn filled(table: &Table, access: Access) -> (Buf, u32) {
         let buf = Buf::alloc(100).expect("memory");
         let index = table.take().expect("room");
-        let key = table.fill(index, 7, &buf, 1000, access);
+        let key = table.fill(index, 7, (buf.addr(), 100), 1000, access);
         (buf, key)
     }
 
@@ -293,7 +301,7 @@ mod tests {
         let (buf, first) = filled(&table, Access::ALL);
         let index = (first >> 16) as usize;
         let again = |last: u32| {
-            let key = table.fill(index, 7, &buf, 1000, Access::ALL);
+            let key = table.fill(index, 7, (buf.addr(), 100), 1000, Access::ALL);
             assert_ne!(key, last);
             key
         };

@@ -37,16 +37,17 @@ impl QpInner {
         let old = match (at, place, link.peer.reach) {
             // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
             (Some(at), Place::Nic(_), _) => op.apply(unsafe { AtomicU64::from_ptr(at) }),
-            (Some(at), Place::Private(_), _) => {
+            (Some(at), _, _) => {
                 let _turn = self.turn_at(side, link)?;
                 // SAFETY: as above.
                 op.apply(unsafe { AtomicU64::from_ptr(at) })
             }
-            (None, Place::Private(at), Reach::Kernel { pid }) => {
+            (None, Place::Private(at) | Place::Anywhere(at), Reach::Kernel { pid })
+            | (None, Place::Anywhere(at), Reach::Direct { pid }) => {
                 let _turn = self.turn_at(side, link)?;
                 atomic_across(pid, at, op)?
             }
-            (None, Place::Private(at), Reach::Service) => {
+            (None, Place::Private(at) | Place::Anywhere(at), Reach::Service) => {
                 self.serve_atomic(side, link, at, remote.rkey, op).ok_or(Stop::Wait)??
             }
             _ => return Err(refused()),
@@ -68,7 +69,7 @@ impl QpInner {
 }
 
 /// An atomic on another process's private memory; the caller has its [`Turn`].
-fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
+pub(super) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
     let mut word = 0_u64;
     let (mut local, mut remote) = (Pieces::new(), Pieces::new());
     local.push((&raw mut word).cast(), 8);

@@ -15,6 +15,7 @@ use verbs::{
 use super::cm::{CmHandle, CmInner};
 use super::copy_path::{CopyPath, CopyState};
 use super::cq::{ChannelInner, CqInner};
+use super::everything::{AllMemory, implicit_rights};
 use super::heap::Heap;
 use super::layout::{CQ_MAX, DM_BASE, HEAP_BASE, Header, MR_MAX, QP_MAX, SRQ_MAX, VERSION, qp_at, state};
 use super::mr::ShmMr;
@@ -90,7 +91,7 @@ pub(super) struct Inner {
     pub(super) host: Host,
     pub(super) birth: Birth,
     pub(super) attr: DeviceAttr,
-    name: String,
+    pub(super) name: String,
     pub(super) segment: Segment,
     pub(super) table: Arc<Table>,
     pub(super) header: Ref<Header>,
@@ -219,6 +220,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
         max_mr: MR_MAX as u32,
         max_mr_size: 1 << 46,
         max_msg_size: 1 << 30,
+        implicit_mr: implicit_rights(),
         max_srq: SRQ_MAX as u32,
         max_srq_wr: 16_384,
         max_private_data: super::wire::PRIVATE_MAX as u32,
@@ -570,6 +572,11 @@ struct ShmPd {
 }
 
 impl PdOps for ShmPd {
+    fn reg_all(&self, access: Access) -> Result<Box<dyn MrOps>> {
+        self.device.birth.check()?;
+        Ok(Box::new(AllMemory::register(&self.device, self.id, access)?))
+    }
+
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
         self.device.birth.check()?;
         Ok(Box::new(ShmMr::register(&self.device, self.id, buf, access)?))

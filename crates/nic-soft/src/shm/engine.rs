@@ -186,7 +186,7 @@ impl QpInner {
         let table = &self.device.table;
         match table.check(key, self.pd, need, addr, len)? {
             Place::Nic(offset) => table.map.bytes(offset, len),
-            Place::Private(at) => Some(at as *mut u8),
+            Place::Private(at) | Place::Anywhere(at) => Some(at as *mut u8),
         }
     }
 
@@ -235,15 +235,18 @@ impl QpInner {
             return Ok(());
         }
         match (place, link.peer.reach) {
-            (Place::Private(at), Reach::Kernel { pid }) => {
+            (Place::Private(at) | Place::Anywhere(at), Reach::Kernel { pid })
+            | (Place::Anywhere(at), Reach::Direct { pid }) => {
                 let mut remote = Pieces::new();
                 remote.push(at as *mut u8, local.total());
                 Ok(place::across(pid, local, &remote, way)?)
             }
-            (Place::Private(at), Reach::Service) => match self.serve_copy(side, link, local, at, key, way) {
-                Some(result) => Ok(result?),
-                None => Err(Stop::Wait),
-            },
+            (Place::Private(at) | Place::Anywhere(at), Reach::Service) => {
+                match self.serve_copy(side, link, local, at, key, way) {
+                    Some(result) => Ok(result?),
+                    None => Err(Stop::Wait),
+                }
+            }
             // A peer's table that names memory outside its segment.
             _ => Err(Stop::Fail(WcStatus::RemAccessErr)),
         }
@@ -395,7 +398,7 @@ impl QpInner {
         key: u32,
         from: u64,
     ) -> Result<(), Stop> {
-        if let (Place::Private(at), Reach::Service) = (place, link.peer.reach) {
+        if let (Some(at), Reach::Service) = (place.private(), link.peer.reach) {
             return match self.serve_piece(side, link, part, at, key, from) {
                 Some(Ok(())) => Ok(()),
                 Some(Err(_)) => Err(Stop::Fail(WcStatus::RemOpErr)),
@@ -449,7 +452,7 @@ pub(super) fn mapped(link: &Link, place: Place, len: u64) -> Option<*mut u8> {
     match (place, link.peer.reach) {
         (Place::Nic(offset), _) => link.peer.table.map.bytes(offset, len),
         // Of this process, and so held against what was registered (`table`).
-        (Place::Private(at), Reach::Direct) => Some(at as *mut u8),
+        (Place::Private(at), Reach::Direct { .. }) => Some(at as *mut u8),
         _ => None,
     }
 }

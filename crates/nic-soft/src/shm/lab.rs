@@ -47,7 +47,7 @@ type Names = &'static [(&'static str, u64, u8)];
 
 const HEADER: Names = names!(Header: version = 4, token = 8, atomic_holder.0 = 8, kicked = 8);
 const REGION: Names =
-    names!(MrEntry: key = 4, access = 4, pd = 4, is_nic = 4, addr = 8, len = 8, place = 8, stamp = 8);
+    names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
     status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
     comp_ring = 8, peer.0.busy = 4, starved.0 = 4, taken = 8, service.0.turn = 4, service.0.kind = 4,

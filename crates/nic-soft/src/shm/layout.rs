@@ -68,8 +68,8 @@ pub(super) struct MrEntry {
     pub(super) key: AtomicU32,
     pub(super) access: AtomicU32,
     pub(super) pd: AtomicU32,
-    /// 1 for NIC memory.
-    pub(super) is_nic: AtomicU32,
+    /// Of [`kind`].
+    pub(super) kind: AtomicU32,
     /// The address of the first byte as work requests give it.
     pub(super) addr: AtomicU64,
     pub(super) len: AtomicU64,
@@ -77,6 +77,16 @@ pub(super) struct MrEntry {
     pub(super) place: AtomicU64,
     /// The number of this registration, which no other ever had; 0 while the key is not valid.
     pub(super) stamp: AtomicU64,
+}
+
+/// What a region is of.
+pub(super) mod kind {
+    /// A range of the owner's private memory.
+    pub(crate) const HOST: u32 = 0;
+    /// NIC memory.
+    pub(crate) const NIC: u32 = 1;
+    /// All of the owner's private memory.
+    pub(crate) const ALL: u32 = 2;
 }
 
 /// A queue pair's shared part.

@@ -16,6 +16,7 @@
 //! | `express`, `engine`, `atomic`, `turn`, `tlb` | carrying out requests, at the initiator |
 //! | `place`, `service` | copying, asking the owner to copy |
 //! | `arrival` | what the receiver does |
+//! | `everything`, `window` | regions of all memory; load and store on a peer's NIC memory |
 //! | `peer` | the other end |
 //! | `cm`, `conns` | listening and connecting, connections and their state machine |
 //! | `wire`, `socket`, `nic` | the connection protocol's messages, sockets, and the thread that serves it |
@@ -33,6 +34,7 @@ mod cq;
 mod device;
 mod doorbell;
 mod engine;
+mod everything;
 mod express;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -56,6 +58,7 @@ mod srq;
 mod table;
 mod tlb;
 mod turn;
+mod window;
 mod wire;
 
 pub use copy_path::{CopyPath, copy_path};

@@ -7,12 +7,12 @@ use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
 use super::device::Inner;
-use super::layout::MR_MAX;
+use super::layout::{MR_MAX, kind};
 use super::table::Region;
 use crate::sync::fence;
 
 /// How long deregistering waits for a peer that is inside; see [`verbs::Mr::dereg`].
-const DEREG_PATIENCE: Span = Span::from_secs(1);
+pub(super) const DEREG_PATIENCE: Span = Span::from_secs(1);
 
 /// A registered region.
 pub(super) struct ShmMr {
@@ -33,9 +33,10 @@ impl ShmMr {
         }
         let index = device.indices.lock().mr.take("memory regions", MR_MAX)?;
         let key = device.fresh_key(index);
-        let (addr, place) = if is_nic { (0, buf.nic_offset()) } else { (buf.addr(), buf.addr()) };
+        let (kind, addr, place) =
+            if is_nic { (kind::NIC, 0, buf.nic_offset()) } else { (kind::HOST, buf.addr(), buf.addr()) };
         let (len, stamp) = (buf.len() as u64, device.fresh_stamp());
-        device.table.enter(key, &Region { access, pd, is_nic, addr, len, place, stamp });
+        device.table.enter(key, &Region { access, pd, kind, addr, len, place, stamp });
         Ok(Self { device: device.clone(), index, key, addr, buf: buf.clone(), live: true })
     }
 
@@ -54,13 +55,16 @@ impl ShmMr {
             Err(qp_num) => {
                 // The peer may wake up and go on copying: the memory must stay what it is.
                 std::mem::forget(self.buf.owner());
-                Err(Error::Busy {
-                    what: "the memory region",
-                    why: format!("the peer of queue pair {qp_num} is stopped in the middle of an access"),
-                })
+                Err(busy(qp_num))
             }
         }
     }
+}
+
+/// Why a region cannot go: the number of the queue pair whose peer is inside.
+pub(super) fn busy(qp_num: u32) -> Error {
+    let why = format!("the peer of queue pair {qp_num} is stopped in the middle of an access");
+    Error::Busy { what: "the memory region", why }
 }
 
 impl MrOps for ShmMr {

@@ -23,7 +23,10 @@ use crate::fork::Fd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// It is this very process.
-    Direct,
+    Direct {
+        /// Its number.
+        pid: i32,
+    },
     /// By process_vm_readv/writev(2).
     Kernel {
         /// The peer's process.
@@ -107,7 +110,7 @@ impl Peer {
 impl Inner {
     fn choose_reach(&self, hello: &Hello, pid: i32, is_own: bool) -> Reach {
         if is_own && !self.copy.is_forced() {
-            return Reach::Direct;
+            return Reach::Direct { pid };
         }
         // A number of another PID namespace means nothing here; whether this one means the peer, the word decides.
         let reads = || place::probe(pid, hello.probe_addr, hello.process);

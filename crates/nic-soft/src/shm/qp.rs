@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use host::{Span, Time};
 use verbs::provider::{QpOps, own};
 use verbs::{
-    Data, Error, QpCap, QpInit, QpState, RecvWr, Result, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus,
+    Buf, Data, Error, QpCap, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Wc,
+    WcOpcode, WcStatus,
 };
 
 use super::cq::{CqInner, SendDone};
@@ -628,6 +629,11 @@ impl QpOps for QpHandle {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.0.device.birth.check()?;
         self.0.post_receive(wr)
+    }
+
+    fn map(&self, remote: RemoteAddr, len: usize) -> Result<Buf> {
+        self.0.device.birth.check()?;
+        self.0.map_peer(remote, len)
     }
 
     fn to_error(&self) {

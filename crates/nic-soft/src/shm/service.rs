@@ -19,9 +19,9 @@ use super::table::Place;
 use super::turn::Turn;
 
 /// The bounce buffer of a queue pair, made at the first request.
-const BOUNCE: u64 = 64 << 10;
+pub(super) const BOUNCE: u64 = 64 << 10;
 
-const READ: u32 = 0;
+pub(super) const READ: u32 = 0;
 const WRITE: u32 = 1;
 const COMPARE_SWAP: u32 = 2;
 const FETCH_ADD: u32 = 3;
@@ -231,7 +231,11 @@ impl QpInner {
         let len = if is_atomic { 8 } else { words.len.load(Ordering::Relaxed) };
         let (at, key) = (words.place.load(Ordering::Relaxed), words.key.load(Ordering::Relaxed));
         let table = &self.device.table;
-        let Place::Private(at) = table.check(key, self.pd, need, at, len)? else { return None };
+        let place = table.check(key, self.pd, need, at, len)?;
+        let at = place.private()?;
+        if let Place::Anywhere(at) = place {
+            return self.carry_out_anywhere(words, kind, at, len);
+        }
         if is_atomic {
             return serve_word(words, kind, at);
         }
@@ -265,6 +269,16 @@ impl QpInner {
     }
 }
 
+/// The atomic that the peer asked for, if it asked for one.
+pub(super) fn asked_atomic(words: &ServiceWords, kind: u32) -> Option<Atomic> {
+    let operand = |i: usize| words.operand[i].load(Ordering::Relaxed);
+    match kind {
+        COMPARE_SWAP => Some(Atomic::CompareSwap(operand(0), operand(1))),
+        FETCH_ADD => Some(Atomic::FetchAdd(operand(0))),
+        _ => None,
+    }
+}
+
 fn serve_word(words: &ServiceWords, kind: u32, at: u64) -> Option<()> {
     let pointer = at as *mut u64;
     if !pointer.is_aligned() {
@@ -272,11 +286,7 @@ fn serve_word(words: &ServiceWords, kind: u32, at: u64) -> Option<()> {
     }
     // SAFETY: checked by the caller for 8 bytes, aligned, kept as above.
     let word = unsafe { AtomicU64::from_ptr(pointer) };
-    let operand = |i: usize| words.operand[i].load(Ordering::Relaxed);
-    let op = match kind {
-        COMPARE_SWAP => Atomic::CompareSwap(operand(0), operand(1)),
-        _ => Atomic::FetchAdd(operand(0)),
-    };
+    let op = asked_atomic(words, kind)?;
     words.operand[0].store(op.apply(word), Ordering::Relaxed);
     Some(())
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use verbs::Access;
 
 use super::device::unpoisoned;
-use super::layout::{MR_MAX, MrEntry};
+use super::layout::{MR_MAX, MrEntry, kind};
 use super::segment::{FileId, Map};
 
 /// Where checked memory lies.
@@ -22,6 +22,19 @@ pub(super) enum Place {
     Nic(u64),
     /// In the owner's private memory, at this address.
     Private(u64),
+    /// The same, in a region of all memory: whether anything is mapped there, only the kernel knows.
+    Anywhere(u64),
+}
+
+impl Place {
+    /// The address, of private memory.
+    #[inline]
+    pub(super) fn private(self) -> Option<u64> {
+        match self {
+            Self::Nic(_) => None,
+            Self::Private(at) | Self::Anywhere(at) => Some(at),
+        }
+    }
 }
 
 /// Entries of the private record that are made together.
@@ -74,7 +87,7 @@ impl Table {
         for entry in recorded.into_iter().chain([self.map.region(index)]) {
             entry.access.store(region.access.bits().into(), Ordering::Relaxed);
             entry.pd.store(region.pd, Ordering::Relaxed);
-            entry.is_nic.store(region.is_nic.into(), Ordering::Relaxed);
+            entry.kind.store(region.kind, Ordering::Relaxed);
             entry.addr.store(region.addr, Ordering::Relaxed);
             entry.len.store(region.len, Ordering::Relaxed);
             entry.place.store(region.place, Ordering::Relaxed);
@@ -106,7 +119,11 @@ impl Table {
             return None;
         }
         let at = entry.place.load(Ordering::Relaxed).wrapping_add(offset);
-        Some(if entry.is_nic.load(Ordering::Relaxed) != 0 { Place::Nic(at) } else { Place::Private(at) })
+        Some(match entry.kind.load(Ordering::Relaxed) {
+            kind::HOST => Place::Private(at),
+            kind::NIC => Place::Nic(at),
+            _ => Place::Anywhere(at),
+        })
     }
 
     /// What stands for a key: what peers see and may invalidate, and the entry that counts, which may be the same.
@@ -149,10 +166,10 @@ impl Table {
         let (addr, len) = (entry.addr.load(Ordering::Relaxed), entry.len.load(Ordering::Relaxed));
         let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
         let place = entry.place.load(Ordering::Relaxed);
-        let base = match entry.is_nic.load(Ordering::Relaxed) != 0 {
-            true => self.map.bytes(place, len)?,
-            false if self.is_own() => place as *mut u8,
-            false => return None,
+        let base = match entry.kind.load(Ordering::Relaxed) {
+            kind::NIC => self.map.bytes(place, len)?,
+            kind::HOST if self.is_own() => place as *mut u8,
+            _ => return None,
         };
         // The stamps stood throughout, or what was read belongs to two registrations.
         let stamps = [&shown.stamp, &entry.stamp];
@@ -166,7 +183,8 @@ impl Table {
 pub(super) struct Region {
     pub(super) access: Access,
     pub(super) pd: u32,
-    pub(super) is_nic: bool,
+    /// Of [`kind`].
+    pub(super) kind: u32,
     pub(super) addr: u64,
     pub(super) len: u64,
     pub(super) place: u64,
