@@ -119,6 +119,22 @@ pub struct DeviceInfo {
     /// What it chose at its start, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The names of its rails, in their order: its own if it is not several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rails: Vec<String>,
+    /// What each rail could carry, as the machine file of a modelled card says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rail_rates: Option<RailRates>,
+}
+
+/// What limits one rail, in MB/s (MB = 10^6 bytes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RailRates {
+    /// Its link, one way.
+    pub link: f64,
+    /// The bus of its card, both ways together.
+    pub card: f64,
 }
 
 /// Clock that timed a result.

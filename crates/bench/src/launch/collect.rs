@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::fabric::floor_kind;
+use super::fabric::{floor_kind, rails_of, rates};
 use super::job::Sampling;
 use super::journal::Keeping;
 use super::machine;
@@ -388,7 +388,10 @@ impl<'a> Collected<'a> {
 /// What is known of a device before it is opened.
 fn known(device: &Chosen) -> DeviceInfo {
     let clock = if device.is_virtual { ClockKind::Virtual } else { ClockKind::default() };
-    DeviceInfo { name: device.name.clone(), clock, ..DeviceInfo::default() }
+    // A device without a name has none; that it does not open is said when it is measured.
+    let rails = rails_of(&device.name).unwrap_or_default();
+    let rail_rates = rates(&rails);
+    DeviceInfo { name: device.name.clone(), clock, rails, rail_rates, ..DeviceInfo::default() }
 }
 
 fn replayed(experiment: &dyn crate::experiment::Experiment, cell: &Cell, sample: &Sample) -> Option<Sampled> {
@@ -407,4 +410,22 @@ fn note(samples: &BTreeMap<u32, Sample>, metric: &Metric) -> Option<String> {
     let mut all = vec![metric.about.to_owned()];
     all.extend(notes.into_iter().map(str::to_owned));
     Some(all.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what a report says of a device's rails is in the result, so that nothing is opened to read it.
+    #[test]
+    fn a_result_says_what_the_rails_are_and_could_carry() {
+        let of = |name: &str, is_virtual| known(&Chosen { name: name.to_owned(), is_virtual, cells: 0..0 });
+        let card = of("model:connectx-multihca", true);
+        assert_eq!(card.rails, ["model:connectx-multihca@0", "model:connectx-multihca@1"]);
+        let rates = card.rail_rates.expect("a machine file");
+        assert!(rates.link > 0.0 && rates.card > 0.0, "{rates:?}");
+        let real = of("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", false);
+        assert_eq!((real.rails.len(), real.rail_rates), (2, None));
+        assert_eq!(of("shm", false).rails, ["shm"]);
+    }
 }

@@ -3,8 +3,8 @@
 use verbs::Device;
 use verbs::host::Host;
 
-use crate::experiment::multirail::bounds::Rates;
 use crate::floor::FloorKind;
+use crate::schema::RailRates;
 
 /// Names of the kinds of devices, for messages.
 #[must_use]
@@ -42,12 +42,10 @@ pub(crate) fn rails_of(name: &str) -> verbs::Result<Vec<String>> {
     fabric::rails_of(name)
 }
 
-/// The rates of a modelled device's rails, in MB/s; `None` for devices that are no models.
-pub(crate) fn rates(name: &str) -> Option<Rates> {
-    let first = fabric::rails_of(name).ok()?.into_iter().next()?;
-    let machine = fabric::machine(&first).ok()?.params;
-    let card = machine.bus.width_bytes * machine.bus.clock_mhz;
-    Some(Rates { card, ..Rates::of_link(machine.link.rate_mbps) })
+/// The rates of a modelled device's rails; `None` for devices that are no models.
+pub(super) fn rates(rails: &[String]) -> Option<RailRates> {
+    let machine = fabric::machine(rails.first()?).ok()?.params;
+    Some(RailRates { link: machine.link.rate_mbps, card: machine.bus.width_bytes * machine.bus.clock_mhz })
 }
 
 /// Whether the device of this name lives in virtual time.

@@ -47,7 +47,7 @@ use crate::schema::Run;
 pub(crate) use fabric::check as check_device;
 pub use fabric::devices;
 pub(crate) use fabric::floor_kind;
-pub(crate) use fabric::{is_virtual, open, queue_pairs, rails_of, rates, refuses};
+pub(crate) use fabric::{is_virtual, open, queue_pairs, rails_of, refuses};
 pub use journal::{Found, Journal, JournalError};
 pub(crate) use machine::limits;
 pub use machine::watch_noise;

@@ -4,7 +4,7 @@ use super::{Finding, Tone, grouped, on_device, several_devices};
 use crate::experiment::multirail::bounds::{Rates, Term};
 use crate::report::number::sig;
 use crate::report::series::Series;
-use crate::schema::Run;
+use crate::schema::{DeviceInfo, Run};
 
 /// What is in 8 bits.
 const BITS: f64 = 8.0;
@@ -30,27 +30,26 @@ pub(super) fn peaks(all: &[Series<'_>], run: &Run) -> Vec<Finding> {
                 .filter_map(|(engine, how)| Some(format!("{} MB/s {how}", sig(peak(engine)?, 3))))
                 .collect();
             let device = group.first()?;
-            let count = crate::launch::rails_of(device.device).map_or(1, |rails| rails.len());
+            let info = run.environment.devices.iter().find(|info| info.name == device.device);
+            let count = info.map_or(1, |info| info.rails.len().max(1));
             // Two channels over the only one there is.
             let what =
                 if count == 1 { "2 channels over 1 rail".to_owned() } else { format!("{count} rails") };
             let topic = format!("Rails{}", on_device(device, several_devices(all)));
-            let text = format!(
-                "At most, over {what}: {}. {}",
-                super::list(&found),
-                bounds(run, device.device, count.max(2))
-            );
+            let text =
+                format!("At most, over {what}: {}. {}", super::list(&found), bounds(run, info, count.max(2)));
             Some(Finding::new(Tone::Fact, topic, text))
         })
         .collect()
 }
 
 /// The bounds in words.
-fn bounds(run: &Run, device: &str, rails: usize) -> String {
+fn bounds(run: &Run, device: Option<&DeviceInfo>, rails: usize) -> String {
     let given =
         run.parameters.iter().find(|p| p.key == "rail-rate").and_then(|p| p.value.parse::<f64>().ok());
     let given = given.filter(|rate| *rate > 0.0).map(|rate| Rates::of_link(rate / BITS));
-    let Some(rates) = given.or_else(|| crate::launch::rates(device)) else {
+    let stored = || device?.rail_rates.map(|rates| Rates { card: rates.card, ..Rates::of_link(rates.link) });
+    let Some(rates) = given.or_else(stored) else {
         return "What a rail could carry is not known; --set rail-rate says it.".to_owned();
     };
     let of = |term| sig(rates.bound(term, rails), 3);
@@ -69,9 +68,9 @@ mod tests {
     use super::super::made_up::{point, run};
     use super::*;
     use crate::report::series::series;
-    use crate::schema::{Origin, Parameter};
+    use crate::schema::{Origin, Parameter, RailRates};
 
-    fn found(device: &str, rate: &str) -> String {
+    fn found(device: &str, rails: &[&str], rates: Option<RailRates>, rate: &str) -> String {
         let at = |engine: &str, size, value| {
             let variant = format!("engine={engine}");
             crate::schema::Measurement {
@@ -88,6 +87,9 @@ mod tests {
         let mut run = run(results);
         let (key, value) = ("rail-rate".to_owned(), rate.to_owned());
         run.parameters.push(Parameter { key, value, unit: None, origin: Origin::Flag });
+        let rails = rails.iter().map(|&name| name.to_owned()).collect();
+        run.environment.devices =
+            vec![DeviceInfo { name: device.to_owned(), rails, rail_rates: rates, ..DeviceInfo::default() }];
         let found = peaks(&series(std::slice::from_ref(&run)), &run);
         assert_eq!(found.len(), 1);
         found[0].text.clone()
@@ -95,7 +97,8 @@ mod tests {
 
     #[test]
     fn peaks_stand_beside_the_bounds() {
-        let real = found("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", "1000");
+        let names = ["iwarp@10.0.0.1", "iwarp@10.1.0.1"];
+        let real = found("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", &names, None, "1000");
         for part in [
             "over 2 rails",
             "230 MB/s with a thread for each",
@@ -104,9 +107,10 @@ mod tests {
         ] {
             assert!(real.contains(part), "no {part} in: {real}");
         }
-        let card = found("model:connectx-multihca", "0");
+        let rates = Some(RailRates { link: 2000.0, card: 2000.0 });
+        let card = found("model:card", &["model:card@0", "model:card@1"], rates, "0");
         assert!(card.contains("on buses of 2,000 could carry 4,000 with a card each"), "{card}");
-        let unknown = found("shm", "0");
+        let unknown = found("shm", &["shm"], None, "0");
         assert!(
             unknown.contains("2 channels over 1 rail") && unknown.contains("--set rail-rate"),
             "{unknown}"
