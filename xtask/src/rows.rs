@@ -10,13 +10,15 @@ use cargo_metadata::{DependencyKind, Metadata};
 use std::path::Path;
 
 /// The crates of each row, lowest first; the index is the row.
-const ROWS: [&[&str]; 7] = [
+const ROWS: [&[&str]; 9] = [
     &["host", "iwarp"],
     &["verbs"],
     &["conformance", "nic-soft", "nic-model", "nic-hw"],
     &["fabric", "portals", "dapl"],
     &["mpi"],
     &["abi-verbs", "abi-dapl", "abi-portals", "abi-mpi", "bench"],
+    &["report"],
+    &["reproduce"],
     &["nicety"],
 ];
 

@@ -7,8 +7,6 @@ pub mod launch;
 pub mod plain;
 pub mod plan;
 pub mod planfile;
-pub mod report;
-pub mod reproduce;
 pub mod sample;
 pub mod schema;
 pub mod stats;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use bench::experiment::Cell;
 use bench::launch::{CellEvent, CellState, Progress};
-use bench::report::number::sig;
 use bench::stats::median;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::number::sig;
 
 use crate::term::{Stream, remark};
 

@@ -40,7 +40,7 @@ mod link;
 mod maxsge;
 mod memory;
 mod mtu;
-pub(crate) mod multirail;
+pub mod multirail;
 mod nicmem;
 mod notify;
 mod overhead;

@@ -4,7 +4,6 @@ mod file;
 
 use bench::launch::{self, BenchError};
 use bench::plan::{Plan, PlanError};
-use bench::report;
 use bench::schema::Run;
 
 use crate::args::{BenchArgs, REPORT_FILE, Target};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bench::report::number::plural;
+use report::number::plural;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;

@@ -1,8 +1,8 @@
 //! `nicety report`: the page for runs that were measured before.
 
-use bench::report::html;
-use bench::report::number::plural;
 use bench::schema::{ReadError, Run};
+use report::html;
+use report::number::plural;
 
 use crate::args::ReportArgs;
 use crate::error::{Failure, OK, Outcome};

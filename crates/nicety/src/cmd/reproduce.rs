@@ -1,7 +1,7 @@
 //! `nicety reproduce`: the papers' published numbers beside the modelled cards.
 
-use bench::report::number::plural;
-use bench::reproduce::{self, Options, Reproduction};
+use report::number::plural;
+use reproduce::{self, Options, Reproduction};
 
 use crate::args::{ReproduceArgs, Target};
 use crate::error::{Failure, OK, Outcome};

@@ -1,6 +1,6 @@
 //! Cores: how many, whether a thread can be pinned to one, whether they are cores at all.
 
-use bench::report::number::plural;
+use report::number::plural;
 
 use super::{Check, System};
 

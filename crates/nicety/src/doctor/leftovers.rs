@@ -1,6 +1,6 @@
 //! Processes of this program that were left running.
 
-use bench::report::number::plural;
+use report::number::plural;
 
 use super::{Check, System};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bench::report::number::plural;
+use report::number::plural;
 
 use super::{Check, System};
 

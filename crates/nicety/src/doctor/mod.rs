@@ -139,7 +139,7 @@ fn line(checks: &[Check]) -> Option<String> {
     let first = wrong(State::Bad).chain(wrong(State::Warn)).next()?;
     let more = match wrong(State::Bad).chain(wrong(State::Warn)).count() - 1 {
         0 => String::new(),
-        n => format!(", and {}", bench::report::number::plural(n, "more warning")),
+        n => format!(", and {}", report::number::plural(n, "more warning")),
     };
     Some(format!(
         "this machine weakens the numbers: {}: {}{more}; see `nicety doctor`",

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bench::launch::watch_noise;
-use bench::report::number::percent;
 use bench::schema::NoiseSummary;
+use report::number::percent;
 
 use super::{Check, System};
 

@@ -7,9 +7,7 @@
 //! | `rail` | one rail: adapter, endpoint, region; what is posted to it and waited for |
 //! | `crew` | the threads of the rails behind the first |
 //! | `side` | an operation: twenty writes, then a message each way |
-//! | `bounds` | what the rails could do together, by the paper's equations |
 
-pub(crate) mod bounds;
 mod crew;
 mod rail;
 mod side;
@@ -18,7 +16,7 @@ use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant, 
 use side::{Engine, Flow, Part, Rails};
 
 /// RDMA writes of an operation (MR-022 to MR-024).
-pub(crate) const WRITES: u64 = 20;
+pub const WRITES: u64 = 20;
 
 /// The factor that says who serves the rails.
 const ENGINE: &str = "engine";

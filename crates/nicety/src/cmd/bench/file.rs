@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use bench::launch::{self, Found, Journal, JournalError, WorkerCommand};
 use bench::planfile::{self, Part};
-use bench::report;
-use bench::report::number::plural;
 use bench::schema::Run;
+use report::number::plural;
 
 use crate::args::{BenchArgs, Target};
 use crate::error::{FAILED, Failure, OK, Outcome, USAGE};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bench::report::number::sig;
 use bench::schema::{Environment, Floor, Run};
+use report::number::sig;
 
 use host::Bytes;
 

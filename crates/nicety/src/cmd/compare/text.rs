@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use bench::report::number::{plural, sig};
 use bench::stats::{CellComparison, Comparison, Verdict};
+use report::number::{plural, sig};
 
 use super::VERDICTS;
 use crate::term::{Paint, Stream, wrap};

@@ -1,0 +1,218 @@
+//! What weakens the numbers: intervals not reached, flags, a noisy or unpinned machine.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, Tone, list};
+use crate::number::{count, percent, plural, size};
+use crate::series;
+use bench::schema::{ClockKind, Environment, Measurement, NoiseSummary};
+
+/// Share of stolen time that is told.
+const NOISY: f64 = 0.01;
+
+fn cell(r: &Measurement) -> String {
+    let s = series::alone(r);
+    let at = if r.size_bytes == 0 { String::new() } else { format!(", {}", size(r.size_bytes)) };
+    format!("{}, {}{at}", s.what(), s.name())
+}
+
+/// Results that missed their precision, and results without an interval.
+pub(super) fn precision(results: &[Measurement]) -> Vec<Finding> {
+    let mut missed: Vec<_> = results
+        .iter()
+        .filter_map(|r| Some((r, series::precision(r))).filter(|(_, p)| p.missed > 0))
+        .collect();
+    let bare: Vec<_> = results.iter().filter(|r| r.ci95.is_none()).collect();
+    let mut out = Vec::new();
+    if !missed.is_empty() {
+        missed.sort_by(|a, b| b.1.worst.unwrap_or(0.0).total_cmp(&a.1.worst.unwrap_or(0.0)));
+        let (worst, precision) = &missed[0];
+        let width = precision.worst.map_or_else(String::new, |w| format!(" ±{}", percent(w)));
+        let text = format!(
+            "{} of {} (marked in the table) have launches whose interval stayed too wide, the worst{width} ({}): quieten \
+             the machine, or give more time (--set budget).",
+            plural(missed.len(), "result"),
+            series_count(results.len()),
+            cell(worst)
+        );
+        out.push(Finding::new(Tone::Caution, "Precision not reached", text));
+    }
+    if !bare.is_empty() {
+        let mut reasons: Vec<String> = bare.iter().filter_map(|r| r.ci95_reason.clone()).collect();
+        reasons.sort();
+        reasons.dedup();
+        reasons.truncate(3);
+        let text = format!(
+            "{} of {} have none: their order cannot be told from noise.",
+            plural(bare.len(), "result"),
+            series_count(results.len())
+        );
+        out.push(Finding::new(Tone::CannotTell, "Intervals", text).with(reasons));
+    }
+    out
+}
+
+fn series_count(n: usize) -> String {
+    count(n as u64)
+}
+
+/// Results whose launches carry flags, by kind: what stands before the colon. A number behind it is a count.
+pub(super) fn flagged(results: &[Measurement]) -> Option<Finding> {
+    let mut kinds: BTreeMap<&str, Kind<'_>> = BTreeMap::new();
+    for r in results {
+        for flag in r.launches.iter().flat_map(|l| &l.flags) {
+            let (name, count) =
+                flag.split_once(": ").map_or((flag.as_str(), ""), |(name, count)| (name, count));
+            let kind = kinds.entry(name).or_default();
+            kind.counts.extend(count.parse::<u64>().ok());
+            if !kind.of.last().is_some_and(|last| std::ptr::eq(*last, r)) {
+                kind.of.push(r);
+            }
+        }
+    }
+    if kinds.is_empty() {
+        return None;
+    }
+    let told: Vec<String> = kinds.iter_mut().map(|(name, kind)| kind.text(name)).collect();
+    let text = format!("Samples are not one steady distribution everywhere: {}.", list(&told));
+    let items = kinds
+        .iter()
+        .map(|(name, kind)| {
+            let named: Vec<String> = kind.of.iter().take(3).map(|r| cell(r)).collect();
+            let more = kind.of.len().saturating_sub(3);
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            format!("{name}: {}{more}", named.join("; "))
+        })
+        .collect();
+    Some(Finding::new(Tone::Caution, "Flags", text).with(items))
+}
+
+/// Flags of one kind.
+#[derive(Default)]
+struct Kind<'a> {
+    of: Vec<&'a Measurement>,
+    counts: Vec<u64>,
+}
+
+impl Kind<'_> {
+    /// `trend (2 results)`, or `context switches (median 6, up to 3,405 in a launch, 188 results)`.
+    fn text(&mut self, name: &str) -> String {
+        let of = plural(self.of.len(), "result");
+        self.counts.sort_unstable();
+        match (self.counts.get(self.counts.len() / 2), self.counts.last()) {
+            (Some(middle), Some(most)) => {
+                format!("{name} (median {}, up to {} in a launch, {of})", count(*middle), count(*most))
+            }
+            _ => format!("{name} ({of})"),
+        }
+    }
+}
+
+/// The machine's own trouble, each with its remedy.
+pub(super) fn machine(env: &Environment) -> Option<Finding> {
+    let mut items: Vec<String> = env.warnings.iter().map(|w| advice(&w.what, &w.advice)).collect();
+    let warned = |word: &str| env.warnings.iter().any(|w| w.what.contains(word));
+    let is_real = env.clock.kind != ClockKind::Virtual;
+    if is_real && env.pinned_cores.is_empty() && !warned("pin") {
+        items.push(advice(
+            "the processes were not pinned",
+            "pin them, or results change with the scheduler's mood",
+        ));
+    }
+    if env.governor.as_deref().is_some_and(|g| g != "performance") && is_real && !warned("governor") {
+        let what = format!("the frequency governor is {}", env.governor.as_deref().unwrap_or_default());
+        items.push(advice(&what, "set it to performance"));
+    }
+    for (when, noise) in [("before", env.noise_before), ("after", env.noise_after)] {
+        if let Some(noise) = noise.filter(|n| n.stolen > NOISY && !warned("noise")) {
+            items.push(advice(&stolen(when, &noise), "stop other work, or leave the system a core"));
+        }
+    }
+    if items.is_empty() {
+        return None;
+    }
+    let text = format!("{} about the machine.", plural(items.len(), "warning"));
+    Some(Finding::new(Tone::Caution, "Machine", text).with(items))
+}
+
+fn stolen(when: &str, noise: &NoiseSummary) -> String {
+    format!("other work took {} of the time {when} the run", percent(noise.stolen))
+}
+
+fn advice(what: &str, remedy: &str) -> String {
+    if remedy.is_empty() { what.to_owned() } else { format!("{what}: {remedy}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::point;
+    use super::*;
+    use bench::schema::Warning;
+
+    #[test]
+    fn missed_precision_is_counted_and_the_worst_named_first() {
+        let mut results: Vec<_> = (0..8).map(|i| point("latency", "op=write", 1 << i, 1.0)).collect();
+        for (i, r) in results.iter_mut().enumerate().skip(1) {
+            r.launches[0].stop.state = "not reached".to_owned();
+            r.launches[0].stop.half_width = Some(0.01 * i as f64);
+        }
+        let found = precision(&results);
+        assert!(found[0].text.starts_with("7 results of 8 "), "{}", found[0].text);
+        assert!(
+            found[0].text.contains("the worst ±7.0 % (one-way latency, write, 128 B): "),
+            "{}",
+            found[0].text
+        );
+        assert!(found[0].items.is_empty(), "one line");
+    }
+
+    #[test]
+    fn absent_intervals_give_their_reasons_once() {
+        let mut results = vec![point("latency", "op=write", 1, 1.0), point("latency", "op=write", 2, 1.0)];
+        for r in &mut results {
+            r.ci95 = None;
+            r.ci95_reason = Some("3 launches; six are needed".to_owned());
+        }
+        let found = precision(&results);
+        assert_eq!(found[0].tone, Tone::CannotTell);
+        assert_eq!(found[0].items, ["3 launches; six are needed"]);
+    }
+
+    #[test]
+    fn flags_are_counted_by_result() {
+        let mut results = vec![point("latency", "op=write", 1, 1.0), point("latency", "op=write", 2, 1.0)];
+        assert!(flagged(&results).is_none());
+        results[0].launches[0].flags = vec!["trend".to_owned()];
+        results[0].launches[1].flags = vec!["trend".to_owned(), "bimodal".to_owned()];
+        let found = flagged(&results).expect("flags");
+        assert!(found.text.contains("bimodal (1 result) and trend (1 result)"), "{}", found.text);
+    }
+
+    /// A count belongs to its kind: hundreds of different ones are still one line.
+    #[test]
+    fn flags_that_count_are_summed_up_by_kind() {
+        let mut results: Vec<_> = (0..100).map(|i| point("latency", "op=write", 1 + i, 1.0)).collect();
+        for (i, r) in results.iter_mut().enumerate() {
+            r.launches[0].flags = vec![format!("context switches: {}", 11 * (i + 1))];
+            r.launches[1].flags = vec!["context switches: 1".to_owned()];
+        }
+        let found = flagged(&results).expect("flags");
+        let expected = "context switches (median 11, up to 1,100 in a launch, 100 results)";
+        assert!(found.text.contains(expected), "{}", found.text);
+        assert_eq!(found.items.len(), 1, "{:?}", found.items);
+    }
+
+    #[test]
+    fn a_quiet_pinned_machine_has_no_warning_and_a_noisy_one_has_advice() {
+        let mut env = Environment { pinned_cores: vec![0, 1], ..Environment::default() };
+        assert!(machine(&env).is_none());
+        env.pinned_cores.clear();
+        env.governor = Some("powersave".to_owned());
+        env.noise_after = Some(NoiseSummary { stolen: 0.2, ..NoiseSummary::default() });
+        env.warnings.push(Warning { what: "2 cores only".to_owned(), advice: "use four".to_owned() });
+        let items = machine(&env).expect("warnings").items;
+        assert_eq!(items.len(), 4, "{items:?}");
+        assert_eq!(items[0], "2 cores only: use four");
+        assert!(items[3].contains("20 % of the time after"), "{}", items[3]);
+    }
+}

@@ -1,0 +1,168 @@
+//! What it costs to keep the source or the sink in host memory rather than NIC memory.
+
+use super::{Finding, Tone, grouped, on_device, several_devices};
+use crate::number::{alike, size, times};
+use crate::series::{EXPERIMENTS, Series, rank};
+use bench::schema::{ClockKind, Measurement};
+
+/// Cost of one placement against the base at one size; above 1 is worse than the base.
+#[derive(Debug, PartialEq)]
+struct Cost {
+    ratio: f64,
+    /// Whether the data carries a difference; `None` without intervals.
+    real: Option<bool>,
+}
+
+/// One finding for each experiment and device that has more than one placement.
+pub(super) fn cost(all: &[Series<'_>], aa_floor: Option<f64>) -> Vec<Finding> {
+    // A message rate is the bandwidth of its size over again.
+    let rate_again = |s: &Series<'_>| {
+        s.unit == "1/s" && all.iter().any(|o| (o.experiment, o.unit) == (s.experiment, "MB/s"))
+    };
+    let placed = all.iter().filter(|s| s.placement().is_some() && !rate_again(s));
+    grouped(placed, |s| (rank(EXPERIMENTS, s.experiment), s.experiment, s.metric, s.device))
+        .into_iter()
+        .filter_map(|group| of_group(&group, aa_floor, several_devices(all)))
+        .collect()
+}
+
+fn of_group(group: &[&Series<'_>], aa_floor: Option<f64>, several: bool) -> Option<Finding> {
+    let mut items = Vec::new();
+    let mut worst: Option<(f64, String)> = None;
+    let others = |s: &Series<'_>| {
+        let mut rest = s.variant.clone();
+        rest.retain(|key, _| key != "source" && key != "sink");
+        rest
+    };
+    for family in grouped(group.iter().copied(), others) {
+        let (base, rest) = family.split_first()?;
+        let mut parts = Vec::new();
+        let from = base.placement().unwrap_or_default();
+        for s in rest {
+            for (at, cost) in ends(base, s, aa_floor) {
+                let more = worst.as_ref().is_none_or(|(ratio, _)| cost.ratio > *ratio);
+                if cost.real == Some(true) && more {
+                    worst = Some((
+                        cost.ratio,
+                        format!("{} at {}: {} worse than {from}", s.name(), size(at), times(cost.ratio)),
+                    ));
+                }
+            }
+            parts.extend(part(base, s, aa_floor));
+        }
+        if !parts.is_empty() {
+            let op = if base.op().is_empty() { "all" } else { base.op() };
+            items.push(format!("{op}, against {from}: {}", parts.join("; ")));
+        }
+    }
+    let s = *group.first()?;
+    let topic = format!("What placement costs: {}{}", s.what(), on_device(s, several));
+    let (tone, text) = match worst {
+        None if items.is_empty() => return None,
+        Some((ratio, what)) if ratio > 1.0 => (Tone::Fact, format!("Most for {what}.")),
+        Some(_) => (Tone::Fact, "No placement is worse than the first.".to_owned()),
+        None => (Tone::CannotTell, "No difference that the intervals carry.".to_owned()),
+    };
+    Some(Finding::new(tone, topic, text).with(items))
+}
+
+/// Costs at the smallest and the largest common size.
+fn ends(base: &Series<'_>, s: &Series<'_>, aa_floor: Option<f64>) -> Vec<(u64, Cost)> {
+    let common: Vec<_> = s.points.iter().filter_map(|r| Some((*r, base.at(r.size_bytes)?))).collect();
+    let mut picked: Vec<_> = common.first().into_iter().chain(common.last()).collect();
+    picked.dedup_by_key(|(r, _)| r.size_bytes);
+    picked.into_iter().filter_map(|(r, b)| Some((r.size_bytes, against(b, r, aa_floor)?))).collect()
+}
+
+fn against(base: &Measurement, r: &Measurement, aa_floor: Option<f64>) -> Option<Cost> {
+    if base.median <= 0.0 || r.median <= 0.0 {
+        return None;
+    }
+    let (bad, good) = if r.higher_is_better() { (base, r) } else { (r, base) };
+    let ratio = bad.median / good.median;
+    // What the machine's noise is does not matter to simulated time.
+    let exact = base.clock == ClockKind::Virtual && r.clock == ClockKind::Virtual;
+    let floor = if exact { 0.0 } else { aa_floor.unwrap_or(0.0) };
+    let real = bad.ci95.zip(good.ci95).map(|(bad, good)| {
+        let disjoint = bad[0] > good[1] || bad[1] < good[0];
+        disjoint && (ratio - 1.0).abs() > floor && !alike(ratio)
+    });
+    Some(Cost { ratio, real })
+}
+
+fn part(base: &Series<'_>, s: &Series<'_>, aa_floor: Option<f64>) -> Option<String> {
+    let told: Vec<String> = ends(base, s, aa_floor)
+        .into_iter()
+        .map(|(at, cost)| match cost.real {
+            Some(true) => format!("{} at {}", times(cost.ratio), size(at)),
+            Some(false) => format!("no difference seen at {}", size(at)),
+            None => format!("cannot tell at {} (no interval)", size(at)),
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("{} {}", s.placement().unwrap_or_default(), told.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{point, run};
+    use super::*;
+    use crate::series::series;
+
+    const NIC: &str = "op=write,source=nic,sink=nic";
+    const HOST: &str = "op=write,source=nic,sink=host";
+
+    #[test]
+    fn the_cost_is_told_at_both_ends_and_none_where_intervals_overlap() {
+        let run = run(vec![
+            point("latency", NIC, 8, 0.1),
+            point("latency", NIC, 1024, 1.0),
+            point("latency", HOST, 8, 0.18),
+            point("latency", HOST, 1024, 1.005),
+        ]);
+        let found = cost(&series(&[run]), None);
+        assert_eq!(found[0].topic, "What placement costs: one-way latency");
+        assert_eq!(found[0].text, "Most for write (nic → host) at 8 B: 1.80× worse than nic → nic.");
+        assert_eq!(
+            found[0].items,
+            ["write, against nic → nic: nic → host 1.80× at 8 B, no difference seen at 1 KiB"]
+        );
+    }
+
+    #[test]
+    fn rates_are_worse_when_lower_and_the_noise_floor_counts() {
+        let at = |median| {
+            let all = run(vec![point("bandwidth", NIC, 8, 1000.0), point("bandwidth", HOST, 8, median)]);
+            cost(&series(&[all]), Some(0.3))[0].clone()
+        };
+        assert!(at(500.0).text.contains("2.00× worse"), "{}", at(500.0).text);
+        assert_eq!(at(800.0).tone, Tone::CannotTell);
+    }
+
+    /// Goal: exact times need no interval and no noise floor to differ, and those that are alike do not.
+    #[test]
+    fn virtual_times_differ_where_they_do() {
+        let at = |median| {
+            let mut all = run(vec![point("latency", NIC, 8, 1.0), point("latency", HOST, 8, median)]);
+            for r in &mut all.results {
+                r.clock = ClockKind::Virtual;
+                r.ci95 = Some([r.median; 2]);
+            }
+            cost(&series(&[all]), Some(0.17))[0].clone()
+        };
+        assert!(at(1.08).text.contains("1.08× worse"), "{}", at(1.08).text);
+        assert!(
+            !at(1.001).text.contains('×') && at(1.001).items[0].contains("no difference"),
+            "{:?}",
+            at(1.001)
+        );
+    }
+
+    #[test]
+    fn without_intervals_one_cannot_tell() {
+        let mut all = run(vec![point("latency", NIC, 8, 1.0), point("latency", HOST, 8, 3.0)]);
+        all.results[0].ci95 = None;
+        let found = cost(&series(&[all]), None);
+        assert_eq!(found[0].tone, Tone::CannotTell);
+        assert!(found[0].items[0].contains("cannot tell at 8 B"), "{}", found[0].items[0]);
+    }
+}

@@ -1,0 +1,52 @@
+//! Reports for people: one self-contained HTML page, and tables for a terminal.
+//!
+//! Both are made from the same parts: [`findings()`] in words, computed from the data, and curves grouped into
+//! panels of a few. Text from a result file is foreign: it is escaped in HTML, in the page's data and on a
+//! terminal.
+
+#![forbid(unsafe_code)]
+
+pub mod bounds;
+mod figures;
+mod findings;
+pub mod number;
+mod page;
+mod plots;
+mod series;
+pub mod shell;
+mod side_table;
+mod side_text;
+mod sides;
+mod table;
+mod terminal;
+mod words;
+
+use bench::schema::{Run, WriteError};
+
+pub use findings::{Finding, Tone, findings};
+pub use terminal::terminal;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// No run was given.
+    #[error("cannot make a report: no run was given; give at least one result file")]
+    NoRun,
+    /// A run cannot be embedded as data.
+    #[error(transparent)]
+    Data(#[from] WriteError),
+}
+
+/// The page for one run or several: one HTML file that opens offline and carries its own data.
+///
+/// Nothing is fetched, and a content security policy forbids it: scripts run only if their hash is listed.
+///
+/// # Errors
+/// [`ReportError::NoRun`] without runs; [`ReportError::Data`] if a number is not finite.
+pub fn html(runs: &[Run]) -> Result<String, ReportError> {
+    if runs.is_empty() {
+        return Err(ReportError::NoRun);
+    }
+    page::page(runs)
+}

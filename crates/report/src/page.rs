@@ -1,0 +1,340 @@
+//! The HTML page of a run or several: its sections.
+
+use maud::{Markup, html};
+
+use super::figures::{Figure, figures_of};
+use super::findings::{Finding, Tone, findings};
+use super::series::series;
+use super::shell::{document, embedded};
+use super::sides::columns;
+use super::{ReportError, plots, side_table, table, words};
+use bench::schema::{Environment, NoiseSummary, Run};
+
+/// The whole page.
+pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
+    let all = series(runs);
+    let columns = columns(runs);
+    let figures = figures_of(&all, &columns);
+    let plots = embedded(&figures.iter().map(plots::plot).collect::<Vec<_>>())?;
+    let mut data = vec![("plot-data".to_owned(), plots)];
+    for (i, run) in runs.iter().enumerate() {
+        run.to_json()?; // Refuses numbers that JSON cannot hold.
+        data.push((format!("run-{}", i + 1), embedded(run)?));
+    }
+    let sides = side_table::section(&figures, &columns, runs);
+    let body = html! {
+        (head(runs, !sides.0.is_empty()))
+        main {
+            (found(runs))
+            (sides)
+            (plots_section(&figures))
+            (table::section(runs))
+            (parameters(runs))
+            (environment(runs))
+            (reading(runs))
+        }
+    };
+    Ok(document(&title(runs), &body, &data))
+}
+
+fn title(runs: &[Run]) -> String {
+    let env = &runs[0].environment;
+    let host = if env.host.is_empty() { "an unknown machine" } else { &env.host };
+    match runs.len() {
+        1 => format!("Nicety: {host}, {}", words::date(&env.date)),
+        n => format!("Nicety: {n} runs"),
+    }
+}
+
+fn head(runs: &[Run], sides: bool) -> Markup {
+    html! {
+        header {
+            p.brand { "Nicety" }
+            h1 { @if runs.len() == 1 { (headline(&runs[0])) } @else { (runs.len()) " runs, side by side" } }
+            @for (i, run) in runs.iter().enumerate() {
+                p.lead {
+                    @if runs.len() > 1 { b { (words::run_label(run, i)) ". " } }
+                    (words::paragraph(run))
+                }
+            }
+            nav aria-label="Sections" {
+                @for (id, name) in SECTIONS {
+                    @if sides || id != "sides" { a href={ "#" (id) } { (name) } }
+                }
+            }
+        }
+    }
+}
+
+const SECTIONS: [(&str, &str); 7] = [
+    ("findings", "Findings"),
+    ("sides", "Side by side"),
+    ("plots", "Plots"),
+    ("results", "Results"),
+    ("parameters", "Parameters"),
+    ("environment", "Environment"),
+    ("reading", "How to read this"),
+];
+
+fn headline(run: &Run) -> String {
+    let devices = words::devices(run);
+    let what = if devices.is_empty() { "Results".to_owned() } else { devices.join(", ") };
+    match run.environment.host.as_str() {
+        "" => what,
+        host => format!("{what} on {host}"),
+    }
+}
+
+fn found(runs: &[Run]) -> Markup {
+    html! {
+        section #findings {
+            h2 { "Findings" }
+            @for (i, run) in runs.iter().enumerate() {
+                @if runs.len() > 1 { h3 { (words::run_label(run, i)) } }
+                div.findings { @for f in findings(run) { (finding(&f)) } }
+            }
+        }
+    }
+}
+
+/// A finding with more details than this keeps them folded.
+const SHOWN: usize = 3;
+
+fn finding(f: &Finding) -> Markup {
+    let (class, badge) = match f.tone {
+        Tone::Fact => ("fact", None),
+        Tone::CannotTell => ("unknown", Some("cannot tell")),
+        Tone::Caution => ("caution", Some("caution")),
+    };
+    html! {
+        article.finding.(class) {
+            h4 { (f.topic) @if let Some(badge) = badge { " " span.badge { (badge) } } }
+            p { (f.text) }
+            @if f.items.len() > SHOWN {
+                details {
+                    summary { (f.items.len()) " details" }
+                    ul { @for item in &f.items { li { (item) } } }
+                }
+            } @else if !f.items.is_empty() {
+                ul { @for item in &f.items { li { (item) } } }
+            }
+        }
+    }
+}
+
+fn plots_section(figures: &[Figure<'_>]) -> Markup {
+    html! {
+        section #plots {
+            h2 { "Plots" }
+            p.hint {
+                "Both axes are logarithmic. "
+                @if figures.iter().any(|f| f.sides) {
+                    "Dotted: a device's floor, what the machine itself does, in the device's colour. Dashed, with hollow \
+                     marks: virtual time. "
+                } @else {
+                    "Dashed: the floor, what the machine itself does. "
+                }
+                "Bars: 95 % intervals. Hover or tap a point for its numbers; the buttons show and hide curves. All numbers \
+                 are in the "
+                a href="#results" { "results" } "."
+            }
+            noscript { p { "Plots need JavaScript; every number is in the tables below." } }
+            @for (i, figure) in figures.iter().enumerate() { (figure_frame(i, figure)) }
+            @if figures.is_empty() { p { "Nothing to plot." } }
+        }
+    }
+}
+
+/// Panels beside each other such that no row is left half empty.
+fn layout(figure: &Figure<'_>) -> &'static str {
+    match figure.panels.iter().filter(|p| !p.dots).count() {
+        0 | 1 => "alone",
+        2 | 4 => "two",
+        _ => "three",
+    }
+}
+
+fn figure_frame(i: usize, figure: &Figure<'_>) -> Markup {
+    html! {
+        figure.plot id={ "figure-" (i) } data-figure=(i) {
+            figcaption {
+                h3 { (figure.title) }
+                @if !figure.constant.is_empty() { p.constant { (figure.constant) } }
+            }
+            div.legend role="group" aria-label={ "Curves of " (figure.title) } {}
+            div.panels.(layout(figure)) {
+                @for panel in &figure.panels {
+                    div.panel.(if panel.dots { "dots" } else { "lines" }) {
+                        @if !panel.title.is_empty() { h4 { (panel.title) } }
+                        div.canvas role="img" aria-label={
+                            "Plot of " (figure.title) " " (panel.title) " in " (figure.unit) ", "
+                            (panel.curves.len()) " curves; the numbers are in the results table"
+                        } {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn parameters(runs: &[Run]) -> Markup {
+    html! {
+        section #parameters {
+            h2 { "Parameters" }
+            p.hint { "Every parameter that was in effect, and where its value came from." }
+            @for (i, run) in runs.iter().enumerate() {
+                @if runs.len() > 1 { h3 { "Run " (i + 1) } }
+                @if run.parameters.is_empty() { p { "None recorded." } } @else {
+                    table.plain {
+                        thead { tr { @for h in ["parameter", "value", "origin"] { th scope="col" { (h) } } } }
+                        tbody {
+                            @for p in &run.parameters {
+                                tr {
+                                    th scope="row" { (p.key) }
+                                    td { (p.value) @if let Some(unit) = &p.unit { " " (unit) } }
+                                    td { (p.origin) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn environment(runs: &[Run]) -> Markup {
+    html! {
+        section #environment {
+            h2 { "Environment" }
+            @for (i, run) in runs.iter().enumerate() {
+                @if runs.len() > 1 { h3 { "Run " (i + 1) } }
+                table.plain {
+                    tbody {
+                        @for (key, value) in environment_rows(&run.environment) {
+                            tr { th scope="row" { (key) } td { (value) } }
+                        }
+                    }
+                }
+                p {
+                    button.download type="button" data-run={ "run-" (i + 1) } { "Save this run's data (JSON)" }
+                    " Read it again with " code { "nicety report" } " or " code { "nicety compare" } "."
+                }
+            }
+        }
+    }
+}
+
+fn environment_rows(env: &Environment) -> Vec<(&'static str, String)> {
+    use super::number::{percent, sig, size_about};
+    let or = |text: &str| if text.is_empty() { "unknown".to_owned() } else { text.to_owned() };
+    let cores: Vec<String> = env.pinned_cores.iter().map(u32::to_string).collect();
+    let mut rows = vec![
+        ("nicety", or(&env.nicety_version)),
+        ("date", or(&words::date(&env.date))),
+        ("host", or(&env.host)),
+        ("kernel", or(&env.kernel)),
+        ("processor", or(&env.cpu)),
+        ("cores", env.cores.to_string()),
+        ("memory", size_about(env.memory_bytes as f64)),
+        ("governor", or(env.governor.as_deref().unwrap_or_default())),
+        (
+            "invariant counter",
+            env.tsc_invariant.map_or("unknown", |yes| if yes { "yes" } else { "no" }).to_owned(),
+        ),
+        (
+            "clock",
+            format!(
+                "{}, one reading {} ns, resolution {} ns",
+                env.clock.kind,
+                sig(env.clock.overhead_ns, 2),
+                sig(env.clock.resolution_ns, 2)
+            ),
+        ),
+        ("pinned to cores", if cores.is_empty() { "not pinned".to_owned() } else { cores.join(", ") }),
+        ("noise before", noise(env.noise_before)),
+        ("noise after", noise(env.noise_after)),
+    ];
+    if let Some(aa) = env.aa_noise {
+        let text = format!(
+            "±{} around a ratio of {}, {} launches",
+            percent(aa.floor),
+            sig(aa.ratio, 4),
+            aa.launches
+        );
+        rows.push(("A/A comparison", text));
+    }
+    rows.extend(env.warnings.iter().map(|w| ("warning", format!("{}: {}", w.what, w.advice))));
+    rows
+}
+
+fn noise(noise: Option<NoiseSummary>) -> String {
+    use super::number::{count, percent, sig};
+    noise.map_or_else(
+        || "not measured".to_owned(),
+        |n| {
+            format!(
+                "{} of the time taken by others; {} detours in {} quanta of {} µs, the longest {} µs",
+                percent(n.stolen),
+                count(n.detours),
+                count(n.quanta),
+                sig(n.quantum_ns / 1000.0, 3),
+                sig(n.detour_max_ns / 1000.0, 3)
+            )
+        },
+    )
+}
+
+fn reading(runs: &[Run]) -> Markup {
+    html! {
+        section #reading {
+            h2 { "How to read this" }
+            dl { @for (term, text) in words::how_to_read(runs) { dt { (term) } dd { (text) } } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shell::plotting_library;
+    use super::*;
+
+    #[test]
+    fn an_empty_run_still_has_a_page() {
+        let text = page(&[Run::default()]).expect("a page");
+        assert!(text.contains("Nothing measured") && text.contains("Nothing to plot"));
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_is_refused() {
+        let mut run = Run::default();
+        run.environment.clock.overhead_ns = f64::NAN;
+        assert!(matches!(page(&[run]), Err(ReportError::Data(_))));
+    }
+
+    #[test]
+    fn hostile_text_never_becomes_an_element() {
+        let evil = "</script><img src=x onerror=alert(1)>\"'";
+        let mut run = super::super::findings::made_up::run(super::super::findings::made_up::curve(
+            "latency",
+            "op=write",
+            0..4,
+            |x| x,
+        ));
+        run.environment.host = evil.to_owned();
+        run.parameters.push(bench::schema::Parameter { key: evil.to_owned(), ..Default::default() });
+        for r in &mut run.results {
+            r.device = evil.to_owned();
+            r.experiment = evil.to_owned();
+            r.metric = evil.to_owned();
+            r.variant.insert(evil.to_owned(), evil.to_owned());
+            r.note = Some(evil.to_owned());
+            r.launches[0].flags = vec![evil.to_owned()];
+        }
+        let text = page(&[run]).expect("a page");
+        let library = plotting_library();
+        let ours = text.replace(&library, "");
+        assert!(!ours.contains("<img"), "an element was made");
+        assert_eq!(ours.matches("</script>").count(), 5);
+    }
+}

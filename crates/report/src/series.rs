@@ -1,0 +1,310 @@
+//! Results as curves over size: the common ground of findings, plots and terminal tables.
+
+use std::collections::BTreeMap;
+
+use bench::schema::{ClockKind, Measurement, Run};
+
+/// All sizes of one metric of one variant.
+#[derive(Clone, Debug)]
+pub(super) struct Series<'a> {
+    /// Index of the run.
+    pub(super) run: usize,
+    pub(super) experiment: &'a str,
+    pub(super) metric: &'a str,
+    pub(super) unit: &'a str,
+    pub(super) device: &'a str,
+    pub(super) variant: &'a BTreeMap<String, String>,
+    /// In order of size.
+    pub(super) points: Vec<&'a Measurement>,
+}
+
+/// The curves of all runs, in a fixed order whatever the order of measuring was.
+pub(super) fn series(runs: &[Run]) -> Vec<Series<'_>> {
+    let mut map: BTreeMap<_, Series<'_>> = BTreeMap::new();
+    for (run, r) in runs.iter().enumerate().flat_map(|(i, run)| run.results.iter().map(move |r| (i, r))) {
+        let order =
+            (rank(EXPERIMENTS, &r.experiment), r.experiment.as_str(), r.metric.as_str(), r.unit.as_str());
+        let op = r.variant.get("op").map_or("", String::as_str);
+        let levels = natural(&r.variant);
+        let key = (order, run, (rank(OPS, op), op), place_rank(&r.variant), levels, r.device.as_str());
+        let entry = map.entry(key).or_insert_with(|| Series { run, points: Vec::new(), ..alone(r) });
+        entry.points.push(r);
+    }
+    let mut all: Vec<_> = map.into_values().collect();
+    for s in &mut all {
+        s.points.sort_by_key(|r| r.size_bytes);
+    }
+    all
+}
+
+/// Experiments in order of telling.
+pub(super) const EXPERIMENTS: &[&str] = &[
+    "latency",
+    "bilat",
+    "bandwidth",
+    "bibw",
+    "rate",
+    "park",
+    "memory",
+    "nicmem",
+    "hotspot",
+    "pack",
+    "chain",
+    "reg",
+    "post",
+    "poll",
+    "connect",
+    "overhead",
+    "availability",
+    "notify",
+    "blocking",
+    "reuse",
+    "connections",
+    "maxsge",
+    "segments",
+    "mtu",
+];
+const OPS: &[&str] = &[
+    "send",
+    "write",
+    "write_imm",
+    "write-imm",
+    "read",
+    "cas",
+    "fadd",
+    "copy",
+    "memcpy",
+    "host-pack",
+    "nic-pack",
+    "gather",
+    "reg",
+    "dereg",
+    "recv",
+];
+
+/// Position in a list of known names; unknown ones after them.
+pub(super) fn rank(known: &[&str], name: &str) -> usize {
+    match name {
+        "floor" => known.len() + 1,
+        _ => known.iter().position(|k| *k == name).unwrap_or(known.len()),
+    }
+}
+
+/// Factors and levels such that 9 comes before 10: each text as pairs of a number and the text behind it.
+type Natural<'a> = Vec<(&'a str, Vec<(u64, &'a str)>, &'a str)>;
+
+fn natural(variant: &BTreeMap<String, String>) -> Natural<'_> {
+    variant.iter().map(|(key, level)| (key.as_str(), chunks(level), level.as_str())).collect()
+}
+
+fn chunks(mut text: &str) -> Vec<(u64, &str)> {
+    let mut out = Vec::new();
+    while !text.is_empty() {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, rest) = text.split_at(digits);
+        let (between, rest) = rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+        out.push((number.parse().unwrap_or(if digits > 0 { u64::MAX } else { 0 }), between));
+        text = rest;
+    }
+    out
+}
+
+/// NIC memory before host memory.
+fn place_rank(variant: &BTreeMap<String, String>) -> usize {
+    let host = |key: &str| usize::from(variant.get(key).is_some_and(|place| place != "nic"));
+    2 * host("source") + host("sink")
+}
+
+impl Series<'_> {
+    /// `nic → host`, if the variant has both ends.
+    pub(super) fn placement(&self) -> Option<String> {
+        let (source, sink) = (self.variant.get("source")?, self.variant.get("sink")?);
+        Some(format!("{source} → {sink}"))
+    }
+
+    /// The operation, or the empty text.
+    pub(super) fn op(&self) -> &str {
+        self.variant.get("op").map_or("", String::as_str)
+    }
+
+    /// What tells this curve from others of its experiment and metric: `(factor, level)`.
+    pub(super) fn factors(&self) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        let mut add = |name: &str, level: &str| out.push((name.to_owned(), level.to_owned()));
+        if let Some(op) = self.variant.get("op") {
+            add("op", op);
+        }
+        let placement = self.placement();
+        if let Some(text) = &placement {
+            add("placement", text);
+        }
+        for (key, level) in self.variant {
+            let shown = key == "op" || (placement.is_some() && (key == "source" || key == "sink"));
+            if !shown {
+                add(key, level);
+            }
+        }
+        add("device", self.device);
+        add("run", &format!("run {}", self.run + 1));
+        out
+    }
+
+    /// Op and whatever else the variant has, e.g. `write (nic → host)`; the device if it has nothing.
+    pub(super) fn name(&self) -> String {
+        let levels: Vec<String> = self
+            .factors()
+            .into_iter()
+            .filter(|(name, _)| name != "run" && name != "device")
+            .map(|(name, level)| named_level(&name, &level))
+            .collect();
+        match levels.as_slice() {
+            [] => self.device.to_owned(),
+            [one] => one.clone(),
+            [first, rest @ ..] => format!("{first} ({})", rest.join(", ")),
+        }
+    }
+
+    /// What was measured, e.g. `one-way latency` or `bandwidth: message rate`.
+    pub(super) fn what(&self) -> String {
+        let (experiment, metric) = (words(self.experiment), words(self.metric));
+        match self.experiment {
+            "bilat" | "bibw" if self.metric != "message_rate" => experiment,
+            "floor" => format!("the machine's own floor: {metric}"),
+            _ if metric.contains(&experiment) => metric,
+            _ => format!("{experiment}: {metric}"),
+        }
+    }
+
+    /// The point of a size.
+    pub(super) fn at(&self, size_bytes: u64) -> Option<&Measurement> {
+        self.points.iter().copied().find(|r| r.size_bytes == size_bytes)
+    }
+
+    /// Whether its time is virtual.
+    pub(super) fn is_virtual(&self) -> bool {
+        self.points.first().is_some_and(|r| r.clock == ClockKind::Virtual)
+    }
+
+    /// Whether values are times.
+    pub(super) fn is_time(&self) -> bool {
+        self.unit == "us"
+    }
+
+    /// Whether the machine itself was measured rather than a device.
+    pub(super) fn is_floor(&self) -> bool {
+        self.experiment == "floor"
+    }
+}
+
+/// A result as a curve of its own.
+pub(super) fn alone(r: &Measurement) -> Series<'_> {
+    Series {
+        run: 0,
+        experiment: &r.experiment,
+        metric: &r.metric,
+        unit: &r.unit,
+        device: &r.device,
+        variant: &r.variant,
+        points: vec![r],
+    }
+}
+
+/// Levels that speak for themselves stand alone, others with their factor.
+pub(super) fn named_level(name: &str, level: &str) -> String {
+    match name {
+        "op" | "placement" | "device" | "run" | "what" => level.to_owned(),
+        _ => format!("{name} {level}"),
+    }
+}
+
+/// `one_way_latency` as words.
+pub(super) fn words(name: &str) -> String {
+    match name {
+        "one_way_latency" => "one-way latency".to_owned(),
+        "bilat" => "bi-directional latency".to_owned(),
+        "bibw" => "bi-directional bandwidth".to_owned(),
+        "nicmem" => "copies within one machine".to_owned(),
+        "hotspot" => "hot spot".to_owned(),
+        "pack" => "blocks with gaps".to_owned(),
+        "chain" => "forwarding chain".to_owned(),
+        "reg" => "memory registration".to_owned(),
+        "post" => "posting".to_owned(),
+        "poll" => "polling".to_owned(),
+        "connect" => "connecting".to_owned(),
+        "overhead" => "host overhead".to_owned(),
+        "availability" => "computing beside communication".to_owned(),
+        "notify" => "notification".to_owned(),
+        "blocking" => "sleeping instead of polling".to_owned(),
+        "reuse" => "buffer reuse".to_owned(),
+        "connections" => "many connections".to_owned(),
+        "maxsge" => "room for pieces".to_owned(),
+        "segments" => "messages in pieces".to_owned(),
+        "mtu" => "packet size (MTU)".to_owned(),
+        _ => name.replace('_', " "),
+    }
+}
+
+/// Upper-case first letter.
+pub(super) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+}
+
+/// How a result's precision ended, over its launches.
+pub(super) struct Precision {
+    /// Launches that missed the wanted precision.
+    pub(super) missed: usize,
+    /// The worst `not reached` state's half-width.
+    pub(super) worst: Option<f64>,
+}
+
+/// Counts launches whose interval stayed too wide.
+pub(super) fn precision(r: &Measurement) -> Precision {
+    let missed: Vec<_> = r.launches.iter().filter(|l| !l.stop.reached()).collect();
+    let worst = missed.iter().filter_map(|l| l.stop.half_width).reduce(f64::max);
+    Precision { missed: missed.len(), worst }
+}
+
+/// Larger distance from the median to an end of the interval, as a fraction of the median.
+pub(super) fn half_width(r: &Measurement) -> Option<f64> {
+    let [low, high] = r.ci95?;
+    (r.median > 0.0).then(|| (high - r.median).max(r.median - low) / r.median)
+}
+
+/// Flags of all launches, each once, in order.
+pub(super) fn flags(r: &Measurement) -> Vec<&str> {
+    let mut all: Vec<&str> = r.launches.iter().flat_map(|l| l.flags.iter().map(String::as_str)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Whether two intervals share no value; `None` if either is absent.
+pub(super) fn apart(a: &Measurement, b: &Measurement) -> Option<bool> {
+    let (a, b) = (a.ci95?, b.ci95?);
+    Some(a[1] < b[0] || b[1] < a[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::made_up::{point, run};
+    use super::*;
+
+    /// Goal: levels that are numbers are in their order. Method: those that text would sort otherwise, also with units.
+    #[test]
+    fn levels_are_in_natural_order() {
+        for (levels, sorted) in [
+            (["100", "25", "0", "75"], ["0", "25", "75", "100"]),
+            (["w16", "w4", "a", "w8"], ["a", "w4", "w8", "w16"]),
+            (
+                ["99999999999999999999", "2 of 10", "2 of 9", "x"],
+                ["x", "2 of 9", "2 of 10", "99999999999999999999"],
+            ),
+        ] {
+            let all = levels.map(|level| point("reuse", &format!("op=write,reuse={level}"), 8, 1.0));
+            let runs = [run(all.to_vec())];
+            let found: Vec<&str> = series(&runs).iter().map(|s| s.variant["reuse"].as_str()).collect();
+            assert_eq!(found, sorted);
+        }
+    }
+}

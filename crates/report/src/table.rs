@@ -1,0 +1,228 @@
+//! The results as tables: one for each unit, since a column has one unit.
+
+use maud::{Markup, html};
+
+use super::number::{count, display_unit, percent, sig, size};
+use super::series::{alone, flags, half_width, precision, series};
+use bench::schema::{Measurement, Run};
+
+/// Run and result.
+type Row<'a> = (usize, &'a Measurement);
+
+/// The section with its filter and tables.
+pub(super) fn section(runs: &[Run]) -> Markup {
+    // The order of measuring is shuffled; that of the curves is readable.
+    let all = series(runs);
+    let points = |floor: bool| {
+        all.iter().filter(move |s| s.is_floor() == floor).flat_map(|s| s.points.iter().map(|r| (s.run, *r)))
+    };
+    let rows: Vec<Row<'_>> = points(false).chain(points(true)).collect();
+    let mut units: Vec<&str> = Vec::new();
+    for (_, r) in &rows {
+        if !units.contains(&r.unit.as_str()) {
+            units.push(&r.unit);
+        }
+    }
+    let devices = runs.iter().any(|run| super::words::devices(run).len() > 1);
+    html! {
+        section #results {
+            h2 { "Results" }
+            form.filter role="search" {
+                label { "Filter "
+                    input #filter type="search" placeholder="e.g. write nic, 4 KiB" autocomplete="off";
+                }
+                label { input #doubtful type="checkbox"; " only not reached or flagged" }
+                output #shown for="filter doubtful" aria-live="polite" { (count(rows.len() as u64)) " results" }
+            }
+            @for unit in units {
+                @let of_unit: Vec<Row<'_>> = rows.iter().copied().filter(|(_, r)| r.unit == unit).collect();
+                (of_unit_table(unit, &of_unit, runs.len() > 1, devices))
+            }
+        }
+    }
+}
+
+/// One table's columns.
+struct Columns {
+    unit: String,
+    scale: f64,
+    run: bool,
+    device: bool,
+    floor: bool,
+    p99: bool,
+}
+
+impl Columns {
+    fn of(unit: &str, rows: &[Row<'_>], run: bool, device: bool) -> Self {
+        let largest = rows.iter().map(|(_, r)| r.median).fold(0.0, f64::max);
+        let (unit, scale) = display_unit(unit, largest);
+        let floor = rows.iter().any(|(_, r)| r.floor.is_some());
+        let p99 = rows.iter().any(|(_, r)| quantile(r, 0.99).is_some());
+        Self { unit, scale, run, device, floor, p99 }
+    }
+
+    /// Name, unit, and whether it holds numbers.
+    fn heads(&self) -> Vec<(&'static str, &str, bool)> {
+        let unit = self.unit.as_str();
+        let all = [
+            (self.run, "run", "", true),
+            (true, "measured", "", false),
+            (self.device, "device", "", false),
+            (true, "variant", "", false),
+            (true, "size", "", true),
+            (true, "median", unit, true),
+            (true, "95 % interval", unit, true),
+            (true, "±", "%", true),
+            (true, "precision", "", false),
+            (self.floor, "floor", unit, true),
+            (self.floor, "ratio", "to floor", true),
+            (self.p99, "p99", unit, true),
+            (true, "n", "samples", true),
+            (true, "n", "launches", true),
+            (true, "flags", "", false),
+        ];
+        all.into_iter().filter(|h| h.0).map(|(_, name, unit, number)| (name, unit, number)).collect()
+    }
+
+    fn scaled(&self, v: f64) -> String {
+        sig(v * self.scale, 4)
+    }
+}
+
+fn quantile(r: &Measurement, p: f64) -> Option<f64> {
+    r.quantiles.iter().find(|q| q.p == p).and_then(|q| q.value)
+}
+
+fn title(unit: &str) -> String {
+    match unit {
+        "us" => "Times".to_owned(),
+        "MB/s" => "Bandwidths".to_owned(),
+        "1/s" => "Rates".to_owned(),
+        other => format!("In {other}"),
+    }
+}
+
+fn of_unit_table(unit: &str, rows: &[Row<'_>], several: bool, devices: bool) -> Markup {
+    let columns = Columns::of(unit, rows, several, devices);
+    let id = format!("table-{}", unit.chars().filter(char::is_ascii_alphanumeric).collect::<String>());
+    html! {
+        h3 id={ (id) "-title" } { (title(unit)) }
+        div.scroll tabindex="0" role="region" aria-labelledby={ (id) "-title" } {
+            table.results {
+                thead {
+                    tr {
+                        @for (name, unit, number) in columns.heads() {
+                            th scope="col" class=[number.then_some("number")] aria-sort="none" {
+                                button type="button" { (name) @if !unit.is_empty() { " " small { (unit) } } }
+                            }
+                        }
+                    }
+                }
+                tbody { @for (run, r) in rows { (row(*run, r, &columns)) } }
+            }
+        }
+    }
+}
+
+/// A cell with the number to sort by; absent numbers are a dash.
+fn number(text: Option<String>, value: Option<f64>) -> Markup {
+    html! { td.number data-v=[value] { (text.as_deref().unwrap_or(ABSENT)) } }
+}
+
+const ABSENT: &str = "–";
+
+fn row(run: usize, r: &Measurement, columns: &Columns) -> Markup {
+    let s = alone(r);
+    let p99 = quantile(r, 0.99);
+    let sized = r.size_bytes > 0 || !s.is_floor();
+    let missed = precision(r).missed > 0;
+    let flags = flags(r);
+    let launches = r.launches.len() as u64;
+    html! {
+        tr data-doubtful=[(missed || !flags.is_empty()).then_some("1")] title=[r.note.as_deref()] {
+            @if columns.run { (number(Some((run + 1).to_string()), Some(run as f64))) }
+            td { (s.what()) }
+            @if columns.device { td { (r.device) @if s.is_virtual() { " (virtual)" } } }
+            td { @if !r.variant.is_empty() { (s.name()) } }
+            (number(sized.then(|| size(r.size_bytes)), sized.then_some(r.size_bytes as f64)))
+            td.number.median data-v=(r.median) { (columns.scaled(r.median)) }
+            td.number data-v=[r.ci95.map(|ci| ci[0])] title=[r.ci95_reason.as_deref()] {
+                (interval(r, columns.scale))
+            }
+            (number(half_width(r).map(|w| sig(w * 100.0, 2)), half_width(r)))
+            td.(if missed { "missed" } else { "met" }) { (state(r)) }
+            @if columns.floor { (floor(r, columns)) }
+            @if columns.p99 { (number(p99.map(|v| columns.scaled(v)), p99)) }
+            (number(Some(count(r.n)), Some(r.n as f64)))
+            (number(Some(count(launches)), Some(launches as f64)))
+            td { (flags.join(", ")) }
+        }
+    }
+}
+
+fn floor(r: &Measurement, columns: &Columns) -> Markup {
+    let floor = r.floor.as_ref();
+    html! {
+        td.number data-v=[floor.map(|f| f.value)] title=[floor.map(|f| f.what.as_str())] {
+            (floor.map_or_else(|| ABSENT.to_owned(), |f| columns.scaled(f.value)))
+        }
+        (number(floor.map(|f| format!("{}×", sig(f.ratio, 3))), floor.map(|f| f.ratio)))
+    }
+}
+
+fn interval(r: &Measurement, scale: f64) -> String {
+    r.ci95.map_or_else(
+        || "none".to_owned(),
+        |[low, high]| format!("{} to {}", sig(low * scale, 4), sig(high * scale, 4)),
+    )
+}
+
+fn state(r: &Measurement) -> String {
+    let p = precision(r);
+    match (p.missed, p.worst) {
+        (0, _) if r.launches.is_empty() => "–".to_owned(),
+        (0, _) => "reached".to_owned(),
+        (n, Some(w)) if r.launches.len() > 1 => {
+            format!("not reached: {} ({n} of {})", percent(w), r.launches.len())
+        }
+        (_, Some(w)) => format!("not reached: {}", percent(w)),
+        (_, None) => "not reached".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::made_up::{floored, point, run};
+    use super::*;
+
+    #[test]
+    fn a_row_shows_what_defends_its_number() {
+        let mut r = floored(point("latency", "op=write,source=nic,sink=host", 4096, 1.2), 1.0, "memcpy");
+        r.launches[2].stop.state = "not reached: 3.1 %".to_owned();
+        r.launches[2].stop.half_width = Some(0.031);
+        r.launches[1].flags = vec!["trend".to_owned()];
+        let text = section(&[run(vec![r])]).into_string();
+        for part in [
+            "median <small>µs</small>",
+            "1.200",
+            "1.188 to 1.212",
+            "1.20×",
+            "4 KiB",
+            "6,000",
+            "not reached: 3.1 % (1 of 6)",
+            "trend",
+            "write (nic → host)",
+            "data-doubtful",
+        ] {
+            assert!(text.contains(part), "no {part}");
+        }
+    }
+
+    #[test]
+    fn each_unit_has_its_own_table() {
+        let all = vec![point("latency", "op=write", 8, 1.0), point("bandwidth", "op=write", 8, 9.0)];
+        let text = section(&[run(all)]).into_string();
+        assert_eq!(text.matches("<table").count(), 2);
+        assert!(text.contains("median <small>MB/s</small>"));
+    }
+}

@@ -1,0 +1,146 @@
+//! [`Lab`]: measures probes, several at a time, each once, and keeps what came out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::machine::Machines;
+use super::quantity::{Probe, Source};
+use bench::launch::{CellEvent, CellState, Progress};
+
+/// Measures one probe, in the unit of its experiment: microseconds or 10^6 bytes per second.
+pub type Measure<'a> = &'a (dyn Fn(&Probe) -> Result<f64, String> + Sync);
+
+/// What was measured, and what the machine files say.
+#[derive(Debug, Default)]
+pub(super) struct Lab {
+    results: BTreeMap<Probe, Result<f64, String>>,
+    machines: Machines,
+}
+
+/// What the threads share.
+struct Work<'a> {
+    next: AtomicUsize,
+    stop: &'a AtomicBool,
+    shared: Mutex<Shared<'a>>,
+}
+
+struct Shared<'a> {
+    done: u64,
+    results: BTreeMap<Probe, Result<f64, String>>,
+    progress: &'a mut (dyn Progress + Send),
+}
+
+impl Lab {
+    pub(super) fn new(machines: Machines) -> Self {
+        Self { results: BTreeMap::new(), machines }
+    }
+
+    /// Measures all probes that are not known yet, on so many threads; stops early if `stop` says so.
+    pub(super) fn measure(
+        &mut self,
+        probes: BTreeSet<Probe>,
+        measure: Measure<'_>,
+        threads: usize,
+        progress: &mut (dyn Progress + Send),
+        stop: &AtomicBool,
+    ) {
+        let mut probes: Vec<Probe> = probes.into_iter().filter(|p| !self.results.contains_key(p)).collect();
+        // The longest first, so that no thread is left alone with one at the end.
+        probes.sort_by_key(|probe| std::cmp::Reverse(probe.weight()));
+        progress.plan(probes.len() as u64);
+        let shared = Mutex::new(Shared { done: 0, results: BTreeMap::new(), progress });
+        let work = Work { next: AtomicUsize::new(0), stop, shared };
+        std::thread::scope(|scope| {
+            for _ in 0..threads.clamp(1, probes.len().max(1)) {
+                scope.spawn(|| work.run(&probes, measure));
+            }
+        });
+        let shared = work.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.results.extend(shared.results);
+    }
+}
+
+impl Work<'_> {
+    fn run(&self, probes: &[Probe], measure: Measure<'_>) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let Some(probe) = probes.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };
+            let result = measure(probe);
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.done += 1;
+            let unit = bench::experiment::find(&probe.cell.experiment)
+                .map_or("", |experiment| experiment.metric(&probe.cell.variant).unit);
+            let state = match &result {
+                Ok(value) => CellState::Measured { value: *value, unit },
+                Err(why) => CellState::Skipped { why },
+            };
+            let (done, cell) = (shared.done, &probe.cell);
+            let event = CellEvent { launch: 1, launches: 1, done, device: None, cell, state };
+            shared.progress.cell(&event);
+            shared.results.insert(probe.clone(), result);
+        }
+    }
+}
+
+impl Source for Lab {
+    fn measured(&self, probe: &Probe) -> Result<f64, String> {
+        self.results.get(probe).cloned().unwrap_or_else(|| Err(format!("{} was not measured", probe.cell)))
+    }
+
+    fn parameter(&self, device: &str, key: &str) -> Result<f64, String> {
+        self.machines.value(device, key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::quantity::{Quantity, Tuning};
+    use super::*;
+
+    fn probes(sizes: &[u64]) -> BTreeSet<Probe> {
+        let mut all = BTreeSet::new();
+        for size in sizes {
+            Quantity::cell(
+                "d",
+                Tuning { window: 4, burst_bytes: 1, signal: 1 },
+                "latency",
+                &[("op", "write")],
+                *size,
+            )
+            .probes(&mut all);
+        }
+        all
+    }
+
+    fn by_size(probe: &Probe) -> Result<f64, String> {
+        if probe.cell.size == 3 { Err("three".to_owned()) } else { Ok(probe.cell.size as f64) }
+    }
+
+    /// Goal: everything is measured once, whatever the number of threads, and what fails says why.
+    #[test]
+    fn every_probe_is_measured_once() {
+        for threads in [1, 2, 7] {
+            let count = AtomicUsize::new(0);
+            let measure = |probe: &Probe| {
+                count.fetch_add(1, Ordering::Relaxed);
+                by_size(probe)
+            };
+            let mut lab = Lab::new(Machines::default());
+            let stop = AtomicBool::new(false);
+            lab.measure(probes(&[1, 2, 3]), &measure, threads, &mut (), &stop);
+            lab.measure(probes(&[2, 4]), &measure, threads, &mut (), &stop);
+            assert_eq!(count.load(Ordering::Relaxed), 4);
+            let values: Vec<_> = probes(&[1, 2, 3, 4, 5]).iter().map(|probe| lab.measured(probe)).collect();
+            assert_eq!(values[..2], [Ok(1.0), Ok(2.0)]);
+            assert_eq!(values[2], Err("three".to_owned()));
+            assert!(values[3].is_ok() && values[4].as_ref().is_err_and(|why| why.contains("not measured")));
+        }
+    }
+
+    #[test]
+    fn a_stop_leaves_the_rest() {
+        let mut lab = Lab::new(Machines::default());
+        lab.measure(probes(&[1, 2]), &by_size, 2, &mut (), &AtomicBool::new(true));
+        assert!(lab.results.is_empty());
+    }
+}

@@ -1,0 +1,462 @@
+//! The reproduction as a page: what was found in words, the papers' figures, every row, contradictions, fitted values.
+
+use maud::{Markup, html};
+use serde::Serialize;
+
+use super::figures::{Axis, Figure, Mark};
+use super::judge::{Class, Row};
+use super::score::{Score, worst};
+use super::terminal::{modelled, published};
+use super::{NICMEM, PaperScore, PaperTable, Reproduction};
+use report::ReportError;
+use report::number::{percent, plural, sig, size};
+use report::shell::{document, embedded};
+
+/// Rows shown of those that are furthest off.
+const WORST: usize = 10;
+
+/// The page: one HTML file that opens offline and carries its own data.
+///
+/// # Errors
+/// [`ReportError::Data`] if a number is not finite.
+pub fn html(all: &Reproduction) -> Result<String, ReportError> {
+    let plots: Vec<Plot> = all.figures.iter().map(Plot::of).collect();
+    let data = [("plot-data".to_owned(), embedded(&plots)?), ("reproduction".to_owned(), embedded(all)?)];
+    let body = html! {
+        (head(all))
+        main {
+            (findings(all))
+            (figures(all))
+            (tables(all))
+            (table(all))
+            (contradictions(all))
+            (fitted(all))
+            (reading())
+        }
+    };
+    Ok(document("Nicety: the papers beside the model", &body, &data))
+}
+
+const SECTIONS: [(&str, &str); 7] = [
+    ("findings", "Findings"),
+    ("plots", "Figures"),
+    ("tables", "Tables"),
+    ("results", "Rows"),
+    ("contradictions", "Contradictions"),
+    ("fitted", "Fitted values"),
+    ("reading", "How to read this"),
+];
+
+fn head(all: &Reproduction) -> Markup {
+    html! {
+        header {
+            p.brand { "Nicety" }
+            h1 { (headline(&all.score)) }
+            p.lead {
+                "The published facts of " (papers(all)) ", beside what the same experiments give on modelled cards in \
+                 virtual time: " (plural(all.rows.len(), "row")) ", " (plural(all.measured, "measured cell")) "."
+                @if !all.changes.is_empty() { " With values changed: " b { (all.changes.join(" ")) } "." }
+            }
+            nav aria-label="Sections" {
+                @for (id, name) in SECTIONS { a href={ "#" (id) } { (name) } }
+            }
+        }
+    }
+}
+
+/// What was found, in one sentence.
+fn headline(score: &Score) -> String {
+    match (score.numeric, score.qualitative) {
+        (0, 0) => "Nothing here is predicted by the model".to_owned(),
+        (0, n) => format!("The model agrees with {} of {}", score.holding, plural(n, "published claim")),
+        (n, _) => {
+            let error = percent(score.median_error.unwrap_or(0.0));
+            let near =
+                format!("The model meets {} of {} within 10 %", score.near, plural(n, "published number"));
+            let claims = match score.qualitative {
+                0 => String::new(),
+                n => format!(" and agrees with {} of {}", score.holding, plural(n, "claim")),
+            };
+            format!("{near} (median error {error}){claims}")
+        }
+    }
+}
+
+fn papers(all: &Reproduction) -> String {
+    let mut names: Vec<&str> = all.rows.iter().map(|row| name(&row.paper)).collect();
+    names.dedup();
+    names.join(" and ")
+}
+
+/// A paper in words.
+fn name(paper: &str) -> &str {
+    match paper {
+        NICMEM => "the study of NIC memory on the MT23108",
+        super::THESIS => "the thesis on InfiniBand, Myrinet and Quadrics",
+        super::MULTIRAIL => "the study of uDAPL over several rails",
+        other => other,
+    }
+}
+
+fn findings(all: &Reproduction) -> Markup {
+    let worst = worst(&all.rows, WORST);
+    html! {
+        section #findings {
+            h2 { "Findings" }
+            div.findings {
+                @for PaperScore { paper, complete, score } in &all.papers {
+                    @for (text, reached) in score.goals() {
+                        article.finding.(if reached || !complete { "fact" } else { "caution" }) {
+                            // Goals are for all rows of a paper together.
+                            h4 { (match (complete, reached) { (false, _) => "Score", (_, true) => "Reached", _ => "Missed" }) }
+                            p { (text) " – " (name(paper)) }
+                        }
+                    }
+                }
+                article.finding.fact {
+                    h4 { "Not scored" }
+                    p {
+                        (plural(all.score.fitted_rows, "row")) " to which values were fitted, "
+                        (plural(all.score.input_rows, "row")) " that are parameters, "
+                        (plural(all.score.not_modelled_rows, "row")) " that are not modelled, each with its reason."
+                    }
+                }
+                @if !worst.is_empty() {
+                    article.finding.unknown {
+                        h4 { "Furthest off" }
+                        ul { @for row in worst { li { b { (row.id) } " " (off(row)) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn off(row: &Row) -> String {
+    match row.error() {
+        Some(error) => {
+            format!(
+                "{}: paper {}, model {}: off by {}",
+                row.variant,
+                published(row),
+                modelled(row),
+                percent(error)
+            )
+        }
+        None => format!("{}: {}", row.variant, row.evidence.as_deref().unwrap_or_default()),
+    }
+}
+
+fn figures(all: &Reproduction) -> Markup {
+    html! {
+        section #plots {
+            h2 { "Figures of the papers" }
+            p.hint {
+                "Curves are the model. Dashed or marked in the same colour: what the papers printed, which is peaks and \
+                 single points; their curves are lost. The axes are the papers', as far as their text tells."
+            }
+            noscript { p { "Figures need JavaScript; every number is in the table below." } }
+            div.figures { @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure)) } }
+            @if all.figures.is_empty() { p { "None belongs to these rows." } }
+        }
+    }
+}
+
+fn frame(i: usize, figure: &Figure) -> Markup {
+    html! {
+        figure.plot id={ "figure-" (i) } data-figure=(i) {
+            figcaption {
+                h3 { "Figure " (figure.number) ": " (figure.title) }
+                p.constant { (name(figure.paper)) }
+            }
+            div.legend role="group" aria-label={ "Curves of figure " (figure.number) } {}
+            div.panels {
+                div.panel.lines {
+                    div.canvas role="img" aria-label={
+                        "Plot of " (figure.title) ", " (figure.curves.len()) " curves; the rows are in the table"
+                    } {}
+                }
+            }
+        }
+    }
+}
+
+fn tables(all: &Reproduction) -> Markup {
+    html! {
+        section #tables {
+            h2 { "Tables of the papers" }
+            @if all.tables.is_empty() { p { "None belongs to these rows." } }
+            @for PaperTable { number, title, columns, lines, .. } in &all.tables {
+                h3 { "Table " (number) ": " (title) }
+                table.plain {
+                    thead {
+                        tr {
+                            th scope="col" { "operation" }
+                            @for column in *columns { th scope="col" { (column) } th scope="col" { "model" } }
+                        }
+                    }
+                    tbody {
+                        @for line in lines {
+                            tr {
+                                th scope="row" { (line.operation) }
+                                @for cell in &line.cells {
+                                    @for i in 0..2 {
+                                        td.number { (cell.map_or_else(|| "–".to_owned(), |both| format!("{:.2}", both[i]))) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn table(all: &Reproduction) -> Markup {
+    const HEADS: [(&str, bool); 10] = [
+        ("row", false),
+        ("experiment", false),
+        ("what", false),
+        ("paper", true),
+        ("model", true),
+        ("ratio", true),
+        ("class", false),
+        ("holds", false),
+        ("figure", false),
+        ("how", false),
+    ];
+    html! {
+        section #results {
+            h2 { "Rows" }
+            form.filter role="search" {
+                label { "Filter "
+                    input #filter type="search" placeholder="e.g. bibw predicted, NM-0" autocomplete="off";
+                }
+                label { input #doubtful type="checkbox"; " only predictions that do not hold" }
+                output #shown for="filter doubtful" aria-live="polite" { (plural(all.rows.len(), "row")) }
+            }
+            div.scroll tabindex="0" role="region" aria-label="Rows" {
+                table.results {
+                    thead {
+                        tr {
+                            @for (name, number) in HEADS {
+                                th scope="col" class=[number.then_some("number")] aria-sort="none" {
+                                    button type="button" { (name) }
+                                }
+                            }
+                        }
+                    }
+                    tbody { @for row in &all.rows { (table_row(row)) } }
+                }
+            }
+            p {
+                button.download type="button" data-run="reproduction" { "Save the data of this page (JSON)" }
+            }
+        }
+    }
+}
+
+fn table_row(row: &Row) -> Markup {
+    let fails = row.holds == Some(false) && row.class == Class::Predicted;
+    let how = match (&row.reason, &row.evidence) {
+        (Some(reason), _) => reason.clone(),
+        (None, Some(evidence)) => format!("{} — {evidence}", row.how),
+        (None, None) => row.how.clone(),
+    };
+    html! {
+        tr data-doubtful=[fails.then_some("1")] title=(row.quote) {
+            td { (row.id) @if !row.contradictions.is_empty() { " " span.badge { (row.contradictions.join(" ")) } } }
+            td { (row.experiment) }
+            td title=(row.variant) { (row.variant) }
+            td.number data-v=[row.published.or(row.low).or(row.high)] { (published(row)) }
+            td.number data-v=[row.modelled] { (modelled(row)) }
+            td.number data-v=[row.ratio] { (row.ratio.map_or_else(|| "–".to_owned(), |r| format!("{r:.3}"))) }
+            td { (row.class.name()) }
+            td.(if fails { "missed" } else { "met" }) {
+                (match row.holds { Some(true) => "yes", Some(false) => "no", None => "–" })
+            }
+            td { (row.figure) }
+            td title=(how) { (how) }
+        }
+    }
+}
+
+fn contradictions(all: &Reproduction) -> Markup {
+    html! {
+        section #contradictions {
+            h2 { "Contradictions in the papers" }
+            p.hint { "Nothing was bent to meet these; the rows keep their place in the score." }
+            @if all.contradictions.is_empty() { p { "None concerns these rows." } } @else {
+                table.plain {
+                    tbody {
+                        @for c in &all.contradictions {
+                            tr { th scope="row" { (c.entry) } td { (c.text) " " small { (c.rows.join(" ")) } } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn fitted(all: &Reproduction) -> Markup {
+    html! {
+        section #fitted {
+            h2 { "Fitted values" }
+            @if all.fitted.is_empty() { p { "None." } } @else {
+                table.plain {
+                    thead {
+                        tr {
+                            @for h in ["card", "value", "is", "fitted to"] { th scope="col" { (h) } }
+                            @if !all.services.is_empty() { th scope="col" { "moves rows of" } }
+                        }
+                    }
+                    tbody {
+                        @for one in &all.fitted {
+                            tr {
+                                td { (one.card) }
+                                td { code { (one.key) } }
+                                td { (sig(one.value, 4)) }
+                                td { (one.rows.join(" ")) }
+                                @for service in all.services.iter().filter(|service| service.key == one.key) {
+                                    td { (service.figures.join(", ")) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn reading() -> Markup {
+    let terms = [
+        ("predicted", "Nothing in a machine file was taken from the row. Only these rows are scored."),
+        ("fitted", "A value of a machine file was chosen to meet the row, or for a reason that names it."),
+        ("input", "The row states a parameter, or a constant of the experiment."),
+        ("not-modelled", "Not computed; the reason stands in the last column."),
+        (
+            "ratio",
+            "The model over the paper. Where the paper prints both ends of a range, the model's least and greatest value \
+             are compared with them, and the ratio is of the end that is further off. Where it prints one limit, the \
+             ratio is 1 on the right side of it.",
+        ),
+        (
+            "holds",
+            "Numbers: within 10 %, or within what the paper's rounding or its limits leave open. Claims: decided by comparisons of measured numbers; those numbers stand in the last column. A cause is tested by \
+             changing the part of the machine that it names.",
+        ),
+    ];
+    html! {
+        section #reading {
+            h2 { "How to read this" }
+            dl { @for (term, text) in terms { dt { (term) } dd { (text) } } }
+        }
+    }
+}
+
+/// A figure as the page's script draws it.
+#[derive(Serialize)]
+struct Plot {
+    y_title: &'static str,
+    labels: Vec<String>,
+    x: Option<[f64; 2]>,
+    y: Option<[f64; 2]>,
+    panels: [Panel; 1],
+    axes: Axes,
+    /// What dashed lines are called in the legend, by themselves.
+    reference: bool,
+}
+
+#[derive(Serialize)]
+struct Axes {
+    x: Axis,
+    y: Axis,
+}
+
+#[derive(Serialize)]
+struct Panel {
+    dots: bool,
+    curves: Vec<PlotCurve>,
+    floors: Vec<Reference>,
+}
+
+#[derive(Serialize)]
+struct PlotCurve {
+    label: usize,
+    name: String,
+    x: Vec<f64>,
+    y: Vec<f64>,
+    low: Vec<f64>,
+    high: Vec<f64>,
+    text: Vec<String>,
+}
+
+/// Published numbers, in the colour of their curve.
+#[derive(Serialize)]
+struct Reference {
+    label: &'static str,
+    of: usize,
+    x: Vec<f64>,
+    y: Vec<f64>,
+    text: Vec<String>,
+}
+
+impl Plot {
+    fn of(figure: &Figure) -> Self {
+        let points = || figure.curves.iter().flat_map(|curve| &curve.points);
+        let x = range(points().map(|p| p[0]));
+        let y = range(points().map(|p| p[1]).chain(figure.marks.iter().map(|mark| mark.y)));
+        // A linear axis begins at nothing, unless there is something below.
+        let y = y.map(|[low, high]| if figure.y.log { [low, high] } else { [low.min(0.0), high] });
+        let at = |x: f64| {
+            if figure.x.bytes { size(x as u64) } else { format!("{} {}", sig(x, 2), figure.x.title) }
+        };
+        let curve = |(label, curve): (usize, &super::figures::Curve)| {
+            let y: Vec<f64> = curve.points.iter().map(|p| p[1]).collect();
+            let text =
+                |[x, y]: &[f64; 2]| format!("<b>{}</b><br>{}<br>model {}", curve.label, at(*x), sig(*y, 4));
+            PlotCurve {
+                label,
+                name: curve.label.clone(),
+                x: curve.points.iter().map(|p| p[0]).collect(),
+                low: y.clone(),
+                high: y.clone(),
+                y,
+                text: curve.points.iter().map(text).collect(),
+            }
+        };
+        Self {
+            y_title: figure.y.title,
+            labels: figure.curves.iter().map(|curve| curve.label.clone()).collect(),
+            x,
+            y,
+            panels: [Panel {
+                dots: false,
+                curves: figure.curves.iter().enumerate().map(curve).collect(),
+                floors: figure.marks.iter().map(|mark| reference(figure, mark, x)).collect(),
+            }],
+            axes: Axes { x: figure.x, y: figure.y },
+            reference: true,
+        }
+    }
+}
+
+fn reference(figure: &Figure, mark: &Mark, range: Option<[f64; 2]>) -> Reference {
+    let x = match (mark.x, range) {
+        (Some(x), _) => vec![x],
+        (None, Some([low, high])) => vec![low, high],
+        (None, None) => Vec::new(),
+    };
+    let label = figure.curves.get(mark.curve).map_or("", |curve| curve.label.as_str());
+    let text = format!("<b>published: {label}</b><br>{} ({})", sig(mark.y, 4), mark.id);
+    Reference { label: "published", of: mark.curve, y: vec![mark.y; x.len()], text: vec![text; x.len()], x }
+}
+
+fn range(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+    values.fold(None, |range: Option<[f64; 2]>, v| {
+        Some(range.map_or([v, v], |[low, high]| [low.min(v), high.max(v)]))
+    })
+}

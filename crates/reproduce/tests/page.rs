@@ -1,0 +1,53 @@
+//! The reproduction in a real browser, as the report's own test shows the report.
+//!
+//! Needs Chromium on PATH: without one the test fails if `CI=true`, and is skipped with a message otherwise.
+
+#[path = "../../report/tests/page/browser.rs"]
+mod browser;
+
+use std::sync::atomic::AtomicBool;
+
+use browser::{TRACES, browser, file, quiet};
+use reproduce::{Probe, Request, html, reproduce, select};
+use serde_json::json;
+
+/// Goal: the papers' figures are drawn, on their axes, with the published points in their curve's colour.
+#[test]
+fn the_reproduction_shows_the_papers_figures() {
+    let Some(mut browser) = browser() else { return };
+    let made_up = |probe: &Probe| Ok(3.0 + (probe.cell.size as f64).sqrt());
+    let request = Request {
+        rows: select(None).expect("all rows"),
+        figures: true,
+        machines: Vec::new(),
+        changes: Vec::new(),
+        measure: &made_up,
+        threads: 2,
+    };
+    let all = reproduce(request, &mut (), &AtomicBool::new(false)).expect("nobody stops it");
+    let page = file("reproduction.html", &html(&all).expect("a page"));
+    browser.look(1280, 900, "light");
+    browser.open(&page);
+    let drawn: Vec<[u64; 2]> = serde_json::from_value(browser.eval(TRACES)).expect("counts");
+    // Seven of them are the multirail paper's Figures 4 to 10.
+    assert_eq!(drawn.len(), 56);
+    assert!(drawn.iter().all(|[svgs, traces]| *svgs > 0 && *traces > 0), "empty plots: {drawn:?}");
+    let axes = "[...document.querySelectorAll('.canvas')].map(c => [c._fullLayout.xaxis.type, c._fullLayout.yaxis.type].join(' '))";
+    let axes: Vec<String> = serde_json::from_value(browser.eval(axes)).expect("types");
+    assert_eq!(
+        (axes[0].as_str(), axes[7].as_str(), axes[10].as_str()),
+        ("log linear", "linear linear", "linear log")
+    );
+    let colours = "(() => { const d = document.querySelectorAll('.canvas')[3].data; \
+                   return [d[0].line.color, d[4].line.color, d[0].y[0]]; })()";
+    let told = browser.eval(colours);
+    assert_eq!((told[0].clone(), told[2].clone()), (told[1].clone(), json!(886)), "{told}");
+    let filter = "(() => { const f = document.getElementById('filter'); f.value = 'NM-043'; \
+                  f.dispatchEvent(new Event('input')); \
+                  return [...document.querySelectorAll('table.results tbody tr')].filter(r => !r.hidden).length; })()";
+    assert_eq!(browser.eval(filter), json!(1));
+    browser.screenshot(&page.with_file_name("reproduction.png"));
+    browser.look(390, 844, "light");
+    browser.screenshot(&page.with_file_name("reproduction-phone.png"));
+    quiet(&browser);
+}
