@@ -20,12 +20,19 @@ use super::qp::{QpHandle, QpInner, state, state_of};
 use super::stream::End;
 use crate::fork::Fd;
 
+/// Room for events that an empty channel keeps.
+const EVENTS_KEPT: usize = 256;
+
+/// Events, with the listener that they came to. Each is in a box: one large block, given back, would raise the size from which
+/// malloc(3) gives blocks back to the system.
+type Events = VecDeque<(Option<u64>, Box<CmEvent>)>;
+
 /// A channel of events.
 pub(super) struct CmInner {
     pub(super) device: Arc<Inner>,
     bell: Bell,
     fd: Fd,
-    queue: Mutex<VecDeque<(Option<u64>, CmEvent)>>,
+    queue: Mutex<Events>,
 }
 
 impl CmInner {
@@ -57,8 +64,8 @@ impl CmInner {
         }
     }
 
-    fn append(&self, queue: &mut VecDeque<(Option<u64>, CmEvent)>, of: Option<u64>, event: CmEvent) {
-        queue.push_back((of, event));
+    fn append(&self, queue: &mut Events, of: Option<u64>, event: CmEvent) {
+        queue.push_back((of, Box::new(event)));
         // Under the lock, so that the descriptor is readable exactly while there is an event. The counter cannot fill up
         // before memory does.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
@@ -74,7 +81,7 @@ impl CmInner {
     /// Requests that came to a listener and that nobody has taken are answered: by dropping them, they are rejected.
     fn drop_requests_of(&self, listener: u64) {
         let mut queue = unpoisoned(&self.queue);
-        let (gone, stay): (VecDeque<_>, _) = queue.drain(..).partition(|(of, _)| *of == Some(listener));
+        let (gone, stay): (Events, Events) = queue.drain(..).partition(|(of, _)| *of == Some(listener));
         *queue = stay;
         gone.iter().for_each(|_| self.lower());
         drop(queue);
@@ -204,7 +211,13 @@ impl CmOps for CmHandle {
         let mut queue = unpoisoned(&self.0.queue);
         let (_, event) = queue.pop_front()?;
         self.0.lower();
-        Some(event)
+        if queue.is_empty() && queue.capacity() > EVENTS_KEPT {
+            // What a crowd's events took.
+            *queue = Events::new();
+            self.0.device.tide.ebb();
+            self.0.device.nic.wake();
+        }
+        Some(*event)
     }
 
     fn bell(&self) -> &Bell {

@@ -235,9 +235,6 @@ impl Inner {
     pub(super) fn forget_qp(&self, num: u32) {
         self.qps.write().unwrap_or_else(|e| e.into_inner()).remove(&num);
         unpoisoned(&self.qp_nums).taken.remove(&num);
-        if self.tide.fall() {
-            self.nic.wake();
-        }
     }
 
     pub(super) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {

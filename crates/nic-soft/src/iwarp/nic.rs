@@ -325,7 +325,6 @@ impl Inner {
     /// What is due; when the next thing will be.
     fn round(self: &Arc<Self>, watch: &mut Watch, patrol: &mut Patrol) -> Option<Time> {
         self.fulfil_wishes();
-        self.tide.give_back();
         let condemned = self.take_condemned();
         if !condemned.is_empty() {
             let users = self.live_qps().into_iter().filter(|qp| condemned.iter().any(|&cq| qp.uses_cq(cq)));
@@ -344,7 +343,8 @@ impl Inner {
             lingering.retain(|lingerer| now < lingerer.until);
             lingering.front().map(|lingerer| lingerer.until)
         };
-        [watch.due, timers, attempts, listeners, patrol, lingering].into_iter().flatten().min()
+        let ebb = self.tide.give_back(now);
+        [watch.due, timers, attempts, listeners, patrol, lingering, ebb].into_iter().flatten().min()
     }
 
     /// Has queue pairs look at deadlines that have come; when the next one will.

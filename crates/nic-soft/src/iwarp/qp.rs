@@ -267,6 +267,14 @@ impl QpInner {
     }
 }
 
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        if !self.device.birth.is_elsewhere() && self.device.tide.fall() {
+            self.device.nic.wake();
+        }
+    }
+}
+
 /// The state behind a number of [`state`].
 pub(super) fn state_of(number: u32) -> QpState {
     match number {

@@ -32,7 +32,8 @@ pub(super) struct CmInner {
     device: Arc<Inner>,
     bell: Bell,
     fd: Fd,
-    queue: Mutex<VecDeque<CmEvent>>,
+    /// Each in a box: one large block, given back, would raise the size from which malloc(3) gives blocks back to the system.
+    queue: Mutex<VecDeque<Box<CmEvent>>>,
 }
 
 impl CmInner {
@@ -44,7 +45,7 @@ impl CmInner {
     }
 
     pub(super) fn push(&self, event: CmEvent) {
-        unpoisoned(&self.queue).push_back(event);
+        unpoisoned(&self.queue).push_back(Box::new(event));
         // The counter cannot fill up before memory does.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         self.bell.ring();
@@ -264,8 +265,10 @@ impl CmOps for CmHandle {
         if queue.is_empty() && queue.capacity() > EVENTS_KEPT {
             // What a crowd's events took.
             *queue = VecDeque::new();
+            self.0.device.tide.ebb();
+            self.0.device.nic.wake();
         }
-        event
+        event.map(|event| *event)
     }
 
     fn bell(&self) -> &Bell {

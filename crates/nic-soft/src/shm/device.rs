@@ -304,9 +304,6 @@ impl Inner {
 
     pub(super) fn forget_qp(&self, index: usize, reuse: bool) {
         self.qps.write().unwrap_or_else(|e| e.into_inner()).remove(&index);
-        if self.tide.fall() {
-            self.nic.wake();
-        }
         if reuse {
             let mut indices = self.indices.lock();
             indices.qp.give(index);
@@ -403,6 +400,9 @@ impl Inner {
 impl QpInner {
     /// Fails: both ends go to the error state, everything that waits is flushed, everybody is woken. Holding no lock.
     pub(super) fn fail(&self) {
+        if self.is_failed_by_peer() {
+            self.peer_parted.store(true, Ordering::Release);
+        }
         for from in [state::INIT, state::RTR, state::RTS] {
             self.advance(from, state::ERROR);
         }
@@ -597,4 +597,35 @@ impl PdOps for ShmPd {
 pub(super) fn yama_scope() -> Option<u8> {
     let file = Path::new("/proc/sys/kernel/yama/ptrace_scope");
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use verbs::Qp;
+
+    use super::*;
+
+    /// Bytes that a device's segment takes of the machine's memory.
+    fn committed(device: &Inner) -> u64 {
+        rustix::fs::fstat(&device.segment).expect("a file").st_blocks as u64 * 512
+    }
+
+    /// Goal: a queue pair that has gone leaves no memory in its device, however late its peer notices. Method: a peer whose
+    /// thread has ended, so that its own destroying is the first that it does about it.
+    #[test]
+    fn a_peer_that_goes_later_takes_no_memory_of_the_one_that_went() {
+        let (near, far) = super::super::lies::connected();
+        let device_of = |qp: &Qp| {
+            let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
+            handle.0.device.clone()
+        };
+        let (left, other) = (device_of(&near), device_of(&far));
+        other.nic.stop();
+        let before = committed(&left);
+        drop(near);
+        let gone = committed(&left);
+        assert!(gone < before, "its page is given back: {gone} of {before}");
+        drop(far);
+        assert_eq!(committed(&left), gone, "touched again");
+    }
 }

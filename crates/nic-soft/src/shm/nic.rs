@@ -221,7 +221,9 @@ impl Inner {
         let retry = impatient.then(|| now + RETRY);
         let departures = self.see_off_departed().then(|| now + DEPARTURE);
         let handshakes = self.expire_handshakes(now);
-        [retry, agenda.all_at, departures, handshakes, self.wake_listeners(now)].into_iter().flatten().min()
+        let listeners = self.wake_listeners(now);
+        let ebb = self.tide.give_back(now);
+        [retry, agenda.all_at, departures, handshakes, listeners, ebb].into_iter().flatten().min()
     }
 
     /// Looks at a queue pair; whether it has to be looked at again.
@@ -282,9 +284,33 @@ mod tests {
         assert_eq!(looked_at(&mut agenda), [0; 0], "nobody was named");
         [7, 64, 99, 7].iter().for_each(|&index| inner.look_at(index));
         assert_eq!(looked_at(&mut agenda), [7, 64, 99]);
-        // Who rings without naming anybody, as when a third has taken the name back, is heard all the same.
+        // Who rings without naming anybody, as when a third has taken the name back, is heard all the same, a while after
+        // the last look at all: the clock begins with the process.
+        let later = || (inner.host.now() > Time::ZERO + LOOK_AT_ALL).then_some(());
+        inner
+            .host
+            .poll("a later time", inner.host.after(Span::from_secs(30)), later)
+            .expect("a clock that goes");
         agenda.is_rung = true;
         assert_eq!(looked_at(&mut agenda).len(), 100);
         drop(qps);
+    }
+    /// Goal: this thread gives back what a crowd leaves. Method: a crowd comes and goes; the thread, which has ended, so that
+    /// the rounds are ours, looks again until it has dealt with it.
+    #[test]
+    fn rounds_go_on_until_the_memory_of_a_crowd_is_given_back() {
+        let device: Device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
+        let inner = of(&device).expect("this kind");
+        let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
+        inner.nic.stop();
+        let mut agenda = Agenda::default();
+        let crowd: Vec<_> =
+            (0..1024).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
+        assert_eq!(inner.round(&mut agenda), None, "nobody has gone");
+        drop(crowd);
+        assert!(inner.round(&mut agenda).is_some(), "a crowd has gone");
+        let calm = || inner.round(&mut agenda).is_none().then_some(());
+        let patience = inner.host.after(Span::from_secs(30));
+        assert!(inner.host.poll("the calm", patience, calm).is_some(), "it never ends");
     }
 }

@@ -210,13 +210,25 @@ impl QpInner {
 
     /// Moves from one state to another; false if it was not in the first.
     pub(super) fn advance(&self, from: u32, to: u32) -> bool {
+        if to == state::ERROR {
+            // Before the word says so; see `is_failed_by_peer`.
+            self.reached.fetch_max(to, Ordering::Release);
+        }
         let word = |s| state::word(self.generation, s);
         let status = &self.shared.status;
         let done = status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if done || to == state::ERROR {
+        if done {
             self.reached.fetch_max(to, Ordering::Release);
         }
         done
+    }
+
+    /// Whether it was the peer that failed this queue pair. Its own has failed then, and may be gone: looking there would take
+    /// memory for it again.
+    pub(super) fn is_failed_by_peer(&self) -> bool {
+        let word = self.shared.status.load(Ordering::Acquire);
+        word == state::word(self.generation, state::ERROR)
+            && self.reached.load(Ordering::Acquire) < state::ERROR
     }
 
     /// Whether the peer is in the middle of an operation on this device's memory.
@@ -550,6 +562,14 @@ impl QpInner {
             // A stopped peer may wake up inside: rings and number stay taken until it has left or died.
             unpoisoned(&self.device.departed).push(self.clone());
             self.device.forget_qp(self.index, false);
+            self.device.nic.wake();
+        }
+    }
+}
+
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        if !self.device.birth.is_elsewhere() && self.device.tide.fall() {
             self.device.nic.wake();
         }
     }
