@@ -1,7 +1,7 @@
 //! Exactly what CI runs, in order, each step with its duration; the first failure ends it and says how to repeat it.
 
 use crate::workspace::{Workspace, capture, counted, run as run_command};
-use crate::{corpora, licences, loom, rows, siege, tidy};
+use crate::{corpora, licences, loom, rows, ships, siege, tidy};
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -64,7 +64,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "release",
-        command: "cargo build --release --package nicety && target/release/nicety --version",
+        command: "cargo build --release --package nicety --package abi-dapl && target/release/nicety --version",
         run: release,
     },
 ];
@@ -142,14 +142,15 @@ fn wasm(workspace: &Workspace) -> Result<String> {
     }
 }
 
-/// Builds the command as it is shipped, and starts it once.
+/// Builds what ships, starts the command once, and looks whether anything for tests came with it.
 fn release(workspace: &Workspace) -> Result<String> {
-    run_command(&mut workspace.cargo(&["build", "--release", "--package", "nicety"]))?;
+    let packages = ships::SHIPPED.iter().flat_map(|(package, _)| ["--package", package]);
+    run_command(workspace.cargo(&["build", "--release"]).args(packages))?;
     let printed = capture(Command::new(workspace.target().join("release/nicety")).arg("--version"))?;
     if !printed.starts_with("nicety ") {
         bail!("`nicety --version` printed {printed:?}; it must begin with \"nicety \"");
     }
-    Ok(printed.trim_end().to_owned())
+    Ok(format!("{}\n{}", printed.trim_end(), ships::check(workspace)?))
 }
 
 fn seconds(duration: Duration) -> String {

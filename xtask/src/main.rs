@@ -11,6 +11,7 @@ mod licences;
 mod loom;
 mod packages;
 mod rows;
+mod ships;
 mod siege;
 mod tidy;
 mod workspace;

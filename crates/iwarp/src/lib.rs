@@ -13,7 +13,7 @@
 //! | [`Connection`] | both directions, and what they must tell each other |
 //! | [`ddp`], [`rdmap`], [`terminate`] | headers and messages |
 //! | [`crc`], [`wire`] | CRC32c; bytes |
-//! | [`testing`], [`fuzzing`] | two ends in one process; what the fuzz targets call |
+//! | `testing`, `fuzzing` | two ends in one process (feature `testing`); what the fuzz targets call: neither ships |
 //!
 //! # Receiving without a copy
 //!
@@ -85,12 +85,14 @@
 mod connection;
 pub mod crc;
 pub mod ddp;
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod mpa;
 pub mod outcome;
 pub mod rdmap;
 pub mod rx;
 pub mod terminate;
+#[cfg(any(test, fuzzing, feature = "testing"))]
 pub mod testing;
 pub mod tx;
 pub mod wire;

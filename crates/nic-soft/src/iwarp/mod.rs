@@ -21,7 +21,7 @@
 //! | `outcome` | which request a Terminate is about, and what its completion says |
 //! | `cm`, `handshake`, `active`, `passive`, `socket` | connections in the making |
 //! | `nic`, `patrol` | the device's thread; peers that fall silent |
-//! | `fuzzing` | a hostile peer of a queue pair, for the fuzzer |
+//! | `fuzzing` | a hostile peer of a queue pair, for the fuzzer (test builds only) |
 
 mod active;
 mod ahead;
@@ -30,6 +30,7 @@ mod cm;
 mod config;
 mod cq;
 mod device;
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod handshake;
 mod lookup;
