@@ -13,13 +13,11 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `types` | the standard's structures; checked against the installed header by a test |
-//! | `pointer` | pointers as C passes them |
-//! | `handles` | handles: a table with generations |
+//! | `handles` | objects by handle |
 //! | `provider` | the table of functions, and how the registry gets it |
 //! | `calls` | the functions, by object |
 
 mod calls;
 mod handles;
-pub mod pointer;
 pub mod provider;
 pub mod types;

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use cface::{Bytes, In, Out, SockAddr, Text, contain};
 use dapl::{Error, Kind, Result, Subtype};
 
 use crate::calls::{cno, ep, evd, ia, mem, sp, srq};
 use crate::handles::lock;
-use crate::pointer::{Address, Bytes, In, Out, Text};
 use crate::types::{
     CnoParam, CrParam, EpAttr, EpParam, EvdParam, Event, Handle, IaAttr, LmrParam, ProviderAttr,
     ProviderInfo, ProxyAgent, PspParam, PzParam, RegionDescription, RmrParam, RspParam, SrqAttr, SrqParam,
@@ -18,10 +17,10 @@ use crate::types::{
 
 /// Runs a call; no panic leaves it.
 pub(crate) fn answer(body: impl FnOnce() -> Result<()>) -> u32 {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => 0,
-        Ok(Err(error)) => error.code(),
-        Err(_) => Error::new(Kind::InternalError, Subtype::None).code(),
+    let panicked = |_| Err(Error::new(Kind::InternalError, Subtype::None));
+    match contain(body).unwrap_or_else(panicked) {
+        Ok(()) => 0,
+        Err(error) => error.code(),
     }
 }
 
@@ -83,7 +82,7 @@ provider! {
     ep_create = ep::create: (Handle, Handle, Handle, Handle, Handle, In<EpAttr>, Out<Handle>);
     ep_query = ep::query: (Handle, u64, Out<EpParam>);
     ep_modify = ep::modify: (Handle, u64, In<EpParam>);
-    ep_connect = ep::connect: (Handle, Address, u64, u32, i32, Bytes, u32, u32);
+    ep_connect = ep::connect: (Handle, SockAddr, u64, u32, i32, Bytes, u32, u32);
     ep_dup_connect = ep::dup_connect: (Handle, Handle, u32, i32, Bytes, u32);
     ep_disconnect = ep::disconnect: (Handle, u32);
     ep_post_send = ep::post_send: (Handle, i32, In<Triplet>, u64, u32);
@@ -127,10 +126,10 @@ provider! {
     srq_query = srq::query: (Handle, u32, Out<SrqParam>);
     srq_resize = srq::resize: (Handle, i32);
     srq_set_lw = srq::set_low_watermark: (Handle, i32);
-    csp_create = sp::csp_create: (Handle, In<[i32; 3]>, Address, Handle, Out<Handle>);
+    csp_create = sp::csp_create: (Handle, In<[i32; 3]>, SockAddr, Handle, Out<Handle>);
     csp_query = sp::csp_query: (Handle, u32, Out<[u64; 4]>);
     csp_free = sp::csp_free: (Handle);
-    ep_common_connect = ep::common_connect: (Handle, Address, u32, i32, Bytes);
+    ep_common_connect = ep::common_connect: (Handle, SockAddr, u32, i32, Bytes);
     rmr_create_for_ep = mem::rmr_create_for_ep: (Handle, Out<Handle>);
     ep_post_send_with_invalidate = ep::post_send_with_invalidate: (
         Handle, i32, In<Triplet>, u64, u32, i32, u32

@@ -3,7 +3,6 @@
 //! `tests/header.rs` compares sizes and offsets with the installed header.
 
 use std::ffi::{c_char, c_void};
-use std::sync::atomic::AtomicPtr;
 
 /// An object as a program names it.
 pub type Handle = *mut c_void;
@@ -387,6 +386,3 @@ const _: () = {
     assert!(size_of::<Event>() == 120);
     assert!(size_of::<crate::provider::Provider>() == 648);
 };
-
-/// The first word of what a handle points to: where the registry finds the functions.
-pub(crate) type Word = AtomicPtr<crate::provider::Provider>;

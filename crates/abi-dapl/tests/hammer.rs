@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use cface::{Bytes, In, Out, SockAddr, Text};
 use dapl::{Error, Kind, Subtype};
-use nicety_dat::pointer::{Address, Bytes, In, Out, Text};
 use nicety_dat::provider::{NAMES, Provider, table};
 use nicety_dat::types::{
     CnoParam, CrParam, EpAttr, EpParam, EvdParam, Event, Handle, IaAttr, LmrParam, NAME_MAX, ProviderAttr,
@@ -51,9 +51,9 @@ fn text(text: &'static CStr) -> Text {
     unsafe { Text::new(text.as_ptr()) }
 }
 
-fn no_address() -> Address {
+fn no_address() -> SockAddr {
     // SAFETY: NULL is allowed.
-    unsafe { Address::new(std::ptr::null()) }
+    unsafe { SockAddr::new(std::ptr::null()) }
 }
 
 /// Names an adapter as the registry does; there is none here, which is said and does no harm.

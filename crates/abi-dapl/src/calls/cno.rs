@@ -4,9 +4,9 @@ use dapl::{Agent, Cno, Error, Result, Subtype};
 
 use super::{mask, timeout};
 use crate::handles::{self, Object, from_label, label};
-use crate::pointer::Out;
 use crate::provider::{answer, not_implemented};
 use crate::types::{CnoParam, Handle, ProxyAgent};
+use cface::Out;
 use std::sync::atomic::Ordering;
 
 const ALL_FIELDS: u64 = 0x7;
@@ -34,7 +34,7 @@ fn agent(agent: ProxyAgent) -> Option<Agent> {
 pub(crate) extern "C" fn create(ia: Handle, proxy: ProxyAgent, cno: Out<Handle>) -> u32 {
     answer(|| {
         let object = handles::ia(ia, Subtype::HandleIa)?;
-        let place = cno.required(Subtype::Arg3)?;
+        let place = cno.required(Error::argument(Subtype::Arg3))?;
         let cno = Cno::create(&object.ia, agent(proxy))?;
         let handle = handles::insert(Object::Cno(cno.clone()), label(ia))?;
         cno.set_label(label(handle));
@@ -53,7 +53,11 @@ pub(crate) extern "C" fn query(cno: Handle, fields: u32, param: Out<CnoParam>) -
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
         let agent = ProxyAgent { instance_data: std::ptr::null_mut(), proxy_agent_func: None };
         let proxy_type = if object.has_agent() { PROXY_AGENT } else { PROXY_NONE };
-        param.required(Subtype::Arg3)?.set(CnoParam { ia_handle: ia_of(cno), proxy_type, agent });
+        param.required(Error::argument(Subtype::Arg3))?.set(CnoParam {
+            ia_handle: ia_of(cno),
+            proxy_type,
+            agent,
+        });
         Ok(())
     })
 }
@@ -68,7 +72,7 @@ pub(crate) extern "C" fn free(cno: Handle) -> u32 {
 pub(crate) extern "C" fn wait(cno: Handle, microseconds: u32, evd: Out<Handle>) -> u32 {
     answer(|| {
         let object = handles::cno(cno, Subtype::HandleCno)?;
-        let place = evd.required(Subtype::Arg3)?;
+        let place = evd.required(Error::argument(Subtype::Arg3))?;
         place.set(std::ptr::null_mut());
         place.set(from_label(object.wait(timeout(microseconds))?));
         Ok(())
@@ -78,7 +82,7 @@ pub(crate) extern "C" fn wait(cno: Handle, microseconds: u32, evd: Out<Handle>) 
 pub(crate) extern "C" fn trigger(cno: Handle, evd: Out<Handle>) -> u32 {
     answer(|| {
         let object = handles::cno(cno, Subtype::HandleCno)?;
-        let place = evd.required(Subtype::Arg2)?;
+        let place = evd.required(Error::argument(Subtype::Arg2))?;
         let empty = Error::new(dapl::Kind::QueueEmpty, Subtype::None);
         place.set(from_label(object.poll().ok_or(empty)?));
         Ok(())
@@ -99,5 +103,5 @@ pub(crate) fn ia_of(handle: Handle) -> Handle {
 
 /// Makes a handle stale, once.
 pub(crate) fn freed(handle: Handle, wrong: Subtype) -> Result<()> {
-    handles::remove(handle).map(drop).ok_or(Error::handle(wrong))
+    if handles::remove(handle) { Ok(()) } else { Err(Error::handle(wrong)) }
 }

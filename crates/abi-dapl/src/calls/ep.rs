@@ -8,11 +8,11 @@ use dapl::{
 };
 
 use super::cno::{freed, ia_of};
-use super::{count, mask, signed, timeout};
+use super::{bytes, count, mask, pieces, signed, timeout};
 use crate::handles::{self, Object, from_label, label, lock};
-use crate::pointer::{Address, Bytes, In, Loan, Out};
 use crate::provider::{answer, not_implemented};
 use crate::types::{EpAttr, EpParam, Handle, Triplet};
+use cface::{Bytes, In, Loan, Out, SockAddr};
 
 /// Bits of `DAT_EP_PARAM_MASK`.
 const FIELD_PZ: u64 = 0x080;
@@ -35,7 +35,15 @@ pub(crate) extern "C" fn create(
     attr: In<EpAttr>,
     ep: Out<Handle>,
 ) -> u32 {
-    answer(|| make(ia, [pz, recv_evd, request_evd, connect_evd], None, attr, ep.required(Subtype::Arg7)))
+    answer(|| {
+        make(
+            ia,
+            [pz, recv_evd, request_evd, connect_evd],
+            None,
+            attr,
+            ep.required(Error::argument(Subtype::Arg7)),
+        )
+    })
 }
 
 #[allow(clippy::too_many_arguments)] // the standard's
@@ -49,7 +57,15 @@ pub(crate) extern "C" fn create_with_srq(
     attr: In<EpAttr>,
     ep: Out<Handle>,
 ) -> u32 {
-    answer(|| make(ia, [pz, recv_evd, request_evd, connect_evd], Some(srq), attr, ep.required(Subtype::Arg8)))
+    answer(|| {
+        make(
+            ia,
+            [pz, recv_evd, request_evd, connect_evd],
+            Some(srq),
+            attr,
+            ep.required(Error::argument(Subtype::Arg8)),
+        )
+    })
 }
 
 fn make(
@@ -100,7 +116,7 @@ pub(crate) extern "C" fn query(ep: Handle, fields: u64, param: Out<EpParam>) -> 
     answer(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         mask(fields, ALL_FIELDS, Subtype::Arg2)?;
-        let place = param.required(Subtype::Arg3)?;
+        let place = param.required(Error::argument(Subtype::Arg3))?;
         let (config, attr) = object.config();
         let link = object.link();
         let ia = handles::ia(ia_of(ep), Subtype::HandleEp)?;
@@ -166,7 +182,7 @@ pub(crate) extern "C" fn modify(ep: Handle, fields: u64, param: In<EpParam>) -> 
         let known =
             FIELD_PZ | FIELD_RECV_EVD | FIELD_REQUEST_EVD | FIELD_CONNECT_EVD | FIELD_SRQ | FIELD_ATTR;
         mask(fields, known, Subtype::Arg2)?;
-        let param = param.required(Subtype::Arg3)?;
+        let param = param.required(Error::argument(Subtype::Arg3))?;
         let pz = handles::optional(param.pz_handle, Subtype::HandlePz, handles::pz);
         let recv = handles::optional(param.recv_evd_handle, Subtype::HandleEvdRecv, handles::evd);
         let request = handles::optional(param.request_evd_handle, Subtype::HandleEvdRequest, handles::evd);
@@ -198,7 +214,7 @@ pub(crate) extern "C" fn modify(ep: Handle, fields: u64, param: In<EpParam>) -> 
 #[allow(clippy::too_many_arguments)] // the standard's
 pub(crate) extern "C" fn connect(
     ep: Handle,
-    address: Address,
+    address: SockAddr,
     conn_qual: u64,
     microseconds: u32,
     size: i32,
@@ -208,8 +224,8 @@ pub(crate) extern "C" fn connect(
 ) -> u32 {
     answer(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
-        let address = address.get(Subtype::Arg2)?;
-        let private_data = private_data.get(size, Subtype::Arg5, Subtype::Arg6)?;
+        let address = super::address(address, Subtype::Arg2)?;
+        let private_data = bytes(private_data, size, Subtype::Arg5, Subtype::Arg6)?;
         // One quality of service, and one path.
         if qos != BEST_EFFORT || flags != 0 {
             return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
@@ -229,7 +245,7 @@ pub(crate) extern "C" fn dup_connect(
     answer(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let other = handles::ep(other, Subtype::HandleEp)?;
-        let private_data = private_data.get(size, Subtype::Arg4, Subtype::Arg5)?;
+        let private_data = bytes(private_data, size, Subtype::Arg4, Subtype::Arg5)?;
         if qos != BEST_EFFORT {
             return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
         }
@@ -239,7 +255,7 @@ pub(crate) extern "C" fn dup_connect(
 
 pub(crate) extern "C" fn common_connect(
     ep: Handle,
-    _address: Address,
+    _address: SockAddr,
     _microseconds: u32,
     _size: i32,
     _private_data: Bytes,
@@ -275,7 +291,7 @@ fn post(
         let look = handles::look(ep).ok_or(Error::handle(Subtype::HandleEp))?;
         let Object::Ep(object) = &look.object else { return Err(Error::handle(Subtype::HandleEp)) };
         let flags = CompletionFlags::from_bits(flags).ok_or(Error::argument(wrong_flags))?;
-        iov.with(segments, |pieces| body(object, pieces, flags))
+        pieces(iov, segments, |pieces| body(object, pieces, flags))
     })
 }
 
@@ -317,7 +333,7 @@ pub(crate) extern "C" fn post_recv(
 /// A place at the peer, and how much of it there is.
 #[inline]
 fn remote(place: In<Triplet>) -> Result<(RemoteAddr, u32)> {
-    let triplet = place.required(Subtype::Arg5)?;
+    let triplet = place.required(Error::argument(Subtype::Arg5))?;
     Ok((RemoteAddr { addr: triplet.virtual_address, rkey: triplet.context }, triplet.segment_length))
 }
 
@@ -400,8 +416,8 @@ pub(crate) extern "C" fn recv_query(ep: Handle, allocated: Out<i32>, span: Out<i
     answer(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let posted = signed(object.posted_recvs());
-        allocated.required(Subtype::Arg2)?.set(posted);
-        span.required(Subtype::Arg3)?.set(posted);
+        allocated.required(Error::argument(Subtype::Arg2))?.set(posted);
+        span.required(Error::argument(Subtype::Arg3))?.set(posted);
         Ok(())
     })
 }

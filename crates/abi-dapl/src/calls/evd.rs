@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use dapl::{Error, Evd, EvdFlags, Event as DaplEvent, RequestEvent, Subtype};
 
 use super::cno::{freed, ia_of};
-use super::{count, mask, timeout};
+use super::{count, lent, mask, timeout};
 use crate::handles::{self, Object, from_label, label, lock};
-use crate::pointer::{In, Loan, Out};
 use crate::provider::answer;
 use crate::types::{
     AsyncData, ConnectionData, CrArrivalData, DtoData, EvdParam, Event, EventData, Handle, RmrBindData,
 };
+use cface::{In, Loan, Out};
 use std::sync::atomic::Ordering;
 
 const ALL_FIELDS: u64 = 0x1F;
@@ -35,7 +35,7 @@ pub(crate) extern "C" fn create(ia: Handle, qlen: i32, cno: Handle, flags: u32, 
         let qlen = count(qlen, Subtype::Arg2)?;
         let cno = handles::optional(cno, Subtype::HandleCno, handles::cno)?;
         let flags = EvdFlags::from_bits(flags).ok_or(Error::argument(Subtype::Arg4))?;
-        let place = evd.required(Subtype::Arg5)?;
+        let place = evd.required(Error::argument(Subtype::Arg5))?;
         let evd = Evd::create(&object.ia, qlen, cno.as_ref(), flags)?;
         let handle = handles::insert(Object::Evd(evd.clone()), label(ia))?;
         evd.set_label(label(handle));
@@ -48,7 +48,7 @@ pub(crate) extern "C" fn query(evd: Handle, fields: u32, param: Out<EvdParam>) -
     answer(|| {
         let object = handles::evd(evd, Subtype::None)?;
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
-        let place = param.required(Subtype::Arg3)?;
+        let place = param.required(Error::argument(Subtype::Arg3))?;
         let found = object.query();
         let config = if found.solicited { CONFIG_SOLICITED } else { CONFIG_NOTIFY };
         let enabled = if found.enabled { ENABLED } else { DISABLED };
@@ -97,7 +97,8 @@ pub(crate) extern "C" fn wait(
 ) -> u32 {
     answer(|| {
         let object = handles::evd(evd, Subtype::None)?;
-        let (event, more) = (event.required(Subtype::Arg4)?, more.required(Subtype::Arg5)?);
+        let (event, more) =
+            (event.required(Error::argument(Subtype::Arg4))?, more.required(Error::argument(Subtype::Arg5))?);
         let threshold = count(threshold, Subtype::Arg3)?;
         more.set(0);
         let (found, queued) = object.wait(timeout(microseconds), threshold)?;
@@ -111,7 +112,7 @@ pub(crate) extern "C" fn dequeue(evd: Handle, event: Out<Event>) -> u32 {
     answer(|| {
         let look = handles::look(evd).ok_or(Error::handle(Subtype::None))?;
         let Object::Evd(object) = &look.object else { return Err(Error::handle(Subtype::None)) };
-        let place = event.required(Subtype::Arg2)?;
+        let place = event.required(Error::argument(Subtype::Arg2))?;
         let found = object.dequeue()?;
         drop(look);
         place.set(to_c(evd, found));
@@ -126,7 +127,7 @@ pub(crate) extern "C" fn resize(evd: Handle, qlen: i32) -> u32 {
 pub(crate) extern "C" fn post_se(evd: Handle, event: In<Event>) -> u32 {
     answer(|| {
         let object = handles::evd(evd, Subtype::None)?;
-        let event = event.required(Subtype::Arg2)?;
+        let event = event.required(Error::argument(Subtype::Arg2))?;
         if event.event_number != SOFTWARE {
             return Err(Error::argument(Subtype::Arg2));
         }
@@ -200,7 +201,7 @@ fn lend(handle: Handle, bytes: &[u8]) -> (i32, *mut std::ffi::c_void) {
     match handles::look(handle) {
         Some(entry) if !bytes.is_empty() => {
             let loan = Loan::new(bytes);
-            let lent = (loan.len(), loan.as_ptr());
+            let lent = lent(&loan);
             *lock(&entry.private_data) = Some(loan);
             lent
         }

@@ -10,9 +10,9 @@ use dapl::{Adapter, Error, Ia, Kind, Result, Subtype};
 
 use super::{mask, signed};
 use crate::handles::{self, Object, from_label, label, lock};
-use crate::pointer::{Loan, Out, Text};
 use crate::provider::{Line, Provider, answer, line, not_implemented};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
+use cface::{Loan, Out, Text};
 
 /// An open adapter.
 pub(crate) struct IaObject {
@@ -95,8 +95,8 @@ fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia:
     answer(|| {
         let name = name.get().ok_or(Error::argument(Subtype::Arg1))?;
         let qlen = u32::try_from(qlen).ok().filter(|qlen| *qlen > 0).ok_or(Error::argument(Subtype::Arg2))?;
-        let given = async_evd.required(Subtype::Arg3)?.get().unwrap_or(std::ptr::null_mut());
-        let place = ia.required(Subtype::Arg4)?;
+        let given = async_evd.required(Error::argument(Subtype::Arg3))?.get().unwrap_or(std::ptr::null_mut());
+        let place = ia.required(Error::argument(Subtype::Arg4))?;
         // A dispatcher that is there already serves this one, too, without being told which events are whose.
         let wanted = match label(given) {
             0 => qlen,
@@ -157,7 +157,7 @@ pub(crate) extern "C" fn close(ia: Handle, flags: u32) -> u32 {
             1 => return Err(Error::state(Subtype::IaInUse)),
             _ => return Err(Error::argument(Subtype::Arg2)),
         }
-        if handles::remove(ia).is_none() {
+        if !handles::remove(ia) {
             // Somebody else was faster.
             return Err(Error::handle(Subtype::HandleIa));
         }
@@ -182,10 +182,10 @@ pub(crate) extern "C" fn query(
         mask(ia_mask, ALL_IA_FIELDS, Subtype::Arg3)?;
         mask(provider_mask, ALL_PROVIDER_FIELDS, Subtype::Arg5)?;
         if ia_mask != 0 {
-            ia_attr.required(Subtype::Arg4)?.set(attributes(&object));
+            ia_attr.required(Error::argument(Subtype::Arg4))?.set(attributes(&object));
         }
         if provider_mask != 0 {
-            provider_attr.required(Subtype::Arg6)?.set(provider_attributes(&object));
+            provider_attr.required(Error::argument(Subtype::Arg6))?.set(provider_attributes(&object));
         }
         let none = label(object.async_evd) == ASYNC_EXISTS;
         async_evd.set(if none { from_label(OUT_OF_SCOPE) } else { object.async_evd });
@@ -300,7 +300,7 @@ pub(crate) extern "C" fn set_consumer_context(handle: Handle, context: u64) -> u
 pub(crate) extern "C" fn get_consumer_context(handle: Handle, context: Out<u64>) -> u32 {
     answer(|| {
         let entry = handles::look(handle).ok_or(Error::handle(Subtype::None))?;
-        context.required(Subtype::Arg2)?.set(entry.context.load(Ordering::Relaxed));
+        context.required(Error::argument(Subtype::Arg2))?.set(entry.context.load(Ordering::Relaxed));
         Ok(())
     })
 }
@@ -308,7 +308,7 @@ pub(crate) extern "C" fn get_consumer_context(handle: Handle, context: Out<u64>)
 pub(crate) extern "C" fn get_handle_type(handle: Handle, kind: Out<u32>) -> u32 {
     answer(|| {
         let entry = handles::look(handle).ok_or(Error::handle(Subtype::None))?;
-        kind.required(Subtype::Arg2)?.set(match &entry.object {
+        kind.required(Error::argument(Subtype::Arg2))?.set(match &entry.object {
             Object::Cr(_) => 0,
             Object::Ep(_) => 1,
             Object::Evd(_) => 2,
@@ -330,7 +330,7 @@ pub(crate) extern "C" fn ha_related(ia: Handle, provider: Text, related: Out<i32
         handles::ia(ia, Subtype::HandleIa)?;
         provider.get().ok_or(Error::argument(Subtype::Arg2))?;
         // No adapter stands in for another.
-        related.required(Subtype::Arg3)?.set(0);
+        related.required(Error::argument(Subtype::Arg3))?.set(0);
         Ok(())
     })
 }

@@ -9,9 +9,9 @@ use verbs::MemoryKind;
 use super::cno::{freed, ia_of};
 use super::mask;
 use crate::handles::{self, Object, from_label, label};
-use crate::pointer::{In, Out};
 use crate::provider::{answer, not_implemented};
 use crate::types::{Handle, LmrParam, PzParam, RegionDescription, RmrParam, Triplet};
+use cface::{In, Out};
 
 const ALL_PZ_FIELDS: u64 = 0x01;
 const ALL_LMR_FIELDS: u64 = 0x7FF;
@@ -28,7 +28,7 @@ const SCOPE_PZ: u32 = 1;
 pub(crate) extern "C" fn pz_create(ia: Handle, pz: Out<Handle>) -> u32 {
     answer(|| {
         let object = handles::ia(ia, Subtype::HandleIa)?;
-        let place = pz.required(Subtype::Arg2)?;
+        let place = pz.required(Error::argument(Subtype::Arg2))?;
         let made = Pz::create(&object.ia)?;
         let handle = handles::insert(Object::Pz(made.clone()), label(ia))?;
         made.set_label(label(handle));
@@ -41,7 +41,7 @@ pub(crate) extern "C" fn pz_query(pz: Handle, fields: u32, param: Out<PzParam>) 
     answer(|| {
         handles::pz(pz, Subtype::HandlePz)?;
         mask(fields.into(), ALL_PZ_FIELDS, Subtype::Arg2)?;
-        param.required(Subtype::Arg3)?.set(PzParam { ia_handle: ia_of(pz) });
+        param.required(Error::argument(Subtype::Arg3))?.set(PzParam { ia_handle: ia_of(pz) });
         Ok(())
     })
 }
@@ -105,7 +105,7 @@ pub(crate) extern "C" fn lmr_create(
             return Err(Error::handle(Subtype::HandlePz));
         }
         let privileges = MemPriv::from_bits(privileges).ok_or(Error::argument(Subtype::Arg6))?;
-        let place = lmr.required(Subtype::Arg8)?;
+        let place = lmr.required(Error::argument(Subtype::Arg8))?;
         if va_type != VA {
             return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
         }
@@ -129,7 +129,7 @@ pub(crate) extern "C" fn lmr_query(lmr: Handle, fields: u32, param: Out<LmrParam
         let object = handles::lmr(lmr, Subtype::HandleLmr)?;
         mask(fields.into(), ALL_LMR_FIELDS, Subtype::Arg2)?;
         let address = object.buf().as_ptr().cast::<std::ffi::c_void>();
-        param.required(Subtype::Arg3)?.set(LmrParam {
+        param.required(Error::argument(Subtype::Arg3))?.set(LmrParam {
             ia_handle: ia_of(lmr),
             mem_type: VIRTUAL,
             region_desc: RegionDescription { for_va: address, shared_memory_id: std::ptr::null_mut() },
@@ -170,7 +170,7 @@ pub(crate) extern "C" fn lmr_sync(ia: Handle, segments: In<Triplet>, count: u64)
 pub(crate) extern "C" fn rmr_create(pz: Handle, rmr: Out<Handle>) -> u32 {
     answer(|| {
         let zone = handles::pz(pz, Subtype::HandlePz)?;
-        let place = rmr.required(Subtype::Arg2)?;
+        let place = rmr.required(Error::argument(Subtype::Arg2))?;
         let made = Arc::new(Rmr::create(&zone));
         let handle = handles::insert(Object::Rmr(made.clone()), label(ia_of(pz)))?;
         made.set_label(label(handle));
@@ -191,7 +191,7 @@ pub(crate) extern "C" fn rmr_query(rmr: Handle, fields: u32, param: Out<RmrParam
         let object = handles::rmr(rmr, Subtype::HandleRmr)?;
         mask(fields.into(), ALL_RMR_FIELDS, Subtype::Arg2)?;
         let found = object.query();
-        param.required(Subtype::Arg3)?.set(RmrParam {
+        param.required(Error::argument(Subtype::Arg3))?.set(RmrParam {
             ia_handle: ia_of(rmr),
             pz_handle: from_label(object.pz().label()),
             lmr_triplet: Triplet {
@@ -223,7 +223,7 @@ pub(crate) extern "C" fn rmr_bind(
     answer(|| {
         let object = handles::rmr(rmr, Subtype::HandleRmr)?;
         let region = handles::lmr(lmr, Subtype::HandleLmr)?;
-        let triplet = triplet.required(Subtype::Arg3)?;
+        let triplet = triplet.required(Error::argument(Subtype::Arg3))?;
         let privileges = MemPriv::from_bits(privileges).ok_or(Error::argument(Subtype::Arg4))?;
         if va_type != VA {
             return Err(Error::new(Kind::ModelNotSupported, Subtype::None));

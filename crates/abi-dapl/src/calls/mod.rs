@@ -8,8 +8,14 @@ pub(crate) mod mem;
 pub(crate) mod sp;
 pub(crate) mod srq;
 
-use dapl::{Error, Result, Subtype};
+use std::ffi::c_void;
+use std::net::IpAddr;
+
+use cface::{BadAddress, BadBytes, Bytes, In, Loan, SockAddr};
+use dapl::{Error, Result, Sge, Subtype};
 use host::Span;
+
+use crate::types::Triplet;
 
 /// A time in microseconds, where the largest number means for ever.
 pub(crate) fn timeout(microseconds: u32) -> Option<Span> {
@@ -29,4 +35,54 @@ pub(crate) fn signed(value: u32) -> i32 {
 /// A mask of fields, which must be among those that there are.
 pub(crate) fn mask(given: u64, all: u64, argument: Subtype) -> Result<()> {
     if given & !all == 0 { Ok(()) } else { Err(Error::argument(argument)) }
+}
+
+/// The bytes of an argument whose number is passed beside it.
+pub(crate) fn bytes(given: Bytes, count: i32, number: Subtype, argument: Subtype) -> Result<Vec<u8>> {
+    given.get(count).map_err(|bad| match bad {
+        BadBytes::Count => Error::argument(number),
+        BadBytes::Missing => Error::argument(argument),
+    })
+}
+
+/// An address, which the standard passes without a port.
+pub(crate) fn address(given: SockAddr, argument: Subtype) -> Result<IpAddr> {
+    match given.get() {
+        Ok(address) => Ok(address.ip()),
+        Err(BadAddress::Missing) => Err(Error::argument(argument)),
+        Err(BadAddress::Family(_)) => Err(Error::address()),
+    }
+}
+
+/// Pieces of a request that are looked at without taking memory for them, and how many most have.
+const PIECES: usize = 64;
+const FEW_PIECES: usize = 4;
+
+/// Runs `body` with the `count` pieces of a request.
+///
+/// # Errors
+/// Argument 2 for a negative number or more than any device takes, 3 for none where there should be some.
+#[inline]
+pub(crate) fn pieces<R>(iov: In<Triplet>, count: i32, body: impl FnOnce(&[Sge]) -> Result<R>) -> Result<R> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= PIECES);
+    let count = count.ok_or(Error::argument(Subtype::Arg2))?;
+    if count <= FEW_PIECES {
+        body(fill(&mut [Sge::default(); FEW_PIECES], iov, count)?)
+    } else {
+        body(fill(&mut [Sge::default(); PIECES], iov, count)?)
+    }
+}
+
+#[inline]
+fn fill(pieces: &mut [Sge], iov: In<Triplet>, count: usize) -> Result<&[Sge]> {
+    let triplets = iov.items(count).ok_or(Error::argument(Subtype::Arg3))?;
+    for (piece, triplet) in pieces.iter_mut().zip(triplets) {
+        *piece = Sge { addr: triplet.virtual_address, length: triplet.segment_length, lkey: triplet.context };
+    }
+    Ok(&pieces[..count])
+}
+
+/// Number and place of the bytes that are lent.
+pub(crate) fn lent(loan: &Loan) -> (i32, *mut c_void) {
+    (i32::try_from(loan.len()).unwrap_or(i32::MAX), loan.as_ptr())
 }

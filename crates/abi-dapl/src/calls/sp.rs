@@ -6,11 +6,11 @@ use dapl::{Cr, Error, Kind, Psp, Result, Rsp, Subtype};
 
 use super::cno::{freed, ia_of};
 use super::ep::lend;
-use super::mask;
+use super::{bytes, lent, mask};
 use crate::handles::{self, Object, from_label, label, lock};
-use crate::pointer::{Address, Bytes, In, Out};
 use crate::provider::{answer, not_implemented};
 use crate::types::{CrParam, Handle, PspParam, RspParam};
+use cface::{Bytes, In, Out, SockAddr};
 
 const ALL_SP_FIELDS: u64 = 0x0F;
 const ALL_CR_FIELDS: u64 = 0x1F;
@@ -36,7 +36,7 @@ pub(crate) extern "C" fn psp_create(
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let evd = handles::evd(evd, Subtype::HandleEvdCr)?;
         let provider = is_provider(flags)?;
-        let place = psp.required(Subtype::Arg5)?;
+        let place = psp.required(Error::argument(Subtype::Arg5))?;
         let made = Arc::new(Psp::create(&object.ia, conn_qual, &evd, provider)?);
         let handle = handles::insert(Object::Psp(made.clone()), label(ia))?;
         made.set_label(label(handle));
@@ -54,10 +54,10 @@ pub(crate) extern "C" fn psp_create_any(
 ) -> u32 {
     answer(|| {
         let object = handles::ia(ia, Subtype::HandleIa)?;
-        let conn_qual = conn_qual.required(Subtype::Arg2)?;
+        let conn_qual = conn_qual.required(Error::argument(Subtype::Arg2))?;
         let evd = handles::evd(evd, Subtype::HandleEvdCr)?;
         let provider = is_provider(flags)?;
-        let place = psp.required(Subtype::Arg5)?;
+        let place = psp.required(Error::argument(Subtype::Arg5))?;
         let made = Arc::new(Psp::create_any(&object.ia, &evd, provider)?);
         let handle = handles::insert(Object::Psp(made.clone()), label(ia))?;
         made.set_label(label(handle));
@@ -71,7 +71,7 @@ pub(crate) extern "C" fn psp_query(psp: Handle, fields: u32, param: Out<PspParam
     answer(|| {
         let object = handles::psp(psp, Subtype::HandlePsp)?;
         mask(fields.into(), ALL_SP_FIELDS, Subtype::Arg2)?;
-        param.required(Subtype::Arg3)?.set(PspParam {
+        param.required(Error::argument(Subtype::Arg3))?.set(PspParam {
             ia_handle: ia_of(psp),
             conn_qual: object.conn_qual(),
             evd_handle: from_label(object.evd().label()),
@@ -99,7 +99,7 @@ pub(crate) extern "C" fn rsp_create(
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let ep = handles::ep(ep, Subtype::HandleEp)?;
         let evd = handles::evd(evd, Subtype::HandleEvdCr)?;
-        let place = rsp.required(Subtype::Arg5)?;
+        let place = rsp.required(Error::argument(Subtype::Arg5))?;
         let made = Arc::new(Rsp::create(&object.ia, conn_qual, &ep, &evd)?);
         let handle = handles::insert(Object::Rsp(made.clone()), label(ia))?;
         made.set_label(label(handle));
@@ -112,7 +112,7 @@ pub(crate) extern "C" fn rsp_query(rsp: Handle, fields: u32, param: Out<RspParam
     answer(|| {
         let object = handles::rsp(rsp, Subtype::HandleRsp)?;
         mask(fields.into(), ALL_SP_FIELDS, Subtype::Arg2)?;
-        param.required(Subtype::Arg3)?.set(RspParam {
+        param.required(Error::argument(Subtype::Arg3))?.set(RspParam {
             ia_handle: ia_of(rsp),
             conn_qual: object.conn_qual(),
             evd_handle: from_label(object.evd().label()),
@@ -139,9 +139,9 @@ pub(crate) extern "C" fn cr_query(cr: Handle, fields: u32, param: Out<CrParam>) 
     answer(|| {
         let object = open_cr(cr)?;
         mask(fields.into(), ALL_CR_FIELDS, Subtype::Arg2)?;
-        let place = param.required(Subtype::Arg3)?;
+        let place = param.required(Error::argument(Subtype::Arg3))?;
         let look = handles::look(cr).ok_or(Error::handle(Subtype::HandleCr))?;
-        let lent = lock(&look.private_data).as_ref().map(|loan| (loan.len(), loan.as_ptr()));
+        let lent = lock(&look.private_data).as_ref().map(lent);
         let (private_data_size, private_data) = lent.unwrap_or((0, std::ptr::null_mut()));
         drop(look);
         place.set(CrParam {
@@ -159,7 +159,7 @@ pub(crate) extern "C" fn cr_accept(cr: Handle, ep: Handle, size: i32, private_da
     answer(|| {
         let object = open_cr(cr)?;
         let ep = handles::optional(ep, Subtype::HandleEp, handles::ep)?;
-        let private_data = private_data.get(size, Subtype::Arg3, Subtype::Arg4)?;
+        let private_data = bytes(private_data, size, Subtype::Arg3, Subtype::Arg4)?;
         let accepted = object.accept(ep.as_ref(), &private_data);
         // The handle ends with its answer, given or failed on the way to the peer.
         if !object.is_open() {
@@ -172,7 +172,7 @@ pub(crate) extern "C" fn cr_accept(cr: Handle, ep: Handle, size: i32, private_da
 pub(crate) extern "C" fn cr_reject(cr: Handle, size: i32, private_data: Bytes) -> u32 {
     answer(|| {
         let object = open_cr(cr)?;
-        let private_data = private_data.get(size, Subtype::Arg2, Subtype::Arg3)?;
+        let private_data = bytes(private_data, size, Subtype::Arg2, Subtype::Arg3)?;
         let rejected = object.reject(&private_data);
         if !object.is_open() {
             handles::remove(cr);
@@ -191,7 +191,7 @@ pub(crate) extern "C" fn cr_handoff(cr: Handle, _conn_qual: u64) -> u32 {
 pub(crate) extern "C" fn csp_create(
     ia: Handle,
     _comm: In<[i32; 3]>,
-    _address: Address,
+    _address: SockAddr,
     _evd: Handle,
     _csp: Out<Handle>,
 ) -> u32 {

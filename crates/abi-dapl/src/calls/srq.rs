@@ -3,11 +3,11 @@
 use dapl::{Error, Srq, SrqAttr as DaplAttr, Subtype};
 
 use super::cno::{freed, ia_of};
-use super::{count, mask, signed};
+use super::{count, mask, pieces, signed};
 use crate::handles::{self, Object, from_label, label};
-use crate::pointer::{In, Out};
 use crate::provider::answer;
 use crate::types::{Handle, SrqAttr, SrqParam, Triplet};
+use cface::{In, Out};
 
 const ALL_FIELDS: u64 = 0xFF;
 const OPERATIONAL: u32 = 1;
@@ -22,8 +22,8 @@ pub(crate) extern "C" fn create(ia: Handle, pz: Handle, attr: In<SrqAttr>, srq: 
         if ia_of(pz) != ia {
             return Err(Error::handle(Subtype::HandlePz));
         }
-        let attr = attr.required(Subtype::Arg3)?;
-        let place = srq.required(Subtype::Arg4)?;
+        let attr = attr.required(Error::argument(Subtype::Arg3))?;
+        let place = srq.required(Error::argument(Subtype::Arg4))?;
         let attr = DaplAttr {
             max_recv_dtos: count(attr.max_recv_dtos, Subtype::Arg3)?,
             max_recv_iov: count(attr.max_recv_iov, Subtype::Arg3)?,
@@ -48,7 +48,7 @@ pub(crate) extern "C" fn post_recv(srq: Handle, segments: i32, iov: In<Triplet>,
     answer(|| {
         let look = handles::look(srq).ok_or(Error::handle(Subtype::HandleSrq))?;
         let Object::Srq(object) = &look.object else { return Err(Error::handle(Subtype::HandleSrq)) };
-        iov.with(segments, |pieces| object.post_recv(pieces, cookie))
+        pieces(iov, segments, |pieces| object.post_recv(pieces, cookie))
     })
 }
 
@@ -57,7 +57,7 @@ pub(crate) extern "C" fn query(srq: Handle, fields: u32, param: Out<SrqParam>) -
         let object = handles::srq(srq, Subtype::HandleSrq)?;
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
         let found = object.query();
-        param.required(Subtype::Arg3)?.set(SrqParam {
+        param.required(Error::argument(Subtype::Arg3))?.set(SrqParam {
             ia_handle: ia_of(srq),
             srq_state: OPERATIONAL,
             pz_handle: from_label(object.pz().label()),

@@ -1,0 +1,118 @@
+//! Socket addresses as C passes and lays them out.
+
+use std::ffi::c_void;
+use std::net::{IpAddr, SocketAddr};
+
+/// A socket address, or NULL.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct SockAddr(*const c_void);
+
+/// What is wrong with an address that a program passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadAddress {
+    /// It is NULL.
+    Missing,
+    /// It is of this family, and neither IPv4 nor IPv6.
+    Family(u16),
+}
+
+/// The sizes of `sockaddr_in` and `sockaddr_in6` as far as they are looked at: family, port, address.
+const V4_BYTES: usize = 8;
+const V6_BYTES: usize = 24;
+
+const AF_INET: u16 = libc::AF_INET as u16;
+const AF_INET6: u16 = libc::AF_INET6 as u16;
+
+impl SockAddr {
+    /// An address, as C would pass it.
+    ///
+    /// # Safety
+    /// `place` must be NULL or hold a socket address of the size that its family says, for as long as this is used.
+    pub unsafe fn new(place: *const c_void) -> Self {
+        Self(place)
+    }
+
+    /// The address and its port. An IPv4 address that is written as an IPv6 one is an IPv4 address.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn get(self) -> Result<SocketAddr, BadAddress> {
+        if self.0.is_null() {
+            return Err(BadAddress::Missing);
+        }
+        let family = u16::from_ne_bytes(self.bytes());
+        let ip = match family {
+            AF_INET => {
+                let [.., a, b, c, d] = self.bytes::<V4_BYTES>();
+                IpAddr::from([a, b, c, d])
+            }
+            AF_INET6 => {
+                let bytes: [u8; V6_BYTES] = self.bytes();
+                let ip: [u8; 16] = std::array::from_fn(|at| bytes[8 + at]);
+                IpAddr::from(ip).to_canonical()
+            }
+            other => return Err(BadAddress::Family(other)),
+        };
+        let [_, _, high, low] = self.bytes();
+        Ok(SocketAddr::new(ip, u16::from_be_bytes([high, low])))
+    }
+
+    /// Its first `N` bytes: two for the family, or as many as the family has.
+    fn bytes<const N: usize>(self) -> [u8; N] {
+        // SAFETY: not NULL (checked by `get`), and a program passes an address of the size that its family says. Test:
+        // `addresses_go_out_and_come_back` in `loan.rs`.
+        unsafe { self.0.cast::<[u8; N]>().read_unaligned() }
+    }
+}
+
+/// A socket address as C lays it out, in the size of the largest.
+pub(crate) fn encode(address: SocketAddr) -> [u8; 28] {
+    let mut bytes = [0; 28];
+    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+    let family = match address {
+        SocketAddr::V4(v4) => {
+            bytes[4..8].copy_from_slice(&v4.ip().octets());
+            AF_INET
+        }
+        SocketAddr::V6(v6) => {
+            bytes[8..24].copy_from_slice(&v6.ip().octets());
+            AF_INET6
+        }
+    };
+    bytes[..2].copy_from_slice(&family.to_ne_bytes());
+    bytes
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_says_so() {
+        // SAFETY: NULL is allowed.
+        assert_eq!(unsafe { SockAddr::new(std::ptr::null()) }.get(), Err(BadAddress::Missing));
+        let unix = (libc::AF_UNIX as u16).to_ne_bytes();
+        // SAFETY: of another family nothing but the family is looked at.
+        let address = unsafe { SockAddr::new(unix.as_ptr().cast()) };
+        assert_eq!(address.get(), Err(BadAddress::Family(libc::AF_UNIX as u16)));
+    }
+
+    #[test]
+    fn the_layout_is_the_systems() {
+        use std::mem::offset_of;
+        assert_eq!(
+            (offset_of!(libc::sockaddr_in, sin_family), offset_of!(libc::sockaddr_in, sin_port)),
+            (0, 2)
+        );
+        assert_eq!(
+            (offset_of!(libc::sockaddr_in, sin_addr), size_of::<libc::sockaddr_in>() >= V4_BYTES),
+            (4, true)
+        );
+        assert_eq!(
+            (offset_of!(libc::sockaddr_in6, sin6_port), offset_of!(libc::sockaddr_in6, sin6_addr)),
+            (2, 8)
+        );
+        assert_eq!(size_of::<libc::sockaddr_in6>(), encode(SocketAddr::from(([0; 16], 0))).len());
+    }
+}

@@ -1,0 +1,434 @@
+//! Handles: what a program holds instead of objects, checked at each use.
+//!
+//! A handle is an address of ours, because some standards have others read through it: DAT's registry finds a provider's
+//! functions in the first word behind one. It must stay readable after its object is gone. So a range of addresses is reserved
+//! once, with a word for each place in the table and each of the place's generations. Removing an object ends its place's
+//! generation, so that its handle is known to be stale until the place has been used `GENERATIONS` times more; and no place is
+//! used again before `RESTING` others are free. Nothing is ever read through an address that a program passes.
+//!
+//! # The life of an object
+//!
+//! A place's word has its generation, whether it has an object, and how many threads look at it. Whoever looks counts himself in
+//! before he knows whether there is anything to see, and out again. Removing clears the bit [`LIVE`], which only one can, and
+//! sets [`ENDING`]; the object ends with whoever counts himself out last, which no one waits for. Looks at handles that are stale
+//! count, too, for a moment: they may be the last, and then it is they who end it.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicPtr;
+
+use crate::sync::{AtomicU64, Mutex, Ordering, UnsafeCell, lock};
+
+/// A handle, as C has it.
+pub type Handle = *mut c_void;
+
+/// What others read behind a handle. Only stored to here, so that no model needs to know of it.
+type Word = AtomicPtr<c_void>;
+
+/// In a place's word: how many look at it, whether its object may be looked at, whether it has one that ends with the last look,
+/// and its generation.
+const LOOKING: u64 = LIVE - 1;
+const LIVE: u64 = 1 << 32;
+const ENDING: u64 = 1 << 33;
+const GENERATION_SHIFT: u32 = 34;
+
+/// Objects by handle: `PLACES` at a time, for `GENERATIONS` uses of each place, while `RESTING` places rest.
+///
+/// Takes `PLACES * GENERATIONS` words of addresses, of which only those that were used take memory.
+pub struct Table<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> {
+    words: NonNull<Word>,
+    places: Box<[Place<T>]>,
+    free: Mutex<Free<PLACES, RESTING>>,
+}
+
+struct Place<T> {
+    word: AtomicU64,
+    object: UnsafeCell<Option<T>>,
+}
+
+// SAFETY: an object is written only by who has taken its place off the free list, or has won the end of its generation with
+// nobody counted in; it is read only by who was counted in while it was live. `words` is only stored to, atomically. Tests:
+// `loom_an_object_ends_once_and_after_all_looks`, `objects_of_many_threads_never_meet`.
+unsafe impl<T: Send + Sync, const P: usize, const G: usize, const R: usize> Send for Table<T, P, G, R> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync, const P: usize, const G: usize, const R: usize> Sync for Table<T, P, G, R> {}
+
+/// Places without an object.
+struct Free<const PLACES: usize, const RESTING: usize> {
+    /// In the order in which they were given back.
+    given: VecDeque<usize>,
+    /// The first place that was never used.
+    fresh: usize,
+}
+
+impl<const PLACES: usize, const RESTING: usize> Free<PLACES, RESTING> {
+    fn take(&mut self) -> Option<usize> {
+        if self.given.len() > RESTING || self.fresh == PLACES {
+            return self.given.pop_front();
+        }
+        self.fresh += 1;
+        Some(self.fresh - 1)
+    }
+}
+
+impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
+    Table<T, PLACES, GENERATIONS, RESTING>
+{
+    const WORDS: Layout = {
+        assert!(PLACES.is_power_of_two() && GENERATIONS.is_power_of_two() && GENERATIONS <= 1 << 24);
+        match Layout::array::<Word>(PLACES * GENERATIONS) {
+            Ok(layout) => layout,
+            Err(_) => panic!("more words than there are addresses"),
+        }
+    };
+
+    /// An empty table; nothing when there is no memory for one.
+    pub fn new() -> Option<Self> {
+        // SAFETY: the layout has a size, as both numbers are at least 1. Test: all of this file, under Miri.
+        let words = NonNull::new(unsafe { alloc_zeroed(Self::WORDS) })?.cast();
+        let place = || Place { word: AtomicU64::new(0), object: UnsafeCell::new(None) };
+        let free = Mutex::new(Free { given: VecDeque::new(), fresh: 0 });
+        Some(Self { words, places: (0..PLACES).map(|_| place()).collect(), free })
+    }
+
+    /// A handle for `object`, behind which others read `word`.
+    ///
+    /// # Errors
+    /// The object, when there are `PLACES` already.
+    pub fn insert(&self, object: T, word: *mut c_void) -> Result<Handle, T> {
+        let Some(at) = lock(&self.free).take() else { return Err(object) };
+        let place = &self.places[at];
+        // The lock of the free places orders this behind the end of the generation before.
+        let generation = (place.word.load(Ordering::Relaxed) >> GENERATION_SHIFT) as usize;
+        // SAFETY: the place is not live and was taken off the free list, so nobody else touches its object. Tests: those of `Sync`.
+        place.object.with_mut(|slot| unsafe { *slot = Some(object) });
+        let handle = self.words.as_ptr().wrapping_add(generation * PLACES + at);
+        // SAFETY: inside of the words, which are zeroed: valid. Test: `a_word_is_readable_behind_a_handle_even_when_stale`.
+        unsafe { &*handle }.store(word, Ordering::Release);
+        place.word.fetch_or(LIVE, Ordering::Release);
+        Ok(handle.cast())
+    }
+
+    /// Looks at what a handle names; nothing for NULL, what is stale, and what is no handle.
+    #[inline]
+    pub fn look(&self, handle: Handle) -> Option<Look<'_, T, PLACES, GENERATIONS, RESTING>> {
+        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.words.addr().get()))?;
+        let counted = self.places[at].word.fetch_add(1, Ordering::Acquire);
+        let look = Look { table: self, at };
+        names(counted, generation).then_some(look)
+    }
+
+    /// Makes a handle stale, once; its object ends with the last that looks at it, which may be this call. Whether it was one.
+    pub fn remove(&self, handle: Handle) -> bool {
+        let Some(look) = self.look(handle) else { return false };
+        let word = &self.places[look.at].word;
+        let mut old = word.load(Ordering::Relaxed);
+        let generation = old >> GENERATION_SHIFT;
+        loop {
+            // This look keeps the generation from being used again, so that it can only have ended.
+            if old & LIVE == 0 {
+                return false;
+            }
+            let next = (generation + 1) % GENERATIONS as u64;
+            let new = next << GENERATION_SHIFT | ENDING | old & LOOKING;
+            match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// The handles of all objects.
+    pub fn handles(&self) -> Vec<Handle> {
+        let used = lock(&self.free).fresh;
+        let places = self.places[..used].iter().enumerate();
+        let word = |place: &Place<T>| place.word.load(Ordering::Acquire);
+        let live = places.map(|(at, place)| (at, word(place))).filter(|(_, word)| word & LIVE != 0);
+        live.map(|(at, word)| {
+            let generation = (word >> GENERATION_SHIFT) as usize;
+            self.words.as_ptr().wrapping_add(generation * PLACES + at).cast()
+        })
+        .collect()
+    }
+
+    /// The handle with this number, whether it names anything or not.
+    pub fn handle(&self, number: u64) -> Handle {
+        self.words.as_ptr().with_addr(number as usize).cast()
+    }
+
+    /// The place and generation that the word so many bytes behind the first is for, if there is one.
+    #[inline]
+    fn find(offset: usize) -> Option<(usize, u64)> {
+        if !offset.is_multiple_of(size_of::<Word>()) || offset >= Self::WORDS.size() {
+            return None;
+        }
+        let index = offset / size_of::<Word>();
+        Some((index % PLACES, (index / PLACES) as u64))
+    }
+
+    /// Ends the object of a place that nobody looks at any more, unless somebody has begun to: then he will.
+    #[cold]
+    fn bury(&self, at: usize) {
+        let place = &self.places[at];
+        let word = place.word.load(Ordering::Relaxed);
+        // Acquire: whatever others did with the object comes before its end. Each of them counted himself out with release, and
+        // all that happens to a word in between is read and written in one.
+        let won = word & (ENDING | LOOKING) == ENDING
+            && place
+                .word
+                .compare_exchange(word, word & !ENDING, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if won {
+            // SAFETY: not live, not on the free list, nobody counted in who saw it live, and only one clears `ENDING`: only this
+            // thread touches the object. Tests: those of `Sync`.
+            let object = place.object.with_mut(|slot| unsafe { (*slot).take() });
+            drop(object);
+            lock(&self.free).given.push_back(at);
+        }
+    }
+}
+
+impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> Drop
+    for Table<T, PLACES, GENERATIONS, RESTING>
+{
+    fn drop(&mut self) {
+        // SAFETY: of this layout since `new`, and given back once. Test: all of this file, under Miri.
+        unsafe { dealloc(self.words.as_ptr().cast(), Self::WORDS) };
+    }
+}
+
+impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> std::fmt::Debug
+    for Table<T, PLACES, GENERATIONS, RESTING>
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Table({} of {PLACES} places live)", self.handles().len())
+    }
+}
+
+/// Whether a place's word says that it has an object of this generation.
+#[inline]
+fn names(word: u64, generation: u64) -> bool {
+    word & LIVE != 0 && word >> GENERATION_SHIFT == generation
+}
+
+/// A look at an object, which does not end meanwhile.
+pub struct Look<'a, T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize> {
+    table: &'a Table<T, PLACES, GENERATIONS, RESTING>,
+    at: usize,
+}
+
+impl<T, const P: usize, const G: usize, const R: usize> std::ops::Deref for Look<'_, T, P, G, R> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: counted in while the place was live, so that nobody writes the object until this is dropped. Tests: those of
+        // `Sync`.
+        let object = self.table.places[self.at].object.with(|slot| unsafe { &*slot });
+        object.as_ref().expect("a live place has an object")
+    }
+}
+
+impl<T, const P: usize, const G: usize, const R: usize> Drop for Look<'_, T, P, G, R> {
+    #[inline]
+    fn drop(&mut self) {
+        let before = self.table.places[self.at].word.fetch_sub(1, Ordering::Release);
+        if before & (ENDING | LOOKING) == ENDING | 1 {
+            self.table.bury(self.at);
+        }
+    }
+}
+
+impl<T: std::fmt::Debug, const P: usize, const G: usize, const R: usize> std::fmt::Debug
+    for Look<'_, T, P, G, R>
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::HashSet;
+    use std::ptr::null_mut;
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Small enough for Miri.
+    type Small<T> = Table<T, 16, 4, 4>;
+
+    fn small<T>() -> Small<T> {
+        Table::new().expect("memory")
+    }
+
+    #[test]
+    fn a_handle_is_stale_though_its_place_is_used_again() {
+        let table = small();
+        let first = table.insert(0, null_mut()).expect("room");
+        let mut seen = HashSet::from([first]);
+        assert!(table.remove(first));
+        // Four others rest at a time, and each place has four generations: so many handles come before the first again.
+        for number in 1..5 * 4 {
+            let next = table.insert(number, null_mut()).expect("room");
+            assert!(seen.insert(next), "handle {number} came back");
+            assert!(table.look(first).is_none() && !table.remove(first));
+            assert_eq!(*table.look(next).expect("live"), number);
+            assert!(table.remove(next));
+        }
+    }
+
+    #[test]
+    fn what_is_no_handle_is_refused() {
+        let table = small();
+        let handle = table.insert((), null_mut()).expect("room");
+        let own = handle.addr() as u64;
+        for wrong in
+            [0, 1, 2, 8, own + 4, own + 8, own - 8, own.wrapping_sub(1 << 40), u64::MAX, u64::MAX - 7]
+        {
+            let wrong = table.handle(wrong);
+            assert!(table.look(wrong).is_none() && !table.remove(wrong), "{wrong:?}");
+        }
+        let on_stack = [0_u64; 4];
+        assert!(table.look(on_stack.as_ptr().cast_mut().cast()).is_none());
+        assert_eq!(table.handles(), [table.handle(own)]);
+        assert!(table.remove(handle) && table.handles().is_empty());
+    }
+
+    #[test]
+    fn a_full_table_gives_the_object_back() {
+        let table = small();
+        let handles: Vec<_> = (0..16).map(|n| table.insert(n, null_mut()).expect("room")).collect();
+        assert_eq!(table.insert(16, null_mut()), Err(16));
+        assert!(table.remove(handles[3]));
+        assert!(table.insert(16, null_mut()).is_ok());
+    }
+
+    #[test]
+    fn a_word_is_readable_behind_a_handle_even_when_stale() {
+        let table = small();
+        let mut target = 5_u64;
+        let handle = table.insert((), (&raw mut target).cast()).expect("room");
+        // SAFETY: a handle's word stays readable as long as the table.
+        let read = || unsafe { *handle.cast::<*mut u64>() };
+        assert_eq!(read(), &raw mut target);
+        table.remove(handle);
+        assert_eq!(read(), &raw mut target);
+    }
+
+    #[test]
+    fn an_object_ends_with_the_last_look() {
+        let table = small();
+        let object = Arc::new(());
+        let handle = table.insert(object.clone(), null_mut()).expect("room");
+        let (one, two) = (table.look(handle).expect("live"), table.look(handle).expect("live"));
+        assert!(table.remove(handle), "though it is looked at, and by this thread");
+        assert!(table.look(handle).is_none() && !table.remove(handle));
+        drop(one);
+        assert_eq!(Arc::strong_count(&two), 2);
+        drop(two);
+        assert_eq!(Arc::strong_count(&object), 1);
+    }
+
+    #[test]
+    fn objects_of_many_threads_never_meet() {
+        let table = small();
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let table = &table;
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        let tag = thread << 32 | round;
+                        let handle = table.insert(Box::new(tag), null_mut()).expect("room");
+                        assert_eq!(**table.look(handle).expect("live"), tag);
+                        let neighbour = table.handle(handle.addr() as u64 ^ 8);
+                        let _ = table.look(neighbour).map(|object| **object);
+                        assert!(table.remove(handle) && table.look(handle).is_none());
+                    }
+                });
+            }
+        });
+        assert!(table.handles().is_empty());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use std::ptr::null_mut;
+
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// A handle that may go to another thread of a model.
+    #[derive(Clone, Copy)]
+    struct Sent(Handle);
+
+    // SAFETY: an address that is checked at each use.
+    unsafe impl Send for Sent {}
+
+    /// Counts its ends.
+    struct Object(u64, Arc<AtomicU64>);
+
+    impl Drop for Object {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn loom_an_object_ends_once_and_after_all_looks() {
+        loom::model(|| {
+            let ends = Arc::new(AtomicU64::new(0));
+            let table = Arc::new(Table::<Object, 1, 2, 0>::new().expect("memory"));
+            let first = Sent(table.insert(Object(7, ends.clone()), null_mut()).ok().expect("room"));
+            let other = {
+                let table = table.clone();
+                thread::spawn(move || {
+                    let first = first;
+                    if let Some(object) = table.look(first.0) {
+                        assert_eq!(object.0, 7);
+                    }
+                })
+            };
+            assert!(table.remove(first.0));
+            assert!(table.look(first.0).is_none());
+            // The place may still be looked at; if not, it is used again.
+            if let Ok(second) = table.insert(Object(8, ends.clone()), null_mut()) {
+                assert_eq!(ends.load(Ordering::Relaxed), 1);
+                assert!(table.look(first.0).is_none());
+                assert_eq!(table.look(second).expect("live").0, 8);
+                assert!(table.remove(second));
+            }
+            other.join().expect("no panic");
+            let made = ends.load(Ordering::Relaxed);
+            drop(table);
+            assert!(made >= 1, "the first has ended");
+        });
+    }
+
+    #[test]
+    fn loom_of_two_that_remove_one_does() {
+        loom::model(|| {
+            let ends = Arc::new(AtomicU64::new(0));
+            let table = Arc::new(Table::<Object, 1, 2, 0>::new().expect("memory"));
+            let handle = Sent(table.insert(Object(7, ends.clone()), null_mut()).ok().expect("room"));
+            let other = {
+                let table = table.clone();
+                thread::spawn(move || {
+                    let handle = handle;
+                    table.remove(handle.0)
+                })
+            };
+            let mine = table.remove(handle.0);
+            let theirs = other.join().expect("no panic");
+            assert!(mine ^ theirs, "one of them did");
+            assert_eq!(ends.load(Ordering::Relaxed), 1);
+            assert_eq!(lock(&table.free).given.len(), 1);
+        });
+    }
+}

@@ -1,0 +1,260 @@
+//! Arguments that are addresses: each type says what the callee may do with it, and checks for NULL.
+//!
+//! They have the layout of the pointer, so that an `extern "C"` function takes them as its arguments. A program that passes an
+//! address which is neither NULL nor what the function asks for has undefined behaviour before it gets here; that is the
+//! contract under which the blocks below are sound. Nothing needs to be aligned. No reference to a program's memory is made:
+//! what lies there is copied, once, so that what was checked is what is used.
+
+use std::ffi::{CStr, c_char, c_void};
+
+/// Where a result goes, or NULL.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    /// A result's place, as C would pass it.
+    ///
+    /// # Safety
+    /// `place` must be NULL or be valid for writing, for as long as this is used.
+    pub unsafe fn new(place: *mut T) -> Self {
+        Self(place)
+    }
+
+    /// Whether it is there.
+    pub fn is_some(self) -> bool {
+        !self.0.is_null()
+    }
+
+    /// The place, which must be there.
+    ///
+    /// # Errors
+    /// `missing`, for NULL.
+    #[inline]
+    pub fn required<E>(self, missing: E) -> Result<Self, E> {
+        if self.is_some() { Ok(self) } else { Err(missing) }
+    }
+
+    /// Puts the result there, if there is a place.
+    #[inline]
+    pub fn set(self, value: T) {
+        if self.is_some() {
+            // SAFETY: a program passes NULL or a place for a `T`; not NULL, by the line above. Test: `results_go_where_c_said`.
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+
+    /// What lies there, for arguments that go both ways; nothing for NULL.
+    pub fn get(self) -> Option<T>
+    where
+        T: Copy,
+    {
+        In(self.0.cast_const()).get()
+    }
+}
+
+/// An argument that is passed by its address, or several one behind the other, or NULL.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T: Copy> In<T> {
+    /// An argument, as C would pass it.
+    ///
+    /// # Safety
+    /// `place` must be NULL or hold as many `T` as the call says, for as long as this is used.
+    pub unsafe fn new(place: *const T) -> Self {
+        Self(place)
+    }
+
+    /// The argument; nothing for NULL.
+    #[inline]
+    pub fn get(self) -> Option<T> {
+        // SAFETY: a program passes NULL or the address of a `T`; not NULL, by `then`. Test: `arguments_are_copied`.
+        (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
+    }
+
+    /// The argument, which must be there.
+    ///
+    /// # Errors
+    /// `missing`, for NULL.
+    #[inline]
+    pub fn required<E>(self, missing: E) -> Result<T, E> {
+        self.get().ok_or(missing)
+    }
+
+    /// The `count` arguments that lie there, each copied when its turn comes; nothing for NULL, unless there are none to copy.
+    #[inline]
+    pub fn items(self, count: usize) -> Option<Items<T>> {
+        (count == 0 || !self.0.is_null()).then_some(Items { next: self.0, left: count })
+    }
+}
+
+/// Arguments that lie one behind the other: what [`In::items`] goes through.
+#[derive(Debug)]
+pub struct Items<T> {
+    next: *const T,
+    left: usize,
+}
+
+impl<T: Copy> Iterator for Items<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: a program passes the address of as many as it says, and there are some left. Test: `arguments_are_copied`.
+        let item = unsafe { self.next.read_unaligned() };
+        self.next = self.next.wrapping_add(1);
+        Some(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+/// Bytes whose number is passed beside them, or NULL.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Bytes(*const c_void);
+
+/// What is wrong with bytes that a program passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadBytes {
+    /// Their number is negative, or more than [`Bytes::MOST`].
+    Count,
+    /// There should be some, and their address is NULL.
+    Missing,
+}
+
+impl Bytes {
+    /// More bytes than this are taken for a mistake.
+    pub const MOST: usize = 1 << 20;
+
+    /// Bytes, as C would pass them.
+    ///
+    /// # Safety
+    /// `place` must be NULL or be valid for reading as many bytes as is said beside it, for as long as this is used.
+    pub unsafe fn new(place: *const c_void) -> Self {
+        Self(place)
+    }
+
+    /// A copy of `count` bytes.
+    ///
+    /// # Errors
+    /// What is wrong with the number or the address.
+    pub fn get(self, count: i32) -> Result<Vec<u8>, BadBytes> {
+        let count = usize::try_from(count).ok().filter(|count| *count <= Self::MOST);
+        let count = count.ok_or(BadBytes::Count)?;
+        let items = In(self.0.cast::<u8>()).items(count).ok_or(BadBytes::Missing)?;
+        Ok(items.collect())
+    }
+}
+
+/// A string, or NULL.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Text(*const c_char);
+
+impl Text {
+    /// A string, as C would pass it.
+    ///
+    /// # Safety
+    /// `place` must be NULL or a string that ends with a zero, for as long as this is used.
+    pub unsafe fn new(place: *const c_char) -> Self {
+        Self(place)
+    }
+
+    /// A copy of the string, in which what is no UTF-8 is replaced; nothing for NULL.
+    pub fn get(self) -> Option<String> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: a program passes NULL or a string with a zero at its end; not NULL, by the line above. The reference ends with
+        // this call. Test: `strings_are_copied`.
+        let text = unsafe { CStr::from_ptr(self.0) };
+        Some(text.to_string_lossy().into_owned())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_go_where_c_said() {
+        // Not aligned, as a packed structure's field would be.
+        let mut room = [0_u8; 12];
+        // SAFETY: four bytes inside of the array.
+        let out = unsafe { Out::new(room.as_mut_ptr().wrapping_add(1).cast::<u32>()) };
+        out.required("missing").expect("it is there").set(0x0403_0201);
+        assert_eq!(out.get(), Some(0x0403_0201));
+        assert_eq!(&room[..6], [0, 1, 2, 3, 4, 0]);
+    }
+
+    #[test]
+    fn null_is_no_place() {
+        // SAFETY: NULL is allowed.
+        let out = unsafe { Out::<u32>::new(std::ptr::null_mut()) };
+        out.set(1);
+        assert_eq!((out.is_some(), out.get()), (false, None));
+        assert_eq!(out.required(3).map(|_| ()), Err(3));
+        // SAFETY: as above.
+        let argument = unsafe { In::<u32>::new(std::ptr::null()) };
+        assert_eq!((argument.get(), argument.required(4)), (None, Err(4)));
+        assert!(argument.items(1).is_none());
+        assert_eq!(argument.items(0).expect("none to copy").count(), 0);
+    }
+
+    #[test]
+    fn arguments_are_copied() {
+        let words = [7_u16, 8, 9];
+        // SAFETY: three words, which outlive it.
+        let argument = unsafe { In::new(words.as_ptr()) };
+        assert_eq!(argument.required(()), Ok(7));
+        assert_eq!(argument.items(3).expect("three").collect::<Vec<_>>(), words);
+        assert_eq!(argument.items(2).expect("two").size_hint(), (2, Some(2)));
+    }
+
+    #[test]
+    fn bytes_have_a_sensible_number() {
+        let bytes = [1_u8, 2, 3];
+        // SAFETY: three bytes, which outlive it, and no more are asked for.
+        let given = unsafe { Bytes::new(bytes.as_ptr().cast()) };
+        assert_eq!(given.get(3), Ok(vec![1, 2, 3]));
+        assert_eq!(given.get(0), Ok(vec![]));
+        assert_eq!(
+            (given.get(-1), given.get(Bytes::MOST as i32 + 1)),
+            (Err(BadBytes::Count), Err(BadBytes::Count))
+        );
+        // SAFETY: NULL is allowed.
+        let none = unsafe { Bytes::new(std::ptr::null()) };
+        assert_eq!((none.get(0), none.get(1)), (Ok(vec![]), Err(BadBytes::Missing)));
+    }
+
+    #[test]
+    fn strings_are_copied() {
+        // SAFETY: a string with a zero at its end.
+        let text = unsafe { Text::new(c"ni\xffcety".as_ptr()) };
+        assert_eq!(text.get().as_deref(), Some("ni\u{fffd}cety"));
+        // SAFETY: NULL is allowed.
+        assert_eq!(unsafe { Text::new(std::ptr::null()) }.get(), None);
+    }
+}
