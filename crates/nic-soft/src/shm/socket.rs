@@ -103,6 +103,14 @@ pub(super) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Re
 
 /// The next packet with its descriptors; `Ok(None)` if there is none now, an error at the end.
 pub(super) fn receive(socket: &Fd) -> Result<Option<Packet>, Errno> {
+    // A peer that ended with something unread leaves a reset, which the kernel tells once, and before what the peer had sent.
+    match receive_now(socket) {
+        Err(Errno::CONNRESET) => receive_now(socket),
+        other => other,
+    }
+}
+
+fn receive_now(socket: &Fd) -> Result<Option<Packet>, Errno> {
     let mut packet = vec![0; PACKET_MAX + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -163,4 +171,37 @@ pub(super) fn bind_port(socket: &Fd, addr: SocketAddr) -> Result<u16> {
         }
     }
     Err(taken("every dynamic port is taken"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::socketpair;
+
+    use super::*;
+
+    fn pair() -> (Fd, Fd) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a pair");
+        (a.into(), b.into())
+    }
+
+    /// Goal: nothing that a peer said is lost with it. Method: it ends with and without something that it has not read.
+    #[test]
+    fn what_was_said_before_a_reset_is_heard() {
+        for unread in [false, true] {
+            let (peer, here) = pair();
+            assert!(matches!(receive(&here), Ok(None)));
+            if unread {
+                send(&here, &Message::Disconnect, &[]).expect("room");
+            }
+            send(&peer, &Message::Ready, &[]).expect("room");
+            send(&peer, &Message::Disconnect, &[]).expect("room");
+            drop(peer);
+            for said in [Message::Ready, Message::Disconnect] {
+                let packet = receive(&here).expect("before the end").expect("a packet");
+                assert_eq!(packet.bytes, said.emit(), "unread: {unread}");
+            }
+            assert_eq!(receive(&here).err(), Some(Errno::CONNRESET));
+        }
+    }
 }
