@@ -1,6 +1,8 @@
-//! Rails of modelled cards, in virtual time: the conformance suite, each test twice with equal traces; and traffic during
-//! which a cable is cut, under many seeds.
+//! Rails of modelled cards, in virtual time: the conformance suite, each test twice with equal traces; traffic during
+//! which a cable is cut, under many seeds; and machines that die while they connect.
 
+#[path = "rails/deaths.rs"]
+mod deaths;
 #[path = "support/rails.rs"]
 mod rails_support;
 

@@ -59,7 +59,8 @@ impl Pair {
     }
 }
 
-fn open(host: &Host, configs: &[Config; 2], engine: Engine) -> Device {
+/// Both cards as one device.
+pub(crate) fn open(host: &Host, configs: &[Config; 2], engine: Engine) -> Device {
     let cards = configs.iter().map(|config| nic_model::open(host, config).expect("a card")).collect();
     rails::open(cards, &RailsConfig { stripe_min: 4096, engine, ..RailsConfig::default() }).expect("rails")
 }

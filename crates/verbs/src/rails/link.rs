@@ -1,5 +1,15 @@
 //! Connecting: lane 0 first, by the program's own addresses; then the further lanes, at the accepting side's back door.
 //! `Established` comes when all of them are up. A lane that dies later is mended (`mend`) and comes back (`rejoin`).
+//!
+//! **Who is told what when the peer falls silent.** The connecting side may send once it has the answers on all lanes. The
+//! accepting side cannot know whether it had them: what confirms them is lost with a peer that dies, and messages may have
+//! come before it by any lane. But no answer goes out before the lane is accepted. So when the peer is gone or late:
+//!
+//! - before all lanes are accepted, nothing can have come: `ConnectFailed`;
+//! - afterwards anything can have come: `Established`, then `Disconnected`, as for a peer that died right after.
+//!
+//! A failure that says more than silence, such as a lane that was refused for want of something, says that the peer never had
+//! that lane: `ConnectFailed` with the reason.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -208,16 +218,18 @@ impl QpInner {
         }
     }
 
-    /// A lane has gone before this side knew of all that they are up. The peer may have had a whole connection all the same,
-    /// if all lanes were asked for and accepted, and may have used and ended it: then the news of the others tell. Each lane
-    /// that has begun brings some, of its beginning or its failure.
+    /// A lane has gone before this side knew of all that they are up. If all have begun, the peer may have a whole connection and
+    /// go on without this lane: then the news of the others tell. Each of them brings some, of its beginning or its failure.
     pub(super) fn gone_early(&self, mut link: Held<'_, Link>, lane: usize) {
         link.gone |= 1 << lane;
-        let all_begun = link.begun.count_ones() as usize == self.width();
-        if !all_begun || self.now() == state::ERROR {
+        if !self.all_begun(&link) || self.now() == state::ERROR {
             drop(link);
             self.connection_failed(CmFailure::PeerGone);
         }
+    }
+
+    fn all_begun(&self, link: &Link) -> bool {
+        link.begun.count_ones() as usize == self.width()
     }
 
     /// Learns from the accepting side's answer; on lane 0, connects the further lanes. Whether it could be understood.
@@ -291,21 +303,19 @@ impl QpInner {
             return;
         }
         let mut link = self.link();
-        if link.gone != 0 {
-            // It never was whole.
-            drop(link);
-            return self.connection_failed(CmFailure::PeerGone);
-        }
-        if lane != 0 || link.phase != Phase::Connecting {
-            let addr = link.lanes[lane].door;
-            drop(link);
-            let why = match (addr, why) {
-                (Some(addr), why) if lane != 0 => {
+        let (is_active, has_begun) = (link.is_active, lane != 0 || link.gone != 0);
+        if has_begun || !is_active {
+            let door = link.lanes[lane].door.filter(|_| lane != 0 && (is_active || !is_silence(&why)));
+            let why = match door {
+                // It never was whole.
+                _ if is_active && link.gone != 0 => CmFailure::PeerGone,
+                Some(addr) => {
                     let rail = self.device().rails[lane].name();
                     CmFailure::Unreachable(addr, format!("the lane on {rail}: {why}"))
                 }
-                (_, why) => why,
+                None => why,
             };
+            drop(link);
             return self.connection_failed(why);
         }
         // Nothing has happened yet: the queue pair may try again.
@@ -319,28 +329,32 @@ impl QpInner {
 
     /// The connection failed when some lane was up already, or on the accepting side.
     pub(super) fn connection_failed(&self, why: CmFailure) {
-        let has_received = (0..self.width()).any(|lane| self.receives().received(lane) > 0);
         let mut link = self.link();
         let was = link.phase;
-        // Whoever has sent knew that all lanes were up: it had a whole connection, whatever became of the news of it.
-        if was == Phase::Accepting && has_received {
-            self.establish(&mut link, was);
+        if !matches!(was, Phase::Connecting | Phase::Accepting) {
             drop(link);
             return self.end();
+        }
+        if was == Phase::Accepting && self.all_begun(&link) && is_silence(&why) {
+            self.establish(&mut link, was);
+            return self.end_of(link);
         }
         link.phase = Phase::Over;
         let cm = link.cm.clone();
         self.forget_token(&link);
         drop(link);
         self.fail();
-        if let (Phase::Connecting | Phase::Accepting, Some(cm)) = (was, cm) {
+        if let Some(cm) = cm {
             cm.push(CmEvent::ConnectFailed { qp_num: self.num, why });
         }
     }
 
     /// The connection is over.
     pub(super) fn end(&self) {
-        let mut link = self.link();
+        self.end_of(self.link());
+    }
+
+    fn end_of(&self, mut link: Held<'_, Link>) {
         if link.phase != Phase::Up {
             return;
         }
@@ -415,9 +429,16 @@ impl QpInner {
             write_addrs(&[door], &mut said);
         }
         if cm.accept(request, &self.lane(rail), &Self::lane_param(&param, said)).is_err() {
+            // No answer went out.
+            self.link().begun &= !(1 << rail);
             self.connection_failed(CmFailure::PeerGone);
         }
     }
+}
+
+/// Whether a lane failed for no other reason than that nothing is heard of the peer any more.
+fn is_silence(why: &CmFailure) -> bool {
+    matches!(why, CmFailure::PeerGone | CmFailure::TimedOut)
 }
 
 /// Somebody asks for a lane at the back door. Whoever has no token is rejected by dropping the request.

@@ -1,0 +1,165 @@
+//! A machine that dies at any instant while it connects and sends: what the accepting side is told of the connection.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use nic_model::Config;
+use verbs::host::world::{self, World};
+use verbs::host::{Host, Span, Time};
+use verbs::{
+    Access, Buf, CmEvent, CmFailure, ConnParam, Device, QpCap, QpInit, RecvWr, SendOp, SendWr, SrqInit,
+};
+
+use super::rails_support::open;
+
+const PORT: u16 = 7000;
+/// Messages of the side that dies.
+const MESSAGES: u64 = 4;
+/// From the first instant at which it may die to the last, and from one to the next.
+const BEFORE_NS: u64 = 400_000;
+const AFTER_NS: u64 = 60_000;
+const STEP_NS: u64 = 1_500;
+
+/// What became of a connection.
+#[derive(Debug, Default)]
+struct Fate {
+    /// When the connecting side was told that it is whole.
+    connected_ns: Option<u64>,
+    /// Messages that it knew to be delivered.
+    acknowledged: u64,
+    /// What the accepting side was told, by a letter each: `+` Established, `-` Disconnected, `!` that it failed.
+    told: String,
+    why: Option<CmFailure>,
+    /// Messages that it found behind these events.
+    messages: u64,
+}
+
+/// Connects, sends, and goes.
+fn client(host: &Host, device: &Device, addr: SocketAddr, fate: &Mutex<Fate>, acknowledged: &AtomicU64) {
+    let (pd, cq, cm) =
+        (device.alloc_pd().unwrap(), device.create_cq(64).unwrap(), device.create_cm().unwrap());
+    let buf = Buf::alloc(64).unwrap();
+    let mr = pd.reg_mr(&buf, Access::LOCAL_WRITE).unwrap();
+    let qp = pd.create_qp(&QpInit::new(&cq).cap(cap())).unwrap();
+    cm.connect(&qp, addr, &ConnParam::default()).unwrap();
+    let event = cm.get_event(host.after(Span::from_ms(50))).unwrap();
+    assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
+    fate.lock().unwrap().connected_ns = Some(host.now().since(Time::ZERO).as_ns());
+    for number in 0..MESSAGES {
+        qp.post_send(&SendWr::new(number, SendOp::Send, &[mr.sge(0, 8)])).unwrap();
+    }
+    for _ in 0..MESSAGES {
+        assert!(cq.wait(None).unwrap().is_ok());
+        acknowledged.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn cap() -> QpCap {
+    QpCap { max_send_wr: 8, max_recv_wr: 8, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 }
+}
+
+/// Accepts, waits for the end without a look at its messages, then counts them. `message_lane` is where they come.
+fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate: &Mutex<Fate>) {
+    let (pd, cq, cm) =
+        (device.alloc_pd().unwrap(), device.create_cq(64).unwrap(), device.create_cm().unwrap());
+    let buf = Buf::alloc(64).unwrap();
+    let mr = pd.reg_mr(&buf, Access::LOCAL_WRITE).unwrap();
+    let listener = cm.listen(SocketAddr::new(device.attr().port_addrs[0], PORT), 8).unwrap();
+    let srq = SrqInit { max_wr: 8, max_sge: 1 };
+    // Lanes take turns at messages: each queue, or queue pair of its own, is given the next one.
+    let srqs: Vec<_> = (0..=message_lane).map(|_| pd.create_srq(srq).unwrap()).collect();
+    let init = QpInit::new(&cq).cap(cap());
+    let init = if shared { init.srq(srqs.last().unwrap()) } else { init };
+    let qps: Vec<_> = (0..2).map(|_| pd.create_qp(&init).unwrap()).collect();
+    let qp = &qps[1];
+    for number in 0..MESSAGES {
+        let (wr, room) = (number, [mr.sge(0, 8)]);
+        let wr = RecvWr::new(wr, &room);
+        if shared { srqs[message_lane].post_recv(&wr).unwrap() } else { qp.post_recv(&wr).unwrap() }
+    }
+    let mut told = String::new();
+    // Nobody asks if the other side dies before it could.
+    while let Ok(event) = cm.get_event(host.after(Span::from_ms(80))) {
+        match event {
+            CmEvent::ConnectRequest(request) => cm.accept(request, qp, &ConnParam::default()).unwrap(),
+            CmEvent::Established { .. } => told.push('+'),
+            CmEvent::Disconnected { .. } => told.push('-'),
+            CmEvent::ConnectFailed { why, .. } => {
+                told.push('!');
+                fate.lock().unwrap().why = Some(why);
+            }
+            other @ CmEvent::Rejected { .. } => panic!("{other:?}"),
+        }
+    }
+    let mut fate = fate.lock().unwrap();
+    while let Some(wc) = cq.poll_one().unwrap() {
+        fate.messages += u64::from(wc.is_ok());
+    }
+    fate.told = told;
+    drop(listener);
+}
+
+/// A connection whose connecting side dies at this time, if at any.
+fn connection(death_ns: Option<u64>, message_lane: usize, shared: bool) -> Fate {
+    let mut options =
+        vec![("connection.lost_after_us", "300".to_owned()), ("faults.death_node", "1".to_owned())];
+    options.extend(death_ns.map(|at| ("faults.death_us", format!("{:.3}", at as f64 / 1e3))));
+    let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let configs = [0, 1].map(|rail| Config::new(&format!("connectx-multihca@{rail}"), &options).unwrap());
+    let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
+    let (a, b) = (world.node("accepting"), world.node("connecting"));
+    let (fate, acknowledged) = (Arc::new(Mutex::new(Fate::default())), Arc::new(AtomicU64::new(0)));
+    let addr = Arc::new(Mutex::new(None));
+    let (host, fate_of, mine, told_addr) = (a.host(), fate.clone(), configs.clone(), addr.clone());
+    world
+        .rank("server", &[&a], move || {
+            let device = open(&host, &mine, verbs::rails::Engine::One);
+            *told_addr.lock().unwrap() = Some(SocketAddr::new(device.attr().port_addrs[0], PORT));
+            server(&host, &device, message_lane, shared, &fate_of);
+        })
+        .unwrap();
+    let (host, fate_of, acknowledged_of) = (b.host(), fate.clone(), acknowledged.clone());
+    world
+        .rank("client", &[&b], move || {
+            let device = open(&host, &configs, verbs::rails::Engine::One);
+            // The other side listens by then.
+            host.poll("a while", host.after(Span::from_ms(1)), || None::<()>);
+            let addr = addr.lock().unwrap().unwrap();
+            client(&host, &device, addr, &fate_of, &acknowledged_of);
+        })
+        .unwrap();
+    world.run().unwrap_or_else(|failure| panic!("{failure}"));
+    let mut fate = std::mem::take(&mut *fate.lock().unwrap());
+    fate.acknowledged = acknowledged.load(Ordering::Relaxed);
+    fate
+}
+
+/// Goal: whoever accepts is told of a beginning and an end if messages can have come, and that it failed only if none can;
+/// all that was acknowledged is there at the end. Method: the connecting side dies at each instant around the moment
+/// at which it is connected and sends; messages come by either lane, with receives of the queue pair's own and shared ones. The
+/// survivor looks at its messages only after the last event.
+#[test]
+fn whoever_can_have_sent_was_connected() {
+    let (mut failed, mut late) = (0, 0);
+    for (message_lane, shared) in [(0, false), (0, true), (1, true)] {
+        let whole = connection(None, message_lane, shared);
+        assert_eq!((whole.told.as_str(), whole.messages), ("+-", MESSAGES), "{whole:?}");
+        let connected = whole.connected_ns.unwrap();
+        for at in (connected - BEFORE_NS..connected + AFTER_NS).step_by(STEP_NS as usize) {
+            let fate = connection(Some(at), message_lane, shared);
+            let what = format!(
+                "lane {message_lane}, shared {shared}, dead at {at} ns, connected at {connected}: {fate:?}"
+            );
+            assert!(fate.told == "+-" || fate.told == "!", "{what}");
+            assert!(fate.messages >= fate.acknowledged, "{what}");
+            if fate.told == "!" {
+                assert!(fate.connected_ns.is_none() && fate.messages == 0, "{what}");
+                failed += 1;
+            } else if fate.connected_ns.is_some() && fate.messages < MESSAGES {
+                late += 1;
+            }
+        }
+    }
+    assert!(failed > 0 && late > 0, "both kinds of ends are met: {failed} and {late}");
+}
