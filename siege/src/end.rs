@@ -149,14 +149,21 @@ impl End {
         }
     }
 
-    /// Accepts the next connection.
+    /// Accepts the next connection whose other side is still there: a child may have asked right before its end.
     pub(crate) fn accept(&self) -> Result<Link> {
-        let request = self.request()?;
-        let (qp, peer) = (self.qp(None)?, Self::peer_of(&request.private_data)?);
-        self.cm.accept(request, &qp, &self.param())?;
-        match self.event()? {
-            CmEvent::Established { qp_num, .. } if qp_num == qp.num() => Ok(Link { qp, peer }),
-            other => bail!("accepting ended with {other:?}"),
+        let mut gone = None;
+        loop {
+            let request = self.request().map_err(|why| gone.take().unwrap_or(why))?;
+            let (qp, peer) = (self.qp(None)?, Self::peer_of(&request.private_data)?);
+            if let Err(why) = self.cm.accept(request, &qp, &self.param()) {
+                gone = Some(why.into());
+                continue;
+            }
+            match self.event()? {
+                CmEvent::Established { qp_num, .. } if qp_num == qp.num() => return Ok(Link { qp, peer }),
+                CmEvent::ConnectFailed { qp_num, why } if qp_num == qp.num() => gone = Some(why.into()),
+                other => bail!("accepting ended with {other:?}"),
+            }
         }
     }
 

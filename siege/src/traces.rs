@@ -1,46 +1,55 @@
 //! What a process holds and leaves behind: descriptors, mappings, children, names.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What this process holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holdings {
-    descriptors: usize,
-    segments: usize,
-    children: usize,
-    files: usize,
-}
+use crate::attack::Tally;
+
+/// What this process holds: how many of each kind of descriptor, of mapped segments, children and files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holdings(BTreeMap<String, usize>);
 
 impl Holdings {
     /// As it is now.
     pub(crate) fn now() -> Self {
-        Self {
-            descriptors: entries("/proc/self/fd"),
-            segments: mapped_segments(),
-            children: children(),
-            files: files(),
-        }
+        let mut held = descriptors();
+        held.insert("mapped segment".into(), mapped_segments());
+        held.insert("child".into(), children());
+        held.insert("file".into(), files());
+        Self(held)
     }
 
-    /// How many more things are held now than then, once things have had `patience` to go away.
-    pub(crate) fn more_now(&self, patience: Duration) -> u64 {
+    /// How many more things are held now than then, once things have had `patience` to go away. What they are is noted.
+    pub(crate) fn more_now(&self, patience: Duration, tally: &mut Tally) {
         let began = Instant::now();
         loop {
             let now = Self::now();
-            let more = now.descriptors.saturating_sub(self.descriptors)
-                + now.segments.saturating_sub(self.segments)
-                + now.children.saturating_sub(self.children)
-                + now.files.saturating_sub(self.files);
-            if more == 0 || began.elapsed() > patience {
-                return more as u64;
+            let then = |what| self.0.get(what).copied().unwrap_or(0);
+            let more = now.0.iter().map(|(what, count)| (what, count.saturating_sub(then(what))));
+            let more: Vec<(&String, usize)> = more.filter(|(_, count)| *count > 0).collect();
+            if more.is_empty() {
+                return;
+            }
+            if began.elapsed() > patience {
+                tally.left_over += more.iter().map(|(_, count)| *count as u64).sum::<u64>();
+                let what: Vec<String> = more.iter().map(|(what, count)| format!("{what}: {count}")).collect();
+                return tally.note(format!("left over: {}", what.join(", ")));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-fn entries(folder: &str) -> usize {
-    std::fs::read_dir(folder).map_or(0, Iterator::count)
+/// Descriptors by what they lead to, without numbers.
+fn descriptors() -> BTreeMap<String, usize> {
+    let mut held = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+        // It may have been closed meanwhile.
+        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+        let kind = target.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
+        *held.entry(kind).or_insert(0) += 1;
+    }
+    held
 }
 
 fn mapped_segments() -> usize {

@@ -57,7 +57,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         }
     }
     if let Some(level) = level {
-        tally.left_over += level.more_now(Duration::from_secs(5));
+        level.more_now(Duration::from_secs(5), tally);
     }
     Ok(())
 }

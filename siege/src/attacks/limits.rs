@@ -93,7 +93,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         }
     }
     if let Some(level) = level {
-        tally.left_over += level.more_now(Duration::from_secs(5));
+        level.more_now(Duration::from_secs(5), tally);
     }
     for (limit, fates) in LIMITS.iter().zip(fates) {
         let Fates { worked, refused, starved, example } = fates;

@@ -92,7 +92,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         }
     }
     if let Some((held, before)) = level {
-        tally.left_over += held.more_now(Duration::from_secs(5));
+        held.more_now(Duration::from_secs(5), tally);
         grown("this process", before, resident()?, tally);
     }
     for pair in pairs {

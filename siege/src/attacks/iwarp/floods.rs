@@ -70,7 +70,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         honest.account(true, tally)?;
     }
     crowd.clear();
-    tally.left_over += before.more_now(Duration::from_secs(10));
+    before.more_now(Duration::from_secs(10), tally);
     tally.note(format!("{came} intruders"));
     Ok(())
 }

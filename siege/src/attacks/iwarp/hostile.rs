@@ -218,6 +218,6 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
             visit(&b, listener.addr(), &mut budget.rng, tally)?;
         }
     }
-    tally.left_over += before.more_now(Duration::from_secs(5));
+    before.more_now(Duration::from_secs(5), tally);
     Ok(())
 }

@@ -7,7 +7,9 @@
 //! |---|---|
 //! | `victims` | what the children do until they are killed |
 //! | `rounds` | what the survivor does meanwhile, and what it checks |
+//! | `atomics` | the same for those who are killed inside an atomic |
 
+mod atomics;
 mod rounds;
 mod victims;
 
@@ -47,6 +49,8 @@ pub(crate) enum State {
     Both,
     Initiator,
     Target,
+    /// It carries out atomics on the survivor's memory, which destroys its queue pair at about that time.
+    Atomics,
     /// It is connected, and does nothing with it; it sleeps until a message comes.
     Idle,
     Sleeping,
@@ -63,6 +67,7 @@ const STATES: &[State] = &[
     State::Accepting,
     State::Both,
     State::Registering,
+    State::Atomics,
     State::Idle,
     State::Accepting,
     State::Sleeping,
@@ -145,6 +150,8 @@ impl Drop for Nursery {
 /// A device under attack.
 struct Front {
     end: End,
+    /// Somebody else who uses the survivor's memory.
+    neighbour: End,
     nursery: Nursery,
     rounds: u64,
     late: Duration,
@@ -161,11 +168,14 @@ pub(crate) const ATTACK: Attack = Attack {
 
 /// The attack.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    // What a process opens once, with its first device, it keeps.
+    drop(End::open(DEVICES[0])?);
     let bare = Holdings::now();
     let mut fronts = Vec::new();
     for &device in DEVICES {
         let front = Front {
             end: End::open(device)?,
+            neighbour: End::open(device)?,
             nursery: Nursery::new(device)?,
             rounds: 0,
             late: Duration::ZERO,
@@ -195,12 +205,12 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         }
     }
     if let Some(level) = level {
-        tally.left_over += level.more_now(Duration::from_secs(5));
+        level.more_now(Duration::from_secs(5), tally);
     }
     for front in fronts {
         let (name, late) = (front.nursery.device, front.late.as_secs_f64() * 1e3);
         tally.note(format!("{name}: {} killed, noticed within {late:.1} ms", front.rounds));
     }
-    tally.left_over += bare.more_now(Duration::from_secs(5));
+    bare.more_now(Duration::from_secs(5), tally);
     Ok(())
 }

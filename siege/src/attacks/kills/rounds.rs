@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use verbs::{CmEvent, Qp, RecvWr, SendOp, SendWr, Srq, Wc, WcStatus};
 
-use super::{Front, State, Victim};
+use super::{Front, State, Victim, atomics};
 use crate::attack::Tally;
 use crate::chance::Rng;
 use crate::child::Child;
@@ -25,6 +25,7 @@ pub(super) fn round(front: &mut Front, state: State, seed: u64, tally: &mut Tall
         State::Listening => listening(end, victim),
         State::Connecting => connecting(end, victim, &mut rng, tally),
         State::Accepting => accepting(end, victim, &mut rng),
+        State::Atomics => atomics::round(end, &front.neighbour, victim, &mut rng, tally),
         State::Idle | State::Sleeping => resting(end, victim, state, &mut rng, tally),
         State::Registering | State::Both | State::Initiator | State::Target => {
             storming(end, victim, state, &mut rng, tally)

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result, bail, ensure};
-use verbs::{Access, Buf, CmEvent, RecvWr, SendOp, SendWr};
+use verbs::{Access, Buf, CmEvent, RecvWr, SendOp, SendWr, Wc};
 
-use super::State;
+use super::{State, atomics};
 use crate::attack::Tally;
 use crate::chance::Rng;
 use crate::child::{hear, say};
-use crate::end::{End, Link, PEERS, SENDS, deadline};
+use crate::end::{DEPTH, End, Link, PEERS, RESULT, SENDS, deadline};
 use crate::storm::Storm;
 
 /// The role: opens its device, and is in the state that it is told.
@@ -35,6 +35,7 @@ pub(crate) fn be_killed() -> Result<()> {
             let link = end.connect(port)?;
             storm(&end, &link, state != State::Target, Rng::new(seed), &ledger)
         }
+        State::Atomics => meddle(&end, &end.connect(port)?),
         State::Idle => {
             let _link = end.connect(port)?;
             hear().map(drop)
@@ -116,5 +117,26 @@ fn register(end: &End, link: &Link) -> Result<()> {
         let wc = end.send_cq.wait(deadline())?;
         ensure!(wc.is_ok(), "a write to a living peer: {wc:?}");
         mr.dereg()?;
+    }
+}
+
+/// Carries out atomics on the survivor's memory, or reads it where there are none, as many at a time as there is room for.
+fn meddle(end: &End, link: &Link) -> Result<()> {
+    let (mut posted, mut completed) = (0_u64, 0_u64);
+    let mut wcs = [Wc::default(); 16];
+    loop {
+        while posted - completed < DEPTH {
+            let piece = [end.mr.sge(RESULT + posted % DEPTH * 8, 8)];
+            link.qp.post_send(&SendWr::new(posted, atomics::op(end, link), &piece))?;
+            posted += 1;
+        }
+        let some = end.send_cq.poll(&mut wcs)?;
+        for wc in &wcs[..some] {
+            // The survivor destroys its queue pair.
+            if !wc.is_ok() {
+                return hear().map(drop);
+            }
+            completed += 1;
+        }
     }
 }

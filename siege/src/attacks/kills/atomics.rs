@@ -1,0 +1,112 @@
+//! A child that is killed inside an atomic on the survivor's memory, which destroys its queue pair at about that time: atomics of
+//! others go on. They take turns on host memory, and the dead must not keep the turn.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use verbs::{AtomicCap, CmEvent, SendOp, SendWr};
+
+use super::{State, Victim};
+use crate::attack::Tally;
+use crate::chance::Rng;
+use crate::end::{End, Link, PEERS, RESULT, within};
+
+/// The child lives at most so long, and the queue pair is destroyed so long before its end or after it, in microseconds.
+const LIFE: u64 = 2000;
+const AROUND: u64 = 100;
+/// Atomics of the neighbour after all that.
+const AFTERWARDS: u64 = 8;
+/// The longest that one may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What both the child and the neighbour do to the survivor's memory; a device without atomics reads it.
+pub(super) fn op(end: &End, link: &Link) -> SendOp {
+    let remote = link.peer.offset(PEERS);
+    match end.device.attr().atomic_cap {
+        AtomicCap::None => SendOp::Read(remote),
+        AtomicCap::Hca | AtomicCap::Global => SendOp::FetchAdd { remote, add: 1 },
+    }
+}
+
+/// Somebody else whose atomics are to go on.
+struct Neighbour<'a> {
+    end: &'a End,
+    link: Link,
+    count: u64,
+    seen: u64,
+}
+
+impl Neighbour<'_> {
+    /// Carries out one, within a second.
+    fn go_on(&mut self, tally: &mut Tally) -> Result<()> {
+        let room = [self.end.mr.sge(RESULT, 8)];
+        self.link.qp.post_send(&SendWr::new(self.count, op(self.end, &self.link), &room))?;
+        let wc = self.end.send_cq.wait(within(PATIENCE)).inspect_err(|_| tally.hung += 1);
+        let wc = wc.with_context(|| format!("the neighbour's atomic {}", self.count))?;
+        ensure!(wc.is_ok() && wc.wr_id == self.count, "the neighbour's atomic {}: {wc:?}", self.count);
+        let old = self.end.get(RESULT, 8)?.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        ensure!(self.count == 0 || old >= self.seen, "the sum went from {} back to {old}", self.seen);
+        (self.count, self.seen) = (self.count + 1, old);
+        Ok(())
+    }
+}
+
+/// Kills one, and destroys its queue pair: how long it took until the neighbour's atomics were done.
+pub(super) fn round(
+    end: &End,
+    neighbour: &End,
+    victim: Victim,
+    rng: &mut Rng,
+    tally: &mut Tally,
+) -> Result<Duration> {
+    let mut child = victim.child;
+    let listener = end.listen()?;
+    let port = listener.addr().port();
+    let (link, held) = std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| neighbour.connect(port));
+        let held = end.accept();
+        let Ok(link) = connecting.join() else { bail!("the connecting thread panicked") };
+        Ok((link?, held?))
+    })?;
+    let mut neighbour = Neighbour { end: neighbour, link, count: 0, seen: 0 };
+    child.tell(format!("{:?} {port} 0", State::Atomics))?;
+    let victims = end.accept()?.qp;
+    let its_number = victims.num();
+    let life = rng.below(LIFE);
+    let destroy_after = (AROUND + life).saturating_sub(rng.below(2 * AROUND));
+    let began = Instant::now();
+    let gone = std::thread::scope(|scope| {
+        let killer = scope.spawn(move || {
+            std::thread::sleep(Duration::from_micros(life));
+            child.kill()
+        });
+        let destroy_at = began + Duration::from_micros(destroy_after);
+        let mut gone_on = Ok(());
+        while gone_on.is_ok() && Instant::now() < destroy_at {
+            gone_on = neighbour.go_on(tally);
+        }
+        drop(victims);
+        let gone = killer.join();
+        let Ok(gone) = gone else { bail!("the killing thread panicked") };
+        gone_on.and(gone)
+    })?;
+    (0..AFTERWARDS).try_for_each(|_| neighbour.go_on(tally))?;
+    let late = gone.elapsed();
+    part(end, &neighbour, held, its_number)?;
+    Ok(late)
+}
+
+/// Ends the neighbour's connection. Its end comes behind the child's, if that was told before its queue pair went.
+fn part(end: &End, neighbour: &Neighbour<'_>, held: Link, its_number: u32) -> Result<()> {
+    neighbour.end.cm.disconnect(&neighbour.link.qp)?;
+    for (side, own) in [(neighbour.end, neighbour.link.qp.num()), (end, held.qp.num())] {
+        loop {
+            match side.event()? {
+                CmEvent::Disconnected { qp_num } if qp_num == own => break,
+                CmEvent::Disconnected { qp_num } if qp_num == its_number => {}
+                other => bail!("an end was expected: {other:?}"),
+            }
+        }
+    }
+    Ok(())
+}
