@@ -79,6 +79,12 @@ impl Bell {
         let _ = futex::wake(&self.ticket, futex::Flags::empty(), i32::MAX as u32);
     }
 
+    /// The word that changes with every ring that somebody waits for: what futex(2) is given.
+    #[cfg(not(loom))]
+    pub(crate) fn word(&self) -> &AtomicU32 {
+        &self.ticket
+    }
+
     /// Sleeps until the bell rings, `limit` has passed, a signal arrives, or for no reason at all.
     #[cfg(not(loom))]
     pub fn sleep(&self, ticket: u32, limit: Option<std::time::Duration>) {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
 //! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
+//! | `source` | [`Source`]: what one can sleep on; [`WaitSet`]: several in one |
 //! | `spin`, `lock` | [`Spin`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
@@ -17,6 +18,7 @@ pub mod bell;
 mod lock;
 mod ops;
 pub mod real;
+mod source;
 mod spin;
 mod units;
 pub mod world;
@@ -25,5 +27,6 @@ pub use bell::Bell;
 #[cfg(not(loom))]
 pub use lock::{Held, Lock};
 pub use ops::{Chore, ClockKind, Host, HostOps, Task, Turn};
+pub use source::{Descriptor, Source, Ticket, WaitSet, Wake, Wakes};
 pub use spin::{Spin, SpinGuard};
 pub use units::{Bytes, Rate, Span, Time};

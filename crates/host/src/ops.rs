@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use crate::world::Node;
-use crate::{Bell, Span, Time};
+use crate::{Bell, Source, Span, Time, Wakes};
 
 /// What a clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +87,8 @@ pub trait HostOps: Send + Sync {
     fn relax(&self, turn: &mut Turn) -> bool;
     /// Whether the wait should go to sleep on its bell from here on.
     fn tired(&self, turn: Turn) -> bool;
-    /// Sleeps on a bell that was announced on with `ticket`.
-    fn sleep(&self, bell: &Bell, ticket: u32, turn: Turn);
+    /// Sleeps until one of them wakes.
+    fn sleep(&self, wakes: &Wakes<'_>, turn: Turn);
     /// Tells how a wait ended, so that later ones can choose better between spinning and sleeping.
     fn learn(&self, turn: Turn, slept: bool);
     /// Runs `body` beside the caller, on core number `core` if given.
@@ -208,12 +208,15 @@ impl Host {
         self.0.add_chore(chore);
     }
 
-    /// **The** wait loop: calls `progress` until it has something, sleeping on `bell` between calls once
+    /// **The** wait loop: calls `progress` until it has something, sleeping on `source` between calls once
     /// spinning no longer pays. `None` when `deadline` passes first. `call` names the waiting API call.
+    ///
+    /// `progress` looks at everything that `source` tells of: at a bell's subject, at each source of a [`crate::WaitSet`]. In
+    /// virtual time nothing sleeps, and whatever happens on the machine ends the wait's pause.
     pub fn wait<T>(
         &self,
         call: &'static str,
-        bell: &Bell,
+        source: &dyn Source,
         deadline: Option<Time>,
         mut progress: impl FnMut() -> Option<T>,
     ) -> Option<T> {
@@ -226,12 +229,13 @@ impl Host {
         let found = loop {
             if self.0.tired(turn) {
                 slept = true;
-                let ticket = bell.announce();
+                let mut wakes = Wakes::default();
+                source.prepare_wait(&mut wakes);
                 let found = progress();
                 if found.is_none() && !self.overdue(deadline) {
-                    self.0.sleep(bell, ticket, turn);
+                    self.0.sleep(&wakes, turn);
                 }
-                bell.retract();
+                drop(wakes);
                 if found.is_some() {
                     break found;
                 }

@@ -1,5 +1,7 @@
 //! Real time: the TSC clock, and waiting that spins, then yields, then sleeps.
 
+#[cfg(not(loom))]
+mod asleep;
 mod clock;
 mod cores;
 
@@ -11,7 +13,7 @@ use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
 use crate::ops::{Chore, EAGER_LOOKS, Turn};
-use crate::{Bell, ClockKind, Host, HostOps, Span, Task, Time};
+use crate::{ClockKind, Host, HostOps, Span, Task, Time, Wakes};
 
 /// Turns of [`Host::poll`] before each further look is preceded by a yield: some tens of microseconds, so that
 /// a ping-pong of large messages between pinned processes never makes a system call.
@@ -111,9 +113,12 @@ impl HostOps for Real {
             || now.since(turn.began).as_ns() > u64::from(self.yield_ns.load(Ordering::Relaxed))
     }
 
-    fn sleep(&self, bell: &Bell, ticket: u32, turn: Turn) {
+    fn sleep(&self, wakes: &Wakes<'_>, turn: Turn) {
         let limit = turn.deadline.map(|d| d.since(self.now()).to_std().max(Duration::from_nanos(1)));
-        bell.sleep(ticket, limit);
+        #[cfg(not(loom))]
+        asleep::sleep(wakes, limit);
+        #[cfg(loom)]
+        wakes.sole_bell().into_iter().for_each(|ticket| ticket.bell().sleep(ticket.number(), limit));
     }
 
     fn learn(&self, turn: Turn, slept: bool) {
@@ -164,6 +169,7 @@ fn continue_yielding(now: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Bell, Descriptor, WaitSet};
     use std::sync::atomic::AtomicBool;
 
     #[test]
@@ -193,6 +199,53 @@ mod tests {
         shared.1.store(true, Ordering::Release);
         shared.0.ring();
         task.join();
+    }
+
+    /// Goal: whatever of a set has something ends the wait. Method: a sleeper on two bells, on two descriptors and on one of
+    /// each; one of them wakes after it is asleep.
+    #[test]
+    fn a_set_wakes_by_any_of_its_sources() {
+        let pipe = || rustix::pipe::pipe().expect("a pipe");
+        for (bells, pipes, which) in
+            [(2, 0, 0), (2, 0, 1), (0, 2, 1), (1, 1, 0), (1, 1, 1), (3, 2, 4), (200, 0, 199)]
+        {
+            let host = host();
+            let bells: Vec<_> = (0..bells).map(|_| Arc::new(Bell::new())).collect();
+            let (readers, writers): (Vec<_>, Vec<_>) = (0..pipes).map(|_| pipe()).unzip();
+            let mut set = WaitSet::new();
+            bells.iter().for_each(|bell| set.add(bell.clone()));
+            readers.into_iter().for_each(|reader| set.add(Descriptor(reader)));
+            let done = Arc::new(AtomicBool::new(false));
+            let (other, sleeper) = (done.clone(), host.clone());
+            let task = host
+                .spawn("sleeper", None, move || {
+                    let look = || other.load(Ordering::Acquire).then_some(());
+                    assert!(sleeper.wait("test", &set, sleeper.after(Span::from_secs(20)), look).is_some());
+                })
+                .expect("a thread");
+            std::thread::sleep(Duration::from_millis(5));
+            done.store(true, Ordering::Release);
+            match bells.get(which) {
+                Some(bell) => bell.ring(),
+                None => drop(rustix::io::write(&writers[which - bells.len()], &[1]).expect("room")),
+            }
+            task.join();
+        }
+    }
+
+    /// Goal: a set of nothing, and one where nothing comes, end at their deadline.
+    #[test]
+    fn a_silent_set_ends_at_its_deadline() {
+        let host = host();
+        let (reader, _writer) = rustix::pipe::pipe().expect("a pipe");
+        let mut set = WaitSet::new();
+        for _ in 0..3 {
+            let (began, until) = (host.now(), host.after(Span::from_ms(5)));
+            assert_eq!(host.wait("test", &set, until, || None::<()>), None);
+            assert!(host.now() - began >= Span::from_ms(5));
+            set.add(Arc::new(Bell::new()));
+            set.add(Descriptor(reader.try_clone().expect("a descriptor")));
+        }
     }
 
     /// Goal: what only a chore brings is found. Method: the third turn of one brings it.

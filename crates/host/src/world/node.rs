@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::queue::Event;
 use super::timeline::{Shared, Timeline};
 use crate::ops::Turn;
-use crate::{Bell, ClockKind, Host, HostOps, Span, Task, Time};
+use crate::{ClockKind, Host, HostOps, Span, Task, Time, Wakes};
 
 /// What a simulated machine's processor takes for what no device charges.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -173,7 +173,7 @@ impl HostOps for Node {
         false
     }
 
-    fn sleep(&self, _bell: &Bell, _ticket: u32, _turn: Turn) {}
+    fn sleep(&self, _wakes: &Wakes<'_>, _turn: Turn) {}
 
     fn learn(&self, _turn: Turn, _slept: bool) {}
 

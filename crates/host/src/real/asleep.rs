@@ -1,0 +1,186 @@
+//! Sleeping in real time: on one bell by futex(2), on several by futex_waitv(2), on descriptors by poll(2). No system call takes
+//! both kinds; then [`Watch`], a thread, sleeps on the descriptors.
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use crate::Bell;
+use crate::source::{Ticket, Wake, Wakes};
+
+/// How long a sleep lasts at most that nothing is sure to end: where futex_waitv(2) (Linux 5.16) or a thread cannot be had.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// FUTEX_WAITV_MAX of linux/futex.h. With more bells the sleep is cut into slices.
+const FUTEXES_MAX: usize = 128;
+
+/// Sleeps until something wakes, `limit` has passed, a signal arrives, or for no reason at all.
+pub(super) fn sleep(wakes: &Wakes<'_>, limit: Option<Duration>) {
+    if let Some(ticket) = wakes.sole_bell() {
+        return ticket.bell().sleep(ticket.number(), limit);
+    }
+    let bells: Vec<&Ticket<'_>> = wakes.iter().filter_map(bell_of).collect();
+    let fds: Vec<BorrowedFd<'_>> = wakes.iter().filter_map(fd_of).collect();
+    match (bells.is_empty(), fds.is_empty()) {
+        // Of nothing nobody can know when it comes.
+        (true, true) => std::thread::sleep(limit.map_or(SLICE, |limit| limit.min(SLICE))),
+        (false, true) => on_bells(&bells, limit),
+        (true, false) => on_descriptors(&fds, limit),
+        (false, false) => on_both(bells, &fds, limit),
+    }
+}
+
+fn bell_of<'w, 'a>(wake: &'w Wake<'a>) -> Option<&'w Ticket<'a>> {
+    if let Wake::Bell(ticket) = wake { Some(ticket) } else { None }
+}
+
+fn fd_of<'a>(wake: &Wake<'a>) -> Option<BorrowedFd<'a>> {
+    if let Wake::Fd(fd) = wake { Some(*fd) } else { None }
+}
+
+fn timespec(span: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: span.subsec_nanos().into(),
+    }
+}
+
+fn on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
+    let wait = |ticket: &&Ticket<'_>| {
+        let mut wait = Wait::new();
+        (wait.val, wait.flags) = (ticket.number().into(), WaitFlags::SIZE_U32);
+        wait.uaddr = WaitPtr::new(ticket.bell().word().as_ptr().cast());
+        wait
+    };
+    let limit =
+        if tickets.len() <= FUTEXES_MAX { limit } else { Some(limit.map_or(SLICE, |l| l.min(SLICE))) };
+    let list: Vec<Wait> = tickets.iter().take(FUTEXES_MAX).map(wait).collect();
+    // It takes a point in time.
+    let until = limit.and_then(|limit| clock_gettime(ClockId::Monotonic).checked_add(timespec(limit)));
+    match futex::waitv(&list, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic) {
+        // A ring in between, a signal, the limit: look again.
+        Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::TIMEDOUT) => {}
+        Err(_) => tickets[0].bell().sleep(tickets[0].number(), Some(limit.map_or(SLICE, |l| l.min(SLICE)))),
+    }
+}
+
+fn on_descriptors(fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
+    let mut list: Vec<PollFd<'_>> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    // Interrupted or over: look again.
+    let _ = poll(&mut list, limit.map(timespec).as_ref());
+}
+
+fn on_both(bells: Vec<&Ticket<'_>>, fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
+    let bell = Arc::new(Bell::new());
+    let watched = Watched::begin(fds, &bell);
+    let limit = if watched.is_ok() { limit } else { Some(limit.map_or(SLICE, |limit| limit.min(SLICE))) };
+    let ticket = Ticket::draw(&bell);
+    // What is readable already has been so since before the announcement.
+    if watched.is_ok() && is_readable(fds) {
+        return;
+    }
+    let all: Vec<&Ticket<'_>> = bells.into_iter().chain([&ticket]).collect();
+    on_bells(&all, limit);
+}
+
+fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
+    let mut list: Vec<PollFd<'_>> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    poll(&mut list, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// Descriptors of one sleep, in the care of the thread until dropped. They have an epoll of their own, so that two sleeps may
+/// wait for the same descriptor.
+struct Watched {
+    watch: Arc<Watch>,
+    number: u64,
+    /// Closing it takes it out of the thread's.
+    _epoll: OwnedFd,
+}
+
+impl Watched {
+    fn begin(fds: &[BorrowedFd<'_>], bell: &Arc<Bell>) -> std::io::Result<Self> {
+        let watch = Watch::get()?;
+        let own = epoll::create(CreateFlags::CLOEXEC)?;
+        for fd in fds {
+            match epoll::add(&own, fd, EventData::new_u64(0), EventFlags::IN) {
+                // The same descriptor twice.
+                Err(rustix::io::Errno::EXIST) => {}
+                other => other?,
+            }
+        }
+        let number = watch.admit(bell);
+        let watched = Self { watch, number, _epoll: own };
+        let flags = EventFlags::IN | EventFlags::ONESHOT;
+        epoll::add(&watched.watch.epoll, &watched._epoll, EventData::new_u64(number), flags)?;
+        Ok(watched)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        unpoisoned(&self.watch.sleepers).1.remove(&self.number);
+    }
+}
+
+/// The process's thread that sleeps on descriptors for those who sleep on bells as well.
+struct Watch {
+    epoll: OwnedFd,
+    /// The number drawn last, and whom to wake for each.
+    sleepers: Mutex<(u64, BTreeMap<u64, Arc<Bell>>)>,
+    /// The process that it is a thread of: a forked child has none.
+    process: u32,
+}
+
+static WATCH: Mutex<Option<Arc<Watch>>> = Mutex::new(None);
+
+impl Watch {
+    fn get() -> std::io::Result<Arc<Self>> {
+        let mut watch = unpoisoned(&WATCH);
+        let process = std::process::id();
+        if let Some(there) = watch.as_ref().filter(|watch| watch.process == process) {
+            return Ok(there.clone());
+        }
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let new = Arc::new(Self { epoll, sleepers: Mutex::default(), process });
+        let body = new.clone();
+        std::thread::Builder::new().name("descriptors".into()).spawn(move || body.run())?;
+        *watch = Some(new.clone());
+        Ok(new)
+    }
+
+    fn admit(&self, bell: &Arc<Bell>) -> u64 {
+        let mut sleepers = unpoisoned(&self.sleepers);
+        sleepers.0 += 1;
+        let number = sleepers.0;
+        sleepers.1.insert(number, bell.clone());
+        number
+    }
+
+    fn run(&self) {
+        let mut events = Vec::with_capacity(16);
+        loop {
+            events.clear();
+            // Nothing but a signal can interrupt it.
+            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None);
+            for event in &events {
+                let bell = unpoisoned(&self.sleepers).1.get(&event.data.u64()).cloned();
+                if let Some(bell) = bell {
+                    bell.ring();
+                }
+            }
+        }
+    }
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these locks.
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

@@ -1,0 +1,73 @@
+//! [`Knock`]: how a bell is rung without a full fence for each ring.
+//!
+//! Who publishes and then looks for sleepers needs a full fence between the two, and so does who announces a sleep and then
+//! looks for what was published. That fence would cost a write more than it may. Here the first writer says once that it will
+//! ring; a sleeper that sees this passes [`fence::heavy`] on everybody's behalf, and rings need a light fence only.
+
+use super::atomics::*;
+use super::fence;
+
+/// Beside a bell, in shared memory; all zero is "nobody rings so".
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Knock(AtomicU32);
+
+impl Knock {
+    #[cfg(all(test, loom))]
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// The writer, once before its first ring. The fence stands between this store and the look for sleepers: a sleeper that
+    /// still read 0 in [`Knock::settle`] had announced itself before, and is seen.
+    #[cold]
+    pub(crate) fn introduce(&self) {
+        self.0.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The sleeper, after its announcement (which ends with a full fence) and before its last look.
+    pub(crate) fn settle(&self) {
+        if self.0.load(Ordering::Relaxed) != 0 {
+            fence::heavy();
+        }
+    }
+
+    /// Forgets who rang a predecessor's bell.
+    pub(crate) fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use host::Bell;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32 as Word;
+
+    /// Goal: neither the first nor a later ring is lost. Method: the sleeper would wait for ever; in loom the light fence is a
+    /// full one, so that this proves the order of steps, and not that the processor keeps it.
+    #[test]
+    fn loom_no_knock_is_lost() {
+        loom::model(|| {
+            let shared = Arc::new((Knock::new(), Bell::new(), Word::new(0)));
+            let writer = {
+                let s = shared.clone();
+                loom::thread::spawn(move || {
+                    s.0.introduce();
+                    s.2.store(1, Ordering::Relaxed);
+                    fence::light();
+                    s.1.ring_after_fence();
+                })
+            };
+            let ticket = shared.1.announce();
+            shared.0.settle();
+            if shared.2.load(Ordering::Relaxed) == 0 {
+                shared.1.sleep(ticket, None);
+            }
+            shared.1.retract();
+            writer.join().unwrap();
+        });
+    }
+}
