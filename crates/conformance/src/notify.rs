@@ -1,6 +1,7 @@
 //! Completion channels: sleeping until a completion (ibv_req_notify_cq(3), ibv_get_cq_event(3)).
 
 use super::Env;
+use super::check::readable;
 use super::conn::{Conn, End, Setup, connect};
 use verbs::{CompChannel, Cq, Error, QpInit, SendFlags, SendOp, SendWr};
 
@@ -237,4 +238,62 @@ pub(super) fn arm_poll_sleep_misses_nothing(env: &Env) {
         }
     }
     assert_eq!(seen, 60);
+}
+
+/// A write that rings is a write: it arrives, completes nothing at the peer, and its channel hears nothing. Where writes do not
+/// ring, posting one is refused and leaves no trace, and a list says how far it came.
+pub(super) fn ringing_writes_are_writes(env: &Env) {
+    let Some(w) = watched(env) else { return };
+    let (a, b) = (&w.c.a, &w.c.b);
+    w.arm(false);
+    let sge = [a.host.sge(0, 64)];
+    let plain = SendWr::new(1, SendOp::Write(b.host.remote(64)), &sge);
+    let ringing = SendWr { wr_id: 2, ..plain }.with(SendFlags::RING);
+    if env.a.attr().write_ring {
+        a.host.buf().write(0, &super::check::pattern(7, 64)).expect("inside");
+        for _ in 0..3 {
+            a.post(&ringing);
+            super::check::ok(a.sent(), 2, verbs::WcOpcode::Write);
+        }
+        let got = b.host.buf().to_vec(64..128).expect("inside");
+        super::check::same_bytes("written", &got, &super::check::pattern(7, 64));
+    } else {
+        let refusal = a.qp.post_send(&ringing);
+        assert!(matches!(refusal, Err(Error::Unsupported { .. })), "{refusal:?}");
+        let refusal = a.qp.post_sends(&[plain, ringing, plain]);
+        assert!(matches!(refusal, Err((1, Error::Unsupported { .. }))), "{refusal:?}");
+        super::check::ok(a.sent(), 1, verbs::WcOpcode::Write);
+    }
+    w.no_event("a write completes nothing here");
+    a.waiter.silence(&a.send_cq, "nothing else was posted");
+}
+
+/// Makes a peer's request fail at `b`: `b` gets an asynchronous event.
+fn violate(c: &Conn) {
+    let mut remote = c.b.host.remote(0);
+    remote.rkey ^= 0x55;
+    c.a.post(&SendWr::new(1, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
+    assert!(!c.a.sent().is_ok());
+}
+
+/// An asynchronous event can be waited for; where nothing happens, the wait ends at its deadline.
+pub(super) fn asynchronous_events_can_be_awaited(env: &Env) {
+    let c = Conn::new(env);
+    assert!(matches!(env.b.get_async_event(env.waiter.moment()), Err(Error::TimedOut { .. })));
+    violate(&c);
+    let event = env.b.get_async_event(env.waiter.deadline());
+    assert_eq!(event, Ok(verbs::AsyncEvent::QpAccessError { qp_num: c.b.qp.num() }));
+}
+
+/// The device's descriptor, where it has one, is readable exactly while an asynchronous event is pending.
+pub(super) fn the_asynchronous_descriptor_is_readable(env: &Env) {
+    let c = Conn::new(env);
+    if readable(env.b.async_fd()).is_none() {
+        return;
+    }
+    assert_eq!(readable(env.b.async_fd()), Some(false), "nothing has happened");
+    violate(&c);
+    env.waiter.until("readable descriptor", || (readable(env.b.async_fd()) == Some(true)).then_some(()));
+    assert!(env.b.poll_async_event().is_some());
+    assert_eq!(readable(env.b.async_fd()), Some(false), "it has been taken");
 }

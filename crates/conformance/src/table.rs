@@ -149,6 +149,7 @@ macro_rules! __conformance_table {
                 empty_writes_succeed
                 the_last_write_wins
                 the_target_needs_no_completion
+                the_last_byte_seen_means_all_seen
                 write_with_immediate_delivers
                 write_with_immediate_needs_no_room
                 write_with_immediate_inline
@@ -310,6 +311,9 @@ macro_rules! __conformance_table {
                 several_queues_on_a_channel
                 send_completions_notify
                 arm_poll_sleep_misses_nothing
+                ringing_writes_are_writes
+                asynchronous_events_can_be_awaited
+                the_asynchronous_descriptor_is_readable
             }
             connect {
                 private_data_arrives
@@ -398,6 +402,10 @@ macro_rules! __conformance_threads {
                 connecting_from_several_threads
                 making_objects_from_several_threads
                 sleepers_are_woken
+                ringing_writes_wake_sleepers
+                all_is_there_when_the_last_byte_is
+                one_wait_for_several_sources
+                asynchronous_events_wake_sleepers
             }
         }
     };

@@ -7,7 +7,8 @@ use super::Env;
 use super::check::ok;
 use super::conn::{Conn, End, Setup, connect};
 use super::disconnect::{MESSAGES, acknowledged, messages_until_empty};
-use verbs::{Access, AtomicCap, Error, RemoteAddr, SendOp, SendWr, Wc, WcOpcode, WcStatus};
+use host::{Descriptor, WaitSet};
+use verbs::{Access, AtomicCap, Error, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
 /// Runs the bodies beside each other and waits for all; fails if one of them did.
 fn together(env: &Env, bodies: Vec<Box<dyn FnOnce() + Send>>) {
@@ -350,4 +351,157 @@ pub(super) fn sleepers_are_woken(env: &Env) {
         a.cm.disconnect(&a.qp).expect("disconnect");
     });
     together(env, vec![sleep, wake]);
+}
+
+/// A thread that sleeps on a completion queue, looking at memory, is woken by every write that rings, the first as well as one
+/// that comes while it falls asleep.
+pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
+    if !env.a.attr().write_ring {
+        return;
+    }
+    const ROUNDS: u64 = 400;
+    let c = Arc::new(Conn::new(env));
+    let (sleeper, writer, host) = (c.clone(), c.clone(), env.a.host().clone());
+    let seen = Arc::new(AtomicU64::new(0));
+    let heard = seen.clone();
+    c.b.host.buf().fill(0);
+    let sleep = Box::new(move || {
+        let (b, word) = (&sleeper.b, sleeper.b.host.buf().word(0).expect("aligned"));
+        for round in 1..=ROUNDS {
+            let look = || {
+                // Where nothing but polls make progress, this is it.
+                assert_eq!(b.recv_cq.poll_one(), Ok(None));
+                (word.load(Ordering::Acquire) >= round).then_some(())
+            };
+            let found = b.device.host().wait("a ringing write", &b.recv_cq, b.waiter.deadline(), look);
+            found.unwrap_or_else(|| panic!("write {round} woke nobody"));
+            seen.store(round, Ordering::Release);
+        }
+    });
+    let write = Box::new(move || {
+        let a = &writer.a;
+        let mut rng = super::check::Rng::new(3);
+        for round in 1..=ROUNDS {
+            // From at once to long after the other has fallen asleep.
+            let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.below(7)]);
+            host.poll("a pause", host.after(pause), || None::<()>);
+            let (op, word) = (SendOp::Write(writer.b.host.remote(0)), round.to_ne_bytes());
+            let wr = SendWr::inline(round, op, &word).with(SendFlags::RING);
+            a.post(&wr);
+            ok(a.sent(), round, WcOpcode::Write);
+            let heard = || (heard.load(Ordering::Acquire) == round).then_some(());
+            host.poll("the sleeper", a.waiter.deadline(), heard).expect("it woke");
+        }
+    });
+    together(env, vec![sleep, write]);
+}
+
+/// Where the attributes promise an order, a thread that polls for the last byte of a write finds all of it, while another writes.
+pub(super) fn all_is_there_when_the_last_byte_is(env: &Env) {
+    let c = Arc::new(Conn::with(env, &Setup { len: 64 << 10, nic: true, ..Setup::default() }));
+    for nic in [false, true] {
+        let region = if nic { c.b.nic.as_ref() } else { Some(&c.b.host) };
+        if !region.is_some_and(|far| super::write::can_poll(env, far)) {
+            continue;
+        }
+        let turn = Arc::new(AtomicU64::new(0));
+        let (reader, writer, taken) = (c.clone(), c.clone(), turn.clone());
+        let waiter = env.waiter.clone();
+        let sizes = [64_usize, 100, 4096, 50_000];
+        const ROUNDS: u64 = 800;
+        let read = Box::new(move || {
+            let far = if nic { reader.b.nic.as_ref().expect("asked") } else { &reader.b.host };
+            for round in 1..=ROUNDS {
+                let len = sizes[round as usize % sizes.len()];
+                let (byte, want) = (far.buf().byte(len - 1).expect("inside"), round as u8 | 1);
+                let mark = if round % 2 == 0 { want ^ 0x80 } else { want };
+                waiter.until("last byte", || (byte.load(Ordering::Acquire) == mark).then_some(()));
+                let got = far.buf().to_vec(0..len).expect("inside");
+                super::check::same_bytes("a write whose last byte was seen", &got, &vec![mark; len]);
+                far.buf().fill(0);
+                turn.store(round, Ordering::Release);
+            }
+        });
+        let waiter = env.waiter.clone();
+        let write = Box::new(move || {
+            let a = &writer.a;
+            let far = if nic { writer.b.nic.as_ref().expect("asked") } else { &writer.b.host };
+            for round in 1..=ROUNDS {
+                let len = sizes[round as usize % sizes.len()];
+                let want = round as u8 | 1;
+                let mark = if round % 2 == 0 { want ^ 0x80 } else { want };
+                a.host.buf().write(0, &vec![mark; len]).expect("inside");
+                a.post(&SendWr::new(round, SendOp::Write(far.remote(0)), &[a.host.sge(0, len as u32)]));
+                ok(a.sent(), round, WcOpcode::Write);
+                waiter.until("reader", || (taken.load(Ordering::Acquire) == round).then_some(()));
+            }
+        });
+        together(env, vec![read, write]);
+    }
+}
+
+/// One wait sleeps on completions, on events of connections and on a descriptor of the program's own, and ends with each.
+pub(super) fn one_wait_for_several_sources(env: &Env) {
+    let c = Arc::new(Conn::new(env));
+    let (reader, pipe) = rustix::pipe::pipe().expect("a pipe");
+    c.b.post_recv(1, &[c.b.host.sge(0, 8)]);
+    let (sleeper, waker, host) = (c.clone(), c.clone(), env.a.host().clone());
+    let sleep = Box::new(move || {
+        let b = &sleeper.b;
+        let mut set = WaitSet::new();
+        set.add(b.recv_cq.clone());
+        set.add(b.cm.clone());
+        set.add(b.device.clone());
+        set.add(Descriptor(reader.try_clone().expect("a descriptor")));
+        let mut news = (false, false, false);
+        while news != (true, true, true) {
+            let look = || {
+                let before = news;
+                news.0 |= b.recv_cq.poll_one().expect("alive").is_some_and(|wc| wc.is_ok());
+                news.1 |= super::check::readable(Some(std::os::fd::AsFd::as_fd(&reader))) == Some(true) && {
+                    rustix::io::read(&reader, &mut [0; 1]).expect("readable");
+                    true
+                };
+                news.2 |= matches!(b.cm.poll_event(), Some(verbs::CmEvent::Disconnected { .. }));
+                (news != before).then_some(())
+            };
+            let found = b.device.host().wait("several sources", &set, b.waiter.deadline(), look);
+            found.unwrap_or_else(|| panic!("of completion, descriptor and event came {news:?}"));
+        }
+    });
+    let wake = Box::new(move || {
+        let (a, pause) =
+            (&waker.a, || host.poll("a pause", host.after(host::Span::from_ms(3)), || None::<()>));
+        pause();
+        a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
+        ok(a.sent(), 2, WcOpcode::Send);
+        pause();
+        rustix::io::write(&pipe, &[1]).expect("room in a pipe");
+        pause();
+        a.cm.disconnect(&a.qp).expect("disconnect");
+        // The writing end stays open until the other is through.
+        a.waiter.disconnected(&a.cm, a.qp.num());
+        drop(pipe);
+    });
+    together(env, vec![sleep, wake]);
+}
+
+/// A thread that sleeps for an asynchronous event is woken by it.
+pub(super) fn asynchronous_events_wake_sleepers(env: &Env) {
+    let c = Arc::new(Conn::new(env));
+    // It keeps the queue pair: some devices tell nothing of one that is gone.
+    let (b, deadline) = (c.clone(), env.waiter.deadline());
+    let sleep = Box::new(move || {
+        let event = b.b.device.get_async_event(deadline);
+        assert_eq!(event, Ok(verbs::AsyncEvent::QpAccessError { qp_num: b.b.qp.num() }));
+    });
+    let violate = Box::new(move || {
+        let a = &c.a;
+        a.waiter.silence(&a.recv_cq, "nothing was sent");
+        let mut remote = c.b.host.remote(0);
+        remote.rkey ^= 0x55;
+        a.post(&SendWr::new(1, SendOp::Write(remote), &[a.host.sge(0, 8)]));
+        assert!(!a.sent().is_ok());
+    });
+    together(env, vec![sleep, violate]);
 }

@@ -4,7 +4,7 @@ use super::Env;
 use super::check::{Shadow, ok, pattern};
 use super::conn::{Conn, Setup};
 use super::send_recv::{ROOM, SIZES};
-use verbs::{Mr, SendOp, SendWr, Sge, WcOpcode};
+use verbs::{DmAccess, MemoryKind, Mr, SendOp, SendWr, Sge, WcOpcode, WriteOrder};
 
 pub(super) fn write_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, usize)) {
     let source = Shadow::new(near, 1);
@@ -201,4 +201,48 @@ pub(super) fn both_directions_at_once(env: &Env) {
         &[b.clone(), a.clone()].concat(),
     );
     super::check::same_bytes("at a", &c.a.host.buf().to_vec(0..8192).expect("inside"), &[a, b].concat());
+}
+
+/// Where the attributes promise an order, whoever sees the last byte of a write sees the whole of it, and what was written before.
+pub(super) fn the_last_byte_seen_means_all_seen(env: &Env) {
+    let c = Conn::with(env, &Setup { len: 1 << 20, nic: true, ..Setup::default() });
+    for far in c.b.regions().filter(|far| can_poll(env, far)) {
+        for (round, len) in [1, 8, 4095, 4096, 100_001, 1 << 19].into_iter().enumerate() {
+            let (source, before) = (pattern(round as u64 + 1, len), pattern(round as u64 + 50, 64));
+            let last = source[len - 1].max(1);
+            far.buf().fill(0);
+            c.a.host.buf().write(0, &source).expect("inside");
+            c.a.host.buf().write(len - 1, &[last]).expect("inside");
+            c.a.host.buf().write(len, &before).expect("inside");
+            let early = [c.a.host.sge(len as u64, 64)];
+            c.a.post(&SendWr::new(1, SendOp::Write(far.remote(600_000)), &early).unsignaled());
+            c.a.post(&SendWr::new(2, SendOp::Write(far.remote(3)), &[c.a.host.sge(0, len as u32)]));
+            let byte = far.buf().byte(len + 2).expect("inside");
+            env.waiter.until("last byte of a write", || {
+                (byte.load(std::sync::atomic::Ordering::Acquire) == last).then_some(())
+            });
+            super::check::same_bytes(
+                "all of it",
+                &far.buf().to_vec(3..len + 2).expect("inside"),
+                &source[..len - 1],
+            );
+            super::check::same_bytes(
+                "before it",
+                &far.buf().to_vec(600_000..600_064).expect("inside"),
+                &before,
+            );
+            ok(c.a.sent(), 2, WcOpcode::Write);
+        }
+    }
+}
+
+/// Whether the processor may wait for the last byte of a write into this region of `b`'s.
+pub(super) fn can_poll(env: &Env, far: &Mr) -> bool {
+    let attr = env.b.attr();
+    match far.buf().kind() {
+        MemoryKind::Host => attr.write_order == WriteOrder::LastByteLast,
+        MemoryKind::Nic => {
+            attr.write_order_dm == WriteOrder::LastByteLast && attr.dm_access == DmAccess::Coherent
+        }
+    }
 }

@@ -164,7 +164,7 @@ impl CnoInner {
 
     fn wait(&self, timeout: Option<Span>) -> Option<Label> {
         let host = &self.ia.host;
-        host.wait("Cno::wait", self.ia.shared_bell(), deadline(host, timeout), || self.look())
+        host.wait("Cno::wait", &self.ia.shared(), deadline(host, timeout), || self.look())
     }
 
     fn look(&self) -> Option<Label> {

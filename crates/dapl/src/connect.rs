@@ -181,7 +181,7 @@ impl EpInner {
     /// Moves completions into the dispatcher's own queue until `done`.
     fn wait_until(&self, evd: &Evd, span: Span, done: impl Fn() -> bool) {
         let host = &self.ia.host;
-        host.wait("Ep::drain", evd.0.bell(), host.after(span), || {
+        host.wait("Ep::drain", &*evd.0, host.after(span), || {
             evd.0.harvest();
             done().then_some(())
         });

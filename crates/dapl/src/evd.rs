@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::{Bell, Held, Lock, Span, Time};
+use host::{Bell, Held, Lock, Source, Span, Time, Wakes};
 use verbs::{Cq, Wc};
 
 use crate::cno::CnoInner;
@@ -181,10 +181,10 @@ impl Evd {
         let solicited = inner.is(SOLICITED) && inner.ia.channel.is_some();
         let found = if solicited {
             let look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
-            host.wait(CALL, inner.ia.shared_bell(), deadline, unless_empty(look))
+            host.wait(CALL, &inner.ia.shared(), deadline, unless_empty(look))
         } else {
             let mut look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
-            host.wait(CALL, inner.bell(), deadline, || {
+            host.wait(CALL, inner, deadline, || {
                 match if threshold == 1 { inner.glance(false) } else { Glance::Unclear } {
                     Glance::Found(event) => Some(Ok(event)),
                     Glance::Nothing => None,
@@ -351,11 +351,6 @@ impl EvdInner {
         if self.is(UNWAITABLE) { Err(Error::state(Subtype::EvdUnwaitable)) } else { Ok(()) }
     }
 
-    /// What rings when something may have come.
-    pub(crate) fn bell(&self) -> &Bell {
-        self.cq.as_ref().map_or(&self.bell, |cq| cq.ops().bell())
-    }
-
     /// An event, if `threshold` of them are there and there is `news`: something that wakes has come since the wait began.
     #[inline]
     fn look(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
@@ -514,7 +509,7 @@ impl EvdInner {
     }
 
     fn wake(&self) {
-        self.ia.host.ring(self.bell());
+        self.ia.host.ring(&self.bell);
         if self.is(SOLICITED) {
             self.ia.ring();
         }
@@ -587,4 +582,12 @@ pub(crate) type WeakEvd = Weak<EvdInner>;
 /// Until when a wait of at most `span` may last.
 pub(crate) fn deadline(host: &host::Host, span: Option<Span>) -> Option<Time> {
     span.and_then(|span| host.after(span))
+}
+
+/// What wakes who waits for its events: a completion, or whatever else feeds it.
+impl Source for EvdInner {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        self.bell.prepare_wait(wakes);
+        self.cq.iter().for_each(|cq| cq.prepare_wait(wakes));
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use host::{Bell, Host, Span};
+use host::{Bell, Host, Source, Span, Wakes};
 use verbs::{AsyncEvent, Cm, CompChannel, Cq, Device, Wc};
 
 use crate::attr::IaAttr;
@@ -76,8 +76,10 @@ pub(crate) struct IaInner {
     pub(crate) cm: Cm,
     /// Where queues of completions report, for those who wait for several, or for solicited ones.
     pub(crate) channel: Option<CompChannel>,
-    /// Rung instead where there are no channels.
+    /// Rung for whatever else they wait for.
     bell: Bell,
+    /// Rung when the thread that hands out events is to end.
+    ending: Arc<Bell>,
     /// For endpoints without a dispatcher on one side.
     spare: OnceLock<Cq>,
     pub(crate) eps: Mutex<BTreeMap<u32, Weak<EpInner>>>,
@@ -117,6 +119,7 @@ impl Ia {
             device,
             cm,
             bell: Bell::new(),
+            ending: Arc::default(),
             spare: OnceLock::new(),
             eps: Mutex::default(),
             sps: Mutex::default(),
@@ -191,14 +194,14 @@ impl IaInner {
         Ok(self.spare.get().expect("it was set above"))
     }
 
-    /// The bell of those who wait for whatever comes to the adapter.
-    pub(crate) fn shared_bell(&self) -> &Bell {
-        self.channel.as_ref().map_or(&self.bell, |channel| channel.ops().bell())
+    /// What wakes those who wait for whatever comes to the adapter.
+    pub(crate) fn shared(&self) -> impl Source + '_ {
+        Shared(self)
     }
 
     /// Wakes those who wait for whatever comes to the adapter.
     pub(crate) fn ring(&self) {
-        self.host.ring(self.shared_bell());
+        self.host.ring(&self.bell);
     }
 
     /// Hands out what has come from the device; nothing if somebody else is at it, who then wakes whom it concerns.
@@ -291,13 +294,14 @@ impl IaInner {
         if self.host.node().is_some() || self.has_porter.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (weak, cm, host) = (Arc::downgrade(self), self.cm.clone(), self.host.clone());
+        let (weak, host) = (Arc::downgrade(self), self.host.clone());
+        let source = (self.cm.clone(), self.ending.clone());
         let body = move || {
             let look = || match weak.upgrade() {
                 Some(ia) => ia.dispatch().then_some(true),
                 None => Some(false),
             };
-            let turn = || host.wait("dapl-porter", cm.ops().bell(), host.after(PORTER_TURN), look);
+            let turn = || host.wait("dapl-porter", &source, host.after(PORTER_TURN), look);
             while turn() != Some(false) {}
         };
         if self.host.spawn("dapl-porter", None, body).is_err() {
@@ -309,7 +313,16 @@ impl IaInner {
 
 impl Drop for IaInner {
     fn drop(&mut self) {
-        self.cm.ops().bell().ring();
+        self.ending.ring();
+    }
+}
+
+struct Shared<'i>(&'i IaInner);
+
+impl Source for Shared<'_> {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        self.0.bell.prepare_wait(wakes);
+        self.0.channel.iter().for_each(|channel| channel.prepare_wait(wakes));
     }
 }
 

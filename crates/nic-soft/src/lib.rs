@@ -7,8 +7,9 @@
 //! | `floor` | what the machine itself can do, for a benchmark to stand beside |
 
 #[cfg(not(loom))]
-pub mod floor;
+mod events;
 #[cfg(not(loom))]
+pub mod floor;
 mod fork;
 #[cfg(not(loom))]
 pub mod iwarp;

@@ -16,6 +16,26 @@ pub enum AtomicCap {
     Global,
 }
 
+/// What seeing the last byte of an RDMA write says of its other bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOrder {
+    /// Nothing: await a completion.
+    None,
+    /// Whoever sees the last byte of a write (an acquiring load) sees all of it, and all that the queue pair wrote before.
+    LastByteLast,
+}
+
+/// How the processor reaches NIC memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DmAccess {
+    /// There is none, or it cannot.
+    None,
+    /// By copies that are calls ([`crate::Buf::read`], [`crate::Buf::write`]): nothing to poll on.
+    Copy,
+    /// By load and store as well, coherently with the NIC's own accesses.
+    Coherent,
+}
+
 /// What a device can do (`ibv_device_attr`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceAttr {
@@ -53,6 +73,14 @@ pub struct DeviceAttr {
     pub atomic_cap: AtomicCap,
     /// How far atomics on NIC memory are atomic.
     pub atomic_cap_dm: AtomicCap,
+    /// What the last byte of a peer's write into host memory says.
+    pub write_order: WriteOrder,
+    /// What the last byte of a peer's write into NIC memory says.
+    pub write_order_dm: WriteOrder,
+    /// How the processor reaches NIC memory.
+    pub dm_access: DmAccess,
+    /// Whether writes may ring ([`crate::SendFlags::RING`]).
+    pub write_ring: bool,
     /// The link's rate, where there is a link.
     pub link_rate: Option<Rate>,
     /// Ports of the device.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Span, Time};
+use host::{Source, Span, Time, Wakes};
 
 use crate::provider::{CmOps, ListenerOps, RequestOps};
 use crate::{Device, Error, Qp, Result};
@@ -246,7 +246,7 @@ impl Cm {
         self.device.ops().check()?;
         self.device
             .host()
-            .wait("Cm::get_event", self.ops.bell(), deadline, || self.ops.poll_event())
+            .wait("Cm::get_event", self, deadline, || self.ops.poll_event())
             .ok_or(Error::TimedOut { call: "Cm::get_event" })
     }
 
@@ -267,5 +267,11 @@ impl Cm {
     fn check_private_data(&self, param: &ConnParam) -> Result<()> {
         let limit = self.device.attr().max_private_data;
         Error::check_limit("bytes of private data", param.private_data.len() as u64, limit.into())
+    }
+}
+
+impl Source for Cm {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        wakes.push(self.ops.prepare_wait());
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::Time;
+use host::{Source, Time, Wakes};
 
 use crate::provider::{CompChannelOps, CqOps};
 use crate::{Device, Error, Result, Wc};
@@ -68,7 +68,7 @@ impl Cq {
     pub fn wait(&self, deadline: Option<Time>) -> Result<Wc> {
         self.device
             .host()
-            .wait("Cq::wait", self.ops.bell(), deadline, || self.poll_one().transpose())
+            .wait("Cq::wait", self, deadline, || self.poll_one().transpose())
             .unwrap_or(Err(Error::TimedOut { call: "Cq::wait" }))
     }
 
@@ -96,6 +96,12 @@ impl Cq {
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn CqOps> {
         &self.ops
+    }
+}
+
+impl Source for Cq {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        wakes.push(self.ops.prepare_wait());
     }
 }
 
@@ -142,12 +148,18 @@ impl CompChannel {
         self.device.ops().check()?;
         self.device
             .host()
-            .wait("CompChannel::get_event", self.ops.bell(), deadline, || self.ops.poll_event())
+            .wait("CompChannel::get_event", self, deadline, || self.ops.poll_event())
             .ok_or(Error::TimedOut { call: "CompChannel::get_event" })
     }
 
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn CompChannelOps> {
         &self.ops
+    }
+}
+
+impl Source for CompChannel {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        wakes.push(self.ops.prepare_wait());
     }
 }

@@ -1,8 +1,9 @@
 //! [`Device`]: an opened NIC, and where everything begins.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::Host;
+use host::{Host, Source, Time, Wakes};
 
 use crate::provider::DeviceOps;
 use crate::{Buf, Cm, CompChannel, Cq, DeviceAttr, Error, Pd, Result};
@@ -159,6 +160,24 @@ impl Device {
         self.ops.poll_async_event()
     }
 
+    /// Waits for an asynchronous event (`ibv_get_async_event`). What only whoever polls or asks finds out, such as an overrun on
+    /// some devices, is not waited for: another thread polls, or nobody learns of it.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when `deadline` passes first; [`Error::Forked`].
+    pub fn get_async_event(&self, deadline: Option<Time>) -> Result<AsyncEvent> {
+        self.ops.check()?;
+        self.host()
+            .wait("Device::get_async_event", self, deadline, || self.ops.poll_async_event())
+            .ok_or(Error::TimedOut { call: "Device::get_async_event" })
+    }
+
+    /// A descriptor that is readable while an asynchronous event is pending; `None` in virtual time, and where the device has
+    /// none.
+    pub fn async_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.ops.async_fd()
+    }
+
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn DeviceOps> {
         &self.ops
@@ -167,5 +186,12 @@ impl Device {
     /// The answer of a device that does not offer `what`.
     pub fn unsupported<T>(&self, what: &'static str) -> Result<T> {
         Err(Error::Unsupported { device: self.name().into(), what })
+    }
+}
+
+/// Its asynchronous events.
+impl Source for Device {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        self.ops.prepare_wait().into_iter().for_each(|wake| wakes.push(wake));
     }
 }

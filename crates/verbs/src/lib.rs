@@ -33,7 +33,7 @@ mod srq;
 mod wc;
 mod wr;
 
-pub use attr::{AtomicCap, DeviceAttr, QpCap, QpInit, QpState, RNR_PAUSE, SrqInit};
+pub use attr::{AtomicCap, DeviceAttr, DmAccess, QpCap, QpInit, QpState, RNR_PAUSE, SrqInit, WriteOrder};
 pub use cm::{Cm, CmEvent, CmFailure, ConnParam, ConnectRequest, Listener};
 pub use cq::{CompChannel, Cq};
 pub use device::{AsyncEvent, Device};

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use crate::{Error, Result};
+use crate::provider::DmOps;
+use crate::{DmAccess, Error, Result};
 
 /// Where memory lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +35,8 @@ pub struct Buf {
     /// The NIC's own address of byte 0, for NIC memory.
     nic_offset: u64,
     owner: Owner,
+    /// How the bytes are reached, where no processor loads from them: then `base` points nowhere.
+    copies: Option<Arc<dyn DmOps>>,
 }
 
 // SAFETY: `base` points to memory that `owner` keeps mapped, and is used for raw copies and atomics only, which
@@ -82,7 +85,7 @@ impl Buf {
             Error::system("cannot allocate a buffer", std::io::Error::other("mapped at address 0"))
         })?;
         let owner = Arc::new(Mapping { base, len });
-        Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner })
+        Ok(Self { base, len, kind: MemoryKind::Host, nic_offset: 0, owner, copies: None })
     }
 
     /// Private memory as [`Buf::alloc`], in the part of a NIC's memory: for NICs whose memory is this process's.
@@ -108,7 +111,13 @@ impl Buf {
         nic_offset: u64,
         owner: Arc<dyn Send + Sync>,
     ) -> Self {
-        Self { base, len, kind, nic_offset, owner }
+        Self { base, len, kind, nic_offset, owner, copies: None }
+    }
+
+    /// NIC memory that is reached by copies alone ([`DmAccess::Copy`]): `len` bytes at the NIC's own address `nic_offset`.
+    pub fn by_copies(len: usize, nic_offset: u64, copies: Arc<impl DmOps + 'static>) -> Self {
+        let (base, kind, owner) = (NonNull::dangling(), MemoryKind::Nic, copies.clone());
+        Self { base, len, kind, nic_offset, owner, copies: Some(copies) }
     }
 
     /// Its length in bytes; never zero.
@@ -122,7 +131,12 @@ impl Buf {
         self.kind
     }
 
-    /// The address of byte 0 in this process.
+    /// How this process reaches the bytes: by copies alone, or also by [`Buf::byte`] and [`Buf::word`].
+    pub fn access(&self) -> DmAccess {
+        if self.copies.is_some() { DmAccess::Copy } else { DmAccess::Coherent }
+    }
+
+    /// The address of byte 0 in this process. It means nothing where the bytes are reached by copies alone.
     pub fn addr(&self) -> u64 {
         self.base.as_ptr().addr() as u64
     }
@@ -132,7 +146,7 @@ impl Buf {
         self.nic_offset
     }
 
-    /// The first byte, for code that places data. Valid while any handle lives.
+    /// The first byte, for code that places data. Valid while any handle lives; not for memory that is reached by copies alone.
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -146,8 +160,11 @@ impl Buf {
             return Err(Error::Invalid(format!("the range {range:?} is empty")));
         }
         Error::check_limit("the end of the range", range.end as u64, self.len as u64)?;
-        // SAFETY: start < end <= len, so the pointer stays inside the mapping. Test: slices_share_and_check.
-        let base = unsafe { self.base.add(range.start) };
+        let base = match self.copies {
+            Some(_) => self.base,
+            // SAFETY: start < end <= len, so the pointer stays inside the mapping. Test: slices_share_and_check.
+            None => unsafe { self.base.add(range.start) },
+        };
         let nic_offset = self.nic_offset + range.start as u64;
         Ok(Self { base, len: range.end - range.start, nic_offset, ..self.clone() })
     }
@@ -157,7 +174,14 @@ impl Buf {
     /// # Errors
     /// [`Error::Limit`] when they do not fit; nothing is written then.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
-        let at = self.check(offset, bytes.len())?;
+        let at = match &self.copies {
+            Some(copies) => {
+                self.check_range(offset, bytes.len())?;
+                copies.write(self.nic_offset + offset as u64, bytes);
+                return Ok(());
+            }
+            None => self.check(offset, bytes.len())?,
+        };
         // SAFETY: `at` has room for the bytes (checked), and a caller's slice never overlaps NIC-reachable
         // memory. Peers may write at the same time: the outcome is then some mixture of bytes, as on any NIC.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
@@ -169,7 +193,14 @@ impl Buf {
     /// # Errors
     /// [`Error::Limit`] when the range ends outside.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
-        let at = self.check(offset, bytes.len())?;
+        let at = match &self.copies {
+            Some(copies) => {
+                self.check_range(offset, bytes.len())?;
+                copies.read(self.nic_offset + offset as u64, bytes);
+                return Ok(());
+            }
+            None => self.check(offset, bytes.len())?,
+        };
         // SAFETY: as in `write`, the other way.
         unsafe { std::ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
@@ -181,6 +212,11 @@ impl Buf {
     /// # Errors
     /// [`Error::Limit`] when either range ends outside; nothing is written then.
     pub fn copy_to(&self, at: usize, dst: &Self, dst_at: usize, len: usize) -> Result<()> {
+        if self.copies.is_some() || dst.copies.is_some() {
+            self.check_range(at, len)?;
+            dst.check_range(dst_at, len)?;
+            return dst.write(dst_at, &self.to_vec(at..at + len)?);
+        }
         let (from, to) = (self.check(at, len)?, dst.check(dst_at, len)?);
         // SAFETY: both ranges are mapped (checked), and may overlap, as handles share bytes. Peers may write to either
         // meanwhile, as in `write`. Test: bytes_are_copied_between_buffers_and_within_one.
@@ -193,6 +229,7 @@ impl Buf {
     /// # Errors
     /// [`Error::Limit`] when the range ends outside.
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>> {
+        self.check_range(range.start, range.end.saturating_sub(range.start))?;
         let mut bytes = vec![0; range.end.saturating_sub(range.start)];
         self.read(range.start, &mut bytes)?;
         Ok(bytes)
@@ -200,6 +237,9 @@ impl Buf {
 
     /// Sets every byte.
     pub fn fill(&self, byte: u8) {
+        if let Some(copies) = &self.copies {
+            return copies.write(self.nic_offset, &vec![byte; self.len]);
+        }
         // SAFETY: the whole range is ours to write, as in `write`.
         unsafe { std::ptr::write_bytes(self.base.as_ptr(), byte, self.len) };
     }
@@ -207,7 +247,7 @@ impl Buf {
     /// One byte as an atomic: what one polls on for data that arrives without an event.
     ///
     /// # Errors
-    /// [`Error::Limit`] when it lies outside.
+    /// [`Error::Limit`] when it lies outside; [`Error::Unsupported`] where the bytes are reached by copies alone.
     pub fn byte(&self, offset: usize) -> Result<&AtomicU8> {
         let at = self.check(offset, 1)?;
         // SAFETY: in bounds, alive as long as `self`, and never accessed through a plain reference.
@@ -217,7 +257,7 @@ impl Buf {
     /// Eight bytes as an atomic.
     ///
     /// # Errors
-    /// [`Error::Limit`] when they end outside, [`Error::Invalid`] when not 8-byte aligned in memory.
+    /// [`Error::Limit`] when they end outside, [`Error::Invalid`] when not 8-byte aligned in memory; as [`Buf::byte`].
     pub fn word(&self, offset: usize) -> Result<&AtomicU64> {
         let at = self.check(offset, 8)?.cast::<u64>();
         if !at.is_aligned() {
@@ -227,10 +267,22 @@ impl Buf {
         Ok(unsafe { AtomicU64::from_ptr(at) })
     }
 
+    /// The place of a range that is mapped.
+    #[inline]
     fn check(&self, offset: usize, len: usize) -> Result<*mut u8> {
+        self.check_range(offset, len)?;
+        if self.copies.is_some() {
+            let what = "load and store on its memory; copy instead";
+            return Err(Error::Unsupported { device: "the device".into(), what });
+        }
+        // SAFETY: offset <= len of the mapping.
+        Ok(unsafe { self.base.as_ptr().add(offset) })
+    }
+
+    #[inline]
+    fn check_range(&self, offset: usize, len: usize) -> Result<()> {
         match offset.checked_add(len) {
-            // SAFETY: offset <= len of the mapping.
-            Some(end) if end <= self.len => Ok(unsafe { self.base.as_ptr().add(offset) }),
+            Some(end) if end <= self.len => Ok(()),
             _ => Err(Error::Limit {
                 what: "the end of the access",
                 given: (offset as u64).saturating_add(len as u64),
@@ -264,6 +316,38 @@ mod tests {
         assert_eq!((buf.kind(), buf.nic_offset(), buf.len()), (MemoryKind::Nic, 4096, 100));
         assert_eq!(buf.slice(10..20).expect("inside").nic_offset(), 4106);
         assert!(Buf::alloc_nic(0, 0).is_err());
+    }
+
+    /// Goal: memory that is reached by copies alone behaves as any other, but for what needs a pointer.
+    #[test]
+    fn memory_may_be_reached_by_copies_alone() {
+        struct Far(std::sync::Mutex<Vec<u8>>);
+        impl DmOps for Far {
+            fn write(&self, at: u64, bytes: &[u8]) {
+                self.0.lock().expect("no panic")[at as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            fn read(&self, at: u64, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.0.lock().expect("no panic")[at as usize..][..bytes.len()]);
+            }
+        }
+        let far = Arc::new(Far(std::sync::Mutex::new(vec![0; 100])));
+        let buf = Buf::by_copies(50, 30, far.clone());
+        assert_eq!((buf.kind(), buf.access(), buf.nic_offset()), (MemoryKind::Nic, DmAccess::Copy, 30));
+        let part = buf.slice(10..20).expect("inside");
+        part.fill(3);
+        part.write(9, &[4]).expect("fits");
+        assert_eq!(far.0.lock().expect("no panic")[38..52], [0, 0, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 0, 0]);
+        let near = Buf::alloc(8).expect("memory");
+        part.copy_to(2, &near, 0, 8).expect("fits");
+        assert_eq!(near.to_vec(0..8).expect("inside"), [3, 3, 3, 3, 3, 3, 3, 4]);
+        near.copy_to(7, &part, 0, 1).expect("fits");
+        assert_eq!(part.to_vec(0..2).expect("inside"), [4, 3]);
+        for (at, len) in [(10, 1), (0, 11), (usize::MAX, 2)] {
+            assert!(part.read(at, &mut vec![0; len]).is_err() && part.write(at, &vec![0; len]).is_err());
+            assert!(near.copy_to(0, &part, at, len.min(8)).is_err() || len > 8);
+        }
+        assert!(matches!(part.byte(0), Err(Error::Unsupported { .. })));
+        assert!(matches!(part.word(0), Err(Error::Unsupported { .. })));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Bell, Host};
+use host::{Host, Wake};
 
 use crate::{
     Access, AsyncEvent, Buf, CmEvent, CompChannel, ConnParam, DeviceAttr, Error, Qp, QpInit, QpState, RecvWr,
@@ -50,6 +50,24 @@ pub trait DeviceOps: Any + Send + Sync {
     fn poll_async_event(&self) -> Option<AsyncEvent> {
         None
     }
+    /// As [`CqOps::prepare_wait`], for asynchronous events. Whoever waits for those of a device that gives nothing looks again
+    /// every millisecond.
+    fn prepare_wait(&self) -> Option<Wake<'_>> {
+        None
+    }
+    /// See [`crate::Device::async_fd`].
+    fn async_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// NIC memory that the processor cannot load from and store to ([`crate::DmAccess::Copy`]); [`Buf::by_copies`] makes a buffer
+/// of it, and has checked the range.
+pub trait DmOps: Send + Sync {
+    /// Copies bytes in, to the NIC's own address `at` (`ibv_memcpy_to_dm(3)`).
+    fn write(&self, at: u64, bytes: &[u8]);
+    /// Copies bytes out (`ibv_memcpy_from_dm(3)`).
+    fn read(&self, at: u64, bytes: &mut [u8]);
 }
 
 /// A protection domain.
@@ -91,8 +109,9 @@ pub trait CqOps: Any + Send + Sync {
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize>;
     /// See [`crate::Cq::req_notify`].
     fn req_notify(&self, solicited_only: bool) -> Result<()>;
-    /// Rung for every completion.
-    fn bell(&self) -> &Bell;
+    /// Has every completion from now on, and every write that rings, wake whoever sleeps on what is returned. A NIC with a bell
+    /// says [`Wake::by`] and rings it after publishing; hardware is armed here and gives its descriptor.
+    fn prepare_wait(&self) -> Wake<'_>;
 }
 
 /// A completion channel.
@@ -101,8 +120,8 @@ pub trait CompChannelOps: Any + Send + Sync {
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// See [`CompChannel::poll_event`].
     fn poll_event(&self) -> Option<u32>;
-    /// Rung for every event.
-    fn bell(&self) -> &Bell;
+    /// As [`CqOps::prepare_wait`], for every event.
+    fn prepare_wait(&self) -> Wake<'_>;
 }
 
 /// A queue pair; dropping the last reference that the API holds destroys it.
@@ -147,8 +166,8 @@ pub trait CmOps: Any + Send + Sync {
     fn disconnect(&self, qp: &Qp) -> Result<()>;
     /// See [`crate::Cm::poll_event`].
     fn poll_event(&self) -> Option<CmEvent>;
-    /// Rung for every event.
-    fn bell(&self) -> &Bell;
+    /// As [`CqOps::prepare_wait`], for every event.
+    fn prepare_wait(&self) -> Wake<'_>;
     /// See [`crate::Cm::fd`].
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::provider::QpOps;
-use crate::{Buf, Error, Pd, QpInit, QpState, RecvWr, RemoteAddr, Result, SendWr};
+use crate::{Buf, Error, Pd, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr};
 
 /// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
 /// requests then complete nowhere, the peer's are flushed.
@@ -13,6 +13,8 @@ pub struct Qp {
     ops: Arc<dyn QpOps>,
     pd: Pd,
     init: QpInit,
+    /// [`crate::DeviceAttr::write_ring`], at hand.
+    may_ring: bool,
 }
 
 impl std::fmt::Debug for Qp {
@@ -23,7 +25,8 @@ impl std::fmt::Debug for Qp {
 
 impl Qp {
     pub(crate) fn new(ops: Arc<dyn QpOps>, pd: Pd, init: QpInit) -> Self {
-        Self { ops, pd, init }
+        let may_ring = pd.device().attr().write_ring;
+        Self { ops, pd, init, may_ring }
     }
 
     /// Its number, as completions and events give it.
@@ -56,6 +59,9 @@ impl Qp {
     /// shows in its completion.
     #[inline]
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        if wr.flags.contains(SendFlags::RING) && !self.may_ring {
+            return self.pd.device().unsupported("writes that ring");
+        }
         self.ops.post_send(wr)
     }
 
@@ -64,7 +70,12 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`], with the number of requests that *were* posted.
     pub fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, crate::Error)> {
-        self.ops.post_sends(wrs)
+        let refused = wrs.iter().position(|wr| wr.flags.contains(SendFlags::RING) && !self.may_ring);
+        self.ops.post_sends(&wrs[..refused.unwrap_or(wrs.len())])?;
+        match refused {
+            None => Ok(()),
+            Some(at) => self.pd.device().unsupported("writes that ring").map_err(|e| (at, e)),
+        }
     }
 
     /// Posts a receive (`ibv_post_recv`).

@@ -41,6 +41,11 @@ bitflags! {
         const SOLICITED = 2;
         /// Starts only after all earlier RDMA reads and atomics of the queue pair have completed.
         const FENCE = 4;
+        /// Of an RDMA write: wakes whoever waits on the completion queue of the peer's receives ([`host::Host::wait`] on that
+        /// [`crate::Cq`]), as a completion would, though none comes: the waiter looks at the memory. Costs nothing while nobody
+        /// sleeps. It is not reported to a completion channel, and other operations ignore it, as they ring by their
+        /// completion. Where [`crate::DeviceAttr::write_ring`] denies it, posting answers [`crate::Error::Unsupported`].
+        const RING = 8;
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use host::{Bell, Span};
+use host::{Span, Wake};
 
 use super::objects::QpObject;
 use super::state::{Event, Request, Signal, State, World};
@@ -108,8 +108,8 @@ impl CmOps for CmObject {
         })
     }
 
-    fn bell(&self) -> &Bell {
-        &self.signal.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.signal.bell)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -1,7 +1,7 @@
 //! How the reference NIC carries requests out: one after the other, each at once and whole.
 
 use super::state::{Event, Fault, Pieces, Receive, Send, Slots, State};
-use verbs::{Access, AsyncEvent, Buf, QpState, RemoteAddr, SendOp, Sge, Wc, WcOpcode, WcStatus};
+use verbs::{Access, AsyncEvent, Buf, Error, QpState, RemoteAddr, SendOp, Sge, Wc, WcOpcode, WcStatus};
 
 /// What became of the request at the head of a send queue.
 enum Outcome {
@@ -57,7 +57,12 @@ impl State {
     fn conclude(&mut self, pair: u32, peer: u32, send: &Send, outcome: Outcome) {
         match outcome {
             Outcome::Waits => {}
-            Outcome::Done(bytes) => self.sent(pair, send, WcStatus::Success, bytes),
+            Outcome::Done(bytes) => {
+                if send.ring {
+                    self.queues[&self.pairs[&peer].recv_cq].bell.ring();
+                }
+                self.sent(pair, send, WcStatus::Success, bytes);
+            }
             Outcome::Failed(status) => {
                 self.sent(pair, send, status, 0);
                 self.fail(pair);
@@ -220,9 +225,19 @@ impl State {
         let Some(Some((buf, offset))) = self.reach_remote(theirs, remote, 8, Access::REMOTE_ATOMIC) else {
             return Outcome::Forbidden(WcStatus::RemAccessErr);
         };
-        let Ok(word) = buf.word(offset) else { return Outcome::Forbidden(WcStatus::RemInvReqErr) };
         use std::sync::atomic::Ordering::{AcqRel, Acquire};
-        let old = word.fetch_update(AcqRel, Acquire, |old| Some(change(old))).unwrap_or_else(|old| old);
+        let old = match buf.word(offset) {
+            Ok(word) => word.fetch_update(AcqRel, Acquire, |old| Some(change(old))).unwrap_or_else(|old| old),
+            // No processor changes it meanwhile, and other NICs wait for the lock.
+            Err(Error::Unsupported { .. }) => {
+                let mut old = [0; 8];
+                buf.read(offset, &mut old).expect("checked");
+                let old = u64::from_ne_bytes(old);
+                buf.write(offset, &change(old).to_ne_bytes()).expect("checked");
+                old
+            }
+            Err(_) => return Outcome::Forbidden(WcStatus::RemInvReqErr),
+        };
         self.scatter(domain, sges, &old.to_ne_bytes());
         Outcome::Done(8)
     }

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `state` | everything the NIC knows, and what each table entry is |
 //! | `engine` | how requests are carried out, completed and flushed |
+//! | `far` | NIC memory without load and store |
 //! | `objects` | devices, domains, regions, queues: the provider traits over the state |
 //! | `connections` | the connection manager |
 
 mod connections;
 mod engine;
+mod far;
 mod objects;
 mod state;
 
@@ -18,21 +20,31 @@ use std::net::{Ipv4Addr, SocketAddr};
 use super::{Body, Env, Fixture};
 use host::Span;
 use state::{Fault, World};
+use verbs::DmAccess;
 
 /// Two devices of one reference world.
 struct Reference(Fault);
 
+/// The same with NIC memory that is reached by copies alone.
+struct Far;
+
+fn run(fault: Fault, dm_access: DmAccess, body: Body) {
+    let world = World::new(fault, dm_access);
+    let (a, b) = (objects::device(&world, 0), objects::device(&world, 1));
+    let env = Env::new(a, b, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let patience = if matches!(fault, Fault::None) { Span::from_secs(20) } else { Span::from_ms(200) };
+    body(&env.patience(patience).large_bytes(64 << 20));
+}
+
 impl Fixture for Reference {
     fn run(&self, body: Body) {
-        let world = World::new(self.0);
-        let (a, b) = (objects::device(&world, 0), objects::device(&world, 1));
-        let env = Env::new(a, b, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        let patience = if matches!(self.0, Fault::None) { Span::from_secs(20) } else { Span::from_ms(200) };
-        body(&env.patience(patience).large_bytes(64 << 20));
+        run(self.0, DmAccess::Coherent, body);
     }
+}
 
-    fn departs(&self, test: &str) -> Option<&'static str> {
-        (test == "objects::nic_memory_says_so").then_some("its NIC memory is plain host memory")
+impl Fixture for Far {
+    fn run(&self, body: Body) {
+        run(Fault::None, DmAccess::Copy, body);
     }
 }
 
@@ -40,6 +52,12 @@ mod suite {
     use super::*;
 
     crate::tests!(Reference(Fault::None), threads);
+}
+
+mod far_memory {
+    use super::*;
+
+    crate::tests!(Far, threads);
 }
 
 mod broken {

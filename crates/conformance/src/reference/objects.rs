@@ -3,17 +3,18 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use host::{Bell, Host};
+use host::{Bell, Host, Wake};
 
 use super::connections::CmObject;
+use super::far::FarMemory;
 use super::state::{
     Channel, Completions, Fault, Manager, NicMemory, Pair, Pieces, Receive, Region, Send, Shared, Signal,
     Slots, World,
 };
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{
-    Access, AsyncEvent, AtomicCap, Buf, CompChannel, Data, Device, DeviceAttr, Error, QpInit, QpState,
-    RecvWr, Result, SendFlags, SendOp, SendWr, SrqInit, Wc,
+    Access, AsyncEvent, AtomicCap, Buf, CompChannel, Data, Device, DeviceAttr, DmAccess, Error, MemoryKind,
+    QpInit, QpState, RecvWr, Result, SendFlags, SendOp, SendWr, SrqInit, Wc, WriteOrder,
 };
 
 const NIC_MEMORY: u64 = 4 << 20;
@@ -44,6 +45,10 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         max_dm_size: NIC_MEMORY,
         atomic_cap: AtomicCap::Global,
         atomic_cap_dm: AtomicCap::Global,
+        write_order: WriteOrder::LastByteLast,
+        write_order_dm: WriteOrder::LastByteLast,
+        dm_access: world.dm_access,
+        write_ring: true,
         link_rate: None,
         port_addrs: Vec::new(),
         ports: 1,
@@ -104,9 +109,15 @@ impl DeviceOps for DeviceObject {
         state.nic_memory.retain(|m| m.owner.strong_count() > 0);
         let used: u64 = state.nic_memory.iter().filter(|m| m.device == self.index).map(|m| m.len).sum();
         Error::check_limit("bytes of NIC memory", len as u64, NIC_MEMORY - used)?;
-        let buf = Buf::alloc(len)?;
+        if len == 0 {
+            return Err(Error::Invalid("NIC memory of no bytes".into()));
+        }
+        let buf = match self.world.dm_access {
+            DmAccess::Copy => Buf::by_copies(len, 0, Arc::new(FarMemory::new(len))),
+            _ => Buf::alloc_nic(len, 0)?,
+        };
         let owner = Arc::downgrade(&buf.owner());
-        state.nic_memory.push(NicMemory { device: self.index, start: buf.addr(), len: len as u64, owner });
+        state.nic_memory.push(NicMemory { device: self.index, len: len as u64, owner });
         Ok(buf)
     }
 
@@ -124,12 +135,12 @@ struct PdObject {
 impl PdOps for PdObject {
     fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
         let mut state = self.world.lock();
-        let inside = |m: &&NicMemory| m.owner.strong_count() > 0 && buf.addr().wrapping_sub(m.start) < m.len;
-        let nic = state.nic_memory.iter().find(inside).map(|m| m.device);
-        if nic.is_some_and(|device| device != self.device) {
+        let (is_nic, owner) = (buf.kind() == MemoryKind::Nic, Arc::downgrade(&buf.owner()));
+        let owned = |m: &NicMemory| m.device == self.device && m.owner.ptr_eq(&owner);
+        if is_nic && !state.nic_memory.iter().any(owned) {
             return Err(Error::Foreign { what: "the NIC memory" });
         }
-        let base = if nic.is_some() { 0 } else { buf.addr() };
+        let base = if is_nic { 0 } else { buf.addr() };
         let key = state.number();
         let region = Region { domain: self.number, buf: buf.clone(), base, access, invalidated: false };
         state.regions.insert(key, region);
@@ -263,8 +274,8 @@ impl CqOps for CqObject {
         Ok(())
     }
 
-    fn bell(&self) -> &Bell {
-        &self.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.bell)
     }
 }
 
@@ -295,8 +306,8 @@ impl CompChannelOps for ChannelObject {
         Some(event)
     }
 
-    fn bell(&self) -> &Bell {
-        &self.signal.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.signal.bell)
     }
 }
 
@@ -345,8 +356,8 @@ impl QpOps for QpObject {
             Data::Inline(bytes) => Pieces::Inline(bytes.to_vec()),
         };
         let signalled = pair.sig_all || wr.flags.contains(SendFlags::SIGNALED);
-        let solicited = wr.flags.contains(SendFlags::SOLICITED);
-        pair.sends.push_back(Send { wr_id: wr.wr_id, op: wr.op, data, signalled, solicited });
+        let (solicited, ring) = (wr.flags.contains(SendFlags::SOLICITED), wr.flags.contains(SendFlags::RING));
+        pair.sends.push_back(Send { wr_id: wr.wr_id, op: wr.op, data, signalled, solicited, ring });
         if pair.state == QpState::Error {
             state.flush(self.number);
         }

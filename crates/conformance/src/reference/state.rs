@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use host::{Bell, Host};
 use rustix::event::{EventfdFlags, eventfd};
 
-use verbs::{Access, AsyncEvent, Buf, CmFailure, QpCap, QpState, SendOp, Sge, Wc};
+use verbs::{Access, AsyncEvent, Buf, CmFailure, DmAccess, QpCap, QpState, SendOp, Sge, Wc};
 
 /// What is wrong with this NIC, for the tests of the suite itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,12 +32,14 @@ pub(super) enum Fault {
 pub(super) struct World {
     state: Mutex<State>,
     pub(super) host: Host,
+    /// How processors reach the NICs' memory.
+    pub(super) dm_access: DmAccess,
 }
 
 impl World {
-    pub(super) fn new(fault: Fault) -> Arc<Self> {
+    pub(super) fn new(fault: Fault, dm_access: DmAccess) -> Arc<Self> {
         let state = Mutex::new(State { fault, ..State::default() });
-        Arc::new(Self { state, host: host::real::host() })
+        Arc::new(Self { state, host: host::real::host(), dm_access })
     }
 
     /// The state; a test that panicked has not left it half changed.
@@ -108,7 +110,6 @@ pub(super) struct Region {
 /// A piece of NIC memory, alive as long as a handle is.
 pub(super) struct NicMemory {
     pub(super) device: usize,
-    pub(super) start: u64,
     pub(super) len: u64,
     pub(super) owner: Weak<dyn std::marker::Send + Sync>,
 }
@@ -168,6 +169,8 @@ pub(super) struct Send {
     pub(super) data: Pieces,
     pub(super) signalled: bool,
     pub(super) solicited: bool,
+    /// Wakes who sleeps at the peer, without a completion.
+    pub(super) ring: bool,
 }
 
 /// Local data of a posted request.

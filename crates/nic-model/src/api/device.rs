@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use host::{Bell, Host, Rate};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
-use verbs::{AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, Error, Result};
+use verbs::{AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, Error, Result, WriteOrder};
 
 use super::Opened;
 use super::domain::DomainObject;
@@ -59,6 +59,10 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, paylo
         max_dm_size: (p.nic_memory.size_mib as u64) << 20,
         atomic_cap: atomics,
         atomic_cap_dm: atomics,
+        write_order: WriteOrder::LastByteLast,
+        write_order_dm: WriteOrder::LastByteLast,
+        dm_access: if p.nic_memory.size_mib > 0.0 { DmAccess::Coherent } else { DmAccess::None },
+        write_ring: false,
         link_rate: Some(Rate(p.link.rate_mbps * 1e6)),
         ports: rails.len() as u8,
         port_addrs: rails.map(|port| IpAddr::V4(address(node, port))).collect(),

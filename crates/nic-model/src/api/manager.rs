@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::Bell;
+use host::{Bell, Wake};
 use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
 use verbs::{CmEvent, ConnParam, ConnectRequest, Error, Qp, Result};
 
@@ -67,8 +67,8 @@ impl CmOps for CmObject {
         })
     }
 
-    fn bell(&self) -> &Bell {
-        &self.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.bell)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Bell, Span};
+use host::{Bell, Span, Wake};
 use verbs::provider::{CompChannelOps, CqOps, QpOps, SrqOps};
 use verbs::{AtomicCap, Data, QpState, RecvWr, Result, SendOp, SendWr, Wc};
 
@@ -53,8 +53,8 @@ impl CqOps for CqObject {
         network.arm(self.key, solicited_only)
     }
 
-    fn bell(&self) -> &Bell {
-        &self.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.bell)
     }
 }
 
@@ -86,8 +86,8 @@ impl CompChannelOps for ChannelObject {
         found
     }
 
-    fn bell(&self) -> &Bell {
-        &self.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.bell)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::Bell;
+use host::{Bell, Wake};
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::provider::CompChannelOps;
 use verbs::{Error, Result};
@@ -89,7 +89,7 @@ impl CompChannelOps for ChannelInner {
         self.take()
     }
 
-    fn bell(&self) -> &Bell {
-        &self.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.bell)
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::Bell;
+use host::{Bell, Wake};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::provider::{CmOps, ListenerOps, own};
@@ -220,8 +220,8 @@ impl CmOps for CmHandle {
         Some(*event)
     }
 
-    fn bell(&self) -> &Bell {
-        &self.0.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.0.bell)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

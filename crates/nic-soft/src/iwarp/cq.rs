@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 
-use host::Bell;
+use host::{Bell, Wake};
 use verbs::provider::CqOps;
 use verbs::{AsyncEvent, Error, Result, Wc};
 
@@ -197,6 +197,11 @@ impl CqInner {
         count
     }
 
+    /// Wakes who sleeps, after a write that no completion follows.
+    pub(super) fn ring(&self) {
+        self.bell.ring();
+    }
+
     pub(super) fn number(&self) -> u32 {
         self.id
     }
@@ -238,8 +243,11 @@ impl CqOps for CqInner {
         Ok(())
     }
 
-    fn bell(&self) -> &Bell {
-        &self.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        let wake = Wake::by(&self.bell);
+        // Nobody may poll any more, and then the device's thread is to hear of what comes.
+        self.users().iter().for_each(|user| user.hand_over());
+        wake
     }
 }
 

@@ -1,13 +1,17 @@
 //! The device: its objects by number, and what concerns several of them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use host::{Chore, Host};
+use host::{Chore, Host, Wake};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
-use verbs::{Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, Error, QpInit, Result, SrqInit};
+use verbs::{
+    Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, Error, QpInit, Result, SrqInit,
+    WriteOrder,
+};
 
 use super::channel::ChannelInner;
 use super::cm::{CmHandle, CmInner};
@@ -21,6 +25,7 @@ use super::qp::{QpHandle, QpInner};
 use super::ready::TURNS;
 use super::socket::check_own;
 use super::srq::SrqInner;
+use crate::events::AsyncEvents;
 use crate::fork::Birth;
 use crate::pieces::SGE_MAX;
 use crate::sync::Spin;
@@ -62,8 +67,6 @@ impl Numbers {
     }
 }
 
-/// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
-const EVENTS_MAX: usize = 4096;
 #[derive(Default)]
 struct Connected {
     list: Vec<Arc<QpInner>>,
@@ -90,7 +93,7 @@ pub(super) struct Inner {
     connected: Spin<Connected>,
     /// Whether they are too many to look at each.
     crowded: AtomicBool,
-    events: Mutex<VecDeque<AsyncEvent>>,
+    events: AsyncEvents,
     /// Completion queues that overran, whose queue pairs the thread is to fail.
     condemned: Mutex<Vec<u32>>,
     pub(super) nic: Nic,
@@ -135,7 +138,7 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
         qps: RwLock::new(BTreeMap::new()),
         connected: Spin::new(Connected::default()),
         crowded: AtomicBool::new(false),
-        events: Mutex::new(VecDeque::new()),
+        events: AsyncEvents::new()?,
         condemned: Mutex::new(Vec::new()),
         nic: Nic::new()?,
     });
@@ -179,6 +182,10 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         max_dm_size: dm_size,
         atomic_cap: AtomicCap::Global,
         atomic_cap_dm: AtomicCap::Global,
+        write_order: WriteOrder::LastByteLast,
+        write_order_dm: WriteOrder::LastByteLast,
+        dm_access: DmAccess::Coherent,
+        write_ring: true,
         link_rate: None,
         port_addrs: config.bind.into_iter().collect(),
         ports: 1,
@@ -277,11 +284,7 @@ impl Inner {
     }
 
     pub(super) fn async_event(&self, event: AsyncEvent) {
-        let mut events = unpoisoned(&self.events);
-        // Peers cause them, and nobody need fetch them.
-        if events.len() < EVENTS_MAX {
-            events.push_back(event);
-        }
+        self.events.push(event);
     }
 
     /// All queue pairs that use an overrun completion queue are to fail.
@@ -395,7 +398,15 @@ impl DeviceOps for IwarpDevice {
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
-        unpoisoned(&self.0.events).pop_front()
+        self.0.events.pop()
+    }
+
+    fn prepare_wait(&self) -> Option<Wake<'_>> {
+        Some(self.0.events.prepare_wait())
+    }
+
+    fn async_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.events.fd())
     }
 }
 
@@ -430,6 +441,7 @@ impl PdOps for IwarpPd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::EVENTS_MAX;
 
     /// Goal: what peers cause does not pile up where nobody looks. Method: more events than may wait.
     #[test]

@@ -38,7 +38,7 @@ pub(super) struct QpInner {
     sq_sig_all: bool,
     state: AtomicU32,
     send_cq: Arc<CqInner>,
-    recv_cq: Arc<CqInner>,
+    pub(super) recv_cq: Arc<CqInner>,
     pub(super) srq: Option<Arc<SrqInner>>,
     pub(super) send: Spin<SendQueue>,
     reclaimed_sends: AtomicU64,

@@ -200,8 +200,17 @@ impl Incoming {
 }
 
 impl Stream {
-    /// Receives what has come; whether anything has.
+    /// Receives what has come; whether anything has. Writes among it wake who sleeps on the queue of receives: RDMAP carries no
+    /// wish for that, so all do.
     pub(super) fn receive(&mut self, qp: &Arc<QpInner>) -> Result<bool, End> {
+        let result = self.receive_turn(qp);
+        if std::mem::take(&mut self.wrote) {
+            qp.recv_cq.ring();
+        }
+        result
+    }
+
+    fn receive_turn(&mut self, qp: &Arc<QpInner>) -> Result<bool, End> {
         let Some(link) = &mut self.link else { return Ok(false) };
         (link.incoming.dry, link.incoming.turn) = (false, 0);
         // Between FPDUs the machine need not be asked what it wants.
@@ -358,6 +367,7 @@ impl Stream {
             return Ok(step);
         }
         let pieces = self.target(qp, piece)?;
+        self.wrote |= matches!(piece.target, Target::Write { .. });
         let Some(Link { incoming, socket, connection, .. }) = self.link.as_deref_mut() else {
             return Ok(Step::Starving);
         };
@@ -411,6 +421,7 @@ impl Stream {
         };
         let at = qp.device.regions.find(key, qp.pd, need, to, len).ok()?;
         place::copy_to(bytes, at);
+        self.wrote |= need == Access::REMOTE_WRITE;
         connection.placed(piece.len);
         incoming.ahead.consume(piece.len);
         incoming.left = incoming.left.saturating_sub(piece.len);

@@ -86,6 +86,8 @@ pub(super) struct Stream {
     pub(super) done: u64,
     /// A receive has been taken for the message under way, and which.
     pub(super) has_receive: bool,
+    /// Peers' writes were placed, and nobody was woken for that yet.
+    pub(super) wrote: bool,
     pub(super) receive: Receive,
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::Bell;
+use host::{Bell, Wake};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{connect, listen};
@@ -271,8 +271,8 @@ impl CmOps for CmHandle {
         event.map(|event| *event)
     }
 
-    fn bell(&self) -> &Bell {
-        &self.0.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.0.bell)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

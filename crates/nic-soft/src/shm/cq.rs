@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use host::Bell;
+use host::Wake;
 use verbs::provider::{CompChannelOps, CqOps};
 use verbs::{AsyncEvent, Error, Result, Wc};
 
@@ -80,6 +80,7 @@ impl CqInner {
         shared.armed.store(0, Ordering::Relaxed);
         shared.events.store(0, Ordering::Relaxed);
         shared.many.store(0, Ordering::Relaxed);
+        shared.knock.reset();
         shared.channel.store(channel.as_ref().map_or(0, |c| c.index as u32 + 1), Ordering::Relaxed);
         let cq = Arc::new(Self {
             device: device.clone(),
@@ -345,8 +346,10 @@ impl CqOps for CqInner {
         Ok(())
     }
 
-    fn bell(&self) -> &Bell {
-        &self.shared.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        let wake = Wake::by(&self.shared.bell);
+        self.shared.knock.settle();
+        wake
     }
 }
 
@@ -416,8 +419,8 @@ impl CompChannelOps for ChannelInner {
         Some(found.index as u32)
     }
 
-    fn bell(&self) -> &Bell {
-        &self.shared.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.shared.bell)
     }
 }
 

@@ -1,15 +1,17 @@
 //! The device: its segment, its objects by number, and what happens when something of it fails.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 
-use host::{Bytes, Host, Span};
+use host::{Bytes, Host, Span, Wake};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{
-    Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, Error, MemoryKind, QpInit, Result, SrqInit,
+    Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, Error, MemoryKind, QpInit, Result,
+    SrqInit, WriteOrder,
 };
 
 use super::cm::{CmHandle, CmInner};
@@ -26,6 +28,7 @@ use super::qp::{QpHandle, QpInner};
 use super::segment::{FileId, Ref, SEGMENT_MAX, Segment};
 use super::srq::SrqInner;
 use super::table::Table;
+use crate::events::AsyncEvents;
 use crate::fork::Birth;
 use crate::sync::Spin;
 use crate::sync::fence;
@@ -109,7 +112,7 @@ pub(super) struct Inner {
     pub(super) peers: Mutex<BTreeMap<FileId, Weak<Peer>>>,
     /// Queue pairs that were destroyed while their peer was inside.
     pub(super) departed: Mutex<Vec<Arc<QpInner>>>,
-    events: Mutex<VecDeque<AsyncEvent>>,
+    events: AsyncEvents,
     failures: AtomicBool,
     pub(super) tide: Tide,
     condemned_cqs: Mutex<Vec<usize>>,
@@ -176,7 +179,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         cqs: RwLock::new(BTreeMap::new()),
         peers: Mutex::new(BTreeMap::new()),
         departed: Mutex::new(Vec::new()),
-        events: Mutex::new(VecDeque::new()),
+        events: AsyncEvents::new()?,
         failures: AtomicBool::new(false),
         tide: Tide::default(),
         condemned_cqs: Mutex::new(Vec::new()),
@@ -208,6 +211,11 @@ fn raise_file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Of writes into host memory of another process, the kernel copies the last byte by itself (`place`); that stores stay in
+/// order is the x86's.
+const HOST_ORDER: WriteOrder =
+    if cfg!(target_arch = "x86_64") { WriteOrder::LastByteLast } else { WriteOrder::None };
+
 fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr {
     let barriers = if fence::register() { "expedited membarrier(2)" } else { "full fences" };
     DeviceAttr {
@@ -228,6 +236,10 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
         max_dm_size: dm_size,
         atomic_cap: AtomicCap::Hca,
         atomic_cap_dm: AtomicCap::Global,
+        write_order: HOST_ORDER,
+        write_order_dm: WriteOrder::LastByteLast,
+        dm_access: DmAccess::Coherent,
+        write_ring: true,
         link_rate: None,
         port_addrs: Vec::new(),
         ports: 1,
@@ -336,7 +348,7 @@ impl Inner {
     }
 
     pub(super) fn async_event(&self, event: AsyncEvent) {
-        unpoisoned(&self.events).push_back(event);
+        self.events.push(event);
     }
 
     /// A queue pair is to fail, found out where it cannot be done at once.
@@ -561,7 +573,15 @@ impl DeviceOps for ShmDevice {
         self.0.live_cqs().iter().for_each(|cq| cq.look_for_overrun());
         self.0.settle_failures();
         self.0.live_qps().iter().filter_map(|qp| qp.srq.as_ref()).for_each(|srq| srq.check_limit());
-        unpoisoned(&self.0.events).pop_front()
+        self.0.events.pop()
+    }
+
+    fn prepare_wait(&self) -> Option<Wake<'_>> {
+        Some(self.0.events.prepare_wait())
+    }
+
+    fn async_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.events.fd())
     }
 }
 

@@ -38,12 +38,24 @@ pub(super) struct Progress {
     pub(super) asks: u32,
     /// Turns taken at the peer's memory.
     pub(super) turns: u32,
+    /// Whether the peer's queue knows that writes ring here.
+    knocks: bool,
 }
 
 impl Progress {
     /// Forgets what was under way; the queue pair has failed.
     pub(super) fn abandon(&mut self) {
         self.job = None;
+    }
+
+    /// Wakes who sleeps on the queue that the peer's receives complete to, after a write.
+    #[inline]
+    pub(super) fn ring_peer(&mut self, link: &Link) {
+        if !std::mem::replace(&mut self.knocks, true) {
+            link.cq.knock.introduce();
+        }
+        crate::sync::fence::light();
+        link.cq.bell.ring_after_fence();
     }
 }
 
@@ -121,7 +133,13 @@ impl QpInner {
         }
         let solicited = wr.flags.contains(SendFlags::SOLICITED);
         match wr.op {
-            SendOp::Write(remote) => self.reach(side, link, &local, remote, Way::Out).map(|()| 0),
+            SendOp::Write(remote) => {
+                self.reach(side, link, &local, remote, Way::Out)?;
+                if wr.flags.contains(SendFlags::RING) {
+                    side.progress.ring_peer(link);
+                }
+                Ok(0)
+            }
             SendOp::Read(remote) => {
                 self.reach(side, link, &local, remote, Way::In).map(|()| local.total() as u32)
             }

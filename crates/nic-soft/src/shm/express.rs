@@ -37,6 +37,9 @@ impl QpInner {
             // SAFETY: both caches vouch for mapped memory of this length, the far one as long as we are inside, the
             // near one as long as we hold the lock. Test: `write` and `memory` of the conformance suite.
             unsafe { place::copy_last_byte_last(dst, src, len as usize) };
+            if wr.flags.contains(SendFlags::RING) {
+                side.progress.ring_peer(link);
+            }
         } else if !self.express_send(&mut side, link, wr, src, len) {
             return false;
         }

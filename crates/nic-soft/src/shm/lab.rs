@@ -52,7 +52,7 @@ const QUEUE_PAIR: Names = names!(QpShared:
     status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
     comp_ring = 8, peer.0.busy = 4, starved.0 = 4, taken = 8, service.0.turn = 4, service.0.kind = 4,
     service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4, service.0.bounce = 8);
-const COMPLETION_QUEUE: Names = names!(CqShared: armed = 4, channel = 4, events = 4, many = 4);
+const COMPLETION_QUEUE: Names = names!(CqShared: armed = 4, channel = 4, events = 4, many = 4, knock = 4);
 const SHARED_QUEUE: Names = names!(SrqShared:
     pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4);
 const CHANNEL: Names = &[];

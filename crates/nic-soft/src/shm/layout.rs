@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use host::Bell;
 
 use crate::sync::guard::Busy;
+use crate::sync::knock::Knock;
 use crate::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 pub(super) const MR_MAX: usize = 65_536;
 pub(super) const QP_MAX: usize = MEMBERS;
@@ -205,6 +206,8 @@ pub(super) struct CqShared {
     pub(super) events: AtomicU32,
     /// Whether `ready` is used: there are too many queue pairs to look at each.
     pub(super) many: AtomicU32,
+    /// Whether peers ring the bell after writes.
+    pub(super) knock: Knock,
     pub(super) ready: Ready,
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use fabric::Entry;
 use host::Bytes;
 use serde::Serialize;
-use verbs::{AtomicCap, DeviceAttr};
+use verbs::{Access, AtomicCap, DeviceAttr, DmAccess, WriteOrder};
 
 use crate::args::DevicesArgs;
 use crate::error::{OK, Outcome};
@@ -106,12 +106,40 @@ fn limits(attr: &DeviceAttr) -> Vec<Limit> {
         bytes("max_dm_size", "NIC memory", attr.max_dm_size),
         words("atomic_cap", "atomics on host memory", atomics(attr.atomic_cap)),
         words("atomic_cap_dm", "atomics on NIC memory", atomics(attr.atomic_cap_dm)),
+        words("implicit_mr", "regions of all memory", implicit(attr.implicit_mr)),
+        words("write_order", "the last byte of a write into host memory", order(attr.write_order)),
+        words("write_order_dm", "the last byte of a write into NIC memory", order(attr.write_order_dm)),
+        words("dm_access", "the processor's access to NIC memory", dm_access(attr.dm_access)),
+        words("write_ring", "writes that ring", if attr.write_ring { "yes" } else { "no" }),
         count("ports", "ports", attr.ports.into()),
     ];
     if let Some(rate) = attr.link_rate {
         all.push(Limit { name: "link_rate", about: "link", value: rate.0.into(), text: rate.to_string() });
     }
     all
+}
+
+fn implicit(rights: Option<Access>) -> &'static str {
+    match rights {
+        None => "none",
+        Some(rights) if rights.contains(Access::ALL) => "for peers, too",
+        Some(_) => "for own requests",
+    }
+}
+
+fn order(order: WriteOrder) -> &'static str {
+    match order {
+        WriteOrder::None => "says nothing of the others",
+        WriteOrder::LastByteLast => "is seen last",
+    }
+}
+
+fn dm_access(access: DmAccess) -> &'static str {
+    match access {
+        DmAccess::None => "none",
+        DmAccess::Copy => "copies",
+        DmAccess::Coherent => "load and store",
+    }
 }
 
 fn atomics(cap: AtomicCap) -> &'static str {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use host::Bell;
+use host::{Bell, Wake};
 
 use super::device::{Inner, unpoisoned};
 use crate::Result;
@@ -93,7 +93,7 @@ impl CompChannelOps for ChannelInner {
         self.reports.pop()
     }
 
-    fn bell(&self) -> &Bell {
-        self.reports.bell()
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(self.reports.bell())
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::Bell;
+use host::Wake;
 
 use super::channel::Announced;
 use super::device::Inner;
@@ -150,8 +150,8 @@ impl CmOps for CmHandle {
         self.0.events.pop().map(|(_, event)| event)
     }
 
-    fn bell(&self) -> &Bell {
-        self.0.events.bell()
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(self.0.events.bell())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

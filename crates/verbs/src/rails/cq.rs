@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use host::Bell;
+use host::{Bell, Wake};
 
 use super::RAILS_MAX;
 use super::channel::ChannelInner;
@@ -414,7 +414,7 @@ impl CqOps for CqInner {
         Ok(())
     }
 
-    fn bell(&self) -> &Bell {
-        &self.bell
+    fn prepare_wait(&self) -> Wake<'_> {
+        Wake::by(&self.bell)
     }
 }

@@ -19,8 +19,8 @@ use super::worker::{INLINE_MAX, Worker};
 use super::{Engine, RAILS_MAX, RailsConfig, hello};
 use crate::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
 use crate::{
-    Access, AsyncEvent, AtomicCap, Buf, Cm, CmEvent, CompChannel, Device, DeviceAttr, Error, Listener, Mr,
-    Pd, QpState, Result,
+    Access, AsyncEvent, AtomicCap, Buf, Cm, CmEvent, CompChannel, Device, DeviceAttr, DmAccess, Error,
+    Listener, Mr, Pd, QpState, Result, WriteOrder,
 };
 
 /// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
@@ -209,6 +209,10 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
         max_dm_size: 0,
         atomic_cap,
         atomic_cap_dm: AtomicCap::None,
+        write_order: WriteOrder::None,
+        write_order_dm: WriteOrder::None,
+        dm_access: DmAccess::None,
+        write_ring: false,
         link_rate: rails.iter().try_fold(Rate(0.0), |a, rail| sum(Some(a), rail)),
         ports: 1,
         port_addrs: rails[0].attr().port_addrs.first().copied().into_iter().collect(),
