@@ -471,13 +471,13 @@ impl Inner {
                     AsyncEvent::QpAccessError { qp_num } => {
                         if let Some(qp) = self.qp_of_lane(rail, qp_num) {
                             self.async_event(AsyncEvent::QpAccessError { qp_num: qp.num });
-                            qp.fail();
+                            qp.is_blamed();
                         }
                     }
                     AsyncEvent::QpFatal { qp_num, why } => {
                         if let Some(qp) = self.qp_of_lane(rail, qp_num) {
                             self.async_event(AsyncEvent::QpFatal { qp_num: qp.num, why });
-                            qp.fail();
+                            qp.is_blamed();
                         }
                     }
                     AsyncEvent::SrqLimitReached { srq } => {

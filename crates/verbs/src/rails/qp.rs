@@ -219,6 +219,14 @@ impl QpInner {
         self.device().signal();
     }
 
+    /// A rail says that a lane failed for a reason of its own, which is the end of the whole. But not before this side has taken
+    /// the news that it is connected, of which the accepting side may have made use, and ended it: they are on their way.
+    pub(super) fn is_blamed(&self) {
+        if self.now() != state::CONNECTING {
+            self.fail();
+        }
+    }
+
     /// The connection is over: tells of receives that lie on no lane.
     fn flush_receives(&self, receives: &mut Receives) {
         receives.flush(|wc| self.recv_cq.push(Wc { qp_num: self.num, ..wc }, 0, 1));
