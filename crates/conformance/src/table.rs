@@ -364,6 +364,7 @@ macro_rules! __conformance_table {
                 waiting_sends_end_with_errors
                 waiting_receives_are_flushed
                 a_poller_notices_that_a_waiting_sender_left
+                an_acceptor_goes_at_once
                 other_connections_carry_on
                 a_successor_takes_over
                 posting_to_the_departed

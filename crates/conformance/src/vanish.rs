@@ -3,7 +3,7 @@
 use super::Env;
 use super::check::ok;
 use super::conn::{Conn, End, Setup, connect};
-use verbs::{QpState, SendOp, SendWr, WcOpcode};
+use verbs::{ConnParam, QpState, SendOp, SendWr, WcOpcode};
 
 /// A peer goes away while messages wait for its receives: they end with errors, in order, and the connection
 /// is over. (The first may tell of the peer's silence, or be flushed; the rest are flushed.)
@@ -47,6 +47,29 @@ pub(super) fn a_poller_notices_that_a_waiting_sender_left(env: &Env) {
         (b.qp.state() == QpState::Error).then_some(())
     });
     b.waiter.disconnected(&b.cm, b.qp.num());
+}
+
+/// An accepting side that goes as soon as it knows of the connection: the other has been connected, or is about to, and is told of
+/// a beginning and an end. Many times, since it is a matter of moments in which order the news are heard.
+pub(super) fn an_acceptor_goes_at_once(env: &Env) {
+    let (mut a, mut b) = super::connect::ends(env);
+    let listener = b.cm.listen(env.addr(), 8).expect("a listener");
+    for round in 0..200 {
+        (a.qp, b.qp) = (a.another_qp(), b.another_qp());
+        if round % 2 == 0 {
+            a.post_recv(round, &[a.host.sge(0, 8)]);
+        }
+        a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+        let request = b.waiter.request(&b.cm);
+        b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
+        b.waiter.established(&b.cm, b.qp.num());
+        b.qp = b.another_qp();
+        a.waiter.established(&a.cm, a.qp.num());
+        a.waiter.disconnected(&a.cm, a.qp.num());
+        if round % 2 == 0 {
+            a.receives_flushed(round..round + 1);
+        }
+    }
 }
 
 /// One connection's peer goes away; all others carry on, on the same device, domain and channels.
