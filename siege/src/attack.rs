@@ -45,6 +45,9 @@ impl Budget {
     }
 }
 
+/// What takes longer hangs.
+pub(crate) const HANG: Duration = Duration::from_secs(1);
+
 /// What an attack counted. All but `tried`, `survived`, `late` and `notes` must stay zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
@@ -74,7 +77,7 @@ impl Tally {
     /// A victim noticed, or answered, after this long.
     pub(crate) fn noticed(&mut self, after: Duration) {
         self.late = self.late.max(after);
-        self.hung += u64::from(after > Duration::from_secs(1));
+        self.hung += u64::from(after > HANG);
     }
 
     /// Adds a note, unless there are many already.

@@ -47,6 +47,9 @@ struct Options {
     /// What all chance begins with; printed, so that a run can be repeated.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Others use this machine, too: tell how late things were noticed, but let only hangs, over a second, fail.
+    #[arg(long)]
+    shared: bool,
     /// Print the attacks and what each one does.
     #[arg(long)]
     list: bool,
@@ -72,7 +75,7 @@ fn run(options: &Options) -> Result<bool> {
         attacks::ALL.iter().for_each(|attack| println!("{:<18} {}", attack.name, attack.about));
         return Ok(true);
     }
-    runner::run(&options.only, &options.skip, time, options.seed)
+    runner::run(&options.only, &options.skip, time, options.seed, options.shared)
 }
 
 fn main() -> ExitCode {

@@ -55,9 +55,10 @@ const STEPS: &[Step] = &[
     Step { name: "corpora", command: "cargo xtask corpora", run: corpora::check },
     Step {
         name: "siege",
-        command: "cargo xtask siege --quick --minutes 1",
+        // No clock decides here: the machine may be anybody's.
+        command: "cargo xtask siege --quick --minutes 1 --shared",
         run: |w| {
-            let arguments = ["--minutes", "1"].map(str::to_owned);
+            let arguments = ["--minutes", "1", "--shared"].map(str::to_owned);
             siege::check(w, &arguments, true).map(|()| String::new())
         },
     },
