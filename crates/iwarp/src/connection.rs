@@ -7,8 +7,7 @@ use thiserror::Error;
 use crate::mpa::{MULPDU_MAX, Negotiated, Role};
 use crate::rx::{Event, Failure, Lookup, Receive, Receiver, ReceiverConfig};
 use crate::terminate::{Terminate, TerminateCode};
-use crate::tx::{Op, OpKind, PostError, SHORT_HEADER_MAX, Sender, SenderConfig, Transmit};
-use crate::wire::Inline;
+use crate::tx::{Op, OpKind, PostError, Sender, SenderConfig, Transmit};
 
 /// What a connection may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,10 +76,15 @@ impl Connection {
         self.sender.post(op)
     }
 
-    /// As [`Sender::begin_at_once`].
+    /// As [`Sender::write_at_once`].
     #[inline]
-    pub fn begin_at_once(&mut self, kind: &OpKind) -> Option<Inline<SHORT_HEADER_MAX>> {
-        self.sender.begin_at_once(kind)
+    pub fn write_at_once<E>(
+        &mut self,
+        kind: &OpKind,
+        out: &mut Vec<u8>,
+        payload: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
+        self.sender.write_at_once(kind, out, payload)
     }
 
     /// What is to be done next with the stream's bytes.
@@ -142,6 +146,12 @@ impl Connection {
     #[inline]
     pub fn checks_crc(&self) -> bool {
         self.receiver.checks_crc()
+    }
+
+    /// As [`Receiver::begins_fpdu`].
+    #[inline]
+    pub fn begins_fpdu(&self) -> bool {
+        self.receiver.begins_fpdu()
     }
 
     /// What is to be sent or done next; `None` until something changes.

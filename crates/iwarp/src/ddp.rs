@@ -123,21 +123,38 @@ impl Header {
         false
     }
 
-    /// Appends the header. Reserved bits are zero (RFC 5041 section 4.1).
+    /// Appends the header.
     pub fn emit<const N: usize>(&self, out: &mut Inline<N>) {
         match self {
-            Self::Tagged(tagged) => {
-                out.put(&[Control::emit(true, tagged.last), tagged.ulp]);
-                out.put(&tagged.stag.to_be_bytes());
-                out.put(&tagged.to.to_be_bytes());
-            }
-            Self::Untagged(untagged) => {
-                out.put(&[Control::emit(false, untagged.last), untagged.ulp]);
-                for word in [untagged.ulp_word, untagged.queue, untagged.msn, untagged.mo] {
-                    out.put(&word.to_be_bytes());
-                }
-            }
+            Self::Tagged(tagged) => out.put(&tagged.to_wire()),
+            Self::Untagged(untagged) => out.put(&untagged.to_wire()),
         }
+    }
+}
+
+impl Tagged {
+    /// The header's bytes. Reserved bits are zero (RFC 5041 section 4.1).
+    #[inline]
+    pub(crate) fn to_wire(self) -> [u8; TAGGED_LEN] {
+        let mut bytes = [0; TAGGED_LEN];
+        bytes[..2].copy_from_slice(&[Control::emit(true, self.last), self.ulp]);
+        bytes[2..6].copy_from_slice(&self.stag.to_be_bytes());
+        bytes[6..].copy_from_slice(&self.to.to_be_bytes());
+        bytes
+    }
+}
+
+impl Untagged {
+    /// The header's bytes. Reserved bits are zero (RFC 5041 section 4.1).
+    #[inline]
+    pub(crate) fn to_wire(self) -> [u8; UNTAGGED_LEN] {
+        let mut bytes = [0; UNTAGGED_LEN];
+        bytes[..2].copy_from_slice(&[Control::emit(false, self.last), self.ulp]);
+        bytes[2..6].copy_from_slice(&self.ulp_word.to_be_bytes());
+        bytes[6..10].copy_from_slice(&self.queue.to_be_bytes());
+        bytes[10..14].copy_from_slice(&self.msn.to_be_bytes());
+        bytes[14..].copy_from_slice(&self.mo.to_be_bytes());
+        bytes
     }
 }
 

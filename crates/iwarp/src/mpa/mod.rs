@@ -29,6 +29,8 @@ use crate::terminate::TerminateCode;
 pub const LENGTH_LEN: usize = 2;
 /// Bytes of the CRC that ends an FPDU, used or not (RFC 5044 section 4.1).
 pub const CRC_LEN: usize = 4;
+/// The longest FPDU: a length, as much as it can say, pad and CRC, in bytes.
+pub const FPDU_MAX: usize = fpdu_len(u16::MAX as usize);
 /// The smallest MULPDU that DDP must be given (RFC 5044 section 3), in bytes.
 pub const MULPDU_MIN: u16 = 128;
 /// The largest (RFC 5044 section 3), in bytes. The length field could say more, and what a peer sends may be larger.
@@ -44,6 +46,11 @@ pub fn mulpdu_for(emss_bytes: u32) -> u16 {
 /// Bytes that fill an FPDU up to a multiple of four (RFC 5044 section 4.1).
 pub(crate) const fn pad(ulpdu_len: usize) -> usize {
     (LENGTH_LEN + ulpdu_len).next_multiple_of(4) - (LENGTH_LEN + ulpdu_len)
+}
+
+/// Bytes of the whole FPDU around a segment of this length.
+pub(crate) const fn fpdu_len(ulpdu_len: usize) -> usize {
+    LENGTH_LEN + ulpdu_len + pad(ulpdu_len) + CRC_LEN
 }
 
 /// The revisions of the handshake that are spoken.

@@ -18,6 +18,7 @@
 
 mod check;
 mod finish;
+mod front;
 mod receiver;
 
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod tests;
 
 use thiserror::Error;
 
+pub use front::Front;
 pub use receiver::{Receiver, ReceiverConfig};
 
 use crate::rdmap::{AtomicRequest, ReadRequest};

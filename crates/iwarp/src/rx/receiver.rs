@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{Event, Expected, Failure, Lookup, Piece, Receive, Target};
 use crate::crc::Crc;
 use crate::ddp::{Control, Header, QUEUES, UNTAGGED_LEN};
-use crate::mpa::{CRC_LEN, LENGTH_LEN, Rtr, pad};
+use crate::mpa::{CRC_LEN, LENGTH_LEN, Rtr, fpdu_len, pad};
 use crate::rdmap::Opcode;
 use crate::terminate::{Offender, Terminate, TerminateCode};
 use crate::wire::Inline;
@@ -223,7 +223,7 @@ impl Receiver {
         self.have = bytes.len().min(self.need);
         let Some(&[high, low]) = bytes.first_chunk() else { return };
         let ulpdu_len = usize::from(u16::from_be_bytes([high, low]));
-        self.need = LENGTH_LEN + ulpdu_len + pad(ulpdu_len) + CRC_LEN;
+        self.need = fpdu_len(ulpdu_len);
         let Some(fpdu) = bytes.get(..self.need) else { return };
         // RFC 5044 section 4.4: the CRC covers length, segment and pad.
         let (covered, crc) = fpdu.split_at(self.need - CRC_LEN);
@@ -276,6 +276,12 @@ impl Receiver {
                 stage == between(self.config).0 && self.have == 0 && self.message.is_none() && self.read == 0
             }
         }
+    }
+
+    /// Whether the next byte that is given is the first of an FPDU.
+    #[inline]
+    pub fn begins_fpdu(&self) -> bool {
+        matches!(self.stage, Stage::Check | Stage::Control) && self.have == 0
     }
 
     /// Receives nothing more.

@@ -122,6 +122,22 @@ impl Fpdu {
         false
     }
 
+    /// Appends the whole FPDU to `out`: `payload` appends the bytes that [`Self::payload`] names, or fails and leaves `out` as
+    /// it may.
+    #[inline]
+    pub fn write<E>(
+        &self,
+        out: &mut Vec<u8>,
+        payload: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let at = out.len();
+        out.extend_from_slice(&self.header);
+        payload(out)?;
+        debug_assert_eq!(out.len() - at, self.header.len() + self.payload.len(), "all of the payload");
+        end_fpdu(out, at, self.crc);
+        Ok(())
+    }
+
     /// Begins the trailer. The payload is given to it in order, unless [`Seal::wants_payload`] says no.
     #[inline]
     pub fn seal(&self) -> Seal {
@@ -134,6 +150,19 @@ impl Fpdu {
             header_len: self.header.len(),
         }
     }
+}
+
+/// Appends pad and CRC to the FPDU that begins at `at`. With CRCs off, the field is there and zero (RFC 5044 section 4.1).
+#[inline]
+pub(super) fn end_fpdu(out: &mut Vec<u8>, at: usize, crc: bool) {
+    let mut trailer = [0; TRAILER_MAX];
+    let pad = pad(out.len() - at - LENGTH_LEN);
+    if crc {
+        let mut sum = Crc::of(&out[at..]);
+        sum.update(&trailer[..pad]);
+        trailer[pad..pad + CRC_LEN].copy_from_slice(&sum.to_wire());
+    }
+    out.extend_from_slice(&trailer[..pad + CRC_LEN]);
 }
 
 /// A trailer in the making.

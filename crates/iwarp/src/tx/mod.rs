@@ -22,12 +22,7 @@ use thiserror::Error;
 pub use fpdu::{Fpdu, HEADER_MAX, Payload, PayloadMismatch, Seal, TRAILER_MAX, Trailer};
 pub use sender::{Sender, SenderConfig};
 
-use crate::ddp::UNTAGGED_LEN;
-use crate::mpa::LENGTH_LEN;
 use crate::rdmap::{AtomicOp, AtomicRequest, ReadRequest};
-
-/// Bytes before the payload of what goes the short way, [`Sender::begin_at_once`], at most.
-pub const SHORT_HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN;
 
 /// An operation of this side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Fpdu, Op, OpKind, Origin, Payload, PostError, SHORT_HEADER_MAX, Transmit};
+use super::fpdu::end_fpdu;
+use super::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 use crate::ddp::{
     Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, QUEUES, TAGGED_LEN, Tagged,
     UNTAGGED_LEN, Untagged,
@@ -248,32 +249,43 @@ impl Sender {
     }
 
     /// The short way of an operation that is one segment: what [`Self::post`] and [`Self::poll`] would come to, if nothing
-    /// stands before it. Returns its header bytes; they, the payload, the pad and the CRC must be sent next. Otherwise nothing
-    /// has happened. The operation may not wait for a fence.
+    /// stands before it. Appends its whole FPDU to `out`, for which `payload` appends the bytes to be sent; it must be sent
+    /// next. `None` if it does not go this way; then nothing has happened. If `payload` fails, the stream can only end.
+    /// The operation may not wait for a fence.
     #[inline]
-    pub fn begin_at_once(&mut self, kind: &OpKind) -> Option<Inline<SHORT_HEADER_MAX>> {
+    pub fn write_at_once<E>(
+        &mut self,
+        kind: &OpKind,
+        out: &mut Vec<u8>,
+        payload: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
         if self.closed || self.held || !self.is_idle() {
             return None;
         }
         let room = |header_len: usize, len: u32| len as usize + header_len <= self.config.mulpdu.into();
-        let (header, len) = match *kind {
+        let at = out.len();
+        match *kind {
             OpKind::Write { stag, to, len } if room(TAGGED_LEN, len) && !wraps(to, len) => {
                 let ulp = Opcode::Write.control();
-                (Header::Tagged(Tagged { last: true, ulp, stag, to }), len)
+                let header = Tagged { last: true, ulp, stag, to };
+                out.extend_from_slice(&((TAGGED_LEN + len as usize) as u16).to_be_bytes());
+                out.extend_from_slice(&header.to_wire());
             }
             OpKind::Send { len, solicited, invalidate: None } if room(UNTAGGED_LEN, len) => {
                 let ulp = Opcode::send(solicited, false).control();
                 let msn = self.next(QUEUE_SEND);
                 let header = Untagged { last: true, ulp, ulp_word: 0, queue: QUEUE_SEND, msn, mo: 0 };
-                (Header::Untagged(header), len)
+                out.extend_from_slice(&((UNTAGGED_LEN + len as usize) as u16).to_be_bytes());
+                out.extend_from_slice(&header.to_wire());
             }
             _ => return None,
-        };
+        }
         self.answers_turn = true;
-        let mut bytes = Inline::new();
-        bytes.put(&((header.len() + len as usize) as u16).to_be_bytes());
-        header.emit(&mut bytes);
-        Some(bytes)
+        let written = payload(out);
+        if written.is_ok() {
+            end_fpdu(out, at, self.config.crc);
+        }
+        Some(written)
     }
 
     /// RFC 6581 section 9.2. Nothing looks at tag and offset of what has no bytes.

@@ -34,10 +34,7 @@ fn next(sender: &mut Sender) -> Fpdu {
 
 /// The whole FPDU, its payload zeros.
 fn bytes(fpdu: &Fpdu) -> Vec<u8> {
-    let payload = vec![0; fpdu.payload.len()];
-    let mut seal = fpdu.seal();
-    seal.update(&payload);
-    [fpdu.header(), &payload, &seal.finish().expect("all of the payload")].concat()
+    bytes_with(fpdu, &vec![0; fpdu.payload.len()])
 }
 
 fn framed(before_crc: &[u8]) -> Vec<u8> {
@@ -58,16 +55,44 @@ fn a_write_byte_by_byte() {
     assert!(sender.is_idle());
 }
 
+fn append(bytes: &[u8], to: &mut Vec<u8>) -> Result<(), ()> {
+    to.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// The FPDU with its trailer from a seal, as a driver that gathers sends it.
+fn bytes_with(fpdu: &Fpdu, payload: &[u8]) -> Vec<u8> {
+    let mut seal = fpdu.seal();
+    seal.update(payload);
+    [fpdu.header(), payload, &seal.finish().expect("all of it")].concat()
+}
+
+/// What a sender writes at once, without payload; `None` if it does not.
+fn at_once(sender: &mut Sender, kind: &OpKind) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    sender.write_at_once(kind, &mut out, |to| append(&[], to)).map(|_| out)
+}
+
 /// Goal: the short way gives the same bytes as the long one. Method: both, in turns, with all lengths around a pad.
 #[test]
 fn the_short_way_gives_the_same_bytes() {
-    let (mut short, mut long) = (Sender::new(config()), Sender::new(config()));
-    for turn in 0..40_u32 {
-        let kind = if turn % 2 == 0 { write(turn) } else { send(turn / 3) };
-        long.post(op(turn.into(), kind)).expect("room");
-        let fpdu = next(&mut long);
-        assert_eq!(short.begin_at_once(&kind).as_deref(), Some(fpdu.header()), "{kind:?}");
-        assert!(short.is_idle());
+    for crc in [false, true] {
+        let config = || SenderConfig { crc, ..config() };
+        let (mut short, mut long) = (Sender::new(config()), Sender::new(config()));
+        for turn in 0..40_u32 {
+            let kind = if turn % 2 == 0 { write(turn) } else { send(turn / 3) };
+            long.post(op(turn.into(), kind)).expect("room");
+            let fpdu = next(&mut long);
+            // Behind something else, as in a driver's buffer.
+            let mut out = vec![9; turn as usize % 5];
+            let payload = vec![0xa5; fpdu.payload.len()];
+            assert_eq!(short.write_at_once(&kind, &mut out, |to| append(&payload, to)), Some(Ok(())));
+            assert_eq!(out.split_off(turn as usize % 5), bytes_with(&fpdu, &payload), "{kind:?}");
+            let (mut whole, len) = (Vec::new(), fpdu.len());
+            fpdu.write(&mut whole, |to| append(&payload, to)).expect("appended");
+            assert_eq!((whole.len(), whole), (len, bytes_with(&fpdu, &payload)), "{kind:?}");
+            assert!(short.is_idle());
+        }
     }
 }
 
@@ -76,24 +101,26 @@ fn the_short_way_gives_the_same_bytes() {
 fn the_short_way_waits_for_nobody() {
     let mut sender = Sender::new(SenderConfig { mulpdu: MULPDU_MIN, ..config() });
     let room = u32::from(MULPDU_MIN) - TAGGED_LEN as u32;
-    assert!(sender.begin_at_once(&write(room)).is_some());
-    assert_eq!(sender.begin_at_once(&write(room + 1)), None, "two segments");
-    assert_eq!(sender.begin_at_once(&OpKind::Write { stag: 1, to: u64::MAX, len: 2 }), None, "wraps");
-    assert_eq!(sender.begin_at_once(&OpKind::Read(READ)), None);
+    assert!(at_once(&mut sender, &write(room)).is_some());
+    assert_eq!(at_once(&mut sender, &write(room + 1)), None, "two segments");
+    assert_eq!(at_once(&mut sender, &OpKind::Write { stag: 1, to: u64::MAX, len: 2 }), None, "wraps");
+    assert_eq!(at_once(&mut sender, &OpKind::Read(READ)), None);
     sender.post(op(1, write(1))).expect("room");
-    assert_eq!(sender.begin_at_once(&write(1)), None, "behind another");
+    assert_eq!(at_once(&mut sender, &write(1)), None, "behind another");
     next(&mut sender);
     sender.answer_read(READ);
-    assert_eq!(sender.begin_at_once(&write(1)), None, "behind an answer");
+    assert_eq!(at_once(&mut sender, &write(1)), None, "behind an answer");
     next(&mut sender);
-    assert!(sender.begin_at_once(&write(1)).is_some());
+    assert!(at_once(&mut sender, &write(1)).is_some());
     sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
-    assert_eq!(sender.begin_at_once(&write(1)), None, "it ends");
+    assert_eq!(at_once(&mut sender, &write(1)), None, "it ends");
     let mut held = Sender::new(SenderConfig { held: true, ..config() });
-    assert_eq!(held.begin_at_once(&write(1)), None, "the peer speaks first");
+    assert_eq!(at_once(&mut held, &write(1)), None, "the peer speaks first");
     held.close();
     held.release();
-    assert_eq!(held.begin_at_once(&write(1)), None, "closed");
+    let nothing = held.write_at_once(&write(1), &mut Vec::new(), |_| Err(()));
+    assert_eq!(nothing, None, "and nobody asks for the payload");
+    assert_eq!(at_once(&mut held, &write(1)), None, "closed");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Data path: receiving. Bytes that were read ahead of what they are for: many small FPDUs cost one system call.
 
+use iwarp::mpa::FPDU_MAX;
+
 use super::outbox::{Pool, Room};
 
 /// Room for bytes that were read ahead.
@@ -8,8 +10,6 @@ const LEN: usize = 8 << 10;
 /// The same while FPDUs come this way that do not fit there, because their CRCs are checked first: the longest, and a little
 /// of what follows it.
 const LEN_GROWN: usize = FPDU_MAX + 1024;
-/// The longest FPDU: a length, as much as it can say, pad and CRC.
-const FPDU_MAX: usize = (2 + 65_535_usize).next_multiple_of(4) + 4;
 
 /// A small buffer, filled at the end and consumed at the front.
 pub(super) struct Ahead {

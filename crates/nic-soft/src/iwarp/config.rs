@@ -4,6 +4,11 @@ use std::net::IpAddr;
 
 use host::Span;
 
+/// Reads that are granted, and wished for, beyond what the program asks: for the questions of `questions`.
+pub(super) const QUESTIONS: u16 = 16;
+/// What a request of revision 2 has room for beside its own four bytes (RFC 6581 section 6).
+pub(super) const PRIVATE_DATA_MAX: usize = iwarp::mpa::private_data_max(true);
+
 /// When a write or a send is complete at its initiator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Completion {

@@ -1,254 +1,146 @@
 //! Connections in the making: TCP, then the frames of MPA, until there is a stream. On the device's thread, except that the
 //! program answers requests from wherever it likes.
-//!
-//! Bounded: how many may be about to say what they want, how long they take, how many requests wait for the program's answer
-//! (the listener's backlog), and what a frame holds (512 bytes of private data).
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
-use host::Time;
-use iwarp::mpa::{Initiator, MULPDU_MAX, MULPDU_MIN, Negotiated, Responder, Revision, Role, Rtr, mulpdu_for};
-use iwarp::{Connection, Limits};
+use host::{Span, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
-use verbs::{CmFailure, ConnParam};
+use rustix::net::{SocketFlags, acceptfrom_with};
+use verbs::CmFailure;
 
-use super::active::Active;
-use super::cm::{CmInner, ListenerInner};
-use super::config::{Completion, FpduSize};
-use super::device::{Inner, unpoisoned};
-use super::nic::ATTEMPT;
-use super::passive::ListenWish;
-use super::place::segment_len;
-use super::qp::{QpInner, state};
-use super::receive::Incoming;
-use super::stream::Link;
-use super::transmit::Outgoing;
+use super::active::{Active, Step};
+use super::hearing::{Heard, Hearing, REQUEST_PATIENCE};
+use super::inner::Inner;
+use super::listener::Listener;
+use super::reactor::{ATTEMPT, LISTENER};
+use super::registry::{Attempt, Phase, Wish};
+use super::request;
+use super::socket::prepare;
 use crate::fork::Fd;
 
-/// Reads that are granted, and wished for, beyond what the program asks: for the questions of `transmit`.
-pub(super) const QUESTIONS: u16 = 16;
-/// Operations that a machine holds: those of one request, a question, and a greeting.
-const MACHINE_QUEUE: usize = 4;
-/// The largest FPDU with a CRC, unless a size is configured, in bytes. Two of them are sent at once, as copies. With 65,535
-/// bytes these made a third TCP segment of a few bytes on loopback, and streams reached 5.3 GB/s instead of 7.3.
-const CRC_FPDU_LEN: u32 = 60_000;
+/// Connections taken off a listener at a time, so that a flood does not keep the thread from everything else.
+const ACCEPTS: usize = 64;
+/// With descriptors or memory used up, listeners rest so long.
+const SHORTAGE_PAUSE: Span = Span::from_ms(100);
 
-/// What a program wants of the device's thread.
-pub(super) enum Wish {
-    Connect(Active),
-    Listen(Arc<ListenWish>),
-}
-
-/// Listeners, and connections in the making, by number.
-#[derive(Default)]
-pub(super) struct Registry {
-    pub(super) wishes: Mutex<Vec<Wish>>,
-    pub(super) listeners: Mutex<BTreeMap<u64, Arc<ListenerInner>>>,
-    pub(super) attempts: Mutex<BTreeMap<u64, Attempt>>,
-    /// Descriptors ran out: until then nobody is let in.
-    pub(super) rest_until: Mutex<Option<Time>>,
-}
-
-impl Registry {
-    pub(super) fn add_listener(&self, listener: &Arc<ListenerInner>) {
-        unpoisoned(&self.listeners).insert(listener.id, listener.clone());
-    }
-
-    pub(super) fn forget_listener(&self, id: u64) {
-        unpoisoned(&self.listeners).remove(&id);
-    }
-}
-
-/// A connection in the making.
-pub(super) struct Attempt {
-    pub(super) socket: Fd,
-    pub(super) deadline: Time,
-    pub(super) phase: Phase,
-}
-
-pub(super) enum Phase {
-    /// TCP is connecting.
-    Connecting(Active),
-    /// The request is on its way; the reply is awaited.
-    Asking(Active, Initiator),
-    /// Somebody has connected and is about to say what it wants.
-    Hearing(Responder, Arc<ListenerInner>, SocketAddr),
-}
-
-impl Phase {
-    fn active(&self) -> Option<&Active> {
-        match self {
-            Self::Connecting(active) | Self::Asking(active, _) => Some(active),
-            Self::Hearing(..) => None,
+/// Begins what programs want.
+pub(super) fn fulfil_wishes(device: &Inner) {
+    for wish in device.registry.take_wishes() {
+        match wish {
+            Wish::Connect(active) => connect(device, active),
+            Wish::Listen(wish) => wish.fulfil(),
         }
     }
+}
 
-    fn into_active(self) -> Option<Active> {
-        match self {
-            Self::Connecting(active) | Self::Asking(active, _) => Some(active),
-            Self::Hearing(..) => None,
-        }
+/// Begins to connect; events tell how it goes.
+fn connect(device: &Inner, active: Active) {
+    if !active.is_wanted() {
+        return;
     }
-
-    /// What its socket is to tell of.
-    fn wanted(&self) -> EventFlags {
-        if matches!(self, Self::Connecting(_)) { EventFlags::OUT } else { EventFlags::IN }
+    if let Some((socket, active)) = active.connect(&device.shared) {
+        let deadline = active.deadline;
+        add(device, Attempt { socket, deadline, phase: Phase::Connecting(active) });
     }
 }
 
-/// What came of a turn of a connection in the making.
-pub(super) enum Turn {
-    /// It goes on.
-    On(Phase),
-    /// It is over. What the peer is still to be told.
-    Over(Vec<u8>),
-    /// The peer has accepted; what it said behind that.
-    Agreed(Box<Active>, Negotiated, Vec<u8>),
-    /// The peer asks, with this private data.
-    Asked(Box<Responder>, Vec<u8>, Arc<ListenerInner>, SocketAddr),
+fn add(device: &Inner, attempt: Attempt) {
+    let reactor = &device.shared.reactor;
+    let id = reactor.fresh_id();
+    match reactor.watch(attempt.socket.as_fd(), ATTEMPT | id, attempt.phase.wanted()) {
+        Ok(()) => device.registry.keep(id, attempt),
+        Err(why) => drop(attempt.phase.into_active().map(|active| active.fail_unwatched(&why))),
+    }
 }
 
-/// A time as the machines count it.
-pub(super) fn since_start(now: Time) -> Duration {
-    now.since(Time::ZERO).to_std()
-}
-
-impl Inner {
-    /// Begins what programs want.
-    pub(super) fn fulfil_wishes(&self) {
-        for wish in std::mem::take(&mut *unpoisoned(&self.nic.registry.wishes)) {
-            match wish {
-                Wish::Connect(active) => self.begin_attempt(active),
-                Wish::Listen(wish) => wish.fulfil(),
+/// The socket of a connection in the making wants something.
+pub(super) fn on_attempt(device: &Arc<Inner>, id: u64) {
+    let Some(Attempt { socket, deadline, phase }) = device.registry.take(id) else { return };
+    let shared = &device.shared;
+    let step = match phase {
+        Phase::Connecting(active) => active.on_connected(shared, &socket),
+        Phase::Asking(active, machine) => active.on_reply(&socket, machine),
+        Phase::Hearing(hearing) => match hearing.on_words(&socket) {
+            Heard::Part(hearing) => return keep(device, id, socket, deadline, Phase::Hearing(hearing)),
+            Heard::All(asked) => {
+                shared.reactor.unwatch(socket.as_fd());
+                return request::offer(device, socket, asked);
             }
+            Heard::Over(words) => Step::Over(words),
+        },
+    };
+    match step {
+        Step::Asking(active, machine) => keep(device, id, socket, deadline, Phase::Asking(active, machine)),
+        Step::Again(active) => connect(device, active),
+        Step::Agreed(active, negotiated, rest) => {
+            active.begin(shared, socket, &negotiated, &rest, |qp| device.add_connected(qp));
         }
-    }
-
-    pub(super) fn add_attempt(&self, attempt: Attempt, flags: EventFlags) {
-        let id = self.nic.fresh_id();
-        match self.nic.watch(attempt.socket.as_fd(), ATTEMPT | id, flags) {
-            Ok(()) => self.keep_attempt(id, attempt),
-            Err(why) => drop(attempt.phase.into_active().map(|active| active.fail_unwatched(&why))),
+        Step::Over(words) if words.is_empty() => {}
+        Step::Over(words) => {
+            shared.reactor.unwatch(socket.as_fd());
+            shared.linger(socket, words);
         }
-    }
-
-    /// Puts a connection in its place, unless its queue pair has gone meanwhile.
-    fn keep_attempt(&self, id: u64, attempt: Attempt) {
-        // Under the lock: whoever cancels has changed the state before, and takes the lock afterwards.
-        let mut attempts = unpoisoned(&self.nic.registry.attempts);
-        let gone = attempt.phase.active().is_some_and(|active| active.qp.state() != state::CONNECTING);
-        if !gone {
-            attempts.insert(id, attempt);
-        }
-    }
-
-    /// A queue pair that is in the error state is not connected any more.
-    pub(super) fn cancel_attempt(&self, qp: &Arc<QpInner>) {
-        unpoisoned(&self.nic.registry.attempts)
-            .retain(|_, attempt| attempt.phase.active().is_none_or(|active| !Arc::ptr_eq(&active.qp, qp)));
-    }
-
-    /// The socket of a connection in the making wants something.
-    pub(super) fn on_attempt(self: &Arc<Self>, id: u64) {
-        let attempt = unpoisoned(&self.nic.registry.attempts).remove(&id);
-        let Some(Attempt { socket, deadline, phase }) = attempt else { return };
-        let turn = match phase {
-            Phase::Connecting(active) => self.on_connected(&socket, active),
-            Phase::Asking(active, machine) => self.on_reply(&socket, active, machine),
-            Phase::Hearing(machine, listener, peer) => self.on_words(&socket, machine, listener, peer),
-        };
-        match turn {
-            Turn::On(phase) => {
-                self.nic.rewatch(socket.as_fd(), ATTEMPT | id, phase.wanted());
-                self.keep_attempt(id, Attempt { socket, deadline, phase });
-            }
-            Turn::Over(words) if words.is_empty() => {}
-            Turn::Over(words) => {
-                self.nic.unwatch(socket.as_fd());
-                self.nic.linger(self, socket, words);
-            }
-            Turn::Agreed(active, negotiated, rest) => self.begin_active(socket, *active, &negotiated, &rest),
-            Turn::Asked(machine, private_data, listener, peer) => {
-                self.nic.unwatch(socket.as_fd());
-                self.on_request(socket, *machine, private_data, &listener, peer);
-            }
-        }
-    }
-
-    /// Ends what takes too long; when the next deadline is.
-    pub(super) fn expire_attempts(&self, now: Time) -> Option<Time> {
-        let mut attempts = unpoisoned(&self.nic.registry.attempts);
-        let late: Vec<u64> =
-            attempts.iter().filter(|(_, attempt)| now >= attempt.deadline).map(|(id, _)| *id).collect();
-        let late: Vec<Attempt> = late.iter().filter_map(|id| attempts.remove(id)).collect();
-        let next = attempts.values().map(|attempt| attempt.deadline).min();
-        drop(attempts);
-        for attempt in late {
-            if let Some(active) = attempt.phase.into_active() {
-                active.fail(CmFailure::TimedOut);
-            }
-        }
-        next
-    }
-
-    /// What a stream needs that both sides have agreed on.
-    pub(super) fn link(
-        &self,
-        socket: Fd,
-        negotiated: &Negotiated,
-        cm: Arc<CmInner>,
-        param: &ConnParam,
-        rest: &[u8],
-    ) -> Link {
-        let mulpdu = match self.config.fpdu {
-            FpduSize::Largest if negotiated.crc => mulpdu_for(CRC_FPDU_LEN),
-            FpduSize::Largest => MULPDU_MAX,
-            FpduSize::Segment => segment_len(socket.as_fd()).map_or(MULPDU_MIN, mulpdu_for),
-            FpduSize::Bytes(bytes) => mulpdu_for(bytes.into()),
-        };
-        let limits = Limits { queue: MACHINE_QUEUE, mulpdu, rtr_timeout: param.timeout.to_std() };
-        let passive = negotiated.role == Role::Responder;
-        let asks = self.may_ask(negotiated);
-        let mut negotiated = negotiated.clone();
-        if negotiated.revision == Revision::V1 && !asks {
-            // Nothing was negotiated: the program's word alone says how many reads the peer serves.
-            negotiated.ord = negotiated.ord.min(param.initiator_depth.into());
-        }
-        let negotiated = &negotiated;
-        let connection = Connection::new(negotiated, &limits, since_start(self.host.now()));
-        let greeting = passive && negotiated.rtr == Some(Rtr::Send);
-        let first_send = if !passive && negotiated.rtr == Some(Rtr::Send) { 2 } else { 1 };
-        let incoming = Incoming::new(param.rnr_retry, negotiated.ord, greeting).with_bytes(rest);
-        let outgoing = Outgoing::new(asks, negotiated.ord, first_send);
-        Link::new(socket, connection, cm, incoming, outgoing)
-    }
-
-    /// Whether this peer is asked by reads of no bytes. In revision 1 nothing tells siw from others: the program says
-    /// `complete=sent`, or loses the connection rather than a message.
-    fn may_ask(&self, negotiated: &Negotiated) -> bool {
-        negotiated.may_ask() && self.config.completion == Completion::Placed
     }
 }
 
-/// Sends what fits at once; a frame always does.
-pub(super) fn say(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
-    if bytes.is_empty() {
-        return Ok(0);
-    }
-    rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+/// A connection in the making waits for what its phase wants.
+fn keep(device: &Inner, id: u64, socket: Fd, deadline: Time, phase: Phase) {
+    device.shared.reactor.rewatch(socket.as_fd(), ATTEMPT | id, phase.wanted());
+    device.registry.keep(id, Attempt { socket, deadline, phase });
 }
 
-/// What has come; `None` if nothing has, 0 bytes at the end.
-pub(super) fn hear(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
-    match rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT) {
-        Ok((_, n)) => Ok(Some(n)),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        Err(errno) => Err(errno),
+/// Ends what takes too long; when the next deadline is.
+pub(super) fn expire(device: &Inner, now: Time) -> Option<Time> {
+    let (late, next) = device.registry.expire(now);
+    for attempt in late {
+        if let Some(active) = attempt.phase.into_active() {
+            active.fail(CmFailure::TimedOut);
+        }
     }
+    next
+}
+
+/// Somebody connects to a listener.
+pub(super) fn on_listener(device: &Inner, id: u64) {
+    let Some(listener) = device.registry.listener(id) else { return };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    for _ in 0..ACCEPTS {
+        match acceptfrom_with(&listener.socket, flags) {
+            Ok((socket, peer)) => {
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).unwrap_or(listener.addr);
+                hear_out(device, socket.into(), &listener, peer);
+            }
+            // The second when it has been shut down.
+            Err(Errno::AGAIN | Errno::INVAL) => return,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                // Whoever waits can wait on; asking again at once would only keep the thread busy.
+                let shared = &device.shared;
+                shared.reactor.rewatch(listener.socket.as_fd(), LISTENER | id, EventFlags::empty());
+                return device.registry.rest(shared.host.now() + SHORTAGE_PAUSE);
+            }
+            // Of the one connection, which is gone already (accept(2)).
+            Err(_) => {}
+        }
+    }
+}
+
+/// Listeners that rest for want of descriptors go on when it is time; when that will be.
+pub(super) fn wake_listeners(device: &Inner, now: Time) -> Option<Time> {
+    device.registry.end_rest(now, |listener| {
+        let reactor = &device.shared.reactor;
+        reactor.rewatch(listener.socket.as_fd(), LISTENER | listener.id, EventFlags::IN);
+    })
+}
+
+/// Waits for what a new connection wants.
+fn hear_out(device: &Inner, socket: Fd, listener: &Arc<Listener>, peer: SocketAddr) {
+    let shared = &device.shared;
+    device.registry.make_room(listener.id);
+    prepare(&socket, &shared.config);
+    let now = shared.host.now();
+    let phase = Phase::Hearing(Hearing::new(&shared.config, listener, peer, now));
+    add(device, Attempt { socket, deadline: now + REQUEST_PATIENCE, phase });
 }

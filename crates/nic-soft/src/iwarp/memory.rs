@@ -4,7 +4,7 @@ use std::sync::{Mutex, Weak};
 
 use verbs::{Buf, Error, MemoryKind, Result};
 
-use super::device::unpoisoned;
+use crate::sync::unpoisoned;
 
 const PAGE: u64 = 4096;
 

@@ -4,54 +4,76 @@
 //! by one thread at a time: by whoever posts, by whoever polls, and by the device's thread when nobody does. Payload goes
 //! from the socket into the memory that it is meant for, and from there into the socket, without a copy in between.
 //!
-//! The way of a message: `qp` (post) → `queue` (send queue) → `transmit` (FPDUs, gathered) → TCP → `receive` (what the bytes
-//! are for) → `mr` (may they go there) → `place` (the copy, or the read into place) → `cq` (completion, bell, channel).
+//! Modules in rows; each uses those above it only (`cargo xtask tidy` checks that they form no circle).
 //!
-//! | file | what it holds |
+//! | modules | what they hold |
 //! |---|---|
-//! | `config` | how a device is set up |
-//! | `device`, `memory` | the device and its objects; NIC memory |
-//! | `mr` | memory regions: who may use which bytes |
-//! | `qp`, `srq`, `queue`, `cq`, `channel` | the objects, and the rings of requests |
-//! | `stream` | one connection: what is done when its turn comes, and how it ends |
-//! | `transmit`, `messages`, `short`, `outbox` | sending |
-//! | `receive`, `lookup`, `ahead` | receiving |
-//! | `ready` | which of many connections have news |
-//! | `place` | system calls and copies on user memory |
-//! | `outcome` | which request a Terminate is about, and what its completion says |
-//! | `cm`, `handshake`, `active`, `passive`, `socket` | connections in the making |
-//! | `nic`, `patrol` | the device's thread; peers that fall silent |
+//! | `config`, `socket`, `patrol` | how a device is set up; TCP sockets; peers that fall silent |
+//! | `regions`, `memory` | who may use which bytes; NIC memory |
+//! | `place`, `ahead`, `outbox` | system calls and copies on user memory; bytes that came early, or wait to go |
+//! | `queue`, `outcome`, `messages` | rings of requests; what they are to the protocol, and what their completions say |
+//! | `reactor`, `ready`, `linger`, `shared` | what the thread sleeps on; which of many have news; what all objects share |
+//! | `reports`, `receives`, `completions`, `events` | rings between a connection and who polls |
+//! | `queues` | a queue pair without its connection |
+//! | `questions`, `sending` | the sending half of a connection |
+//! | `lookup`, `receiving` | the receiving half |
+//! | `attention`, `link`, `end`, `stream` | the connection: who looks at it, what it lends its halves, how it ends |
+//! | `qp` | a queue pair: its queues, and its connection on a stage |
+//! | `active`, `hearing`, `listener`, `registry` | connections in the making |
+//! | `inner` | the device: its queue pairs by number |
+//! | `cq`, `channel`, `srq`, `mr`, `handle`, `cm`, `request` | what programs hold |
+//! | `handshake`, `nic` | the device's thread |
+//! | `device` | opening a device |
 //! | `fuzzing` | a hostile peer of a queue pair, for the fuzzer (test builds only) |
 
 mod active;
 mod ahead;
+mod attention;
 mod channel;
 mod cm;
+mod completions;
 mod config;
 mod cq;
 mod device;
+mod end;
+mod events;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod handle;
 mod handshake;
+mod hearing;
+mod inner;
+mod lent;
+mod linger;
+mod link;
+mod listener;
 mod lookup;
 mod memory;
 mod messages;
 mod mr;
 mod nic;
+mod numbers;
 mod outbox;
 mod outcome;
-mod passive;
 mod patrol;
 mod place;
 mod qp;
+mod questions;
 mod queue;
+mod queues;
+mod reactor;
 mod ready;
-mod receive;
-mod short;
+mod receives;
+mod receiving;
+mod regions;
+mod registry;
+mod reports;
+mod request;
+mod sending;
+mod shared;
 mod socket;
 mod srq;
 mod stream;
-mod transmit;
 
 pub use config::{Completion, FpduSize, IwarpConfig, Mpa};
 pub use device::open;

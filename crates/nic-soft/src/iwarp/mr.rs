@@ -1,174 +1,11 @@
-//! Data path: placement checks. Memory regions: the table of steering tags, and who may use which bytes.
-//!
-//! A steering tag is the number of a table entry, chosen at random, and a random part, 16 bits each from the kernel's
-//! generator: whoever knows one tag learns nothing about another, and a wrong guess ends the guesser's connection. An entry's
-//! next tag is never its last one.
-//!
-//! Only who holds the stage of a connection looks tags up and uses the memory behind them, in one go. Deregistering takes the
-//! tag away and then passes through the stages of all connections: whoever saw the tag has left.
+//! Memory regions, as programs hold them: registering and letting go.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
-use iwarp::rx::Refusal;
 use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
-use super::device::{Inner, random, unpoisoned};
-
-/// Memory regions of a device.
-pub(super) const MR_MAX: usize = 1 << 16;
-/// Entries that come into being together: few, since they are used here and there.
-const CHUNK: usize = 32;
-
-/// One region. A key of 0 says that there is none.
-#[derive(Default)]
-struct Entry {
-    key: AtomicU32,
-    /// The key that it had last.
-    last: AtomicU32,
-    pd: AtomicU32,
-    access: AtomicU32,
-    /// The address of the first byte as peers give it.
-    base: AtomicU64,
-    len: AtomicU64,
-    /// Where the first byte is in this process.
-    at: AtomicU64,
-}
-
-/// Which entries are taken, a bit for each.
-struct Numbers {
-    words: Box<[u64]>,
-    count: usize,
-}
-
-impl Numbers {
-    fn new() -> Self {
-        Self { words: vec![0; MR_MAX / 64].into_boxed_slice(), count: 0 }
-    }
-
-    /// Takes one that is free: the first behind a random place.
-    fn take(&mut self) -> Option<usize> {
-        if self.count == MR_MAX {
-            return None;
-        }
-        let start = random() as usize % MR_MAX;
-        let (first, before) = (start / 64, (1 << (start % 64)) - 1);
-        // The place's own word comes first without what is before the place, and last as a whole.
-        (0..=self.words.len()).find_map(|step| {
-            let at = (first + step) % self.words.len();
-            let skipped = if step == 0 { before } else { 0 };
-            let free = !(self.words[at] | skipped);
-            (free != 0).then(|| {
-                let bit = free.trailing_zeros();
-                self.words[at] |= 1 << bit;
-                self.count += 1;
-                at * 64 + bit as usize
-            })
-        })
-    }
-
-    fn give(&mut self, index: usize) {
-        self.words[index / 64] &= !(1 << (index % 64));
-        self.count -= 1;
-    }
-}
-
-/// The regions of a device.
-pub(super) struct Table {
-    chunks: Vec<OnceLock<Box<[Entry]>>>,
-    numbers: Mutex<Numbers>,
-}
-
-impl Table {
-    pub(super) fn new() -> Self {
-        let chunks = (0..MR_MAX / CHUNK).map(|_| OnceLock::new()).collect();
-        Self { chunks, numbers: Mutex::new(Numbers::new()) }
-    }
-
-    #[inline]
-    fn entry(&self, key: u32) -> Option<&Entry> {
-        let index = (key >> 16) as usize;
-        Some(&self.chunks[index / CHUNK].get()?[index % CHUNK])
-    }
-
-    /// Where `[addr, addr + len)` of a region is, if the domain, the rights and the bounds allow it.
-    #[inline]
-    pub(super) fn find(
-        &self,
-        key: u32,
-        pd: u32,
-        need: Access,
-        addr: u64,
-        len: u64,
-    ) -> Result<*mut u8, Refusal> {
-        let entry = self.entry(key).filter(|_| key != 0).ok_or(Refusal::Invalid)?;
-        if entry.key.load(Ordering::Acquire) != key {
-            return Err(Refusal::Invalid);
-        }
-        if entry.pd.load(Ordering::Relaxed) != pd {
-            return Err(Refusal::NotAssociated);
-        }
-        let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
-        if !access.contains(need) {
-            return Err(Refusal::Access);
-        }
-        let offset = addr.wrapping_sub(entry.base.load(Ordering::Relaxed));
-        let size = entry.len.load(Ordering::Relaxed);
-        if offset > size || len > size - offset {
-            return Err(Refusal::Bounds);
-        }
-        Ok((entry.at.load(Ordering::Relaxed) + offset) as *mut u8)
-    }
-
-    /// Whether a peer may invalidate this tag.
-    pub(super) fn may_invalidate(&self, key: u32, pd: u32) -> Result<(), Refusal> {
-        match self.find(key, pd, Access::empty(), 0, 0) {
-            Ok(_) | Err(Refusal::Bounds) => Ok(()),
-            Err(why) => Err(why),
-        }
-    }
-
-    /// Makes a tag unusable, as a send with invalidate does; false if it was not valid in that domain.
-    ///
-    /// Other connections that saw it valid finish the piece that they are at: this may run beside them, unlike
-    /// deregistering, which is what lets the memory go.
-    pub(super) fn invalidate(&self, key: u32, pd: u32) -> bool {
-        self.entry(key).is_some_and(|entry| {
-            key != 0
-                && entry.pd.load(Ordering::Relaxed) == pd
-                && entry.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        })
-    }
-
-    fn take(&self) -> Result<usize> {
-        let limit = MR_MAX as u64;
-        let full = Error::Limit { what: "memory regions", given: limit + 1, limit };
-        unpoisoned(&self.numbers).take().ok_or(full)
-    }
-
-    /// Fills an entry with `len` bytes at `at`, whose first is `base` to whoever names it.
-    fn fill(&self, index: usize, pd: u32, (at, len): (u64, u64), base: u64, access: Access) -> u32 {
-        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| Entry::default()).collect());
-        let entry = &chunk[index % CHUNK];
-        entry.pd.store(pd, Ordering::Relaxed);
-        entry.access.store(access.bits().into(), Ordering::Relaxed);
-        entry.base.store(base, Ordering::Relaxed);
-        entry.len.store(len, Ordering::Relaxed);
-        entry.at.store(at, Ordering::Relaxed);
-        let key = loop {
-            let low = random() as u32 & 0xffff;
-            // Neither 0 nor all ones: what forgotten and made-up tags look like.
-            let key = (index as u32) << 16 | low;
-            if low != 0 && key != u32::MAX && key != entry.last.load(Ordering::Relaxed) {
-                break key;
-            }
-        };
-        entry.last.store(key, Ordering::Relaxed);
-        entry.key.store(key, Ordering::Release);
-        key
-    }
-}
+use super::inner::Inner;
 
 /// A registered region.
 pub(super) struct IwarpMr {
@@ -188,15 +25,15 @@ impl IwarpMr {
         }
         // Regions of NIC memory are zero-based.
         let base = if is_nic { 0 } else { buf.addr() };
-        let index = device.regions.take()?;
-        let key = device.regions.fill(index, pd, (buf.addr(), buf.len() as u64), base, access);
+        let regions = &device.shared.regions;
+        let key = regions.fill(regions.take()?, pd, (buf.addr(), buf.len() as u64), base, access);
         Ok(Self { device: device.clone(), key, base, _buf: Some(buf.clone()), live: true })
     }
 
     /// All memory of the process. No peer may have rights to it: a host is not as trusted as a process of the same user.
     pub(super) fn register_all(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
-        let index = device.regions.take()?;
-        let key = device.regions.fill(index, pd, (0, u64::MAX), 0, access);
+        let regions = &device.shared.regions;
+        let key = regions.fill(regions.take()?, pd, (0, u64::MAX), 0, access);
         Ok(Self { device: device.clone(), key, base: 0, _buf: None, live: true })
     }
 
@@ -205,13 +42,10 @@ impl IwarpMr {
         if !std::mem::take(&mut self.live) {
             return;
         }
-        let table = &self.device.regions;
-        if let Some(entry) = table.entry(self.key) {
-            // It is 0 already if a peer has invalidated it.
-            entry.key.store(0, Ordering::Release);
-        }
+        let regions = &self.device.shared.regions;
+        regions.retire(self.key);
         self.device.pass_all_stages();
-        unpoisoned(&table.numbers).give((self.key >> 16) as usize);
+        regions.give(self.key);
     }
 }
 
@@ -229,7 +63,7 @@ impl MrOps for IwarpMr {
     }
 
     fn dereg(mut self: Box<Self>) -> Result<()> {
-        self.device.birth.check()?;
+        self.device.shared.birth.check()?;
         self.retire();
         Ok(())
     }
@@ -237,89 +71,8 @@ impl MrOps for IwarpMr {
 
 impl Drop for IwarpMr {
     fn drop(&mut self) {
-        if !self.device.birth.is_elsewhere() {
+        if !self.device.shared.birth.is_elsewhere() {
             self.retire();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn filled(table: &Table, access: Access) -> (Buf, u32) {
-        let buf = Buf::alloc(100).expect("memory");
-        let index = table.take().expect("room");
-        let key = table.fill(index, 7, (buf.addr(), 100), 1000, access);
-        (buf, key)
-    }
-
-    #[test]
-    fn every_reason_is_told_apart() {
-        let table = Table::new();
-        let (buf, key) = filled(&table, Access::REMOTE_READ);
-        let find = |key, pd, need, addr, len| table.find(key, pd, need, addr, len);
-        assert_eq!(find(key, 7, Access::REMOTE_READ, 1000, 100), Ok(buf.as_ptr()));
-        assert_eq!(find(key, 7, Access::REMOTE_READ, 1100, 0), Ok(buf.as_ptr().wrapping_add(100)));
-        assert_eq!(find(key, 8, Access::REMOTE_READ, 1000, 1), Err(Refusal::NotAssociated));
-        assert_eq!(find(key, 7, Access::REMOTE_WRITE, 1000, 1), Err(Refusal::Access));
-        for (addr, len) in [(999, 1), (1000, 101), (1101, 0), (u64::MAX, 1), (1001, u64::MAX)] {
-            assert_eq!(find(key, 7, Access::REMOTE_READ, addr, len), Err(Refusal::Bounds), "{addr}+{len}");
-        }
-        for wrong in [0, !0, key ^ 1, key ^ 0x1_0000, key ^ 0x8000_0000] {
-            assert_eq!(find(wrong, 7, Access::REMOTE_READ, 1000, 1), Err(Refusal::Invalid), "{wrong:#x}");
-        }
-    }
-
-    #[test]
-    fn an_invalidated_tag_is_dead() {
-        let table = Table::new();
-        let (_buf, key) = filled(&table, Access::ALL);
-        assert_eq!(table.may_invalidate(key, 7), Ok(()));
-        assert_eq!(table.may_invalidate(key, 8), Err(Refusal::NotAssociated));
-        assert!(!table.invalidate(key, 8), "another domain's");
-        assert!(table.invalidate(key, 7) && !table.invalidate(key, 7), "once");
-        assert_eq!(table.find(key, 7, Access::empty(), 1000, 1), Err(Refusal::Invalid));
-    }
-
-    /// Goal: one tag tells nothing about the next. Method: those of many, one after the other, differ in every bit about half
-    /// of the time.
-    #[test]
-    fn tags_are_random() {
-        let table = Table::new();
-        let keys: Vec<u32> = (0..2000).map(|_| filled(&table, Access::ALL).1).collect();
-        for bit in 0..32 {
-            let flips = keys.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
-            assert!((700..1300).contains(&flips), "bit {bit} flips {flips} times in 2000");
-        }
-    }
-
-    /// Goal: a tag does not come back at once. Method: one entry is filled again and again.
-    #[test]
-    fn an_entry_never_repeats_its_tag() {
-        let table = Table::new();
-        let (buf, first) = filled(&table, Access::ALL);
-        let index = (first >> 16) as usize;
-        let again = |last: u32| {
-            let key = table.fill(index, 7, (buf.addr(), 100), 1000, Access::ALL);
-            assert_ne!(key, last);
-            key
-        };
-        // So often that chance alone would repeat one.
-        (0..200_000).fold(first, |last, _| again(last));
-    }
-
-    /// Goal: every entry can be had, and none twice. Method: all are taken, and some given back.
-    #[test]
-    fn all_entries_are_taken_once() {
-        let mut numbers = Numbers::new();
-        let mut all: Vec<usize> = (0..MR_MAX).filter_map(|_| numbers.take()).collect();
-        assert_eq!(numbers.take(), None);
-        for index in [0, 63, 64, 7777, MR_MAX - 1] {
-            numbers.give(index);
-            assert_eq!((numbers.take(), numbers.take()), (Some(index), None));
-        }
-        all.sort_unstable();
-        assert!(all.into_iter().eq(0..MR_MAX));
     }
 }

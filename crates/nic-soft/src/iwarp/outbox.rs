@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use iwarp::tx::{Fpdu, Trailer};
 
-use super::device::unpoisoned;
+use crate::sync::unpoisoned;
 
 /// Payload up to this size is copied, in bytes.
 pub(super) const SMALL_MAX: usize = 256;

@@ -8,36 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use host::{Span, Time};
 
-use super::config::IwarpConfig;
-use super::device::Inner;
-
 /// The kernel's clock ticks this rarely, and rounds.
 const TICK: Span = Span::from_ms(10);
-
-/// When the thread looks next.
-#[derive(Default)]
-pub(super) struct Patrol {
-    due: Option<Time>,
-}
-
-impl Inner {
-    /// Looks at all connections if it is time; when it will be next.
-    pub(super) fn patrol(&self, patrol: &mut Patrol, now: Time) -> Option<Time> {
-        let silence = self.config.silence.max(IwarpConfig::SILENCE_MIN);
-        let pause = silence / 4;
-        match patrol.due {
-            Some(due) if now < due => {}
-            due => {
-                let connected = self.connected();
-                if due.is_some() {
-                    connected.iter().for_each(|qp| qp.with(|stream| stream.on_patrol(qp, now, silence)));
-                }
-                patrol.due = (!connected.is_empty()).then(|| now + pause);
-            }
-        }
-        patrol.due
-    }
-}
 
 /// Since when the peer's host has owed an answer, given what was found the last time.
 pub(super) fn unheard(socket: BorrowedFd<'_>, before: Option<Time>, now: Time) -> Option<Time> {

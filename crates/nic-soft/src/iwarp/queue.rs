@@ -5,9 +5,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Buf, Data, Error, RecvWr, Result, SendFlags, SendOp, SendWr, Sge};
+use verbs::{Access, Buf, Data, Error, RecvWr, Result, SendFlags, SendOp, SendWr, Sge};
 
-use crate::pieces::SGE_MAX;
+use super::place;
+use super::regions::Domain;
+use crate::pieces::{Pieces, SGE_MAX};
 
 /// Pieces of one request, copied.
 #[derive(Debug)]
@@ -48,6 +50,14 @@ pub(super) struct Request {
     sges: usize,
 }
 
+#[cfg(test)]
+impl Request {
+    /// One that was not posted.
+    pub(super) fn new(wr_id: u64, op: SendOp, flags: SendFlags, len: u32) -> Self {
+        Self { wr_id, op, flags, len, inline: false, sges: 0 }
+    }
+}
+
 /// The send queue. Requests are numbered from 0 in the order of posting; the slot of one is its number modulo the depth.
 pub(super) struct SendQueue {
     /// As many as were ever used at once, at most `depth`.
@@ -59,6 +69,8 @@ pub(super) struct SendQueue {
     inline: Option<Buf>,
     max_inline: usize,
     posted: u64,
+    /// Requests that are over; the first of the others is the one of this number.
+    over: u64,
 }
 
 impl SendQueue {
@@ -72,12 +84,27 @@ impl SendQueue {
             inline: if max_inline > 0 { Some(Buf::alloc(depth * max_inline)?) } else { None },
             max_inline,
             posted: 0,
+            over: 0,
         })
     }
 
     #[inline]
     pub(super) fn posted(&self) -> u64 {
         self.posted
+    }
+
+    /// Requests that are over.
+    #[inline]
+    pub(super) fn over(&self) -> u64 {
+        self.over
+    }
+
+    /// The first request that is not over is: its number, and what it was.
+    #[inline]
+    pub(super) fn finish_first(&mut self) -> (u64, Request) {
+        let number = self.over;
+        self.over += 1;
+        (number, *self.get(number))
     }
 
     #[inline]
@@ -128,7 +155,7 @@ impl SendQueue {
 
     /// Its pieces.
     #[inline]
-    pub(super) fn sges(&self, number: u64) -> &[Sge] {
+    fn sges(&self, number: u64) -> &[Sge] {
         let slot = self.slot(number);
         let at = slot * self.max_sge;
         match self.slots[slot].sges {
@@ -140,9 +167,63 @@ impl SendQueue {
 
     /// Where its inline data is.
     #[inline]
-    pub(super) fn inline(&self, number: u64) -> *mut u8 {
+    fn inline(&self, number: u64) -> *mut u8 {
         let at = self.slot(number) * self.max_inline;
         self.inline.as_ref().map_or(std::ptr::null_mut(), |inline| inline.as_ptr().wrapping_add(at))
+    }
+
+    /// Whether all of a request's local memory may be used.
+    #[inline]
+    pub(super) fn may_use(&self, number: u64, domain: Domain<'_>, need: Access) -> bool {
+        self.get(number).inline || domain.allows(self.sges(number), need)
+    }
+
+    /// Where a part of a request's local data is; `None` if a key, a range or a right does not allow it.
+    pub(super) fn locate(
+        &self,
+        number: u64,
+        domain: Domain<'_>,
+        need: Access,
+        from: u64,
+        len: u64,
+    ) -> Option<Pieces> {
+        if self.get(number).inline {
+            let mut pieces = Pieces::new();
+            pieces.push(self.inline(number).wrapping_add(from as usize), len);
+            return Some(pieces);
+        }
+        domain.local(self.sges(number), need, from, len)
+    }
+
+    /// Copies a part of what a request sends; `None` if a key or a range does not allow it.
+    #[inline]
+    pub(super) fn append(
+        &self,
+        number: u64,
+        domain: Domain<'_>,
+        from: u32,
+        len: u32,
+        to: &mut Vec<u8>,
+    ) -> Option<()> {
+        if self.get(number).inline {
+            place::append(self.inline(number).wrapping_add(from as usize), len as usize, to);
+            return Some(());
+        }
+        match self.sges(number) {
+            // Most have one piece.
+            [only] if from == 0 && len == only.length => {
+                if len > 0 {
+                    let at = domain.find(only.lkey, Access::empty(), only.addr, len.into()).ok()?;
+                    place::append(at, len as usize, to);
+                }
+            }
+            sges => {
+                for piece in domain.local(sges, Access::empty(), from.into(), len.into())?.as_slice() {
+                    place::append(piece.iov_base.cast(), piece.iov_len, to);
+                }
+            }
+        }
+        Some(())
     }
 }
 
@@ -248,10 +329,12 @@ mod tests {
         assert_eq!(full, Err(Error::QueueFull { queue: "send", depth: 2 }));
         assert_eq!((queue.get(0).wr_id, queue.get(0).len, queue.sges(0)), (10, 24, &pieces[..]));
         assert_eq!((queue.get(1).wr_id, queue.get(1).len, queue.get(1).inline), (11, 11, true));
+        let (number, request) = queue.finish_first();
+        assert_eq!((number, request.wr_id), (0, 10));
         reclaimed.store(1, Ordering::Release);
         queue.post(&SendWr::new(12, SendOp::Send, &pieces[..1]), &reclaimed).expect("room again");
         assert_eq!((queue.get(2).wr_id, queue.sges(2)), (12, &pieces[..1]));
-        assert_eq!(queue.posted(), 3);
+        assert_eq!((queue.posted(), queue.over()), (3, 1));
     }
 
     #[test]

@@ -9,39 +9,42 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
 
-use super::device::Inner;
-use super::nic::Nic;
+use crate::fork::Fd;
 
 /// Connections that are looked at one by one.
 pub(super) const TURNS: usize = 4;
 /// News that one poll takes.
 const NEWS_MAX: usize = 16;
 
-impl Nic {
+/// The sockets of connections, where they are many, for whoever polls.
+pub(super) struct News {
+    epoll: Fd,
+}
+
+impl News {
+    pub(super) fn new() -> Result<Self, Errno> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?.into() })
+    }
+
     /// Has pollers told of a socket. Without memory for it, its connection has the turns of all.
     pub(super) fn list(&self, fd: BorrowedFd<'_>, num: u32) {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let _ = epoll::add(&self.ready, fd, epoll::EventData::new_u64(num.into()), flags);
+        let _ = epoll::add(&self.epoll, fd, epoll::EventData::new_u64(num.into()), flags);
     }
 
     pub(super) fn unlist(&self, fd: BorrowedFd<'_>) {
         // It may not have got on the list.
-        let _ = epoll::delete(&self.ready, fd);
+        let _ = epoll::delete(&self.epoll, fd);
     }
-}
 
-impl Inner {
-    /// Works on connections that have news.
-    pub(super) fn drive_ready(&self) {
+    /// Calls `each` with the numbers of the queue pairs whose connections have news.
+    pub(super) fn take(&self, each: impl FnMut(u32)) {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); NEWS_MAX];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A signal interrupts it; the next poll looks again.
-        let Ok((news, _)) = epoll::wait(&self.nic.ready, &mut events, Some(&at_once)) else { return };
-        for event in news {
-            if let Some(qp) = self.qp(event.data.u64() as u32) {
-                qp.poll();
-            }
-        }
+        let Ok((news, _)) = epoll::wait(&self.epoll, &mut events, Some(&at_once)) else { return };
+        news.iter().map(|event| event.data.u64() as u32).for_each(each);
     }
 }

@@ -10,7 +10,8 @@ use rustix::net::sockopt::{
     set_tcp_keepintvl, set_tcp_nodelay,
 };
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, bind, getpeername, getsockname, listen, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getpeername, getsockname, listen,
+    socket_with,
 };
 use verbs::{CmFailure, Error, Result};
 
@@ -127,5 +128,22 @@ pub(super) fn failure(addr: SocketAddr, errno: Errno) -> CmFailure {
             CmFailure::Unreachable(addr, "descriptors ran out; raise the limit with ulimit -n".into())
         }
         errno => CmFailure::Unreachable(addr, errno.to_string()),
+    }
+}
+
+/// Sends what fits at once; a frame always does.
+pub(super) fn say(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+/// What has come; `None` if nothing has, 0 bytes at the end.
+pub(super) fn hear(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
+    match rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT) {
+        Ok((_, n)) => Ok(Some(n)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }

@@ -10,3 +10,9 @@ pub(crate) mod shared_queue;
 pub(crate) mod stage;
 
 pub(crate) use host::Spin;
+
+/// Locks a mutex that nobody leaves half-way through a change, so that what a panic elsewhere has poisoned is whole.
+#[cfg(not(loom))]
+pub(crate) fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

@@ -1,0 +1,144 @@
+//! Data path: the front of the next FPDU, looked at before the machine is given any of it.
+//!
+//! A driver that holds a message back until there is a receive for it, or that counts what was written before an Immediate
+//! Data, must know what comes next and not have taken it. What is wrong with it is for the machine to say.
+
+use crate::ddp::{Control, Header, QUEUE_SEND, TAGGED_LEN, UNTAGGED_LEN};
+use crate::mpa::LENGTH_LEN;
+use crate::rdmap::{IMMEDIATE_LEN, Opcode};
+
+/// What an FPDU begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Front {
+    /// A segment of an RDMA Write.
+    Write {
+        /// Its payload in bytes.
+        len: u32,
+        /// The last of its message.
+        last: bool,
+    },
+    /// Another tagged segment.
+    Tagged,
+    /// The first segment of a Send, in any of its four forms: the message takes a receive.
+    Send {
+        /// Payload of this segment in bytes.
+        len: u32,
+    },
+    /// Immediate Data; it takes a receive, too.
+    Immediate([u8; IMMEDIATE_LEN]),
+    /// Another untagged segment, which takes no receive of its own, or is none that the machine will accept.
+    Untagged,
+}
+
+impl Front {
+    /// Looks at bytes of the stream, the first of an FPDU first; `None` if they are too few to tell.
+    #[inline]
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let &[high, low, ddp, rdmap] = bytes.first_chunk()?;
+        let ulpdu_len = usize::from(u16::from_be_bytes([high, low]));
+        let (control, opcode) = (Control::parse(ddp), Opcode::parse(rdmap));
+        if control.tagged {
+            // A length field has 16 bits.
+            let len = ulpdu_len.saturating_sub(TAGGED_LEN) as u32;
+            let write = Self::Write { len, last: control.last };
+            return Some(if opcode == Some(Opcode::Write) { write } else { Self::Tagged });
+        }
+        let immediate = match opcode {
+            Some(Opcode::Immediate | Opcode::ImmediateSolicited) => true,
+            Some(opcode) if opcode.queue() == Some(QUEUE_SEND) => false,
+            _ => return Some(Self::Untagged),
+        };
+        let wanted = UNTAGGED_LEN + if immediate { IMMEDIATE_LEN } else { 0 };
+        if ulpdu_len < wanted {
+            // The machine has something to say about it.
+            return Some(Self::Untagged);
+        }
+        let segment = bytes.get(LENGTH_LEN..LENGTH_LEN + wanted)?;
+        match Header::parse(segment)? {
+            Header::Untagged(header) if (header.queue, header.mo) == (QUEUE_SEND, 0) => {
+                let len = (ulpdu_len - UNTAGGED_LEN) as u32;
+                let data = segment.get(UNTAGGED_LEN..).and_then(|data| data.try_into().ok());
+                Some(data.map_or(Self::Send { len }, Self::Immediate))
+            }
+            _ => Some(Self::Untagged),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tx::{Op, OpKind, Sender, SenderConfig, Transmit};
+
+    /// What a sender makes of these operations, as bytes.
+    fn stream(mulpdu: u16, kinds: &[OpKind]) -> Vec<Vec<u8>> {
+        let config = SenderConfig { crc: false, ird: 1, ord: 4, queue: 8, mulpdu, held: false, rtr: None };
+        let mut sender = Sender::new(config);
+        for &kind in kinds {
+            sender.post(Op { id: 1, kind, fence: false }).expect("room");
+        }
+        let fpdus = std::iter::from_fn(|| match sender.poll() {
+            Some(Transmit::Fpdu(fpdu)) => {
+                let mut bytes = Vec::new();
+                let nothing: Result<(), ()> = fpdu.write(&mut bytes, |to| {
+                    to.resize(to.len() + fpdu.payload.len(), 7);
+                    Ok(())
+                });
+                nothing.expect("the payload is there");
+                Some(bytes)
+            }
+            _ => None,
+        });
+        fpdus.collect()
+    }
+
+    /// Goal: what is seen of every kind of message is what the sender meant, as soon as there are bytes enough and not before.
+    #[test]
+    fn fronts_of_all_messages() {
+        let send = |len| OpKind::Send { len, solicited: len > 100, invalidate: None };
+        let write = |len| OpKind::Write { stag: 5, to: 9, len };
+        let data = [1, 2, 3, 4, 5, 6, 7, 8];
+        let nothing =
+            crate::rdmap::ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
+        let kinds = [
+            send(0),
+            send(200),
+            write(3),
+            write(300),
+            OpKind::Immediate { data, solicited: true },
+            OpKind::Read(nothing),
+        ];
+        let room = 256 - TAGGED_LEN as u32;
+        let long = room - room % 8;
+        let wanted = [
+            (Front::Send { len: 0 }, 20),
+            (Front::Send { len: 200 }, 20),
+            (Front::Write { len: 3, last: true }, 4),
+            (Front::Write { len: long, last: false }, 4),
+            (Front::Write { len: 300 - long, last: true }, 4),
+            (Front::Immediate(data), 28),
+            (Front::Untagged, 4),
+        ];
+        let fpdus = stream(256, &kinds);
+        assert_eq!(fpdus.len(), wanted.len());
+        for (fpdu, (front, need)) in fpdus.iter().zip(wanted) {
+            assert_eq!(Front::of(&fpdu[..need - 1]), None, "{front:?}");
+            assert_eq!((Front::of(&fpdu[..need]), Front::of(fpdu)), (Some(front), Some(front)));
+        }
+    }
+
+    /// A later segment of a Send takes no receive, and what is too short to be one is left to the machine.
+    #[test]
+    fn what_takes_no_receive_of_its_own() {
+        let long = stream(128, &[OpKind::Send { len: 200, solicited: false, invalidate: None }]);
+        assert_eq!(long.iter().map(|fpdu| Front::of(fpdu)).collect::<Vec<_>>(), {
+            let room = 128 - UNTAGGED_LEN as u32;
+            [Some(Front::Send { len: room - room % 8 }), Some(Front::Untagged)]
+        });
+        let mut short = long[0].clone();
+        short[..2].copy_from_slice(&17_u16.to_be_bytes());
+        assert_eq!(Front::of(&short), Some(Front::Untagged));
+        short[2] = 0x81;
+        assert_eq!(Front::of(&short), Some(Front::Tagged), "tagged, and not a Write");
+    }
+}

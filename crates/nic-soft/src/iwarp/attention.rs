@@ -1,0 +1,131 @@
+//! Who looks at a connection's socket: the device's thread, which epoll(7) tells of it, or somebody who polls.
+//!
+//! Who polls looks at the socket without asking anybody. The thread hears of a socket once, until it is armed again. If it
+//! finds that somebody polls, it does not arm it but *watches* the connection: it looks, ever more seldom up to once in a
+//! millisecond, whether polls go on. When they have stopped it does what is to be done and arms the socket. A poller that has
+//! polled for a while disarms the socket itself and asks to be watched; one that is about to sleep arms it.
+//!
+//! So something that comes in is always found: by epoll if the socket is armed, else by a poller, else by the thread at its
+//! next look. Where a message waits for a receive nobody reads on, and the socket is armed for the peer's end even while
+//! somebody polls. What a poller leaves undone (answers that can travel with the program's next message) is left only where
+//! the thread watches.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::event::epoll::EventFlags;
+
+use super::queues::Queues;
+use super::shared::Shared;
+
+/// Polls since the socket was armed that make the thread leave it to the poller.
+const POLLS_OF_A_POLLER: u32 = 8;
+/// Polls since then after which a poller takes the socket over by itself: some tens of microseconds of them.
+const POLLS_TO_TAKE_OVER: u32 = 64;
+
+/// What the thread finds when it looks at a connection that it watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Polls go on.
+    Polled,
+    /// They have stopped: what is due is the thread's to do now.
+    Left,
+    /// It is not watched any more.
+    Unwatched,
+}
+
+/// Who looks at a connection's socket.
+#[derive(Default)]
+pub(super) struct Attention {
+    /// What epoll tells the thread of, until it has; `None` once it has.
+    armed: Option<EventFlags>,
+    /// The thread looks by itself, since somebody polls.
+    watched: bool,
+    polls_when_armed: u32,
+    /// Pollers are told of the socket: see [`super::ready`].
+    listed: bool,
+}
+
+impl Attention {
+    /// Whether the thread looks by itself, since somebody polls.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    fn polls_since_armed(&self, queues: &Queues) -> u32 {
+        queues.polls().wrapping_sub(self.polls_when_armed)
+    }
+
+    /// Somebody polls. If that goes on, the thread need not hear of the socket any more, only watch the polls.
+    #[inline]
+    pub(super) fn on_poll(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+        let shared = &queues.shared;
+        if !self.watched && self.polls_since_armed(queues) >= POLLS_TO_TAKE_OVER {
+            (self.watched, self.armed) = (true, None);
+            shared.reactor.disarm(socket);
+            shared.reactor.ask_to_watch(queues.num);
+        }
+        if !self.listed && shared.is_crowded() {
+            self.listed = true;
+            shared.news.list(socket, queues.num);
+        }
+    }
+
+    /// The thread has been told of the socket; whether it is to watch from now on.
+    pub(super) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &Queues) -> bool {
+        self.armed = None;
+        let starts = !self.watched && self.polls_since_armed(queues) >= POLLS_OF_A_POLLER;
+        if starts {
+            self.watched = true;
+            queues.shared.reactor.disarm(socket);
+        }
+        starts
+    }
+
+    /// The thread looks; there had been so many polls the last time.
+    pub(super) fn on_look(&mut self, queues: &Queues, polls_before: u32) -> Look {
+        if !self.watched {
+            return Look::Unwatched;
+        }
+        if queues.polls() != polls_before {
+            return Look::Polled;
+        }
+        self.watched = false;
+        Look::Left
+    }
+
+    /// Whoever polled is about to sleep; whether something is to be done about that.
+    pub(super) fn hand_over(&mut self) -> bool {
+        std::mem::take(&mut self.watched)
+    }
+
+    /// Sees to it that whatever comes next is found. A poller does not read on behind a message that waits for a receive
+    /// (`starving`), so it would not find that the peer has closed: then the thread is to be told of it. It is told of room to
+    /// send if that is what the connection waits for (`blocked`).
+    #[inline]
+    pub(super) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &Queues, starving: bool, blocked: bool) {
+        let reactor = &queues.shared.reactor;
+        if self.watched && !starving {
+            if self.armed.take().is_some() {
+                reactor.disarm(socket);
+            }
+            return;
+        }
+        let mut wanted = EventFlags::ONESHOT | EventFlags::RDHUP;
+        wanted.set(EventFlags::IN, !starving);
+        wanted.set(EventFlags::OUT, blocked);
+        if self.armed != Some(wanted) {
+            self.armed = Some(wanted);
+            self.polls_when_armed = queues.polls();
+            reactor.arm(socket, queues.num, wanted);
+        }
+    }
+
+    /// Nobody is to look any more.
+    pub(super) fn leave(&self, socket: BorrowedFd<'_>, shared: &Shared) {
+        shared.reactor.unwatch(socket);
+        if self.listed {
+            shared.news.unlist(socket);
+        }
+    }
+}

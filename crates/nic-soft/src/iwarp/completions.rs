@@ -1,0 +1,217 @@
+//! Data path: completion. The ring of a completion queue: from whoever works on a connection to whoever polls.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use host::Bell;
+use verbs::{AsyncEvent, Wc};
+
+use super::receives::SharedReceives;
+use super::reports::Reports;
+use super::shared::Shared;
+use crate::sync::Spin;
+
+const ARMED_SOLICITED: u32 = 1;
+const ARMED_ANY: u32 = 2;
+
+/// Which slots polling a completion frees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frees {
+    /// Those of all send requests up to this one.
+    Sends(u64),
+    /// That of one receive.
+    Receive,
+}
+
+/// The slots of a queue pair's queues that may be used again, counted by whoever polls and read by whoever posts.
+pub(super) struct Slots {
+    /// Send requests whose slots are free.
+    pub(super) sends: AtomicU64,
+    /// Receives of the queue pair's own queue whose slots are free.
+    pub(super) receives: AtomicU64,
+    /// The queue that its receives come from otherwise.
+    pub(super) srq: Option<Arc<SharedReceives>>,
+}
+
+impl Slots {
+    /// A completion was polled, or will never be.
+    #[inline]
+    pub(super) fn reclaim(&self, frees: Frees) {
+        match (frees, &self.srq) {
+            (Frees::Sends(upto), _) => {
+                self.sends.fetch_max(upto, Ordering::Release);
+            }
+            (Frees::Receive, Some(srq)) => srq.reclaim(),
+            (Frees::Receive, None) => {
+                self.receives.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// A completion, with what polling it frees.
+struct Entry {
+    wc: Wc,
+    slots: Arc<Slots>,
+    frees: Frees,
+}
+
+#[derive(Default)]
+struct Ring {
+    entries: VecDeque<Entry>,
+    /// Completions that may be outstanding in all.
+    demand: usize,
+}
+
+/// The completions of a queue.
+pub(super) struct Completions {
+    shared: Arc<Shared>,
+    id: u32,
+    cqe: u32,
+    bell: Bell,
+    reports: Option<Arc<Reports>>,
+    ring: Spin<Ring>,
+    len: AtomicUsize,
+    armed: AtomicU32,
+    dead: AtomicBool,
+}
+
+impl Completions {
+    pub(super) fn new(shared: &Arc<Shared>, id: u32, cqe: u32, reports: Option<Arc<Reports>>) -> Self {
+        Self {
+            shared: shared.clone(),
+            id,
+            cqe,
+            bell: Bell::new(),
+            reports,
+            ring: Spin::new(Ring::default()),
+            len: AtomicUsize::new(0),
+            armed: AtomicU32::new(0),
+            dead: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(super) fn cqe(&self) -> u32 {
+        self.cqe
+    }
+
+    pub(super) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Whether more completions came than there was room for.
+    #[inline]
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    /// At most `depth` completions more may be outstanding at a time from now on.
+    pub(super) fn reserve(&self, depth: u32) {
+        let mut ring = self.ring.lock();
+        ring.demand += depth as usize;
+        // Room for everything that may complete, so that completing never allocates.
+        let more = ring.demand.min(self.cqe as usize).saturating_sub(ring.entries.len());
+        ring.entries.reserve(more);
+    }
+
+    /// Forgets a queue pair's completions, gives back the slots that they hold, and expects `depth` fewer.
+    pub(super) fn release(&self, slots: &Arc<Slots>, depth: u32) {
+        let mut ring = self.ring.lock();
+        ring.demand -= depth as usize;
+        ring.entries.retain(|entry| {
+            let stays = !Arc::ptr_eq(&entry.slots, slots);
+            if !stays {
+                slots.reclaim(entry.frees);
+            }
+            stays
+        });
+        self.len.store(ring.entries.len(), Ordering::Release);
+    }
+
+    /// A completion.
+    #[inline]
+    pub(super) fn push(&self, slots: &Arc<Slots>, wc: Wc, frees: Frees, solicited: bool) {
+        let mut ring = self.ring.lock();
+        if ring.entries.len() >= self.cqe as usize {
+            drop(ring);
+            return self.overrun();
+        }
+        ring.entries.push_back(Entry { wc, slots: slots.clone(), frees });
+        self.len.store(ring.entries.len(), Ordering::Release);
+        drop(ring);
+        self.announce(solicited || !wc.is_ok());
+    }
+
+    /// Wakes who sleeps, and reports if that was asked for.
+    #[inline]
+    fn announce(&self, solicited: bool) {
+        // Pairs with the fences of `arm` and of the bell's sleeper: either they see the completion, or this sees them.
+        fence(Ordering::SeqCst);
+        self.bell.ring_after_fence();
+        let wanted = if solicited { ARMED_SOLICITED } else { ARMED_ANY };
+        let armed = self.armed.load(Ordering::Relaxed);
+        if armed >= wanted
+            && self.armed.compare_exchange(armed, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && let Some(reports) = &self.reports
+        {
+            reports.add(self.id);
+        }
+    }
+
+    /// Wakes who sleeps, after a write that no completion follows.
+    #[inline]
+    pub(super) fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// More completions than entries (IBA 11.6.3.1): the queue and its queue pairs are dead. They are failed by the device's
+    /// thread, since whoever finds it out holds one of their stages.
+    #[cold]
+    fn overrun(&self) {
+        if !self.dead.swap(true, Ordering::AcqRel) {
+            self.shared.async_event(AsyncEvent::CqError { cq: self.id });
+            self.shared.condemn_users_of(self.id);
+            self.announce(true);
+        }
+    }
+
+    /// Has the next completion reported; false if there is no channel to report to.
+    pub(super) fn arm(&self, solicited_only: bool) -> bool {
+        if self.reports.is_none() {
+            return false;
+        }
+        let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
+        self.armed.fetch_max(kind, Ordering::SeqCst);
+        // Pairs with that of `announce`.
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    /// Takes its reports back: the queue goes away.
+    pub(super) fn forget_reports(&self) {
+        if let Some(reports) = &self.reports {
+            reports.forget(self.id);
+        }
+    }
+
+    /// Takes completions; how many.
+    #[inline]
+    pub(super) fn take(&self, wcs: &mut [Wc]) -> usize {
+        if self.len.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        let mut ring = self.ring.lock();
+        let count = wcs.len().min(ring.entries.len());
+        for (wc, entry) in wcs.iter_mut().zip(ring.entries.drain(..count)) {
+            entry.slots.reclaim(entry.frees);
+            *wc = entry.wc;
+        }
+        self.len.store(ring.entries.len(), Ordering::Release);
+        count
+    }
+}

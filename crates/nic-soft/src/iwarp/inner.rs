@@ -1,0 +1,214 @@
+//! The device: its queue pairs by number, and what concerns several of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::thread::ThreadId;
+
+use host::{Chore, Task};
+use verbs::{DeviceAttr, Result};
+
+use super::memory::NicMemory;
+use super::numbers::Numbers;
+use super::qp::QpInner;
+use super::ready::TURNS;
+use super::registry::{Registry, Wish};
+use super::shared::Shared;
+use crate::sync::{Spin, unpoisoned};
+
+pub(super) const QP_MAX: usize = 8192;
+pub(super) const CQ_MAX: usize = 8192;
+pub(super) const SRQ_MAX: usize = 4096;
+
+#[derive(Default)]
+struct Connected {
+    list: Vec<Arc<QpInner>>,
+    turn: usize,
+}
+
+/// A device.
+pub(super) struct Inner {
+    pub(super) shared: Arc<Shared>,
+    pub(super) attr: DeviceAttr,
+    pub(super) dm: NicMemory,
+    pub(super) registry: Registry,
+    pub(super) cq_ids: Numbers,
+    pub(super) srq_ids: Numbers,
+    qp_nums: Numbers,
+    pds: AtomicU32,
+    qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
+    /// Those with a connection, for whoever looks at memory.
+    connected: Spin<Connected>,
+    /// The device's thread.
+    task: Mutex<Option<Task>>,
+    thread: OnceLock<ThreadId>,
+}
+
+impl Inner {
+    pub(super) fn new(shared: Shared, attr: DeviceAttr) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            dm: NicMemory::new(attr.max_dm_size),
+            attr,
+            registry: Registry::default(),
+            cq_ids: Numbers::new("completion queues", CQ_MAX),
+            srq_ids: Numbers::new("shared receive queues", SRQ_MAX),
+            qp_nums: Numbers::new("queue pairs", QP_MAX),
+            pds: AtomicU32::new(1),
+            qps: RwLock::default(),
+            connected: Spin::new(Connected::default()),
+            task: Mutex::new(None),
+            thread: OnceLock::new(),
+        }
+    }
+
+    /// A number for a protection domain.
+    pub(super) fn take_pd(&self) -> u32 {
+        self.pds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn take_qp_num(&self) -> Result<u32> {
+        self.qp_nums.take()
+    }
+
+    /// A number that no queue pair has got.
+    pub(super) fn give_qp_num(&self, num: u32) {
+        self.qp_nums.give(num);
+    }
+
+    pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
+        self.shared.tide.rise();
+        self.qps.write().unwrap_or_else(PoisonError::into_inner).insert(qp.num(), qp.clone());
+    }
+
+    pub(super) fn forget_qp(&self, num: u32) {
+        self.qps.write().unwrap_or_else(PoisonError::into_inner).remove(&num);
+        self.remove_connected(&[num]);
+        self.shared.reactor.forget(num);
+        self.qp_nums.give(num);
+    }
+
+    pub(super) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(PoisonError::into_inner).get(&num).cloned()
+    }
+
+    pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// A queue pair has a connection from now on. When it has none any more, [`Shared::part`] says so.
+    pub(super) fn add_connected(&self, qp: &Arc<QpInner>) {
+        let mut connected = self.connected.lock();
+        connected.list.push(qp.clone());
+        let is_first = connected.list.len() == 1;
+        self.shared.set_connections(connected.list.len());
+        drop(connected);
+        if is_first {
+            // There was nobody to patrol for.
+            self.shared.reactor.wake();
+        }
+    }
+
+    /// Forgets the connections that have ended.
+    pub(super) fn forget_parted(&self) {
+        let parted = self.shared.take_parted();
+        if !parted.is_empty() {
+            self.remove_connected(&parted);
+        }
+    }
+
+    fn remove_connected(&self, nums: &[u32]) {
+        let mut connected = self.connected.lock();
+        connected.list.retain(|other| !nums.contains(&other.num()));
+        self.shared.set_connections(connected.list.len());
+    }
+
+    /// Those with a connection.
+    pub(super) fn connected(&self) -> Vec<Arc<QpInner>> {
+        self.connected.lock().list.clone()
+    }
+
+    /// Waits until nobody is in the middle of something that began before the call.
+    pub(super) fn pass_all_stages(&self) {
+        for qp in self.qps.read().unwrap_or_else(PoisonError::into_inner).values() {
+            qp.with(|_| {});
+        }
+    }
+
+    /// A receive was posted to a shared queue: queue pairs that wait for one look again.
+    pub(super) fn feed_starving(&self) {
+        for qp in self.qps.read().unwrap_or_else(PoisonError::into_inner).values() {
+            if qp.queues.is_starving() {
+                qp.request();
+            }
+        }
+    }
+
+    /// Works on connections that have news.
+    pub(super) fn drive_ready(&self) {
+        self.shared.news.take(|num| {
+            if let Some(qp) = self.qp(num) {
+                qp.poll();
+            }
+        });
+    }
+
+    /// Has the thread do something for a program.
+    pub(super) fn ask(&self, wish: Wish) {
+        self.registry.wish(wish);
+        self.shared.reactor.wake();
+    }
+
+    /// Keeps the device's thread until the device goes away.
+    pub(super) fn set_task(&self, task: Task) {
+        *unpoisoned(&self.task) = Some(task);
+    }
+
+    /// The caller is the device's thread.
+    pub(super) fn set_thread(&self) {
+        self.thread.get_or_init(|| std::thread::current().id());
+    }
+}
+
+impl Chore for Inner {
+    /// Whoever looks at memory waits for what only a connection can bring.
+    fn turn(&self) {
+        if self.shared.birth.is_elsewhere() {
+            return;
+        }
+        let Some(mut connected) = self.connected.try_lock() else { return };
+        let count = connected.list.len();
+        if count <= 1 {
+            let only = connected.list.first().cloned();
+            drop(connected);
+            return only.iter().for_each(|qp| qp.poll());
+        }
+        let turns = if count > TURNS { 1 } else { count };
+        let mut some = [const { None }; TURNS];
+        for (step, place) in some.iter_mut().take(turns).enumerate() {
+            *place = Some(connected.list[(connected.turn + step) % count].clone());
+        }
+        connected.turn = if count > TURNS { (connected.turn + turns) % count } else { 0 };
+        drop(connected);
+        some.iter().flatten().for_each(|qp| qp.poll());
+        if count > TURNS {
+            self.drive_ready();
+        }
+    }
+}
+
+impl Drop for Inner {
+    /// Ends the thread; returns when it has ended, unless it is the caller.
+    fn drop(&mut self) {
+        if self.shared.birth.is_elsewhere() {
+            return;
+        }
+        self.shared.reactor.stop();
+        let task = unpoisoned(&self.task).take();
+        if self.thread.get() != Some(&std::thread::current().id())
+            && let Some(task) = task
+        {
+            task.join();
+        }
+    }
+}

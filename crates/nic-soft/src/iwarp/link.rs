@@ -1,0 +1,278 @@
+//! Data path: one connection: its socket, the protocol's machine, and the two halves that get both lent.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use host::{Span, Time};
+use iwarp::mpa::{MULPDU_MAX, MULPDU_MIN, Negotiated, Revision, Role, Rtr, mulpdu_for};
+use iwarp::rx::Event;
+use iwarp::{Connection, Limits};
+use rustix::io::Errno;
+use verbs::{CmEvent, ConnParam};
+
+use super::attention::Attention;
+use super::config::{Completion, FpduSize};
+use super::end::End;
+use super::events::Events;
+use super::lent::Lent;
+use super::patrol;
+use super::place::segment_len;
+use super::queues::{Queues, state};
+use super::receiving::Receiving;
+use super::sending::{Owes, Sending};
+use super::shared::{Shared, machine_time};
+use crate::fork::Fd;
+
+/// Operations that a machine holds: those of one request, a question, and a greeting.
+const MACHINE_QUEUE: usize = 4;
+/// The largest FPDU with a CRC, unless a size is configured, in bytes. Two of them are sent at once, as copies. With 65,535
+/// bytes these made a third TCP segment of a few bytes on loopback, and streams reached 5.3 GB/s instead of 7.3.
+const CRC_FPDU_LEN: u32 = 60_000;
+
+/// After how long an initiator says something once more to a peer that has not spoken, and how often, each pause being four
+/// times the one before. Linux siw may overlook what follows its reply at once, until more comes (docs/interop.md).
+const NUDGE_AFTER: Span = Span::from_ms(50);
+const NUDGES: u32 = 4;
+
+/// Who works on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Somebody who polls and will do so again.
+    Poller,
+    /// Anybody else: nothing may be left undone.
+    Other,
+}
+
+/// What is said once more to a peer that has not spoken.
+struct Nudges {
+    left: u32,
+    due: Time,
+    pause: Span,
+}
+
+/// A connection.
+pub(super) struct Link {
+    socket: Fd,
+    machine: Connection,
+    receiving: Receiving,
+    sending: Sending,
+    attention: Attention,
+    events: Arc<Events>,
+    /// The program has been told that it is there.
+    established: bool,
+    /// Since when the peer's host has owed an answer to something.
+    unheard: Option<Time>,
+    nudges: Nudges,
+}
+
+impl Link {
+    /// Both sides have agreed; `rest` came behind the handshake.
+    pub(super) fn new(
+        shared: &Shared,
+        socket: Fd,
+        negotiated: &Negotiated,
+        events: Arc<Events>,
+        param: &ConnParam,
+        rest: &[u8],
+    ) -> Self {
+        let mulpdu = match shared.config.fpdu {
+            FpduSize::Largest if negotiated.crc => mulpdu_for(CRC_FPDU_LEN),
+            FpduSize::Largest => MULPDU_MAX,
+            FpduSize::Segment => segment_len(socket.as_fd()).map_or(MULPDU_MIN, mulpdu_for),
+            FpduSize::Bytes(bytes) => mulpdu_for(bytes.into()),
+        };
+        let limits = Limits { queue: MACHINE_QUEUE, mulpdu, rtr_timeout: param.timeout.to_std() };
+        let passive = negotiated.role == Role::Responder;
+        // Whether this peer is asked by reads of no bytes. In revision 1 nothing tells siw from others: the program says
+        // `complete=sent`, or loses the connection rather than a message.
+        let asks = negotiated.may_ask() && shared.config.completion == Completion::Placed;
+        let mut negotiated = negotiated.clone();
+        if negotiated.revision == Revision::V1 && !asks {
+            // Nothing was negotiated: the program's word alone says how many reads the peer serves.
+            negotiated.ord = negotiated.ord.min(param.initiator_depth.into());
+        }
+        let greeting = negotiated.rtr == Some(Rtr::Send);
+        let first_send = if !passive && greeting { 2 } else { 1 };
+        Self {
+            socket,
+            machine: Connection::new(&negotiated, &limits, machine_time(shared.host.now())),
+            receiving: Receiving::new(param.rnr_retry, passive && greeting, rest),
+            sending: Sending::new(asks, negotiated.ord, first_send),
+            attention: Attention::default(),
+            events,
+            established: false,
+            unheard: None,
+            nudges: Nudges { left: 0, due: Time::ZERO, pause: NUDGE_AFTER },
+        }
+    }
+
+    /// The same, of which the program has been told already.
+    pub(super) fn known(mut self) -> Self {
+        self.established = true;
+        self
+    }
+
+    /// Sends a message that nothing else would send, and that the peer waits for.
+    pub(super) fn greet(&mut self) {
+        self.sending.greet(&mut self.machine);
+    }
+
+    /// Whether a message of the peer waits for a receive.
+    pub(super) fn is_starving(&self) -> bool {
+        self.receiving.is_starving()
+    }
+
+    /// Whether what was just posted is to wait for company.
+    #[inline]
+    pub(super) fn holds_back(&self, queues: &Queues) -> bool {
+        self.sending.holds_back(queues)
+    }
+
+    pub(super) fn attention(&mut self) -> &mut Attention {
+        &mut self.attention
+    }
+
+    /// As [`Attention::on_event`].
+    pub(super) fn on_event(&mut self, queues: &Queues) -> bool {
+        self.attention.on_event(self.socket.as_fd(), queues)
+    }
+
+    /// Receives what has come and sends what waits.
+    pub(super) fn progress(&mut self, queues: &Queues, by: By) -> Result<(), End> {
+        if by == By::Poller {
+            self.attention.on_poll(self.socket.as_fd(), queues);
+        }
+        let any = self.receive(queues)?;
+        if by == By::Poller && self.attention.is_watched() && self.sending.may_wait(queues, any) {
+            return Ok(());
+        }
+        self.transmit(queues)
+    }
+
+    /// Sends what waits.
+    #[inline]
+    pub(super) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
+        let hurry = !self.attention.is_watched();
+        let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+        self.sending.transmit(&mut lent, hurry)
+    }
+
+    /// Receives what has come; whether anything has.
+    pub(super) fn receive(&mut self, queues: &Queues) -> Result<bool, End> {
+        let result = self.receive_turn(queues);
+        let any = self.receiving.end_turn(queues);
+        result.map(|()| any)
+    }
+
+    fn receive_turn(&mut self, queues: &Queues) -> Result<(), End> {
+        let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+        if !self.receiving.begin_turn(&mut lent)? {
+            return Ok(());
+        }
+        loop {
+            let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+            match self.receiving.next(&mut lent)? {
+                Some(event) => self.deliver(queues, &event)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Something has come that is not the receiving half's affair alone.
+    fn deliver(&mut self, queues: &Queues, event: &Event) -> Result<(), End> {
+        match *event {
+            Event::Ready => self.ready(queues),
+            Event::ReadRequest(request) if request.len == 0 => self.sending.owe(Owes::Little),
+            Event::ReadRequest(_) | Event::AtomicRequest(_) => self.sending.owe(Owes::Much),
+            Event::ReadDone { id } => self.sending.answered(queues, id),
+            Event::AtomicDone { id, original } => self.sending.atomic_answered(queues, id, original)?,
+            Event::RtrDone => self.sending.first_answered(),
+            Event::Terminated(terminate) => return Err(End::Terminated(terminate)),
+            // The receiving half has seen to it.
+            Event::Received(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The peer has spoken for the first time.
+    pub(super) fn ready(&mut self, queues: &Queues) {
+        if !self.established && queues.advance(state::RTR, state::RTS) {
+            self.established = true;
+            self.events.push(CmEvent::Established { qp_num: queues.num, private_data: Vec::new() });
+        }
+    }
+
+    /// Sees to it that whatever comes next is found.
+    #[inline]
+    pub(super) fn settle(&mut self, queues: &Queues) {
+        let (starving, blocked) = (self.receiving.is_starving(), self.sending.is_blocked());
+        self.attention.settle(self.socket.as_fd(), queues, starving, blocked);
+    }
+
+    /// The peer may overlook what this side, the initiator, says first.
+    pub(super) fn expect_silence(&mut self, queues: &Queues) {
+        let due = queues.shared.host.now() + NUDGE_AFTER;
+        self.nudges = Nudges { left: NUDGES, due, pause: NUDGE_AFTER };
+        queues.shared.reactor.at(due, queues.num);
+    }
+
+    /// A time has come that somebody waited for.
+    pub(super) fn on_time(&mut self, queues: &Queues, now: Time) -> Result<(), End> {
+        self.machine.handle_timeout(machine_time(now)).map_err(|_| End::Overdue)?;
+        self.nudge(queues, now);
+        self.progress(queues, By::Other)
+    }
+
+    /// Says something once more if it is time and nothing has been heard: a write of no bytes, which changes nothing.
+    fn nudge(&mut self, queues: &Queues, now: Time) {
+        let nudges = &mut self.nudges;
+        if nudges.left == 0 || now < nudges.due {
+            return;
+        }
+        if self.receiving.has_heard() {
+            nudges.left = 0;
+            return;
+        }
+        nudges.pause = nudges.pause * 4;
+        (nudges.left, nudges.due) = (nudges.left - 1, now + nudges.pause);
+        if nudges.left > 0 {
+            queues.shared.reactor.at(nudges.due, queues.num);
+        }
+        self.greet();
+    }
+
+    /// Whether the peer's host still answers; an error if it has not for too long.
+    pub(super) fn on_patrol(&mut self, now: Time, silence: Span) -> Result<(), End> {
+        self.unheard = patrol::unheard(self.socket.as_fd(), self.unheard, now);
+        match self.unheard {
+            Some(since) if now.since(since) >= silence => Err(End::Broken(Errno::TIMEDOUT)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The connection is over: everybody is told, everything is flushed. The queue pair is in the error state already.
+    pub(super) fn end(mut self, queues: &Queues, end: &End) {
+        let rest = end.last_words().map(|code| {
+            let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
+            self.sending.last_words(&mut lent, code)
+        });
+        let failed = self.sending.failing(queues, end, self.machine.receipt());
+        self.receiving.give_up(queues, end.of_receive());
+        queues.flush(failed);
+        let (shared, qp_num) = (&queues.shared, queues.num);
+        shared.part(qp_num);
+        self.attention.leave(self.socket.as_fd(), shared);
+        if let Some(event) = end.async_event(qp_num) {
+            shared.async_event(event);
+        }
+        if !queues.is_dropped() {
+            self.events.push(match self.established {
+                true => CmEvent::Disconnected { qp_num },
+                false => CmEvent::ConnectFailed { qp_num, why: end.before_it_began() },
+            });
+        }
+        if let Some(rest) = rest {
+            shared.linger(self.socket, rest);
+        }
+    }
+}

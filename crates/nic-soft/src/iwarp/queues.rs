@@ -1,0 +1,275 @@
+//! Data path: posting. A queue pair without its connection: its state, its queues, and where its completions go.
+//!
+//! It is what those who post and poll share with whoever works on the connection, who gets it lent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+use verbs::{Data, Error, QpCap, QpState, RecvWr, Result, SendFlags, SendWr, Wc, WcOpcode, WcStatus};
+
+use super::completions::{Completions, Frees, Slots};
+use super::outcome::{fetches, opcode};
+use super::queue::{Receive, ReceiveQueue, Request, SendQueue};
+use super::receives::{Receives, SharedReceives};
+use super::regions::Domain;
+use super::shared::Shared;
+use crate::sync::Spin;
+
+/// Bytes of a message, at most.
+pub(super) const MAX_MSG_SIZE: u64 = 1 << 30;
+
+/// States of a queue pair, as its word holds them.
+pub(super) mod state {
+    pub(crate) const INIT: u32 = 0;
+    /// As above, with a connection in the making.
+    pub(crate) const CONNECTING: u32 = 1;
+    /// Accepted, the peer has not spoken.
+    pub(crate) const RTR: u32 = 2;
+    pub(crate) const RTS: u32 = 3;
+    pub(crate) const ERROR: u32 = 4;
+}
+
+/// The state behind a number of [`state`].
+pub(super) fn state_of(number: u32) -> QpState {
+    match number {
+        state::INIT | state::CONNECTING => QpState::Init,
+        state::RTR => QpState::ReadyToReceive,
+        state::RTS => QpState::ReadyToSend,
+        _ => QpState::Error,
+    }
+}
+
+/// What a queue pair is made of.
+pub(super) struct Making {
+    pub(super) num: u32,
+    pub(super) pd: u32,
+    pub(super) cap: QpCap,
+    pub(super) sq_sig_all: bool,
+    pub(super) send_ring: Arc<Completions>,
+    pub(super) recv_ring: Arc<Completions>,
+    pub(super) srq: Option<Arc<SharedReceives>>,
+}
+
+/// A queue pair without its connection.
+pub(super) struct Queues {
+    pub(super) shared: Arc<Shared>,
+    pub(super) num: u32,
+    pd: u32,
+    cap: QpCap,
+    sq_sig_all: bool,
+    state: AtomicU32,
+    pub(super) sends: Spin<SendQueue>,
+    pub(super) receives: Receives,
+    slots: Arc<Slots>,
+    send_ring: Arc<Completions>,
+    recv_ring: Arc<Completions>,
+    /// A message of the peer waits for a receive.
+    starving: AtomicBool,
+    /// How often a poller has worked on the connection.
+    polls: AtomicU32,
+    /// The program has let go of it: nothing completes any more.
+    dropped: AtomicBool,
+}
+
+impl Queues {
+    pub(super) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
+        let Making { num, pd, cap, sq_sig_all, send_ring, recv_ring, srq } = making;
+        let slots = Slots { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
+        let own = || Spin::new(ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge));
+        Ok(Self {
+            shared: shared.clone(),
+            num,
+            pd,
+            cap,
+            sq_sig_all,
+            state: AtomicU32::new(state::INIT),
+            sends: Spin::new(SendQueue::new(cap.max_send_wr, cap.max_send_sge, cap.max_inline)?),
+            receives: srq.map_or_else(|| Receives::Own(own()), Receives::Shared),
+            slots: Arc::new(slots),
+            send_ring,
+            recv_ring,
+            starving: AtomicBool::new(false),
+            polls: AtomicU32::new(0),
+            dropped: AtomicBool::new(false),
+        })
+    }
+
+    /// The memory that its requests and its peer may use.
+    #[inline]
+    pub(super) fn domain(&self) -> Domain<'_> {
+        Domain { regions: &self.shared.regions, pd: self.pd }
+    }
+
+    /// Whether completions of it go to this queue.
+    pub(super) fn uses_cq(&self, id: u32) -> bool {
+        self.send_ring.id() == id || self.recv_ring.id() == id
+    }
+
+    /// Whose completions they are, in the rings that hold them.
+    pub(super) fn slots(&self) -> &Arc<Slots> {
+        &self.slots
+    }
+
+    /// The state's number.
+    #[inline]
+    pub(super) fn state(&self) -> u32 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Moves from one state to another; false if it was not in the first.
+    pub(super) fn advance(&self, from: u32, to: u32) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Moves to the error state; the stage is held, so that what is flushed is flushed in order.
+    pub(super) fn set_error(&self) {
+        self.state.store(state::ERROR, Ordering::Release);
+    }
+
+    /// Whether there may be a connection to work on.
+    #[inline]
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(self.state(), state::RTR | state::RTS)
+    }
+
+    pub(super) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// The program lets go of it.
+    pub(super) fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// How often a poller has worked on the connection.
+    #[inline]
+    pub(super) fn polls(&self) -> u32 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// A poller works on the connection. Counted roughly: what matters is whether it stands still.
+    #[inline]
+    pub(super) fn count_poll(&self) {
+        self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn check(&self, wr: &SendWr<'_>) -> Result<()> {
+        match wr.data {
+            Data::Sges(sges) => {
+                Error::check_limit("the number of pieces", sges.len() as u64, self.cap.max_send_sge.into())?;
+                let total = sges.iter().map(|sge| u64::from(sge.length)).sum();
+                Error::check_limit("bytes in the message", total, MAX_MSG_SIZE)
+            }
+            Data::Inline(_) if fetches(&wr.op) => {
+                Err(Error::Invalid("inline data cannot take what the operation returns".into()))
+            }
+            Data::Inline(bytes) => {
+                Error::check_limit("inline bytes", bytes.len() as u64, self.cap.max_inline.into())
+            }
+        }
+    }
+
+    /// Puts a request into the send queue.
+    #[inline]
+    pub(super) fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        self.check(wr)?;
+        let mut queue = self.sends.lock();
+        let now = self.state();
+        if now != state::RTS && now != state::ERROR {
+            return Err(Error::WrongState { call: "post_send", state: state_of(now) });
+        }
+        queue.post(wr, &self.slots.sends)
+    }
+
+    /// Puts a receive into the queue pair's own queue; whether whoever works on the connection is to look at it now.
+    #[inline]
+    pub(super) fn post_receive(&self, wr: &RecvWr<'_>) -> Result<bool> {
+        let Receives::Own(receives) = &self.receives else {
+            return Err(Error::Invalid(
+                "the queue pair takes its receives from a shared queue; post there".into(),
+            ));
+        };
+        receives.lock().post(wr, &self.slots.receives)?;
+        // Whoever starves says so first and looks again afterwards (`set_starving`); so does whoever flushes.
+        fence(Ordering::SeqCst);
+        Ok(self.is_starving() || self.state() == state::ERROR)
+    }
+
+    /// Whether a message of the peer waits for a receive.
+    pub(super) fn is_starving(&self) -> bool {
+        self.starving.load(Ordering::Relaxed)
+    }
+
+    /// A message of the peer waits for a receive, or does not any more: for those who post some.
+    pub(super) fn set_starving(&self, starving: bool) {
+        self.starving.store(starving, Ordering::Relaxed);
+        self.receives.count_starving(starving);
+        // One who posted before it could see that looks at nothing: its receive is seen after this.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether the success of a request with these flags is told of.
+    #[inline]
+    pub(super) fn signals(&self, flags: SendFlags) -> bool {
+        self.sq_sig_all || flags.contains(SendFlags::SIGNALED)
+    }
+
+    /// The first send request that is not over is: tells of it if it failed or was to be signalled. Returns what it was.
+    #[inline]
+    pub(super) fn finish_send(&self, status: WcStatus) -> Request {
+        let (number, request) = self.sends.lock().finish_first();
+        let silent = status == WcStatus::Success && !self.signals(request.flags);
+        if !silent && !self.is_dropped() {
+            let wc = Wc {
+                wr_id: request.wr_id,
+                status,
+                opcode: opcode(&request.op),
+                byte_len: if fetches(&request.op) { request.len } else { 0 },
+                qp_num: self.num,
+                ..Wc::default()
+            };
+            self.send_ring.push(&self.slots, wc, Frees::Sends(number + 1), false);
+        }
+        request
+    }
+
+    /// Tells of a receive that is over.
+    #[inline]
+    pub(super) fn finish_receive(&self, wc: Wc, solicited: bool) {
+        if self.is_dropped() {
+            return self.slots.reclaim(Frees::Receive);
+        }
+        self.recv_ring.push(&self.slots, Wc { qp_num: self.num, ..wc }, Frees::Receive, solicited);
+    }
+
+    /// A peer's write has been placed: wakes who sleeps on the queue of receives. RDMAP carries no wish for that, so all do.
+    #[inline]
+    pub(super) fn wake_for_write(&self) {
+        self.recv_ring.wake();
+    }
+
+    /// Tells of a receive that failed.
+    pub(super) fn fail_receive(&self, wr_id: u64, status: WcStatus) {
+        let wc = Wc { wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() };
+        self.finish_receive(wc, false);
+    }
+
+    /// Completes everything that waits. `failed` is the request that failed by itself.
+    pub(super) fn flush(&self, failed: Option<(u64, WcStatus)>) {
+        loop {
+            let queue = self.sends.lock();
+            let (first, posted) = (queue.over(), queue.posted());
+            drop(queue);
+            if first == posted {
+                break;
+            }
+            let own = failed.filter(|(number, _)| *number == first);
+            self.finish_send(own.map_or(WcStatus::WrFlushErr, |(_, status)| status));
+        }
+        let mut receive = Receive::default();
+        while self.receives.take_own(&mut receive) {
+            self.fail_receive(receive.wr_id, WcStatus::WrFlushErr);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Where a queue pair's receives come from: a queue of its own, or one that it shares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use verbs::{AsyncEvent, RecvWr, Result};
+
+use super::queue::{Receive, ReceiveQueue};
+use super::shared::Shared;
+use crate::sync::Spin;
+
+/// Receives that several queue pairs take from.
+pub(super) struct SharedReceives {
+    shared: Arc<Shared>,
+    id: u32,
+    queue: Spin<ReceiveQueue>,
+    reclaimed: AtomicU64,
+    limit: AtomicU32,
+    /// Queue pairs whose peers wait for a receive.
+    starving: AtomicU32,
+}
+
+impl SharedReceives {
+    pub(super) fn new(shared: &Arc<Shared>, id: u32, max_wr: u32, max_sge: u32) -> Self {
+        Self {
+            shared: shared.clone(),
+            id,
+            queue: Spin::new(ReceiveQueue::new("shared receive", max_wr, max_sge)),
+            reclaimed: AtomicU64::new(0),
+            limit: AtomicU32::new(0),
+            starving: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    pub(super) fn post(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.queue.lock().post(wr, &self.reclaimed)
+    }
+
+    fn take(&self, into: &mut Receive) -> bool {
+        let mut queue = self.queue.lock();
+        let taken = queue.take(into);
+        let left = queue.left();
+        drop(queue);
+        if taken {
+            self.check_limit(left);
+        }
+        taken
+    }
+
+    /// The completion of a receive was polled, or will never be.
+    pub(super) fn reclaim(&self) {
+        self.reclaimed.fetch_add(1, Ordering::Release);
+    }
+
+    /// Asks for an event when fewer than `limit` receives are left; 0 for none.
+    pub(super) fn arm_limit(&self, limit: u32) {
+        self.limit.store(limit, Ordering::Release);
+        let left = self.queue.lock().left();
+        self.check_limit(left);
+    }
+
+    fn check_limit(&self, left: u64) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit > 0
+            && left < limit.into()
+            && self.limit.compare_exchange(limit, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            self.shared.async_event(AsyncEvent::SrqLimitReached { srq: self.id });
+        }
+    }
+
+    /// Whether somebody waits for a receive.
+    pub(super) fn is_starving(&self) -> bool {
+        self.starving.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Where a queue pair's receives come from.
+pub(super) enum Receives {
+    Own(Spin<ReceiveQueue>),
+    Shared(Arc<SharedReceives>),
+}
+
+impl Receives {
+    /// Takes the next one.
+    #[inline]
+    pub(super) fn take(&self, into: &mut Receive) -> bool {
+        match self {
+            Self::Own(queue) => queue.lock().take(into),
+            Self::Shared(srq) => srq.take(into),
+        }
+    }
+
+    /// Takes the next one that nobody else could take.
+    pub(super) fn take_own(&self, into: &mut Receive) -> bool {
+        match self {
+            Self::Own(queue) => queue.lock().take(into),
+            Self::Shared(_) => false,
+        }
+    }
+
+    /// One queue pair more, or fewer, waits for a receive.
+    pub(super) fn count_starving(&self, starving: bool) {
+        match self {
+            Self::Own(_) => {}
+            Self::Shared(srq) if starving => drop(srq.starving.fetch_add(1, Ordering::Relaxed)),
+            Self::Shared(srq) => drop(srq.starving.fetch_sub(1, Ordering::Relaxed)),
+        }
+    }
+}

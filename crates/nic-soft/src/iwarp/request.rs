@@ -1,0 +1,142 @@
+//! A connect request that waits for the program's answer.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use iwarp::mpa::{Accept, Negotiated, Responder};
+use rustix::event::epoll::EventFlags;
+use verbs::provider::{CmOps, RequestOps};
+use verbs::{CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, Result};
+
+use super::cm::{find_events, own_qp};
+use super::config::{PRIVATE_DATA_MAX, QUESTIONS};
+use super::end::End;
+use super::events::Events;
+use super::hearing::Asked;
+use super::inner::Inner;
+use super::link::Link;
+use super::listener::Listener;
+use super::qp::QpInner;
+use super::queues::{state, state_of};
+use super::socket::say;
+use crate::fork::Fd;
+
+/// A request is whole: the program is to answer.
+pub(super) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {
+    let Asked { machine, private_data, listener, peer } = asked;
+    let Some(events) = listener.events() else { return };
+    let waiting = listener.pending.fetch_add(1, Ordering::AcqRel);
+    let open = Some((socket, machine));
+    let ops = RequestHandle { device: device.clone(), listener: listener.clone(), open };
+    let request = ConnectRequest::new(Box::new(ops), private_data, peer, listener.addr);
+    if waiting >= listener.backlog {
+        // Rejected by being dropped.
+        return drop(request);
+    }
+    listener.push(&events, CmEvent::ConnectRequest(request));
+}
+
+/// A connect request that waits for its answer.
+struct RequestHandle {
+    device: Arc<Inner>,
+    listener: Arc<Listener>,
+    open: Option<(Fd, Box<Responder>)>,
+}
+
+impl Drop for RequestHandle {
+    fn drop(&mut self) {
+        self.listener.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl RequestHandle {
+    fn decline(&mut self, private_data: &[u8]) {
+        let Some((socket, mut machine)) = self.open.take() else { return };
+        // It fails if the machine has refused already, because the two sides have nothing in common.
+        let _ = machine.reject(private_data);
+        self.device.shared.linger(socket, machine.transmit().to_vec());
+    }
+
+    fn try_accept(&mut self, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+        let (events, qp) = (find_events(&self.device, cm)?, own_qp(qp)?);
+        let queues = &qp.queues;
+        if queues.state() != state::INIT {
+            return Err(Error::WrongState { call: "accept", state: state_of(queues.state()) });
+        }
+        let Some((socket, mut machine)) = self.open.take() else {
+            return Err(Error::Invalid("the connect request has already been answered".into()));
+        };
+        let accept = Accept {
+            ird: u16::from(param.responder_resources) + QUESTIONS,
+            ord: u16::from(param.initiator_depth) + QUESTIONS,
+            private_data: param.private_data.clone(),
+        };
+        let negotiated = match machine.accept(&accept) {
+            Ok(negotiated) => negotiated,
+            Err(error) => {
+                self.open = Some((socket, machine));
+                return Err(Error::Invalid(error.to_string()));
+            }
+        };
+        if !queues.advance(state::INIT, state::RTR) {
+            let now = state_of(queues.state());
+            drop(socket);
+            return Err(Error::WrongState { call: "accept", state: now });
+        }
+        self.begin(&qp, &events, socket, machine.transmit(), &negotiated, param);
+        Ok(())
+    }
+
+    /// The connection begins, with this reply.
+    fn begin(
+        &self,
+        qp: &Arc<QpInner>,
+        events: &Arc<Events>,
+        socket: Fd,
+        reply: &[u8],
+        negotiated: &Negotiated,
+        param: &ConnParam,
+    ) {
+        let (shared, queues) = (&self.device.shared, &qp.queues);
+        let said = shared.reactor.watch(socket.as_fd(), u64::MAX, EventFlags::ONESHOT).is_ok()
+            && say(&socket, reply).is_ok_and(|n| n == reply.len());
+        let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]);
+        qp.with(|stream| {
+            if !said {
+                queues.set_error();
+                let why = CmFailure::PeerGone;
+                events.push(CmEvent::ConnectFailed { qp_num: queues.num, why });
+                return stream.end(queues, &End::Closed);
+            }
+            self.device.add_connected(qp);
+            stream.begin(queues, link);
+            if negotiated.rtr.is_none() {
+                // Nothing more is awaited; what this side sends is held back until the peer has spoken.
+                stream.ready(queues);
+            }
+        });
+        if negotiated.rtr.is_some() {
+            shared.reactor.at(shared.host.now() + param.timeout, queues.num);
+        }
+    }
+}
+
+impl RequestOps for RequestHandle {
+    fn accept(mut self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
+        self.device.shared.birth.check()?;
+        let result = self.try_accept(cm, qp, param);
+        if result.is_err() {
+            self.decline(&[]);
+        }
+        result
+    }
+
+    fn reject(mut self: Box<Self>, private_data: &[u8]) -> Result<()> {
+        self.device.shared.birth.check()?;
+        let fits =
+            Error::check_limit("bytes of private data", private_data.len() as u64, PRIVATE_DATA_MAX as u64);
+        self.decline(if fits.is_ok() { private_data } else { &[] });
+        fits
+    }
+}

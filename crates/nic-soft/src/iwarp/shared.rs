@@ -1,0 +1,139 @@
+//! What all objects of a device share; none of them is known here.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use host::{Host, Time};
+use rustix::io::Errno;
+use verbs::{AsyncEvent, Error, Result};
+
+use super::config::IwarpConfig;
+use super::linger::Lingering;
+use super::outbox::Pool;
+use super::reactor::Reactor;
+use super::ready::{News, TURNS};
+use super::regions::Table;
+use crate::events::AsyncEvents;
+use crate::fork::{Birth, Fd};
+use crate::sync::unpoisoned;
+use crate::tide::Tide;
+
+/// What all objects of a device share.
+pub(super) struct Shared {
+    pub(super) host: Host,
+    pub(super) birth: Birth,
+    pub(super) config: IwarpConfig,
+    pub(super) regions: Table,
+    pub(super) staging: Pool,
+    pub(super) reactor: Reactor,
+    pub(super) news: News,
+    pub(super) tide: Tide,
+    lingering: Lingering,
+    /// Connections are too many to look at each.
+    crowded: AtomicBool,
+    pub(super) events: AsyncEvents,
+    /// Completion queues that overran, whose queue pairs the thread is to fail.
+    condemned: Mutex<Vec<u32>>,
+    /// Queue pairs whose connections have ended.
+    parted: Mutex<Vec<u32>>,
+}
+
+impl Shared {
+    pub(super) fn new(host: &Host, birth: Birth, config: &IwarpConfig) -> Result<Self> {
+        let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
+        Ok(Self {
+            host: host.clone(),
+            birth,
+            config: config.clone(),
+            regions: Table::new(),
+            staging: Pool::default(),
+            reactor: Reactor::new().map_err(refused)?,
+            news: News::new().map_err(refused)?,
+            tide: Tide::default(),
+            lingering: Lingering::default(),
+            crowded: AtomicBool::new(false),
+            events: AsyncEvents::new()?,
+            condemned: Mutex::default(),
+            parted: Mutex::default(),
+        })
+    }
+
+    /// Tells the program of something that no call has asked for.
+    pub(super) fn async_event(&self, event: AsyncEvent) {
+        self.events.push(event);
+    }
+
+    /// All queue pairs that use an overrun completion queue are to fail.
+    pub(super) fn condemn_users_of(&self, cq: u32) {
+        unpoisoned(&self.condemned).push(cq);
+        self.reactor.wake();
+    }
+
+    /// Completion queues that have overrun since the last call.
+    pub(super) fn take_condemned(&self) -> Vec<u32> {
+        std::mem::take(&mut *unpoisoned(&self.condemned))
+    }
+
+    /// A queue pair has no connection any more.
+    pub(super) fn part(&self, num: u32) {
+        unpoisoned(&self.parted).push(num);
+        self.reactor.wake();
+    }
+
+    /// Queue pairs whose connections have ended since the last call.
+    pub(super) fn take_parted(&self) -> Vec<u32> {
+        std::mem::take(&mut *unpoisoned(&self.parted))
+    }
+
+    /// Room of a crowd has been given back: the thread is to see whether the system can have it.
+    pub(super) fn ebb(&self) {
+        self.tide.ebb();
+        self.reactor.wake();
+    }
+
+    /// So many connections there are now.
+    pub(super) fn set_connections(&self, count: usize) {
+        self.crowded.store(count > TURNS, Ordering::Relaxed);
+    }
+
+    /// Whether there are more connections than whoever polls looks at one by one.
+    #[inline]
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Relaxed)
+    }
+
+    /// Closes a connection such that the peer hears what was said last.
+    pub(super) fn linger(&self, socket: Fd, rest: Vec<u8>) {
+        self.lingering.add(&self.reactor, socket, rest, self.host.now());
+    }
+
+    /// Whoever lingers is looked after.
+    pub(super) fn lingering(&self) -> &Lingering {
+        &self.lingering
+    }
+}
+
+/// A time as the protocol's machines count it.
+pub(super) fn machine_time(now: Time) -> Duration {
+    now.since(Time::ZERO).to_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::EVENTS_MAX;
+
+    /// Goal: what peers cause does not pile up where nobody looks. Method: more events than may wait.
+    #[test]
+    fn events_that_nobody_fetches_are_bounded() {
+        let birth = Birth::here().expect("handlers");
+        let shared = Shared::new(&host::real::host(), birth, &IwarpConfig::default()).expect("descriptors");
+        for qp_num in 0..EVENTS_MAX as u32 + 100 {
+            shared.async_event(AsyncEvent::QpAccessError { qp_num });
+        }
+        let first = shared.events.pop();
+        assert_eq!(first, Some(AsyncEvent::QpAccessError { qp_num: 0 }), "the first ones are kept");
+        assert_eq!(std::iter::from_fn(|| shared.events.pop()).count(), EVENTS_MAX - 1);
+    }
+}
