@@ -5,6 +5,7 @@
 //! them is reviewed like code.
 
 mod calls;
+mod circles;
 mod docs;
 mod exceptions;
 mod hashes;
@@ -135,6 +136,7 @@ fn findings(root: &Path, tree: &Tree, exceptions: Exceptions, counts: &unsafety:
         found.extend(docs::paths(root, &tree.paths, path, text));
         found.extend(docs::symbols(&identifiers, path, text));
     }
+    found.extend(circles::check(&tree.sources));
     found.extend(text::sizes(&tree.sizes));
     found.extend(unsafety::check(&tree.sources, counts));
     let mut found = exceptions.apply(found);
