@@ -5,7 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::mpa::{MULPDU_MAX, Negotiated, Role};
-use crate::rx::{Event, Failure, Lookup, Receive, Receiver, ReceiverConfig};
+use crate::rx::{Event, Failure, Front, Lookup, Receive, Received, Receiver, ReceiverConfig};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::tx::{Op, OpKind, PostError, Sender, SenderConfig, Transmit};
 
@@ -134,6 +134,26 @@ impl Connection {
     #[inline]
     pub fn check(&mut self, bytes: &[u8]) {
         self.receiver.check(bytes);
+    }
+
+    /// As [`Receiver::take_write`].
+    #[inline]
+    pub fn take_write(
+        &mut self,
+        bytes: &[u8],
+        place: impl FnOnce(u32, u64, &[u8]) -> bool,
+    ) -> Option<(usize, Front)> {
+        self.receiver.take_write(bytes, place)
+    }
+
+    /// As [`Receiver::take_send`].
+    #[inline]
+    pub fn take_send(
+        &mut self,
+        bytes: &[u8],
+        place: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<(usize, Received)> {
+        self.receiver.take_send(bytes, place)
     }
 
     /// As [`Receiver::placed`].

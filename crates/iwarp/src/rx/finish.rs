@@ -51,7 +51,7 @@ impl Receiver {
     }
 
     /// The queue's next message is expected. Numbers wrap (RFC 5041 section 4.3).
-    fn next(&mut self, queue: u32) {
+    pub(super) fn next(&mut self, queue: u32) {
         let msn = &mut self.msn[queue as usize];
         *msn = msn.wrapping_add(1);
     }

@@ -20,6 +20,7 @@ mod check;
 mod finish;
 mod front;
 mod receiver;
+mod short;
 
 #[cfg(test)]
 mod tests;

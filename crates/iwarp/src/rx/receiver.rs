@@ -34,7 +34,7 @@ pub struct ReceiverConfig {
 
 /// What comes next in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(super) enum Stage {
     /// With CRCs: nothing of the FPDU is used before it has been shown as a whole.
     Check,
     /// It was, and its CRC is wrong.
@@ -92,7 +92,7 @@ const fn between(config: ReceiverConfig) -> (Stage, usize) {
 #[derive(Debug)]
 pub struct Receiver {
     pub(super) config: ReceiverConfig,
-    stage: Stage,
+    pub(super) stage: Stage,
     /// Length, header and body of the FPDU under way.
     buffer: [u8; BUFFER_LEN],
     /// Pad and CRC.
@@ -159,7 +159,7 @@ impl Receiver {
 
     /// What is to be done next. After an error there is nothing more to be done here: send the Terminate, then close.
     pub fn poll<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<Receive, Failure> {
-        self.received = self.received.wrapping_add(std::mem::take(&mut self.delivered));
+        self.count_delivered();
         loop {
             if std::mem::take(&mut self.ready) {
                 return Ok(Receive::Event(Event::Ready));
@@ -278,10 +278,17 @@ impl Receiver {
         }
     }
 
-    /// Whether the next byte that is given is the first of an FPDU.
+    /// Whether the next byte that is given is the first of an FPDU, and nothing has happened that was not told of.
     #[inline]
     pub fn begins_fpdu(&self) -> bool {
-        matches!(self.stage, Stage::Check | Stage::Control) && self.have == 0
+        let between = matches!(self.stage, Stage::Check | Stage::Control) && self.have == 0;
+        between && !self.ready && self.event.is_none()
+    }
+
+    /// The driver comes back from the delivery of what has been delivered: it counts now.
+    #[inline]
+    pub(super) fn count_delivered(&mut self) {
+        self.received = self.received.wrapping_add(std::mem::take(&mut self.delivered));
     }
 
     /// Receives nothing more.

@@ -651,3 +651,104 @@ fn the_longest_fpdu() {
     assert_eq!((events.len(), end), (2, Ok(())));
     assert_eq!(pieces[0].1, payload);
 }
+
+/// What comes of a stream when each FPDU is offered to the short way first; with how many went it.
+fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (Seen, usize) {
+    let (mut seen, mut short): (Seen, usize) = ((Vec::new(), Vec::new(), Ok(())), 0);
+    for fpdu in fpdus {
+        let mut behind = fpdu.clone();
+        behind.extend_from_slice(b"what comes behind");
+        let before = format!("{receiver:?}");
+        let mut at = |target, payload: &[u8]| seen.1.push((target, payload.to_vec()));
+        let written = receiver.take_write(&behind, |stag, to, payload| {
+            let allowed = owner.reach(stag, to, payload.len() as u64).is_ok();
+            if allowed {
+                at(Target::Write { stag, to }, payload);
+            }
+            allowed
+        });
+        let msn = receiver.msn[0];
+        let sent = receiver.take_send(&behind, |payload| {
+            let fits = owner.buffers.last().is_some_and(|room| payload.len() <= *room as usize);
+            if fits {
+                owner.buffers.pop();
+                at(Target::Receive { msn, offset: 0 }, payload);
+            }
+            fits
+        });
+        if let Some((taken, front)) = written {
+            assert_eq!((taken, Front::of(fpdu), sent), (fpdu.len(), Some(front), None));
+            short += 1;
+        } else if let Some((taken, received)) = sent {
+            assert_eq!(taken, fpdu.len());
+            seen.0.push(Event::Received(received));
+            short += 1;
+        } else {
+            assert_eq!(format!("{receiver:?}"), before, "nothing has happened");
+            let (events, pieces, end) = run(receiver, owner, fpdu);
+            seen.0.extend(events);
+            seen.1.extend(pieces);
+            seen.2 = end;
+        }
+    }
+    (seen, short)
+}
+
+/// Goal: the short way comes to the same as the long one. Method: a stream of all that may go it and of what may not, both
+/// ways, with and without CRCs.
+#[test]
+fn the_short_way_comes_to_the_same() {
+    let owner = || Owner { buffers: vec![0, 16, 16, 16], ..Owner::default() };
+    let fpdus = [
+        tagged(Opcode::Write, true, 7, 1000, b"the first goes the long way"),
+        tagged(Opcode::Write, false, 7, 1000, b"eight by"),
+        tagged(Opcode::Write, true, 7, 1008, b"tes"),
+        untagged(Opcode::Send, 1, 0, true, b"one"),
+        untagged(Opcode::SendSolicited, 2, 0, true, b"two and more"),
+        tagged(Opcode::Write, true, 99, 0, b""),
+        untagged(Opcode::Send, 3, 0, false, b"in segm"),
+        tagged(Opcode::Write, true, 7, 1050, b"between"),
+        untagged(Opcode::Send, 3, 7, true, b"ents"),
+        untagged(Opcode::Immediate, 4, 0, true, b"8 bytes."),
+    ];
+    for crc in [false, true] {
+        let config = ReceiverConfig { crc, ..config() };
+        let (mut long, mut short) = (Receiver::new(config), Receiver::new(config));
+        let wanted = run(&mut long, &mut owner(), &fpdus.concat());
+        let (seen, count) = run_short(&mut short, &mut owner(), &fpdus);
+        assert_eq!((&seen, count), (&wanted, 5), "crc {crc}");
+        assert_eq!((short.received(), short.receipt()), (long.received(), long.receipt()));
+        assert_eq!(short.is_at_boundary(), long.is_at_boundary());
+    }
+}
+
+/// Goal: nothing that is wrong goes the short way. Method: one field of a good message after the other.
+#[test]
+fn the_short_way_is_for_what_is_right() {
+    let first = tagged(Opcode::Write, true, 7, 1000, b"first");
+    let wrong = [
+        tagged(Opcode::Write, true, 8, 1000, b"tag"),
+        tagged(Opcode::Write, true, 7, u64::MAX, b"wraps"),
+        tagged(Opcode::ReadResponse, true, 7, 1000, b"opcode"),
+        untagged(Opcode::Send, 2, 0, true, b"number"),
+        untagged(Opcode::Send, 1, 4, true, b"offset"),
+        untagged(Opcode::Send, 1, 0, true, b"longer than its buffer"),
+        untagged(Opcode::SendInvalidate, 1, 0, true, b"tag"),
+        untagged(Opcode::ReadRequest, 1, 0, true, &[0; 28]),
+    ];
+    for fpdu in wrong {
+        let (mut receiver, mut owner) =
+            (Receiver::new(config()), Owner { buffers: vec![16], ..Owner::default() });
+        let (_, short) = run_short(&mut receiver, &mut owner, &[first.clone(), fpdu]);
+        assert_eq!(short, 0);
+    }
+    for bit in 0..8 * first.len() {
+        let mut damaged = first.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
+        assert_eq!(run(&mut receiver, &mut owner, &first).2, Ok(()));
+        let place = |_: u32, _: u64, _: &[u8]| panic!("bit {bit} was flipped");
+        assert_eq!(receiver.take_write(&damaged, place), None, "bit {bit}");
+        assert_eq!(receiver.take_write(&first[..first.len() - 1], place), None, "not all of it");
+    }
+}

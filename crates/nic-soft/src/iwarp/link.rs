@@ -159,16 +159,13 @@ impl Link {
 
     /// Receives what has come; whether anything has.
     pub(super) fn receive(&mut self, queues: &Queues) -> Result<bool, End> {
+        self.receiving.begin_turn();
         let result = self.receive_turn(queues);
         let any = self.receiving.end_turn(queues);
         result.map(|()| any)
     }
 
     fn receive_turn(&mut self, queues: &Queues) -> Result<(), End> {
-        let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
-        if !self.receiving.begin_turn(&mut lent)? {
-            return Ok(());
-        }
         loop {
             let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
             match self.receiving.next(&mut lent)? {

@@ -111,18 +111,22 @@ impl Receiving {
         self.heard
     }
 
-    /// Begins a turn; whether there is anything to look at.
+    /// Begins a turn.
     #[inline]
-    pub(super) fn begin_turn(&mut self, lent: &mut Lent<'_>) -> Result<bool, End> {
+    pub(super) fn begin_turn(&mut self) {
         (self.dry, self.turn) = (false, 0);
-        // Between FPDUs the machine need not be asked what it wants.
-        if self.ahead.filled().is_empty() && lent.machine.begins_fpdu() { self.fill(lent) } else { Ok(true) }
     }
 
     /// Receives until something has happened that is not this half's affair alone, or until there is nothing more.
     pub(super) fn next(&mut self, lent: &mut Lent<'_>) -> Result<Option<Event>, End> {
         loop {
-            match self.step(lent)? {
+            let step = match lent.machine.begins_fpdu() {
+                // Between FPDUs the machine need not be asked what it wants.
+                true if self.ahead.filled().is_empty() => Step::Dry,
+                true if self.take_short(lent)? => Step::More,
+                _ => self.step(lent)?,
+            };
+            match step {
                 Step::More => {}
                 Step::Event(event) => return Ok(Some(event)),
                 Step::Dry if self.fill(lent)? => {}
@@ -139,6 +143,44 @@ impl Receiving {
         }
         self.ahead.shrink(&queues.shared.staging);
         self.turn > 0
+    }
+
+    /// The short way of a small message that has come as a whole; whether there was one. On any doubt nothing has happened.
+    #[inline]
+    fn take_short(&mut self, lent: &mut Lent<'_>) -> Result<bool, End> {
+        let (bytes, domain) = (self.ahead.filled(), lent.queues.domain());
+        let written = lent.machine.take_write(bytes, |stag, to, payload| {
+            let at = domain.find(stag, Access::REMOTE_WRITE, to, payload.len() as u64);
+            at.map(|at| place::copy_to(payload, at)).is_ok()
+        });
+        if let Some((taken, front)) = written {
+            self.ahead.consume(taken);
+            self.count_written(&front);
+            self.wrote = true;
+            return Ok(true);
+        }
+        if self.starving {
+            return Ok(false);
+        }
+        let (receive, has_receive, queues) = (&mut self.receive, &mut self.has_receive, lent.queues);
+        let sent = lent.machine.take_send(bytes, |payload| {
+            *has_receive = *has_receive || queues.receives.take(receive);
+            let len = payload.len() as u64;
+            match receive.sges.as_slice() {
+                [only] if *has_receive && len <= only.length.into() && len > 0 => {
+                    // All of the receive is to be usable, not only what this message needs.
+                    let found = domain.find(only.lkey, Access::LOCAL_WRITE, only.addr, only.length.into());
+                    found.map(|at| place::copy_to(payload, at)).is_ok()
+                }
+                _ => false,
+            }
+        });
+        let Some((taken, received)) = sent else { return Ok(false) };
+        self.ahead.consume(taken);
+        self.takes = Takes::Buffer;
+        self.count_written(&Front::Send { len: 0 });
+        self.finish_message(lent, &received)?;
+        Ok(true)
     }
 
     /// Does the next thing that the machine wants.
