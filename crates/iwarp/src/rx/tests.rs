@@ -413,6 +413,9 @@ fn sends_that_are_refused() {
         (then(untagged(Opcode::Send, 2, 0, true, b"x")), TerminateCode::UNTAGGED_MSN),
         (then(untagged(Opcode::SendSolicited, 1, 4, true, b"x")), TerminateCode::UNEXPECTED_OPCODE),
         (then(untagged(Opcode::Immediate, 1, 0, true, &[0; 8])), TerminateCode::UNEXPECTED_OPCODE),
+        // A request begins in the middle of a message, whose end was lost: its answer would say that the message has come.
+        (then(read_request(1, &REQUEST)), TerminateCode::UNEXPECTED_OPCODE),
+        (then(atomic_request(1000, 7).1), TerminateCode::UNEXPECTED_OPCODE),
         (fpdu(&other_tag, b"x"), TerminateCode::CANNOT_INVALIDATE),
         (
             [untagged(Opcode::Send, 1, 0, true, b""), untagged(Opcode::Send, 2, 0, true, b"")].concat(),
