@@ -16,6 +16,8 @@ pub mod iwarp;
 #[cfg(all(feature = "lab", not(loom)))]
 pub mod lab;
 #[cfg(not(loom))]
+mod limits;
+#[cfg(not(loom))]
 mod pieces;
 #[cfg(not(loom))]
 pub mod shm;

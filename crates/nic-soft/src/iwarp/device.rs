@@ -4,7 +4,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::{Chore, Host, Wake};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{
     Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, QpInit, Result, SrqInit,
@@ -25,6 +24,7 @@ use super::shared::Shared;
 use super::socket::check_own;
 use super::srq::SrqInner;
 use crate::fork::Birth;
+use crate::limits::raise_file_limit;
 use crate::pieces::SGE_MAX;
 
 /// Opens an iWARP device.
@@ -48,16 +48,6 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
 fn half_of_memory() -> u64 {
     let info = rustix::system::sysinfo();
     (info.totalram * u64::from(info.mem_unit) / 2).max(64 << 20)
-}
-
-/// Connections need descriptors: the soft limit goes up to the hard one.
-fn raise_file_limit() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum {
-        // Refused, the old limit stays, and running out of descriptors says so where it happens.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    }
-    getrlimit(Resource::Nofile).current
 }
 
 fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceAttr {

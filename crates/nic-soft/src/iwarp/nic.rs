@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use host::{Span, Time};
 use rustix::event::Timespec;
 use rustix::event::epoll::EventFlags;
-use verbs::{Error, Result};
+use verbs::Result;
 
 use super::config::IwarpConfig;
 use super::end::End;
@@ -18,6 +18,7 @@ use super::inner::Inner;
 use super::qp::QpInner;
 use super::reactor::{ATTEMPT, Happening, LINGERING, LISTENER, STREAM};
 use super::shared::Shared;
+use crate::limits::no_thread;
 
 /// The first and the longest pause between two looks at whether a poller still polls.
 const LOOK_MIN: Span = Span::from_us(50);
@@ -26,9 +27,8 @@ const LOOK_MAX: Span = Span::from_ms(1);
 /// Starts a device's thread.
 pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
     let (shared, weak) = (device.shared.clone(), Arc::downgrade(device));
-    let task = device.shared.host.spawn("nicety-iwarp", None, move || run(&shared, &weak)).map_err(|e| {
-        Error::system("cannot start the device's thread (are processes limited? see ulimit -u)", e)
-    })?;
+    let task =
+        device.shared.host.spawn("nicety-iwarp", None, move || run(&shared, &weak)).map_err(no_thread)?;
     device.set_task(task);
     Ok(())
 }

@@ -221,6 +221,12 @@ impl CmOps for CmHandle {
                 self.0.failed(&qp, CmFailure::Refused(addr));
                 return Ok(());
             }
+            Err(Errno::AGAIN) => {
+                let why =
+                    "too many others wait there to be let in; connect fewer at a time, or again later".into();
+                self.0.failed(&qp, CmFailure::Unreachable(addr, why));
+                return Ok(());
+            }
             Err(e) => {
                 self.0.failed(&qp, CmFailure::Unreachable(addr, e.to_string()));
                 return Ok(());

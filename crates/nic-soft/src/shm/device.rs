@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 
 use host::{Bytes, Host, Span, Wake};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{
     Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, Error, MemoryKind, QpInit, Result,
@@ -30,6 +29,7 @@ use super::srq::SrqInner;
 use super::table::Table;
 use crate::events::AsyncEvents;
 use crate::fork::Birth;
+use crate::limits::raise_file_limit;
 use crate::sync::Spin;
 use crate::sync::fence;
 use crate::tide::Tide;
@@ -199,16 +199,6 @@ fn qp_page(index: usize) -> usize {
 fn half_of_memory() -> u64 {
     let info = rustix::system::sysinfo();
     (info.totalram * u64::from(info.mem_unit) / 2).max(64 << 20)
-}
-
-/// Connections need descriptors: the soft limit goes up to the hard one.
-fn raise_file_limit() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum {
-        // Refused, the old limit stays, and running out of descriptors says so where it happens.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    }
-    getrlimit(Resource::Nofile).current
 }
 
 /// Of writes into host memory of another process, the kernel copies the last byte by itself (`place`); that stores stay in

@@ -21,6 +21,7 @@ use super::doorbell::{Doorbell, Rung};
 use super::layout::state;
 use super::qp::QpInner;
 use crate::fork::Fd;
+use crate::limits::no_thread;
 
 /// Looks again after this while something waits that may not announce itself.
 const RETRY: Span = Span::from_ms(1);
@@ -77,9 +78,7 @@ impl Nic {
 
     pub(super) fn start(&self, device: &Arc<Inner>) -> Result<()> {
         let (core, weak) = (self.core.clone(), Arc::downgrade(device));
-        let task = device.host.spawn("nicety-shm", None, move || run(&core, &weak)).map_err(|e| {
-            Error::system("cannot start the device's thread (are processes limited? see ulimit -u)", e)
-        })?;
+        let task = device.host.spawn("nicety-shm", None, move || run(&core, &weak)).map_err(no_thread)?;
         *unpoisoned(&self.task) = Some(task);
         Ok(())
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use nic_soft::shm::{CopyPath, ShmConfig, open};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use verbs::CmEvent;
@@ -14,14 +16,17 @@ use crate::support::child::{Child, hear, say};
 use crate::support::end::{End, at, deadline, within};
 use crate::support::{one_at_a_time, traces, until};
 
+/// What a listener at this port is called.
+fn name_of(port: u16) -> SocketAddrUnix {
+    let uid = rustix::process::geteuid().as_raw();
+    SocketAddrUnix::new_abstract_name(format!("nicety-shm/{uid}/{port}").as_bytes()).expect("a name")
+}
+
 /// Somebody who connects to a listener and says nothing; `None` while the kernel has no room for one more.
 fn silent(port: u16) -> Option<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
-    let uid = rustix::process::geteuid().as_raw();
-    let name =
-        SocketAddrUnix::new_abstract_name(format!("nicety-shm/{uid}/{port}").as_bytes()).expect("a name");
-    match connect(&socket, &name) {
+    match connect(&socket, &name_of(port)) {
         Ok(()) => Some(socket),
         Err(Errno::AGAIN) => None,
         Err(e) => panic!("{e}"),
@@ -98,14 +103,18 @@ fn a_want_of_descriptors_is_named_on_both_sides() {
 /// Child: opens a device under a limit, and says how that went.
 pub(crate) fn bounded_role() {
     let (what, to) = (hear(), hear().and_then(|line| line.parse().ok()).expect("a number"));
-    limit(if what.as_deref() == Some("files") { Resource::Fsize } else { Resource::As }, to);
+    match what.as_deref() {
+        Some("files") => limit(Resource::Fsize, to),
+        Some("data") => limit(Resource::Data, traces::data_bytes() + to),
+        _ => limit(Resource::As, to),
+    }
     say(match open(&host::real::host(), &ShmConfig::default()) {
         Ok(device) => format!("{} bytes", device.attr().max_dm_size),
         Err(why) => why.to_string(),
     });
 }
 
-/// Goal: a limit of files' sizes or of the address space makes NIC memory smaller, or is an error that says what to do; never
+/// Goal: a limit of files' sizes, of the address space or of data makes NIC memory smaller, or is an error that says what to do; never
 /// a signal. Method: children under limits, ends with success each.
 #[test]
 fn limits_of_sizes_are_kept_to_or_named() {
@@ -115,6 +124,7 @@ fn limits_of_sizes_are_kept_to_or_named() {
         ("files", (1 << 30) + (1 << 21), "bytes"),
         ("space", 1 << 30, "ulimit -v"),
         ("space", 3 << 30, "bytes"),
+        ("data", 1 << 20, "ulimit -d"),
     ] {
         let mut child = Child::start("bounded");
         child.tell(what);
@@ -123,6 +133,23 @@ fn limits_of_sizes_are_kept_to_or_named() {
         assert!(said.contains(expected), "{what} limited to {to}: {said}");
         child.end();
     }
+}
+
+/// Goal: who finds a listener's queue full is told so, and what to do. Method: a listener that takes nobody in.
+#[test]
+fn a_full_queue_is_named() {
+    let _gate = one_at_a_time();
+    let (port, flags) = (1, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+    let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
+    bind(&listener, &name_of(port)).expect("a port that no program has");
+    listen(&listener, 0).expect("a listener");
+    let _waiting: Vec<_> = std::iter::from_fn(|| silent(port)).collect();
+    let end = End::new(CopyPath::Auto, 64);
+    end.cm.connect(&end.qp, at(port), &end.param()).expect("an event says more");
+    let CmEvent::ConnectFailed { why, .. } = end.cm.get_event(deadline()).expect("an event") else {
+        panic!("connected to nobody")
+    };
+    assert!(why.to_string().contains("again later"), "{why}");
 }
 
 fn processor_time() -> Duration {

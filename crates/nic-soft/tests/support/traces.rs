@@ -16,6 +16,13 @@ pub(crate) fn mapped_segments() -> usize {
     maps.lines().filter(|line| line.contains("nicety-shm")).count()
 }
 
+/// Bytes of memory of its own that this process may write: what RLIMIT_DATA counts.
+pub(crate) fn data_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:")).expect("its line");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+}
+
 /// Bytes of shared memory committed in the segments that this process owns.
 pub(crate) fn segment_bytes() -> u64 {
     let blocks = |entry: std::fs::DirEntry| {
