@@ -19,6 +19,7 @@ use super::layout::{CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, channel_at, cq
 use super::qp::QpInner;
 use super::segment::Ref;
 use crate::sync::Spin;
+use crate::sync::ready::Ready;
 
 /// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
 const FEW: usize = 8;
@@ -46,8 +47,32 @@ pub(super) struct PollSide {
     receivers: Vec<Arc<QpInner>>,
     /// Where the next look begins, so that none is starved.
     turn: usize,
-    /// Queue pairs that reported something and may have more (only with many).
+    /// Only with many: the same queue pairs, each at its index.
+    places: Vec<Option<Arc<QpInner>>>,
+    /// Only with many: queue pairs that reported something and may have more, each once.
     due: VecDeque<Arc<QpInner>>,
+    /// Only with many: completions of receives that have been counted when they were reported, and not polled.
+    arrived: usize,
+}
+
+impl PollSide {
+    /// A queue pair among many has reported something.
+    fn report(&mut self, index: usize) {
+        let Some(qp) = self.places.get(index).and_then(Option::as_ref) else { return };
+        self.arrived += qp.count_arrivals();
+        if !qp.is_due.swap(true, Ordering::Relaxed) {
+            self.due.push_back(qp.clone());
+        }
+    }
+
+    /// From now on peers say which queue pairs have something; one of them has come now.
+    fn grow(&mut self, qp: &Arc<QpInner>) {
+        if self.places.len() <= qp.index {
+            self.places.resize(qp.index + 1, None);
+        }
+        self.places[qp.index] = Some(qp.clone());
+        self.report(qp.index);
+    }
 }
 
 /// A completion queue.
@@ -65,8 +90,10 @@ pub(super) struct CqInner {
     /// Sum of what may be outstanding; more than `cqe` means that overrunning is possible.
     demand: AtomicU32,
     dead: AtomicBool,
-    /// Queue pairs with send requests that wait; they are driven by whoever polls.
-    pub(super) stalled: AtomicUsize,
+    /// There are too many queue pairs to look at each: peers say which ones have something. Once so, always so.
+    has_many: AtomicBool,
+    /// Queue pairs with send requests that wait, by seat; they are driven by whoever polls.
+    pub(super) stalled: Ready,
 }
 
 impl CqInner {
@@ -94,15 +121,24 @@ impl CqInner {
             owed: AtomicU64::new(0),
             demand: AtomicU32::new(0),
             dead: AtomicBool::new(false),
-            stalled: AtomicUsize::new(0),
+            has_many: AtomicBool::new(false),
+            stalled: Ready::new(),
         });
         device.register_cq(&cq);
         Ok(cq)
     }
 
+    /// So many more may be outstanding.
+    fn want(self: &Arc<Self>, depth: u32) {
+        let before = self.demand.fetch_add(depth, Ordering::Relaxed);
+        if before <= self.cqe && before + depth > self.cqe {
+            self.device.watch_for_overrun(self);
+        }
+    }
+
     /// Takes a queue pair's send side in: its seat.
-    pub(super) fn attach_sender(&self, qp: &Arc<QpInner>, depth: u32) -> usize {
-        self.demand.fetch_add(depth, Ordering::Relaxed);
+    pub(super) fn attach_sender(self: &Arc<Self>, qp: &Arc<QpInner>, depth: u32) -> usize {
+        self.want(depth);
         let mut side = self.poll.lock();
         // Room for everything that may complete, so that completing never allocates; more than the entries is an overrun.
         let wanted = self.demand.load(Ordering::Relaxed).min(self.cqe) as usize;
@@ -119,16 +155,20 @@ impl CqInner {
     }
 
     /// Takes a queue pair's receive side in.
-    pub(super) fn attach_receiver(&self, qp: &Arc<QpInner>, depth: u32) {
-        self.demand.fetch_add(depth, Ordering::Relaxed);
+    pub(super) fn attach_receiver(self: &Arc<Self>, qp: &Arc<QpInner>, depth: u32) {
+        self.want(depth);
         let mut side = self.poll.lock();
         let at = side.receivers.partition_point(|other| other.index < qp.index);
         side.receivers.insert(at, qp.clone());
-        if side.receivers.len() > FEW && self.shared.many.swap(1, Ordering::SeqCst) == 0 {
+        if self.has_many.load(Ordering::Relaxed) {
+            side.grow(qp);
+        } else if side.receivers.len() > FEW {
+            self.has_many.store(true, Ordering::Relaxed);
+            self.shared.many.store(1, Ordering::SeqCst);
             // Peers publish first and look at `many` afterwards; whoever looked too early is found by this.
             crate::sync::fence::heavy();
-            let all: Vec<_> = side.receivers.clone();
-            side.due.extend(all);
+            let all = side.receivers.clone();
+            all.iter().for_each(|qp| side.grow(qp));
         }
     }
 
@@ -148,7 +188,13 @@ impl CqInner {
                 if let Ok(at) = side.receivers.binary_search_by_key(&qp.index, |other| other.index) {
                     side.receivers.remove(at);
                 }
-                side.due.retain(|other| !Arc::ptr_eq(other, qp));
+                if let Some(place) = side.places.get_mut(qp.index) {
+                    *place = None;
+                }
+                if qp.is_due.swap(false, Ordering::Relaxed) {
+                    side.due.retain(|other| !Arc::ptr_eq(other, qp));
+                }
+                side.arrived -= qp.counted_arrivals();
             }
         }
     }
@@ -222,8 +268,8 @@ impl CqInner {
 
     #[inline]
     fn poll_receives(&self, side: &mut PollSide, wcs: &mut [Wc]) -> usize {
-        if self.shared.many.load(Ordering::Relaxed) != 0 {
-            return self.poll_due(side, wcs);
+        if self.has_many.load(Ordering::Relaxed) {
+            return Self::poll_due(side, wcs);
         }
         let count = side.receivers.len();
         let mut got = 0;
@@ -239,26 +285,31 @@ impl CqInner {
         got
     }
 
-    fn poll_due(&self, side: &mut PollSide, wcs: &mut [Wc]) -> usize {
-        if self.shared.ready.any() {
-            let PollSide { receivers, due, .. } = side;
-            self.shared.ready.take(|index| {
-                let found = receivers.binary_search_by_key(&index, |qp| qp.index);
-                due.extend(found.ok().map(|at| receivers[at].clone()));
-            });
-        }
+    fn poll_due(side: &mut PollSide, wcs: &mut [Wc]) -> usize {
         let mut got = 0;
         while got < wcs.len()
             && let Some(qp) = side.due.pop_front()
         {
+            let counted = qp.counted_arrivals();
             let n = qp.poll_receives(&mut wcs[got..]);
+            side.arrived -= counted - qp.counted_arrivals();
             got += n;
             if n > 0 {
                 // It may have more; others get their turn first.
                 side.due.push_back(qp);
+            } else {
+                qp.is_due.store(false, Ordering::Relaxed);
             }
         }
         got
+    }
+
+    /// Among many: hears who has reported something.
+    #[inline]
+    fn hear_reports(&self, side: &mut PollSide) {
+        if self.has_many.load(Ordering::Relaxed) && self.shared.ready.any() {
+            self.shared.ready.take(|index| side.report(index));
+        }
     }
 
     /// Overrun: more completions wait than the queue has entries (IBA 11.6.3.1).
@@ -266,14 +317,18 @@ impl CqInner {
         if self.demand.load(Ordering::Relaxed) <= self.cqe {
             return false;
         }
-        let waiting = self.local_len.load(Ordering::Acquire)
-            + side.receivers.iter().map(|qp| qp.waiting_receives()).sum::<usize>();
-        waiting > self.cqe as usize
+        // Among many, those that have something have said so; otherwise they are looked at.
+        let few = if self.has_many.load(Ordering::Relaxed) { &[][..] } else { &side.receivers };
+        let received = side.arrived + few.iter().map(|qp| qp.waiting_receives()).sum::<usize>();
+        self.local_len.load(Ordering::Acquire) + received > self.cqe as usize
     }
 
     /// Finds an overrun that nobody has polled for.
     pub(super) fn look_for_overrun(&self) {
-        let overran = self.check_overrun(&self.poll.lock());
+        let mut side = self.poll.lock();
+        self.hear_reports(&mut side);
+        let overran = self.check_overrun(&side);
+        drop(side);
         if overran {
             self.overrun();
         }
@@ -296,8 +351,14 @@ impl CqInner {
 
     #[cold]
     fn drive_stalled(&self) {
-        let senders: Vec<_> = self.poll.lock().senders.iter().flatten().cloned().collect();
-        senders.iter().for_each(|qp| qp.progress());
+        for seat in self.stalled.taken() {
+            let sender = self.poll.lock().senders.get(seat).cloned().flatten();
+            // It reports failures, which takes the lock.
+            sender.iter().for_each(|qp| qp.progress());
+            if sender.is_some_and(|qp| qp.is_stalled()) {
+                self.stalled.add(seat);
+            }
+        }
     }
 }
 
@@ -316,10 +377,11 @@ impl CqOps for CqInner {
         if self.dead.load(Ordering::Relaxed) {
             return Err(Error::CqOverrun { cqe: self.cqe });
         }
-        if self.stalled.load(Ordering::Relaxed) != 0 {
+        if self.stalled.any() {
             self.drive_stalled();
         }
         let mut side = self.poll.lock();
+        self.hear_reports(&mut side);
         if self.check_overrun(&side) {
             drop(side);
             self.overrun();

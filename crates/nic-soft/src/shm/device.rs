@@ -89,6 +89,15 @@ pub(super) struct Indices {
     qps_on_page: Vec<u32>,
 }
 
+/// What peers bring about without a word: whoever asks for asynchronous events looks at these.
+#[derive(Default)]
+struct Watched {
+    /// Completion queues that may be overrun, as more may be outstanding than they hold.
+    cqs: BTreeMap<usize, Weak<CqInner>>,
+    /// Shared receive queues with a limit.
+    srqs: BTreeMap<usize, Weak<SrqInner>>,
+}
+
 /// What all objects of a device share.
 pub(super) struct Inner {
     pub(super) host: Host,
@@ -114,6 +123,9 @@ pub(super) struct Inner {
     pub(super) departed: Mutex<Vec<Arc<QpInner>>>,
     events: AsyncEvents,
     failures: AtomicBool,
+    watched: Mutex<Watched>,
+    /// Held while peers are woken that wait for shared receives.
+    feeding: Spin<()>,
     pub(super) tide: Tide,
     condemned_cqs: Mutex<Vec<usize>>,
     pub(super) nic: Nic,
@@ -181,6 +193,8 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         departed: Mutex::new(Vec::new()),
         events: AsyncEvents::new()?,
         failures: AtomicBool::new(false),
+        watched: Mutex::default(),
+        feeding: Spin::new(()),
         tide: Tide::default(),
         condemned_cqs: Mutex::new(Vec::new()),
         nic: Nic::new()?,
@@ -324,6 +338,29 @@ impl Inner {
         cqs.insert(cq.index, Arc::downgrade(cq));
     }
 
+    /// A completion queue may be overrun from now on.
+    pub(super) fn watch_for_overrun(&self, cq: &Arc<CqInner>) {
+        unpoisoned(&self.watched).cqs.insert(cq.index, Arc::downgrade(cq));
+    }
+
+    /// A shared receive queue has a limit from now on.
+    pub(super) fn watch_limit(&self, index: usize, srq: &Weak<SrqInner>) {
+        unpoisoned(&self.watched).srqs.insert(index, srq.clone());
+    }
+
+    /// Looks at what peers may have brought about; holding no lock.
+    fn look_at_watched(&self) {
+        let (cqs, srqs) = {
+            let mut watched = unpoisoned(&self.watched);
+            watched.cqs.retain(|_, cq| cq.strong_count() > 0);
+            watched.srqs.retain(|_, srq| srq.upgrade().is_some_and(|srq| srq.has_limit()));
+            let cqs: Vec<_> = watched.cqs.values().filter_map(Weak::upgrade).collect();
+            (cqs, watched.srqs.values().filter_map(Weak::upgrade).collect::<Vec<_>>())
+        };
+        cqs.iter().for_each(|cq| cq.look_for_overrun());
+        srqs.iter().for_each(|srq| srq.check_limit());
+    }
+
     /// A queue pair by its number.
     pub(super) fn qp(&self, index: usize) -> Option<Arc<QpInner>> {
         self.qps.read().unwrap_or_else(|e| e.into_inner()).get(&index).cloned()
@@ -380,11 +417,21 @@ impl Inner {
         }
     }
 
-    /// Wakes peers that wait for a receive of a shared queue.
-    pub(super) fn feed_starved_of_srq(&self, srq_index: usize) {
-        let uses = |qp: &&Arc<QpInner>| qp.srq.as_ref().is_some_and(|s| s.index == srq_index);
-        let qps = self.qps.read().unwrap_or_else(|e| e.into_inner());
-        qps.values().filter(uses).for_each(|qp| qp.feed_if_starved());
+    /// Wakes peers that wait for a receive of a shared queue, those that have said so.
+    #[cold]
+    pub(super) fn feed_starving(&self, srq: &SrqInner) {
+        // One at a time: who waits for another queue is out of the set for a moment.
+        let _feeding = self.feeding.lock();
+        if !srq.take_hunger() {
+            return;
+        }
+        for index in self.header.starving.taken() {
+            let Some(qp) = self.qp(index) else { continue };
+            match &qp.srq {
+                Some(its) if its.index != srq.index => self.header.starving.add(index),
+                _ => qp.feed_if_starved(),
+            }
+        }
     }
 
     /// After a key was invalidated: waits until peers that saw it valid have left.
@@ -560,9 +607,8 @@ impl DeviceOps for ShmDevice {
     fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.0.birth.check().ok()?;
         // Peers fill queues and take receives without a word; whoever asks finds out.
-        self.0.live_cqs().iter().for_each(|cq| cq.look_for_overrun());
+        self.0.look_at_watched();
         self.0.settle_failures();
-        self.0.live_qps().iter().filter_map(|qp| qp.srq.as_ref()).for_each(|srq| srq.check_limit());
         self.0.events.pop()
     }
 

@@ -279,6 +279,7 @@ impl QpInner {
         }
         // Said once: whoever posts after that sees it and wakes us.
         if link.qp.starved.0.swap(1, Ordering::AcqRel) == 0 {
+            link.name_starving();
             crate::sync::fence::heavy();
             if let Some(slot) = self.find_receive(side, link) {
                 side.rnr_deadline = None;

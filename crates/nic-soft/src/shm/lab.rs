@@ -45,7 +45,7 @@ macro_rules! names {
 
 type Names = &'static [(&'static str, u64, u8)];
 
-const HEADER: Names = names!(Header: version = 4, token = 8, atomic_holder.0 = 8, kicked = 8);
+const HEADER: Names = names!(Header: version = 4, token = 8, atomic_holder.0 = 8, kicked = 8, starving = 8);
 const REGION: Names =
     names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
@@ -54,13 +54,14 @@ const QUEUE_PAIR: Names = names!(QpShared:
     service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4, service.0.bounce = 8);
 const COMPLETION_QUEUE: Names = names!(CqShared: armed = 4, channel = 4, events = 4, many = 4, knock = 4);
 const SHARED_QUEUE: Names = names!(SrqShared:
-    pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4);
+    pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4, hungry = 4);
 const CHANNEL: Names = &[];
 
 /// What peers write by the protocol, of each structure; of everything else they are readers.
 const WRITTEN: &[&str] = &[
     "header.atomic_holder.0",
     "header.kicked",
+    "header.starving",
     "region.key",
     "region.stamp",
     "queue pair.status",
@@ -74,6 +75,7 @@ const WRITTEN: &[&str] = &[
     "completion queue.armed",
     "completion queue.events",
     "shared queue.head.0",
+    "shared queue.hungry",
     "completion ring",
     "shared queue ring",
     "bounce",

@@ -22,7 +22,7 @@ use crate::sync::knock::Knock;
 use crate::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 pub(super) const MR_MAX: usize = 65_536;
 pub(super) const QP_MAX: usize = MEMBERS;
@@ -59,6 +59,8 @@ pub(super) struct Header {
     pub(super) atomic_holder: Line<AtomicU64>,
     /// Queue pairs here that the NIC thread is to look at; written before it is woken.
     pub(super) kicked: Ready,
+    /// Queue pairs here whose peers wait for a receive of a shared queue.
+    pub(super) starving: Ready,
 }
 
 /// A memory region's entry in the protection table.
@@ -230,6 +232,8 @@ pub(super) struct SrqShared {
     pub(super) tail: AtomicU64,
     /// Event wanted when fewer are left; 0 disarmed.
     pub(super) limit: AtomicU32,
+    /// Set by a peer that waits for a receive, after it has named its queue pair in the header; cleared by the owner.
+    pub(super) hungry: AtomicU32,
 }
 
 macro_rules! shared {

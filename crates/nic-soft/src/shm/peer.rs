@@ -193,6 +193,14 @@ impl Link {
         self.peer.kick(self.index);
     }
 
+    /// This side waits for a receive: whoever posts one to a shared queue learns whom to wake.
+    pub(super) fn name_starving(&self) {
+        if let Some(srq) = &self.srq {
+            self.peer.header.starving.add(self.index);
+            srq.shared.hungry.store(1, Ordering::Release);
+        }
+    }
+
     /// Whether the peer's queue pair is (still) fully connected. Look only while inside ([`super::layout::PeerWords`]).
     #[inline]
     pub(super) fn is_ready(&self) -> bool {

@@ -112,6 +112,10 @@ pub(super) struct QpInner {
     reclaimed: AtomicU64,
     /// Completions of receives taken so far; advanced under the receive queue's poll lock.
     taken: AtomicU64,
+    /// Up to which position completions of receives have been counted; under the receive queue's poll lock, as the next.
+    counted: AtomicU64,
+    /// It is among those that the receive queue looks at.
+    pub(super) is_due: AtomicBool,
     /// Receives of the peer's own ring that this side has consumed; advanced under the send lock.
     pub(super) next_recv: AtomicU64,
     /// Whether requests are pending.
@@ -180,6 +184,8 @@ impl QpInner {
             reclaimed: AtomicU64::new(0),
             next_recv: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
+            is_due: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
             link: OnceLock::new(),
             conn: AtomicU64::new(0),
@@ -349,14 +355,10 @@ impl QpInner {
     }
 
     fn set_stalled(&self, stalled: bool) {
-        if self.stalled.swap(stalled, Ordering::AcqRel) != stalled {
-            let count = &self.send_cq.stalled;
-            if stalled {
-                count.fetch_add(1, Ordering::AcqRel);
-                self.device.look_at(self.index);
-            } else {
-                count.fetch_sub(1, Ordering::AcqRel);
-            }
+        if self.stalled.swap(stalled, Ordering::AcqRel) != stalled && stalled {
+            // Whoever polls takes it out when it finds that nothing waits.
+            self.seat.get().iter().for_each(|seat| self.send_cq.stalled.add(**seat));
+            self.device.look_at(self.index);
         }
     }
 
@@ -414,13 +416,31 @@ impl QpInner {
 
     /// Completions of receives that wait to be polled.
     pub(super) fn waiting_receives(&self) -> usize {
-        let (first, end, shift) = (self.taken.load(Ordering::Relaxed), self.comps_end(), self.comps.shift());
-        let mut next = first;
+        let first = self.taken.load(Ordering::Relaxed);
+        (self.first_missing(first) - first) as usize
+    }
+
+    /// The first position from this one on at which no completion is.
+    fn first_missing(&self, mut next: u64) -> u64 {
+        let (end, shift) = (self.comps_end(), self.comps.shift());
         while next < end && ring::filled(&self.comps.slot(next)[comp::MARK], ring::lap(next, shift)).is_some()
         {
             next += 1;
         }
+        next
+    }
+
+    /// Counts completions of receives, each once: how many are new.
+    pub(super) fn count_arrivals(&self) -> usize {
+        let first = self.counted.load(Ordering::Relaxed).max(self.taken.load(Ordering::Relaxed));
+        let next = self.first_missing(first);
+        self.counted.store(next, Ordering::Relaxed);
         (next - first) as usize
+    }
+
+    /// Completions of receives that have been counted and not taken.
+    pub(super) fn counted_arrivals(&self) -> usize {
+        self.counted.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed)) as usize
     }
 
     /// Takes completions of receives, in order; under the receive queue's poll lock.

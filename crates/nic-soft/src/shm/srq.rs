@@ -1,7 +1,7 @@
 //! Shared receive queues: receives that peers of several queue pairs claim.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use host::SpinGuard;
 use verbs::provider::SrqOps;
@@ -49,6 +49,7 @@ impl Claimed<'_> {
 pub(super) struct SrqInner {
     device: Arc<Inner>,
     pub(super) index: usize,
+    me: Weak<Self>,
     max_sge: u32,
     max_wr: u32,
     shared: Ref<SrqShared>,
@@ -73,15 +74,19 @@ impl SrqInner {
         shared.store.store(rings[1].at, Ordering::Relaxed);
         shared.head.0.store(0, Ordering::Relaxed);
         shared.tail.store(0, Ordering::Relaxed);
+        shared.hungry.store(0, Ordering::Relaxed);
         shared.limit.store(0, Ordering::Release);
         let side = PostSide {
             free: (0..init.max_wr as u16).rev().collect(),
             occupants: vec![None; init.max_wr as usize],
             posted: 0,
         };
-        Ok(Arc::new(Self {
-            ring: Slots::new(map, rings[0].at, 8, shift)?,
-            store: Slots::new(map, rings[1].at, stride, shift)?,
+        let ring = Slots::new(map, rings[0].at, 8, shift)?;
+        let store = Slots::new(map, rings[1].at, stride, shift)?;
+        Ok(Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            ring,
+            store,
             device: device.clone(),
             index,
             max_sge: init.max_sge,
@@ -128,6 +133,16 @@ impl SrqInner {
 
     fn entry(&self, position: u64) -> Option<shared_queue::Entry> {
         shared_queue::look(&self.ring.slot(position)[0])
+    }
+
+    /// Whether some peer has said that it waits, since the last call.
+    pub(super) fn take_hunger(&self) -> bool {
+        self.shared.hungry.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether the limit event is wanted.
+    pub(super) fn has_limit(&self) -> bool {
+        self.shared.limit.load(Ordering::Relaxed) != 0
     }
 
     /// Raises the limit event if it is due; called when completions are taken.
@@ -184,13 +199,18 @@ impl SrqOps for SrqInner {
         self.shared.tail.store(side.posted, Ordering::Release);
         drop(side);
         crate::sync::fence::light();
-        self.device.feed_starved_of_srq(self.index);
+        if self.shared.hungry.load(Ordering::Relaxed) != 0 {
+            self.device.feed_starving(self);
+        }
         Ok(())
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {
         self.device.birth.check()?;
         self.shared.limit.store(limit, Ordering::Release);
+        if limit > 0 {
+            self.device.watch_limit(self.index, &self.me);
+        }
         self.check_limit();
         Ok(())
     }
@@ -202,5 +222,47 @@ impl Drop for SrqInner {
             return;
         }
         self.device.indices.lock().srq.give(self.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use verbs::provider::own;
+    use verbs::{Access, Buf, QpInit};
+
+    use super::super::qp::QpHandle;
+    use super::*;
+
+    /// Goal: a post wakes those who wait for a receive of this queue, and costs what they are, however many queue pairs there
+    /// are. Method: queue pairs of two shared queues whose peers wait in secret; some have said so.
+    #[test]
+    fn a_post_feeds_those_who_have_said_that_they_starve() {
+        let device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
+        let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
+        let mr = pd.reg_mr(&Buf::alloc(4096).expect("memory"), Access::ALL).expect("a region");
+        let srqs = [(); 2].map(|()| pd.create_srq(SrqInit { max_wr: 4, max_sge: 1 }).expect("a queue"));
+        let qps: Vec<_> = (0..100)
+            .map(|i| QpInit { srq: Some(srqs[i % 2].clone()), ..QpInit::new(&cq) })
+            .map(|init| pd.create_qp(&init).expect("a queue pair"))
+            .collect();
+        let inner = |i: usize| {
+            let handle: Arc<QpHandle> = own(qps[i].ops().clone(), "the queue pair").expect("ours");
+            handle.0.clone()
+        };
+        (0..100).for_each(|i| inner(i).shared.starved.0.store(1, Ordering::Relaxed));
+        for i in [7, 8, 64, 99] {
+            let qp = inner(i);
+            qp.device.header.starving.add(qp.index);
+            qp.srq.as_ref().expect("one").shared.hungry.store(1, Ordering::Relaxed);
+        }
+        let fed = || (0..100).filter(|&i| inner(i).shared.starved.0.load(Ordering::Relaxed) == 0).collect();
+        let post =
+            |srq: &verbs::Srq| srq.post_recv(&RecvWr { wr_id: 1, sges: &[mr.sge(0, 8)] }).expect("room");
+        post(&srqs[0]);
+        let first: Vec<_> = fed();
+        assert_eq!(first, [8, 64]);
+        post(&srqs[1]);
+        let second: Vec<_> = fed();
+        assert_eq!(second, [7, 8, 64, 99]);
     }
 }

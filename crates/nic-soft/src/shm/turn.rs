@@ -71,9 +71,9 @@ impl Inner {
 
     /// Whether somebody that lives is inside by queue pair `index`, which may have been destroyed.
     fn is_inside_by(&self, index: usize) -> bool {
-        let live = self.live_qps();
+        let live = self.qp(index);
         let departed = unpoisoned(&self.departed).clone();
-        live.iter().chain(&departed).any(|qp| qp.index == index && qp.peer_is_inside())
+        live.iter().chain(departed.iter().filter(|qp| qp.index == index)).any(|qp| qp.peer_is_inside())
     }
 
     /// Frees what queue pairs kept that were destroyed while their peer was inside, once it has left or died. Whether there are more.

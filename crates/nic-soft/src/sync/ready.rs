@@ -18,7 +18,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    #[cfg(test)]
+    /// An empty set, in memory of this process alone.
     pub(crate) fn new() -> Self {
         Self {
             summary: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -39,25 +39,30 @@ impl Ready {
         self.summary.iter().any(|s| s.load(Ordering::Relaxed) != 0)
     }
 
-    /// Removes all members and hands them to `each`.
-    pub(crate) fn take(&self, mut each: impl FnMut(usize)) {
-        for (i, summary) in self.summary.iter().enumerate() {
-            if summary.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
+    /// Removes all members and gives them one by one: what is done with one may add it again, and it does not come twice.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = usize> {
+        (0..SUMMARIES).filter(|i| self.summary[*i].load(Ordering::Relaxed) != 0).flat_map(move |i| {
             // The summary is cleared before its words: a member added in between sets it again.
-            let mut words = summary.swap(0, Ordering::AcqRel);
-            while words != 0 {
-                let word = i * 64 + words.trailing_zeros() as usize;
-                words &= words - 1;
-                let mut bits = self.words[word].swap(0, Ordering::AcqRel);
-                while bits != 0 {
-                    each(word * 64 + bits.trailing_zeros() as usize);
-                    bits &= bits - 1;
-                }
-            }
-        }
+            let words = bits(self.summary[i].swap(0, Ordering::AcqRel)).map(move |word| i * 64 + word);
+            words.flat_map(move |word| {
+                bits(self.words[word].swap(0, Ordering::AcqRel)).map(move |bit| word * 64 + bit)
+            })
+        })
     }
+
+    /// Removes all members and hands them to `each`.
+    pub(crate) fn take(&self, each: impl FnMut(usize)) {
+        self.taken().for_each(each);
+    }
+}
+
+/// The places of a word's set bits.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(bit)
+    })
 }
 
 #[cfg(all(test, not(loom)))]
@@ -75,6 +80,9 @@ mod tests {
         set.take(|m| got.push(m));
         assert_eq!(got, [0, 63, 64, 4095, 4096, 8191]);
         assert!(!set.any());
+        got.iter().for_each(|member| set.add(*member));
+        assert_eq!(set.taken().inspect(|member| set.add(*member)).collect::<Vec<_>>(), got, "each once");
+        assert_eq!(set.taken().collect::<Vec<_>>(), got, "and in it again");
         set.take(|_| panic!("empty"));
     }
 }
