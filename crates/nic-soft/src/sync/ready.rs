@@ -5,10 +5,10 @@
 
 use super::atomics::*;
 
-/// How many members there can be.
-pub(crate) const MEMBERS: usize = 8192;
+/// How many members there can be. Models have two words of them, since each atomic costs the checker.
+pub(crate) const MEMBERS: usize = if cfg!(loom) { 128 } else { 8192 };
 const WORDS: usize = MEMBERS / 64;
-const SUMMARIES: usize = WORDS / 64;
+const SUMMARIES: usize = WORDS.div_ceil(64);
 
 /// The set; all zero is empty.
 #[repr(C, align(64))]
@@ -92,29 +92,51 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// A set small enough to explore: the same two steps on one word each.
-    struct Small(AtomicU64, AtomicU64);
-
-    /// Goal: a member added while the set is taken is seen then or later. Method: the two-level steps of `add`
-    /// and `take` on one word; after both, a last take must have seen it.
+    /// Goal: a member that is added while the set is taken is handed out then or later, once, and what was published before
+    /// it was added is seen. Method: members of two words are added while the set is taken; a last take must find the rest.
     #[test]
     fn loom_no_member_is_lost() {
         loom::model(|| {
-            let set = Arc::new(Small(AtomicU64::new(0), AtomicU64::new(0)));
-            let adder = {
-                let s = set.clone();
-                loom::thread::spawn(move || {
-                    s.1.fetch_or(1, Ordering::Release);
-                    s.0.fetch_or(1, Ordering::Release);
-                })
+            let shared = Arc::new((Ready::new(), [AtomicU32::new(0), AtomicU32::new(0)]));
+            let add = |shared: &(Ready, [AtomicU32; 2]), place: usize| {
+                shared.1[place].store(1, Ordering::Relaxed);
+                shared.0.add(place * 64 + 5);
             };
-            let take = || match set.0.swap(0, Ordering::AcqRel) {
-                0 => 0,
-                _ => set.1.swap(0, Ordering::AcqRel),
+            let adders = [0, 1].map(|place| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || add(&shared, place))
+            });
+            let mut found = [0; 2];
+            let mut take = || {
+                shared.0.take(|member| {
+                    assert_eq!(member % 64, 5);
+                    assert_eq!(shared.1[member / 64].load(Ordering::Relaxed), 1, "it was published before");
+                    found[member / 64] += 1;
+                });
             };
-            let first = take();
-            adder.join().unwrap();
-            assert_eq!(first + take(), 1);
+            take();
+            adders.into_iter().for_each(|adder| adder.join().unwrap());
+            take();
+            assert_eq!(found, [1, 1]);
+            assert!(!shared.0.any());
+        });
+    }
+
+    /// Goal: the same for two members of one word, of which the second finds the summary set already.
+    #[test]
+    fn loom_two_members_of_a_word_are_both_found() {
+        loom::model(|| {
+            let shared = Arc::new(Ready::new());
+            let adders = [1, 2].map(|member| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || shared.add(member))
+            });
+            let mut found = 0;
+            let mut take = || shared.take(|member| found += member);
+            take();
+            adders.into_iter().for_each(|adder| adder.join().unwrap());
+            take();
+            assert_eq!(found, 3);
         });
     }
 }
