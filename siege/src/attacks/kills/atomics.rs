@@ -9,7 +9,7 @@ use verbs::{AtomicCap, CmEvent, SendOp, SendWr};
 use super::{State, Victim};
 use crate::attack::Tally;
 use crate::chance::Rng;
-use crate::end::{End, Link, PEERS, RESULT, within};
+use crate::end::{End, Link, PEERS, RESULT, deadline, within};
 
 /// The child lives at most so long, and the queue pair is destroyed so long before its end or after it, in microseconds.
 const LIFE: u64 = 2000;
@@ -70,8 +70,13 @@ pub(super) fn round(
     })?;
     let mut neighbour = Neighbour { end: neighbour, link, count: 0, seen: 0 };
     child.tell(format!("{:?} {port} 0", State::Atomics))?;
-    let victims = end.accept()?.qp;
-    let its_number = victims.num();
+    // With a channel of its own: the end of what this side destroys is told late, or not at all.
+    let (request, cm, victims) = (end.request()?, end.device.create_cm()?, end.qp(None)?);
+    cm.accept(request, &victims, &end.param())?;
+    match cm.get_event(deadline())? {
+        CmEvent::Established { .. } => {}
+        other => bail!("accepting ended with {other:?}"),
+    }
     let life = rng.below(LIFE);
     let destroy_after = (AROUND + life).saturating_sub(rng.below(2 * AROUND));
     let began = Instant::now();
@@ -92,21 +97,12 @@ pub(super) fn round(
     })?;
     (0..AFTERWARDS).try_for_each(|_| neighbour.go_on(tally))?;
     let late = gone.elapsed();
-    part(end, &neighbour, held, its_number)?;
-    Ok(late)
-}
-
-/// Ends the neighbour's connection. Its end comes behind the child's, if that was told before its queue pair went.
-fn part(end: &End, neighbour: &Neighbour<'_>, held: Link, its_number: u32) -> Result<()> {
     neighbour.end.cm.disconnect(&neighbour.link.qp)?;
-    for (side, own) in [(neighbour.end, neighbour.link.qp.num()), (end, held.qp.num())] {
-        loop {
-            match side.event()? {
-                CmEvent::Disconnected { qp_num } if qp_num == own => break,
-                CmEvent::Disconnected { qp_num } if qp_num == its_number => {}
-                other => bail!("an end was expected: {other:?}"),
-            }
+    for (side, own) in [(neighbour.end, &neighbour.link), (end, &held)] {
+        match side.event()? {
+            CmEvent::Disconnected { qp_num } if qp_num == own.qp.num() => {}
+            other => bail!("an end was expected: {other:?}"),
         }
     }
-    Ok(())
+    Ok(late)
 }
