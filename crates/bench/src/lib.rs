@@ -4,9 +4,11 @@
 pub mod experiment;
 pub mod floor;
 pub mod launch;
+mod machine;
 pub mod plain;
 pub mod plan;
 pub mod planfile;
 pub mod sample;
 pub mod schema;
 pub mod stats;
+pub mod token;

@@ -4,24 +4,24 @@ mod devices;
 mod error;
 pub mod keys;
 mod levels;
-pub(crate) mod needs;
+mod needs;
 mod peers;
 pub mod sizes;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::experiment::{Cell, Experiment, MAX_SIZE, Settings, all, find, variant};
 use crate::floor::{FLOOR, FloorKind};
-use crate::launch::Token;
+use crate::machine::{self, Limits};
 use crate::schema::{Origin, Parameter};
+use crate::token::Token;
 pub use error::PlanError;
 use keys::Values;
 use levels::Levels;
-use needs::Limits;
-
-/// Port of `nicety serve`, unless another is given.
-pub const DEFAULT_PORT: u16 = 7471;
+pub use words::{DEFAULT_PORT, did_you_mean, one_line};
+use words::{join, join_numbers};
 
 /// What an overview measures.
 const OVERVIEW: [&str; 6] = ["latency", "bandwidth", "bibw", "rate", "park", "memory"];
@@ -160,8 +160,8 @@ impl Plan {
                 plan.cells[device.cells.clone()].iter().any(|c| needs(c).is_some_and(|n| n.connections > 0));
             let limits = Limits {
                 is_virtual: device.is_virtual,
-                queue_pairs: if pairs { crate::launch::queue_pairs(&device.name) } else { None },
-                ..crate::launch::limits()
+                queue_pairs: if pairs { devices::queue_pairs(&device.name) } else { None },
+                ..machine::limits()
             };
             let found = needs::unfit(&plan.cells[device.cells.clone()], &limits, needs);
             plan.unfit.extend(found.into_iter().map(|(i, why)| (device.cells.start + i, why)));
@@ -180,13 +180,13 @@ impl Plan {
             if chosen[..i].contains(name) {
                 wrong.push(PlanError::Twice { name: name.clone() });
             }
-            if let Err(why) = crate::launch::check_device(name) {
-                let devices = crate::launch::devices();
-                let hint = did_you_mean(name, devices.iter().map(String::as_str));
-                wrong.push(PlanError::Device { name: name.clone(), why, hint });
+            if let Err(why) = fabric::check(name) {
+                let devices = fabric::list();
+                let hint = did_you_mean(name, devices.iter().map(|entry| entry.name.as_str()));
+                wrong.push(PlanError::Device { name: name.clone(), why: why.to_string(), hint });
             }
         }
-        if self.peer.is_some() && chosen.iter().all(|name| crate::launch::is_virtual(name)) {
+        if self.peer.is_some() && chosen.iter().all(|name| fabric::is_virtual(name)) {
             wrong.push(PlanError::VirtualPeer);
         }
     }
@@ -199,8 +199,8 @@ impl Plan {
         levels: &Levels,
         cells: &mut Vec<Cell>,
     ) -> Chosen {
-        let is_virtual = crate::launch::is_virtual(&name);
-        let floors = crate::launch::floor_kind(&name);
+        let is_virtual = fabric::is_virtual(&name);
+        let floors = crate::floor::floor_kind(&name);
         let first = cells.len();
         for cell in self.cells(names, levels, floors) {
             // The machine's own floors and noise say nothing of a simulated one.
@@ -443,55 +443,6 @@ fn check_set(set: &mut BTreeMap<String, String>, of: &[&'static dyn Experiment],
         }
         range.is_none()
     });
-}
-
-fn join_numbers(list: &[u64]) -> String {
-    list.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
-}
-
-fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
-}
-
-/// What a library says in several lines, in one.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// `, did you mean "..."?` for the closest name within two changes of a letter, else nothing.
-#[must_use]
-pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let closest = names.map(|n| (distance(given, n), n)).min();
-    match closest {
-        Some((changes @ 1..=2, name)) if changes < name.len() => format!(", did you mean {name:?}?"),
-        _ => String::new(),
-    }
-}
-
-/// Letters to insert, delete, replace or swap with a neighbour to get from one word to the other.
-fn distance(a: &str, b: &str) -> usize {
-    // A word of this length is no slip of the finger, and costs the square of it.
-    if a.len() > 40 {
-        return usize::MAX;
-    }
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            if i == 0 || j == 0 {
-                table[i][j] = i + j;
-                continue;
-            }
-            let replace = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replace.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(table[i - 2][j - 2] + 1);
-            }
-            table[i][j] = best;
-        }
-    }
-    table[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::launch::{
-    BenchError, CellEvent, CellState, Progress, Serving, Token, WorkerCommand, run_with, serve_with,
-    worker_main,
+    BenchError, CellEvent, CellState, Progress, Serving, WorkerCommand, run_with, serve_with, worker_main,
 };
 use bench::plan::{CheckedPlan, Plan};
 use bench::schema::{Measurement, Run};
+use bench::token::Token;
 
 /// Not a test: what the workers of the tests run, as a test binary has no other way to be started.
 #[test]

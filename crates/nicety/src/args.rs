@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use bench::launch::token::{self, Token};
 use bench::plan::DEFAULT_PORT;
+use bench::token::{self, Token};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::columns::{Column, column_of};
 use super::number;
 use super::series::{Series, capital, named_level};
-use super::sides::{Column, column_of};
 
 /// More curves than this on one panel cannot be told apart.
 pub(super) const MAX_CURVES: usize = 8;
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn devices_side_by_side_share_a_panel_for_each_variant() {
         let runs = [super::super::sides::tests::three()];
-        let columns = super::super::sides::columns(&runs);
+        let columns = super::super::columns::columns(&runs);
         let figures = figures_of(&series(&runs), &columns);
         let panels: Vec<_> = figures[0].panels.iter().map(|p| (p.title.as_str(), p.curves.len())).collect();
         assert_eq!(panels, [("nic → nic", 3), ("host → host", 3)]);

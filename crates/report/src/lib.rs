@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod bounds;
+mod columns;
+mod error;
 mod figures;
 mod findings;
 pub mod number;
@@ -21,22 +23,11 @@ mod table;
 mod terminal;
 mod words;
 
-use bench::schema::{Run, WriteError};
+use bench::schema::Run;
 
+pub use error::ReportError;
 pub use findings::{Finding, Tone, findings};
 pub use terminal::terminal;
-
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReportError {
-    /// No run was given.
-    #[error("cannot make a report: no run was given; give at least one result file")]
-    NoRun,
-    /// A run cannot be embedded as data.
-    #[error(transparent)]
-    Data(#[from] WriteError),
-}
 
 /// The page for one run or several: one HTML file that opens offline and carries its own data.
 ///

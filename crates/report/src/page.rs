@@ -2,12 +2,13 @@
 
 use maud::{Markup, html};
 
+use super::columns::columns;
+use super::error::ReportError;
 use super::figures::{Figure, figures_of};
 use super::findings::{Finding, Tone, findings};
 use super::series::series;
 use super::shell::{document, embedded};
-use super::sides::columns;
-use super::{ReportError, plots, side_table, table, words};
+use super::{plots, side_table, table, words};
 use bench::schema::{Environment, NoiseSummary, Run};
 
 /// The whole page.

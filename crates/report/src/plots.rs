@@ -133,7 +133,7 @@ fn curve(label: usize, s: &Series<'_>, dots: bool, scale: f64) -> Curve {
     }
 }
 
-/// Text that plotly shows as is: its few tags are made harmless.
+/// Text whose few tags the page shows: those in it are made harmless.
 fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -274,7 +274,7 @@ mod tests {
         for r in runs[0].results.iter_mut().filter(|r| r.device != "model:card") {
             *r = floored(r.clone(), r.median / 2.0, &format!("what {} cannot beat", r.device));
         }
-        let columns = super::super::sides::columns(&runs);
+        let columns = super::super::columns::columns(&runs);
         let all = series(&runs);
         let figures = figures_of(&all, &columns);
         let drawn = plot(&figures[0]);

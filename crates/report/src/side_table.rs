@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
+use super::columns::Column;
 use super::figures::Figure;
 use super::number::sig;
 use super::series::{half_width, precision};
-use super::sides::{Block, Column, Row, Slot, best, blocks, columns_of, noise};
+use super::sides::{Block, Row, Slot, best, blocks, columns_of, noise};
 use bench::schema::Run;
 
 const ABSENT: &str = "–";
@@ -198,7 +199,7 @@ mod tests {
     use super::super::figures::figures_of;
     use super::super::findings::made_up::floored;
     use super::super::series::series;
-    use super::super::sides::{columns, tests::three};
+    use super::super::{columns::columns, sides::tests::three};
     use super::*;
 
     #[test]

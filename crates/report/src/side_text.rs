@@ -1,10 +1,11 @@
 //! Devices side by side as tables for a terminal: devices as columns, variants as blocks of rows.
 
+use super::columns::Column;
 use super::figures::Figure;
 use super::number::sig;
 use super::series::{half_width, precision};
 use super::side_table::{floors, reasons};
-use super::sides::{Block, Column, Row, Slot, best, blocks, columns_of, noise};
+use super::sides::{Block, Row, Slot, best, blocks, columns_of, noise};
 use bench::schema::{ClockKind, Run};
 
 /// Spaces between columns.
@@ -163,7 +164,7 @@ mod tests {
     use super::super::figures::figures_of;
     use super::super::findings::made_up::floored;
     use super::super::series::series;
-    use super::super::sides::{columns, tests::three};
+    use super::super::{columns::columns, sides::tests::three};
     use super::*;
 
     fn text(width: usize) -> Vec<Vec<String>> {

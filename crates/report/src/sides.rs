@@ -1,48 +1,13 @@
 //! Devices side by side: columns, the rows that they share, and who leads in a row.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use super::columns::Column;
 use super::figures::Figure;
 use super::number::{alike, size};
 use super::series::{Series, apart};
 use bench::schema::{ClockKind, Measurement, Run};
 use bench::stats::ratio_interval;
-
-/// One device of one run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    /// Index of the run.
-    pub(super) run: usize,
-    /// The device's name.
-    pub(super) device: String,
-    /// Whether its time is virtual.
-    pub(super) is_virtual: bool,
-    /// What it is called: the name, `(virtual)`, and the run where there are several.
-    pub(super) label: String,
-}
-
-/// The devices of some runs, in the order in which they were asked for; none unless there are several devices.
-pub(super) fn columns(runs: &[Run]) -> Vec<Column> {
-    let mut all: Vec<Column> = Vec::new();
-    for (run, one) in runs.iter().enumerate() {
-        let measured = one.results.iter().filter(|r| r.experiment != "floor" && !r.device.is_empty());
-        let clocks: BTreeMap<&str, ClockKind> = measured.map(|r| (r.device.as_str(), r.clock)).collect();
-        let asked = one.environment.devices.iter().map(|info| info.name.as_str());
-        let mut names: Vec<&str> = asked.filter(|name| clocks.contains_key(name)).collect();
-        names.extend(clocks.keys().filter(|name| !one.environment.devices.iter().any(|i| i.name == **name)));
-        for name in names {
-            let is_virtual = clocks[name] == ClockKind::Virtual;
-            let time = if is_virtual { " (virtual)" } else { "" };
-            let part = one.parameters.iter().find(|p| p.key == "part").map(|p| p.value.clone());
-            let called = part.unwrap_or_else(|| format!("run {}", run + 1));
-            let of = if runs.len() > 1 { format!(", {called}") } else { String::new() };
-            let label = format!("{name}{time}{of}");
-            all.push(Column { run, device: name.to_owned(), is_virtual, label });
-        }
-    }
-    let devices: BTreeSet<&str> = all.iter().map(|c| c.device.as_str()).collect();
-    if devices.len() > 1 { all } else { Vec::new() }
-}
 
 /// The columns that a figure has something to say of: a result, or why there is none. Of several runs, others did not ask.
 pub(super) fn columns_of(figure: &Figure<'_>, columns: &[Column], runs: &[Run]) -> Vec<Column> {
@@ -50,11 +15,6 @@ pub(super) fn columns_of(figure: &Figure<'_>, columns: &[Column], runs: &[Run]) 
     let slots = |i: usize| blocks.iter().flat_map(|b| &b.rows).map(move |row| &row.slots[i]);
     let told = |(i, _): &(usize, &Column)| slots(*i).any(|slot| !matches!(slot, Slot::Empty));
     columns.iter().enumerate().filter(told).map(|(_, column)| column.clone()).collect()
-}
-
-/// The column of a curve.
-pub(super) fn column_of(columns: &[Column], s: &Series<'_>) -> Option<usize> {
-    columns.iter().position(|c| c.run == s.run && c.device == s.device)
 }
 
 /// What stands where a row and a column meet.
@@ -207,6 +167,7 @@ pub(super) fn noise(runs: &[Run]) -> f64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::columns::columns;
     use super::super::figures::figures_of;
     use super::super::findings::made_up::{curve, point, run};
     use super::super::series::series;

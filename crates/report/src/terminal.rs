@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
+use super::columns::{Column, columns};
 use super::figures::{Figure, Panel, figures_of};
 use super::findings::{Finding, Tone, findings};
 use super::number::{sig, size};
 use super::series::{Series, half_width, precision, series};
 use super::side_text::{self, Kind};
-use super::sides::{Column, columns};
 use super::words;
 use bench::schema::{ClockKind, Measurement, Run};
 

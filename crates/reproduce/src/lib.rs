@@ -18,6 +18,7 @@
 mod check;
 mod claim;
 mod contradictions;
+mod figure;
 mod figures;
 mod judge;
 mod lab;
@@ -41,7 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 
 pub use contradictions::{CONTRADICTIONS, Contradiction};
-pub use figures::{Curve, Figure, Mark};
+pub use figure::{Curve, Figure, Mark};
 pub use judge::{Class, NEAR, Row};
 pub use lab::Measure;
 pub use machine::{Fitted, Machine, Origin, Value};

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::figures::{Axis, Figure, Mark};
+use super::figure::{Axis, Figure, Mark};
 use super::judge::{Class, Row};
 use super::score::{Score, worst};
 use super::terminal::{modelled, published};
@@ -414,7 +414,7 @@ impl Plot {
         let at = |x: f64| {
             if figure.x.bytes { size(x as u64) } else { format!("{} {}", sig(x, 2), figure.x.title) }
         };
-        let curve = |(label, curve): (usize, &super::figures::Curve)| {
+        let curve = |(label, curve): (usize, &super::figure::Curve)| {
             let y: Vec<f64> = curve.points.iter().map(|p| p[1]).collect();
             let text =
                 |[x, y]: &[f64; 2]| format!("<b>{}</b><br>{}<br>model {}", curve.label, at(*x), sig(*y, 4));

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use bench::experiment::{Cell, Round, Settings, Word, variant};
-use bench::launch::token::{Party, Token};
 use bench::launch::wire::{self, FRAME_MAX, Frame, HELLO_MAX, Hello, Lock, Setup};
 use bench::launch::{Serving, WorkerCommand};
+use bench::token::{Party, Token};
 use serde_json::{Value, json};
 
 use crate::attack::{Attack, Budget, Tally};

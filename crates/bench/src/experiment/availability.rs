@@ -15,14 +15,13 @@ use verbs::host::{Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
 
 use super::compute::Worker;
+use super::contract::level;
 use super::edge::meet;
 use super::limits::{self, COMPUTING, ITERATIONS};
 use super::link::{Depth, Link, place};
 use super::timing::sample;
-use super::{
-    Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, level, over, pattern,
-    placements, with,
-};
+use super::variants::{over, placements, with};
+use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
 
 /// Messages each way in an iteration.
 const MESSAGES: u32 = 4;

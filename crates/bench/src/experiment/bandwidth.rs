@@ -5,10 +5,8 @@
 //! mean is the harmonic one.
 
 use super::stream::{Flow, Stream};
-use super::{
-    Experiment, FOUR, Fault, Metric, Sampling, Scale, Session, Side, Variant, over, over_two_ports,
-    placements, usual,
-};
+use super::variants::{FOUR, over, over_two_ports, placements, usual};
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant};
 
 /// Windows whose bandwidths are compared; all others take `--set window`.
 const WINDOWS: [&str; 6] = ["2", "4", "8", "16", "128", "1024"];

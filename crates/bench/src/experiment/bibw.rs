@@ -1,7 +1,8 @@
 //! `bibw`: both sides stream at once on one connection; the bytes of both directions over the time.
 
 use super::stream::{Flow, Stream};
-use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant, over_two_ports, usual};
+use super::variants::{over_two_ports, usual};
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant};
 
 pub(super) struct Bibw;
 

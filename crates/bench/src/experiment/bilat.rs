@@ -1,7 +1,8 @@
 //! `bilat`: both sides send at the same moment and wait for the other's message; each iteration has one each way.
 
 use super::pingpong::PingPong;
-use super::{Experiment, FOUR, Fault, Metric, Scale, Session, Side, TWO, Variant, placements, usual};
+use super::variants::{FOUR, TWO, placements, usual};
+use super::{Experiment, Fault, Metric, Scale, Session, Side, Variant};
 
 pub(super) struct Bilat;
 

@@ -14,10 +14,8 @@ use super::edge::meet;
 use super::hub::without;
 use super::link::{Depth, Link, Poster, check, place};
 use super::timing::sample_spans;
-use super::{
-    Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, over, pattern, placements,
-    with,
-};
+use super::variants::{over, placements, with};
+use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
 
 /// Receives that are always posted.
 const RECEIVES: u32 = 16;

@@ -1,20 +1,10 @@
 //! [`Cell`]: one thing to measure, [`Metric`]: in what unit, and [`Settings`]: how. All of it travels to the peer.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use super::Fault;
-use super::limits::{self, BURST, CONNECTIONS, INLINE, PATIENCE, SIGNAL, SIZE, WINDOW};
-
-/// The factors of a cell other than its size, e.g. `op=write source=nic sink=nic`.
-pub type Variant = BTreeMap<String, String>;
-
-/// A variant from pairs.
-#[must_use]
-pub fn variant(pairs: &[(&str, &str)]) -> Variant {
-    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
-}
+use super::fault::Fault;
+use super::limits::{self, BURST, CONNECTIONS, INLINE, MAX_SIZE, PATIENCE, SIGNAL, SIZE, WINDOW};
+use super::variants::Variant;
 
 /// One thing to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -68,9 +58,6 @@ impl std::fmt::Display for Cell {
         write!(f, "{} {} {} B", self.experiment, factors.join(" "), self.size)
     }
 }
-
-/// The largest message, in bytes.
-pub const MAX_SIZE: u64 = 1 << 30;
 
 /// How a reading becomes a value.
 #[derive(Clone, Copy, Debug, PartialEq)]

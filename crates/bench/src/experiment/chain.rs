@@ -16,8 +16,9 @@ use super::edge::{Edge, carry_place, meet};
 use super::hub::{Hub, without};
 use super::link::{Depth, Link, loopback, part, register};
 use super::timing::sample_spans;
+use super::variants::with;
 use super::{
-    Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, variant, with,
+    Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, variant,
 };
 
 /// Nodes; each is a process.

@@ -1,10 +1,10 @@
 //! `connections`: latency and bandwidth over q queue pairs that share one pair of completion queues; messages go over
 //! one after the other (thesis 2.2.9, Figures 3.8 and 3.9).
 
+use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
-use super::{
-    Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Session, Settings, Side, Variant, level, over,
-};
+use super::variants::over;
+use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Session, Settings, Side, Variant};
 
 pub(super) struct Connections;
 

@@ -11,7 +11,7 @@ use verbs::provider::{CmOps, CqOps, DeviceOps, PdOps};
 use verbs::{Buf, CompChannel, Device, DeviceAttr};
 
 use super::*;
-use crate::experiment::{Bounds, Control, Settings, variant};
+use crate::experiment::{Bounds, Control, Rails, Settings, variant};
 
 fn open(host: &Host) -> Device {
     fabric::open("shm", host).expect("a device")
@@ -129,6 +129,7 @@ fn all_until(
             let mut session = Session {
                 host: &host,
                 device: &device,
+                rails: &rails(&device),
                 rank: rank as u32,
                 ways: ways.iter_mut().map(|way| way as &mut dyn Control).collect(),
                 cell,
@@ -419,6 +420,11 @@ fn what_makes_no_sense_is_left_out_with_its_reason() {
     }
 }
 
+/// The rails of a device.
+fn rails(device: &Device) -> Rails {
+    Rails { names: fabric::rails_of(device.name()).expect("rails"), open: fabric::open }
+}
+
 /// A server's session with a client that has said `script`, and nothing more.
 fn with_hostile<T>(
     cell: &Cell,
@@ -433,6 +439,7 @@ fn with_hostile<T>(
     body(&mut Session {
         host: &host,
         device: &device,
+        rails: &rails(&device),
         rank: 1,
         ways: vec![&mut far],
         cell,

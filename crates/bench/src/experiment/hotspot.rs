@@ -17,10 +17,8 @@ use super::edge::{Edge, carry_place, meet};
 use super::hub::{Hub, without};
 use super::link::place;
 use super::timing::sample_spans;
-use super::{
-    Axis, Experiment, FOUR, Fault, Metric, Round, Sampling, Scale, Session, Side, TWO, Variant, pattern,
-    placements, with,
-};
+use super::variants::{FOUR, TWO, placements, with};
+use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
 
 /// Slaves; each is a process, or a simulated machine.
 const SLAVES: Axis =

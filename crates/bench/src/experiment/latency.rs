@@ -4,7 +4,8 @@
 //! atomics are whole operations, from the post to the completion, because nothing comes back by itself.
 
 use super::pingpong::PingPong;
-use super::{Experiment, FOUR, Fault, Metric, Scale, Session, Side, TWO, Variant, placements, usual};
+use super::variants::{FOUR, TWO, placements, usual};
+use super::{Experiment, Fault, Metric, Scale, Session, Side, Variant};
 
 pub(super) struct Latency;
 

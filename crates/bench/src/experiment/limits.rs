@@ -4,7 +4,11 @@
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-use super::{Fault, MAX_SIZE, Variant};
+use super::fault::Fault;
+use super::variants::Variant;
+
+/// The largest message, in bytes.
+pub const MAX_SIZE: u64 = 1 << 30;
 
 /// A number, and the least and the most that it may be.
 struct Limit {

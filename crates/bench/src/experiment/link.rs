@@ -308,7 +308,11 @@ impl Poster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Bounds, Cell, Settings};
+    use crate::experiment::{Bounds, Cell, Rails, Settings};
+
+    fn rails() -> Rails {
+        Rails { names: vec!["shm".to_owned()], open: fabric::open }
+    }
 
     /// Goal: a client that is ahead of the server's events is not turned away. Method: all requests are made before the
     /// server looks for the first time.
@@ -321,6 +325,7 @@ mod tests {
         let session = Session {
             host: &host,
             device: &device,
+            rails: &rails(),
             rank: 0,
             ways: Vec::new(),
             cell: &cell,
@@ -348,6 +353,7 @@ mod tests {
                 let session = Session {
                     host: &host,
                     device: &device,
+                    rails: &rails(),
                     rank: 1,
                     ways: Vec::new(),
                     cell: &cell,

@@ -1,8 +1,10 @@
 //! `maxsge`: latency and bandwidth of messages of one piece where requests may have up to s pieces (thesis 2.2.10,
 //! Figure 3.10): what room that is not used costs.
 
+use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
-use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant, level, over};
+use super::variants::over;
+use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant};
 
 pub(super) struct MaxSge;
 

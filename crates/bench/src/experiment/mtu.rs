@@ -1,7 +1,9 @@
 //! `mtu`: latency and bandwidth by the size of a connection's packets (thesis 2.2.11, Figure 3.12).
 
+use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
-use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant, level, over};
+use super::variants::over;
+use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant};
 
 pub(super) struct Mtu;
 

@@ -10,10 +10,8 @@ use verbs::host::Host;
 
 use super::stream::{Flow, Stream, burst};
 use super::timing::sample;
-use super::{
-    Experiment, FOUR, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, placements,
-    usual,
-};
+use super::variants::{FOUR, placements, usual};
+use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
 
 /// Bytes of each pool: several times what caches of a whole socket hold.
 const POOL: usize = 128 << 20;

@@ -6,9 +6,8 @@
 
 use super::pingpong::PingPong;
 use super::timing::sample_spans;
-use super::{
-    Cell, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, over, placements, with,
-};
+use super::variants::{over, placements, with};
+use super::{Cell, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant};
 
 /// Round trips of either kind in an operation.
 const TOGETHER: u64 = 16;

@@ -9,9 +9,8 @@ use verbs::{Mr, RecvWr, SendOp, SendWr};
 use super::edge::meet;
 use super::link::{Depth, Link, Poster, check, inline_limit, place};
 use super::timing::sample_spans;
-use super::{
-    Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern, placements, with,
-};
+use super::variants::{placements, with};
+use super::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
 
 /// Receives that are always posted.
 const RECEIVES: u32 = 16;

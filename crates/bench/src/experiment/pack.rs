@@ -15,7 +15,8 @@ use verbs::{Access, Buf, Cq, Mr, RecvWr, RemoteAddr, SendOp, SendWr, Sge};
 use super::edge::meet;
 use super::link::{Depth, Link, check, exchange, loopback, register};
 use super::timing::sample_spans;
-use super::{Cell, Experiment, Fault, Metric, Round, Scale, Session, Side, Variant, pattern, variant, with};
+use super::variants::with;
+use super::{Cell, Experiment, Fault, Metric, Round, Scale, Session, Side, Variant, pattern, variant};
 
 /// Blocks of a message.
 const BLOCKS: usize = 8;

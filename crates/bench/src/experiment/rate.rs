@@ -1,7 +1,8 @@
 //! `rate`: how many small messages one queue pair carries in a second, with selective signalling.
 
 use super::stream::{Flow, Stream};
-use super::{Experiment, FOUR, Fault, Metric, Sampling, Scale, Session, Side, TWO, Variant, placements};
+use super::variants::{FOUR, TWO, placements};
+use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant};
 
 pub(super) struct Rate;
 

@@ -6,8 +6,9 @@ use verbs::{Access, Buf, Mr, Pd};
 
 use super::calls::{CALL_US, SAMPLES};
 use super::timing::sample_spans;
+use super::variants::with;
 use super::{
-    Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Session, Settings, Side, Variant, variant, with,
+    Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Session, Settings, Side, Variant, variant,
 };
 
 /// Registrations that exist at the same time.

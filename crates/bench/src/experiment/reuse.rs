@@ -10,11 +10,13 @@
 use verbs::host::Span;
 use verbs::{Mr, RemoteAddr, SendOp, SendWr};
 
+use super::contract::level;
 use super::link::{Depth, Link, exchange, register};
 use super::traffic::{self, Order, Shape, Traffic};
+use super::variants::{over, with};
 use super::{
     Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant,
-    level, over, pattern, with,
+    pattern,
 };
 
 pub(super) struct Reuse;

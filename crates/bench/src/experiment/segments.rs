@@ -1,8 +1,10 @@
 //! `segments`: latency and bandwidth of messages of g equal pieces, gathered at the sender and scattered at the receiver
 //! (thesis 2.2.10, Figure 3.11). The size is that of the whole message.
 
+use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
-use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant, level, over};
+use super::variants::over;
+use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant};
 
 pub(super) struct Segments;
 

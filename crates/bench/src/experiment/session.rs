@@ -4,68 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use verbs::Device;
 use verbs::host::{Host, Span, Time};
-use verbs::{Device, WcStatus};
 
+use super::cell::{Cell, Settings};
+use super::fault::Fault;
 use super::limits::{self, BATCH, LEAD_IN, RANK, SAMPLES};
-use super::{Cell, Settings};
 use crate::plain;
-
-/// Why a cell could not be measured.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The device refused a call.
-    #[error("{0}")]
-    Device(#[from] verbs::Error),
-    /// Posted work failed.
-    #[error("{what} ended with {status:?}")]
-    Completion {
-        /// What was posted.
-        what: &'static str,
-        /// How it ended.
-        status: WcStatus,
-    },
-    /// Data arrived that was not sent.
-    #[error("wrong data: {0}; do not trust this device, and please report it")]
-    Corrupt(String),
-    /// The connection could not be made, or was lost.
-    #[error("the connection failed: {0}")]
-    Connection(String),
-    /// The other side failed, in its own words.
-    #[error("the peer says: {0}")]
-    Peer(String),
-    /// The control connection failed.
-    #[error("the control connection failed: {0}")]
-    Control(String),
-    /// The other side did not do its part in time.
-    #[error("{0} did not finish in time; the peer may hang, or --set patience is too short")]
-    TimedOut(&'static str),
-    /// The cell makes no sense.
-    #[error("cannot measure {0}")]
-    Meaningless(String),
-    /// What was looked for is not there.
-    #[error("{0}")]
-    Absent(String),
-    /// The other side lost this cell, in its own words.
-    #[error("on the peer's side: {0}")]
-    LostByPeer(String),
-    /// The machine refuses what the measurement needs.
-    #[error("not possible on this machine: {0}")]
-    Machine(String),
-    /// Somebody asked to stop.
-    #[error("interrupted")]
-    Stopped,
-}
-
-impl Fault {
-    /// Whether only this cell is lost: the next one may work. Not where the sides can no longer speak with each other,
-    /// and not where data was wrong: no number of such a device means anything.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        !matches!(self, Self::Corrupt(_) | Self::Peer(_) | Self::Control(_) | Self::Stopped)
-    }
-}
 
 /// What both sides say to each other outside of timed regions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -155,6 +100,15 @@ pub trait Control {
 /// Bytes of memory that this process holds, by itself and its share of what it shares; `None` where unknown.
 pub type Gauge<'a> = &'a dyn Fn() -> Option<u64>;
 
+/// The rails of the device under test, each of which opens as a device by itself.
+#[derive(Clone, Debug)]
+pub struct Rails {
+    /// Their names, in their order: the device's own if it is not several.
+    pub names: Vec<String>,
+    /// What opens one.
+    pub open: fn(&str, &Host) -> verbs::Result<Device>,
+}
+
 /// What a side does for a stranger at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds {
@@ -170,6 +124,8 @@ pub struct Session<'a> {
     pub host: &'a Host,
     /// The device under test.
     pub device: &'a Device,
+    /// Its rails.
+    pub rails: &'a Rails,
     /// 0 is the client, 1 the server, others are helpers.
     pub rank: u32,
     /// The client's ways to ranks 1, 2, ...; the only one of the others leads to the client.
@@ -292,6 +248,7 @@ impl Session<'_> {
         let mut inner = Session {
             host: self.host,
             device: self.device,
+            rails: self.rails,
             rank: self.rank,
             ways: self.ways.iter_mut().map(|way| &mut **way as &mut dyn Control).collect(),
             cell,

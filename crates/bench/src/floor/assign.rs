@@ -25,8 +25,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kind::SMALL;
-use super::{FLOOR, FloorKind};
+use crate::experiment::floor::{FLOOR, FloorKind, SMALL};
 use crate::experiment::{Cell, Metric};
 use crate::sample::FloorOf;
 use crate::schema::Measurement;

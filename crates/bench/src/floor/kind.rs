@@ -2,47 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::FLOOR;
 use super::assign::{has_floor, is_sends};
+use crate::experiment::floor::{FLOOR, FloorKind, SMALL, WHATS, only_size};
 use crate::experiment::{Cell, variant};
 
-/// What a device has as its floor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FloorKind {
-    /// The memory that both sides share: cache lines and copies.
-    #[default]
-    Memory,
-    /// Plain TCP sockets.
-    Sockets,
-    /// Nothing of this machine: it is a model.
-    None,
-}
-
-/// Every floor, and whose it is.
-pub(super) const WHATS: [(&str, FloorKind); 10] = [
-    ("line", FloorKind::Memory),
-    ("mailbox", FloorKind::Memory),
-    ("memcpy", FloorKind::Memory),
-    ("process_vm_writev", FloorKind::Memory),
-    ("futex", FloorKind::Memory),
-    // A socket's floor is made of system calls, but it is no floor of anything by itself.
-    ("syscall", FloorKind::Memory),
-    ("tcp", FloorKind::Sockets),
-    ("tcp-sleep", FloorKind::Sockets),
-    ("tcp-stream", FloorKind::Sockets),
-    ("tcp-both", FloorKind::Sockets),
-];
-
-/// Bytes of the messages that stand for small ones: requests of reads, atomics, wake-ups.
-pub(super) const SMALL: u64 = 8;
-
-/// The one size that a floor makes sense for; `None` for all.
-pub(super) fn only_size(what: &str) -> Option<u64> {
-    match what {
-        "line" | "mailbox" => Some(64),
-        "futex" | "syscall" => Some(0),
-        "tcp-sleep" => Some(SMALL),
-        _ => None,
+/// What the machine itself does, beside which results of this device stand.
+pub(crate) fn floor_kind(name: &str) -> FloorKind {
+    // Rails are of one kind.
+    let rails = fabric::rails_of(name).unwrap_or_default();
+    match rails.first().map_or(name, String::as_str).trim_start() {
+        name if fabric::is_virtual(name) => FloorKind::None,
+        name if name.starts_with("iwarp") => FloorKind::Sockets,
+        _ => FloorKind::Memory,
     }
 }
 
@@ -117,5 +88,14 @@ mod tests {
         for what in ["line 64", "memcpy 512", "futex 0", "tcp 512", "tcp-both 8", "tcp-sleep 8"] {
             assert!(all.contains(&what.to_owned()), "{what}: {all:?}");
         }
+    }
+
+    #[test]
+    fn floors_are_those_of_the_way_that_data_go() {
+        assert_eq!(floor_kind("iwarp@::1(crc=on)"), FloorKind::Sockets);
+        assert_eq!(floor_kind("shm"), FloorKind::Memory);
+        assert_eq!(floor_kind("rails(shm,shm)"), FloorKind::Memory);
+        assert_eq!(floor_kind("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)"), FloorKind::Sockets);
+        assert_eq!(floor_kind("model:mt23108-vapi"), FloorKind::None);
     }
 }

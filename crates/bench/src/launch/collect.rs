@@ -3,34 +3,24 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
-use super::fabric::{floor_kind, rails_of, rates};
-use super::job::Sampling;
 use super::journal::Keeping;
-use super::machine;
-use super::orchestrator::Reasons;
-use crate::experiment::driver::{Record, plan_for, replay};
+use super::sample::Sample;
+use crate::experiment::driver::{plan_for, replay};
 use crate::experiment::{Cell, Metric, find};
-use crate::floor::{FLOOR, Floors};
+use crate::floor::{FLOOR, Floors, floor_kind};
+use crate::machine;
 use crate::plan::{CheckedPlan, Chosen};
 use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
 use crate::schema::{
     ClockInfo, ClockKind, DeviceInfo, Environment, Measurement, Missing, NoiseSummary, Origin, Parameter,
-    Run, Warning,
+    RailRates, Run, Warning,
 };
 
 /// Share of samples that may have been interrupted before it is worth a flag.
 const SWITCHES_SHARE: f64 = 0.05;
 
-/// One cell in one launch.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Sample {
-    pub(super) clock: ClockInfo,
-    pub(super) sampling: Sampling,
-    pub(super) record: Record,
-    pub(super) switches: u64,
-}
+/// What is lost and why, and the cells of which.
+type Reasons = BTreeMap<(String, String), Vec<String>>;
 
 /// Everything measured so far.
 pub(super) struct Collected<'a> {
@@ -385,11 +375,17 @@ impl<'a> Collected<'a> {
     }
 }
 
+/// The rates of a modelled device's rails; `None` for devices that are no models.
+fn rates(rails: &[String]) -> Option<RailRates> {
+    let machine = fabric::machine(rails.first()?).ok()?.params;
+    Some(RailRates { link: machine.link.rate_mbps, card: machine.bus.width_bytes * machine.bus.clock_mhz })
+}
+
 /// What is known of a device before it is opened.
 fn known(device: &Chosen) -> DeviceInfo {
     let clock = if device.is_virtual { ClockKind::Virtual } else { ClockKind::default() };
     // A device without a name has none; that it does not open is said when it is measured.
-    let rails = rails_of(&device.name).unwrap_or_default();
+    let rails = fabric::rails_of(&device.name).unwrap_or_default();
     let rail_rates = rates(&rails);
     DeviceInfo { name: device.name.clone(), clock, rails, rail_rates, ..DeviceInfo::default() }
 }

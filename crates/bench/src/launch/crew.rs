@@ -10,7 +10,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::job::{Job, Lines, News, write_line};
-use super::{BenchError, WorkerCommand, machine};
+use super::{BenchError, WorkerCommand};
+use crate::machine;
 
 /// Between the end of a worker's socket and that of its process.
 const REAPING: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ pub(super) fn spawn(command: &WorkerCommand, input: OwnedFd, output: Option<Owne
         .stdin(Stdio::from(input))
         .stdout(output.map_or_else(Stdio::null, Stdio::from))
         // What it needs of that is in its job.
-        .env_remove(super::token::VARIABLE)
+        .env_remove(crate::token::VARIABLE)
         // A process group of its own: Ctrl-C reaches the orchestrator alone, which then ends all in order.
         .process_group(0)
         .spawn()
@@ -134,8 +135,8 @@ pub(super) fn listen(workers: &mut [Worker], limit: Duration) -> Option<(usize, 
 
 #[cfg(test)]
 mod tests {
-    use super::super::token::Token;
     use super::*;
+    use crate::token::Token;
 
     fn command(program: &str, args: &[&str]) -> WorkerCommand {
         WorkerCommand { program: program.into(), args: args.iter().map(Into::into).collect() }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use verbs::host::Time;
 
-use super::machine::{now, since};
-use super::token::{Party, Token};
 use super::wire::{self, Frame, HELLO_MAX, Hello, Lock, Partial, SETUP_MAX, Setup, WireError};
+use crate::machine::{now, since};
+use crate::token::{Party, Token};
 
 /// Visitors at once.
 const VISITORS_MAX: usize = 256;

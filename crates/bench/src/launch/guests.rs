@@ -19,9 +19,9 @@ use super::WorkerCommand;
 use super::crew::{describe, spawn};
 use super::door::{Client, source};
 use super::job::{Job, News, write_line};
-use super::machine::{now, since};
 use super::way::{WAITS, WORKS};
 use super::wire::{self, Frame, HELLO_MAX, Partial};
+use crate::machine::{now, since};
 
 /// Clients that have a process, at once; and those of one source, so that others find room.
 const RUNNING_MAX: usize = 32;

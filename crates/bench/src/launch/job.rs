@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::token::Token;
 use super::wire::{Hello, Setup};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, Settings};
 use crate::schema::{ClockInfo, NoiseSummary};
+use crate::token::Token;
 
 /// Bytes of a line at most.
 const LINE_MAX: u64 = 64 << 20;

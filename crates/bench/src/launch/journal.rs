@@ -16,9 +16,9 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::collect::Sample;
-use super::machine;
+use super::sample::Sample;
 use crate::experiment::{Cell, Settings};
+use crate::machine;
 use crate::plan::CheckedPlan;
 
 /// Kind and version of the file.

@@ -13,26 +13,25 @@
 //! | `worker`, `serving` | what a worker does, as client and as server |
 //! | `serve` | [`serve()`]: a peer that needs no options |
 //! | `door`, `guests` | its clients: who they are and what they want; whose turn it is, and their processes |
-//! | `token` | a secret that two sides share, and how each proves that it has it |
 //! | `rendezvous` | the client finds all others before anything is measured |
 //! | `wire`, `way` | the control protocol between the two sides |
 //! | `job` | lines between orchestrator and workers |
-//! | `machine`, `fabric` | this machine; devices by name |
+//! | `device` | devices by name: which one a server opens for a client; rails |
+//! | `sample` | what one cell gave in one launch |
 
 mod collect;
 mod crew;
+mod device;
 mod door;
-mod fabric;
 mod guests;
 mod job;
 mod journal;
-mod machine;
 mod orchestrator;
 mod rendezvous;
+mod sample;
 mod serve;
 mod serving;
 mod simulated;
-pub mod token;
 mod way;
 pub mod wire;
 mod worker;
@@ -44,16 +43,10 @@ use std::path::PathBuf;
 use crate::experiment::Cell;
 use crate::schema::Run;
 
-pub(crate) use fabric::check as check_device;
-pub use fabric::devices;
-pub(crate) use fabric::floor_kind;
-pub(crate) use fabric::{is_virtual, open, queue_pairs, rails_of, refuses};
+pub use crate::machine::watch_noise;
 pub use journal::{Found, Journal, JournalError};
-pub(crate) use machine::limits;
-pub use machine::watch_noise;
 pub use orchestrator::{run, run_keeping, run_with};
 pub use serve::{Serving, serve, serve_with};
-pub use token::Token;
 pub use worker::worker_main;
 
 /// How to start a worker: a program that calls [`worker_main`].

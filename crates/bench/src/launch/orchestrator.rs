@@ -1,6 +1,6 @@
 //! [`run`]: launches one after the other, until all are done, somebody stops it, or something breaks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,19 +8,20 @@ use std::time::Duration;
 use verbs::host::Time;
 use verbs::host::real::allowed_cores;
 
-use super::collect::{Collected, Sample};
+use super::collect::Collected;
 use super::crew::{Heard, Worker, listen};
 use super::job::{ClientJob, Job, News, Sampling};
 use super::journal::{Journal, Keeping};
-use super::machine::{now, since};
-use super::token::Token;
+use super::sample::Sample;
 use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, find};
+use crate::machine::{now, since};
 use crate::plan::CheckedPlan;
 use crate::sample::{Calibration, interleaved};
 use crate::schema::{ClockInfo, Run};
 use crate::stats::{LAUNCHES_FOR_95, median};
+use crate::token::Token;
 
 /// Between two looks at the stop flag.
 const TICK: Duration = Duration::from_millis(100);
@@ -472,9 +473,6 @@ fn displayed(cell: &Cell, record: &Record) -> Option<(f64, &'static str)> {
 fn secret() -> Result<Token, BenchError> {
     Token::random().map_err(|e| BenchError::new(format!("cannot read /dev/urandom: {e}")))
 }
-
-/// What is lost and why, and the cells of which.
-pub(super) type Reasons = BTreeMap<(String, String), Vec<String>>;
 
 #[cfg(test)]
 mod tests {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::job::ClientJob;
-use super::machine::{now, since};
 use super::way::Way;
 use super::wire::{Frame, Setup};
 use crate::experiment::Fault;
+use crate::machine::{now, since};
 
 /// Beyond its own patience, for what a peer says at last.
 const MARGIN: Duration = Duration::from_secs(5);

@@ -13,10 +13,10 @@ use verbs::host::Time;
 
 use super::door::Door;
 use super::guests::Guests;
-use super::machine::{now, since};
-use super::token::Token;
-use super::{BenchError, WorkerCommand, fabric};
+use super::{BenchError, WorkerCommand, device};
+use crate::machine::{now, since};
 use crate::plain;
+use crate::token::Token;
 
 /// Between two looks at the stop flag, and at what has a deadline.
 const TICK: Duration = Duration::from_millis(100);
@@ -91,7 +91,7 @@ pub fn serve_with(
         }
         for mut client in clients {
             let peer = client.peer;
-            let chosen = fabric::for_client(&client.setup.device, serving.device.as_deref());
+            let chosen = device::for_client(&client.setup.device, serving.device.as_deref());
             let added = match chosen {
                 Ok(device) => {
                     client.setup.device = device;

@@ -5,11 +5,10 @@ use std::time::Duration;
 use verbs::host::Span;
 use verbs::host::real::{allowed_cores, host, pin_to_core};
 
-use super::fabric;
-use super::machine::memory_in_use;
 use super::way::Way;
 use super::wire::{Frame, Setup, WireError};
 use crate::experiment::{Bounds, Control, Fault, Session, Word, driver};
+use crate::machine::memory_in_use;
 
 /// How long a client may be busy with other ranks between two cells.
 const BETWEEN_CELLS: Duration = Duration::from_secs(3600);
@@ -37,7 +36,7 @@ pub(super) fn guest(way: Way, setup: &Setup) -> Result<(), Fault> {
     let most = Rlimit { current: Some(PROCESSOR_MAX), maximum: Some(PROCESSOR_MAX) };
     setrlimit(Resource::Cpu, most).map_err(|e| Fault::Machine(format!("cannot limit this process: {e}")))?;
     // Others are to have as much.
-    let bytes = super::machine::limits().memory.map(|bytes| bytes / 2);
+    let bytes = crate::machine::limits().memory.map(|bytes| bytes / 2);
     serve_as(way, setup, Bounds { work: Some(WORK_MAX), bytes })
 }
 
@@ -49,6 +48,7 @@ fn serve_as(mut way: Way, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
         Ok(device) => device,
         Err(why) => return refuse(&mut way, why.into()),
     };
+    let rails = super::device::rails(device.name());
     way.write(&Frame::Opened { core: pinned }).map_err(control)?;
     let patience = Duration::from_millis(settings.patience_ms);
     loop {
@@ -59,6 +59,7 @@ fn serve_as(mut way: Way, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
                 let mut session = Session {
                     host: &host,
                     device: &device,
+                    rails: &rails,
                     // Only the client itself is rank 0, whatever it says.
                     rank: rank.max(1),
                     ways: vec![&mut way],

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use verbs::host::world::Factory;
 
-use super::collect::{Collected, Sample};
+use super::collect::Collected;
 use super::job::Sampling;
+use super::sample::Sample;
 use super::world::{self, Simulated};
 use super::{CellEvent, CellState, Progress};
 use crate::experiment::{Fault, find};

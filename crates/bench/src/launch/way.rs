@@ -8,11 +8,11 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use verbs::host::Time;
 
-use super::machine::{now, since};
-use super::token::{Party, Token};
 use super::wire::{self, FRAME_MAX, Frame, Hello, Lock, WireError};
 use crate::experiment::{Control, Fault, Word};
+use crate::machine::{now, since};
 use crate::plain;
+use crate::token::{Party, Token};
 
 /// How long a peer may take for its hello, and for its proof.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
@@ -244,7 +244,7 @@ impl Control for Way {
     }
 
     fn neighbour(&self) -> Option<u32> {
-        let here = super::machine::identity();
+        let here = crate::machine::identity();
         (!here.is_empty() && self.theirs.machine == here).then_some(self.theirs.pid)
     }
 }

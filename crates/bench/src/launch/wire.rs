@@ -10,9 +10,9 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::token::{Nonce, Party, Token};
 use crate::experiment::{Settings, Word};
 use crate::plain;
+use crate::token::{Nonce, Party, Token};
 
 /// What a hello must say.
 pub const MAGIC: &str = "nicety-control";
@@ -243,7 +243,7 @@ impl Hello {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             nonce: token.map(|_| Nonce::new()).transpose().map_err(WireError::Gone)?,
             pid: std::process::id(),
-            machine: super::machine::identity(),
+            machine: crate::machine::identity(),
         })
     }
 

@@ -14,14 +14,14 @@ use verbs::host::Host;
 use verbs::host::real::{host, pin_to_core};
 
 use super::job::{ClientJob, Job, Lines, News, write_line};
-use super::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
-use super::token::{Party, Token};
 use super::way::Way;
-use super::{fabric, rendezvous, serving};
+use super::{rendezvous, serving};
 use crate::experiment::driver::client_cell;
 use crate::experiment::{Bounds, Control, Fault, Session, Word};
+use crate::machine::{clock_kind, involuntary_switches, memory_in_use, noise};
 use crate::plain;
 use crate::schema::ClockInfo;
+use crate::token::{Party, Token};
 
 /// Runs a worker to its end; what the hidden command `worker` does.
 #[must_use]
@@ -110,6 +110,7 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
     let told = |what| drop(write_line(out, &News::Waiting { what }));
     let mut ways = rendezvous::gather(job, &told)?;
     let device = fabric::open(&job.device, &host)?;
+    let rails = super::device::rails(device.name());
     let notes = device.attr().notes.clone();
     write_line(out, &News::Begun { clock, noise: before, core, notes }).map_err(control)?;
     let plan = job.sampling.plan(clock);
@@ -123,6 +124,7 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
         let mut session = Session {
             host: &host,
             device: &device,
+            rails: &rails,
             rank: 0,
             ways: ways.iter_mut().map(|w| w as &mut dyn Control).collect(),
             cell,

@@ -11,9 +11,8 @@ use verbs::Device;
 use verbs::host::world::{Config, Factory, Node, World};
 use verbs::host::{Bell, Host, Span, Time};
 
-use super::fabric;
 use crate::experiment::driver::{Record, client_cell, plan_for, replay, serve_cell};
-use crate::experiment::{Bounds, Cell, Control, Experiment, Fault, Session, Settings, Word, find};
+use crate::experiment::{Bounds, Cell, Control, Experiment, Fault, Rails, Session, Settings, Word, find};
 use crate::sample::{Calibration, Plan};
 use crate::schema::ClockKind;
 
@@ -95,7 +94,12 @@ pub(super) fn simulate(
     let mut world = World::new(Config { seed: settings.seed, factory, stack: STACK, ..Config::default() });
     let nodes: Vec<Node> = (0..ranks).map(|i| world.node(&format!("node {i}"))).collect();
     let outcome = Arc::new(Mutex::new(None));
-    let stage = Stage { device: device.into(), cell: cell.clone(), settings: settings.clone() };
+    let stage = Stage {
+        device: device.into(),
+        rails: super::device::rails(device),
+        cell: cell.clone(),
+        settings: settings.clone(),
+    };
     let boxes: Vec<[Arc<Letters>; 2]> = (1..ranks).map(|_| Default::default()).collect();
     let client = (stage.clone(), nodes.clone(), boxes.clone(), outcome.clone());
     let no_rank = |e| Fault::Machine(format!("the simulation cannot begin: {e}"));
@@ -127,6 +131,7 @@ pub(super) fn simulate(
 #[derive(Clone)]
 struct Stage {
     device: Arc<str>,
+    rails: Rails,
     cell: Cell,
     settings: Settings,
 }
@@ -203,6 +208,7 @@ impl Stage {
         Session {
             host,
             device,
+            rails: &self.rails,
             rank,
             ways,
             cell,

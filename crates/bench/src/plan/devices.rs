@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::PlanError;
-use crate::experiment::find;
+use super::error::PlanError;
+use crate::experiment::{Experiment, find};
 
 /// The names between commas, of which those in parentheses separate options.
 pub(super) fn split(text: &str) -> Vec<String> {
@@ -27,12 +27,26 @@ pub(super) fn split(text: &str) -> Vec<String> {
 pub(super) fn impossible(experiments: &[String], devices: &[String]) -> Vec<PlanError> {
     let refused = |name: &String| {
         let experiment = find(name)?;
-        let why: Option<Vec<String>> =
-            devices.iter().map(|d| crate::launch::refuses(d, experiment)).collect();
+        let why: Option<Vec<String>> = devices.iter().map(|d| refuses(d, experiment)).collect();
         let why = why.filter(|all| !all.is_empty())?.join("; ");
         Some(PlanError::Impossible { experiment: experiment.name(), why })
     };
     experiments.iter().filter_map(refused).collect()
+}
+
+/// How many queue pairs the device of this name has, where it can be opened.
+pub(super) fn queue_pairs(name: &str) -> Option<u64> {
+    fabric::attr(name).ok().map(|attr| attr.max_qp.into())
+}
+
+/// Why no cell of an experiment can be measured on the device of this name, if it says so when asked.
+fn refuses(name: &str, experiment: &dyn Experiment) -> Option<String> {
+    if fabric::is_virtual(name) {
+        return None;
+    }
+    // What cannot be opened says so when it is measured, with more to go by.
+    let device = fabric::open(name, &verbs::host::real::host()).ok()?;
+    experiment.possible(&device).err().map(|why| format!("{name}: {why}"))
 }
 
 /// Moves settings that name a part of a device, such as `bus.clock_mhz`, into the names as options: of the modelled
@@ -42,9 +56,9 @@ pub(super) fn with_options(devices: &[String], set: &mut BTreeMap<String, String
     *set = rest;
     let own: BTreeMap<String, String> = own;
     let options: Vec<String> = own.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let none = !devices.iter().any(|device| crate::launch::is_virtual(device));
+    let none = !devices.iter().any(|device| fabric::is_virtual(device));
     let add = |device: &String| match device.strip_suffix(')') {
-        _ if options.is_empty() || !(none || crate::launch::is_virtual(device)) => device.clone(),
+        _ if options.is_empty() || !(none || fabric::is_virtual(device)) => device.clone(),
         Some(open) => format!("{open},{})", options.join(",")),
         None => format!("{device}({})", options.join(",")),
     };

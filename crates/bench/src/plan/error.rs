@@ -1,6 +1,6 @@
 //! [`PlanError`]: what is wrong with a plan.
 
-use super::{DEFAULT_PORT, peers};
+use super::words::DEFAULT_PORT;
 use crate::experiment::{Cell, MAX_SIZE};
 
 /// What is wrong with a plan: one line each, saying what exists instead.
@@ -82,7 +82,7 @@ pub enum PlanError {
         peer: String,
     },
     /// Fewer peers than processes take part.
-    #[error("{experiment}{} needs {needed} with --peer, and there {}; {remedy}", with(.asked), peers::are(*.there))]
+    #[error("{experiment}{} needs {needed} with --peer, and there {}; {remedy}", with(.asked), are(*.there))]
     Peers {
         /// The experiment.
         experiment: &'static str,
@@ -114,4 +114,9 @@ pub enum PlanError {
 /// ` with slaves 5`.
 fn with(asked: &Option<(&'static str, String)>) -> String {
     asked.as_ref().map_or_else(String::new, |(factor, level)| format!(" with {factor} {level}"))
+}
+
+/// How many there are, in words.
+fn are(peers: usize) -> String {
+    if peers == 1 { "is 1".to_owned() } else { format!("are {peers}") }
 }

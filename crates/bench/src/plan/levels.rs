@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{PlanError, did_you_mean, join, keys};
+use super::error::PlanError;
+use super::keys;
+use super::words::{did_you_mean, join};
 use crate::experiment::{Axis, Experiment, Variant};
 
 /// Levels of one factor at most.

@@ -1,7 +1,8 @@
 //! What a plan needs of this machine, held against what there is, before anything is measured.
 
-use super::PlanError;
+use super::error::PlanError;
 use crate::experiment::{Cell, Needs};
+use crate::machine::Limits;
 
 /// Memory of a process of a run without the experiment's own, in bytes.
 const PROCESS: u64 = 12 << 20;
@@ -9,56 +10,39 @@ const PROCESS: u64 = 12 << 20;
 const PER_CONNECTION: u64 = 2;
 const SPARE: u64 = 64;
 
-/// What this machine has; `None` where nothing limits it or nobody says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Memory that can still be had, in bytes.
-    pub(crate) memory: Option<u64>,
-    /// Descriptors of a process, with its soft limit raised.
-    pub(crate) descriptors: Option<u64>,
-    /// Queue pairs of the device.
-    pub(crate) queue_pairs: Option<u64>,
-    /// Processes of this user.
-    pub(crate) processes: Option<u64>,
-    /// Whether other machines are simulated: there are no processes and no descriptors.
-    pub(crate) is_virtual: bool,
-}
-
-impl Limits {
-    /// Why a cell cannot be measured here, with the bound and how to raise it.
-    pub(crate) fn refusal(&self, cell: &Cell, needs: &Needs) -> Option<String> {
-        let beyond = |need: u64, have: Option<u64>| have.filter(|have| need > *have);
-        let processes = if self.is_virtual { 0 } else { needs.processes };
-        let memory = needs.bytes.saturating_add(processes * PROCESS);
-        if let Some(have) = beyond(processes, self.processes) {
-            return Some(format!(
-                "{cell} needs {processes} processes; this user may have {have} (ulimit -u, or pids.max of the control \
-                 group, raises it); a modelled card needs none"
-            ));
-        }
-        if let Some(have) = beyond(memory, self.memory) {
-            return Some(format!(
-                "{cell} needs {} MiB of memory in {processes} processes, and {} MiB are available; take smaller sizes or \
-                 numbers, free memory, or raise memory.max of the control group",
-                memory >> 20,
-                have >> 20
-            ));
-        }
-        if let Some(have) = beyond(needs.connections, self.queue_pairs) {
-            return Some(format!(
-                "{cell} needs {} queue pairs at a side, and the device has {have}, which nothing raises; take fewer",
-                needs.connections
-            ));
-        }
-        let descriptors = needs.connections.saturating_mul(PER_CONNECTION) + SPARE;
-        let have = beyond(descriptors, self.descriptors).filter(|_| !self.is_virtual)?;
-        Some(format!(
-            "{cell} needs up to {descriptors} descriptors in a process for {} connections; {have} are allowed, enough for \
-             {}; `ulimit -Hn {descriptors}` as root raises it",
-            needs.connections,
-            have.saturating_sub(SPARE) / PER_CONNECTION
-        ))
+/// Why a cell cannot be measured here, with the bound and how to raise it.
+fn refusal(limits: &Limits, cell: &Cell, needs: &Needs) -> Option<String> {
+    let beyond = |need: u64, have: Option<u64>| have.filter(|have| need > *have);
+    let processes = if limits.is_virtual { 0 } else { needs.processes };
+    let memory = needs.bytes.saturating_add(processes * PROCESS);
+    if let Some(have) = beyond(processes, limits.processes) {
+        return Some(format!(
+            "{cell} needs {processes} processes; this user may have {have} (ulimit -u, or pids.max of the control \
+             group, raises it); a modelled card needs none"
+        ));
     }
+    if let Some(have) = beyond(memory, limits.memory) {
+        return Some(format!(
+            "{cell} needs {} MiB of memory in {processes} processes, and {} MiB are available; take smaller sizes or \
+             numbers, free memory, or raise memory.max of the control group",
+            memory >> 20,
+            have >> 20
+        ));
+    }
+    if let Some(have) = beyond(needs.connections, limits.queue_pairs) {
+        return Some(format!(
+            "{cell} needs {} queue pairs at a side, and the device has {have}, which nothing raises; take fewer",
+            needs.connections
+        ));
+    }
+    let descriptors = needs.connections.saturating_mul(PER_CONNECTION) + SPARE;
+    let have = beyond(descriptors, limits.descriptors).filter(|_| !limits.is_virtual)?;
+    Some(format!(
+        "{cell} needs up to {descriptors} descriptors in a process for {} connections; {have} are allowed, enough for \
+         {}; `ulimit -Hn {descriptors}` as root raises it",
+        needs.connections,
+        have.saturating_sub(SPARE) / PER_CONNECTION
+    ))
 }
 
 /// The cells that this machine cannot measure, by number, with the reason.
@@ -67,7 +51,7 @@ pub(super) fn unfit(
     limits: &Limits,
     needs: impl Fn(&Cell) -> Option<Needs>,
 ) -> Vec<(usize, String)> {
-    let refused = |(index, cell): (usize, &Cell)| Some((index, limits.refusal(cell, &needs(cell)?)?));
+    let refused = |(index, cell): (usize, &Cell)| Some((index, refusal(limits, cell, &needs(cell)?)?));
     cells.iter().enumerate().filter_map(refused).collect()
 }
 
@@ -97,7 +81,7 @@ mod tests {
     };
 
     fn refusal(limits: &Limits, needs: Needs) -> Option<String> {
-        limits.refusal(&Cell { experiment: "some".into(), size: 8, ..Cell::default() }, &needs)
+        super::refusal(limits, &Cell { experiment: "some".into(), size: 8, ..Cell::default() }, &needs)
     }
 
     #[test]

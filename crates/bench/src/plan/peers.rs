@@ -1,7 +1,8 @@
 //! Peers by name, and how many an experiment takes.
 
+use super::error::PlanError;
 use super::levels::Levels;
-use super::{DEFAULT_PORT, PlanError};
+use super::words::DEFAULT_PORT;
 use crate::experiment::{Experiment, Variant};
 
 /// The names between commas, each with its port; what is wrong with them is said.
@@ -75,11 +76,6 @@ fn lowered(experiment: &dyn Experiment, variant: &Variant, peers: usize) -> Opti
 
 fn count(peers: usize) -> String {
     if peers == 1 { "a peer".to_owned() } else { format!("{peers} peers") }
-}
-
-/// How many there are, in words.
-pub(super) fn are(peers: usize) -> String {
-    if peers == 1 { "is 1".to_owned() } else { format!("are {peers}") }
 }
 
 /// `HOST:PORT` from `HOST[:PORT]`, also for IPv6 addresses with or without brackets.

@@ -3,7 +3,7 @@
 use super::*;
 
 fn plan() -> Plan {
-    Plan { device: crate::launch::devices().remove(0), seed: 1, ..Plan::default() }
+    Plan { device: fabric::list().remove(0).name, seed: 1, ..Plan::default() }
 }
 
 fn refusals(plan: &Plan) -> Vec<String> {
@@ -152,7 +152,7 @@ fn what_is_too_much_is_refused_and_what_nobody_asked_for_is_left_out() {
     };
     let world = Plan { device: "model:mt23108-vapi".into(), ..crowd.clone() };
     assert!(world.check().expect("simulated machines are no processes").unfit.is_empty());
-    let limits = crate::launch::limits();
+    let limits = crate::machine::limits();
     if limits.memory.is_some_and(|bytes| bytes < 40 << 30) || limits.processes.is_some_and(|n| n < 4096) {
         let wrong = refusals(&crowd);
         assert!(wrong.len() == 1 && wrong[0].contains("4096 processes"), "{wrong:?}");
@@ -166,14 +166,6 @@ fn the_time_is_shared_among_cells() {
     let all = sampling.time_max_ns * f64::from(checked.launches()) * checked.cells.len() as f64;
     assert!((all / 220e9 - 1.0).abs() < 1e-9, "{all}");
     assert!(sampling.time_min_ns < sampling.time_max_ns);
-}
-
-#[test]
-fn slips_of_the_finger_have_small_distances() {
-    assert_eq!(distance("latency", "latency"), 0);
-    assert_eq!(distance("latnecy", "latency"), 1);
-    assert_eq!(distance("", "abc"), 3);
-    assert_eq!(distance(&"x".repeat(100), "abc"), usize::MAX);
 }
 
 #[test]

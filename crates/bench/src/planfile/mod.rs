@@ -8,29 +8,12 @@
 //! | `text` | from TOML to drafts: keys, types, lines |
 //! | `parts` | from drafts to plans: defaults, the matrix, what a mistake is about |
 
+mod mistake;
 mod parts;
 mod text;
 
-use crate::plan::CheckedPlan;
-
-/// A part of a plan file with one value for each setting: one run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Part {
-    /// Its name, with those settings of which there are several: `small-inline-0`.
-    pub name: String,
-    /// What it measures.
-    pub plan: CheckedPlan,
-}
-
-/// Something wrong in a plan file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-#[error("line {line}: {what}")]
-pub struct Mistake {
-    /// Where, from 1 on.
-    pub line: usize,
-    /// What is wrong, and what there is instead, in one line.
-    pub what: String,
-}
+pub use mistake::Mistake;
+pub use parts::Part;
 
 /// Reads a plan file.
 ///

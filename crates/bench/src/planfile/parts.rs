@@ -1,12 +1,21 @@
 //! From a [`Draft`] to [`Part`]s: one for each combination of settings; and the lines of what their plans refuse.
 
+use super::mistake::Mistake;
 use super::text::{At, Draft};
-use super::{Mistake, Part};
 use crate::plan::{CheckedPlan, Plan, PlanError, keys};
 use crate::schema::{Origin, Parameter};
 
 /// Combinations of a part at most.
 const COMBINATIONS: usize = 256;
+
+/// A part of a plan file with one value for each setting: one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Its name, with those settings of which there are several: `small-inline-0`.
+    pub name: String,
+    /// What it measures.
+    pub plan: CheckedPlan,
+}
 
 /// Settings with one value each, and what they add to the name of the part.
 type Combination = (Vec<(String, String)>, String);

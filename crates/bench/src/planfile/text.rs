@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Mistake;
+use super::mistake::Mistake;
 use crate::plan::{did_you_mean, sizes};
 
 /// Something and its line.

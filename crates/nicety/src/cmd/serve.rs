@@ -59,7 +59,7 @@ fn hint(line: &str, serving: &Serving) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::launch::Token;
+    use bench::token::Token;
 
     #[test]
     fn the_hint_is_what_one_would_type() {

@@ -1,6 +1,6 @@
 //! Where bandwidth saturates: the peak, the size that gets half of it, and its share of the floor.
 
-use super::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Tone, grouped, on_device, several_devices};
 use crate::number::{percent, size, size_about, value};
 use crate::series::{Series, apart, capital};
 use bench::schema::Measurement;

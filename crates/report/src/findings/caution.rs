@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, Tone, list};
+use super::finding::{Finding, Tone, list};
 use crate::number::{count, percent, plural, size};
 use crate::series;
 use bench::schema::{ClockKind, Environment, Measurement, NoiseSummary};

@@ -1,10 +1,11 @@
 //! Devices side by side in words: who is best where and by how much, or that one cannot tell.
 
-use super::{Finding, Tone, list};
+use super::finding::{Finding, Tone, list};
+use crate::columns::{Column, columns};
 use crate::figures::{Figure, figures_of};
 use crate::number::{percent, plural, sig, times, value};
 use crate::series::Series;
-use crate::sides::{Block, Column, Lead, Row, blocks, columns, even, lead, noise, ranked};
+use crate::sides::{Block, Lead, Row, blocks, even, lead, noise, ranked};
 use bench::schema::Run;
 
 /// One finding for each thing that was measured on several devices, and one about the kinds of time among them.

@@ -1,6 +1,6 @@
 //! What both directions at once carry, against one.
 
-use super::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Tone, grouped, on_device, several_devices};
 use crate::number::{size, times};
 use crate::series::{Series, apart};
 

@@ -1,6 +1,6 @@
 //! The best small-message latency of each operation, and its ratio to the floor.
 
-use super::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Tone, grouped, on_device, several_devices};
 use crate::number::{alike, size, times, value};
 use crate::series::{Series, apart, capital};
 use bench::schema::Measurement;

@@ -1,6 +1,6 @@
 //! What it costs to keep the source or the sink in host memory rather than NIC memory.
 
-use super::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Tone, grouped, on_device, several_devices};
 use crate::number::{alike, size, times};
 use crate::series::{EXPERIMENTS, Series, rank};
 use bench::schema::{ClockKind, Measurement};

@@ -1,6 +1,6 @@
 //! What several rails carry, beside what they could by the multirail paper's equations.
 
-use super::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Tone, grouped, on_device, several_devices};
 use crate::bounds::{Rates, Term};
 use crate::number::sig;
 use crate::series::Series;
@@ -36,8 +36,11 @@ pub(super) fn peaks(all: &[Series<'_>], run: &Run) -> Vec<Finding> {
             let what =
                 if count == 1 { "2 channels over 1 rail".to_owned() } else { format!("{count} rails") };
             let topic = format!("Rails{}", on_device(device, several_devices(all)));
-            let text =
-                format!("At most, over {what}: {}. {}", super::list(&found), bounds(run, info, count.max(2)));
+            let text = format!(
+                "At most, over {what}: {}. {}",
+                super::finding::list(&found),
+                bounds(run, info, count.max(2))
+            );
             Some(Finding::new(Tone::Fact, topic, text))
         })
         .collect()

@@ -1,6 +1,6 @@
 //! The best message rate.
 
-use super::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Tone, grouped, on_device, several_devices};
 use crate::number::{plural, size, times, value};
 use crate::series::{Series, capital};
 

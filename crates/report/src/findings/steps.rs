@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Tone};
+use super::finding::{Finding, Tone};
 use crate::number::{plural, size, times};
 use crate::series::{Series, words};
 use bench::schema::Measurement;

@@ -5,7 +5,9 @@ use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::{Setup, leaves, raises};
 use super::super::whatif::{self, key};
-use super::{CARDS, CHANNELS_SERIAL, CHANNELS_THREADS, LARGEST, PORTS, PORTS_SERIAL, PORTS_THREADS, SINGLE};
+use super::setups::{
+    CARDS, CHANNELS_SERIAL, CHANNELS_THREADS, LARGEST, PORTS, PORTS_SERIAL, PORTS_THREADS, SINGLE,
+};
 use bench::experiment::multirail::WRITES;
 use report::bounds::{GB, Term};
 
@@ -91,7 +93,7 @@ fn theory(table: &mut Table) {
         "at 2 MiB with threads two channels of a rail carry at most what two ports do, and less than two cards",
         [
             Check::at_most("ports, MB/s", CHANNELS_THREADS.uni(LARGEST), PORTS_THREADS.uni(LARGEST), 0.01),
-            Check::below("cards, MB/s", CHANNELS_THREADS.uni(LARGEST), super::CARDS_THREADS.uni(LARGEST), 0.05),
+            Check::below("cards, MB/s", CHANNELS_THREADS.uni(LARGEST), super::setups::CARDS_THREADS.uni(LARGEST), 0.05),
         ],
     );
     let wide = |options| PORTS_THREADS.with(options).uni(LARGEST);

@@ -1,8 +1,8 @@
 //! The paper's figures: 4 to 10.
 
-use super::super::figures::{Axis, BYTES, MB, Plan, US};
+use super::super::figure::{Axis, BYTES, MB, Plan, US};
 use super::super::published::MULTIRAIL;
-use super::{CARDS_SERIAL, CARDS_THREADS, Case, ONE, PORTS_SERIAL, PORTS_THREADS, SMALL, SWEEP};
+use super::setups::{CARDS_SERIAL, CARDS_THREADS, Case, ONE, PORTS_SERIAL, PORTS_THREADS, SMALL, SWEEP};
 
 /// Bars of Figures 9 and 10, from left to right.
 const BARS: [Case; 3] = [ONE, CARDS_THREADS, CARDS_SERIAL];
@@ -86,7 +86,7 @@ fn stream(
     number: &'static str,
     experiment: &'static str,
     title: &'static str,
-    of: fn(Case, u64) -> super::Quantity,
+    of: fn(Case, u64) -> super::super::quantity::Quantity,
     [serial, threads]: [Case; 2],
 ) -> Plan {
     figure(number, experiment, title)

@@ -4,7 +4,7 @@ use super::super::check::Check;
 use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::whatif;
-use super::{
+use super::setups::{
     CARDS_SERIAL, CARDS_THREADS, Case, LARGEST, ONE, PORTS_SERIAL, PORTS_THREADS, SWEEP, above, from,
 };
 

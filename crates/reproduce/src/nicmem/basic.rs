@@ -5,7 +5,7 @@ use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::{Ends, HOST_HOST, HOST_NIC, LARGE, LATENCIES, NIC_HOST, NIC_NIC, case, leaves};
 use super::super::whatif;
-use super::{CASES, SETUP};
+use super::setups::{CASES, SETUP};
 use report::number::size;
 
 /// Bytes of the copies whose use of the processor is compared.

@@ -6,7 +6,7 @@ use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::NIC_NIC;
 use super::super::whatif::key;
-use super::SETUP;
+use super::setups::SETUP;
 
 const VERSION: &str = "names a version of software, of which nothing in the model depends";
 const UNUSED: &str = "nothing in the model depends on it";

@@ -7,11 +7,13 @@
 //! | `streams` | 3.2 to 3.4: bandwidth one way and both ways, one port and two |
 //! | `patterns` | 3.5 hotspot, 4.3 forwarding chain |
 //! | `packing` | 4.2 data in pieces |
+//! | `setups` | what is measured of it |
 
 mod basic;
 mod constants;
 mod packing;
 mod patterns;
+mod setups;
 mod streams;
 
 /// What the figures vary.
@@ -21,21 +23,7 @@ pub(super) mod figure {
 }
 
 use super::claim::Table;
-use super::quantity::Tuning;
-use super::setup::{Ends, HOST_HOST, HOST_NIC, NIC_HOST, NIC_NIC, Setup};
-
-/// The card of the paper, measured as it says: a window of 1000 messages. Every request of a ping-pong is signalled, which
-/// the interface did unless told otherwise.
-pub(super) const SETUP: Setup = Setup {
-    card: "model:mt23108-nicmem",
-    tuning: Tuning { window: 1000, burst_bytes: 8 << 20, signal: 1 },
-    options: "",
-};
-
-/// The cases that use NIC memory.
-const NIC_CASES: [Ends; 3] = [NIC_NIC, NIC_HOST, HOST_NIC];
-/// All cases, in the order of the paper.
-pub(super) const CASES: [Ends; 4] = [HOST_HOST, NIC_NIC, NIC_HOST, HOST_NIC];
+pub(super) use setups::*;
 
 /// All rows of the paper.
 pub(super) fn table(table: &mut Table) {

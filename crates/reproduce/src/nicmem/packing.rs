@@ -5,7 +5,7 @@ use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::{HOST_NIC, HOST_PACK, NIC_PACK, Pack, gather};
 use super::super::whatif;
-use super::SETUP;
+use super::setups::SETUP;
 use report::number::size;
 
 /// Block sizes of Figures 10 and 11.

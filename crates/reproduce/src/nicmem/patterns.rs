@@ -4,7 +4,7 @@ use super::super::check::Check;
 use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::{Ends, HOST_HOST, HOST_NIC, NIC_HOST, NIC_NIC, SWEEP};
-use super::SETUP;
+use super::setups::SETUP;
 use report::number::size;
 
 /// Slaves of the hotspot.

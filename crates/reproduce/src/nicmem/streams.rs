@@ -6,7 +6,7 @@ use super::super::quantity::Quantity;
 use super::super::setup::{Ends, HOST_HOST, HOST_NIC, NIC_HOST, NIC_NIC, SWEEP, Setup, case, leaves, raises};
 use super::super::whatif;
 use super::constants::{bus_peak, link_peak};
-use super::{NIC_CASES, SETUP};
+use super::setups::{NIC_CASES, SETUP};
 
 /// The size at which causes are tested.
 const PROBED: u64 = 64 << 10;

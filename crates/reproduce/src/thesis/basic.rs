@@ -5,7 +5,7 @@ use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::{HOST_HOST, Setup, raises};
 use super::super::whatif::{self, key};
-use super::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, VAPI, in_mib};
+use super::setups::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, VAPI, in_mib};
 
 /// Bytes of the messages with which windows are compared.
 const WINDOWED: u64 = 4 << 10;

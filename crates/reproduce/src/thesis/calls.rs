@@ -4,7 +4,7 @@ use super::super::check::Check;
 use super::super::claim::Table;
 use super::super::setup::{HOST_HOST, Reuse, Setup};
 use super::super::whatif;
-use super::{BOTH, IBAL, MYRINET, QUADRICS, SMALL, VAPI};
+use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, SMALL, VAPI};
 
 pub(super) fn table(table: &mut Table) {
     costs(table);

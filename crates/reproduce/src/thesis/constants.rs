@@ -2,7 +2,7 @@
 
 use super::super::claim::Table;
 use super::super::whatif::key;
-use super::{MYRINET, QUADRICS, VAPI};
+use super::setups::{MYRINET, QUADRICS, VAPI};
 
 const VERSION: &str = "names a version of software, of which nothing in the model depends";
 const UNUSED: &str = "nothing in the model depends on it";

@@ -6,7 +6,7 @@ use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::{Reuse, Setup};
 use super::super::whatif;
-use super::{BOTH, IBAL, MYRINET, QUADRICS, VAPI};
+use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, VAPI};
 
 /// Bytes of a buffer where bandwidth is measured, and where latency is.
 pub(super) const BUFFER: u64 = 512 << 10;

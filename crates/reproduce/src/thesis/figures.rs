@@ -1,11 +1,11 @@
 //! The thesis's figures: 3.1 to 3.12 and 4.1 to 4.14.
 
-use super::super::figures::{Axis, BYTES, MIB, Plan, US, US_LOG};
+use super::super::figure::{Axis, BYTES, MIB, Plan, US, US_LOG};
 use super::super::published::THESIS;
 use super::super::quantity::Quantity;
 use super::super::setup::{HOST_HOST, Reuse, Setup};
 use super::features::{BUFFER, MTUS, PAGE, SETS, SHARES, SMALL_BUFFER, SPARSE_SETS, SPOT, rooms};
-use super::{BOTH, COARSE, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, THREE, VAPI, in_mib};
+use super::setups::{BOTH, COARSE, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, THREE, VAPI, in_mib};
 
 /// Sizes at which times beyond a message's own are drawn.
 const FEW: [u64; 4] = [4, 64, 1 << 10, 4 << 10];

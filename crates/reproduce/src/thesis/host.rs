@@ -6,7 +6,7 @@ use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::{HOST_HOST, Setup};
 use super::super::whatif;
-use super::{BOTH, IBAL, MYRINET, QUADRICS, SMALL, THREE, VAPI, in_mib};
+use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, SMALL, THREE, VAPI, in_mib};
 
 /// Bytes of the messages beside which something is computed.
 const LONG: u64 = 1 << 20;

@@ -13,10 +13,8 @@ mod rail;
 mod side;
 
 use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant, variant};
+pub use side::WRITES;
 use side::{Engine, Flow, Part, Rails};
-
-/// RDMA writes of an operation (MR-022 to MR-024).
-pub const WRITES: u64 = 20;
 
 /// The factor that says who serves the rails.
 const ENGINE: &str = "engine";
@@ -120,7 +118,7 @@ impl Experiment for OverRails {
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
         let engines: Vec<Variant> = ENGINES.iter().map(|engine| variant(&[(ENGINE, engine)])).collect();
-        if self.parts { super::over(&engines, PART, &["post", "wait"]) } else { engines }
+        if self.parts { super::variants::over(&engines, PART, &["post", "wait"]) } else { engines }
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {

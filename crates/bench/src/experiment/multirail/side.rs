@@ -13,9 +13,11 @@ use verbs::{Buf, Device};
 
 use super::super::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side, edge, pattern};
-use super::WRITES;
 use super::crew::{Crew, Work};
 use super::rail::Rail;
+
+/// RDMA writes of an operation (MR-022 to MR-024).
+pub const WRITES: u64 = 20;
 
 /// Who serves the rails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ pub(super) struct Rails {
 /// The rails of the device under test, at most so many of them: each is a device by itself. A device that has only one
 /// gets as many channels over it: configuration (c) of the paper.
 fn open(session: &Session<'_>, engine: Engine) -> Result<(Vec<Device>, &'static str), Fault> {
-    let mut names = crate::launch::rails_of(session.device.name())?;
+    let mut names = session.rails.names.clone();
     let mut kind = "rails";
     if engine == Engine::Single {
         names.truncate(1);
@@ -82,7 +84,7 @@ fn open(session: &Session<'_>, engine: Engine) -> Result<(Vec<Device>, &'static 
         names.push(names[0].clone());
         kind = "channels of a single rail";
     }
-    let open = |name: &String| crate::launch::open(name, session.host).map_err(Fault::from);
+    let open = |name: &String| (session.rails.open)(name, session.host).map_err(Fault::from);
     Ok((names.iter().map(open).collect::<Result<_, _>>()?, kind))
 }
 

@@ -1,67 +1,11 @@
-//! Devices by name: the one place of this crate that knows where they come from.
+//! Devices by name: which one a server opens for a client, and the rails of one.
 
-use verbs::Device;
-use verbs::host::Host;
+use crate::experiment::Rails;
 
-use crate::floor::FloorKind;
-use crate::schema::RailRates;
-
-/// Names of the kinds of devices, for messages.
-#[must_use]
-pub fn devices() -> Vec<String> {
-    fabric::list().into_iter().map(|entry| entry.name.to_owned()).collect()
-}
-
-/// Why no device has this name, if so.
-pub(crate) fn check(name: &str) -> Result<(), String> {
-    fabric::check(name).map_err(|e| e.to_string())
-}
-
-/// How many queue pairs the device of this name has, where it can be opened.
-pub(crate) fn queue_pairs(name: &str) -> Option<u64> {
-    fabric::attr(name).ok().map(|attr| attr.max_qp.into())
-}
-
-/// Why no cell of an experiment can be measured on the device of this name, if it says so when asked.
-pub(crate) fn refuses(name: &str, experiment: &dyn crate::experiment::Experiment) -> Option<String> {
-    if fabric::is_virtual(name) {
-        return None;
-    }
-    // What cannot be opened says so when it is measured, with more to go by.
-    let device = open(name, &verbs::host::real::host()).ok()?;
-    experiment.possible(&device).err().map(|why| format!("{name}: {why}"))
-}
-
-/// Opens a device.
-pub(crate) fn open(name: &str, host: &Host) -> verbs::Result<Device> {
-    fabric::open(name, host)
-}
-
-/// The names of a device's rails; its own if it is not several.
-pub(crate) fn rails_of(name: &str) -> verbs::Result<Vec<String>> {
-    fabric::rails_of(name)
-}
-
-/// The rates of a modelled device's rails; `None` for devices that are no models.
-pub(super) fn rates(rails: &[String]) -> Option<RailRates> {
-    let machine = fabric::machine(rails.first()?).ok()?.params;
-    Some(RailRates { link: machine.link.rate_mbps, card: machine.bus.width_bytes * machine.bus.clock_mhz })
-}
-
-/// Whether the device of this name lives in virtual time.
-pub(crate) fn is_virtual(name: &str) -> bool {
-    fabric::is_virtual(name)
-}
-
-/// What the machine itself does, beside which results of this device stand.
-pub(crate) fn floor_kind(name: &str) -> FloorKind {
-    // Rails are of one kind.
-    let rails = fabric::rails_of(name).unwrap_or_default();
-    match rails.first().map_or(name, String::as_str).trim_start() {
-        name if fabric::is_virtual(name) => FloorKind::None,
-        name if name.starts_with("iwarp") => FloorKind::Sockets,
-        _ => FloorKind::Memory,
-    }
+/// The rails of a device that is open, for experiments that use them one by one.
+pub(super) fn rails(device: &str) -> Rails {
+    let names = fabric::rails_of(device).unwrap_or_else(|_| vec![device.to_owned()]);
+    Rails { names, open: fabric::open }
 }
 
 /// Kinds of devices that a server opens by their name alone. Names of models can be those of files, and time is real here.
@@ -131,14 +75,5 @@ mod tests {
         }
         assert!(for_client(&"shm".repeat(200), None).is_err());
         assert!(why.contains("offers iwarp@10.0.0.2") && why.contains("--device iwarp"), "{why}");
-    }
-
-    #[test]
-    fn floors_are_those_of_the_way_that_data_go() {
-        assert_eq!(floor_kind("iwarp@::1(crc=on)"), FloorKind::Sockets);
-        assert_eq!(floor_kind("shm"), FloorKind::Memory);
-        assert_eq!(floor_kind("rails(shm,shm)"), FloorKind::Memory);
-        assert_eq!(floor_kind("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)"), FloorKind::Sockets);
-        assert_eq!(floor_kind("model:mt23108-vapi"), FloorKind::None);
     }
 }

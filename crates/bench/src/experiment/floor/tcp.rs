@@ -15,9 +15,10 @@ use std::net::{SocketAddr, TcpListener};
 use nic_soft::floor::Tcp;
 use verbs::host::Time;
 
-use super::machine;
-use crate::experiment::timing::sample;
-use crate::experiment::{Fault, Round, Session, Side};
+use super::super::contract::Side;
+use super::super::timing::sample;
+use super::super::{Fault, Round, Session};
+use super::errors::machine;
 
 /// Sizes of socket buffers that are tried, in bytes; 0 leaves them to the kernel, which lets them grow.
 const BUFFERS: [usize; 3] = [0, 512 << 10, 4 << 20];

@@ -4,17 +4,16 @@ use std::fs;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::plan::needs::Limits;
 use crate::schema::{ClockKind, Environment, NoiseSummary};
 use verbs::host::{self, Host, Span};
 
 /// Now, on the machine's clock: launches are real whatever time the device lives in.
-pub(super) fn now() -> host::Time {
+pub(crate) fn now() -> host::Time {
     host::real::Clock::get().now()
 }
 
 /// The time since then.
-pub(super) fn since(then: host::Time) -> std::time::Duration {
+pub(crate) fn since(then: host::Time) -> std::time::Duration {
     (now() - then).to_std()
 }
 
@@ -25,7 +24,7 @@ fn text(path: &str) -> Option<String> {
 
 /// Which kernel and process namespace this process lives in: equal means that process numbers can be exchanged.
 /// Empty where unknown.
-pub(super) fn identity() -> String {
+pub(crate) fn identity() -> String {
     static IDENTITY: OnceLock<String> = OnceLock::new();
     IDENTITY
         .get_or_init(|| {
@@ -41,7 +40,7 @@ pub(super) fn identity() -> String {
 }
 
 /// Bytes of memory that this process holds: its own, and its share of what it shares.
-pub(super) fn memory_in_use() -> Option<u64> {
+pub(crate) fn memory_in_use() -> Option<u64> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = rollup.lines().find_map(|l| l.strip_prefix("Pss:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -49,13 +48,13 @@ pub(super) fn memory_in_use() -> Option<u64> {
 }
 
 /// How often the kernel took this process off its core.
-pub(super) fn involuntary_switches() -> Option<u64> {
+pub(crate) fn involuntary_switches() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|l| l.strip_prefix("nonvoluntary_ctxt_switches:"))?.trim().parse().ok()
 }
 
 /// The schema's name of a clock.
-pub(super) fn clock_kind(kind: host::ClockKind) -> ClockKind {
+pub(crate) fn clock_kind(kind: host::ClockKind) -> ClockKind {
     match kind {
         host::ClockKind::Tsc => ClockKind::Tsc,
         host::ClockKind::Monotonic => ClockKind::Monotonic,
@@ -64,7 +63,7 @@ pub(super) fn clock_kind(kind: host::ClockKind) -> ClockKind {
 }
 
 /// The environment, but for what only the workers know.
-pub(super) fn environment(pinned: &[usize]) -> Environment {
+pub(crate) fn environment(pinned: &[usize]) -> Environment {
     let uname = rustix::system::uname();
     let word = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
     let governor = pinned
@@ -105,7 +104,7 @@ fn tsc_invariant() -> Option<bool> {
 }
 
 /// Now, as RFC 3339 in UTC.
-pub(super) fn utc_now() -> String {
+pub(crate) fn utc_now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     utc(since.as_secs())
 }
@@ -121,6 +120,21 @@ fn utc(secs: u64) -> String {
     let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
     let year = yoe + era * 400 + i64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+/// What this machine has; `None` where nothing limits it or nobody says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Memory that can still be had, in bytes.
+    pub(crate) memory: Option<u64>,
+    /// Descriptors of a process, with its soft limit raised.
+    pub(crate) descriptors: Option<u64>,
+    /// Queue pairs of the device.
+    pub(crate) queue_pairs: Option<u64>,
+    /// Processes of this user.
+    pub(crate) processes: Option<u64>,
+    /// Whether other machines are simulated: there are no processes and no descriptors.
+    pub(crate) is_virtual: bool,
 }
 
 /// What this machine has for a run.
@@ -157,7 +171,7 @@ fn own_group() -> Option<String> {
 const QUANTA: usize = 20_000;
 
 /// What is taken from a program that only computes: equal pieces of work of about a microsecond, for 20 ms.
-pub(super) fn noise(host: &Host) -> Option<NoiseSummary> {
+pub(crate) fn noise(host: &Host) -> Option<NoiseSummary> {
     crate::sample::noise_summary(&quanta(host, QUANTA, Span::from_secs(1)))
 }
 

@@ -1,0 +1,59 @@
+//! [`Fault`]: why a cell could not be measured.
+
+use verbs::WcStatus;
+
+/// Why a cell could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The device refused a call.
+    #[error("{0}")]
+    Device(#[from] verbs::Error),
+    /// Posted work failed.
+    #[error("{what} ended with {status:?}")]
+    Completion {
+        /// What was posted.
+        what: &'static str,
+        /// How it ended.
+        status: WcStatus,
+    },
+    /// Data arrived that was not sent.
+    #[error("wrong data: {0}; do not trust this device, and please report it")]
+    Corrupt(String),
+    /// The connection could not be made, or was lost.
+    #[error("the connection failed: {0}")]
+    Connection(String),
+    /// The other side failed, in its own words.
+    #[error("the peer says: {0}")]
+    Peer(String),
+    /// The control connection failed.
+    #[error("the control connection failed: {0}")]
+    Control(String),
+    /// The other side did not do its part in time.
+    #[error("{0} did not finish in time; the peer may hang, or --set patience is too short")]
+    TimedOut(&'static str),
+    /// The cell makes no sense.
+    #[error("cannot measure {0}")]
+    Meaningless(String),
+    /// What was looked for is not there.
+    #[error("{0}")]
+    Absent(String),
+    /// The other side lost this cell, in its own words.
+    #[error("on the peer's side: {0}")]
+    LostByPeer(String),
+    /// The machine refuses what the measurement needs.
+    #[error("not possible on this machine: {0}")]
+    Machine(String),
+    /// Somebody asked to stop.
+    #[error("interrupted")]
+    Stopped,
+}
+
+impl Fault {
+    /// Whether only this cell is lost: the next one may work. Not where the sides can no longer speak with each other,
+    /// and not where data was wrong: no number of such a device means anything.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        !matches!(self, Self::Corrupt(_) | Self::Peer(_) | Self::Control(_) | Self::Stopped)
+    }
+}

@@ -1,0 +1,44 @@
+//! Which floors there are, whose they are, and the sizes that they make sense for.
+
+/// Name of the experiment.
+pub const FLOOR: &str = "floor";
+
+/// What a device has as its floor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FloorKind {
+    /// The memory that both sides share: cache lines and copies.
+    #[default]
+    Memory,
+    /// Plain TCP sockets.
+    Sockets,
+    /// Nothing of this machine: it is a model.
+    None,
+}
+
+/// Every floor, and whose it is.
+pub(crate) const WHATS: [(&str, FloorKind); 10] = [
+    ("line", FloorKind::Memory),
+    ("mailbox", FloorKind::Memory),
+    ("memcpy", FloorKind::Memory),
+    ("process_vm_writev", FloorKind::Memory),
+    ("futex", FloorKind::Memory),
+    // A socket's floor is made of system calls, but it is no floor of anything by itself.
+    ("syscall", FloorKind::Memory),
+    ("tcp", FloorKind::Sockets),
+    ("tcp-sleep", FloorKind::Sockets),
+    ("tcp-stream", FloorKind::Sockets),
+    ("tcp-both", FloorKind::Sockets),
+];
+
+/// Bytes of the messages that stand for small ones: requests of reads, atomics, wake-ups.
+pub(crate) const SMALL: u64 = 8;
+
+/// The one size that a floor makes sense for; `None` for all.
+pub(crate) fn only_size(what: &str) -> Option<u64> {
+    match what {
+        "line" | "mailbox" => Some(64),
+        "futex" | "syscall" => Some(0),
+        "tcp-sleep" => Some(SMALL),
+        _ => None,
+    }
+}

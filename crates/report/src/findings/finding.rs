@@ -1,0 +1,72 @@
+//! [`Finding`]: a statement in words, and the words that all of them share.
+
+use super::super::series::Series;
+
+/// What a finding is to its reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// The data carries it.
+    Fact,
+    /// The data does not carry a statement.
+    CannotTell,
+    /// It weakens the numbers.
+    Caution,
+}
+
+/// One finding in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What kind of statement this is.
+    pub tone: Tone,
+    /// Topic in a few words.
+    pub topic: String,
+    /// The statement.
+    pub text: String,
+    /// Details, one line each.
+    pub items: Vec<String>,
+}
+
+impl Finding {
+    pub(super) fn new(tone: Tone, topic: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { tone, topic: topic.into(), text: text.into(), items: Vec::new() }
+    }
+
+    pub(super) fn with(mut self, items: Vec<String>) -> Self {
+        self.items = items;
+        self
+    }
+}
+
+/// Splits curves into groups of equal key, in order of the key.
+pub(super) fn grouped<'a, 's, K: Ord>(
+    all: impl IntoIterator<Item = &'s Series<'a>>,
+    key: impl Fn(&Series<'a>) -> K,
+) -> Vec<Vec<&'s Series<'a>>>
+where
+    'a: 's,
+{
+    let mut map = std::collections::BTreeMap::<K, Vec<&'s Series<'a>>>::new();
+    for s in all {
+        map.entry(key(s)).or_default().push(s);
+    }
+    map.into_values().collect()
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn list(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [head @ .., last] => format!("{} and {last}", head.join(", ")),
+    }
+}
+
+/// ` on shm` where several devices were measured.
+pub(super) fn on_device(s: &Series<'_>, several: bool) -> String {
+    let time = if s.is_virtual() { " (virtual)" } else { "" };
+    if several { format!(" on {}{time}", s.device) } else { String::new() }
+}
+
+pub(super) fn several_devices(all: &[Series<'_>]) -> bool {
+    all.windows(2).any(|pair| pair[0].device != pair[1].device)
+}

@@ -1,0 +1,163 @@
+//! [`Figure`]: a paper's figure from the model, and [`Plan`], the same before it is measured.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::published::dataset;
+use super::quantity::{Probe, Quantity, Source};
+
+/// One figure of a paper, from the model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Key of the paper.
+    pub paper: &'static str,
+    /// As in the paper: `7`, `3.1`.
+    pub number: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// The model.
+    pub curves: Vec<Curve>,
+    /// The paper.
+    pub marks: Vec<Mark>,
+}
+
+/// An axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Axis {
+    /// Quantity and unit.
+    pub title: &'static str,
+    /// Whether it is logarithmic.
+    pub log: bool,
+    /// Whether it counts bytes.
+    pub bytes: bool,
+}
+
+/// One curve of the model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curve {
+    /// Name in the legend.
+    pub label: String,
+    /// What could be measured.
+    pub points: Vec<[f64; 2]>,
+}
+
+/// A published number.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mark {
+    /// Id of its row.
+    pub id: &'static str,
+    /// Index of the curve that it belongs to.
+    pub curve: usize,
+    /// Where on the axis; `None` for a level, such as a peak of which no size is stated.
+    pub x: Option<f64>,
+    /// The number.
+    pub y: f64,
+}
+
+/// Which number of a row.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Value,
+    Low,
+    High,
+}
+
+/// A figure before it is measured.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) paper: &'static str,
+    number: &'static str,
+    title: &'static str,
+    /// Experiments whose rows it belongs to.
+    pub(super) experiment: &'static str,
+    x: Axis,
+    y: Axis,
+    curves: Vec<(String, Vec<(f64, Quantity)>)>,
+    marks: Vec<(&'static str, End, usize, Option<f64>)>,
+}
+
+pub(super) const BYTES: Axis = Axis { title: "message size", log: true, bytes: true };
+pub(super) const MB: Axis = Axis { title: "bandwidth (MB/s)", log: false, bytes: false };
+pub(super) const MIB: Axis = Axis { title: "bandwidth (2^20 B/s)", log: false, bytes: false };
+pub(super) const US: Axis = Axis { title: "latency (µs)", log: false, bytes: false };
+pub(super) const US_LOG: Axis = Axis { log: true, ..US };
+
+impl Plan {
+    pub(super) fn new(
+        paper: &'static str,
+        number: &'static str,
+        experiment: &'static str,
+        title: &'static str,
+    ) -> Self {
+        Self { paper, number, title, experiment, x: BYTES, y: US, curves: Vec::new(), marks: Vec::new() }
+    }
+
+    pub(super) fn axes(self, x: Axis, y: Axis) -> Self {
+        Self { x, y, ..self }
+    }
+
+    pub(super) fn curve(
+        mut self,
+        label: impl Into<String>,
+        at: impl IntoIterator<Item = u64>,
+        of: impl Fn(u64) -> Quantity,
+    ) -> Self {
+        self.curves.push((label.into(), at.into_iter().map(|x| (x as f64, of(x))).collect()));
+        self
+    }
+
+    /// A row's value as a level of this curve.
+    pub(super) fn level(mut self, curve: usize, id: &'static str) -> Self {
+        self.marks.push((id, End::Value, curve, None));
+        self
+    }
+
+    /// Both ends of a row's range as levels of this curve.
+    pub(super) fn band(mut self, curve: usize, id: &'static str) -> Self {
+        self.marks.extend([End::Low, End::High].map(|end| (id, end, curve, None)));
+        self
+    }
+
+    /// A row's value as a point.
+    pub(super) fn point(mut self, curve: usize, id: &'static str, x: u64) -> Self {
+        self.marks.push((id, End::Value, curve, Some(x as f64)));
+        self
+    }
+
+    /// Adds all that must be measured for it.
+    pub(super) fn probes(&self, into: &mut BTreeSet<Probe>) {
+        self.curves.iter().flat_map(|(_, points)| points).for_each(|(_, q)| q.probes(into));
+    }
+
+    /// The figure; what could not be measured is left out.
+    pub(super) fn draw(&self, source: &dyn Source) -> Figure {
+        let curve = |(label, points): &(String, Vec<(f64, Quantity)>)| Curve {
+            label: label.clone(),
+            points: points.iter().filter_map(|(x, q)| Some([*x, q.value(source).ok()?])).collect(),
+        };
+        let published = dataset();
+        let mark = |(id, end, curve, x): &(&'static str, End, usize, Option<f64>)| {
+            let row = published.iter().find(|row| row.id == *id)?;
+            let y = match end {
+                End::Value => row.value,
+                End::Low => row.low,
+                End::High => row.high,
+            };
+            Some(Mark { id, curve: *curve, x: *x, y: y? })
+        };
+        Figure {
+            paper: self.paper,
+            number: self.number,
+            title: self.title,
+            x: self.x,
+            y: self.y,
+            curves: self.curves.iter().map(curve).collect(),
+            marks: self.marks.iter().filter_map(mark).collect(),
+        }
+    }
+}
