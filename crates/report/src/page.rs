@@ -297,7 +297,6 @@ fn reading(runs: &[Run]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shell::plotting_library;
     use super::*;
 
     #[test]
@@ -333,9 +332,7 @@ mod tests {
             r.launches[0].flags = vec![evil.to_owned()];
         }
         let text = page(&[run]).expect("a page");
-        let library = plotting_library();
-        let ours = text.replace(&library, "");
-        assert!(!ours.contains("<img"), "an element was made");
-        assert_eq!(ours.matches("</script>").count(), 5);
+        assert!(!text.contains("<img"), "an element was made");
+        assert_eq!(text.matches("</script>").count(), 5);
     }
 }

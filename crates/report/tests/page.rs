@@ -22,7 +22,7 @@ fn the_page_shows_its_plots_and_is_quiet() {
     let drawn: Vec<[u64; 2]> = serde_json::from_value(browser.eval(TRACES)).expect("counts");
     assert!(drawn.len() >= 10, "{drawn:?}");
     assert!(drawn.iter().all(|[svgs, traces]| *svgs > 0 && *traces > 0), "empty plots: {drawn:?}");
-    let curves = browser.eval("document.querySelectorAll('.scatterlayer .trace .points path').length");
+    let curves = browser.eval("document.querySelectorAll('.trace .points path').length");
     assert!(curves.as_u64() > Some(1000), "few points: {curves}");
     browser.screenshot(&page.with_file_name("light.png"));
 
@@ -32,10 +32,10 @@ fn the_page_shows_its_plots_and_is_quiet() {
     // Many plots are drawn anew, one after the other, which takes its time on a busy machine.
     let ink = browser.eval(
         "new Promise(done => { let left = 300; const look = () => { \
-         const ink = document.querySelector('.canvas')._fullLayout.font.color; \
-         ink === '#e6e8eb' || left-- === 0 ? done(ink) : setTimeout(look, 100); }; look(); })",
+         const ink = document.querySelector('.canvas').chart.theme.soft; \
+         ink === '#a0a9b4' || left-- === 0 ? done(ink) : setTimeout(look, 100); }; look(); })",
     );
-    assert_eq!(ink, json!("#e6e8eb"), "the plots follow the colour scheme");
+    assert_eq!(ink, json!("#a0a9b4"), "the plots follow the colour scheme");
     browser.screenshot(&page.with_file_name("dark.png"));
 
     browser.look(390, 844, "light");
@@ -85,7 +85,7 @@ fn tables_sort_and_filter_and_curves_hide() {
 
     let hidden = browser.eval(
         "document.querySelector('.legend button').click(), \
-         document.querySelector('.canvas').data.filter(t => t.visible === false).length",
+         document.querySelector('.canvas').chart.traces.filter(t => !t.visible).length",
     );
     assert_eq!(hidden, json!(1), "the legend hides a curve");
     quiet(&browser);
@@ -117,8 +117,9 @@ fn hostile_strings_stay_text() {
     let Some(mut browser) = browser() else { return };
     let page = file("hostile.html", &report::html(&[made_up::hostile()]).expect("a page"));
     browser.open(&page);
-    // Wake the texts that plotly renders.
-    browser.eval("Plotly.Fx.hover(document.querySelector('.canvas'), [{curveNumber: 0, pointNumber: 1}])");
+    // Wake the text of a point.
+    browser.eval("Chart.tell(document.querySelector('.canvas'), 0, 1)");
+    assert_ne!(browser.eval("document.querySelector('.tip:not([hidden])')?.textContent ?? ''"), json!(""));
     assert_eq!(
         browser.eval("document.querySelectorAll('img, b script, a[href^=javascript]').length"),
         json!(0)
@@ -153,4 +154,37 @@ fn a_page_that_misbehaves_is_caught() {
     browser.open(&file("forbidden.html", &spoilt));
     assert_ne!(browser.eval("document.title"), json!("run"));
     assert!(browser.errors.iter().any(|e| e.contains("Content Security Policy")), "{:?}", browser.errors);
+}
+
+/// Goal: hovering tells a point, dragging shows a part of the axes, and a double click shows all again. Method: the
+/// events of a mouse, sent to a plot.
+#[test]
+fn a_plot_tells_its_points_and_zooms() {
+    let Some(mut browser) = browser() else { return };
+    let page = file("zoom.html", &report::html(&[made_up::run(42)]).expect("a page"));
+    browser.open(&page);
+    let told = browser.eval(
+        "(() => { window.plot = document.querySelector('.canvas'); plot.setPointerCapture = () => {}; \
+         window.send = (type, x, y) => { const { left, top } = plot.getBoundingClientRect(); \
+         plot.dispatchEvent(new PointerEvent(type, { clientX: left + x, clientY: top + y, pointerType: 'mouse' })); }; \
+         const spot = plot.chart.spots.at(-1); send('pointermove', spot.px + 2, spot.py); \
+         return [plot.querySelector('.tip').textContent, spot.text.replace(/<[^>]*>/g, ''), spot.text]; })()",
+    );
+    assert!(told[2].as_str().is_some_and(|text| text.contains("median")), "{told}");
+    assert_eq!(told[0], told[1], "the point under the pointer is told");
+    let ranges =
+        "[plot.chart.box.x.value(plot.chart.box.left), plot.chart.box.x.value(plot.chart.box.right)]";
+    let whole = browser.eval(ranges);
+    let part = browser.eval(&format!(
+        "(() => {{ const {{ left, right, bottom }} = plot.chart.box; const third = (right - left) / 3; \
+         send('pointerdown', left + third, 30); send('pointermove', right - third, bottom - 30); \
+         send('pointerup', right - third, bottom - 30); return {ranges}; }})()"
+    ));
+    let number = |value: &serde_json::Value, end: usize| value[end].as_f64().expect("a number");
+    let decades = |range: &serde_json::Value| (number(range, 1) / number(range, 0)).log10();
+    let share = decades(&part) / decades(&whole);
+    assert!((share - 1.0 / 3.0).abs() < 0.01, "{share}: {whole} became {part}");
+    let again = browser.eval(&format!("(send('dblclick', 100, 100), {ranges})"));
+    assert!((decades(&again) / decades(&whole) - 1.0).abs() < 1e-9, "{again}");
+    quiet(&browser);
 }

@@ -407,8 +407,8 @@ struct Reference {
 impl Plot {
     fn of(figure: &Figure) -> Self {
         let points = || figure.curves.iter().flat_map(|curve| &curve.points);
-        let x = range(points().map(|p| p[0]));
-        let y = range(points().map(|p| p[1]).chain(figure.marks.iter().map(|mark| mark.y)));
+        let x = range(points().map(|p| p[0]), figure.x.log);
+        let y = range(points().map(|p| p[1]).chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log);
         // A linear axis begins at nothing, unless there is something below.
         let y = y.map(|[low, high]| if figure.y.log { [low, high] } else { [low.min(0.0), high] });
         let at = |x: f64| {
@@ -455,8 +455,9 @@ fn reference(figure: &Figure, mark: &Mark, range: Option<[f64; 2]>) -> Reference
     Reference { label: "published", of: mark.curve, y: vec![mark.y; x.len()], text: vec![text; x.len()], x }
 }
 
-fn range(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
-    values.fold(None, |range: Option<[f64; 2]>, v| {
+/// From the least value to the greatest; of those above zero on a logarithmic axis, which has no place for others.
+fn range(values: impl Iterator<Item = f64>, log: bool) -> Option<[f64; 2]> {
+    values.filter(|v| !log || *v > 0.0).fold(None, |range: Option<[f64; 2]>, v| {
         Some(range.map_or([v, v], |[low, high]| [low.min(v), high.max(v)]))
     })
 }

@@ -32,14 +32,17 @@ fn the_reproduction_shows_the_papers_figures() {
     // Seven of them are the multirail paper's Figures 4 to 10.
     assert_eq!(drawn.len(), 56);
     assert!(drawn.iter().all(|[svgs, traces]| *svgs > 0 && *traces > 0), "empty plots: {drawn:?}");
-    let axes = "[...document.querySelectorAll('.canvas')].map(c => [c._fullLayout.xaxis.type, c._fullLayout.yaxis.type].join(' '))";
+    // In a figure of which all values are nothing, too, each point has its place.
+    let placed = "document.querySelectorAll('.canvas')[1].querySelectorAll('.points path').length";
+    assert_eq!(browser.eval(placed), json!(21));
+    let axes = "[...document.querySelectorAll('.canvas')].map(c => [c.chart.axes.x, c.chart.axes.y].map(a => a.log ? 'log' : 'linear').join(' '))";
     let axes: Vec<String> = serde_json::from_value(browser.eval(axes)).expect("types");
     assert_eq!(
         (axes[0].as_str(), axes[7].as_str(), axes[10].as_str()),
         ("log linear", "linear linear", "linear log")
     );
-    let colours = "(() => { const d = document.querySelectorAll('.canvas')[3].data; \
-                   return [d[0].line.color, d[4].line.color, d[0].y[0]]; })()";
+    let colours = "(() => { const d = document.querySelectorAll('.canvas')[3].chart.traces; \
+                   return [d[0].colour, d[4].colour, d[0].y[0]]; })()";
     let told = browser.eval(colours);
     assert_eq!((told[0].clone(), told[2].clone()), (told[1].clone(), json!(886)), "{told}");
     let filter = "(() => { const f = document.getElementById('filter'); f.value = 'NM-043'; \

@@ -214,4 +214,4 @@ pub(crate) fn quiet(browser: &Browser) {
 
 /// Of each plot, how many drawings and how many traces it shows.
 pub(crate) const TRACES: &str = "[...document.querySelectorAll('.canvas')].map(c => \
-    [c.querySelectorAll('svg.main-svg').length, c.querySelectorAll('.scatterlayer .trace').length])";
+    [c.querySelectorAll('svg').length, c.querySelectorAll('.trace').length])";
