@@ -24,7 +24,8 @@ pub(crate) struct AsyncEvents {
 impl AsyncEvents {
     pub(crate) fn new() -> Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
-        let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create a queue of events", e))?;
+        let hint = "cannot create a queue of events (if descriptors ran out, raise the limit with ulimit -n)";
+        let fd = eventfd(0, flags).map_err(|e| Error::system(hint, e))?;
         Ok(Self { queue: Mutex::default(), bell: Bell::new(), fd: fd.into() })
     }
 
