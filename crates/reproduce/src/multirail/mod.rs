@@ -6,6 +6,7 @@
 //! | `latency` | 5.2 and 5.5: Figures 4, 9 and 10 |
 //! | `streams` | 5.3, 5.4 and 6: Figures 5 to 8 |
 //! | `figures` | all of its figures |
+//! | `setups` | what is measured of it |
 //!
 //! Criteria that the paper leaves open, the same for all rows:
 //!
@@ -13,7 +14,6 @@
 //! - An improvement is one of 5 % at least: less does not show in a figure. "Above N" is the largest size, from the smallest
 //!   on, without one; "from N" is the next size. Sizes are the powers of two.
 //! - "In the range of 2 to 4 us" means that all values lie within.
-//! | `setups` | what is measured of it |
 
 mod constants;
 pub(super) mod figures;
