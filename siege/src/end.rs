@@ -139,7 +139,7 @@ impl End {
         self.cm.connect(&qp, at(port), &self.param())?;
         loop {
             match self.event()? {
-                CmEvent::Established { qp_num, private_data } if qp_num == qp.num() => {
+                CmEvent::Established { qp_num, private_data, .. } if qp_num == qp.num() => {
                     return Ok(Link { qp, peer: Self::peer_of(&private_data)? });
                 }
                 // Of a connection before.

@@ -4,7 +4,7 @@ use super::Env;
 use super::check::{ok, pattern};
 use super::conn::{Conn, End, Setup, connect};
 use host::Span;
-use verbs::{CmEvent, CmFailure, ConnParam, Error, QpState, SendOp, SendWr, WcOpcode};
+use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, Depths, Error, QpState, SendOp, SendWr, WcOpcode};
 
 pub(super) fn ends(env: &Env) -> (End, End) {
     (End::new(env, &env.a, &Setup::default()), End::new(env, &env.b, &Setup::default()))
@@ -39,7 +39,7 @@ pub(super) fn private_data_arrives(env: &Env) {
         a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
         let request = b.waiter.request(&b.cm);
         assert_eq!(request.private_data, hello);
-        assert_eq!(request.local, listener.addr());
+        assert_eq!(request.info.local, listener.addr());
         b.cm.accept(request, &b.qp, &ConnParam::with_private_data(answer.clone())).expect("accept");
         assert_eq!(a.waiter.established(&a.cm, a.qp.num()), answer);
         assert_eq!(b.waiter.established(&b.cm, b.qp.num()), [0; 0], "empty on the passive side");
@@ -255,4 +255,53 @@ pub(super) fn the_descriptor_is_readable(env: &Env) {
     let request = b.waiter.request(&b.cm);
     assert!(!readable(), "readable after the event");
     request.reject(&[]).expect("reject");
+}
+
+/// The next `Established` of an end: what it tells.
+#[track_caller]
+fn told(end: &End) -> ConnInfo {
+    match end.waiter.event(&end.cm, "Established") {
+        CmEvent::Established { qp_num, info, .. } if qp_num == end.qp.num() => info,
+        other => panic!("expected Established, got {other:?}"),
+    }
+}
+
+/// Whether an end may be told this of the other's depths: what that said, or what the two agreed on, or what it may use here.
+fn is_fair(told: Depths, said: &ConnParam, own: &ConnParam) -> bool {
+    let agreed = said.responder_resources.min(own.initiator_depth);
+    let serves = told.responder_resources == said.responder_resources || told.responder_resources == agreed;
+    let used =
+        [said.initiator_depth, said.initiator_depth.min(own.responder_resources), own.responder_resources];
+    serves && used.contains(&told.initiator_depth)
+}
+
+/// The request and both events say where the two ends are, and what the peer's program said of its depths. (A protocol may not
+/// tell depths, or only what was agreed on.)
+pub(super) fn both_ends_are_told(env: &Env) {
+    let setup = Setup::default();
+    let mut ports = Vec::new();
+    let (ours, theirs) = (
+        ConnParam { responder_resources: 3, initiator_depth: 5, ..ConnParam::default() },
+        ConnParam { responder_resources: 7, initiator_depth: 2, ..ConnParam::default() },
+    );
+    for _ in 0..3 {
+        let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let listener = b.cm.listen(env.addr(), 8).expect("a listener");
+        a.cm.connect(&a.qp, listener.addr(), &ours).expect("connect");
+        let request = env.waiter.request(&b.cm);
+        let asked = request.info;
+        assert_eq!(asked.local, listener.addr());
+        assert!(asked.depths.is_none_or(|depths| depths == Depths::of(&ours)), "{asked:?}");
+        b.cm.accept(request, &b.qp, &theirs).expect("accept");
+        let (at_a, at_b) = (told(&a), told(&b));
+        assert_eq!((at_a.peer, at_b.local), (listener.addr(), listener.addr()));
+        assert_eq!((at_a.local, at_b.peer), (at_b.peer, asked.peer), "each is the other's other end");
+        assert!(!at_a.local.ip().is_unspecified());
+        assert!(at_a.depths.is_none_or(|told| is_fair(told, &theirs, &ours)), "{at_a:?}");
+        assert!(at_b.depths.is_none_or(|told| is_fair(told, &ours, &theirs)), "{at_b:?}");
+        ports.push((at_a.local.port(), a, b));
+    }
+    ports.sort_by_key(|(port, ..)| *port);
+    assert!(ports[0].0 > 0, "a port tells connections apart");
+    assert!(ports.windows(2).all(|pair| pair[0].0 != pair[1].0), "two connections have one port");
 }

@@ -135,7 +135,7 @@ impl Waiter {
     #[track_caller]
     pub(super) fn established(&self, cm: &Cm, num: u32) -> Vec<u8> {
         match self.event(cm, "Established") {
-            CmEvent::Established { qp_num, private_data } if qp_num == num => private_data,
+            CmEvent::Established { qp_num, private_data, .. } if qp_num == num => private_data,
             other => panic!("expected Established of queue pair {num}, got {other:?}"),
         }
     }

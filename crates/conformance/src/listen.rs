@@ -158,7 +158,7 @@ pub(super) fn sixty_four_connections(env: &Env) {
     }
     for _ in 0..64 {
         match a.waiter.event(&a.cm, "one of 64") {
-            CmEvent::Established { qp_num, private_data } => {
+            CmEvent::Established { qp_num, private_data, .. } => {
                 assert_eq!(near[usize::from(private_data[0])].num(), qp_num);
             }
             other => panic!("expected Established, got {other:?}"),

@@ -331,6 +331,7 @@ macro_rules! __conformance_table {
                 the_passive_side_may_send_first
                 a_device_connects_to_itself
                 one_channel_for_both_ends
+                both_ends_are_told
                 waiting_for_events_times_out
                 the_descriptor_is_readable
             }

@@ -244,13 +244,13 @@ impl IaInner {
     pub(crate) fn connection(&self, event: CmEvent) {
         match event {
             CmEvent::ConnectRequest(request) => {
-                let sp = lock(&self.sps).get(&request.local.port()).and_then(Weak::upgrade);
+                let sp = lock(&self.sps).get(&request.info.local.port()).and_then(Weak::upgrade);
                 // Nobody listens any more: dropped, it is rejected.
                 if let Some(sp) = sp {
                     sp.requested(request);
                 }
             }
-            CmEvent::Established { qp_num, private_data } => {
+            CmEvent::Established { qp_num, private_data, .. } => {
                 if let Some(ep) = self.ep(qp_num) {
                     ep.established(private_data);
                 }

@@ -219,7 +219,7 @@ impl SpInner {
             }
         };
         let private_data = std::mem::take(&mut request.private_data).into();
-        let (remote, local) = (request.peer, request.local);
+        let (remote, local) = (request.info.peer, request.info.local);
         let cr = Cr(Arc::new(CrInner {
             ia: self.ia.clone(),
             private_data,

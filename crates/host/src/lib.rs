@@ -26,7 +26,7 @@ pub mod world;
 pub use bell::Bell;
 #[cfg(not(loom))]
 pub use lock::{Held, Lock};
-pub use ops::{Chore, ClockKind, Host, HostOps, Task, Turn};
+pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
 pub use source::{Descriptor, Source, Ticket, WaitSet, Wake, Wakes};
 pub use spin::{Spin, SpinGuard};
 pub use units::{Bytes, Rate, Span, Time};

@@ -69,6 +69,24 @@ pub trait Chore: Send + Sync {
     fn turn(&self);
 }
 
+/// What a library above the NICs does again and again, as far as virtual time asks what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A call of a program's enters the library and leaves it.
+    Call,
+    /// A request of the library's is made, or ended: an MPI request, a Portals descriptor.
+    Request,
+    /// One entry of a list is looked at for a match: of receives, of unexpected messages.
+    Match,
+    /// One event is handed out.
+    Event,
+}
+
+impl Step {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Call, Self::Request, Self::Match, Self::Event];
+}
+
 /// What a kind of time provides. Users call [`Host`].
 pub trait HostOps: Send + Sync {
     /// Now, on this host's clock.
@@ -82,6 +100,8 @@ pub trait HostOps: Send + Sync {
     /// Spends the time that giving work to another thread and joining it takes this rank: nothing in real time, where
     /// doing so takes it.
     fn charge_fork(&self) {}
+    /// Spends what `n` steps of a library take: nothing in real time.
+    fn charge_step(&self, _step: Step, _n: u64) {}
     /// Between two looks at memory or a queue: lets some time pass without giving up the wait. Returns whether the
     /// deadline is to be checked after the next look, which real time does seldom because it costs.
     fn relax(&self, turn: &mut Turn) -> bool;
@@ -161,6 +181,13 @@ impl Host {
     /// time, where doing so takes it.
     pub fn charge_fork(&self) {
         self.0.charge_fork();
+    }
+
+    /// Spends what `n` steps of a library take on this machine; free in real time, where they take it themselves. A library says
+    /// so where it takes them, and the machine says what they cost: the section `software` of a modelled machine's file.
+    #[inline]
+    pub fn charge_step(&self, step: Step, n: u64) {
+        self.0.charge_step(step, n);
     }
 
     /// The simulated machine that this host is, in virtual time: what a modelled NIC plugs into.

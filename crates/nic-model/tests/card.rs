@@ -54,7 +54,7 @@ fn connect(a: &End, b: &End, port: usize) {
     let CmEvent::ConnectRequest(request) = far.get_event(None).expect("an event") else {
         panic!("no request")
     };
-    assert_eq!(request.peer.ip(), a.device.attr().port_addrs[port]);
+    assert_eq!(request.info.peer.ip(), a.device.attr().port_addrs[port]);
     far.accept(request, &b.qp, &ConnParam::default()).expect("accept");
     for cm in [near, far] {
         assert!(matches!(cm.get_event(None).expect("an event"), CmEvent::Established { .. }));

@@ -49,6 +49,36 @@ impl ConnParam {
     }
 }
 
+/// Reads and atomics that a side serves, and that it will have outstanding: what its program said in its [`ConnParam`], or, where
+/// the protocol tells only that, what the two sides agreed on: what this side may use there, and what it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depths {
+    /// [`ConnParam::responder_resources`].
+    pub responder_resources: u8,
+    /// [`ConnParam::initiator_depth`].
+    pub initiator_depth: u8,
+}
+
+impl Depths {
+    /// What these parameters say.
+    pub fn of(param: &ConnParam) -> Self {
+        let ConnParam { responder_resources, initiator_depth, .. } = *param;
+        Self { responder_resources, initiator_depth }
+    }
+}
+
+/// The two ends of a connection (`rdma_get_local_addr(3)`, `rdma_get_peer_addr(3)`), and what the other one said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnInfo {
+    /// This end's address: on the passive side the one that was connected to.
+    pub local: SocketAddr,
+    /// The other end's: on the active side the one that was connected to. On the passive side its port tells connections apart,
+    /// and nobody listens there; it is 0 where none was free.
+    pub peer: SocketAddr,
+    /// The other end's depths, where the protocol tells them.
+    pub depths: Option<Depths>,
+}
+
 /// Why a connection did not come about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -84,6 +114,8 @@ pub enum CmEvent {
         qp_num: u32,
         /// What the accepting side said; empty on the passive side.
         private_data: Vec<u8>,
+        /// Where the ends are, and the peer's depths.
+        info: ConnInfo,
     },
     /// The peer said no. The queue pair is back in `Init`.
     Rejected {
@@ -111,22 +143,20 @@ pub struct ConnectRequest {
     ops: Option<Box<dyn RequestOps>>,
     /// What the connecting side said.
     pub private_data: Vec<u8>,
-    /// Where it comes from, as far as the device knows.
-    pub peer: SocketAddr,
-    /// The listener's own address.
-    pub local: SocketAddr,
+    /// Where it comes from and where it went, and the depths of the connecting side.
+    pub info: ConnInfo,
 }
 
 impl std::fmt::Debug for ConnectRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ConnectRequest(from {} to {})", self.peer, self.local)
+        write!(f, "ConnectRequest(from {} to {})", self.info.peer, self.info.local)
     }
 }
 
 impl ConnectRequest {
     /// A request as a NIC received it.
-    pub fn new(ops: Box<dyn RequestOps>, private_data: Vec<u8>, peer: SocketAddr, local: SocketAddr) -> Self {
-        Self { ops: Some(ops), private_data, peer, local }
+    pub fn new(ops: Box<dyn RequestOps>, private_data: Vec<u8>, info: ConnInfo) -> Self {
+        Self { ops: Some(ops), private_data, info }
     }
 
     /// Says no, with a reason for the peer's eyes (`rdma_reject`).

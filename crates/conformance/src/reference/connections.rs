@@ -10,7 +10,7 @@ use host::{Span, Wake};
 use super::objects::QpObject;
 use super::state::{Event, Request, Signal, State, World};
 use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
-use verbs::{CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, QpState, Result};
+use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, Qp, QpState, Result};
 
 const MAX_PRIVATE_DATA: u64 = 196;
 
@@ -59,7 +59,8 @@ impl CmOps for CmObject {
         let this = state.pairs.get_mut(&pair).expect("a queue pair");
         (this.manager, this.request) = (Some(self.number), Some(number));
         let (private_data, rnr_retry, manager) = (param.private_data.clone(), param.rnr_retry, self.number);
-        state.requests.insert(number, Request { pair, manager, listener: addr, private_data, rnr_retry });
+        let (listener, depths) = (addr, Depths::of(param));
+        state.requests.insert(number, Request { pair, manager, listener, depths, private_data, rnr_retry });
         state.tell(listening, Event::Request(number));
         drop(state);
         // A long time-out is never reached by a test; a thread for each would only linger.
@@ -92,18 +93,20 @@ impl CmOps for CmObject {
             manager.signal.lower();
         }
         Some(match event {
-            Event::Established(qp_num, private_data) => CmEvent::Established { qp_num, private_data },
+            Event::Established(qp_num, private_data, info) => {
+                CmEvent::Established { qp_num, private_data, info }
+            }
             Event::Rejected(qp_num, private_data) => CmEvent::Rejected { qp_num, private_data },
             Event::Failed(qp_num, why) => CmEvent::ConnectFailed { qp_num, why },
             Event::Disconnected(qp_num) => CmEvent::Disconnected { qp_num },
             Event::Request(number) => {
                 let request = state.requests.get(&number);
                 let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-                let (data, local) =
-                    request.map_or((Vec::new(), unknown), |r| (r.private_data.clone(), r.listener));
-                let peer = SocketAddr::new(local.ip(), 0);
+                let nobody = ConnInfo { local: unknown, peer: unknown, depths: None };
+                let (data, info) =
+                    request.map_or((Vec::new(), nobody), |r| (r.private_data.clone(), r.seen_by_listener()));
                 let ops = Box::new(RequestObject { world: self.world.clone(), number });
-                CmEvent::ConnectRequest(ConnectRequest::new(ops, data, peer, local))
+                CmEvent::ConnectRequest(ConnectRequest::new(ops, data, info))
             }
         })
     }
@@ -120,6 +123,13 @@ impl CmOps for CmObject {
 impl Drop for CmObject {
     fn drop(&mut self) {
         self.world.lock().managers.remove(&self.number);
+    }
+}
+
+impl Request {
+    fn seen_by_listener(&self) -> ConnInfo {
+        let peer = SocketAddr::new(self.listener.ip(), 50_000 + (self.pair % 10_000) as u16);
+        ConnInfo { local: self.listener, peer, depths: Some(self.depths) }
     }
 }
 
@@ -194,8 +204,11 @@ impl RequestOps for RequestObject {
             (pair.state, pair.peer, pair.request) = (QpState::ReadyToSend, Some(peer), None);
             pair.rnr_retry = rnr_retry;
         }
-        state.tell(request.manager, Event::Established(request.pair, param.private_data.clone()));
-        state.tell(cm.number, Event::Established(passive, Vec::new()));
+        let theirs = request.seen_by_listener();
+        let depths = Some(Depths::of(param));
+        let ours = ConnInfo { local: theirs.peer, peer: theirs.local, depths };
+        state.tell(request.manager, Event::Established(request.pair, param.private_data.clone(), ours));
+        state.tell(cm.number, Event::Established(passive, Vec::new(), theirs));
         Ok(())
     }
 

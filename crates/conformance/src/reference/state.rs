@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use host::{Bell, Host};
 use rustix::event::{EventfdFlags, eventfd};
 
-use verbs::{Access, AsyncEvent, Buf, CmFailure, DmAccess, QpCap, QpState, SendOp, Sge, Wc};
+use verbs::{
+    Access, AsyncEvent, Buf, CmFailure, ConnInfo, Depths, DmAccess, QpCap, QpState, SendOp, Sge, Wc,
+};
 
 /// What is wrong with this NIC, for the tests of the suite itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,7 +208,7 @@ pub(super) struct Manager {
 /// A connection event as it waits.
 pub(super) enum Event {
     Request(u32),
-    Established(u32, Vec<u8>),
+    Established(u32, Vec<u8>, ConnInfo),
     Rejected(u32, Vec<u8>),
     Failed(u32, CmFailure),
     Disconnected(u32),
@@ -217,6 +219,7 @@ pub(super) struct Request {
     pub(super) pair: u32,
     pub(super) manager: u32,
     pub(super) listener: SocketAddr,
+    pub(super) depths: Depths,
     pub(super) private_data: Vec<u8>,
     pub(super) rnr_retry: u8,
 }

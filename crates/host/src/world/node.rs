@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::queue::Event;
 use super::timeline::{Shared, Timeline};
 use crate::ops::Turn;
-use crate::{ClockKind, Host, HostOps, Span, Task, Time, Wakes};
+use crate::{ClockKind, Host, HostOps, Span, Step, Task, Time, Wakes};
 
 /// What a simulated machine's processor takes for what no device charges.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,12 +19,15 @@ pub struct HostCosts {
     pub copy_ps_per_byte: f64,
     /// For giving work to another thread and joining it.
     pub fork: Span,
+    /// For each step of a library, in the order of [`Step::ALL`].
+    pub steps: [Span; Step::ALL.len()],
 }
 
 impl Default for HostCosts {
     /// A look every 10 ns, and copies for nothing: until a machine says better.
     fn default() -> Self {
-        Self { look: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0, fork: Span::ZERO }
+        let steps = [Span::ZERO; Step::ALL.len()];
+        Self { look: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0, fork: Span::ZERO, steps }
     }
 }
 
@@ -141,6 +144,11 @@ impl HostOps for Node {
     fn charge_fork(&self) {
         let fork = self.shared.lock().nodes[self.index].costs.fork;
         self.charge(fork);
+    }
+
+    fn charge_step(&self, step: Step, n: u64) {
+        let each = self.shared.lock().nodes[self.index].costs.steps[step as usize];
+        self.charge(each * n);
     }
 
     /// The first turn finds out what a look takes. Later ones wait for news of the rank's nodes, and come back at the

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::Step;
 use crate::{Bell, Host, Span};
 
 const US: u64 = 1_000_000;
@@ -341,4 +342,26 @@ fn copies_and_looks_cost_what_the_node_says() {
 fn sixteen_thousand_ranks_run() {
     let ended = barriers(Config { stack: 64 << 10, ..Config::default() }, 16_384, 1);
     assert!(ended.events > 16_384 * 14 * 2);
+}
+
+/// Goal: steps of a library cost what the machine says, each its own, and nothing where it says nothing.
+#[test]
+fn steps_cost_what_the_machine_says() {
+    let mut world = World::new(Config::default());
+    let node = world.node("machine");
+    let [call, request, entry, event] = [1, 20, 300, 4000].map(Span::from_ns);
+    let host = node.host();
+    let rank = move || {
+        host.charge_step(Step::Match, 1000);
+        assert_eq!(host.now(), Time::ZERO, "steps are free until a machine says better");
+        let steps = [call, request, entry, event];
+        host.node().expect("a machine").set_costs(HostCosts { steps, ..HostCosts::default() });
+        for (step, each) in Step::ALL.into_iter().zip(steps) {
+            let before = host.now();
+            host.charge_step(step, 3);
+            assert_eq!(host.now() - before, each * 3, "{step:?}");
+        }
+    };
+    world.rank("rank", &[&node], rank).expect("a rank");
+    world.run().expect("an end");
 }

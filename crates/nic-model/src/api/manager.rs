@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use host::{Bell, Wake};
 use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
-use verbs::{CmEvent, ConnParam, ConnectRequest, Error, Qp, Result};
+use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};
 
 use super::Opened;
 use super::queues::QpObject;
@@ -53,16 +53,19 @@ impl CmOps for CmObject {
     fn poll_event(&self) -> Option<CmEvent> {
         let (mut network, _) = self.opened.look();
         Some(match network.poll_cm(self.key)? {
-            CmNews::Established(qp_num, private_data) => CmEvent::Established { qp_num, private_data },
+            CmNews::Established(qp_num, private_data, info) => {
+                CmEvent::Established { qp_num, private_data, info }
+            }
             CmNews::Rejected(qp_num, private_data) => CmEvent::Rejected { qp_num, private_data },
             CmNews::Failed(qp_num, why) => CmEvent::ConnectFailed { qp_num, why },
             CmNews::Disconnected(qp_num) => CmEvent::Disconnected { qp_num },
             CmNews::Request(key) => {
                 let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
                 let request = network.connect_request(key);
-                let (data, peer, local) = request.unwrap_or((Vec::new(), unknown, unknown));
+                let nobody = ConnInfo { local: unknown, peer: unknown, depths: None };
+                let (data, info) = request.unwrap_or((Vec::new(), nobody));
                 let ops = RequestObject { opened: self.opened.clone(), key };
-                CmEvent::ConnectRequest(ConnectRequest::new(Box::new(ops), data, peer, local))
+                CmEvent::ConnectRequest(ConnectRequest::new(Box::new(ops), data, info))
             }
         })
     }

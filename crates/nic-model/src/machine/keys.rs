@@ -279,6 +279,13 @@ keys! {
         turn_ns "ns" 0..1_000_000_000 = 0: "a thread that finds a completion of another device than its last one";
         card_count "cards" 1..4 = 1: "cards of this kind in a machine";
     }
+    /// What libraries above the card cost the processor, for each step; nothing unless a file says so.
+    software Software {
+        call_ns "ns" 0..1_000_000 = 0: "a program's call into a library";
+        request_ns "ns" 0..1_000_000 = 0: "making a request of a library's, or ending it";
+        match_ns "ns" 0..1_000_000 = 0: "looking at one entry of a list for a match";
+        event_ns "ns" 0..1_000_000 = 0: "handing out one event";
+    }
     /// Telling the card of new requests.
     doorbell Doorbell {
         pio_clocks "clocks of the bus" 0..10_000: "the processor's write to the card, on the bus";

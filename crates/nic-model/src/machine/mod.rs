@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 pub use error::{MachineError, Wrong};
 pub use keys::{
     Api, Bus, Chipset, Completion, Connection, Descriptor, Dma, Domain, Doorbell, Faults, Host, Interrupt,
-    KEYS, Key, Link, NicMemory, Params, ProcessorsKind, Switch, Translation, Transport, Value, WriteImmKind,
+    KEYS, Key, Link, NicMemory, Params, ProcessorsKind, Software, Switch, Translation, Transport, Value,
+    WriteImmKind,
 };
 
 /// Where a value comes from.

@@ -76,7 +76,7 @@ fn an_unknown_key_is_named_with_its_neighbour() {
     for (from, to, hint) in [
         ("clock_mhz =", "clok_mhz =", "did you mean bus.clock_mhz?"),
         ("[bus]", "[buss]", "did you mean [bus]?"),
-        ("[bus]", "[engine]", "there is: host, doorbell"),
+        ("[bus]", "[engine]", "there is: host, software, doorbell"),
         ("clock_mhz =", "colour =", "bus has: width_bytes"),
     ] {
         let message = error_of(from, to);

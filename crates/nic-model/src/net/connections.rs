@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use host::{Span, Time};
-use verbs::{CmFailure, ConnParam, Error, QpState, Result, WcStatus};
+use verbs::{CmFailure, ConnInfo, ConnParam, Depths, Error, QpState, Result, WcStatus};
 
 use super::agenda::Agenda;
 use super::card::Cards;
@@ -31,7 +31,7 @@ pub(super) enum Message {
     /// Nobody listens there (`None`), or the answer is no.
     Reject { request: u32, private_data: Option<Vec<u8>> },
     /// The answer is yes.
-    Accept { request: u32, passive: u32, private_data: Vec<u8>, reads: u8 },
+    Accept { request: u32, passive: u32, private_data: Vec<u8>, reads: u8, depths: Depths },
     /// Both sides are ready: from the connecting side.
     Ready { passive: u32, active: u32 },
     /// The connecting side is gone.
@@ -70,7 +70,7 @@ pub(super) struct Envelope {
 #[derive(Debug)]
 pub(crate) enum CmNews {
     Request(u32),
-    Established(u32, Vec<u8>),
+    Established(u32, Vec<u8>, ConnInfo),
     Rejected(u32, Vec<u8>),
     Failed(u32, CmFailure),
     Disconnected(u32),
@@ -112,6 +112,14 @@ struct ConnectRequest {
     closed: bool,
 }
 
+impl ConnectRequest {
+    fn seen_by_listener(&self) -> ConnInfo {
+        let (initiator_depth, responder_resources) = self.reads;
+        let depths = Some(Depths { responder_resources, initiator_depth });
+        ConnInfo { local: self.addr, peer: self.peer, depths }
+    }
+}
+
 /// What a connection manager borrows for one call.
 pub(super) struct Around<'a> {
     pub(super) now: Time,
@@ -127,6 +135,8 @@ pub(super) struct ConnectionManager {
     requests: Slab<ConnectRequest>,
     messages: Slab<Envelope>,
     listeners: BTreeMap<ListenerKey, Listener>,
+    /// Queue pairs that have accepted and are not established: what they will be told then.
+    accepted: BTreeMap<u32, ConnInfo>,
     last_port: u16,
     /// One way of a message.
     latency: Span,
@@ -136,6 +146,11 @@ pub(super) struct ConnectionManager {
     reads_max: u8,
     /// Data in a packet at most.
     mtu: u64,
+}
+
+/// The port of a connecting queue pair.
+fn client_port(qp: u32) -> u16 {
+    FIRST_PORT + (qp % u32::from(u16::MAX - FIRST_PORT)) as u16
 }
 
 /// The address of a node's rail, both counted from 0: node 0 has 10.1.0.1 and 10.2.0.1.
@@ -171,6 +186,7 @@ impl ConnectionManager {
             requests: Slab::default(),
             messages: Slab::default(),
             listeners: BTreeMap::new(),
+            accepted: BTreeMap::new(),
             last_port: 0,
             latency: us(params.connection.message_us),
             rails: params.host.card_count as usize * params.link.port_count as usize,
@@ -204,10 +220,10 @@ impl ConnectionManager {
         around.cards.signal(channel.card);
     }
 
-    /// What a connect request says: private data, the connecting side's address, the listener's.
-    pub(super) fn request(&self, key: u32) -> Option<(Vec<u8>, SocketAddr, SocketAddr)> {
+    /// What a connect request says: private data, the ends, the connecting side's depths.
+    pub(super) fn request(&self, key: u32) -> Option<(Vec<u8>, ConnInfo)> {
         let request = self.requests.get(key)?;
-        Some((request.private_data.clone(), request.peer, request.addr))
+        Some((request.private_data.clone(), request.seen_by_listener()))
     }
 }
 
@@ -286,7 +302,7 @@ impl ConnectionManager {
         ends: Ends,
         (key, passive): (u32, u32),
         private_data: Vec<u8>,
-        reads: u8,
+        (reads, depths): (u8, Depths),
     ) {
         let Some(request) = self.requests.remove(key) else { return };
         let (back, active) = (ends.back(), request.qp);
@@ -298,8 +314,9 @@ impl ConnectionManager {
         let port = if back.from == back.to { around.cards[back.from].loopback() } else { request.port };
         qp.connected(Peer { qp: passive, card: back.to }, port, mtu);
         qp.requester.set_reads_max(reads.min(self.reads_max));
-        let channel = qp.channel;
-        self.tell(around, channel, CmNews::Established(active, private_data));
+        let (channel, info) =
+            (qp.channel, ConnInfo { local: request.peer, peer: request.addr, depths: Some(depths) });
+        self.tell(around, channel, CmNews::Established(active, private_data, info));
         self.send(around, back, Message::Ready { passive, active });
     }
 
@@ -317,14 +334,15 @@ impl ConnectionManager {
     pub(super) fn establish(&mut self, around: &mut Around<'_>, qp: u32) {
         let Some(found) = around.qps.get_mut(qp) else { return };
         let (news, channel) = (found.establish(), found.channel);
-        if !news {
-            return;
+        let info = self.accepted.remove(&qp);
+        if let Some(info) = info.filter(|_| news) {
+            self.tell(around, channel, CmNews::Established(qp, Vec::new(), info));
         }
-        self.tell(around, channel, CmNews::Established(qp, Vec::new()));
     }
 
     /// A queue pair has come to the error state: its channel and its peer hear of it.
     pub(super) fn ended(&mut self, around: &mut Around<'_>, qp: u32, ended: Ended) {
+        self.accepted.remove(&qp);
         let Some(found) = around.qps.get(qp) else { return };
         let (channel, from) = (found.channel, found.port());
         match ended.before {
@@ -363,7 +381,7 @@ impl ConnectionManager {
         let request = ConnectRequest {
             qp,
             from,
-            peer: SocketAddr::from((address(card.node.index(), card.first_rail() + port), 0)),
+            peer: SocketAddr::from((address(card.node.index(), card.first_rail() + port), client_port(qp))),
             to,
             port,
             addr,
@@ -420,6 +438,7 @@ impl ConnectionManager {
         self.answered(key);
         let request = self.requests.get(key)?;
         let (active, to, port, reads) = (request.qp, request.from, request.port, request.reads);
+        let info = request.seen_by_listener();
         let mtu = around.qps.get(active).map_or(self.mtu, QueuePair::mtu);
         let found = around.qps.get_mut(qp)?;
         let from = found.card;
@@ -433,7 +452,9 @@ impl ConnectionManager {
             passive: qp,
             private_data: param.private_data.clone(),
             reads: reads.0.min(param.responder_resources),
+            depths: Depths::of(param),
         };
+        self.accepted.insert(qp, info);
         let ends = Ends { from, to, port };
         self.send(around, ends, message);
         Some(ends)

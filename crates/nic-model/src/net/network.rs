@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use host::world::{ActorId, Node, Timeline};
 use host::{Span, Time};
 use verbs::{
-    Access, AsyncEvent, Buf, ConnParam, Error, QpInit, QpState, RecvWr, Result, SendWr, Sge, SrqInit, Wc,
-    WcOpcode, WcStatus,
+    Access, AsyncEvent, Buf, ConnInfo, ConnParam, Error, QpInit, QpState, RecvWr, Result, SendWr, Sge,
+    SrqInit, Wc, WcOpcode, WcStatus,
 };
 
 use super::agenda::Agenda;
@@ -433,7 +433,7 @@ impl Network {
     }
 
     /// What a connect request says: private data, the connecting side's address, the listener's.
-    pub(crate) fn connect_request(&self, key: u32) -> Option<(Vec<u8>, SocketAddr, SocketAddr)> {
+    pub(crate) fn connect_request(&self, key: u32) -> Option<(Vec<u8>, ConnInfo)> {
         self.connections.request(key)
     }
 
@@ -515,9 +515,10 @@ impl Network {
                 let (connections, mut around) = self.connecting(now);
                 connections.reject_arrives(&mut around, request, private_data);
             }
-            Message::Accept { request, passive, private_data, reads } => {
+            Message::Accept { request, passive, private_data, reads, depths } => {
                 let (connections, mut around) = self.connecting(now);
-                connections.accept_arrives(&mut around, ends, (request, passive), private_data, reads);
+                let told = (reads, depths);
+                connections.accept_arrives(&mut around, ends, (request, passive), private_data, told);
             }
             Message::Ready { passive, active } => {
                 let (connections, mut around) = self.connecting(now);

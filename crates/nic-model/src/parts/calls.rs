@@ -1,7 +1,7 @@
 //! What calls cost the processor that makes them: posting, polling, registering, connecting.
 
-use host::Span;
 use host::world::HostCosts;
+use host::{Span, Step};
 
 use super::ns;
 use crate::machine::{Params, WriteImmKind};
@@ -25,6 +25,7 @@ pub(crate) struct Calls {
     copy: Span,
     copy_ps_per_byte: f64,
     fork: Span,
+    steps: [Span; Step::ALL.len()],
     /// The cost of waking up, for a thread that finds a completion where it has looked in vain.
     pub(crate) wake: Span,
     /// The cost of turning, for a thread that finds a completion of another device than the one before.
@@ -57,6 +58,15 @@ impl Calls {
             copy: ns(h.copy_ns),
             copy_ps_per_byte: 1e6 / h.copy_mbps,
             fork: ns(h.thread_ns),
+            steps: Step::ALL.map(|step| {
+                let costs = &params.software;
+                ns(match step {
+                    Step::Call => costs.call_ns,
+                    Step::Request => costs.request_ns,
+                    Step::Match => costs.match_ns,
+                    Step::Event => costs.event_ns,
+                })
+            }),
             wake: ns(h.wake_ns),
             turn: ns(h.turn_ns),
             sleeps: h.wake_ns + h.turn_ns > 0.0,
@@ -90,6 +100,7 @@ impl Calls {
             copy: self.copy,
             copy_ps_per_byte: self.copy_ps_per_byte,
             fork: self.fork,
+            steps: self.steps,
         }
     }
 }
@@ -98,6 +109,18 @@ impl Calls {
 mod tests {
     use super::*;
     use crate::machine::Machine;
+
+    #[test]
+    fn steps_of_libraries_cost_what_the_file_says() {
+        let mut machine = Machine::load("mt23108-vapi").expect("it comes along");
+        assert_eq!(Calls::new(&machine.params).processor().steps, [Span::ZERO; 4], "nothing was said");
+        for (key, value) in [("call_ns", "100"), ("request_ns", "50"), ("match_ns", "7"), ("event_ns", "30")]
+        {
+            machine.set(&format!("software.{key}"), value).expect("a key");
+        }
+        let steps = Calls::new(&machine.params).processor().steps;
+        assert_eq!(steps, [100.0, 50.0, 7.0, 30.0].map(ns));
+    }
 
     #[test]
     fn registering_costs_by_the_page() {

@@ -389,7 +389,9 @@ impl Client {
         self.side.cm.connect(&qp, addr, &param).expect("connect");
         let data = loop {
             match self.side.cm.get_event(self.side.deadline()).expect("an answer") {
-                CmEvent::Established { qp_num, private_data } if qp_num == qp.num() => break private_data,
+                CmEvent::Established { qp_num, private_data, .. } if qp_num == qp.num() => {
+                    break private_data;
+                }
                 CmEvent::ConnectFailed { qp_num, .. } if qp_num == qp.num() => return None,
                 // An earlier connection may have ended meanwhile; its requests will say so.
                 CmEvent::Disconnected { qp_num } => self.ended.push(qp_num),

@@ -10,6 +10,7 @@ use rustix::net::sockopt;
 use verbs::{CmEvent, CmFailure, ConnParam};
 
 use super::config::{IwarpConfig, Mpa, QUESTIONS};
+use super::ends;
 use super::events::Events;
 use super::link::Link;
 use super::qp::QpInner;
@@ -156,13 +157,14 @@ impl Active {
         rest: &[u8],
         register: impl FnOnce(&Arc<QpInner>),
     ) {
-        let Self { qp, events, param, .. } = self;
-        let mut link = Link::new(shared, socket, negotiated, events.clone(), &param, rest).known();
+        let Self { qp, events, addr, param, .. } = self;
+        let info = ends::info(&socket, addr, ends::agreed(negotiated));
+        let mut link = Link::new(shared, socket, negotiated, events.clone(), &param, rest);
         let (queues, private_data) = (&qp.queues, negotiated.private_data.clone());
         qp.with(|stream| {
             // Destroyed or failed by the program while the reply was on its way: the socket closes.
             if queues.advance(state::CONNECTING, state::RTS) {
-                events.push(CmEvent::Established { qp_num: queues.num, private_data });
+                events.push(CmEvent::Established { qp_num: queues.num, private_data, info });
                 register(&qp);
                 if negotiated.rtr.is_none() {
                     // The peer waits for a first message that nothing else would send.

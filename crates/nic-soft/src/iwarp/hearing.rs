@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use host::{Span, Time};
-use iwarp::mpa::{Responder, ResponderConfig, Revision, RtrSet};
+use iwarp::mpa::{Request, Responder, ResponderConfig, Revision, RtrSet};
 
 use super::config::{IwarpConfig, Mpa};
 use super::listener::Listener;
@@ -25,7 +25,7 @@ pub(super) struct Hearing {
 /// A request that is whole.
 pub(super) struct Asked {
     pub(super) machine: Box<Responder>,
-    pub(super) private_data: Vec<u8>,
+    pub(super) request: Request,
     pub(super) listener: Arc<Listener>,
     pub(super) peer: SocketAddr,
 }
@@ -64,7 +64,7 @@ impl Hearing {
             Ok((_, None)) => Heard::Part(self),
             Ok((_, Some(request))) => {
                 let Self { machine, listener, peer } = self;
-                Heard::All(Asked { machine, private_data: request.private_data, listener, peer })
+                Heard::All(Asked { machine, request, listener, peer })
             }
             // A refusal, if there is one to give.
             Err(_) => Heard::Over(self.machine.transmit().to_vec()),

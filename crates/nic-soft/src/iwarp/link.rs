@@ -8,7 +8,7 @@ use iwarp::mpa::{MULPDU_MAX, MULPDU_MIN, Negotiated, Revision, Role, Rtr, mulpdu
 use iwarp::rx::Event;
 use iwarp::{Connection, Limits};
 use rustix::io::Errno;
-use verbs::{CmEvent, ConnParam};
+use verbs::{CmEvent, ConnInfo, ConnParam};
 
 use super::attention::Attention;
 use super::config::{Completion, FpduSize};
@@ -58,8 +58,8 @@ pub(super) struct Link {
     sending: Sending,
     attention: Attention,
     events: Arc<Events>,
-    /// The program has been told that it is there.
-    established: bool,
+    /// What the program is to be told of it when the peer has spoken; `None` when it has been told.
+    news: Option<ConnInfo>,
     /// Since when the peer's host has owed an answer to something.
     unheard: Option<Time>,
     nudges: Nudges,
@@ -100,15 +100,15 @@ impl Link {
             sending: Sending::new(asks, negotiated.ord, first_send),
             attention: Attention::default(),
             events,
-            established: false,
+            news: None,
             unheard: None,
             nudges: Nudges { left: 0, due: Time::ZERO, pause: NUDGE_AFTER },
         }
     }
 
-    /// The same, of which the program has been told already.
-    pub(super) fn known(mut self) -> Self {
-        self.established = true;
+    /// The same connection, of which the program is told when the peer has spoken for the first time, and not before.
+    pub(super) fn untold(mut self, news: ConnInfo) -> Self {
+        self.news = Some(news);
         self
     }
 
@@ -193,9 +193,9 @@ impl Link {
 
     /// The peer has spoken for the first time.
     pub(super) fn ready(&mut self, queues: &Queues) {
-        if !self.established && queues.advance(state::RTR, state::RTS) {
-            self.established = true;
-            self.events.push(CmEvent::Established { qp_num: queues.num, private_data: Vec::new() });
+        if let Some(info) = self.news.take_if(|_| queues.advance(state::RTR, state::RTS)) {
+            let (qp_num, private_data) = (queues.num, Vec::new());
+            self.events.push(CmEvent::Established { qp_num, private_data, info });
         }
     }
 
@@ -263,7 +263,7 @@ impl Link {
             shared.async_event(event);
         }
         if !queues.is_dropped() {
-            self.events.push(match self.established {
+            self.events.push(match self.news.is_none() {
                 true => CmEvent::Disconnected { qp_num },
                 false => CmEvent::ConnectFailed { qp_num, why: end.before_it_began() },
             });

@@ -8,7 +8,7 @@
 //!
 //! | modules | what they hold |
 //! |---|---|
-//! | `config`, `socket`, `patrol` | how a device is set up; TCP sockets; peers that fall silent |
+//! | `config`, `socket`, `ends`, `patrol` | how a device is set up; TCP sockets, and where their ends are; peers that fall silent |
 //! | `regions`, `memory` | who may use which bytes; NIC memory |
 //! | `place`, `ahead`, `outbox` | system calls and copies on user memory; bytes that came early, or wait to go |
 //! | `queue`, `outcome`, `messages` | rings of requests; what they are to the protocol, and what their completions say |
@@ -36,6 +36,7 @@ mod config;
 mod cq;
 mod device;
 mod end;
+mod ends;
 mod events;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

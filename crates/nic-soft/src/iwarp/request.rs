@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 use iwarp::mpa::{Accept, Negotiated, Responder};
 use rustix::event::epoll::EventFlags;
 use verbs::provider::{CmOps, RequestOps};
-use verbs::{CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, Result};
+use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};
 
 use super::cm::{find_events, own_qp};
 use super::config::{PRIVATE_DATA_MAX, QUESTIONS};
 use super::end::End;
+use super::ends;
 use super::events::Events;
 use super::hearing::Asked;
 use super::inner::Inner;
@@ -24,12 +25,13 @@ use crate::fork::Fd;
 
 /// A request is whole: the program is to answer.
 pub(super) fn offer(device: &Arc<Inner>, socket: Fd, asked: Asked) {
-    let Asked { machine, private_data, listener, peer } = asked;
+    let Asked { machine, request, listener, peer } = asked;
     let Some(events) = listener.events() else { return };
     let waiting = listener.pending.fetch_add(1, Ordering::AcqRel);
+    let info = ends::info(&socket, peer, ends::asked(request.enhanced.as_ref()));
     let open = Some((socket, machine));
-    let ops = RequestHandle { device: device.clone(), listener: listener.clone(), open };
-    let request = ConnectRequest::new(Box::new(ops), private_data, peer, listener.addr);
+    let ops = RequestHandle { device: device.clone(), listener: listener.clone(), open, info };
+    let request = ConnectRequest::new(Box::new(ops), request.private_data, info);
     if waiting >= listener.backlog {
         // Rejected by being dropped.
         return drop(request);
@@ -42,6 +44,7 @@ struct RequestHandle {
     device: Arc<Inner>,
     listener: Arc<Listener>,
     open: Option<(Fd, Box<Responder>)>,
+    info: ConnInfo,
 }
 
 impl Drop for RequestHandle {
@@ -101,7 +104,8 @@ impl RequestHandle {
         let (shared, queues) = (&self.device.shared, &qp.queues);
         let said = shared.reactor.watch(socket.as_fd(), u64::MAX, EventFlags::ONESHOT).is_ok()
             && say(&socket, reply).is_ok_and(|n| n == reply.len());
-        let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]);
+        let info = ConnInfo { depths: ends::agreed(negotiated), ..self.info };
+        let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]).untold(info);
         qp.with(|stream| {
             if !said {
                 queues.set_error();

@@ -20,7 +20,7 @@ use super::conns::{Conn, Phase};
 use super::device::{Inner, unpoisoned};
 use super::layout::state;
 use super::qp::{QpHandle, QpInner, state_of};
-use super::socket::{address, bind_port, check_local, new_socket, same_user, send};
+use super::socket::{address, bind_client, bind_port, check_local, new_socket, same_user, send};
 use super::wire::Message;
 use crate::fork::Fd;
 
@@ -132,7 +132,7 @@ impl RequestHandle {
         *phase = Phase::AwaitReady { qp: qp.clone(), cm, deadline };
         self.device.nic.registry.enter(self.conn.id, &phase);
         drop(phase);
-        let reply = Message::Reply(self.device.hello(&qp, &param.private_data));
+        let reply = Message::Reply(self.device.hello(&qp, param));
         if let Err(why) = self.device.greet(&self.conn, &qp, &reply) {
             self.device.on_end(&self.conn, &why);
         }
@@ -169,6 +169,11 @@ fn find_cm(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmInner>> {
     Ok(handle.0.clone())
 }
 
+/// The address that is meant, by an unspecified one, too.
+fn ip_of(addr: SocketAddr) -> IpAddr {
+    if addr.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { addr.ip() }
+}
+
 /// The queue pair behind the API's, if it is not yet connected.
 fn own_idle_qp(qp: &Qp, call: &'static str) -> Result<Arc<QpInner>> {
     let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
@@ -189,7 +194,7 @@ impl CmOps for CmHandle {
         let socket = new_socket()?;
         let port = bind_port(&socket, addr)?;
         listen(&socket, 4096).map_err(|e| Error::system("cannot listen", e))?;
-        let ip = if addr.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { addr.ip() };
+        let ip = ip_of(addr);
         let id = device.nic.fresh_id();
         let inner = Arc::new(ListenerInner {
             id,
@@ -214,6 +219,7 @@ impl CmOps for CmHandle {
             return Err(Error::Invalid("the queue pair is being connected already".into()));
         }
         let socket = new_socket()?;
+        let local = SocketAddr::new(ip_of(addr), bind_client(&socket));
         let name = address(addr.port())?;
         match connect(&socket, &name) {
             Ok(()) => {}
@@ -239,9 +245,10 @@ impl CmOps for CmHandle {
         };
         let deadline = device.host.now() + param.timeout;
         let rnr_retry = param.rnr_retry;
-        let request = Message::Request(device.hello(&qp, &param.private_data));
+        let request = Message::Request(device.hello(&qp, param));
         let phase = Phase::AwaitReply { qp: qp.clone(), cm: self.0.clone(), deadline, rnr_retry };
-        let conn = device.adopt(socket, pid, phase)?;
+        let peer = SocketAddr::new(ip_of(addr), addr.port());
+        let conn = device.adopt(socket, pid, (local, peer), phase)?;
         if let Err(why) = device.greet(&conn, &qp, &request) {
             device.on_end(&conn, &why);
         }

@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use host::{Span, Time};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use verbs::{CmEvent, CmFailure, ConnectRequest, Error, Result};
+use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, Result};
 
 use super::cm::{CmInner, ListenerInner, RequestHandle};
 use super::device::{Inner, process_token, unpoisoned};
 use super::layout::state;
 use super::peer::{Link, Peer};
 use super::qp::QpInner;
-use super::socket::{life_of, receive, same_user, send};
+use super::socket::{life_of, peer_port, receive, same_user, send};
 use super::wire::{Hello, Message, Shortage};
 use crate::fork::Fd;
 use crate::sync::fence;
@@ -120,6 +120,10 @@ pub(super) struct Conn {
     pub(super) socket: Fd,
     pub(super) id: u64,
     pid: i32,
+    /// This end and the other.
+    ends: (SocketAddr, SocketAddr),
+    /// What the other end's program said.
+    depths: OnceLock<Depths>,
     pub(super) phase: Mutex<Phase>,
 }
 
@@ -160,7 +164,7 @@ impl Phase {
 }
 
 impl Inner {
-    pub(super) fn hello(&self, qp: &QpInner, private_data: &[u8]) -> Hello {
+    pub(super) fn hello(&self, qp: &QpInner, param: &ConnParam) -> Hello {
         Hello {
             token: self.token,
             process: self.process,
@@ -169,7 +173,8 @@ impl Inner {
             generation: qp.generation,
             qp_num: qp.num,
             barriers: fence::register(),
-            private_data: private_data.to_vec(),
+            depths: Depths::of(param),
+            private_data: param.private_data.clone(),
         }
     }
 
@@ -206,14 +211,21 @@ impl Inner {
     }
 
     /// Has the NIC thread look after a socket. The queue pair knows its connection before anybody else does.
-    pub(super) fn adopt(&self, socket: Fd, pid: i32, phase: Phase) -> Result<Arc<Conn>> {
+    pub(super) fn adopt(
+        &self,
+        socket: Fd,
+        pid: i32,
+        ends: (SocketAddr, SocketAddr),
+        phase: Phase,
+    ) -> Result<Arc<Conn>> {
         let id = self.nic.fresh_id();
         self.nic.watch(socket.as_fd(), id)?;
         if let Some(qp) = phase.qp() {
             qp.conn.store(id, Ordering::Release);
         }
         self.nic.registry.enter(id, &phase);
-        let conn = Arc::new(Conn { socket, id, pid, phase: Mutex::new(phase) });
+        let depths = OnceLock::new();
+        let conn = Arc::new(Conn { socket, id, pid, ends, depths, phase: Mutex::new(phase) });
         unpoisoned(&self.nic.registry.conns).insert(id, conn.clone());
         Ok(conn)
     }
@@ -286,7 +298,8 @@ impl Inner {
         }
         let deadline = self.host.now() + HELLO_PATIENCE;
         let phase = Phase::AwaitRequest { listener: listener.clone(), deadline };
-        if let Ok(conn) = self.adopt(socket, pid, phase) {
+        let peer = SocketAddr::new(listener.addr.ip(), peer_port(&socket));
+        if let Ok(conn) = self.adopt(socket, pid, (listener.addr, peer), phase) {
             self.on_conn(&conn);
         }
     }
@@ -343,7 +356,8 @@ impl Inner {
                 *phase = Phase::Up { qp: qp.clone(), cm: cm.clone() };
                 drop(phase);
                 qp.advance(state::RTR, state::RTS);
-                cm.push(CmEvent::Established { qp_num: qp.num, private_data: Vec::new() });
+                let info = conn.info();
+                cm.push(CmEvent::Established { qp_num: qp.num, private_data: Vec::new(), info });
             }
             (Phase::Up { qp, cm }, Message::Disconnect) => {
                 drop(phase);
@@ -385,8 +399,8 @@ impl Inner {
             let _ = send(&conn.socket, &Message::Reject(Vec::new()), &[]);
             return self.drop_conn(conn);
         }
-        let peer = SocketAddr::new(listener.addr.ip(), 0);
-        let request = ConnectRequest::new(Box::new(request), hello.private_data, peer, listener.addr);
+        let _ = conn.depths.set(hello.depths);
+        let request = ConnectRequest::new(Box::new(request), hello.private_data, conn.info());
         cm.push(CmEvent::ConnectRequest(request));
     }
 
@@ -422,7 +436,9 @@ impl Inner {
             );
         }
         let sent = send(&conn.socket, &Message::Ready, &[]);
-        cm.push(CmEvent::Established { qp_num: qp.num, private_data: hello.private_data });
+        let _ = conn.depths.set(hello.depths);
+        let (private_data, info) = (hello.private_data, conn.info());
+        cm.push(CmEvent::Established { qp_num: qp.num, private_data, info });
         if sent.is_err() {
             self.on_end(conn, &CmFailure::PeerGone);
         }
@@ -494,6 +510,12 @@ impl super::nic::Nic {
 }
 
 impl Conn {
+    /// What events tell of it.
+    fn info(&self) -> ConnInfo {
+        let (local, peer) = self.ends;
+        ConnInfo { local, peer, depths: self.depths.get().copied() }
+    }
+
     /// Whether it is this queue pair's.
     fn is_of(&self, qp: &Arc<QpInner>) -> bool {
         unpoisoned(&self.phase).qp().is_some_and(|its| Arc::ptr_eq(its, qp))

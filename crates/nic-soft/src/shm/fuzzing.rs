@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 
 use verbs::provider::own;
 use verbs::{
-    Access, Buf, Cq, Data, Device, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr,
-    Sge, Wc,
+    Access, Buf, Cq, Data, Depths, Device, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp,
+    SendWr, Sge, Wc,
 };
 
 use super::doorbell::Doorbell;
@@ -226,6 +226,7 @@ impl World {
             generation: GENERATION,
             qp_num: 5,
             barriers: true,
+            depths: Depths { responder_resources: 16, initiator_depth: 16 },
             private_data: Vec::new(),
         };
         let mut fds: Vec<OwnedFd> = self.segment.as_fd().try_clone_to_owned().into_iter().collect();
@@ -318,6 +319,7 @@ pub(super) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
         generation: GENERATION,
         qp_num: 5,
         barriers: true,
+        depths: Depths { responder_resources: 16, initiator_depth: 16 },
         private_data: Vec::new(),
     };
     let mut fds =
@@ -369,6 +371,7 @@ mod tests {
             generation: GENERATION,
             qp_num: 5,
             barriers: true,
+            depths: Depths { responder_resources: 16, initiator_depth: 16 },
             private_data: Vec::new(),
         };
         let mut fds = vec![

@@ -232,7 +232,7 @@ pub fn hello_words() -> Vec<Word> {
         ("qp_index", 32, 4),
         ("generation", 36, 4),
         ("qp_num", 40, 4),
-        ("reserved", 44, 4),
+        ("depths", 44, 4),
         ("length", u64::MAX, 2),
     ];
     let word = |(name, offset, width)| Word { name: format!("hello.{name}"), of_peer: false, offset, width };
@@ -321,6 +321,7 @@ mod tests {
             generation: 5,
             qp_num: 6,
             barriers: false,
+            depths: verbs::Depths { responder_resources: 7, initiator_depth: 8 },
             private_data: Vec::new(),
         };
         let words = hello_words();

@@ -4,12 +4,13 @@
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg,
-    socket_with,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, getpeername, recvmsg,
+    sendmsg, socket_with,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use verbs::{Error, Result};
@@ -22,6 +23,34 @@ use crate::fork::Fd;
 
 /// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
+
+/// Ports of connecting sockets, below those that listeners are given.
+const CLIENT_PORTS: std::ops::Range<u16> = 32_768..FIRST_DYNAMIC_PORT;
+/// Ports that a connecting socket tries before it does without one.
+const CLIENT_TRIES: u32 = 64;
+
+/// Gives a socket that is about to connect a port of its own, by which the peer can tell its connections apart; 0 if it gets none.
+pub(super) fn bind_client(socket: &Fd) -> u16 {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let span = u32::from(CLIENT_PORTS.end - CLIENT_PORTS.start);
+    let start = (*process_token() as u32).wrapping_add(std::process::id());
+    let port = |_| {
+        let step = start.wrapping_add(LAST.fetch_add(1, Ordering::Relaxed));
+        let port = CLIENT_PORTS.start + (step % span) as u16;
+        address(port).is_ok_and(|name| bind(socket, &name).is_ok()).then_some(port)
+    };
+    (0..CLIENT_TRIES).find_map(port).unwrap_or(0)
+}
+
+/// The port of the other end of a socket; 0 if it has none.
+pub(super) fn peer_port(socket: &Fd) -> u16 {
+    let named = getpeername(socket).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
+    let port = named.as_ref().and_then(|addr| {
+        let name = std::str::from_utf8(addr.abstract_name()?).ok()?;
+        name.rsplit_once('/')?.1.parse().ok()
+    });
+    port.unwrap_or(0)
+}
 
 /// A packet and what came with it.
 pub(super) struct Packet {

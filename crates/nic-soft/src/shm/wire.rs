@@ -3,6 +3,8 @@
 //! A packet is parsed once, completely, before anything is done with it. Descriptors travel beside `Request`
 //! and `Reply`: the segment, the NIC thread's doorbell, and the receive channel's doorbell if any.
 
+use verbs::Depths;
+
 /// Private data in a packet, at most.
 pub(super) const PRIVATE_MAX: usize = 512;
 /// A packet's size, at most.
@@ -26,6 +28,8 @@ pub(super) struct Hello {
     pub(super) qp_num: u32,
     /// Whether expedited memory barriers reach the process.
     pub(super) barriers: bool,
+    /// Reads and atomics that its program serves, and will have outstanding.
+    pub(super) depths: Depths,
     pub(super) private_data: Vec<u8>,
 }
 
@@ -112,7 +116,9 @@ impl Message {
             for word in [h.token, h.process, h.probe_addr] {
                 out.extend(word.to_le_bytes());
             }
-            for word in [h.qp_index, h.generation, h.qp_num, 0] {
+            let Depths { responder_resources, initiator_depth } = h.depths;
+            let depths = u32::from_le_bytes([responder_resources, initiator_depth, 0, 0]);
+            for word in [h.qp_index, h.generation, h.qp_num, depths] {
                 out.extend(word.to_le_bytes());
             }
         }
@@ -161,6 +167,7 @@ impl Hello {
             generation: short(1),
             qp_num: short(2),
             barriers,
+            depths: Depths { responder_resources: words[36], initiator_depth: words[37] },
             private_data: private.to_vec(),
         })
     }
@@ -179,6 +186,7 @@ mod tests {
             generation: 8,
             qp_num: 9,
             barriers: true,
+            depths: Depths { responder_resources: 5, initiator_depth: 255 },
             private_data: vec![3; private],
         }
     }

@@ -87,7 +87,7 @@ fn requests_that_wait() {
     let (answer, over) = rest(&mut greeted(victim.addr()), PATIENCE);
     assert!(over && answer[FLAGS_AT] & REJECT != 0, "{answer:?}");
     let mut requests = requests.into_iter();
-    let peer = requests.next().expect("one").peer;
+    let peer = requests.next().expect("one").info.peer;
     let rejected =
         clients.iter_mut().find(|c| c.local_addr().is_ok_and(|own| own == peer)).expect("one of them");
     assert!(rest(rejected, PATIENCE).1, "dropped, so rejected");

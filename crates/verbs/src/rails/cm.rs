@@ -11,7 +11,7 @@ use super::device::Inner;
 use super::hello::{Hello, Kind, refusal};
 use super::qp::{QpHandle, QpInner};
 use crate::provider::{CmOps, ListenerOps, RequestOps, own};
-use crate::{Cm, CmEvent, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
+use crate::{Cm, CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
 
 /// A channel of the program.
 pub(super) struct CmInner {
@@ -62,9 +62,10 @@ impl CmInner {
             let _ = request.reject(&refusal(rails));
             return;
         };
-        let (peer, local) = (request.peer, request.local);
+        // A rail's depths are not the program's: the rails read, too.
+        let (info, local) = (ConnInfo { depths: None, ..request.info }, request.info.local);
         let ops = Box::new(RailsRequest { device: self.device.clone(), request, hello });
-        let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest.to_vec(), peer, local));
+        let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest.to_vec(), info));
         self.events.push((Some(local), event));
         self.device.signal();
     }

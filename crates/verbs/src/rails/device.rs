@@ -432,9 +432,9 @@ impl Inner {
                 Some(of) => of.on_request(request),
                 None => super::link::join(self, rail, cm, request),
             },
-            CmEvent::Established { qp_num, private_data } => {
+            CmEvent::Established { qp_num, private_data, info } => {
                 if let Some(qp) = self.qp_of_lane(rail, qp_num) {
-                    qp.lane_is_up(rail, qp_num, &private_data);
+                    qp.lane_is_up(rail, qp_num, &private_data, info);
                 }
             }
             CmEvent::Rejected { qp_num, private_data } => {

@@ -23,7 +23,7 @@ use super::device::{Inner, unpoisoned};
 use super::gate::Held;
 use super::hello::{Hello, Kind, More, read_addrs, read_refusal, write_addrs};
 use super::qp::{QpInner, state};
-use crate::{Cm, CmEvent, CmFailure, ConnParam, ConnectRequest, Error, Qp, Result};
+use crate::{Cm, CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +83,8 @@ pub(super) struct Link {
     pub(super) is_active: bool,
     /// What the accepting side said to the program.
     answer: Vec<u8>,
+    /// Where the ends of the first lane are: the addresses that the programs know.
+    info: Option<ConnInfo>,
     deadline: Option<Time>,
     pub(super) lanes: [LaneLink; RAILS_MAX],
 }
@@ -149,7 +151,7 @@ impl QpInner {
         param: &ConnParam,
     ) -> Result<()> {
         let device = self.device();
-        let addrs = device.lane_addrs(request.local)?;
+        let addrs = device.lane_addrs(request.info.local)?;
         if !self.advance(state::INIT, state::READY_TO_RECEIVE) {
             return Err(Error::WrongState { call: "accept", state: self.state_now() });
         }
@@ -181,8 +183,12 @@ impl QpInner {
     }
 
     /// A lane's queue pair is connected; `said` is the accepting side's answer, on the connecting side.
-    pub(super) fn lane_is_up(self: &Arc<Self>, lane: usize, num: u32, said: &[u8]) {
-        let link = self.link();
+    pub(super) fn lane_is_up(self: &Arc<Self>, lane: usize, num: u32, said: &[u8], info: ConnInfo) {
+        let mut link = self.link();
+        if lane == 0 {
+            // A rail's depths are not the program's: the rails read, too.
+            link.info = Some(ConnInfo { depths: None, ..info });
+        }
         let phase = link.phase;
         drop(link);
         if phase == Phase::Up {
@@ -213,8 +219,8 @@ impl QpInner {
         let from = if was == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
         self.advance(from, state::READY_TO_SEND);
         let private_data = std::mem::take(&mut link.answer);
-        if let Some(cm) = &link.cm {
-            cm.push(CmEvent::Established { qp_num: self.num, private_data });
+        if let (Some(cm), Some(info)) = (&link.cm, link.info) {
+            cm.push(CmEvent::Established { qp_num: self.num, private_data, info });
         }
     }
 

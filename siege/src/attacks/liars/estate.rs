@@ -164,7 +164,7 @@ impl Estate {
         let deadline = self.device.host().after(span);
         loop {
             match self.cm.get_event(deadline)? {
-                CmEvent::Established { qp_num, private_data } if qp_num == qp.num() => {
+                CmEvent::Established { qp_num, private_data, .. } if qp_num == qp.num() => {
                     return Ok(Remotes::unpack(&private_data));
                 }
                 CmEvent::ConnectFailed { qp_num, why } if qp_num == qp.num() => bail!("{why}"),
