@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use host::{Bell, Wake};
+use host::{Bell, Host, Wake};
 
 use super::device::{Inner, unpoisoned};
 use crate::Result;
@@ -16,12 +16,13 @@ pub(super) struct Announced<T> {
     queue: Mutex<VecDeque<T>>,
     bell: Bell,
     fd: Option<OwnedFd>,
+    host: Host,
 }
 
 impl<T> Announced<T> {
     pub(super) fn new(device: &Inner) -> Result<Self> {
         let fd = super::service::counter(device.host.node().is_some())?;
-        Ok(Self { queue: Mutex::default(), bell: Bell::new(), fd })
+        Ok(Self { queue: Mutex::default(), bell: Bell::new(), fd, host: device.host.clone() })
     }
 
     pub(super) fn push(&self, item: T) {
@@ -32,7 +33,7 @@ impl<T> Announced<T> {
             let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
         }
         drop(queue);
-        self.bell.ring();
+        self.host.ring(&self.bell);
     }
 
     pub(super) fn pop(&self) -> Option<T> {
@@ -79,7 +80,6 @@ impl ChannelInner {
 
     pub(super) fn report(&self, cq: u32) {
         self.reports.push(cq);
-        self.device.signal();
     }
 }
 

@@ -39,7 +39,6 @@ impl CmInner {
 
     pub(super) fn push(&self, event: CmEvent) {
         self.events.push((None, event));
-        self.device.signal();
     }
 
     /// Takes what the rails have.
@@ -67,7 +66,6 @@ impl CmInner {
         let ops = Box::new(RailsRequest { device: self.device.clone(), request, hello });
         let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest.to_vec(), info));
         self.events.push((Some(local), event));
-        self.device.signal();
     }
 }
 

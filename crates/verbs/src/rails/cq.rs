@@ -206,7 +206,7 @@ impl CqInner {
         // It matters in virtual time only, where one thing happens at a time.
         let missed = self.missed.load(Ordering::Relaxed) && self.missed.swap(false, Ordering::Relaxed);
         if missed || (any && !self.device.workers.is_empty()) {
-            self.device.signal();
+            self.device.host.signal();
         }
         Some(any)
     }
@@ -262,10 +262,7 @@ impl CqInner {
         if let (true, Some(channel)) = (failed, &self.channel) {
             channel.report(self.id);
         }
-        self.bell.ring();
-        if !wc.is_ok() {
-            self.device.signal();
-        }
+        self.device.host.ring(&self.bell);
     }
 
     /// A rail says that this queue overran there.
@@ -278,7 +275,7 @@ impl CqInner {
 
     fn tell_of_overrun(&self) {
         self.device.async_event(AsyncEvent::CqError { cq: self.id });
-        self.bell.ring();
+        self.device.host.ring(&self.bell);
         self.device.service.wake();
     }
 
@@ -394,7 +391,7 @@ impl CqOps for CqInner {
         }
         if taken > 0 {
             // There may be more, of which others that wait have been told before.
-            self.device.signal();
+            self.device.host.signal();
         }
         Ok(taken)
     }

@@ -314,14 +314,7 @@ impl Inner {
             events.push_back(event);
         }
         drop(events);
-        self.signal();
-    }
-
-    /// In virtual time, those who wait on this machine look again.
-    pub(super) fn signal(&self) {
-        if let Some(node) = self.host.node() {
-            node.signal();
-        }
+        self.host.signal();
     }
 
     /// Where further lanes come in: made when the first queue pair is accepted.
@@ -501,8 +494,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.service.stop();
-        self.workers.iter().for_each(|worker| worker.stop());
-        self.signal();
+        self.workers.iter().for_each(|worker| worker.stop(&self.host));
+        self.host.signal();
     }
 }
 

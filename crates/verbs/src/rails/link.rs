@@ -15,12 +15,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use host::Time;
+use host::{Held, Time};
 
 use super::RAILS_MAX;
 use super::cm::CmInner;
 use super::device::{Inner, unpoisoned};
-use super::gate::Held;
 use super::hello::{Hello, Kind, More, read_addrs, read_refusal, write_addrs};
 use super::qp::{QpInner, state};
 use crate::{Cm, CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};

@@ -13,11 +13,10 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
-use host::Span;
+use host::{Held, Span};
 
 use super::RAILS_MAX;
 use super::device::unpoisoned;
-use super::gate::Held;
 use super::link::{Health, Link, Phase};
 use super::mail::Letter;
 use super::qp::{QpInner, state};
@@ -61,7 +60,7 @@ impl QpInner {
         self.close(lane);
         enlist(&self.device().mending, self);
         self.device().service.wake();
-        self.device().signal();
+        self.device().host.signal();
         self.mend();
     }
 
@@ -208,7 +207,7 @@ impl QpInner {
         self.send_cq.announce();
         enlist(&self.device().lame, self);
         self.device().service.wake();
-        self.device().signal();
+        self.device().host.signal();
     }
 
     /// Writes letters to the peer, if there are any, on a lane that lives.

@@ -23,7 +23,6 @@
 //! | `device`, `domain`, `srq`, `cq`, `channel` | the objects of the API |
 //! | `qp`, `receives` | queue pairs; receives, on whichever lane takes messages |
 //! | `sends`, `request` | the queue of send requests: when each may start, on which lanes, and how it ends; a request |
-//! | `gate` | the lock of a queue pair |
 //! | `keys` | keys of regions here, and of the peer's |
 //! | `cm`, `link`, `hello` | connection channels; connecting all lanes of a queue pair; what the ends tell each other |
 //! | `pace` | how fast each lane is, and what it is given |
@@ -36,7 +35,6 @@ mod cm;
 mod cq;
 mod device;
 mod domain;
-mod gate;
 mod hello;
 mod keys;
 mod link;

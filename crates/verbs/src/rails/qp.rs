@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 
+use host::{Held, Lock};
+
 use super::cq::CqInner;
 use super::device::Inner;
 use super::domain::PdInner;
-use super::gate::{Gate, Held};
 use super::link::Link;
 use super::mail::Mailbox;
 use super::receives::Receives;
@@ -41,10 +42,10 @@ pub(super) struct QpInner {
     mtu: Option<u32>,
     sig_all: bool,
     state: AtomicU8,
-    sends: Gate<Sends>,
-    receives: Gate<Receives>,
+    sends: Lock<Sends>,
+    receives: Lock<Receives>,
     pub(super) mailbox: Mailbox,
-    link: Gate<Link>,
+    link: Lock<Link>,
     /// A lane has died, and the rest goes on as soon as both ends know.
     pub(super) is_mending: AtomicBool,
     /// Its place in the domain's scratch memory.
@@ -76,10 +77,10 @@ impl QpInner {
             mtu: init.mtu,
             sig_all: init.sq_sig_all,
             state: AtomicU8::new(state::INIT),
-            sends: Gate::new(Sends::new(&init.cap, device.rails.len(), &device.config.weights)),
-            receives: Gate::new(receives),
+            sends: Lock::new(Sends::new(&init.cap, device.rails.len(), &device.config.weights)),
+            receives: Lock::new(receives),
             mailbox,
-            link: Gate::new(Link::default()),
+            link: Lock::new(Link::default()),
             is_mending: AtomicBool::new(false),
         });
         let lanes = (0..device.rails.len()).map(|rail| qp.make_lane(rail).map(Arc::new));
@@ -216,7 +217,7 @@ impl QpInner {
         sends.advance(self);
         drop(sends);
         self.flush_receives(&mut self.receives());
-        self.device().signal();
+        self.device().host.signal();
     }
 
     /// A rail says that a lane failed for a reason of its own, which is the end of the whole. But not before this side has taken
@@ -282,7 +283,7 @@ impl QpInner {
             awaited |= std::mem::take(&mut queue.refused);
         }
         if awaited {
-            self.device().signal();
+            self.device().host.signal();
         }
     }
 

@@ -50,9 +50,9 @@ impl Worker {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    pub(super) fn stop(&self) {
+    pub(super) fn stop(&self, host: &Host) {
         self.stop.store(true, Ordering::Release);
-        self.bell.ring();
+        host.ring(&self.bell);
     }
 
     /// Gives it a request.
@@ -75,8 +75,7 @@ impl Worker {
         let job = Job { qp, lane, wr_id, op, flags, pieces, inline, count, is_inline };
         self.left.fetch_add(1, Ordering::Relaxed);
         unpoisoned(&self.jobs).push_back(job);
-        self.bell.ring();
-        device.signal();
+        device.host.ring(&self.bell);
         Ok(())
     }
 
