@@ -73,7 +73,7 @@ pub struct ConnInfo {
     /// This end's address: on the passive side the one that was connected to.
     pub local: SocketAddr,
     /// The other end's: on the active side the one that was connected to. On the passive side its port tells connections apart,
-    /// and nobody listens there; it is 0 where none was free.
+    /// and is none to connect to; it is 0 where none was free.
     pub peer: SocketAddr,
     /// The other end's depths, where the protocol tells them.
     pub depths: Option<Depths>,

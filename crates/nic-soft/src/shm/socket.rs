@@ -24,7 +24,8 @@ use crate::fork::Fd;
 /// The first port that is chosen when none is asked for (RFC 6335, dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
 
-/// Ports of connecting sockets, below those that listeners are given.
+/// Ports of connecting sockets, below those that listeners are given. Their names are others than listeners', so that none is in
+/// the way of a program that asks for its port.
 const CLIENT_PORTS: std::ops::Range<u16> = 32_768..FIRST_DYNAMIC_PORT;
 /// Ports that a connecting socket tries before it does without one.
 const CLIENT_TRIES: u32 = 64;
@@ -37,7 +38,7 @@ pub(super) fn bind_client(socket: &Fd) -> u16 {
     let port = |_| {
         let step = start.wrapping_add(LAST.fetch_add(1, Ordering::Relaxed));
         let port = CLIENT_PORTS.start + (step % span) as u16;
-        address(port).is_ok_and(|name| bind(socket, &name).is_ok()).then_some(port)
+        name("nicety-shm-from", port).is_ok_and(|name| bind(socket, &name).is_ok()).then_some(port)
     };
     (0..CLIENT_TRIES).find_map(port).unwrap_or(0)
 }
@@ -60,10 +61,15 @@ pub(super) struct Packet {
     pub(super) is_cut: bool,
 }
 
-/// The name of a port.
+/// The name of a port that is listened on.
 pub(super) fn address(port: u16) -> Result<SocketAddrUnix> {
+    name("nicety-shm", port)
+}
+
+/// This user's name for a port of a kind.
+fn name(kind: &str, port: u16) -> Result<SocketAddrUnix> {
     let uid = rustix::process::geteuid().as_raw();
-    SocketAddrUnix::new_abstract_name(format!("nicety-shm/{uid}/{port}").as_bytes())
+    SocketAddrUnix::new_abstract_name(format!("{kind}/{uid}/{port}").as_bytes())
         .map_err(|e| Error::system("cannot name a socket", e))
 }
 
@@ -232,5 +238,15 @@ mod tests {
             }
             assert_eq!(receive(&here).err(), Some(Errno::CONNRESET));
         }
+    }
+
+    /// Goal: whoever connects is in nobody's way who listens. Method: the port of a connecting socket is listened on.
+    #[test]
+    fn the_port_of_a_client_can_be_listened_on() {
+        let (client, listener) = (new_socket().expect("a socket"), new_socket().expect("a socket"));
+        let port = bind_client(&client);
+        assert!(CLIENT_PORTS.contains(&port), "{port}");
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(bind_port(&listener, addr).expect("free"), port);
     }
 }
