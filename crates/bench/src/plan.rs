@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::experiment::{Cell, Experiment, MAX_SIZE, Settings, all, find, variant};
-use crate::floor::{FLOOR, FloorKind};
+use crate::floor::FLOOR;
 use crate::machine::{self, Limits};
 use crate::schema::{Origin, Parameter};
 use crate::token::Token;
@@ -200,7 +200,7 @@ impl Plan {
         cells: &mut Vec<Cell>,
     ) -> Chosen {
         let is_virtual = fabric::is_virtual(&name);
-        let floors = crate::floor::floor_kind(&name);
+        let floors = fabric::floor(&name);
         let first = cells.len();
         for cell in self.cells(names, levels, floors) {
             // The machine's own floors and noise say nothing of a simulated one.
@@ -268,7 +268,12 @@ impl Plan {
     }
 
     /// Every cell of the experiments, then the floors of all sizes that occur, then the twin.
-    fn cells(&self, names: &[&'static dyn Experiment], levels: &Levels, floors: FloorKind) -> Vec<Cell> {
+    fn cells(
+        &self,
+        names: &[&'static dyn Experiment],
+        levels: &Levels,
+        floors: fabric::FloorKind,
+    ) -> Vec<Cell> {
         let sizes = self.sizes();
         // An overview shows every experiment and not every variant.
         let short = self.quick || self.experiments.is_empty();

@@ -1,72 +1,119 @@
 //! The names of iWARP devices: `iwarp`, or `iwarp@ADDRESS` for the side with that address, with options.
 
-use host::{Bytes, Span};
+use host::Span;
 use nic_soft::iwarp::{Completion, FpduSize, IwarpConfig, Mpa};
 use verbs::{Error, Result};
 
-use crate::name::Name;
-use crate::{Entry, bad_option};
+use crate::kind::{FloorKind, Kind, Opener, Reach, Tail};
+use crate::name::{Choice, Name, Refusal, choose, help, set, size};
 
-const KIND: &str = "iwarp";
+pub(crate) const KIND: Kind = Kind {
+    word: "iwarp",
+    tail: Tail::Side,
+    reach: Reach::Network,
+    floor: FloorKind::Sockets,
+    names: || {
+        let about = "iWARP on TCP, to any host; iwarp@ADDRESS keeps to the side with that address";
+        vec![("iwarp".to_owned(), about.to_owned())]
+    },
+    options: || help(OPTIONS),
+    read: |name| Ok(opener(config(name)?)),
+    read_rail: |name| Ok(opener(rail(name)?)),
+    rail_repeats: false,
+};
 
-const OPTIONS: &[(&str, &str)] = &[
-    ("crc=on|off", "ask for CRCs; they are used if either side asks (off: TCP has a checksum)"),
-    ("mpa=1|2", "the revision of the handshake (2, and 1 with a peer that answers so)"),
-    ("fpdu=max|mss|SIZE", "how large FPDUs are: 64 KiB, a segment of TCP, or at most SIZE (max)"),
-    ("complete=placed|sent", "a request completes when the peer has it, or when TCP has it (placed)"),
-    ("dm=SIZE", "NIC memory that can be allocated (half of the machine's memory)"),
-    ("silence=SECONDS", "a peer whose host answers nothing for so long is given up, 1 to 86400 (20)"),
+/// How long the peer's host may be silent on a rail, unless the rail says otherwise: it is given up sooner than a device
+/// that is alone, as others can go on for it.
+const RAIL_SILENCE: Span = IwarpConfig::SILENCE_MIN;
+
+const OPTIONS: &[Choice<IwarpConfig>] = &[
+    Choice {
+        form: "crc=on|off",
+        about: "ask for CRCs; they are used if either side asks (off: TCP has a checksum)",
+        set: |config, value| {
+            config.crc = choose(value, [("on", true), ("off", false)])?;
+            Ok(())
+        },
+    },
+    Choice {
+        form: "mpa=1|2",
+        about: "the revision of the handshake (2, and 1 with a peer that answers so)",
+        set: |config, value| {
+            config.mpa = choose(value, [("1", Mpa::V1), ("2", Mpa::V2)])?;
+            Ok(())
+        },
+    },
+    Choice {
+        form: "fpdu=max|mss|SIZE",
+        about: "how large FPDUs are: 64 KiB, a segment of TCP, or at most SIZE (max)",
+        set: |config, value| {
+            config.fpdu = match value {
+                "max" => FpduSize::Largest,
+                "mss" => FpduSize::Segment,
+                _ => FpduSize::Bytes(size(value, 256..=65_535)? as u16),
+            };
+            Ok(())
+        },
+    },
+    Choice {
+        form: "complete=placed|sent",
+        about: "a request completes when the peer has it, or when TCP has it (placed)",
+        set: |config, value| {
+            config.completion = choose(value, [("placed", Completion::Placed), ("sent", Completion::Sent)])?;
+            Ok(())
+        },
+    },
+    Choice {
+        form: "dm=SIZE",
+        about: "NIC memory that can be allocated (half of the machine's memory)",
+        set: |config, value| {
+            config.dm_size = Some(size(value, 4096..=1 << 46)?);
+            Ok(())
+        },
+    },
+    Choice {
+        form: "silence=SECONDS",
+        about: "a peer whose host answers nothing for so long is given up, 1 to 86400 (20)",
+        set: |config, value| {
+            let seconds = value.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
+            config.silence = Span::from_secs(seconds.ok_or(Refusal::Value)?);
+            Ok(())
+        },
+    },
 ];
 
-pub(crate) fn entry() -> Entry {
-    Entry {
-        name: KIND.to_owned(),
-        about: "iWARP on TCP, to any host; iwarp@ADDRESS keeps to the side with that address".to_owned(),
-        options: OPTIONS,
-        available: Ok(()),
-    }
+fn opener(config: IwarpConfig) -> Opener {
+    Box::new(move |host| nic_soft::iwarp::open(host, &config))
 }
 
-/// The configuration that a name says, if it is one of these.
-pub(crate) fn parse(name: &Name<'_>) -> Option<Result<IwarpConfig>> {
-    let side = match name.kind.strip_prefix(KIND)? {
-        "" => None,
-        rest => Some(rest.strip_prefix('@')?),
-    };
-    Some(config(name, side))
-}
-
-fn config(name: &Name<'_>, side: Option<&str>) -> Result<IwarpConfig> {
+/// The configuration that a name of this kind says.
+fn config(name: &Name<'_>) -> Result<IwarpConfig> {
     let mut config = IwarpConfig::default();
-    if let Some(side) = side {
+    if let Some((_, side)) = name.head.split_once('@') {
         let bad = |_| {
             Error::Invalid(format!("'{side}' is no IP address; write iwarp@10.0.0.1, or iwarp for any side"))
         };
         config.bind = Some(side.trim().parse().map_err(bad)?);
     }
-    for &(key, value) in &name.options {
-        let bad = || bad_option(KIND, key, value, OPTIONS);
-        let size = |least: u64, most: u64| {
-            let size: Bytes = value.parse().map_err(Error::Invalid)?;
-            if (least..=most).contains(&size.0) { Ok(size.0) } else { Err(bad()) }
-        };
-        match (key, value) {
-            ("crc", "on") => config.crc = true,
-            ("crc", "off") => config.crc = false,
-            ("mpa", "1") => config.mpa = Mpa::V1,
-            ("mpa", "2") => config.mpa = Mpa::V2,
-            ("fpdu", "max") => config.fpdu = FpduSize::Largest,
-            ("fpdu", "mss") => config.fpdu = FpduSize::Segment,
-            ("fpdu", _) => config.fpdu = FpduSize::Bytes(size(256, 65_535)? as u16),
-            ("complete", "placed") => config.completion = Completion::Placed,
-            ("complete", "sent") => config.completion = Completion::Sent,
-            ("dm", _) => config.dm_size = Some(size(4096, 1 << 46)?),
-            ("silence", _) => match value.parse() {
-                Ok(seconds @ 1..=86_400) => config.silence = Span::from_secs(seconds),
-                _ => return Err(bad()),
-            },
-            _ => return Err(bad()),
-        }
+    set(name, OPTIONS, &mut config)?;
+    Ok(config)
+}
+
+/// The configuration of a rail: it keeps to a side, or all rails would go the same way, and knows what its peer has.
+fn rail(name: &Name<'_>) -> Result<IwarpConfig> {
+    let text = name.text;
+    let invalid = |why| Err(Error::Invalid(format!("'{text}' {why}")));
+    if !name.head.contains('@') {
+        return invalid("has no side of its own; write iwarp@ADDRESS for each rail");
+    }
+    let mut config = config(name)?;
+    if config.completion == Completion::Sent {
+        return invalid(
+            "says complete=sent, so that nobody knows what a dead rail has lost; rails need complete=placed",
+        );
+    }
+    if name.options.iter().all(|(key, _)| *key != "silence") {
+        config.silence = RAIL_SILENCE;
     }
     Ok(config)
 }
@@ -75,21 +122,21 @@ fn config(name: &Name<'_>, side: Option<&str>) -> Result<IwarpConfig> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Option<Result<IwarpConfig>> {
-        parse(&Name::parse(text).expect("a name"))
+    fn of(text: &str) -> Result<IwarpConfig> {
+        config(&Name::parse(text).expect("a name"))
     }
 
     #[test]
     fn names_say_side_and_options() {
-        let config = of("iwarp@10.1.0.1(crc=on,fpdu=4K,mpa=1,complete=sent,dm=1M,silence=3)").expect("iwarp");
+        let config = of("iwarp@10.1.0.1(crc=on,fpdu=4K,mpa=1,complete=sent,dm=1M,silence=3)");
         let config = config.expect("options");
         assert_eq!(config.bind, Some([10, 1, 0, 1].into()));
         assert!(config.crc && config.mpa == Mpa::V1 && config.completion == Completion::Sent);
         assert_eq!((config.fpdu, config.dm_size), (FpduSize::Bytes(4096), Some(1 << 20)));
         assert_eq!(config.silence, Span::from_secs(3));
-        let plain = of("iwarp").expect("iwarp").expect("no options");
+        let plain = of("iwarp").expect("no options");
         assert!(plain.bind.is_none() && !plain.crc);
-        let v6 = of("iwarp@::1").expect("iwarp").expect("an address");
+        let v6 = of("iwarp@::1").expect("an address");
         assert!(v6.bind.is_some_and(|ip| ip.is_ipv6()));
     }
 
@@ -106,9 +153,8 @@ mod tests {
             ("iwarp@", "no IP address"),
             ("iwarp@10.0.0.1:4791", "iwarp@10.0.0.1"),
         ] {
-            let message = of(text).expect("iwarp").expect_err(text).to_string();
+            let message = of(text).expect_err(text).to_string();
             assert!(message.contains(hint), "{text}: {message}");
         }
-        assert!(of("iwarpx").is_none() && of("shm").is_none());
     }
 }

@@ -10,22 +10,24 @@
 #![forbid(unsafe_code)]
 
 mod iwarp;
+mod kind;
+mod model;
 mod name;
 mod rails;
+mod shm;
 
 use std::sync::mpsc;
 
+use host::Host;
 use host::world::{self, World};
-use host::{Bytes, Host};
 pub use nic_model::{Machine, MachineError, Parameter, Source, Value, Wrong, machines};
-use nic_soft::iwarp::IwarpConfig;
-use nic_soft::shm::{self, ShmConfig};
 pub use nic_soft::shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};
 
-use name::Name;
+use kind::KINDS;
+pub use kind::{FloorKind, Reach};
 
-/// A kind of device.
+/// A kind of device, or one of its modelled cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// What opens it.
@@ -33,42 +35,28 @@ pub struct Entry {
     /// What it is for, in a sentence.
     pub about: String,
     /// Its options, as they are written, each with its meaning.
-    pub options: &'static [(&'static str, &'static str)],
+    pub options: Vec<(&'static str, &'static str)>,
+    /// How far it reaches.
+    pub reach: Reach,
+    /// What its results stand beside.
+    pub floor: FloorKind,
     /// Why it cannot be opened here, if so.
     pub available: std::result::Result<(), String>,
 }
 
-const SHM_OPTIONS: &[(&str, &str)] = &[
-    ("copy=auto|kernel|service", "the way into private memory of other processes (auto)"),
-    ("dm=SIZE", "NIC memory that can be allocated (half of the machine's memory)"),
-];
-
-/// What the names of modelled cards begin with.
-const MODEL: &str = "model:";
-
-const MODEL_OPTIONS: &[(&str, &str)] = &[
-    (
-        "SECTION.KEY=VALUE",
-        "another value than the machine file's, as bus.clock_mhz=266 or faults.loss_ppm=100",
-    ),
-    ("payload=bytes|hole", "hole: only the ends of messages really move, for very large runs (bytes)"),
-];
-
 /// All kinds of devices. Machine files make more: `model:PATH.toml`.
 pub fn list() -> Vec<Entry> {
-    let shm = Entry {
-        name: "shm".to_owned(),
-        about: "shared memory between the processes of one user on this host".to_owned(),
-        options: SHM_OPTIONS,
-        available: Ok(()),
-    };
-    let model = |machine: Machine| Entry {
-        name: format!("{MODEL}{}", machine.name),
-        about: format!("a model, in virtual time: {}", machine.about),
-        options: MODEL_OPTIONS,
-        available: Ok(()),
-    };
-    [shm, iwarp::entry()].into_iter().chain(machines().into_iter().map(model)).collect()
+    let entries = KINDS.into_iter().flat_map(|kind| {
+        (kind.names)().into_iter().map(move |(name, about)| Entry {
+            name,
+            about,
+            options: (kind.options)(),
+            reach: kind.reach,
+            floor: kind.floor,
+            available: Ok(()),
+        })
+    });
+    entries.collect()
 }
 
 /// Checks a name without opening anything.
@@ -78,7 +66,10 @@ pub fn list() -> Vec<Entry> {
 pub fn check(name: &str) -> Result<()> {
     match rails::parse(name) {
         Some(rails) => rails.map(drop),
-        None => parse(name).map(drop),
+        None => {
+            let (kind, name) = kind::read(name)?;
+            (kind.read)(&name).map(drop)
+        }
     }
 }
 
@@ -86,8 +77,40 @@ pub fn check(name: &str) -> Result<()> {
 pub fn is_virtual(name: &str) -> bool {
     match rails::parse(name) {
         Some(rails) => rails.is_ok_and(|rails| rails.names.iter().all(|name| is_virtual(name))),
-        None => name.trim_start().starts_with(MODEL),
+        None => kind::of(name).is_some_and(|kind| kind.reach == Reach::World),
     }
+}
+
+/// What the machine itself does, beside which results of the device of this name stand: for rails, which are of one kind,
+/// that of the first.
+pub fn floor(name: &str) -> FloorKind {
+    let rails = rails::parse(name).and_then(Result::ok);
+    let first = rails.as_ref().map_or(name, |rails| rails.names[0]);
+    kind::of(first).map(|kind| kind.floor).unwrap_or_default()
+}
+
+/// The word that the name of a device begins with, as `iwarp` of `iwarp@10.0.0.1(crc=on)`: what is of one kind has the same.
+pub fn word(name: &str) -> &str {
+    kind::word(name)
+}
+
+/// Whether the name has the form of a device made of several.
+pub fn is_rails(name: &str) -> bool {
+    word(name) == rails::WORD
+}
+
+/// The words of the kinds that a process may open for another, which it need not trust: not those in virtual time, whose
+/// names can be those of files.
+pub fn served() -> impl Iterator<Item = &'static str> {
+    KINDS.into_iter().filter(|kind| kind.reach != Reach::World).map(|kind| kind.word)
+}
+
+/// A device's name without the side that it keeps to, which another host does not have: `iwarp(crc=on)` of
+/// `iwarp@10.0.0.1(crc=on)`.
+pub fn without_side(name: &str) -> String {
+    let Some(at) = name.find('@') else { return name.to_owned() };
+    let end = name[at..].find('(').map_or(name.len(), |end| at + end);
+    format!("{}{}", &name[..at], &name[end..])
 }
 
 /// What the device of this name can do, found by opening it: on this host, or in a world of its own.
@@ -118,7 +141,7 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
     if let Some(rails) = rails::parse(name) {
         return Ok(rails?.names.into_iter().map(str::to_owned).collect());
     }
-    let Parsed::Model(config) = parse(name)? else { return Ok(vec![name.to_owned()]) };
+    let Some(config) = modelled(name)? else { return Ok(vec![name.to_owned()]) };
     let rails = config.machine.rails();
     if config.rail.is_some() || rails == 1 {
         return Ok(vec![name.to_owned()]);
@@ -134,19 +157,12 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
 pub fn open(name: &str, host: &Host) -> Result<Device> {
     let device = match rails::parse(name) {
         Some(rails) => rails?.open(host),
-        None => match parse(name)? {
-            Parsed::Shm(config) => shm::open(host, &config),
-            Parsed::Iwarp(config) => nic_soft::iwarp::open(host, &config),
-            Parsed::Model(config) => nic_model::open(host, &config),
-        },
+        None => {
+            let (kind, name) = kind::read(name)?;
+            (kind.read)(&name)?(host)
+        }
     };
     Ok(device?.named(name.trim()))
-}
-
-enum Parsed {
-    Shm(ShmConfig),
-    Iwarp(IwarpConfig),
-    Model(Box<nic_model::Config>),
 }
 
 /// The machine that a modelled card's name says, with its options.
@@ -154,62 +170,19 @@ enum Parsed {
 /// # Errors
 /// [`Error::Invalid`] for what is unknown, missing or beyond its range, and for a card that is no model.
 pub fn machine(name: &str) -> Result<Machine> {
-    match parse(name)? {
-        Parsed::Model(config) => Ok(config.machine),
-        Parsed::Shm(_) | Parsed::Iwarp(_) => {
-            Err(Error::Invalid(format!("'{name}' is no model, and has no machine")))
-        }
+    match modelled(name)? {
+        Some(config) => Ok(config.machine),
+        None => Err(Error::Invalid(format!("'{name}' is no model, and has no machine"))),
     }
 }
 
-fn parse(text: &str) -> Result<Parsed> {
-    let name = Name::parse(text)?;
-    if let Some(machine) = name.kind.strip_prefix(MODEL) {
-        return Ok(Parsed::Model(Box::new(nic_model::Config::new(machine, &name.options)?)));
+/// The configuration of a modelled card; `None` for other devices.
+fn modelled(name: &str) -> Result<Option<nic_model::Config>> {
+    let (kind, name) = kind::read(name)?;
+    if kind.word == model::KIND.word {
+        return model::config(&name).map(Some);
     }
-    if let Some(config) = iwarp::parse(&name) {
-        return Ok(Parsed::Iwarp(config?));
-    }
-    match name.kind {
-        "shm" => Ok(Parsed::Shm(shm_config(&name)?)),
-        kind => {
-            let known: Vec<_> = list().into_iter().map(|e| e.name).collect();
-            Err(Error::Invalid(format!(
-                "there is no device '{kind}'; there is: {}, and rails(DEVICE,DEVICE,...)",
-                known.join(", ")
-            )))
-        }
-    }
-}
-
-fn shm_config(name: &Name<'_>) -> Result<ShmConfig> {
-    let mut config = ShmConfig::default();
-    for &(key, value) in &name.options {
-        match key {
-            "copy" => {
-                config.copy = match value {
-                    "auto" => CopyPath::Auto,
-                    "kernel" => CopyPath::Kernel,
-                    "service" => CopyPath::Service,
-                    _ => return Err(bad_option("shm", key, value, SHM_OPTIONS)),
-                }
-            }
-            "dm" => {
-                let size: Bytes = value.parse().map_err(Error::Invalid)?;
-                if !(4096..=1 << 46).contains(&size.0) {
-                    return Err(bad_option("shm", key, value, SHM_OPTIONS));
-                }
-                config.dm_size = Some(size);
-            }
-            _ => return Err(bad_option("shm", key, value, SHM_OPTIONS)),
-        }
-    }
-    Ok(config)
-}
-
-fn bad_option(kind: &str, key: &str, value: &str, options: &[(&str, &str)]) -> Error {
-    let known: Vec<_> = options.iter().map(|(form, _)| *form).collect();
-    Error::Invalid(format!("device '{kind}' has no option {key}={value}; it has: {}", known.join(", ")))
+    (kind.read)(&name).map(|_| None)
 }
 
 #[cfg(test)]
@@ -275,6 +248,27 @@ mod tests {
         assert_eq!(rails_of("rails(shm,shm)").expect("rails"), ["shm", "shm"]);
         assert_eq!(rails_of("shm(dm=64M)").expect("itself"), ["shm(dm=64M)"]);
         assert!(rails_of("model:nothing").is_err());
+    }
+
+    #[test]
+    fn floors_are_those_of_the_way_that_data_go() {
+        assert_eq!(floor("iwarp@::1(crc=on)"), FloorKind::Sockets);
+        assert_eq!(floor("shm"), FloorKind::Memory);
+        assert_eq!(floor("rails(shm,shm)"), FloorKind::Memory);
+        assert_eq!(floor("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)"), FloorKind::Sockets);
+        assert_eq!(floor("model:mt23108-vapi"), FloorKind::None);
+    }
+
+    /// Goal: what may not follow a kind's word makes it another, unknown one; nothing after it is a kind by accident.
+    #[test]
+    fn a_kind_is_its_word_and_what_may_follow() {
+        for name in ["iwarpx", "iwarp:x", "shm@10.0.0.1", "shm:x", "modelx", "model@1", "railsx"] {
+            let message = check(name).expect_err(name).to_string();
+            assert!(message.contains("there is no device"), "{name}: {message}");
+            assert!(!is_virtual(name), "{name}");
+        }
+        assert!(is_virtual(" model:no-such-machine") && is_rails("rails (shm,shm)") && !is_rails("shm"));
+        assert_eq!(served().collect::<Vec<_>>(), ["shm", "iwarp"]);
     }
 
     #[test]

@@ -1,19 +1,32 @@
-//! The grammar of device names: `kind` or `kind(key=value,...)`.
+//! The grammar of device names: a head, with options in parentheses where it has any: `head` or `head(key=value,...)`.
+//! And how options get into a configuration: one table for each kind says how they are written, what they mean and what
+//! they set.
 
+use std::ops::RangeInclusive;
+
+use host::Bytes;
 use verbs::{Error, Result};
 
 /// A parsed name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Name<'a> {
-    pub(crate) kind: &'a str,
+    /// All of it, as it was written.
+    pub(crate) text: &'a str,
+    /// What stands before the options.
+    pub(crate) head: &'a str,
+    /// Keys and values, no key twice.
     pub(crate) options: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Name<'a> {
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for parentheses that do not match, an option without a value, or one that is given twice.
     pub(crate) fn parse(text: &'a str) -> Result<Self> {
         let bad = |why: &str| Error::Invalid(format!("'{text}' is no device name: {why}"));
-        let Some((kind, rest)) = text.split_once('(') else {
-            return Ok(Self { kind: text.trim(), options: Vec::new() });
+        let Some((head, rest)) = text.split_once('(') else {
+            return Ok(Self { text, head: text.trim(), options: Vec::new() });
         };
         let inner = rest
             .strip_suffix(')')
@@ -30,6 +43,78 @@ impl<'a> Name<'a> {
         if let Some((_, (key, _))) = options.iter().enumerate().find(twice) {
             return Err(bad(&format!("option '{key}' is given twice")));
         }
-        Ok(Self { kind: kind.trim(), options })
+        Ok(Self { text, head: head.trim(), options })
     }
+}
+
+/// Why an option does not take a value.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// It is none of its values.
+    Value,
+    /// It cannot be read, for this reason.
+    Unreadable(String),
+}
+
+/// An option of a kind of device.
+pub(crate) struct Choice<C> {
+    /// How it is written: `key=VALUE`.
+    pub(crate) form: &'static str,
+    /// What it does, with its default.
+    pub(crate) about: &'static str,
+    /// Puts a value into the configuration.
+    pub(crate) set: fn(&mut C, &str) -> std::result::Result<(), Refusal>,
+}
+
+/// How options are written, each with what it does.
+pub(crate) fn help<C>(options: &[Choice<C>]) -> Vec<(&'static str, &'static str)> {
+    options.iter().map(|option| (option.form, option.about)).collect()
+}
+
+/// Puts the options of a name into a configuration.
+///
+/// # Errors
+/// As [`set_one`].
+pub(crate) fn set<C>(name: &Name<'_>, options: &[Choice<C>], config: &mut C) -> Result<()> {
+    name.options.iter().try_for_each(|(key, value)| set_one(name.head, options, config, key, value))
+}
+
+/// Puts an option's value into a configuration.
+///
+/// # Errors
+/// [`Error::Invalid`] with the options that there are, if this is none of them or it has no such value.
+pub(crate) fn set_one<C>(
+    head: &str,
+    options: &[Choice<C>],
+    config: &mut C,
+    key: &str,
+    value: &str,
+) -> Result<()> {
+    let of_key = |option: &&Choice<C>| option.form.split('=').next() == Some(key);
+    let done = options.iter().find(of_key).map_or(Err(Refusal::Value), |option| (option.set)(config, value));
+    done.map_err(|refusal| match refusal {
+        Refusal::Unreadable(why) => Error::Invalid(why),
+        Refusal::Value => {
+            let known: Vec<_> = options.iter().map(|option| option.form).collect();
+            let known = known.join(", ");
+            Error::Invalid(format!("device '{head}' has no option {key}={value}; it has: {known}"))
+        }
+    })
+}
+
+/// What a value stands for, of these.
+///
+/// # Errors
+/// [`Refusal::Value`] if it is none of them.
+pub(crate) fn choose<T, const N: usize>(value: &str, all: [(&str, T); N]) -> std::result::Result<T, Refusal> {
+    all.into_iter().find(|(word, _)| *word == value).map(|(_, means)| means).ok_or(Refusal::Value)
+}
+
+/// A number of bytes within these bounds.
+///
+/// # Errors
+/// [`Refusal`].
+pub(crate) fn size(value: &str, bounds: RangeInclusive<u64>) -> std::result::Result<u64, Refusal> {
+    let size: Bytes = value.parse().map_err(Refusal::Unreadable)?;
+    if bounds.contains(&size.0) { Ok(size.0) } else { Err(Refusal::Value) }
 }

@@ -1,23 +1,47 @@
 //! The names of devices made of several: `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, with options among them.
 
-use host::{Bytes, Host, Span};
-use nic_soft::iwarp::{Completion, IwarpConfig};
+use host::Host;
 use verbs::rails::{Engine, RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
-use crate::name::Name;
-use crate::{bad_option, iwarp};
+use crate::kind;
+use crate::name::{Choice, Refusal, choose, set_one, size};
 
-const KIND: &str = "rails";
+/// The word that their names begin with.
+pub(crate) const WORD: &str = "rails";
 
-const OPTIONS: &[(&str, &str)] = &[
-    ("stripe=SIZE", "writes and reads from this size on are cut into a stripe for each rail (16K)"),
-    ("weights=A:B", "how much of a striped message each rail carries (as measured)"),
-    ("engine=one|threads", "the program's threads serve all rails, or a thread of its own each (one)"),
+const OPTIONS: &[Choice<RailsConfig>] = &[
+    Choice {
+        form: "stripe=SIZE",
+        about: "writes and reads from this size on are cut into a stripe for each rail (16K)",
+        set: |config, value| {
+            config.stripe_min = size(value, 0..=u64::MAX)?.max(1);
+            Ok(())
+        },
+    },
+    Choice {
+        form: "weights=A:B",
+        about: "how much of a striped message each rail carries (as measured)",
+        set: |config, value| {
+            let weights = value.split(':').map(|weight| weight.trim().parse::<f64>());
+            let weights: Vec<f64> =
+                weights.collect::<std::result::Result<_, _>>().map_err(|_| Refusal::Value)?;
+            if weights.iter().any(|weight| !weight.is_finite() || *weight <= 0.0) {
+                return Err(Refusal::Value);
+            }
+            config.weights = weights;
+            Ok(())
+        },
+    },
+    Choice {
+        form: "engine=one|threads",
+        about: "the program's threads serve all rails, or a thread of its own each (one)",
+        set: |config, value| {
+            config.engine = choose(value, [("one", Engine::One), ("threads", Engine::Threads)])?;
+            Ok(())
+        },
+    },
 ];
-
-/// How long the peer's host may be silent on a rail, unless the rail says otherwise.
-const SILENCE: Span = IwarpConfig::SILENCE_MIN;
 
 /// The parsed name: the rails' own names, in their order.
 pub(crate) struct Rails<'a> {
@@ -27,7 +51,7 @@ pub(crate) struct Rails<'a> {
 
 /// The rails that a name says, if it is one of these.
 pub(crate) fn parse(text: &str) -> Option<Result<Rails<'_>>> {
-    let inner = text.trim().strip_prefix(KIND)?.trim_start().strip_prefix('(')?;
+    let inner = text.trim().strip_prefix(WORD)?.trim_start().strip_prefix('(')?;
     let unmatched = || Error::Invalid(format!("'{text}' is no device name: the parentheses do not match"));
     Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| rails(text, inner)))
 }
@@ -56,7 +80,7 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
     let mut rails = Rails { names: Vec::new(), config: RailsConfig::default() };
     for part in parts {
         match part.split_once('=').filter(|(key, _)| !key.contains(['(', '@', ':'])) {
-            Some((key, value)) => option(&mut rails.config, key.trim(), value.trim())?,
+            Some((key, value)) => set_one(WORD, OPTIONS, &mut rails.config, key.trim(), value.trim())?,
             None if part.is_empty() => return Err(invalid("a rail has no name".into())),
             None => rails.names.push(part),
         }
@@ -65,26 +89,19 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
     if !(2..=RAILS_MAX).contains(&names.len()) {
         return Err(invalid(format!("it has {} rails; write 2 to {RAILS_MAX}", names.len())));
     }
-    for (at, name) in names.iter().enumerate() {
-        if kind(name) == KIND {
+    for (at, &name) in names.iter().enumerate() {
+        if kind::word(name) == WORD {
             return Err(invalid("rails are not made of rails".into()));
         }
-        if kind(name) != kind(names[0]) {
+        if kind::word(name) != kind::word(names[0]) {
             return Err(invalid(format!(
                 "{} and {name} are of different kinds; use one kind of NIC",
                 names[0]
             )));
         }
-        if kind(name) == "iwarp" && !name.contains('@') {
-            return Err(invalid(format!("{name} has no side of its own; write iwarp@ADDRESS for each rail")));
-        }
-        crate::check(name)?;
-        if iwarp_rail(name)?.is_some_and(|config| config.completion == Completion::Sent) {
-            return Err(invalid(format!(
-                "{name} says complete=sent, so that nobody knows what a dead rail has lost; rails need complete=placed"
-            )));
-        }
-        if kind(name) != "shm" && names[..at].contains(name) {
+        let (kind, parsed) = kind::read(name)?;
+        drop((kind.read_rail)(&parsed)?);
+        if !kind.rail_repeats && names[..at].contains(&name) {
             return Err(invalid(format!("{name} is given twice; each rail needs a device of its own")));
         }
     }
@@ -95,52 +112,12 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
     Ok(rails)
 }
 
-/// How a rail is set up if it is an iWARP device: it is given up sooner than one that is alone, as others can go on for it.
-fn iwarp_rail(name: &str) -> Result<Option<IwarpConfig>> {
-    let name = Name::parse(name)?;
-    let Some(mut config) = iwarp::parse(&name).transpose()? else { return Ok(None) };
-    if name.options.iter().all(|(key, _)| *key != "silence") {
-        config.silence = SILENCE;
-    }
-    Ok(Some(config))
-}
-
-fn kind(name: &str) -> &str {
-    name.split(['@', '(', ':']).next().unwrap_or(name).trim()
-}
-
-fn option(config: &mut RailsConfig, key: &str, value: &str) -> Result<()> {
-    let bad = || bad_option(KIND, key, value, OPTIONS);
-    match key {
-        "stripe" => {
-            let size: Bytes = value.parse().map_err(Error::Invalid)?;
-            config.stripe_min = size.0.max(1);
-        }
-        "engine" => {
-            config.engine = match value {
-                "one" => Engine::One,
-                "threads" => Engine::Threads,
-                _ => return Err(bad()),
-            };
-        }
-        "weights" => {
-            let weights = value.split(':').map(|weight| weight.trim().parse::<f64>());
-            config.weights = weights.collect::<Result<_, _>>().map_err(|_| bad())?;
-            if config.weights.iter().any(|weight| !weight.is_finite() || *weight <= 0.0) {
-                return Err(bad());
-            }
-        }
-        _ => return Err(bad()),
-    }
-    Ok(())
-}
-
 impl Rails<'_> {
     /// Opens the rails, and the device made of them.
     pub(crate) fn open(&self, host: &Host) -> Result<Device> {
-        let open = |name: &&str| match iwarp_rail(name)? {
-            Some(config) => Ok(nic_soft::iwarp::open(host, &config)?.named(name)),
-            None => crate::open(name, host),
+        let open = |name: &&str| {
+            let (kind, parsed) = kind::read(name)?;
+            Ok((kind.read_rail)(&parsed)?(host)?.named(name))
         };
         let rails = self.names.iter().map(open).collect::<Result<_>>()?;
         verbs::rails::open(rails, &self.config)

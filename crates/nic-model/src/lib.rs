@@ -44,6 +44,15 @@ pub enum Payload {
     Hole,
 }
 
+/// The options of a card, as they are written, each with its meaning; [`Config::new`] reads them.
+pub const OPTIONS: &[(&str, &str)] = &[
+    (
+        "SECTION.KEY=VALUE",
+        "another value than the machine file's, as bus.clock_mhz=266 or faults.loss_ppm=100",
+    ),
+    ("payload=bytes|hole", "hole: only the ends of messages really move, for very large runs (bytes)"),
+];
+
 /// A modelled card, before it is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

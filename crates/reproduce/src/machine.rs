@@ -65,8 +65,7 @@ pub struct Fitted {
 /// # Errors
 /// A file that cannot be read, a value that does not exist or is beyond its range.
 pub(super) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machine, String> {
-    let name = card.strip_prefix("model:").unwrap_or(card);
-    let file = fabric::Machine::load(name).map_err(|why| why.to_string())?;
+    let file = fabric::machine(card).map_err(|why| why.to_string())?;
     let mut machine = file.clone();
     for (key, value) in changes {
         machine.set(key, value).map_err(|why| why.to_string())?;

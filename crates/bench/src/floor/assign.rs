@@ -25,7 +25,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiment::floor::{FLOOR, FloorKind, SMALL};
+use fabric::FloorKind;
+
+use crate::experiment::floor::{FLOOR, SMALL};
 use crate::experiment::{Cell, Metric};
 use crate::sample::FloorOf;
 use crate::schema::Measurement;

@@ -1,21 +1,12 @@
-//! [`FloorKind`]: which floors a device has, and in which sizes they are measured.
+//! Which floors a kind of device needs, and in which sizes they are measured.
 
 use std::collections::BTreeSet;
 
-use super::assign::{has_floor, is_sends};
-use crate::experiment::floor::{FLOOR, FloorKind, SMALL, WHATS, only_size};
-use crate::experiment::{Cell, variant};
+use fabric::FloorKind;
 
-/// What the machine itself does, beside which results of this device stand.
-pub(crate) fn floor_kind(name: &str) -> FloorKind {
-    // Rails are of one kind.
-    let rails = fabric::rails_of(name).unwrap_or_default();
-    match rails.first().map_or(name, String::as_str).trim_start() {
-        name if fabric::is_virtual(name) => FloorKind::None,
-        name if name.starts_with("iwarp") => FloorKind::Sockets,
-        _ => FloorKind::Memory,
-    }
-}
+use super::assign::{has_floor, is_sends};
+use crate::experiment::floor::{FLOOR, SMALL, WHATS, only_size};
+use crate::experiment::{Cell, variant};
 
 /// The floors of this kind of device that these cells need.
 pub(crate) fn cells(kind: FloorKind, beside: &[Cell]) -> Vec<Cell> {
@@ -88,14 +79,5 @@ mod tests {
         for what in ["line 64", "memcpy 512", "futex 0", "tcp 512", "tcp-both 8", "tcp-sleep 8"] {
             assert!(all.contains(&what.to_owned()), "{what}: {all:?}");
         }
-    }
-
-    #[test]
-    fn floors_are_those_of_the_way_that_data_go() {
-        assert_eq!(floor_kind("iwarp@::1(crc=on)"), FloorKind::Sockets);
-        assert_eq!(floor_kind("shm"), FloorKind::Memory);
-        assert_eq!(floor_kind("rails(shm,shm)"), FloorKind::Memory);
-        assert_eq!(floor_kind("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)"), FloorKind::Sockets);
-        assert_eq!(floor_kind("model:mt23108-vapi"), FloorKind::None);
     }
 }

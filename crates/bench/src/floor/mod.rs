@@ -4,6 +4,6 @@
 mod assign;
 mod kind;
 
-pub use crate::experiment::floor::{FLOOR, FloorKind};
+pub use crate::experiment::floor::FLOOR;
 pub use assign::{Floors, has_floor};
-pub(crate) use kind::{cells, every_cell, floor_kind};
+pub(crate) use kind::{cells, every_cell};

@@ -7,7 +7,7 @@ use super::journal::Keeping;
 use super::sample::Sample;
 use crate::experiment::driver::{plan_for, replay};
 use crate::experiment::{Cell, Metric, find};
-use crate::floor::{FLOOR, Floors, floor_kind};
+use crate::floor::{FLOOR, Floors};
 use crate::machine;
 use crate::plan::{CheckedPlan, Chosen};
 use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
@@ -273,7 +273,7 @@ impl<'a> Collected<'a> {
             metric: metric.name.to_owned(),
             unit: metric.unit.to_owned(),
         };
-        let floor: Option<FloorOf> = floors.of(floor_kind(self.device_of(index)), cell, &metric);
+        let floor: Option<FloorOf> = floors.of(fabric::floor(self.device_of(index)), cell, &metric);
         let detail = Detail { samples: self.keep, ..Detail::default() };
         let map = |ns: f64| metric.value(ns * 1e3, messages, cell.size);
         let mut result = measurement(head, launches, map, floor, &detail)?;

@@ -8,42 +8,32 @@ pub(super) fn rails(device: &str) -> Rails {
     Rails { names, open: fabric::open }
 }
 
-/// Kinds of devices that a server opens by their name alone. Names of models can be those of files, and time is real here.
-const BY_NAME: [&str; 2] = ["shm", "iwarp"];
 /// Bytes of the name of a device that a client asks for at most.
 const NAME_MAX: usize = 512;
 
 /// The device that a server opens for a client: `offered` if it is of the same kind, else what the client asked for, on
 /// any side: the side that the client named is its own. Nothing is opened or looked for here.
 pub(super) fn for_client(asked: &str, offered: Option<&str>) -> Result<String, String> {
+    let word = fabric::word(asked);
     match offered {
         _ if asked.len() > NAME_MAX => {
             Err("a device whose name is too long; see `nicety devices`".to_owned())
         }
-        Some(offered) if kind(offered) == kind(asked) => Ok(offered.to_owned()),
+        Some(offered) if fabric::word(offered) == word => Ok(offered.to_owned()),
         Some(offered) => {
-            let (asked, kind) = (kind(asked), kind(offered));
-            Err(format!("{asked} with a server that offers {offered}; use --device {kind}"))
+            let own = fabric::word(offered);
+            Err(format!("{word} with a server that offers {offered}; use --device {own}"))
         }
         // Sides again, which the server's host does not have.
-        None if kind(asked) == "rails" => {
+        None if fabric::is_rails(asked) => {
             Err("rails are the server's own: start it with --device rails(...), as many as here".to_owned())
         }
-        None if !BY_NAME.contains(&kind(asked)) => {
-            Err(format!("{} with a server; it opens {}", kind(asked), BY_NAME.join(" and ")))
+        None if fabric::served().all(|served| served != word) => {
+            let served: Vec<_> = fabric::served().collect();
+            Err(format!("{word} with a server; it opens {}", served.join(" and ")))
         }
-        None => {
-            let side =
-                asked.find('@').map(|at| (at, asked[at..].find('(').map_or(asked.len(), |end| at + end)));
-            Ok(side
-                .map_or_else(|| asked.to_owned(), |(at, end)| format!("{}{}", &asked[..at], &asked[end..])))
-        }
+        None => Ok(fabric::without_side(asked)),
     }
-}
-
-/// The name without a side and options.
-fn kind(name: &str) -> &str {
-    name.split(['@', '(']).next().unwrap_or(name).trim()
 }
 
 #[cfg(test)]

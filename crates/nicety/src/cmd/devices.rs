@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::Entry;
+use fabric::{Entry, FloorKind};
 use host::Bytes;
 use serde::Serialize;
 use verbs::{Access, AtomicCap, DeviceAttr, DmAccess, WriteOrder};
@@ -60,20 +60,21 @@ pub(crate) fn run(args: &DevicesArgs) -> Outcome {
 
 /// Opens a device to see whether it works and what it can do.
 fn look(entry: Entry) -> Listed {
-    let Entry { name, about, options, available } = entry;
+    let Entry { name, about, options, floor, available, .. } = entry;
     let opened = available.and_then(|()| fabric::attr(&name).map_err(|why| why.to_string()));
     let (attr, why_not) = match opened {
         Ok(attr) => (Some(attr), None),
         Err(why) => (None, Some(why)),
     };
     let mut notes = attr.as_ref().map(|attr| attr.notes.clone()).unwrap_or_default();
-    if name == "iwarp" {
+    // What passes through sockets meets what the machine's network is set to.
+    if floor == FloorKind::Sockets {
         notes.extend(crate::doctor::network::notes(&crate::doctor::System::real()));
     }
     Listed {
         name,
         about,
-        options: options.iter().map(|(form, meaning)| [*form, *meaning]).collect(),
+        options: options.into_iter().map(|(form, meaning)| [form, meaning]).collect(),
         available: attr.is_some(),
         why_not,
         notes,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use bench::launch::Serving;
 use bench::plan::DEFAULT_PORT;
+use fabric::Reach;
 
 use crate::args::ServeArgs;
 use crate::error::{Failure, OK, Outcome};
@@ -47,9 +48,12 @@ fn hint(line: &str, serving: &Serving) -> String {
     };
     let host = if at.is_ipv6() && !host.starts_with('T') { format!("[{host}]") } else { host };
     let port = if at.port() == DEFAULT_PORT { String::new() } else { format!(":{}", at.port()) };
-    // Shared memory, which is the default, ends where the machine ends.
-    let usual = if asked.ip().is_loopback() { None } else { Some("iwarp") };
-    let kind = serving.device.as_deref().and_then(|name| name.split(['@', '(']).next()).or(usual);
+    let kind = match serving.device.as_deref() {
+        Some(device) => Some(fabric::word(device).to_owned()),
+        None if asked.ip().is_loopback() => None,
+        // Shared memory, which is the default, ends where the machine ends.
+        None => fabric::list().into_iter().find(|e| e.reach == Reach::Network).map(|entry| entry.name),
+    };
     let kind = kind.map_or_else(String::new, |kind| format!("--device {kind} "));
     // How it got there is the other side's affair.
     let token = if serving.token.is_some() { " --token-file FILE" } else { "" };

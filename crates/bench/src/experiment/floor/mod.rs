@@ -9,7 +9,7 @@ mod tcp;
 mod whats;
 
 use errors::machine;
-pub use whats::{FLOOR, FloorKind};
+pub use whats::FLOOR;
 pub(crate) use whats::{SMALL, WHATS, only_size};
 
 use nic_soft::floor::{Lines, PeerMemory, Region, Role, empty_syscalls};

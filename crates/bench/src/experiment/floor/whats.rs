@@ -1,19 +1,9 @@
 //! Which floors there are, whose they are, and the sizes that they make sense for.
 
+use fabric::FloorKind;
+
 /// Name of the experiment.
 pub const FLOOR: &str = "floor";
-
-/// What a device has as its floor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FloorKind {
-    /// The memory that both sides share: cache lines and copies.
-    #[default]
-    Memory,
-    /// Plain TCP sockets.
-    Sockets,
-    /// Nothing of this machine: it is a model.
-    None,
-}
 
 /// Every floor, and whose it is.
 pub(crate) const WHATS: [(&str, FloorKind); 10] = [

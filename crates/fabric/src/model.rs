@@ -1,0 +1,36 @@
+//! The names of modelled cards: `model:MACHINE`, a machine that comes along or the path of a machine file, perhaps with a
+//! rail of it, with values of it as options.
+
+use nic_model::{Config, machines};
+use verbs::Result;
+
+use crate::kind::{FloorKind, Kind, Opener, Reach, Tail};
+use crate::name::Name;
+
+pub(crate) const KIND: Kind = Kind {
+    word: "model",
+    tail: Tail::Instance,
+    reach: Reach::World,
+    floor: FloorKind::None,
+    names: || {
+        let one = |machine: nic_model::Machine| {
+            (format!("model:{}", machine.name), format!("a model, in virtual time: {}", machine.about))
+        };
+        machines().into_iter().map(one).collect()
+    },
+    options: || nic_model::OPTIONS.to_vec(),
+    read,
+    read_rail: read,
+    rail_repeats: false,
+};
+
+/// The configuration that a name of this kind says.
+pub(crate) fn config(name: &Name<'_>) -> Result<Config> {
+    let machine = name.head.split_once(':').map_or("", |(_, machine)| machine);
+    Ok(Config::new(machine, &name.options)?)
+}
+
+fn read(name: &Name<'_>) -> Result<Opener> {
+    let config = config(name)?;
+    Ok(Box::new(move |host| nic_model::open(host, &config)))
+}
