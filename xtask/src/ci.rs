@@ -1,11 +1,13 @@
-//! Exactly what CI runs, in order, each step with its duration; the first failure ends it and says how to repeat it.
+//! Exactly what CI runs, in order, each step with its duration; the first failure ends it and says how to repeat it. What takes
+//! no part in the others' results runs beside the tests.
 
 use crate::workspace::{Workspace, capture, counted, run as run_command};
-use crate::{corpora, licences, loom, rows, ships, siege, tidy};
-use anyhow::{Result, bail};
+use crate::{corpora, interop, licences, loom, rows, ships, siege, tidy};
+use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
-use std::path::Path;
-use std::process::Command;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// One thing that CI checks.
@@ -69,26 +71,53 @@ const STEPS: &[Step] = &[
     },
 ];
 
+/// What takes long, downloads, or lets clocks decide: before a release, and after changes of what it is about.
+const WIDE: &[Step] = &[
+    Step {
+        name: "siege-long",
+        command: "cargo xtask siege --minutes 10",
+        run: |w| siege::check(w, &["--minutes", "10"].map(str::to_owned), false).map(|()| String::new()),
+    },
+    Step {
+        name: "interop",
+        command: "cargo xtask interop",
+        run: |w| interop::run(w, &[]).map(|()| String::new()),
+    },
+];
+
+/// The step that waits half of its time, and the steps that need nothing of any other and run beside it.
+const HOST_STEP: &str = "test";
+const BESIDE: &[&str] = &["loom", "release"];
+
 /// Prints the steps.
 pub(crate) fn list() {
     for step in STEPS {
-        println!("{:<10} {}", step.name, step.command);
+        let note = if BESIDE.contains(&step.name) { " (beside the tests)" } else { "" };
+        println!("{:<10} {}{note}", step.name, step.command);
+    }
+    for step in WIDE {
+        println!("{:<10} {} (with --wide)", step.name, step.command);
     }
 }
 
-/// Runs the steps named by `only`, or all of them.
-pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
-    let steps = chosen(only)?;
+/// Runs the steps named by `only`, one after the other; without names all of them, the wide ones if asked, some side by side.
+pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<()> {
+    let named = chosen(only, wide)?;
+    let is_beside = |step: &&Step| only.is_empty() && BESIDE.contains(&step.name);
+    let steps: Vec<&Step> = named.into_iter().filter(|step| !is_beside(step)).collect();
     let start = Instant::now();
     let mut summary = String::new();
     for (index, step) in steps.iter().enumerate() {
         println!("ci: [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.command);
         let began = Instant::now();
+        let beside =
+            (only.is_empty() && step.name == HOST_STEP).then(|| Beside::start(workspace)).transpose()?;
         let outcome = (step.run)(workspace);
         let took = seconds(began.elapsed());
         let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
         writeln!(summary, "  {:<10} {verdict:<7} {took:>8}", step.name)?;
-        match outcome {
+        let others = beside.map_or(Ok(()), |beside| beside.end(&mut summary));
+        match outcome.and_then(|line| others.map(|()| line)) {
             Ok(line) if line.is_empty() => {}
             Ok(line) => println!("{line}"),
             Err(error) => {
@@ -105,19 +134,64 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
     }
     println!(
         "\nci: summary\n{summary}ci: {} passed in {}",
-        counted(steps.len(), "step"),
+        counted(summary.lines().count(), "step"),
         seconds(start.elapsed())
     );
     Ok(())
 }
 
-/// The steps with these names, in CI's order; all of them when there are no names.
-fn chosen(only: &[String]) -> Result<Vec<&'static Step>> {
-    if let Some(unknown) = only.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
-        let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+/// The steps that run beside another: a second call of this command, whose output is kept until it ends.
+struct Beside {
+    child: Child,
+    log: PathBuf,
+    began: Instant,
+}
+
+impl Beside {
+    fn start(workspace: &Workspace) -> Result<Self> {
+        let log = workspace.target().join("ci-beside.log");
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let only = BESIDE.iter().flat_map(|name| ["--only", name]);
+        let child = Command::new(std::env::current_exe()?)
+            .arg("ci")
+            .args(only)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .context("cannot start a second xtask")?;
+        println!("ci: beside it: {}; their output follows when they have ended", BESIDE.join(", "));
+        Ok(Self { child, log, began: Instant::now() })
+    }
+
+    /// Waits for them and shows what they said.
+    fn end(mut self, summary: &mut String) -> Result<()> {
+        let status = self.child.wait()?;
+        print!("{}", fs::read_to_string(&self.log)?);
+        let verdict = if status.success() { "ok" } else { "FAILED" };
+        let took = seconds(self.began.elapsed());
+        for name in BESIDE {
+            writeln!(summary, "  {name:<10} {verdict:<7} {took:>8}  (all beside {HOST_STEP})")?;
+        }
+        if !status.success() {
+            bail!("what ran beside `{HOST_STEP}` failed, see above");
+        }
+        Ok(())
+    }
+}
+
+/// The steps with these names, in CI's order; all of them when there are no names, the wide ones only if asked.
+fn chosen(only: &[String], wide: bool) -> Result<Vec<&'static Step>> {
+    let all = || STEPS.iter().chain(WIDE);
+    if let Some(unknown) = only.iter().find(|name| !all().any(|step| step.name == **name)) {
+        let known: Vec<&str> = all().map(|step| step.name).collect();
         bail!("there is no step `{unknown}`; the steps are {}", known.join(", "));
     }
-    Ok(STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect())
+    Ok(match only {
+        [] if wide => all().collect(),
+        [] => STEPS.iter().collect(),
+        only => all().filter(|step| only.iter().any(|name| name == step.name)).collect(),
+    })
 }
 
 /// Runs cargo, its output visible.
@@ -163,18 +237,24 @@ mod tests {
 
     #[test]
     fn no_names_mean_all_steps() {
-        assert_eq!(chosen(&[]).expect("no unknown name").len(), STEPS.len());
+        assert_eq!(chosen(&[], false).expect("no unknown name").len(), STEPS.len());
+        assert_eq!(chosen(&[], true).expect("no unknown name").len(), STEPS.len() + WIDE.len());
+    }
+
+    #[test]
+    fn what_runs_beside_others_is_among_the_steps() {
+        assert!(BESIDE.iter().chain([&HOST_STEP]).all(|name| STEPS.iter().any(|step| step.name == *name)));
     }
 
     #[test]
     fn chosen_steps_keep_their_order() {
-        let steps = chosen(&["tidy".to_owned(), "fmt".to_owned()]).expect("both exist");
+        let steps = chosen(&["tidy".to_owned(), "fmt".to_owned()], false).expect("both exist");
         assert_eq!(steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["fmt", "tidy"]);
     }
 
     #[test]
     fn an_unknown_step_is_told_the_known_ones() {
-        let error = chosen(&["format".to_owned()]).err().expect("no such step").to_string();
+        let error = chosen(&["format".to_owned()], false).err().expect("no such step").to_string();
         assert!(error.contains("`format`") && error.contains("fmt, clippy, doc, test"), "{error}");
     }
 }

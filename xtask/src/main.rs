@@ -36,6 +36,9 @@ enum Check {
         /// Run only these steps (in CI's order); may be given more than once.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
+        /// Run the long steps, too: ten minutes of siege in which clocks decide, and the programs of others.
+        #[arg(long, conflicts_with = "only")]
+        wide: bool,
         /// Print the steps and what each one runs.
         #[arg(long)]
         list: bool,
@@ -81,7 +84,7 @@ fn run(check: Check) -> anyhow::Result<()> {
     let workspace = Workspace::find()?;
     match check {
         Check::Ci { list: true, .. } => ci::list(),
-        Check::Ci { only, list: false } => return ci::run(&workspace, &only),
+        Check::Ci { only, wide, list: false } => return ci::run(&workspace, &only, wide),
         Check::Setup => println!("{}", packages::setup()?),
         Check::Rows => println!("{}", rows::check(&workspace)?),
         Check::Licences => println!("{}", licences::check(&workspace)?),
