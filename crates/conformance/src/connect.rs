@@ -4,7 +4,10 @@ use super::Env;
 use super::check::{ok, pattern};
 use super::conn::{Conn, End, Setup, connect};
 use host::Span;
-use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, Depths, Error, QpState, SendOp, SendWr, WcOpcode};
+use verbs::{
+    Cm, CmEvent, CmFailure, CmId, ConnInfo, ConnParam, Depths, Error, QpState, SendOp, SendWr, WcOpcode,
+    WcStatus,
+};
 
 pub(super) fn ends(env: &Env) -> (End, End) {
     (End::new(env, &env.a, &Setup::default()), End::new(env, &env.b, &Setup::default()))
@@ -304,4 +307,110 @@ pub(super) fn both_ends_are_told(env: &Env) {
     ports.sort_by_key(|(port, ..)| *port);
     assert!(ports[0].0 > 0, "a port tells connections apart");
     assert!(ports.windows(2).all(|pair| pair[0].0 != pair[1].0), "two connections have one port");
+}
+
+/// Two channels, and a connection without queue pairs between them, which both said and heard what they should.
+#[track_caller]
+fn identifiers(env: &Env) -> ((Cm, CmId), (Cm, CmId)) {
+    let (near, far) = (env.a.create_cm().expect("a channel"), env.b.create_cm().expect("a channel"));
+    let listener = far.listen(env.addr(), 1).expect("a listener");
+    let (hello, answer) = (pattern(5, 11), pattern(6, 7));
+    let asks = near.connect_without_qp(listener.addr(), &ConnParam::with_private_data(hello.clone()));
+    let asks = asks.expect("connect");
+    let request = env.waiter.request(&far);
+    assert_eq!(request.private_data, hello);
+    let accepts = far.accept_without_qp(request, &ConnParam::with_private_data(answer.clone()));
+    let accepts = accepts.expect("accept");
+    assert_eq!(env.waiter.established(&near, asks.num()), answer);
+    assert_eq!(env.waiter.established(&far, accepts.num()), [0; 0]);
+    ((near, asks), (far, accepts))
+}
+
+/// Private data goes both ways without a queue pair, and either end learns when the other one goes: by a call, of which
+/// both are told, or with the last handle, of which the other is.
+pub(super) fn without_a_queue_pair(env: &Env) {
+    for active_ends in [true, false] {
+        let (mut ends, mut stays) = identifiers(env);
+        if !active_ends {
+            std::mem::swap(&mut ends, &mut stays);
+        }
+        ends.0.disconnect_id(&ends.1).expect("connected");
+        env.waiter.disconnected(&ends.0, ends.1.num());
+        env.waiter.disconnected(&stays.0, stays.1.num());
+
+        let (mut goes, mut stays) = identifiers(env);
+        if !active_ends {
+            std::mem::swap(&mut goes, &mut stays);
+        }
+        drop(goes.1);
+        env.waiter.disconnected(&stays.0, stays.1.num());
+        env.waiter.no_event(&goes.0, "an end that is dropped hears nothing more");
+    }
+}
+
+/// A queue pair may be connected to an end that has none; its sends find no receive.
+pub(super) fn without_a_queue_pair_at_one_end(env: &Env) {
+    let setup = Setup::default();
+    for with_qp in [true, false] {
+        let (a, b) = (End::new(env, &env.a, &setup), End::new(env, &env.b, &setup));
+        let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+        let param = ConnParam { rnr_retry: 0, ..ConnParam::default() };
+        let id = if with_qp {
+            a.cm.connect(&a.qp, listener.addr(), &param).expect("connect");
+            b.cm.accept_without_qp(b.waiter.request(&b.cm), &param).expect("accept")
+        } else {
+            let id = a.cm.connect_without_qp(listener.addr(), &param).expect("connect");
+            b.cm.accept(b.waiter.request(&b.cm), &b.qp, &param).expect("accept");
+            id
+        };
+        let (paired, bare) = if with_qp { (&a, &b) } else { (&b, &a) };
+        paired.waiter.established(&paired.cm, paired.qp.num());
+        bare.waiter.established(&bare.cm, id.num());
+        paired.post(&SendWr::new(1, SendOp::Send, &[paired.host.sge(0, 8)]));
+        assert_ne!(paired.sent().status, WcStatus::Success);
+        let _ = paired.cm.disconnect(&paired.qp);
+        bare.waiter.disconnected(&bare.cm, id.num());
+    }
+}
+
+/// A rejection names the identifier, and a failure does; afterwards another one connects.
+pub(super) fn identifiers_are_rejected(env: &Env) {
+    let (near, far) = (env.a.create_cm().expect("a channel"), env.b.create_cm().expect("a channel"));
+    let listener = far.listen(env.addr(), 1).expect("a listener");
+    let id = near.connect_without_qp(listener.addr(), &ConnParam::default()).expect("connect");
+    env.waiter.request(&far).reject(b"no").expect("reject");
+    match env.waiter.event(&near, "Rejected") {
+        CmEvent::Rejected { qp_num, private_data } => {
+            assert_eq!((qp_num, &*private_data), (id.num(), &b"no"[..]));
+        }
+        other => panic!("expected Rejected, got {other:?}"),
+    }
+    let addr = listener.addr();
+    drop(listener);
+    let id = near.connect_without_qp(addr, &ConnParam::default()).expect("connect");
+    match env.waiter.event(&near, "ConnectFailed") {
+        CmEvent::ConnectFailed { qp_num, why: CmFailure::Refused(_) } => assert_eq!(qp_num, id.num()),
+        other => panic!("expected ConnectFailed, got {other:?}"),
+    }
+    let over = ConnParam::with_private_data(vec![1; env.a.attr().max_private_data as usize + 1]);
+    let refusal = near.connect_without_qp(addr, &over).map(|id| id.num());
+    assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+    identifiers(env);
+}
+
+/// Two hundred one after the other: each has the news of its own end, and none of another's.
+pub(super) fn identifiers_come_and_go(env: &Env) {
+    let (near, far) = (env.a.create_cm().expect("a channel"), env.b.create_cm().expect("a channel"));
+    let listener = far.listen(env.addr(), 4).expect("a listener");
+    for round in 0..200_u8 {
+        let asks = near.connect_without_qp(listener.addr(), &ConnParam::with_private_data([round]));
+        let asks = asks.expect("connect");
+        let request = env.waiter.request(&far);
+        assert_eq!(request.private_data, [round]);
+        let accepts = far.accept_without_qp(request, &ConnParam::default()).expect("accept");
+        env.waiter.established(&near, asks.num());
+        env.waiter.established(&far, accepts.num());
+        drop(asks);
+        env.waiter.disconnected(&far, accepts.num());
+    }
 }

@@ -332,6 +332,10 @@ macro_rules! __conformance_table {
                 a_device_connects_to_itself
                 one_channel_for_both_ends
                 both_ends_are_told
+                without_a_queue_pair
+                without_a_queue_pair_at_one_end
+                identifiers_are_rejected
+                identifiers_come_and_go
                 waiting_for_events_times_out
                 the_descriptor_is_readable
             }

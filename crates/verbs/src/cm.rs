@@ -4,6 +4,9 @@
 //! [`Cm::listen`], then a `ConnectRequest`, [`Cm::accept`] or [`ConnectRequest::reject`], then `Established`
 //! or `ConnectFailed`. Either side: `Disconnected` once, when the peer disconnects, destroys its queue pair,
 //! or dies; also after an own [`Cm::disconnect`].
+//!
+//! A connection that only tells things, such as who is there and how to reach them, needs no queue pair of the program's:
+//! [`CmId`].
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 use host::{Source, Span, Time, Wakes};
 
 use crate::provider::{CmOps, ListenerOps, RequestOps};
-use crate::{Device, Error, Qp, Result};
+use crate::{Device, Error, Qp, QpCap, QpInit, Result};
 
 /// What the two ends agree on (`rdma_conn_param`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +113,7 @@ pub enum CmEvent {
     ConnectRequest(ConnectRequest),
     /// The queue pair is connected and may send.
     Established {
-        /// [`Qp::num`].
+        /// [`Qp::num`], or [`CmId::num`].
         qp_num: u32,
         /// What the accepting side said; empty on the passive side.
         private_data: Vec<u8>,
@@ -119,21 +122,21 @@ pub enum CmEvent {
     },
     /// The peer said no. The queue pair is back in `Init`.
     Rejected {
-        /// [`Qp::num`].
+        /// [`Qp::num`], or [`CmId::num`].
         qp_num: u32,
         /// What it said.
         private_data: Vec<u8>,
     },
     /// The connection did not come about. The queue pair is back in `Init`, or, on the passive side, in `Error`.
     ConnectFailed {
-        /// [`Qp::num`].
+        /// [`Qp::num`], or [`CmId::num`].
         qp_num: u32,
         /// Why.
         why: CmFailure,
     },
     /// The connection is over, and the queue pair in the error state.
     Disconnected {
-        /// [`Qp::num`].
+        /// [`Qp::num`], or [`CmId::num`].
         qp_num: u32,
     },
 }
@@ -203,6 +206,42 @@ impl Listener {
     }
 }
 
+/// A connection without a queue pair of the program's (an `rdma_cm_id` whose `qp` is null): it carries private data both ways
+/// while it is set up, tells who is at the other end ([`ConnInfo`]), and when the other end goes. Dropping it disconnects, and
+/// the peer gets `Disconnected`. Events name it by [`CmId::num`] where they name others by [`Qp::num`]; no two of a device are
+/// alike.
+///
+/// It works on every device, as it holds the smallest queue pair there is, for which it costs as much time, memory and
+/// [`crate::DeviceAttr::max_qp`]: a connection of iWARP *is* the stream of a queue pair (RFC 5044, section 7.1), and Linux connects
+/// none without one there either. That queue pair is nobody's to use, so what the peer sends, with a queue pair of its own,
+/// finds no receive. Neither is another one bound to the connection later: it connects by itself. Numbers of queue pairs go
+/// into the private data, since not every protocol has a place for them.
+///
+/// `rdma_establish(3)` has no counterpart: the connection is there when the peer has accepted.
+pub struct CmId {
+    qp: Qp,
+}
+
+impl std::fmt::Debug for CmId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CmId({})", self.num())
+    }
+}
+
+impl CmId {
+    fn new(device: &Device) -> Result<Self> {
+        let cap = QpCap { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+        // Two entries: nothing is posted, and every device gives room for both queues.
+        let qp = device.alloc_pd()?.create_qp(&QpInit::new(&device.create_cq(2)?).cap(cap))?;
+        Ok(Self { qp })
+    }
+
+    /// What events call it.
+    pub fn num(&self) -> u32 {
+        self.qp.num()
+    }
+}
+
 /// A channel of connection events (`rdma_event_channel`); cheap to clone.
 #[derive(Clone)]
 pub struct Cm {
@@ -252,6 +291,49 @@ impl Cm {
             Some(ops) => ops.accept(&*self.ops, qp, param),
             None => Err(Error::Invalid("the connect request has already been answered".into())),
         }
+    }
+
+    /// Starts connecting to the listener at `addr` without a queue pair; its events come to this channel from now on, those of
+    /// [`Cm::connect`]. After `Rejected` and `ConnectFailed` it is of no more use.
+    ///
+    /// ```no_run
+    /// # fn hello(cm: &verbs::Cm, addr: std::net::SocketAddr) -> verbs::Result<()> {
+    /// use verbs::{CmEvent, ConnParam};
+    ///
+    /// let id = cm.connect_without_qp(addr, &ConnParam::with_private_data(*b"who are you?"))?;
+    /// if let CmEvent::Established { qp_num, private_data, info } = cm.get_event(None)? {
+    ///     assert_eq!(qp_num, id.num());
+    ///     println!("{} says {private_data:?}", info.peer);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::create_cq`], [`crate::Pd::create_qp`] and [`Cm::connect`].
+    pub fn connect_without_qp(&self, addr: SocketAddr, param: &ConnParam) -> Result<CmId> {
+        self.check_private_data(param)?;
+        let id = CmId::new(&self.device)?;
+        self.ops.connect(&id.qp, addr, param)?;
+        Ok(id)
+    }
+
+    /// Accepts a request without a queue pair, whether or not the peer has one; its events come to this channel from now on.
+    ///
+    /// # Errors
+    /// As [`Cm::connect_without_qp`]; the request is rejected then.
+    pub fn accept_without_qp(&self, request: ConnectRequest, param: &ConnParam) -> Result<CmId> {
+        let id = CmId::new(&self.device)?;
+        self.accept(request, &id.qp, param)?;
+        Ok(id)
+    }
+
+    /// Ends a connection without a queue pair: both sides get `Disconnected` (`rdma_disconnect(3)`).
+    ///
+    /// # Errors
+    /// As [`Cm::disconnect`].
+    pub fn disconnect_id(&self, id: &CmId) -> Result<()> {
+        self.disconnect(&id.qp)
     }
 
     /// Ends the connection of `qp`: both sides' requests are flushed, both get `Disconnected`.
