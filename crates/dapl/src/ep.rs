@@ -248,17 +248,17 @@ impl Ep {
 
     /// A bind has taken effect; its event comes in the order of the requests.
     pub(crate) fn bound(&self, event: Event, flags: CompletionFlags) {
+        let Some(evd) = self.0.send_side().evd() else { return };
+        // Nothing completes meanwhile: either the bind finds done what it comes behind, or that finds the bind.
+        let turn = evd.0.turn();
         let mut side = self.0.send_side();
-        let Some((lane, evd)) = side.lane.clone() else { return };
+        let Some((lane, _)) = side.lane.clone() else { return };
         let ticket = side.head;
         side.head = ticket.wrapping_add(1);
+        let event = (!flags.contains(CompletionFlags::SUPPRESS)).then_some(event);
         let ready = lane.bind(ticket, side.loud, event);
-        drop(side);
-        if let Some(event) = ready
-            && !flags.contains(CompletionFlags::SUPPRESS)
-        {
-            evd.0.push(event);
-        }
+        drop((side, turn));
+        ready.into_iter().for_each(|event| evd.0.push(event));
     }
 }
 

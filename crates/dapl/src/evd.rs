@@ -357,7 +357,8 @@ impl EvdInner {
         if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) {
             self.ia.dispatch();
         }
-        if let (Some(cq), Some(_turn)) = (&self.cq, self.turn()) {
+        if let Some(cq) = &self.cq {
+            let _turn = self.turn();
             loop {
                 *news |= self.take_rung();
                 if *news && self.queued.load(Ordering::Acquire) >= threshold {
@@ -410,12 +411,10 @@ impl EvdInner {
         self.rung.fetch_or(wakes, Ordering::Release);
     }
 
-    /// The turn at taking completions. In virtual time a rank that has it may be suspended, and comes back to it by itself:
-    /// others go on without.
+    /// The turn at taking completions, and at binds, which come between them.
     #[inline]
-    fn turn(&self) -> Option<Held<'_, [Wc; 1]>> {
-        let host = &self.ia.host;
-        self.taking.try_lock(host).or_else(|| host.node().is_none().then(|| self.taking.lock(host)))
+    pub(crate) fn turn(&self) -> Held<'_, [Wc; 1]> {
+        self.taking.lock(&self.ia.host)
     }
 
     /// The next completion that makes an event, and whether it wakes.
@@ -460,7 +459,7 @@ impl EvdInner {
         if let Some((event, wakes)) = found {
             self.keep(Event::Dto(event), wakes);
         }
-        std::iter::from_fn(|| lane.take_bind()).for_each(|event| self.push(event));
+        std::iter::from_fn(|| lane.take_bind()).flatten().for_each(|event| self.push(event));
     }
 
     #[cold]
@@ -535,11 +534,13 @@ impl EvdInner {
         if arm {
             cq.req_notify(solicited).or_device(Subtype::None)?;
         }
+        let turn = self.turn();
         let mut news = false;
         while let Some((event, wakes)) = self.take_completion(cq)? {
             news |= wakes && !solicited;
             self.queue(event);
         }
+        drop(turn);
         if news && waited_on {
             self.rung.store(true, Ordering::Release);
         }

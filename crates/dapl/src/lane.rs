@@ -129,7 +129,7 @@ impl Lane {
         let meta = record.meta.load(Ordering::Acquire);
         let cookie = record.cookie.load(Ordering::Relaxed);
         let next = ticket.wrapping_add(1);
-        // Two threads that complete at once may leave the smaller one; the next completion corrects it.
+        // One completes at a time; a bind behind it may have ended before, with a later number.
         if next.wrapping_sub(self.done.load(Ordering::Relaxed)) < 1 << 31 {
             self.done.store(next, Ordering::Release);
         }
@@ -163,15 +163,15 @@ impl Lane {
         }
     }
 
-    /// A bind with number `ticket` ends when request number `after` has; returns its event if that is now.
-    pub(crate) fn bind(&self, ticket: u32, after: Option<u32>, event: Event) -> Option<Event> {
+    /// A bind with number `ticket` ends when request number `after` has; returns its event, if it has one, if that is now.
+    pub(crate) fn bind(&self, ticket: u32, after: Option<u32>, event: Option<Event>) -> Option<Event> {
         let mut binds = lock(&self.binds);
         match after.filter(|after| !self.is_done(*after)) {
             None if binds.is_empty() => {
                 if self.done() == ticket {
                     self.done.store(ticket.wrapping_add(1), Ordering::Release);
                 }
-                Some(event)
+                event
             }
             after => {
                 // Without a request of its own it comes with the bind before it.
@@ -193,8 +193,8 @@ impl Lane {
         self.has_binds.load(Ordering::Acquire)
     }
 
-    /// The next bind whose turn has come.
-    pub(crate) fn take_bind(&self) -> Option<Event> {
+    /// Ends the next bind, if what it came behind is done: its event, if it has one.
+    pub(crate) fn take_bind(&self) -> Option<Option<Event>> {
         let mut binds = lock(&self.binds);
         let bind = if self.is_done(binds.front()?.after) { binds.pop_front() } else { None }?;
         if self.done() == bind.ticket {
@@ -209,7 +209,8 @@ impl Lane {
 struct Bind {
     ticket: u32,
     after: u32,
-    event: Event,
+    /// None if it is suppressed.
+    event: Option<Event>,
 }
 
 type Block = Box<[OnceLock<Arc<Lane>>]>;
@@ -324,7 +325,7 @@ mod tests {
     fn a_bind_waits_for_what_was_posted_before_it() {
         let lane = Lane::new(0, 4);
         let tag = lane.restart();
-        let bound = || Event::RmrBind { rmr: 5, cookie: 6, status: DtoStatus::Success };
+        let bound = || Some(Event::RmrBind { rmr: 5, cookie: 6, status: DtoStatus::Success });
         assert!(lane.bind(0, None, bound()).is_some(), "nothing is before it");
         lane.remember(1, wanted(1, false));
         assert!(lane.bind(2, Some(1), bound()).is_none());

@@ -65,6 +65,7 @@ bodies! {
     posted_receives_are_flushed
     a_bound_region_is_reachable_until_it_is_unbound
     binds_come_behind_what_was_posted_before_them
+    suppressed_binds_are_silent_behind_requests_too
     shared_receives_go_to_whoever_is_sent_to
     adapters_share_a_buffer
     what_is_in_use_is_not_freed
@@ -417,6 +418,21 @@ fn binds_come_behind_what_was_posted_before_them(pair: &Pair) {
         let last = next(1);
         assert!(matches!(last, Event::RmrBind { cookie: 3, .. }), "{last:?}");
     }
+}
+
+fn suppressed_binds_are_silent_behind_requests_too(pair: &Pair) {
+    let (_a, b) = pair.connected();
+    let rmr = Rmr::create(&pair.b.pz);
+    let part = pair.b.lmr.segment(100, 50);
+    let bind = |cookie, flags| {
+        rmr.bind(&b, &pair.b.lmr, part, MemPriv::REMOTE_WRITE, cookie, flags).expect("bound");
+    };
+    b.post_rdma_write(&pair.b.piece(0, 8), 1, pair.a.lmr.remote(0), 8, NONE).expect("posted");
+    bind(2, CompletionFlags::SUPPRESS);
+    bind(3, NONE);
+    assert_eq!(completion(&pair.b.request).cookie, 1);
+    let next = pair.b.request.wait(SOON, 1).expect("an event").0;
+    assert!(matches!(next, Event::RmrBind { cookie: 3, .. }), "{next:?}");
 }
 
 fn shared_receives_go_to_whoever_is_sent_to(pair: &Pair) {

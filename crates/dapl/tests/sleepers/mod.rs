@@ -1,10 +1,11 @@
 //! Threads that sleep on dispatchers and notification objects, in real time, where somebody else must wake them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use super::support::{NONE, Pair, SOON, completion, connection, own_qual, request};
-use dapl::{Cno, ConnectionKind, Ep, EpConfig, Evd, EvdFlags, Kind, Psp, Subtype};
+use dapl::{Cno, ConnectionKind, Ep, EpConfig, Evd, EvdFlags, Kind, MemPriv, Psp, Rmr, Subtype};
 
 /// Longer than any wait spins.
 const ASLEEP: Duration = Duration::from_millis(30);
@@ -121,6 +122,47 @@ fn many_threads_post_to_one_endpoint() {
             let thread = (event.cookie >> 32) as usize;
             assert_eq!(event.cookie & 0xFFFF_FFFF, next[thread], "in the order of each thread");
             next[thread] += 1;
+        }
+    });
+}
+
+/// Goal: no bind is forgotten that comes behind a request which another thread finds done at that moment. Method: one thread
+/// posts a write and a bind, the other takes both events, a little later in each round; a forgotten one would only come with
+/// the next request.
+#[test]
+fn a_bind_meets_the_completion_before_it() {
+    const ROUNDS: u64 = 20_000;
+    let pair = pair();
+    let (_a, b) = pair.connected();
+    let rmr = Rmr::create(&pair.b.pz);
+    let (posted, taken) = (AtomicU64::new(0), AtomicU64::new(0));
+    let host = &pair.b.host;
+    let wait_for = |number: &AtomicU64, at_least: u64| {
+        let look = || (number.load(Ordering::Acquire) >= at_least).then_some(());
+        host.poll("the other thread", host.after(SOON.expect("a span")), look)
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                if wait_for(&posted, round + 1).is_none() {
+                    return;
+                }
+                (0..round % 256).for_each(|_| std::hint::spin_loop());
+                for _ in 0..2 {
+                    let take = || pair.b.request.dequeue().ok();
+                    if host.poll("an event", host.after(SOON.expect("a span")), take).is_none() {
+                        return;
+                    }
+                }
+                taken.store(round + 1, Ordering::Release);
+            }
+        });
+        for round in 0..ROUNDS {
+            b.post_rdma_write(&pair.b.piece(0, 8), 1, pair.a.lmr.remote(0), 8, NONE).expect("posted");
+            posted.store(round + 1, Ordering::Release);
+            let nothing = pair.b.lmr.segment(0, 0);
+            rmr.bind(&b, &pair.b.lmr, nothing, MemPriv::empty(), 2, NONE).expect("unbound");
+            assert!(wait_for(&taken, round + 1).is_some(), "an event of round {round} did not come");
         }
     });
 }
