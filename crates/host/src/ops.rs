@@ -105,12 +105,13 @@ pub trait HostOps: Send + Sync {
     /// Between two looks at memory or a queue: lets some time pass without giving up the wait. Returns whether the
     /// deadline is to be checked after the next look, which real time does seldom because it costs.
     fn relax(&self, turn: &mut Turn) -> bool;
-    /// Whether the wait should go to sleep on its bell from here on.
-    fn tired(&self, turn: Turn) -> bool;
+    /// Whether the wait should go to sleep on its bell from here on. Not asked during the first looks.
+    fn tired(&self, turn: &Turn) -> bool;
     /// Sleeps until one of them wakes.
-    fn sleep(&self, wakes: &Wakes<'_>, turn: Turn);
-    /// Tells how a wait ended, so that later ones can choose better between spinning and sleeping.
-    fn learn(&self, turn: Turn, slept: bool);
+    fn sleep(&self, wakes: &Wakes<'_>, turn: &Turn);
+    /// Tells how a wait ended that went on beyond its first looks, so that later ones can choose better between spinning and
+    /// sleeping.
+    fn learn(&self, turn: &Turn, slept: bool);
     /// Runs `body` beside the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
@@ -254,13 +255,13 @@ impl Host {
         let mut slept = false;
         let mut check = false;
         let found = loop {
-            if self.0.tired(turn) {
+            if turn.count > EAGER_LOOKS && self.0.tired(&turn) {
                 slept = true;
                 let mut wakes = Wakes::default();
                 source.prepare_wait(&mut wakes);
                 let found = progress();
                 if found.is_none() && !self.overdue(deadline) {
-                    self.0.sleep(&wakes, turn);
+                    self.0.sleep(&wakes, &turn);
                 }
                 drop(wakes);
                 if found.is_some() {
@@ -280,7 +281,10 @@ impl Host {
                 break None;
             }
         };
-        self.0.learn(turn, slept);
+        // A wait that ended among the first looks says nothing of sleeping, and has no time for it.
+        if turn.count > EAGER_LOOKS {
+            self.0.learn(&turn, slept);
+        }
         found
     }
 

@@ -104,16 +104,13 @@ impl HostOps for Real {
         (turn.count + 1).is_multiple_of(if turn.polls { POLL_TURNS_PER_CHECK } else { EAGER_LOOKS })
     }
 
-    fn tired(&self, turn: Turn) -> bool {
-        if turn.count <= EAGER_LOOKS {
-            return false;
-        }
+    fn tired(&self, turn: &Turn) -> bool {
         let now = self.now();
         now.as_ps() < self.crowded_until.load(Ordering::Relaxed)
             || now.since(turn.began).as_ns() > u64::from(self.yield_ns.load(Ordering::Relaxed))
     }
 
-    fn sleep(&self, wakes: &Wakes<'_>, turn: Turn) {
+    fn sleep(&self, wakes: &Wakes<'_>, turn: &Turn) {
         let limit = turn.deadline.map(|d| d.since(self.now()).to_std().max(Duration::from_nanos(1)));
         #[cfg(not(loom))]
         asleep::sleep(wakes, limit);
@@ -121,7 +118,7 @@ impl HostOps for Real {
         wakes.sole_bell().into_iter().for_each(|ticket| ticket.bell().sleep(ticket.number(), limit));
     }
 
-    fn learn(&self, turn: Turn, slept: bool) {
+    fn learn(&self, turn: &Turn, slept: bool) {
         let now = self.yield_ns.load(Ordering::Relaxed);
         let long = || self.now().since(turn.began).as_ns() >= 2 * u64::from(YIELD_NS_MAX);
         let next = if slept && long() { (now / 2).max(YIELD_NS_MIN) } else { continue_yielding(now) };

@@ -177,13 +177,13 @@ impl HostOps for Node {
         true
     }
 
-    fn tired(&self, _turn: Turn) -> bool {
+    fn tired(&self, _turn: &Turn) -> bool {
         false
     }
 
-    fn sleep(&self, _wakes: &Wakes<'_>, _turn: Turn) {}
+    fn sleep(&self, _wakes: &Wakes<'_>, _turn: &Turn) {}
 
-    fn learn(&self, _turn: Turn, _slept: bool) {}
+    fn learn(&self, _turn: &Turn, _slept: bool) {}
 
     /// A rank of the same machine, on a processor of its own; it sits wherever the rank that spawns it does, too.
     fn spawn(
