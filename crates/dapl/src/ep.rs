@@ -250,14 +250,14 @@ impl Ep {
     pub(crate) fn bound(&self, event: Event, flags: CompletionFlags) {
         let Some(evd) = self.0.send_side().evd() else { return };
         // Nothing completes meanwhile: either the bind finds done what it comes behind, or that finds the bind.
-        let turn = evd.0.turn();
+        let mut taking = evd.0.taking();
         let mut side = self.0.send_side();
         let Some((lane, _)) = side.lane.clone() else { return };
         let ticket = side.head;
         side.head = ticket.wrapping_add(1);
         let event = (!flags.contains(CompletionFlags::SUPPRESS)).then_some(event);
-        let ready = lane.bind(ticket, side.loud, event);
-        drop((side, turn));
+        let ready = lane.bind(&mut taking.turn, ticket, side.loud, event);
+        drop((side, taking));
         ready.into_iter().for_each(|event| evd.0.push(event));
     }
 }
@@ -497,7 +497,7 @@ impl Side {
     fn new(evd: Option<Evd>, depth: u32, max_iov: u32, label: Label) -> Result<Self> {
         let Some(evd) = evd else { return Ok(Self::default()) };
         let lane = evd.0.lanes.take(depth)?;
-        let tag = lane.restart();
+        let tag = lane.restart(&mut evd.0.taking().turn);
         lane.set_label(label);
         Ok(Self { lane: Some((lane, evd)), tag, max_iov: max_iov as usize, ..Self::default() })
     }

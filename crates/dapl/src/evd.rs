@@ -16,7 +16,7 @@ use crate::error::OrDevice;
 use crate::event::DtoEvent;
 use crate::glance::Glance;
 use crate::ia::IaInner;
-use crate::lane::{Lane, Lanes};
+use crate::lane::{Lane, Lanes, Turn};
 use crate::sync::{Use, Uses, lock};
 use crate::{Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
@@ -49,7 +49,7 @@ pub(crate) struct EvdInner {
     bell: Bell,
     pub(crate) lanes: Lanes,
     /// Held by whoever moves completions out of the device's queue, until they are where their order shows.
-    pub(crate) taking: Lock<[Wc; 1]>,
+    pub(crate) taking: Lock<Taking>,
     queue: Mutex<VecDeque<Event>>,
     queued: AtomicUsize,
     /// Something that wakes was put into the queue by somebody else.
@@ -65,6 +65,16 @@ pub(crate) struct EvdInner {
     notified: AtomicBool,
     label: AtomicU64,
     pub(crate) uses: Uses,
+}
+
+/// What whoever takes completions works with.
+#[derive(Default)]
+pub(crate) struct Taking {
+    pub(crate) turn: Turn,
+    /// Where the device puts a completion.
+    pub(crate) wc: [Wc; 1],
+    /// The lane of the last plain one: the next is often of the same.
+    pub(crate) last: Option<Arc<Lane>>,
 }
 
 impl std::fmt::Debug for Evd {
@@ -149,8 +159,8 @@ impl Evd {
         let inner = &*self.0;
         // Before the glance: whatever is put into the queue after it rings anew.
         inner.rung.store(false, Ordering::Relaxed);
-        match if threshold == 1 { inner.glance(true) } else { Glance::Unclear } {
-            Glance::Found(event) => return Ok((event, 0)),
+        match if threshold == 1 { inner.glance() } else { Glance::Unclear } {
+            Glance::Found(event) => return Ok((Event::Dto(event), 0)),
             Glance::Nothing => return self.wait_longer(timeout, 1),
             Glance::Unclear => {}
         }
@@ -179,22 +189,25 @@ impl Evd {
         let deadline = timeout.and_then(|timeout| host.after(timeout));
         let mut news = false;
         let solicited = inner.is(SOLICITED) && inner.ia.channel.is_some();
-        let found = if solicited {
-            let look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
-            host.wait(CALL, &inner.ia.shared(), deadline, unless_empty(look))
+        // Put where it is returned from: an event that is handed through the loop is copied at each step.
+        let mut found = Err(Error::new(Kind::TimeoutExpired, Subtype::None));
+        if solicited {
+            let mut look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
+            let shared = inner.ia.shared();
+            host.wait(CALL, &shared, deadline, || look().transpose().map(|event| found = event));
         } else {
             let mut look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
             host.wait(CALL, inner, deadline, || {
-                match if threshold == 1 { inner.glance(false) } else { Glance::Unclear } {
-                    Glance::Found(event) => Some(Ok(event)),
-                    Glance::Nothing => None,
-                    Glance::Unclear => look().transpose(),
-                }
-            })
-        };
+                found = match if threshold == 1 { inner.glance() } else { Glance::Unclear } {
+                    Glance::Found(event) => Ok(Event::Dto(event)),
+                    Glance::Nothing => return None,
+                    Glance::Unclear => look().transpose()?,
+                };
+                Some(())
+            });
+        }
         inner.waiting.store(false, Ordering::Release);
-        let event = found.unwrap_or(Err(Error::new(Kind::TimeoutExpired, Subtype::None)))?;
-        Ok((event, inner.queued.load(Ordering::Relaxed)))
+        Ok((found?, inner.queued.load(Ordering::Relaxed)))
     }
 
     /// Takes an event, if there is one (`dat_evd_dequeue`).
@@ -203,8 +216,8 @@ impl Evd {
     /// `QueueEmpty`; `InvalidState` after an overrun.
     #[inline]
     pub fn dequeue(&self) -> Result<Event> {
-        let found = match self.0.glance(true) {
-            Glance::Found(event) => Some(event),
+        let found = match self.0.glance() {
+            Glance::Found(event) => return Ok(Event::Dto(event)),
             Glance::Nothing => None,
             Glance::Unclear => self.0.look(1, &mut true)?,
         };
@@ -332,17 +345,13 @@ impl Evd {
     }
 }
 
-/// A look as [`host::Host::wait`] wants it.
-fn unless_empty(mut look: impl FnMut() -> Result<Option<Event>>) -> impl FnMut() -> Option<Result<Event>> {
-    move || look().transpose()
-}
-
 impl EvdInner {
     fn is(&self, state: u8) -> bool {
         self.state.load(Ordering::Acquire) & state != 0
     }
 
     /// Whether anything about it is not the default.
+    #[inline]
     pub(crate) fn is_special(&self) -> bool {
         self.state.load(Ordering::Acquire) != 0
     }
@@ -358,13 +367,13 @@ impl EvdInner {
             self.ia.dispatch();
         }
         if let Some(cq) = &self.cq {
-            let _turn = self.turn();
+            let mut taking = self.taking();
             loop {
                 *news |= self.take_rung();
                 if *news && self.queued.load(Ordering::Acquire) >= threshold {
                     break;
                 }
-                let Some((event, wakes)) = self.take_completion(cq)? else { break };
+                let Some((event, wakes)) = self.take_completion(cq, &mut taking)? else { break };
                 if threshold == 1 && (wakes || *news) && !self.has_queued() {
                     return Ok(Some(event));
                 }
@@ -413,19 +422,18 @@ impl EvdInner {
 
     /// The turn at taking completions, and at binds, which come between them.
     #[inline]
-    pub(crate) fn turn(&self) -> Held<'_, [Wc; 1]> {
+    pub(crate) fn taking(&self) -> Held<'_, Taking> {
         self.taking.lock(&self.ia.host)
     }
 
     /// The next completion that makes an event, and whether it wakes.
-    #[inline]
-    fn take_completion(&self, cq: &Cq) -> Result<Option<(Event, bool)>> {
-        let mut wc = [Wc::default()];
+    fn take_completion(&self, cq: &Cq, taking: &mut Taking) -> Result<Option<(Event, bool)>> {
+        let Taking { turn, wc, .. } = taking;
         loop {
-            match cq.poll(&mut wc) {
+            match cq.poll(wc) {
                 Ok(0) => return Ok(None),
                 Ok(_) => {
-                    if let Some(found) = self.event_of(&wc[0]) {
+                    if let Some(found) = self.event_of(turn, &wc[0]) {
                         return Ok(Some(found));
                     }
                 }
@@ -436,8 +444,8 @@ impl EvdInner {
 
     /// The event of a completion, and whether it wakes; nothing for what has none, and where binds waited for it: then it is
     /// queued, with those behind it.
-    #[inline(always)]
-    pub(crate) fn event_of(&self, wc: &Wc) -> Option<(Event, bool)> {
+    #[inline(never)]
+    pub(crate) fn event_of(&self, turn: &mut Turn, wc: &Wc) -> Option<(Event, bool)> {
         if !wc.is_ok() {
             self.ia.request_failed(wc);
         }
@@ -445,9 +453,9 @@ impl EvdInner {
             return self.ia.shared_receive(wc);
         }
         let lane = self.lanes.of(wc.wr_id)?;
-        let found = lane.complete(wc);
+        let found = lane.complete(turn, wc);
         if lane.has_binds() {
-            self.queue_with_binds(lane, found);
+            self.queue_with_binds(turn, lane, found);
             return None;
         }
         found.map(|(event, wakes)| (Event::Dto(event), wakes))
@@ -455,11 +463,11 @@ impl EvdInner {
 
     /// Queues what [`Lane::complete`] found, and behind it binds whose turn has come.
     #[cold]
-    fn queue_with_binds(&self, lane: &Lane, found: Option<(DtoEvent, bool)>) {
+    fn queue_with_binds(&self, turn: &mut Turn, lane: &Lane, found: Option<(DtoEvent, bool)>) {
         if let Some((event, wakes)) = found {
             self.keep(Event::Dto(event), wakes);
         }
-        std::iter::from_fn(|| lane.take_bind()).flatten().for_each(|event| self.push(event));
+        std::iter::from_fn(|| lane.take_bind(turn)).flatten().for_each(|event| self.push(event));
     }
 
     #[cold]
@@ -476,13 +484,13 @@ impl EvdInner {
         let turn = || self.taking.try_lock(&self.ia.host);
         // Whoever has the turn gives it back soon, unless it is this thread itself.
         let deadline = self.ia.host.after(TURN);
-        let Some(turn) = self.ia.host.poll("the turn at completions", deadline, turn) else { return };
+        let Some(mut taking) = self.ia.host.poll("the turn at completions", deadline, turn) else { return };
         let mut any = false;
-        while let Ok(Some((event, wakes))) = self.take_completion(cq) {
+        while let Ok(Some((event, wakes))) = self.take_completion(cq, &mut taking) {
             self.keep(event, wakes);
             any = true;
         }
-        drop(turn);
+        drop(taking);
         if any {
             // Whoever looked between the device's queue and this one saw nothing in either.
             self.wake();
@@ -534,13 +542,13 @@ impl EvdInner {
         if arm {
             cq.req_notify(solicited).or_device(Subtype::None)?;
         }
-        let turn = self.turn();
+        let mut taking = self.taking();
         let mut news = false;
-        while let Some((event, wakes)) = self.take_completion(cq)? {
+        while let Some((event, wakes)) = self.take_completion(cq, &mut taking)? {
             news |= wakes && !solicited;
             self.queue(event);
         }
-        drop(turn);
+        drop(taking);
         if news && waited_on {
             self.rung.store(true, Ordering::Release);
         }
@@ -553,6 +561,7 @@ impl EvdInner {
     }
 
     /// Whether anything is queued.
+    #[inline]
     pub(crate) fn has_queued(&self) -> bool {
         self.queued.load(Ordering::Acquire) > 0
     }

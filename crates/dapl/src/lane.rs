@@ -1,9 +1,13 @@
 //! Data path: [`Lane`], what one queue of an endpoint remembers of its requests until they are done.
 //!
 //! A device's completion carries 64 bits of ours. The user's cookie has as many, and the event says more: so those bits name
-//! a record here, and the record has the rest. Requests of a queue complete in order, so records are a ring. Everything in a
-//! lane is an atomic: who completes takes no lock. A lane belongs to a dispatcher and is used again by later endpoints; its
-//! generation tells their completions apart.
+//! a record here, and the record has the rest. Requests of a queue complete in order, so records are a ring.
+//!
+//! A lane has two users. Whoever posts has the endpoint's lock, fills a record, and hands it to the device, which hands it to
+//! its completion. Whoever completes, binds or begins anew has the dispatcher's [`Turn`]: of those there is one at a time. Only
+//! [`Lane::done`] goes from the second to the first.
+//!
+//! A lane belongs to a dispatcher and is used again by later endpoints; its generation tells their completions apart.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -19,14 +23,18 @@ use crate::{Error, Event, Kind, Label, Result, Subtype};
 const BLOCK: usize = 256;
 const BLOCKS: usize = 64;
 
-const GENERATION_SHIFT: u32 = 32;
-const INDEX_SHIFT: u32 = 48;
-const INDEX_MASK: u64 = 0x7FFF;
+/// A request's number: its lane's number, the lane's generation, and which of the lane's requests it is.
+const TAG_SHIFT: u32 = 32;
+const GENERATION_BITS: u32 = 16;
 
 /// In a record's second word, above the length.
 const QUIET: u64 = 1 << 32;
 const UNSIGNALLED: u64 = 1 << 33;
 const OPERATION_SHIFT: u32 = 34;
+
+/// The turn at completions of a dispatcher. There is one, behind a lock, and whoever changes what completions change borrows it.
+#[derive(Default)]
+pub(crate) struct Turn(());
 
 /// What is remembered of one request.
 #[derive(Default)]
@@ -49,9 +57,9 @@ pub(crate) struct Wanted {
 
 /// The requests of one queue of an endpoint.
 pub(crate) struct Lane {
-    index: usize,
     records: Box<[Record]>,
-    generation: AtomicU32,
+    /// Its number at the dispatcher, and its generation: what requests' numbers begin with.
+    tag: AtomicU32,
     /// What events call the endpoint.
     label: AtomicU64,
     /// The first request that is not done.
@@ -68,9 +76,8 @@ impl Lane {
         // Twice the depth: what is done may be known a little late.
         let len = (depth.max(1) as usize * 2).next_power_of_two();
         Self {
-            index,
             records: (0..len).map(|_| Record::default()).collect(),
-            generation: AtomicU32::new(0),
+            tag: AtomicU32::new((index as u32) << GENERATION_BITS),
             label: AtomicU64::new(0),
             done: AtomicU32::new(0),
             failed: AtomicBool::new(false),
@@ -84,14 +91,23 @@ impl Lane {
         self.records.len() as u32
     }
 
-    /// Begins anew: completions of earlier requests are no longer known. Returns what requests' numbers begin with.
-    pub(crate) fn restart(&self) -> u64 {
-        let generation = self.generation.fetch_add(1, Ordering::AcqRel).wrapping_add(1) & 0xFFFF;
+    /// Completions of earlier requests are no longer known.
+    fn forget(&self) -> u32 {
+        let tag = self.tag.load(Ordering::Relaxed);
+        let generation = tag.wrapping_add(1) & ((1 << GENERATION_BITS) - 1);
+        let tag = tag >> GENERATION_BITS << GENERATION_BITS | generation;
+        self.tag.store(tag, Ordering::Release);
+        tag
+    }
+
+    /// Begins anew, without earlier requests. Returns what requests' numbers begin with.
+    pub(crate) fn restart(&self, _turn: &mut Turn) -> u64 {
+        let tag = self.forget();
         self.done.store(0, Ordering::Release);
         self.failed.store(false, Ordering::Relaxed);
         self.has_binds.store(false, Ordering::Relaxed);
         lock(&self.binds).clear();
-        (self.index as u64) << INDEX_SHIFT | u64::from(generation) << GENERATION_SHIFT
+        u64::from(tag) << TAG_SHIFT
     }
 
     pub(crate) fn set_label(&self, label: Label) {
@@ -103,6 +119,7 @@ impl Lane {
     }
 
     /// The first request that is not done.
+    #[inline]
     pub(crate) fn done(&self) -> u32 {
         self.done.load(Ordering::Acquire)
     }
@@ -119,41 +136,67 @@ impl Lane {
     }
 
     /// The event of a completion, and whether it wakes a waiter; nothing for what is quiet or no longer known.
-    #[inline(always)]
-    pub(crate) fn complete(&self, wc: &Wc) -> Option<(DtoEvent, bool)> {
-        if (wc.wr_id >> GENERATION_SHIFT) as u16 != self.generation.load(Ordering::Acquire) as u16 {
-            return None;
-        }
-        let ticket = wc.wr_id as u32;
-        let record = &self.records[ticket as usize & (self.records.len() - 1)];
+    pub(crate) fn complete(&self, turn: &mut Turn, wc: &Wc) -> Option<(DtoEvent, bool)> {
+        let record = self.record_of(wc)?;
         let meta = record.meta.load(Ordering::Acquire);
-        let cookie = record.cookie.load(Ordering::Relaxed);
-        let next = ticket.wrapping_add(1);
-        // One completes at a time; a bind behind it may have ended before, with a later number.
-        if next.wrapping_sub(self.done.load(Ordering::Relaxed)) < 1 << 31 {
-            self.done.store(next, Ordering::Release);
-        }
+        self.advance(turn, wc);
         let ok = wc.is_ok();
         if !ok {
             self.note_failure(wc);
         }
-        if meta & QUIET != 0 && ok {
+        let event = self.event(record, meta, wc);
+        (meta & QUIET == 0 || !ok).then_some((event, meta & UNSIGNALLED == 0 || !ok))
+    }
+
+    /// The same of most completions: of requests that succeeded, whose event wakes, and that no bind waits for. Nothing, and
+    /// nothing has happened, for others.
+    #[inline(always)]
+    pub(crate) fn complete_plain(&self, turn: &mut Turn, wc: &Wc) -> Option<DtoEvent> {
+        let record = self.record_of(wc)?;
+        let meta = record.meta.load(Ordering::Acquire);
+        if !wc.is_ok() || meta & (QUIET | UNSIGNALLED) != 0 || self.has_binds() {
             return None;
         }
+        self.advance(turn, wc);
+        Some(self.event(record, meta, wc))
+    }
+
+    /// What is remembered of the request of a completion, unless that is of an earlier endpoint.
+    #[inline(always)]
+    fn record_of(&self, wc: &Wc) -> Option<&Record> {
+        self.knows(wc.wr_id).then(|| &self.records[wc.wr_id as usize & (self.records.len() - 1)])
+    }
+
+    /// Whether a request of this number is its own, and not an earlier endpoint's.
+    #[inline(always)]
+    pub(crate) fn knows(&self, wr_id: u64) -> bool {
+        (wr_id >> TAG_SHIFT) as u32 == self.tag.load(Ordering::Acquire)
+    }
+
+    /// The request of a completion is done, and with it those before. A bind behind it may have ended already.
+    #[inline(always)]
+    fn advance(&self, _turn: &mut Turn, wc: &Wc) {
+        let next = (wc.wr_id as u32).wrapping_add(1);
+        if next.wrapping_sub(self.done.load(Ordering::Relaxed)) < 1 << 31 {
+            self.done.store(next, Ordering::Release);
+        }
+    }
+
+    #[inline(always)]
+    fn event(&self, record: &Record, meta: u64, wc: &Wc) -> DtoEvent {
         let mut operation = Dto::from_bits(meta >> OPERATION_SHIFT);
         let received = operation == Dto::Receive;
         if received && wc.invalidated.is_some() {
             operation = Dto::ReceiveWithInvalidate;
         }
-        let event = DtoEvent {
+        DtoEvent {
             ep: self.label.load(Ordering::Relaxed),
-            cookie,
+            cookie: record.cookie.load(Ordering::Relaxed),
             status: wc.status.into(),
             length: if received { wc.byte_len } else { meta as u32 },
             operation,
             invalidated: wc.invalidated,
-        };
-        Some((event, meta & UNSIGNALLED == 0 || !ok))
+        }
     }
 
     #[cold]
@@ -164,7 +207,13 @@ impl Lane {
     }
 
     /// A bind with number `ticket` ends when request number `after` has; returns its event, if it has one, if that is now.
-    pub(crate) fn bind(&self, ticket: u32, after: Option<u32>, event: Option<Event>) -> Option<Event> {
+    pub(crate) fn bind(
+        &self,
+        _turn: &mut Turn,
+        ticket: u32,
+        after: Option<u32>,
+        event: Option<Event>,
+    ) -> Option<Event> {
         let mut binds = lock(&self.binds);
         match after.filter(|after| !self.is_done(*after)) {
             None if binds.is_empty() => {
@@ -194,7 +243,7 @@ impl Lane {
     }
 
     /// Ends the next bind, if what it came behind is done: its event, if it has one.
-    pub(crate) fn take_bind(&self) -> Option<Option<Event>> {
+    pub(crate) fn take_bind(&self, _turn: &mut Turn) -> Option<Option<Event>> {
         let mut binds = lock(&self.binds);
         let bind = if self.is_done(binds.front()?.after) { binds.pop_front() } else { None }?;
         if self.done() == bind.ticket {
@@ -234,11 +283,11 @@ impl Lanes {
         Self { blocks: [const { OnceLock::new() }; BLOCKS], vacant: Mutex::default() }
     }
 
-    /// The lane that a completion belongs to.
+    /// The lane that a completion belongs to. A shared receive's has none: its first bit is beyond all lanes.
     #[inline]
-    pub(crate) fn of(&self, wr_id: u64) -> Option<&Lane> {
-        let index = (wr_id >> INDEX_SHIFT & INDEX_MASK) as usize;
-        Some(self.blocks.get(index / BLOCK)?.get()?.get(index % BLOCK)?.get()?)
+    pub(crate) fn of(&self, wr_id: u64) -> Option<&Arc<Lane>> {
+        let index = (wr_id >> (TAG_SHIFT + GENERATION_BITS)) as usize;
+        self.blocks.get(index / BLOCK)?.get()?.get(index % BLOCK)?.get()
     }
 
     /// A lane for `depth` requests.
@@ -259,7 +308,7 @@ impl Lanes {
 
     /// A lane that its endpoint needs no more.
     pub(crate) fn give(&self, lane: Arc<Lane>) {
-        lane.restart();
+        lane.forget();
         lock(&self.vacant).free.push(lane);
     }
 }
@@ -281,12 +330,13 @@ mod tests {
     fn records_come_back_over_the_end_of_the_ring() {
         let lanes = Lanes::new();
         let lane = lanes.take(3).expect("room");
-        let tag = lane.restart();
+        let tag = lane.restart(&mut Turn(()));
         lane.set_label(99);
         for ticket in 0..100_u32 {
             lane.remember(ticket, wanted(u64::MAX - u64::from(ticket), false));
             let done = wc(tag, ticket, WcStatus::Success);
-            let (event, wakes) = lanes.of(done.wr_id).expect("the lane").complete(&done).expect("an event");
+            let (event, wakes) =
+                lanes.of(done.wr_id).expect("the lane").complete(&mut Turn(()), &done).expect("an event");
             assert_eq!(
                 (event.ep, event.cookie, event.length, wakes),
                 (99, u64::MAX - u64::from(ticket), 7, true)
@@ -298,12 +348,12 @@ mod tests {
     #[test]
     fn quiet_requests_speak_only_when_they_fail() {
         let lane = Lane::new(0, 4);
-        let tag = lane.restart();
+        let tag = lane.restart(&mut Turn(()));
         lane.remember(0, wanted(1, true));
         lane.remember(1, wanted(2, true));
-        assert!(lane.complete(&wc(tag, 0, WcStatus::Success)).is_none());
+        assert!(lane.complete(&mut Turn(()), &wc(tag, 0, WcStatus::Success)).is_none());
         assert!(!lane.has_failed());
-        assert!(lane.complete(&wc(tag, 1, WcStatus::RemAccessErr)).is_some());
+        assert!(lane.complete(&mut Turn(()), &wc(tag, 1, WcStatus::RemAccessErr)).is_some());
         assert!(lane.has_failed());
     }
 
@@ -311,29 +361,29 @@ mod tests {
     fn what_was_before_a_restart_is_not_known() {
         let lanes = Lanes::new();
         let lane = lanes.take(4).expect("room");
-        let old = lane.restart();
+        let old = lane.restart(&mut Turn(()));
         lane.remember(0, wanted(1, false));
         lanes.give(lane);
         let lane = lanes.take(4).expect("room");
-        let new = lane.restart();
-        assert!(lane.complete(&wc(old, 0, WcStatus::Success)).is_none());
+        let new = lane.restart(&mut Turn(()));
+        assert!(lane.complete(&mut Turn(()), &wc(old, 0, WcStatus::Success)).is_none());
         lane.remember(0, wanted(2, false));
-        assert!(lane.complete(&wc(new, 0, WcStatus::Success)).is_some());
+        assert!(lane.complete(&mut Turn(()), &wc(new, 0, WcStatus::Success)).is_some());
     }
 
     #[test]
     fn a_bind_waits_for_what_was_posted_before_it() {
         let lane = Lane::new(0, 4);
-        let tag = lane.restart();
+        let tag = lane.restart(&mut Turn(()));
         let bound = || Some(Event::RmrBind { rmr: 5, cookie: 6, status: DtoStatus::Success });
-        assert!(lane.bind(0, None, bound()).is_some(), "nothing is before it");
+        assert!(lane.bind(&mut Turn(()), 0, None, bound()).is_some(), "nothing is before it");
         lane.remember(1, wanted(1, false));
-        assert!(lane.bind(2, Some(1), bound()).is_none());
-        assert!(lane.bind(3, Some(1), bound()).is_none(), "nor before the other");
-        assert!(lane.take_bind().is_none());
-        assert!(lane.complete(&wc(tag, 1, WcStatus::Success)).is_some());
-        assert!(lane.take_bind().is_some() && lane.take_bind().is_some());
-        assert!(lane.take_bind().is_none() && !lane.has_binds());
+        assert!(lane.bind(&mut Turn(()), 2, Some(1), bound()).is_none());
+        assert!(lane.bind(&mut Turn(()), 3, Some(1), bound()).is_none(), "nor before the other");
+        assert!(lane.take_bind(&mut Turn(())).is_none());
+        assert!(lane.complete(&mut Turn(()), &wc(tag, 1, WcStatus::Success)).is_some());
+        assert!(lane.take_bind(&mut Turn(())).is_some() && lane.take_bind(&mut Turn(())).is_some());
+        assert!(lane.take_bind(&mut Turn(())).is_none() && !lane.has_binds());
         assert_eq!(lane.done(), 4);
     }
 }
