@@ -20,6 +20,7 @@ use super::qp::QpInner;
 use super::segment::Ref;
 use crate::sync::Spin;
 use crate::sync::ready::Ready;
+use crate::sync::roll::Workplace;
 
 /// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
 const FEW: usize = 8;
@@ -84,7 +85,7 @@ pub(super) struct CqInner {
     pub(super) channel: Option<Arc<ChannelInner>>,
     local: Spin<VecDeque<SendDone>>,
     local_len: AtomicUsize,
-    pub(super) poll: Spin<PollSide>,
+    pub(super) poll: Workplace<PollSide>,
     /// Events that the program has asked for and not got: however many a peer announces, there are no more.
     owed: AtomicU64,
     /// Sum of what may be outstanding; more than `cqe` means that overrunning is possible.
@@ -117,7 +118,7 @@ impl CqInner {
             channel,
             local: Spin::new(VecDeque::new()),
             local_len: AtomicUsize::new(0),
-            poll: Spin::new(PollSide::default()),
+            poll: Workplace::default(),
             owed: AtomicU64::new(0),
             demand: AtomicU32::new(0),
             dead: AtomicBool::new(false),
@@ -380,7 +381,7 @@ impl CqOps for CqInner {
         if self.stalled.any() {
             self.drive_stalled();
         }
-        let mut side = self.poll.lock();
+        let mut side = self.poll.enter(|| self.device.visits.pollers.add(self.index));
         self.hear_reports(&mut side);
         if self.check_overrun(&side) {
             drop(side);

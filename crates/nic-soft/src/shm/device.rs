@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 
-use host::{Bytes, Host, Span, Wake};
+use host::{Bytes, Host, Wake};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{
     Access, AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, Error, MemoryKind, QpInit, Result,
@@ -27,6 +27,7 @@ use super::qp::{QpHandle, QpInner};
 use super::segment::{FileId, Ref, SEGMENT_MAX, Segment};
 use super::srq::SrqInner;
 use super::table::Table;
+use super::visits::Visits;
 use crate::events::AsyncEvents;
 use crate::fork::Birth;
 use crate::limits::raise_file_limit;
@@ -127,6 +128,7 @@ pub(super) struct Inner {
     /// Held while peers are woken that wait for shared receives.
     feeding: Spin<()>,
     pub(super) tide: Tide,
+    pub(super) visits: Visits,
     condemned_cqs: Mutex<Vec<usize>>,
     pub(super) nic: Nic,
 }
@@ -144,9 +146,6 @@ fn random() -> u64 {
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(bytes) | 1
 }
-
-/// How long a poll waits for peers that are inside when it finds that a region was invalidated.
-const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
 
 /// Opens the shared-memory device.
 ///
@@ -196,6 +195,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         watched: Mutex::default(),
         feeding: Spin::new(()),
         tide: Tide::default(),
+        visits: Visits::default(),
         condemned_cqs: Mutex::new(Vec::new()),
         nic: Nic::new()?,
     });
@@ -370,6 +370,11 @@ impl Inner {
         self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
     }
 
+    /// A completion queue by its number.
+    pub(super) fn cq(&self, index: usize) -> Option<Arc<CqInner>> {
+        self.cqs.read().unwrap_or_else(|e| e.into_inner()).get(&index)?.upgrade()
+    }
+
     pub(super) fn live_cqs(&self) -> Vec<Arc<CqInner>> {
         self.cqs.read().unwrap_or_else(|e| e.into_inner()).values().filter_map(Weak::upgrade).collect()
     }
@@ -431,17 +436,6 @@ impl Inner {
                 Some(its) if its.index != srq.index => self.header.starving.add(index),
                 _ => qp.feed_if_starved(),
             }
-        }
-    }
-
-    /// After a key was invalidated: waits until peers that saw it valid have left.
-    pub(super) fn wait_for_peers_outside(&self) {
-        fence::heavy();
-        let deadline = self.host.after(INVALIDATION_PATIENCE);
-        for qp in self.live_qps() {
-            let out = || (!qp.peer_is_inside()).then_some(());
-            // A peer that is stopped inside was there before the invalidation; it cannot be waited for.
-            let _ = self.host.poll("send with invalidate", deadline, out);
         }
     }
 }

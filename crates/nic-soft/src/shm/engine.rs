@@ -94,8 +94,9 @@ pub(super) struct Inside<'a>(&'a Busy);
 
 impl<'a> Inside<'a> {
     #[inline]
-    pub(super) fn enter(busy: &'a Busy) -> Self {
-        busy.enter();
+    pub(super) fn enter(link: &'a Link) -> Self {
+        let busy = &link.qp.peer.0.busy;
+        busy.enter(link.peer.roll(), link.index);
         Self(busy)
     }
 }
@@ -127,7 +128,7 @@ impl QpInner {
         if !self.collect(&mut side.near, &wr.data, need, &mut local) {
             return Err(Stop::Fail(WcStatus::LocProtErr));
         }
-        let _inside = Inside::enter(&link.qp.peer.0.busy);
+        let _inside = Inside::enter(link);
         if !link.accepts() {
             return Err(Stop::Fail(WcStatus::RetryExcErr));
         }

@@ -20,12 +20,12 @@ impl QpInner {
             return false;
         }
         let Some(link) = self.link.get() else { return false };
-        let mut side = self.send.lock();
+        let mut side = self.enter_send();
         if !self.is_ready() || side.pending_any() || side.outstanding(self) >= self.send_depth() {
             return false;
         }
         let Some((src, len)) = self.sole_piece(&side, wr) else { return false };
-        let inside = Inside::enter(&link.qp.peer.0.busy);
+        let inside = Inside::enter(link);
         if !link.is_ready() {
             return false;
         }

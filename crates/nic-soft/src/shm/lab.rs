@@ -45,12 +45,13 @@ macro_rules! names {
 
 type Names = &'static [(&'static str, u64, u8)];
 
-const HEADER: Names = names!(Header: version = 4, token = 8, atomic_holder.0 = 8, kicked = 8, starving = 8);
+const HEADER: Names =
+    names!(Header: version = 4, token = 8, atomic_holder.0 = 8, kicked = 8, starving = 8, visited = 8);
 const REGION: Names =
     names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
     status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
-    comp_ring = 8, peer.0.busy = 4, starved.0 = 4, taken = 8, service.0.turn = 4, service.0.kind = 4,
+    comp_ring = 8, peer.0.busy.inside = 4, peer.0.busy.mark = 4, starved.0 = 4, taken = 8, service.0.turn = 4, service.0.kind = 4,
     service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4, service.0.bounce = 8);
 const COMPLETION_QUEUE: Names = names!(CqShared: armed = 4, channel = 4, events = 4, many = 4, knock = 4);
 const SHARED_QUEUE: Names = names!(SrqShared:
@@ -62,6 +63,7 @@ const WRITTEN: &[&str] = &[
     "header.atomic_holder.0",
     "header.kicked",
     "header.starving",
+    "header.visited",
     "region.key",
     "region.stamp",
     "queue pair.status",

@@ -22,7 +22,7 @@ use crate::sync::knock::Knock;
 use crate::sync::ready::{MEMBERS, Ready};
 
 /// Changes with every change of this file.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 pub(super) const MR_MAX: usize = 65_536;
 pub(super) const QP_MAX: usize = MEMBERS;
@@ -61,6 +61,8 @@ pub(super) struct Header {
     pub(super) kicked: Ready,
     /// Queue pairs here whose peers wait for a receive of a shared queue.
     pub(super) starving: Ready,
+    /// Queue pairs here whose peers were inside since this device last waited for them; see [`crate::sync::roll`].
+    pub(super) visited: Ready,
 }
 
 /// A memory region's entry in the protection table.
@@ -123,7 +125,7 @@ impl QpShared {
         self.starved.0.store(0, Ordering::Relaxed);
         self.service.0.turn.store(0, Ordering::Relaxed);
         self.service.0.bounce.store(0, Ordering::Relaxed);
-        self.peer.0.busy.leave();
+        self.peer.0.busy.reset();
         self.status.store(state::word(generation, state::INIT), Ordering::Release);
     }
 }

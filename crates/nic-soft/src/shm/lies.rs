@@ -166,7 +166,7 @@ fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
     let device = victim.inner.device.clone();
     super::fuzzing::link_to_process(&victim.inner, peer.id() as i32, life.ok());
     let index = victim.inner.index;
-    victim.inner.shared.peer.0.busy.enter();
+    victim.inner.shared.peer.0.busy.enter(&device.header.visited, index);
     let turn = Turn::take(&device.segment.map, index, 7).expect("free");
     std::mem::forget(turn);
     let Side { qp, inner, .. } = victim;

@@ -15,6 +15,7 @@
 //! | `qp`, `cq`, `srq`, `mr` | the objects |
 //! | `express`, `engine`, `atomic`, `turn`, `tlb` | carrying out requests, at the initiator |
 //! | `place`, `service` | copying, asking the owner to copy |
+//! | `visits` | waiting for whoever is inside |
 //! | `arrival` | what the receiver does |
 //! | `everything`, `window` | regions of all memory; load and store on a peer's NIC memory |
 //! | `peer` | the other end |
@@ -58,6 +59,7 @@ mod srq;
 mod table;
 mod tlb;
 mod turn;
+mod visits;
 mod window;
 mod wire;
 

@@ -1,4 +1,4 @@
-//! Memory regions: registering, and waiting for whoever is inside before memory goes away.
+//! Memory regions: registering and deregistering.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use verbs::{Access, Buf, Error, MemoryKind, Result};
 use super::device::Inner;
 use super::layout::{MR_MAX, kind};
 use super::table::Region;
-use crate::sync::fence;
 
 /// How long deregistering waits for a peer that is inside; see [`verbs::Mr::dereg`].
 pub(super) const DEREG_PATIENCE: Span = Span::from_secs(1);
@@ -89,24 +88,5 @@ impl Drop for ShmMr {
     fn drop(&mut self) {
         // Its error is for those who ask by `dereg`; the memory is safe either way.
         let _ = self.retire();
-    }
-}
-
-impl Inner {
-    /// Waits until no thread and no peer is in the middle of an operation that began before the call; the
-    /// number of the queue pair that would not end otherwise.
-    pub(super) fn quiesce(&self, call: &'static str, patience: Span) -> Result<(), u32> {
-        fence::heavy();
-        let deadline = self.host.after(patience);
-        for qp in self.live_qps() {
-            // Our own threads work under these locks.
-            drop(qp.send.lock());
-            let out = || (!qp.peer_is_inside()).then_some(());
-            self.host.poll(call, deadline, out).ok_or(qp.num)?;
-        }
-        for cq in self.live_cqs() {
-            drop(cq.poll.lock());
-        }
-        Ok(())
     }
 }

@@ -18,6 +18,7 @@ use super::segment::{Map, Ref, Slots, identify, map_peer};
 use super::table::{Table, of_this_process};
 use super::wire::Hello;
 use crate::fork::Fd;
+use crate::sync::ready::Ready;
 
 /// How private memory of the peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,12 @@ impl Peer {
         peers.retain(|_, p| p.strong_count() > 0);
         peers.insert(id, Arc::downgrade(&peer));
         Ok(peer)
+    }
+
+    /// Who is inside, for the peer to find; see [`super::layout::Header`].
+    #[inline]
+    pub(super) fn roll(&self) -> &Ready {
+        &self.header.visited
     }
 
     /// Wakes the peer's NIC thread, which then looks at its queue pair `index`.

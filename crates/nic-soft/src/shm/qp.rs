@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use host::{Span, Time};
+use host::{Span, SpinGuard, Time};
 use verbs::provider::{QpOps, own};
 use verbs::{
     Buf, Data, Error, QpCap, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Wc,
@@ -21,6 +21,7 @@ use super::srq::{SrqInner, check_sges, fill};
 use super::tlb::Tlb;
 use crate::sync::Spin;
 use crate::sync::ring;
+use crate::sync::roll::Workplace;
 
 /// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
 const SRQ_COMPS: u32 = 64;
@@ -104,7 +105,7 @@ pub(super) struct QpInner {
     pub(super) rings: Spin<Vec<Ring>>,
     /// Where the buffer lies through which this device copies for the peer, once there is one.
     pub(super) bounce: OnceLock<u64>,
-    pub(super) send: Spin<SendSide>,
+    pub(super) send: Workplace<SendSide>,
     /// Held while a receive is posted.
     recv: Spin<()>,
     /// Receives posted so far.
@@ -178,7 +179,7 @@ impl QpInner {
             recvs,
             rings: Spin::new(rings),
             bounce: OnceLock::new(),
-            send: Spin::new(SendSide::default()),
+            send: Workplace::default(),
             recv: Spin::new(()),
             posted: AtomicU64::new(0),
             reclaimed: AtomicU64::new(0),
@@ -237,6 +238,12 @@ impl QpInner {
             && self.reached.load(Ordering::Acquire) < state::ERROR
     }
 
+    /// Takes the lock of the send queue, to carry requests out: deregistering waits until it is free again.
+    #[inline]
+    pub(super) fn enter_send(&self) -> SpinGuard<'_, SendSide> {
+        self.send.enter(|| self.device.visits.posters.add(self.index))
+    }
+
     /// Whether the peer is in the middle of an operation on this device's memory.
     pub(super) fn peer_is_inside(&self) -> bool {
         self.shared.peer.0.busy.is_inside()
@@ -271,7 +278,7 @@ impl QpInner {
     #[inline(never)]
     fn post(&self, wr: &SendWr<'_>) -> Result<bool> {
         self.check_request(wr)?;
-        let mut side = self.send.lock();
+        let mut side = self.enter_send();
         if side.outstanding(self) >= self.send_depth() {
             return Err(Error::QueueFull { queue: "send", depth: self.cap.max_send_wr });
         }
@@ -372,7 +379,7 @@ impl QpInner {
         if !self.is_stalled() {
             return;
         }
-        let mut side = self.send.lock();
+        let mut side = self.enter_send();
         let mut failed = false;
         while !failed && self.state() == state::RTS {
             let Some(first) = side.pending.pop_front() else { break };

@@ -11,7 +11,7 @@ use verbs::Access;
 
 use super::atomic::Atomic;
 use super::engine::Progress;
-use super::layout::ServiceWords;
+use super::layout::{ServiceWords, state};
 use super::peer::Link;
 use super::place::{self, Fault, Pieces, Way};
 use super::qp::{QpInner, SendSide};
@@ -199,8 +199,9 @@ impl QpInner {
         }
         let Some(turn) = Turn::take(&self.device.segment.map, self.index, asked) else { return true };
         // Deregistering waits for whoever holds this lock.
-        let side = self.send.lock();
-        let done = self.carry_out(words);
+        let side = self.enter_send();
+        // Whoever fails the queue pair passes the lock: nothing is carried out once that is done.
+        let done = (self.state() != state::ERROR).then(|| self.carry_out(words)).flatten();
         drop(side);
         drop(turn);
         words.refused.store(done.is_none().into(), Ordering::Relaxed);

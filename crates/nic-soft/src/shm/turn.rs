@@ -71,9 +71,7 @@ impl Inner {
 
     /// Whether somebody that lives is inside by queue pair `index`, which may have been destroyed.
     fn is_inside_by(&self, index: usize) -> bool {
-        let live = self.qp(index);
-        let departed = unpoisoned(&self.departed).clone();
-        live.iter().chain(departed.iter().filter(|qp| qp.index == index)).any(|qp| qp.peer_is_inside())
+        self.holder_of(index).is_some_and(|qp| qp.peer_is_inside())
     }
 
     /// Frees what queue pairs kept that were destroyed while their peer was inside, once it has left or died. Whether there are more.

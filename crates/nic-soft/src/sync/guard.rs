@@ -2,72 +2,147 @@
 //!
 //! The initiator sets the word, looks whether the access is (still) allowed, copies, clears the word. The owner
 //! takes the right away, then waits until the word is clear. Either the initiator sees that the right is gone
-//! or the owner sees the initiator inside.
+//! or the owner sees the initiator inside. Whose words the owner has to look at is on a [`roll`](super::roll).
 
 use super::atomics::*;
 use super::fence;
+use super::ready::Ready;
+use super::roll::Mark;
 
 /// One initiator's word; lies in shared memory, all zero is "outside".
 #[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Busy(AtomicU32);
+#[derive(Debug, Default)]
+pub(crate) struct Busy {
+    pub(crate) inside: AtomicU32,
+    pub(crate) mark: Mark,
+}
 
 impl Busy {
-    #[cfg(all(test, loom))]
-    pub(crate) fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    /// Enters; look at the right after this.
+    /// Enters, under this number on the owner's roll; look at the right after this.
     #[inline]
-    pub(crate) fn enter(&self) {
-        self.0.store(1, Ordering::Relaxed);
+    pub(crate) fn enter(&self, roll: &Ready, member: usize) {
+        self.inside.store(1, Ordering::Relaxed);
+        // Partner: the heavy fence between `Suspects::begin` and `Suspects::each`. Neither the mark nor the right may be
+        // looked at before the word is set.
         fence::light();
+        self.mark.sign(|| roll.add(member));
     }
 
     /// Leaves, after the last access.
     #[inline]
     pub(crate) fn leave(&self) {
-        self.0.store(0, Ordering::Release);
+        self.inside.store(0, Ordering::Release);
     }
 
     /// The owner's view, after it took the right away and passed [`fence::heavy`].
     pub(crate) fn is_inside(&self) -> bool {
-        self.0.load(Ordering::Acquire) != 0
+        self.inside.load(Ordering::Acquire) != 0
+    }
+
+    /// Forgets a predecessor.
+    #[cfg(not(loom))]
+    pub(crate) fn reset(&self) {
+        self.mark.erase();
+        self.leave();
     }
 }
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    use super::super::roll::Suspects;
     use super::*;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32 as Word;
 
-    /// Goal: no access after the owner has finished waiting. Method: the "memory" is a loom cell that the owner
-    /// writes after the wait; loom reports any access that is not ordered before it.
+    /// A region: whether it may be used, and its memory, a loom cell, which reports any access that is not ordered.
+    struct Region(Word, loom::cell::UnsafeCell<u32>);
+
+    struct World {
+        busy: Busy,
+        roll: Ready,
+        suspects: Suspects,
+        regions: [Region; 2],
+    }
+
+    impl World {
+        fn new() -> Arc<Self> {
+            let regions = [(); 2].map(|()| Region(Word::new(1), loom::cell::UnsafeCell::new(0)));
+            Arc::new(Self {
+                busy: Busy::default(),
+                roll: Ready::new(),
+                suspects: Suspects::default(),
+                regions,
+            })
+        }
+
+        fn access(&self, region: usize) {
+            let Region(right, memory) = &self.regions[region];
+            self.busy.enter(&self.roll, 5);
+            if right.load(Ordering::Acquire) == 1 {
+                // SAFETY: allowed, and the owner waits for us.
+                memory.with_mut(|p| unsafe { *p += 1 });
+            }
+            self.busy.leave();
+        }
+
+        /// The owner's side, to the end: nobody accesses the region any more.
+        fn revoke(&self, region: usize) {
+            let Region(right, memory) = &self.regions[region];
+            right.store(0, Ordering::Relaxed);
+            let round = self.suspects.begin(self.roll.taken(), |member| {
+                assert_eq!(member, 5);
+                self.busy.mark.erase();
+                true
+            });
+            fence::heavy();
+            let out = |_| {
+                while self.busy.is_inside() {
+                    loom::thread::yield_now();
+                }
+                true
+            };
+            assert_eq!(self.suspects.each(round, out), Ok(()));
+            // SAFETY: nobody may be inside any more.
+            memory.with_mut(|p| unsafe { *p += 1 });
+        }
+    }
+
+    /// Goal: no access after the owner has finished waiting, also when it waits a second time, having taken the name off its
+    /// roll the first time. Method: an initiator uses the second region twice while the owner takes both away.
     #[test]
     fn loom_nobody_is_inside_after_the_wait() {
         loom::model(|| {
-            let shared = Arc::new((Busy::new(), Word::new(1), loom::cell::UnsafeCell::new(0_u32)));
+            let world = World::new();
             let initiator = {
-                let s = shared.clone();
+                let world = world.clone();
                 loom::thread::spawn(move || {
-                    s.0.enter();
-                    if s.1.load(Ordering::Acquire) == 1 {
-                        // SAFETY: allowed, and the owner waits for us.
-                        s.2.with_mut(|p| unsafe { *p += 1 });
-                    }
-                    s.0.leave();
+                    world.access(1);
+                    world.access(1);
                 })
             };
-            shared.1.store(0, Ordering::Relaxed);
-            fence::heavy();
-            while shared.0.is_inside() {
-                loom::thread::yield_now();
-            }
-            // SAFETY: nobody may be inside any more.
-            shared.2.with_mut(|p| unsafe { *p += 1 });
+            world.revoke(0);
+            world.revoke(1);
             initiator.join().unwrap();
+        });
+    }
+
+    /// Goal: the same for two owners' threads at a time, of which one finds the name on the roll.
+    #[test]
+    fn loom_two_that_wait_wait_for_the_same() {
+        loom::model(|| {
+            let world = World::new();
+            let threads = [
+                {
+                    let world = world.clone();
+                    loom::thread::spawn(move || world.access(1))
+                },
+                {
+                    let world = world.clone();
+                    loom::thread::spawn(move || world.revoke(0))
+                },
+            ];
+            world.revoke(1);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
     }
 }

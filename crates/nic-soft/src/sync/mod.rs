@@ -6,6 +6,7 @@ pub(crate) mod guard;
 pub(crate) mod knock;
 pub(crate) mod ready;
 pub(crate) mod ring;
+pub(crate) mod roll;
 pub(crate) mod shared_queue;
 pub(crate) mod stage;
 

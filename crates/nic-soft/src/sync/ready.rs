@@ -11,6 +11,7 @@ const WORDS: usize = MEMBERS / 64;
 const SUMMARIES: usize = WORDS.div_ceil(64);
 
 /// The set; all zero is empty.
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Ready {
     summary: [AtomicU64; SUMMARIES],
