@@ -41,33 +41,48 @@ pub(super) struct Attention {
     /// The thread looks by itself, since somebody polls.
     watched: bool,
     polls_when_armed: u32,
-    /// Pollers are told of the socket: see [`super::ready`].
+    polls_when_looked: u32,
+    /// Pollers are told of the socket: see [`super::ready`]. Every one of their polls is one of this connection then.
     listed: bool,
 }
 
 impl Attention {
-    /// Whether the thread looks by itself, since somebody polls.
+    /// Whether what a poller leaves undone is soon looked after: the thread watches, and polls find the connection without
+    /// there being news.
     #[inline]
-    pub(super) fn is_watched(&self) -> bool {
-        self.watched
+    pub(super) fn is_tended(&self) -> bool {
+        self.watched && !self.listed
+    }
+
+    /// Whether polls find the connection only if there is news, or if it asks for it.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    fn polls(&self, queues: &Queues) -> u32 {
+        let of_all = if self.listed { queues.shared.news.polls() } else { 0 };
+        queues.polls().wrapping_add(of_all)
     }
 
     fn polls_since_armed(&self, queues: &Queues) -> u32 {
-        queues.polls().wrapping_sub(self.polls_when_armed)
+        self.polls(queues).wrapping_sub(self.polls_when_armed)
+    }
+
+    /// Somebody polls: the thread looks by itself from now on.
+    fn watch(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+        self.watched = true;
+        self.polls_when_looked = self.polls(queues);
+        queues.shared.reactor.disarm(socket);
+        queues.note_watched();
     }
 
     /// Somebody polls. If that goes on, the thread need not hear of the socket any more, only watch the polls.
     #[inline]
     pub(super) fn on_poll(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
-        let shared = &queues.shared;
         if !self.watched && self.polls_since_armed(queues) >= POLLS_TO_TAKE_OVER {
-            (self.watched, self.armed) = (true, None);
-            shared.reactor.disarm(socket);
-            shared.reactor.ask_to_watch(queues.num);
-        }
-        if !self.listed && shared.is_crowded() {
-            self.listed = true;
-            shared.news.list(socket, queues.num);
+            self.armed = None;
+            self.watch(socket, queues);
+            queues.shared.reactor.ask_to_watch(queues.num);
         }
     }
 
@@ -76,18 +91,18 @@ impl Attention {
         self.armed = None;
         let starts = !self.watched && self.polls_since_armed(queues) >= POLLS_OF_A_POLLER;
         if starts {
-            self.watched = true;
-            queues.shared.reactor.disarm(socket);
+            self.watch(socket, queues);
         }
         starts
     }
 
-    /// The thread looks; there had been so many polls the last time.
-    pub(super) fn on_look(&mut self, queues: &Queues, polls_before: u32) -> Look {
+    /// The thread looks.
+    pub(super) fn on_look(&mut self, queues: &Queues) -> Look {
         if !self.watched {
             return Look::Unwatched;
         }
-        if queues.polls() != polls_before {
+        let polls = self.polls(queues);
+        if std::mem::replace(&mut self.polls_when_looked, polls) != polls {
             return Look::Polled;
         }
         self.watched = false;
@@ -105,6 +120,10 @@ impl Attention {
     #[inline]
     pub(super) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &Queues, starving: bool, blocked: bool) {
         let reactor = &queues.shared.reactor;
+        if !self.listed && queues.shared.is_crowded() {
+            self.listed = true;
+            queues.shared.news.list(socket, queues.num);
+        }
         if self.watched && !starving {
             if self.armed.take().is_some() {
                 reactor.disarm(socket);
@@ -116,7 +135,7 @@ impl Attention {
         wanted.set(EventFlags::OUT, blocked);
         if self.armed != Some(wanted) {
             self.armed = Some(wanted);
-            self.polls_when_armed = queues.polls();
+            self.polls_when_armed = self.polls(queues);
             reactor.arm(socket, queues.num, wanted);
         }
     }

@@ -1,6 +1,6 @@
 //! Data path: completion. The ring of a completion queue: from whoever works on a connection to whoever polls.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -72,6 +72,8 @@ pub(super) struct Completions {
     bell: Bell,
     reports: Option<Arc<Reports>>,
     ring: Spin<Ring>,
+    /// Queue pairs that complete here and that the device's thread watched since the last time somebody was about to sleep.
+    pub(super) watched: Spin<BTreeSet<u32>>,
     len: AtomicUsize,
     armed: AtomicU32,
     dead: AtomicBool,
@@ -86,6 +88,7 @@ impl Completions {
             bell: Bell::new(),
             reports,
             ring: Spin::new(Ring::default()),
+            watched: Spin::default(),
             len: AtomicUsize::new(0),
             armed: AtomicU32::new(0),
             dead: AtomicBool::new(false),

@@ -53,13 +53,14 @@ impl CqInner {
     /// Forgets a queue pair and its completions.
     pub(super) fn detach(&self, qp: &Arc<QpInner>, depth: u32) {
         self.users.lock().list.retain(|user| !Arc::ptr_eq(user, qp));
+        self.ring.watched.lock().remove(&qp.num());
         self.ring.release(qp.queues.slots(), depth);
     }
 
-    /// The device's thread looks after all connections from now on.
+    /// The device's thread looks after all connections from now on: those that it left to pollers.
     fn hand_over(&self) {
-        let users = self.users.lock().list.clone();
-        users.iter().for_each(|user| user.hand_over());
+        let watched = std::mem::take(&mut *self.ring.watched.lock());
+        watched.into_iter().filter_map(|num| self.device.qp(num)).for_each(|qp| qp.hand_over());
     }
 
     /// Works on connections whose completions would come here; with `sleepy`, makes sure that the device's thread hears
@@ -71,7 +72,7 @@ impl CqInner {
         let count = users.list.len();
         let turns = if count > TURNS && self.device.shared.is_crowded() {
             self.device.drive_ready();
-            1
+            usize::from(self.device.shared.news.is_turn())
         } else {
             count.min(TURNS)
         };
@@ -79,8 +80,9 @@ impl CqInner {
             users.list[(users.turn + step) % count].poll();
         }
         users.turn = if count > TURNS { (users.turn + turns) % count } else { 0 };
+        drop(users);
         if sleepy {
-            users.list.iter().for_each(|user| user.hand_over());
+            self.hand_over();
         }
     }
 }

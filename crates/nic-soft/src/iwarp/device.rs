@@ -26,6 +26,7 @@ use super::srq::SrqInner;
 use crate::fork::Birth;
 use crate::limits::raise_file_limit;
 use crate::pieces::SGE_MAX;
+use crate::sync::fence;
 
 /// Opens an iWARP device.
 ///
@@ -33,6 +34,7 @@ use crate::pieces::SGE_MAX;
 /// [`verbs::Error::System`] when descriptors or a thread cannot be had; [`verbs::Error::Address`] for a side that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let birth = Birth::here()?;
+    fence::register();
     config.bind.map_or(Ok(()), check_own)?;
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);
@@ -190,5 +192,29 @@ impl PdOps for IwarpPd {
     fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
         self.device.shared.birth.check()?;
         Ok(Arc::new(SrqInner::create(&self.device, init)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verbs::QpInit;
+
+    /// Goal: deregistering waits for connections that were worked on, and for no others. Method: the stage of one that was not
+    /// is held meanwhile: whoever wants to pass it, waits for ever.
+    #[test]
+    fn deregistering_asks_nobody_who_was_not_there() {
+        let device = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
+        let ops: Arc<IwarpDevice> = own(device.ops().clone(), "the device").expect("ours");
+        let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
+        let qps: Vec<_> = (0..3).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
+        let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
+        let idle = ops.inner.qp(qps[1].num()).expect("it lives");
+        idle.with(|_| mr.dereg().expect("nobody works on anything"));
+        // One that was is passed, and taken off the roll.
+        idle.queues.enter();
+        assert_eq!(ops.inner.shared.visited.lock().len(), 1);
+        ops.inner.pass_stages();
+        assert!(ops.inner.shared.visited.lock().is_empty());
     }
 }

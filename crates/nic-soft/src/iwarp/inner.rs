@@ -14,7 +14,8 @@ use super::qp::QpInner;
 use super::ready::TURNS;
 use super::registry::{Registry, Wish};
 use super::shared::Shared;
-use crate::sync::{Spin, unpoisoned};
+use crate::sync::roll::Suspects;
+use crate::sync::{Spin, fence, unpoisoned};
 
 pub(super) const QP_MAX: usize = 8192;
 pub(super) const CQ_MAX: usize = 8192;
@@ -39,6 +40,7 @@ pub(super) struct Inner {
     qps: RwLock<BTreeMap<u32, Arc<QpInner>>>,
     /// Those with a connection, for whoever looks at memory.
     connected: Spin<Connected>,
+    visitors: Suspects,
     /// The device's thread.
     task: Mutex<Option<Task>>,
     thread: OnceLock<ThreadId>,
@@ -57,6 +59,7 @@ impl Inner {
             pds: AtomicU32::new(1),
             qps: RwLock::default(),
             connected: Spin::new(Connected::default()),
+            visitors: Suspects::default(),
             task: Mutex::new(None),
             thread: OnceLock::new(),
         }
@@ -85,6 +88,7 @@ impl Inner {
         self.qps.write().unwrap_or_else(PoisonError::into_inner).remove(&num);
         self.remove_connected(&[num]);
         self.shared.reactor.forget(num);
+        self.shared.visited.lock().remove(&num);
         self.qp_nums.give(num);
     }
 
@@ -128,11 +132,16 @@ impl Inner {
         self.connected.lock().list.clone()
     }
 
-    /// Waits until nobody is in the middle of something that began before the call.
-    pub(super) fn pass_all_stages(&self) {
-        for qp in self.qps.read().unwrap_or_else(PoisonError::into_inner).values() {
-            qp.with(|_| {});
-        }
+    /// Waits until nobody is in the middle of something that began before the call, on whatever connections were worked on
+    /// since the last time.
+    pub(super) fn pass_stages(&self) {
+        let taken = std::iter::from_fn(|| self.shared.visited.lock().pop_first().map(|num| num as usize));
+        let erase = |num| self.qp(num as u32).map(|qp| qp.queues.mark.erase()).is_some();
+        let round = self.visitors.begin(taken, erase);
+        fence::heavy();
+        // All can be passed in the end; of a queue pair that is gone, nobody works on a connection.
+        let pass = |num| self.qp(num as u32).map(|qp| qp.with(|_| {})).is_none_or(|()| true);
+        let _ = self.visitors.each(round, pass);
     }
 
     /// A receive was posted to a shared queue: queue pairs that wait for one look again.
@@ -147,8 +156,8 @@ impl Inner {
     /// Works on connections that have news.
     pub(super) fn drive_ready(&self) {
         self.shared.news.take(|num| {
-            if let Some(qp) = self.qp(num) {
-                qp.poll();
+            if self.qp(num).is_some_and(|qp| !qp.poll()) {
+                self.shared.news.again(num);
             }
         });
     }
@@ -181,16 +190,20 @@ impl Chore for Inner {
         if count <= 1 {
             let only = connected.list.first().cloned();
             drop(connected);
-            return only.iter().for_each(|qp| qp.poll());
+            return only.iter().for_each(|qp| {
+                qp.poll();
+            });
         }
-        let turns = if count > TURNS { 1 } else { count };
+        let turns = if count > TURNS { usize::from(self.shared.news.is_turn()) } else { count };
         let mut some = [const { None }; TURNS];
         for (step, place) in some.iter_mut().take(turns).enumerate() {
             *place = Some(connected.list[(connected.turn + step) % count].clone());
         }
         connected.turn = if count > TURNS { (connected.turn + turns) % count } else { 0 };
         drop(connected);
-        some.iter().flatten().for_each(|qp| qp.poll());
+        some.iter().flatten().for_each(|qp| {
+            qp.poll();
+        });
         if count > TURNS {
             self.drive_ready();
         }

@@ -58,6 +58,10 @@ pub(super) struct Link {
     sending: Sending,
     attention: Attention,
     events: Arc<Events>,
+    /// The last look at the socket brought something: there may be more.
+    has_received: bool,
+    /// Whoever polls next has been told to look here.
+    has_next_poll: bool,
     /// What the program is to be told of it when the peer has spoken; `None` when it has been told.
     news: Option<ConnInfo>,
     /// Since when the peer's host has owed an answer to something.
@@ -100,6 +104,8 @@ impl Link {
             sending: Sending::new(asks, negotiated.ord, first_send),
             attention: Attention::default(),
             events,
+            has_received: false,
+            has_next_poll: false,
             news: None,
             unheard: None,
             nudges: Nudges { left: 0, due: Time::ZERO, pause: NUDGE_AFTER },
@@ -140,10 +146,11 @@ impl Link {
     /// Receives what has come and sends what waits.
     pub(super) fn progress(&mut self, queues: &Queues, by: By) -> Result<(), End> {
         if by == By::Poller {
+            self.has_next_poll = false;
             self.attention.on_poll(self.socket.as_fd(), queues);
         }
         let any = self.receive(queues)?;
-        if by == By::Poller && self.attention.is_watched() && self.sending.may_wait(queues, any) {
+        if by == By::Poller && self.attention.is_tended() && self.sending.may_wait(queues, any) {
             return Ok(());
         }
         self.transmit(queues)
@@ -152,7 +159,7 @@ impl Link {
     /// Sends what waits.
     #[inline]
     pub(super) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
-        let hurry = !self.attention.is_watched();
+        let hurry = !self.attention.is_tended();
         let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
         self.sending.transmit(&mut lent, hurry)
     }
@@ -162,6 +169,7 @@ impl Link {
         self.receiving.begin_turn();
         let result = self.receive_turn(queues);
         let any = self.receiving.end_turn(queues);
+        self.has_received = any;
         result.map(|()| any)
     }
 
@@ -204,6 +212,10 @@ impl Link {
     pub(super) fn settle(&mut self, queues: &Queues) {
         let (starving, blocked) = (self.receiving.is_starving(), self.sending.is_blocked());
         self.attention.settle(self.socket.as_fd(), queues, starving, blocked);
+        if self.attention.is_listed() && (self.has_received || blocked) && !self.has_next_poll {
+            self.has_next_poll = true;
+            queues.shared.news.again(queues.num);
+        }
     }
 
     /// The peer may overlook what this side, the initiator, says first.

@@ -44,7 +44,7 @@ impl IwarpMr {
         }
         let regions = &self.device.shared.regions;
         regions.retire(self.key);
-        self.device.pass_all_stages();
+        self.device.pass_stages();
         regions.give(self.key);
     }
 }

@@ -56,17 +56,17 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
     }
 }
 
-/// Connections that the thread looks at because somebody polls them, with their polls at the last look.
+/// Connections that the thread looks at because somebody polls them.
 #[derive(Default)]
 struct Watch {
-    list: BTreeMap<u32, (Weak<QpInner>, u32)>,
+    list: BTreeMap<u32, Weak<QpInner>>,
     pause: Option<Span>,
     due: Option<Time>,
 }
 
 impl Watch {
     fn add(&mut self, qp: &Arc<QpInner>, now: Time) {
-        self.list.insert(qp.num(), (Arc::downgrade(qp), qp.queues.polls()));
+        self.list.insert(qp.num(), Arc::downgrade(qp));
         self.pause = Some(LOOK_MIN);
         self.due = Some(now + LOOK_MIN);
     }
@@ -76,12 +76,7 @@ impl Watch {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
-        self.list.retain(|_, (qp, polls)| {
-            let Some(qp) = qp.upgrade() else { return false };
-            let stays = qp.with(|stream| stream.on_look(&qp.queues, *polls));
-            *polls = qp.queues.polls();
-            stays
-        });
+        self.list.retain(|_, qp| qp.upgrade().is_some_and(|qp| qp.with(|stream| stream.on_look(&qp.queues))));
         let pause = self.pause.map_or(LOOK_MIN, |pause| (pause * 2).min(LOOK_MAX));
         self.pause = Some(pause);
         self.due = (!self.list.is_empty()).then(|| now + pause);

@@ -57,14 +57,16 @@ impl QpInner {
         self.stage.request(|stream| stream.asked(&self.queues));
     }
 
-    /// A poller's turn: works on the connection if nobody else does.
+    /// A poller's turn: works on the connection if nobody else does; false if somebody does.
     #[inline]
-    pub(super) fn poll(&self) {
+    pub(super) fn poll(&self) -> bool {
         let queues = &self.queues;
-        if queues.is_connected() {
-            queues.count_poll();
-            self.stage.try_with(|stream| stream.progress(queues, By::Poller), |stream| stream.asked(queues));
+        if !queues.is_connected() {
+            return true;
         }
+        queues.count_poll();
+        let work = |stream: &mut Stream| stream.progress(queues, By::Poller);
+        self.stage.try_with(work, |stream| stream.asked(queues)).is_some()
     }
 
     /// The poller is about to sleep: from now on the device's thread looks after the connection.

@@ -13,7 +13,8 @@ use super::queue::{Receive, ReceiveQueue, Request, SendQueue};
 use super::receives::{Receives, SharedReceives};
 use super::regions::Domain;
 use super::shared::Shared;
-use crate::sync::Spin;
+use crate::sync::roll::Mark;
+use crate::sync::{Spin, fence};
 
 /// Bytes of a message, at most.
 pub(super) const MAX_MSG_SIZE: u64 = 1 << 30;
@@ -65,6 +66,8 @@ pub(super) struct Queues {
     recv_ring: Arc<Completions>,
     /// A message of the peer waits for a receive.
     starving: AtomicBool,
+    /// It is on the device's roll of those that are worked on.
+    pub(super) mark: Mark,
     /// How often a poller has worked on the connection.
     polls: AtomicU32,
     /// The program has let go of it: nothing completes any more.
@@ -89,6 +92,7 @@ impl Queues {
             send_ring,
             recv_ring,
             starving: AtomicBool::new(false),
+            mark: Mark::default(),
             polls: AtomicU32::new(0),
             dropped: AtomicBool::new(false),
         })
@@ -139,6 +143,23 @@ impl Queues {
     /// The program lets go of it.
     pub(super) fn set_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
+    }
+
+    /// The thread watches whether it is polled: who is about to sleep on one of its queues has to say so.
+    pub(super) fn note_watched(&self) {
+        self.send_ring.watched.lock().insert(self.num);
+        self.recv_ring.watched.lock().insert(self.num);
+    }
+
+    /// Whoever holds the stage is going to look tags up: deregistering waits for it from now on.
+    #[inline]
+    pub(super) fn enter(&self) {
+        // Partner: the heavy fence in `Inner::pass_stages`. That the stage is held has to stand before the mark and the tags
+        // are looked at.
+        fence::light();
+        self.mark.sign(|| {
+            self.shared.visited.lock().insert(self.num);
+        });
     }
 
     /// How often a poller has worked on the connection.

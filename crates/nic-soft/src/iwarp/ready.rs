@@ -1,31 +1,44 @@
 //! Data path: polling. Which of many connections something has come for.
 //!
 //! With a few connections, whoever polls looks at each in turn: one system call finds a message and takes it. With more, it
-//! asks epoll(7) which sockets have news. That is told once for each piece of news (`EPOLLET`): what a turn leaves undone, or
-//! cannot do because another thread has the connection, is found by the turns that each connection still gets now and then.
+//! asks epoll(7) which sockets have news. That is told once for each piece of news (`EPOLLET`): connections on which a turn
+//! left something undone, or on which it could do nothing because another thread had them, are remembered and have the next
+//! poll, too. For those that epoll does not know, each connection still has a turn now and then.
 
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
 use crate::fork::Fd;
+use crate::sync::Spin;
 
 /// Connections that are looked at one by one.
 pub(super) const TURNS: usize = 4;
 /// News that one poll takes.
 const NEWS_MAX: usize = 16;
+/// Of so many polls, one looks at the next connection in turn.
+const POLLS_PER_TURN: u32 = 16;
 
 /// The sockets of connections, where they are many, for whoever polls.
 pub(super) struct News {
     epoll: Fd,
+    /// How often they have asked. Counted roughly: what matters is whether it stands still.
+    polls: AtomicU32,
+    /// Queue pairs on whose connections there may be more to do, of which epoll says nothing.
+    again: Spin<VecDeque<u32>>,
+    again_len: AtomicUsize,
 }
 
 impl News {
     pub(super) fn new() -> Result<Self, Errno> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?.into() })
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?.into();
+        let (polls, again, again_len) = Default::default();
+        Ok(Self { epoll, polls, again, again_len })
     }
 
     /// Has pollers told of a socket. Without memory for it, its connection has the turns of all.
@@ -39,12 +52,66 @@ impl News {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Calls `each` with the numbers of the queue pairs whose connections have news.
-    pub(super) fn take(&self, each: impl FnMut(u32)) {
+    /// How often somebody has asked what there is.
+    pub(super) fn polls(&self) -> u32 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// Whether this poll looks at the next connection in turn, whatever is new.
+    pub(super) fn is_turn(&self) -> bool {
+        self.polls().is_multiple_of(POLLS_PER_TURN)
+    }
+
+    /// A connection has the next poll, too.
+    pub(super) fn again(&self, num: u32) {
+        let mut again = self.again.lock();
+        again.push_back(num);
+        self.again_len.store(again.len(), Ordering::Release);
+    }
+
+    fn take_again(&self) -> Option<u32> {
+        let mut again = self.again.lock();
+        let num = again.pop_front();
+        self.again_len.store(again.len(), Ordering::Release);
+        num
+    }
+
+    /// Calls `each` with the numbers of the queue pairs whose connections have news, or have this poll again.
+    pub(super) fn take(&self, mut each: impl FnMut(u32)) {
+        // Those that come again meanwhile have the next poll.
+        for _ in 0..self.again_len.load(Ordering::Acquire) {
+            let Some(num) = self.take_again() else { break };
+            each(num);
+        }
+        self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); NEWS_MAX];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A signal interrupts it; the next poll looks again.
         let Ok((news, _)) = epoll::wait(&self.epoll, &mut events, Some(&at_once)) else { return };
         news.iter().map(|event| event.data.u64() as u32).for_each(each);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what a poll leaves undone has the next one, and not this one again.
+    #[test]
+    fn whoever_asks_for_it_has_the_next_poll() {
+        let news = News::new().expect("a descriptor");
+        [3, 5].into_iter().for_each(|num| news.again(num));
+        let taken = |leaves: &[u32]| {
+            let mut all = Vec::new();
+            news.take(|num| {
+                all.push(num);
+                leaves.iter().filter(|left| **left == num).for_each(|left| news.again(*left));
+            });
+            all
+        };
+        assert_eq!(taken(&[5]), [3, 5]);
+        assert_eq!(taken(&[]), [5]);
+        assert_eq!(taken(&[]), [0; 0]);
+        assert_eq!((0..32).filter(|_| taken(&[]).is_empty() && news.is_turn()).count(), 2, "turns go on");
     }
 }

@@ -5,7 +5,7 @@
 //! next tag is never its last one.
 //!
 //! Only who holds the stage of a connection looks tags up and uses the memory behind them, in one go. Deregistering takes the
-//! tag away and then passes through the stages of all connections: whoever saw the tag has left.
+//! tag away and then passes through the stages that were held since it last did: whoever saw the tag has left.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};

@@ -1,5 +1,6 @@
 //! What all objects of a device share; none of them is known here.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::ready::{News, TURNS};
 use super::regions::Table;
 use crate::events::AsyncEvents;
 use crate::fork::{Birth, Fd};
-use crate::sync::unpoisoned;
+use crate::sync::{Spin, unpoisoned};
 use crate::tide::Tide;
 
 /// What all objects of a device share.
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     condemned: Mutex<Vec<u32>>,
     /// Queue pairs whose connections have ended.
     parted: Mutex<Vec<u32>>,
+    /// Queue pairs whose connections were worked on since deregistering last waited; see [`crate::sync::roll`].
+    pub(super) visited: Spin<BTreeSet<u32>>,
 }
 
 impl Shared {
@@ -56,6 +59,7 @@ impl Shared {
             events: AsyncEvents::new()?,
             condemned: Mutex::default(),
             parted: Mutex::default(),
+            visited: Spin::default(),
         })
     }
 

@@ -41,6 +41,7 @@ impl Stream {
     #[inline]
     fn work(&mut self, queues: &Queues, body: impl FnOnce(&mut Link) -> Result<(), End>) {
         let Some(link) = &mut self.link else { return };
+        queues.enter();
         let end = match body(link) {
             Ok(()) => return link.settle(queues),
             // Why may still stand in what came before the end.
@@ -78,9 +79,9 @@ impl Stream {
     }
 
     /// The thread looks at a connection that it watches; whether it goes on doing so.
-    pub(super) fn on_look(&mut self, queues: &Queues, polls_before: u32) -> bool {
+    pub(super) fn on_look(&mut self, queues: &Queues) -> bool {
         let Some(link) = &mut self.link else { return false };
-        let look = link.attention().on_look(queues, polls_before);
+        let look = link.attention().on_look(queues);
         if look == Look::Left {
             self.progress(queues, By::Other);
         }
@@ -117,6 +118,7 @@ impl Stream {
 
     /// Ends the connection, if there is one: everybody is told, everything is flushed.
     pub(super) fn end(&mut self, queues: &Queues, end: &End) {
+        queues.enter();
         queues.set_error();
         match self.link.take() {
             Some(link) => link.end(queues, end),
