@@ -50,8 +50,9 @@ pub(super) struct PollSide {
     turn: usize,
     /// Only with many: the same queue pairs, each at its index.
     places: Vec<Option<Arc<QpInner>>>,
-    /// Only with many: queue pairs that reported something and may have more, each once.
-    due: VecDeque<Arc<QpInner>>,
+    /// Only with many: the indices of queue pairs that reported something and may have more, each once. Not the queue pairs:
+    /// counting references to them would wait for a line of each, one after the other.
+    due: VecDeque<usize>,
     /// Only with many: completions of receives that have been counted when they were reported, and not polled.
     arrived: usize,
 }
@@ -61,8 +62,9 @@ impl PollSide {
     fn report(&mut self, index: usize) {
         let Some(qp) = self.places.get(index).and_then(Option::as_ref) else { return };
         self.arrived += qp.count_arrivals();
-        if !qp.is_due.swap(true, Ordering::Relaxed) {
-            self.due.push_back(qp.clone());
+        if !qp.is_due.load(Ordering::Relaxed) {
+            qp.is_due.store(true, Ordering::Relaxed);
+            self.due.push_back(index);
         }
     }
 
@@ -193,7 +195,7 @@ impl CqInner {
                     *place = None;
                 }
                 if qp.is_due.swap(false, Ordering::Relaxed) {
-                    side.due.retain(|other| !Arc::ptr_eq(other, qp));
+                    side.due.retain(|other| *other != qp.index);
                 }
                 side.arrived -= qp.counted_arrivals();
             }
@@ -287,17 +289,23 @@ impl CqInner {
     }
 
     fn poll_due(side: &mut PollSide, wcs: &mut [Wc]) -> usize {
+        let PollSide { due, places, arrived, .. } = side;
         let mut got = 0;
         while got < wcs.len()
-            && let Some(qp) = side.due.pop_front()
+            && let Some(index) = due.pop_front()
         {
+            let Some(qp) = places.get(index).and_then(Option::as_ref) else { continue };
+            if let Some(next) = due.front().and_then(|next| places.get(*next)?.as_ref()) {
+                next.fetch_soon();
+            }
             let counted = qp.counted_arrivals();
             let n = qp.poll_receives(&mut wcs[got..]);
-            side.arrived -= counted - qp.counted_arrivals();
+            let left = qp.counted_arrivals();
+            *arrived -= counted - left;
             got += n;
-            if n > 0 {
-                // It may have more; others get their turn first.
-                side.due.push_back(qp);
+            if n > 0 && (left > 0 || qp.failure.load(Ordering::Relaxed) != 0) {
+                // It has more, or something to flush; others get their turn first. What comes later is reported.
+                due.push_back(index);
             } else {
                 qp.is_due.store(false, Ordering::Relaxed);
             }

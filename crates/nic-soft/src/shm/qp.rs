@@ -16,6 +16,7 @@ use super::device::{Inner, Ring, unpoisoned};
 use super::engine::Outcome;
 use super::layout::{QpShared, comp, qp_at, recv, state};
 use super::peer::Link;
+use super::place;
 use super::segment::{Ref, Slots};
 use super::srq::{SrqInner, check_sges, fill};
 use super::tlb::Tlb;
@@ -115,7 +116,7 @@ pub(super) struct QpInner {
     taken: AtomicU64,
     /// Up to which position completions of receives have been counted; under the receive queue's poll lock, as the next.
     counted: AtomicU64,
-    /// It is among those that the receive queue looks at.
+    /// It is among those that the receive queue looks at; under its poll lock.
     pub(super) is_due: AtomicBool,
     /// Receives of the peer's own ring that this side has consumed; advanced under the send lock.
     pub(super) next_recv: AtomicU64,
@@ -448,6 +449,14 @@ impl QpInner {
     /// Completions of receives that have been counted and not taken.
     pub(super) fn counted_arrivals(&self) -> usize {
         self.counted.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Begins to fetch what taking a completion will look at.
+    #[inline]
+    pub(super) fn fetch_soon(&self) {
+        place::fetch_soon(&self.shared.starved.0);
+        place::fetch_soon(&self.shared.taken);
+        place::fetch_soon(&self.link);
     }
 
     /// Takes completions of receives, in order; under the receive queue's poll lock.
