@@ -251,7 +251,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
             copy.describe(),
             format!("deregistration waits for accesses by {barriers}"),
             match files {
-                Some(n) => format!("{n} descriptors allow about {} connections", n / 4),
+                Some(n) => format!("{n} descriptors allow about {} connections", n / 5),
                 None => "descriptors are not limited".into(),
             },
         ],
@@ -348,17 +348,17 @@ impl Inner {
         unpoisoned(&self.watched).srqs.insert(index, srq.clone());
     }
 
-    /// Looks at what peers may have brought about; holding no lock.
+    /// Looks at what peers may have brought about.
     fn look_at_watched(&self) {
-        let (cqs, srqs) = {
-            let mut watched = unpoisoned(&self.watched);
-            watched.cqs.retain(|_, cq| cq.strong_count() > 0);
-            watched.srqs.retain(|_, srq| srq.upgrade().is_some_and(|srq| srq.has_limit()));
-            let cqs: Vec<_> = watched.cqs.values().filter_map(Weak::upgrade).collect();
-            (cqs, watched.srqs.values().filter_map(Weak::upgrade).collect::<Vec<_>>())
-        };
-        cqs.iter().for_each(|cq| cq.look_for_overrun());
-        srqs.iter().for_each(|srq| srq.check_limit());
+        let mut watched = unpoisoned(&self.watched);
+        watched.cqs.retain(|_, cq| {
+            let live = cq.upgrade();
+            live.inspect(|cq| cq.look_for_overrun()).is_some()
+        });
+        watched.srqs.retain(|_, srq| {
+            let limited = srq.upgrade().filter(|srq| srq.has_limit());
+            limited.inspect(|srq| srq.check_limit()).is_some()
+        });
     }
 
     /// A queue pair by its number.

@@ -76,7 +76,7 @@ impl Peer {
         let table = match of_this_process(id) {
             Some(table) if pid == std::process::id() as i32 => table,
             Some(_) => return Err(other()),
-            None => Table::of_peer(map_peer(&file)?),
+            None => Table::of_peer(map_peer(file)?),
         };
         let header: Ref<Header> = Ref::new(&table.map, 0)?;
         if header.version.load(Ordering::Acquire) != VERSION

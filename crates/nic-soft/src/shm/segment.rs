@@ -1,5 +1,9 @@
 //! A device's segment: an anonymous file in memory, mapped by its owner and by every connected peer.
 //!
+//! The owner maps all of it. A peer maps the tables and the rings, and NIC memory only as far as it has used any: otherwise a
+//! process with many peers would run out of addresses, as each of them may have half of the machine's memory. What was mapped
+//! stays where it is.
+//!
 //! It has no name, so nothing of it outlives its last process; its mode is 0600, and it reaches other processes
 //! over a connection whose two ends are of one user. Its size is sealed, so that no peer can cut it short
 //! under us.
@@ -7,7 +11,8 @@
 use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
@@ -19,6 +24,7 @@ use verbs::{Error, Result};
 
 use super::layout::{DM_BASE, MrEntry, Shared, mr_at};
 use crate::fork::{self, Fd};
+use crate::sync::unpoisoned;
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
@@ -39,6 +45,89 @@ const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 pub(super) struct Map {
     base: NonNull<u8>,
     len: u64,
+    /// What follows of a peer's.
+    rest: Option<Rest>,
+}
+
+/// NIC memory that is mapped at once, at least.
+const REST_LEAST: u64 = 64 << 20;
+
+/// A peer's NIC memory, mapped as far as it has been used. When that does not reach, a mapping is added that begins at the
+/// same place and is at least twice as long; those before it stay, as there are pointers into them.
+struct Rest {
+    file: Fd,
+    /// Where the file ends, which it does for ever.
+    end: u64,
+    /// The longest mapping, which begins at [`DM_BASE`], and where in the segment it ends. Written in this order, and read in
+    /// the other.
+    base: AtomicPtr<u8>,
+    mapped: AtomicU64,
+    all: Mutex<Vec<(NonNull<u8>, u64)>>,
+}
+
+impl Rest {
+    fn of(file: OwnedFd, end: u64) -> Self {
+        let (base, mapped) = (AtomicPtr::default(), AtomicU64::new(DM_BASE));
+        Self { file: file.into(), end, base, mapped, all: Mutex::default() }
+    }
+
+    /// The bytes from one offset to another, which lie behind what every peer maps.
+    fn bytes(&self, offset: u64, end: u64) -> Option<*mut u8> {
+        let from = offset.checked_sub(DM_BASE)?;
+        if end > self.mapped.load(Ordering::Acquire) {
+            self.grow(end)?;
+        }
+        // SAFETY: `from` is at most the length of the mapping, which ends at `mapped` or later, and stays.
+        // Test: a_peer_maps_as_much_nic_memory_as_it_uses.
+        Some(unsafe { self.base.load(Ordering::Acquire).add(from as usize) })
+    }
+
+    /// Maps more; `None` where the segment ends before, or this process may map no more.
+    #[cold]
+    fn grow(&self, end: u64) -> Option<()> {
+        if end > self.end {
+            return None;
+        }
+        let mut all = unpoisoned(&self.all);
+        if end > self.mapped.load(Ordering::Acquire) {
+            let wanted = (end - DM_BASE).next_power_of_two().max(REST_LEAST);
+            let len = wanted.min(self.end - DM_BASE);
+            let base = map(self.file.as_fd(), DM_BASE, len).ok()?;
+            all.push((base, len));
+            self.base.store(base.as_ptr(), Ordering::Release);
+            self.mapped.store(DM_BASE + len, Ordering::Release);
+        }
+        Some(())
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        unpoisoned(&self.all).drain(..).for_each(|(base, len)| unmap(base, len));
+    }
+}
+
+/// Maps a part of a file that is a segment.
+fn map(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<NonNull<u8>> {
+    let size =
+        usize::try_from(len).map_err(|_| Error::Invalid("the segment exceeds the address space".into()))?;
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+    let base = unsafe { mmap(std::ptr::null_mut(), size, prot, flags, fd, offset) }.map_err(|e| {
+        Error::system("cannot map a device's segment (is the address space limited? see ulimit -v)", e)
+    })?;
+    let base = NonNull::new(base.cast::<u8>())
+        .ok_or_else(|| Error::system("cannot map a segment", std::io::Error::other("mapped at address 0")))?;
+    fork::mapped(base.as_ptr(), size);
+    Ok(base)
+}
+
+/// Gives up what [`map`] gave.
+fn unmap(base: NonNull<u8>, len: u64) {
+    fork::unmapped(base.as_ptr(), || {
+        // SAFETY: mapped by `map`, and all who use it hold the `Arc<Map>` that is gone now.
+        let _ = unsafe { munmap(base.as_ptr().cast::<c_void>(), len as usize) };
+    });
 }
 
 // SAFETY: a mapping is a range of shared memory that is reached through atomics and raw copies only, from any
@@ -49,28 +138,15 @@ unsafe impl Sync for Map {}
 
 impl Drop for Map {
     fn drop(&mut self) {
-        fork::unmapped(self.base.as_ptr(), || {
-            // SAFETY: mapped by `Map::of`, and all who use it hold the `Arc` that is gone now.
-            let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.len as usize) };
-        });
+        unmap(self.base, self.len);
     }
 }
 
 impl Map {
+    /// All of a segment.
     fn of(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
         assert!(len >= DM_BASE, "a segment holds at least its tables");
-        let size = usize::try_from(len)
-            .map_err(|_| Error::Invalid("the segment exceeds the address space".into()))?;
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-        let base = unsafe { mmap(std::ptr::null_mut(), size, prot, flags, fd, 0) }.map_err(|e| {
-            Error::system("cannot map a device's segment (is the address space limited? see ulimit -v)", e)
-        })?;
-        let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| {
-            Error::system("cannot map a segment", std::io::Error::other("mapped at address 0"))
-        })?;
-        fork::mapped(base.as_ptr(), size);
-        Ok(Arc::new(Self { base, len }))
+        Ok(Arc::new(Self { base: map(fd, 0, len)?, len, rest: None }))
     }
 
     /// The shared object at `offset`, if it lies inside and is aligned.
@@ -85,7 +161,7 @@ impl Map {
     #[inline]
     pub(super) fn region(&self, index: u16) -> &MrEntry {
         const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= DM_BASE) };
-        // SAFETY: every mapping is longer than DM_BASE (`Segment::create` and `map_peer` see to it), below which the
+        // SAFETY: every mapping is at least as long as DM_BASE (`Segment::create` and `map_peer` see to it), below which the
         // whole table lies, aligned; valid for any bytes (`Shared`).
         unsafe { &*self.base.as_ptr().add(mr_at(index.into()) as usize).cast() }
     }
@@ -94,8 +170,11 @@ impl Map {
     #[inline]
     pub(super) fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        // SAFETY: offset <= end <= length of the mapping.
-        (end <= self.len).then(|| unsafe { self.base.as_ptr().add(offset as usize) })
+        if end <= self.len {
+            // SAFETY: offset <= end <= length of the mapping.
+            return Some(unsafe { self.base.as_ptr().add(offset as usize) });
+        }
+        self.rest.as_ref()?.bytes(offset, end)
     }
 }
 
@@ -162,7 +241,7 @@ impl Slots {
 
     /// The words of slot `index` modulo the number of slots.
     #[inline]
-    pub(super) fn slot(&self, index: u64) -> &[std::sync::atomic::AtomicU64] {
+    pub(super) fn slot(&self, index: u64) -> &[AtomicU64] {
         let i = (index & ((1 << self.shift) - 1)) as usize;
         // SAFETY: slot i lies inside (checked by `new`), aligned to 8, atomics only; the map lives with us.
         unsafe {
@@ -253,15 +332,15 @@ pub(super) fn identify(file: &impl AsFd) -> Result<FileId> {
 }
 
 /// Maps a peer's segment, after making sure that it is what it must be.
-pub(super) fn map_peer(file: &OwnedFd) -> Result<Arc<Map>> {
+pub(super) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
     let bad = |why: &str| Error::Invalid(format!("the peer's segment {why}"));
     // First of all, and before any question that could block.
-    identify(file)?;
-    let stat = fstat(file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
+    identify(&file)?;
+    let stat = fstat(&file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(bad("belongs to another user"));
     }
-    let fs = fstatfs(file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
+    let fs = fstatfs(&file).map_err(|e| Error::system("cannot inspect the peer's segment", e))?;
     if fs.f_type as u64 == HUGETLBFS_MAGIC {
         // Touching it could fail for want of huge pages, which kills.
         return Err(bad("consists of huge pages"));
@@ -273,20 +352,20 @@ pub(super) fn map_peer(file: &OwnedFd) -> Result<Arc<Map>> {
     if len > SEGMENT_MAX {
         return Err(bad("takes too much of the address space"));
     }
-    Map::of(file.as_fd(), len)
+    let base = map(file.as_fd(), 0, DM_BASE)?;
+    Ok(Arc::new(Map { base, len: DM_BASE, rest: Some(Rest::of(file, len)) }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::layout::Header;
     use super::*;
-    use std::sync::atomic::Ordering;
 
     #[test]
     fn owner_and_peer_see_the_same_memory_and_nothing_outside() {
         let segment = Segment::create(DM_BASE + 4096).expect("a segment");
         let file = segment.as_fd().try_clone_to_owned().expect("a descriptor");
-        let peer = map_peer(&file).expect("the same memory");
+        let peer = map_peer(file.try_clone().expect("another")).expect("the same memory");
         segment.map.get::<Header>(0).expect("inside").token.store(7, Ordering::Release);
         assert_eq!(peer.get::<Header>(0).expect("inside").token.load(Ordering::Acquire), 7);
         assert!(peer.get::<Header>(DM_BASE + 4096).is_none());
@@ -299,6 +378,34 @@ mod tests {
     fn a_file_that_could_shrink_is_refused() {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("a file");
         ftruncate(&file, DM_BASE + 1).expect("a size");
-        assert!(map_peer(&file).is_err());
+        assert!(map_peer(file).is_err());
+    }
+
+    /// Goal: a peer takes addresses for the NIC memory that it uses, and what it has mapped stays. Method: pointers to places
+    /// that lie ever farther in a segment of which hardly anything is used.
+    #[test]
+    fn a_peer_maps_as_much_nic_memory_as_it_uses() {
+        let size: u64 = 64 << 30;
+        let segment = Segment::create(DM_BASE + size).expect("a segment");
+        let peer = map_peer(segment.as_fd().try_clone_to_owned().expect("a descriptor")).expect("mapped");
+        let taken =
+            || unpoisoned(&peer.rest.as_ref().expect("a rest").all).iter().map(|one| one.1).sum::<u64>();
+        let word = |map: &Map, at: u64| map.bytes(at, 8).map(<*mut u8>::cast::<u64>);
+        assert_eq!(taken(), 0);
+        let mut before = Vec::new();
+        for at in [0, 8, REST_LEAST - 8, REST_LEAST, 5 * REST_LEAST, size / 2] {
+            let (there, here) = (word(&segment.map, DM_BASE + at), word(&peer, DM_BASE + at));
+            before.push((at, there.expect("inside"), here.expect("inside")));
+            assert!(taken() <= 4 * at.max(REST_LEAST), "{} for {at}", taken());
+        }
+        for (at, there, here) in before {
+            // SAFETY: both are mapped, as long as the maps live.
+            let [there, here] = [there, here].map(|word| unsafe { AtomicU64::from_ptr(word) });
+            there.store(at + 1, Ordering::Release);
+            assert_eq!(here.load(Ordering::Acquire), at + 1);
+        }
+        assert!(peer.bytes(DM_BASE + size - 8, 8).is_some() && peer.bytes(DM_BASE + size - 8, 9).is_none());
+        assert!(peer.bytes(DM_BASE - 8, 16).is_none(), "no object lies on both sides");
+        assert!(peer.bytes(u64::MAX - 8, 8).is_none());
     }
 }
