@@ -60,6 +60,8 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
 #[derive(Default)]
 struct Watch {
     list: BTreeMap<u32, Weak<QpInner>>,
+    /// How often pollers of a crowd had asked for news at the last look.
+    polls_of_all: u32,
     pause: Option<Span>,
     due: Option<Time>,
 }
@@ -72,11 +74,17 @@ impl Watch {
     }
 
     /// Looks at all of them if it is time.
-    fn look(&mut self, now: Time) {
+    fn look(&mut self, shared: &Shared, now: Time) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
-        self.list.retain(|_, qp| qp.upgrade().is_some_and(|qp| qp.with(|stream| stream.on_look(&qp.queues))));
+        let polls = shared.news.polls();
+        let go_on = std::mem::replace(&mut self.polls_of_all, polls) != polls;
+        // Among many, who asks for news polls them all: while somebody does, none needs to be looked at.
+        if !(go_on && shared.is_crowded()) {
+            let stays = |qp: Arc<QpInner>| qp.with(|stream| stream.on_look(&qp.queues));
+            self.list.retain(|_, qp| qp.upgrade().is_some_and(stays));
+        }
         let pause = self.pause.map_or(LOOK_MIN, |pause| (pause * 2).min(LOOK_MAX));
         self.pause = Some(pause);
         self.due = (!self.list.is_empty()).then(|| now + pause);
@@ -122,7 +130,7 @@ impl Rounds {
         for qp in shared.reactor.taken_over().into_iter().filter_map(|num| device.qp(num)) {
             self.watch.add(&qp, now);
         }
-        self.watch.look(now);
+        self.watch.look(shared, now);
         let (due, timers) = shared.reactor.due(now);
         for qp in due.into_iter().filter_map(|num| device.qp(num)) {
             qp.with(|stream| stream.on_time(&qp.queues, now));
