@@ -127,9 +127,12 @@ pub(super) struct Inner {
     watched: Mutex<Watched>,
     /// Held while peers are woken that wait for shared receives.
     feeding: Spin<()>,
+    /// Held while it is looked which completion queues report.
+    pub(super) hearing: Spin<()>,
     pub(super) tide: Tide,
     pub(super) visits: Visits,
     condemned_cqs: Mutex<Vec<usize>>,
+    condemned_qps: Mutex<Vec<usize>>,
     pub(super) nic: Nic,
 }
 
@@ -194,9 +197,11 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         failures: AtomicBool::new(false),
         watched: Mutex::default(),
         feeding: Spin::new(()),
+        hearing: Spin::new(()),
         tide: Tide::default(),
         visits: Visits::default(),
-        condemned_cqs: Mutex::new(Vec::new()),
+        condemned_cqs: Mutex::default(),
+        condemned_qps: Mutex::default(),
         nic: Nic::new()?,
     });
     inner.nic.start(&inner)?;
@@ -385,7 +390,9 @@ impl Inner {
 
     /// A queue pair is to fail, found out where it cannot be done at once.
     pub(super) fn condemn(&self, qp: &QpInner) {
-        let _ = qp.failure.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
+        if qp.failure.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            unpoisoned(&self.condemned_qps).push(qp.index);
+        }
         self.failures.store(true, Ordering::Release);
         self.nic.wake();
     }
@@ -415,7 +422,8 @@ impl Inner {
                 qp.fail();
             }
         }
-        for qp in self.live_qps() {
+        let qps = std::mem::take(&mut *unpoisoned(&self.condemned_qps));
+        for qp in qps.into_iter().filter_map(|index| self.qp(index)) {
             if qp.failure.load(Ordering::Acquire) == 1 {
                 qp.fail();
             }

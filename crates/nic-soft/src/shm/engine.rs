@@ -1,7 +1,6 @@
 //! Data path: NIC engine. Carries out send requests in the initiator's own thread: from the post, through both
 //! protection tables and placement, to the completion at the peer; and, at the peer, takes that completion.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use verbs::{Access, Data, RNR_PAUSE, RemoteAddr, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
@@ -461,8 +460,7 @@ impl QpInner {
         if link.cq.many.load(Ordering::Relaxed) != 0 {
             link.cq.ready.add(link.index);
         }
-        let channel = link.channel.as_ref().map(|(shared, fd)| (&**shared, fd.as_fd()));
-        super::cq::announce(&link.cq, channel, news.solicited || news.status != WcStatus::Success);
+        link.announce(news.solicited || news.status != WcStatus::Success);
     }
 }
 

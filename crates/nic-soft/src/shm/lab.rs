@@ -45,8 +45,8 @@ macro_rules! names {
 
 type Names = &'static [(&'static str, u64, u8)];
 
-const HEADER: Names =
-    names!(Header: version = 4, token = 8, atomic_holder.0 = 8, kicked = 8, starving = 8, visited = 8);
+const HEADER: Names = names!(Header:
+    version = 4, token = 8, atomic_holder.0 = 8, kicked = 8, starving = 8, reporting = 8, visited = 8);
 const REGION: Names =
     names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
@@ -63,6 +63,7 @@ const WRITTEN: &[&str] = &[
     "header.atomic_holder.0",
     "header.kicked",
     "header.starving",
+    "header.reporting",
     "header.visited",
     "region.key",
     "region.stamp",

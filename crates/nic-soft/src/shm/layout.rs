@@ -61,6 +61,8 @@ pub(super) struct Header {
     pub(super) kicked: Ready,
     /// Queue pairs here whose peers wait for a receive of a shared queue.
     pub(super) starving: Ready,
+    /// Completion queues here that have an event for their channels.
+    pub(super) reporting: Ready,
     /// Queue pairs here whose peers were inside since this device last waited for them; see [`crate::sync::roll`].
     pub(super) visited: Ready,
 }

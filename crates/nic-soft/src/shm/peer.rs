@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::{Error, Result};
 
+use super::cq::announce;
 use super::device::{Inner, unpoisoned};
 use super::doorbell::{is_button, ring};
 use super::layout::{
@@ -139,6 +140,8 @@ pub(super) struct Link {
     pub(super) srq: Option<SrqLink>,
     pub(super) comps: Slots,
     pub(super) cq: Ref<CqShared>,
+    /// The index of that queue in the peer's device.
+    cq_index: usize,
     pub(super) channel: Option<(Ref<ChannelShared>, Fd)>,
     pub(super) rnr_retry: u8,
     /// The status word of the peer's queue pair while all is well.
@@ -192,12 +195,33 @@ impl Link {
         let pd = qp.pd.load(Ordering::Relaxed);
         let generation = hello.generation;
         let ready = state::word(generation, state::RTS);
-        Ok(Self { qp, index, generation, pd, recvs, srq, comps, cq, channel, rnr_retry, ready, peer })
+        Ok(Self {
+            qp,
+            index,
+            generation,
+            pd,
+            recvs,
+            srq,
+            comps,
+            cq,
+            cq_index,
+            channel,
+            rnr_retry,
+            ready,
+            peer,
+        })
     }
 
     /// Has the peer's NIC thread look at its queue pair.
     pub(super) fn kick(&self) {
         self.peer.kick(self.index);
+    }
+
+    /// After publishing to its queue and a full fence: tells who sleeps there, or has armed it.
+    #[inline]
+    pub(super) fn announce(&self, solicited: bool) {
+        let channel = self.channel.as_ref().map(|(shared, fd)| (&**shared, fd.as_fd()));
+        announce(&self.cq, &self.peer.header.reporting, self.cq_index, channel, solicited);
     }
 
     /// This side waits for a receive: whoever posts one to a shared queue learns whom to wake.

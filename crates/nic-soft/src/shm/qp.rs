@@ -454,9 +454,9 @@ impl QpInner {
     /// Begins to fetch what taking a completion will look at.
     #[inline]
     pub(super) fn fetch_soon(&self) {
+        place::fetch_all_soon(self);
         place::fetch_soon(&self.shared.starved.0);
         place::fetch_soon(&self.shared.taken);
-        place::fetch_soon(&self.link);
     }
 
     /// Takes completions of receives, in order; under the receive queue's poll lock.
