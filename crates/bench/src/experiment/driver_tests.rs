@@ -373,6 +373,21 @@ fn traffic_over_connections_buffers_and_pieces_arrives_whole() {
     all_right(&cells, open);
 }
 
+#[test]
+fn operations_beside_idle_connections_are_right() {
+    let experiment = find("scaling").expect("known");
+    let among_few = |mut variant: Variant| {
+        variant.insert("qps".into(), "20".into());
+        variant
+    };
+    let variants: std::collections::BTreeSet<_> =
+        experiment.variants(false).into_iter().map(among_few).collect();
+    assert_eq!(variants.len(), 9);
+    let cell = |variant| Cell { experiment: "scaling".into(), variant, size: 8, twin: false };
+    let cells: Vec<_> = variants.into_iter().map(|variant| (cell(variant), sound())).collect();
+    all_right(&cells, open);
+}
+
 /// Goal: what no hostile client may make a server do is refused before anything is done. Method: levels beyond their
 /// range; a sound cell follows each.
 #[test]

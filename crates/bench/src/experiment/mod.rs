@@ -10,7 +10,7 @@
 //! | `nicmem`, `hotspot`, `pack`, `chain` | what NIC memory is good for |
 //! | `reg`, `post`, `poll`, `connect` | single calls |
 //! | `overhead`, `availability`, `notify`, `blocking` | what communication costs the processor |
-//! | `reuse`, `connections`, `maxsge`, `segments`, `mtu` | what else a latency and a bandwidth depend on |
+//! | `reuse`, `connections`, `scaling`, `maxsge`, `segments`, `mtu` | what else a latency and a bandwidth depend on |
 //! | `multirail` | several rails over uDAPL: bandwidth, latency, where the time goes |
 //! | `pingpong`, `stream`, `traffic`, `calls` | what latency and bilat, streams, the row before, and post and poll share |
 //! | `compute` | work for the processor that is no communication |
@@ -58,6 +58,7 @@ mod post;
 mod rate;
 mod reg;
 mod reuse;
+mod scaling;
 mod segments;
 mod session;
 mod stream;
@@ -97,6 +98,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &blocking::Blocking,
         &reuse::Reuse,
         &connections::Connections,
+        &scaling::Scaling,
         &maxsge::MaxSge,
         &segments::Segments,
         &mtu::Mtu,
