@@ -13,6 +13,12 @@ pub(crate) fn raise_file_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// Bytes of NIC memory of a device that is told nothing else: half of the machine's memory, at least 64 MiB.
+pub(crate) fn half_of_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram * u64::from(info.mem_unit) / 2).max(64 << 20)
+}
+
 /// Why a device's thread could not be started. The system says the same when threads are too many and when there is no
 /// place for a stack, so each limit that is set is named.
 pub(crate) fn no_thread(refused: std::io::Error) -> Error {

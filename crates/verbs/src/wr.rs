@@ -2,6 +2,8 @@
 
 use bitflags::bitflags;
 
+use crate::WcOpcode;
+
 /// A scatter/gather element: a piece of registered local memory. It has the layout of `ibv_sge`, so that a list of them can be passed
 /// on as it is.
 #[repr(C)]
@@ -95,6 +97,35 @@ pub enum SendOp {
         /// What is added.
         add: u64,
     },
+}
+
+impl SendOp {
+    /// What its completion says that it was (`ibv_wc_opcode`).
+    #[inline]
+    #[must_use]
+    pub fn opcode(self) -> WcOpcode {
+        match self {
+            Self::Send | Self::SendImm(_) | Self::SendInv(_) => WcOpcode::Send,
+            Self::Write(_) | Self::WriteImm(..) => WcOpcode::Write,
+            Self::Read(_) => WcOpcode::Read,
+            Self::CompareSwap { .. } => WcOpcode::CompareSwap,
+            Self::FetchAdd { .. } => WcOpcode::FetchAdd,
+        }
+    }
+
+    /// Whether it changes eight bytes of the peer and brings back what they were.
+    #[inline]
+    #[must_use]
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
+
+    /// Whether it brings data back: its local memory is written to.
+    #[inline]
+    #[must_use]
+    pub fn fetches(self) -> bool {
+        matches!(self, Self::Read(_)) || self.is_atomic()
+    }
 }
 
 /// A request for the send queue (`ibv_send_wr`).

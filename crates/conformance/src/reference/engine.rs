@@ -14,16 +14,6 @@ enum Outcome {
     Forbidden(WcStatus),
 }
 
-fn opcode(op: SendOp) -> WcOpcode {
-    match op {
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
-        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::Write,
-        SendOp::Read(_) => WcOpcode::Read,
-        SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
-        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
-    }
-}
-
 impl State {
     /// Carries out whatever can be, until nothing can.
     pub(super) fn run(&mut self) {
@@ -324,7 +314,7 @@ impl State {
         let wc = Wc {
             wr_id: send.wr_id,
             status,
-            opcode: opcode(send.op),
+            opcode: send.op.opcode(),
             byte_len,
             qp_num: pair,
             ..Wc::default()

@@ -1,5 +1,7 @@
 //! [`MachineError`]: what is wrong with a machine file or an option, where, and what was expected.
 
+use strsim::levenshtein;
+
 use super::keys::{KEYS, Key};
 use super::parse::{Class, classes};
 
@@ -148,12 +150,12 @@ fn did_you_mean(near: Option<&str>) -> String {
 
 /// What to say of a key that does not exist.
 fn hint_of_key(section: &str, name: &str) -> String {
-    if let Some(key) = KEYS.iter().find(|key| key.name == name && distance(key.section, section) <= 2) {
+    if let Some(key) = KEYS.iter().find(|key| key.name == name && levenshtein(key.section, section) <= 2) {
         return format!("did you mean {}?", key.path());
     }
     let inside = KEYS.iter().filter(|key| key.section == section);
-    let near = inside.clone().min_by_key(|key| distance(key.name, name));
-    match near.filter(|key| distance(key.name, name) <= 1 + name.len() / 4) {
+    let near = inside.clone().min_by_key(|key| levenshtein(key.name, name));
+    match near.filter(|key| levenshtein(key.name, name) <= 1 + name.len() / 4) {
         Some(key) => format!("did you mean {}?", key.path()),
         None if near.is_none() => format!("the sections are: {}", sections().join(", ")),
         None => {
@@ -166,7 +168,8 @@ fn hint_of_key(section: &str, name: &str) -> String {
 /// What to say of a section that does not exist.
 fn hint_of_section(section: &str) -> String {
     let sections = sections();
-    let near = sections.iter().min_by_key(|s| distance(s, section)).filter(|s| distance(s, section) <= 2);
+    let near =
+        sections.iter().min_by_key(|s| levenshtein(s, section)).filter(|s| levenshtein(s, section) <= 2);
     match near {
         Some(near) => format!("did you mean [{near}]?"),
         None => format!("there is: {}", sections.join(", ")),
@@ -180,7 +183,7 @@ fn hint_of_component(name: &str) -> String {
 
 fn unknown_field(key: &Key, class: Class, name: &str) -> String {
     let Class { name: source, field } = class;
-    let near = if distance(name, field) <= 2 { format!("; did you mean {field}?") } else { String::new() };
+    let near = if levenshtein(name, field) <= 2 { format!("; did you mean {field}?") } else { String::new() };
     let path = key.path();
     format!(
         "'{path}' has an unknown field '{name}'{near}: with source {source} it has value, source and {field}"
@@ -203,32 +206,9 @@ fn stem(name: &str) -> &str {
     UNITS.iter().filter_map(|unit| name.strip_suffix(unit)).min_by_key(|stem| stem.len()).unwrap_or(name)
 }
 
-/// Edits between two words (Levenshtein).
-pub(super) fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let change = corner + usize::from(ca != *cb);
-            corner = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_as_far_apart_as_their_edits() {
-        for (a, b, edits) in [("bus", "bus", 0), ("bsu", "bus", 2), ("", "abc", 3), ("clock", "clocks", 1)] {
-            assert_eq!(distance(a, b), edits, "{a} {b}");
-        }
-    }
 
     #[test]
     fn names_lose_their_unit_only() {

@@ -134,7 +134,7 @@ impl Machine {
         }
         if !name.ends_with(".toml") {
             let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            let near = known.iter().find(|known| error::distance(known, name) <= 3);
+            let near = known.iter().find(|known| strsim::levenshtein(known, name) <= 3);
             let near = near.copied();
             return Err(Wrong::Machine { near, known }.at(format!("machine '{name}'")));
         }

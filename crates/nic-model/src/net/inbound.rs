@@ -8,7 +8,7 @@ use super::card::Write;
 use super::completions::Slots;
 use super::event::Event;
 use super::network::Network;
-use super::packet::{Body, Packet, PortId, is_atomic};
+use super::packet::{Body, Packet, PortId};
 use super::requester::{Overdue, Placed, Response, Rnr};
 use super::responder::{Acknowledgement, OutOfOrder, Refusal, Responder, Taken};
 use crate::parts::transport::Extra;
@@ -180,7 +180,7 @@ impl Network {
             extents: &extents,
             port,
             from: packet.write_from,
-            reads: is(is_atomic),
+            reads: is(SendOp::is_atomic),
             completes: packet.last && is(completes_there),
         };
         let seen = self.cards.write(now, card, write, &self.protection).max(packet.complete_from);
@@ -236,7 +236,7 @@ impl Network {
     fn carry_out(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), Refusal> {
         match op {
             SendOp::Read(remote) => self.answer_read(number, remote)?,
-            op if is_atomic(op) => self.carry_out_atomic(number, op)?,
+            op if op.is_atomic() => self.carry_out_atomic(number, op)?,
             _ => self.write_data(now, number, op)?,
         }
         let packet = &self.packets[number];

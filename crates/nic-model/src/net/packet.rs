@@ -40,16 +40,6 @@ impl Body {
     }
 }
 
-/// Whether an operation fetches something from the responder's memory.
-pub(super) fn fetches(op: SendOp) -> bool {
-    matches!(op, SendOp::Read(_)) || is_atomic(op)
-}
-
-/// Whether an operation is an atomic.
-pub(super) fn is_atomic(op: SendOp) -> bool {
-    matches!(op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
-}
-
 /// Where a packet's data come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {

@@ -2,7 +2,7 @@
 
 use verbs::{Access, Error, QpInit, QpState, RecvWr, Result, SendWr, WcStatus};
 
-use super::packet::{Body, Packet, PortId, Source, fetches};
+use super::packet::{Body, Packet, PortId, Source};
 use super::protection::{Extent, Protection};
 use super::receives::ReceiveQueue;
 use super::requester::Requester;
@@ -131,7 +131,7 @@ impl QueuePair {
 impl QueuePair {
     /// Looks whether a send request may be posted.
     pub(super) fn check_send(&self, wr: &SendWr<'_>) -> Result<()> {
-        if matches!(wr.data, verbs::Data::Inline(_)) && fetches(wr.op) {
+        if matches!(wr.data, verbs::Data::Inline(_)) && wr.op.fetches() {
             return Err(Error::Invalid("inline data with an operation that returns data".into()));
         }
         if !matches!(self.state, QpState::ReadyToSend | QpState::Error) {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use host::{Span, Time};
 use verbs::{Access, Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
 
-use super::packet::{Body, Outgoing, Packet, Source, fetches, is_atomic};
+use super::packet::{Body, Outgoing, Packet, Source};
 use super::protection::{Extent, Protection};
 use crate::limits;
 use crate::machine::{Params, WriteImmKind};
@@ -69,7 +69,7 @@ struct Wqe {
 impl Wqe {
     /// Whether it waits for a response with data.
     fn fetches(&self) -> bool {
-        self.op.is_some_and(fetches)
+        self.op.is_some_and(SendOp::fetches)
     }
 
     /// Whether nothing of it has to be sent (again), when packets below `acked` are acknowledged.
@@ -89,16 +89,6 @@ impl Wqe {
     /// The packet of the response that is next, once it has begun.
     fn expects(&self) -> Option<u64> {
         self.psn.map(|first| first + self.arrived)
-    }
-
-    fn opcode(&self) -> WcOpcode {
-        match self.op {
-            Some(SendOp::Write(_) | SendOp::WriteImm(..)) => WcOpcode::Write,
-            Some(SendOp::Read(_)) => WcOpcode::Read,
-            Some(SendOp::CompareSwap { .. }) => WcOpcode::CompareSwap,
-            Some(SendOp::FetchAdd { .. }) => WcOpcode::FetchAdd,
-            _ => WcOpcode::Send,
-        }
     }
 }
 
@@ -432,7 +422,7 @@ impl Requester {
         let (number, psn) = (self.next, self.psn);
         let wqe = self.at_mut(number);
         let need = if wqe.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
-        let atomic = wqe.op.is_some_and(is_atomic);
+        let atomic = wqe.op.is_some_and(SendOp::is_atomic);
         if atomic && wqe.len != 8 {
             return Err(WcStatus::LocLenErr);
         }
@@ -677,7 +667,13 @@ impl Requester {
         if !(self.signal_all || wqe.signalled || status != WcStatus::Success) {
             return None;
         }
-        let wc = Wc { wr_id: wqe.wr_id, status, opcode: wqe.opcode(), byte_len, ..Wc::default() };
+        let wc = Wc {
+            wr_id: wqe.wr_id,
+            status,
+            opcode: wqe.op.map_or(WcOpcode::Send, SendOp::opcode),
+            byte_len,
+            ..Wc::default()
+        };
         Some((wc, std::mem::take(&mut self.unsignalled)))
     }
 

@@ -9,7 +9,7 @@ use host::Time;
 use verbs::{Access, RemoteAddr, SendOp, Sge, WcStatus};
 
 use super::completions::Slots;
-use super::packet::{Body, Outgoing, Packet, Source, is_atomic};
+use super::packet::{Body, Outgoing, Packet, Source};
 use super::protection::{Extent, Protection};
 
 /// Every so many packets of a long message are acknowledged by a packet of their own; it tells the requester that it
@@ -151,7 +151,7 @@ impl Responder {
                 self.owed.push_back(Owed { psn, what });
                 OutOfOrder::Respond
             }
-            op if is_atomic(op) => match self.atomics.iter().find(|(known, _)| *known == psn) {
+            op if op.is_atomic() => match self.atomics.iter().find(|(known, _)| *known == psn) {
                 Some(&(_, old)) => {
                     self.owed.push_back(Owed { psn, what: Answer::Atomic(old) });
                     OutOfOrder::Respond
@@ -264,7 +264,7 @@ impl Responder {
         self.done = self.done.max(packet.psn + packets_of(packet, op, mtu));
         match op {
             SendOp::Read(_) => Acknowledgement::Response,
-            op if is_atomic(op) => Acknowledgement::Response,
+            op if op.is_atomic() => Acknowledgement::Response,
             _ if packet.last || packet.psn % ACK_EVERY == ACK_EVERY - 1 => Acknowledgement::Packet(self.done),
             _ => Acknowledgement::Along,
         }

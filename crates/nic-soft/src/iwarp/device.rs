@@ -24,7 +24,7 @@ use super::shared::Shared;
 use super::socket::check_own;
 use super::srq::SrqInner;
 use crate::fork::Birth;
-use crate::limits::raise_file_limit;
+use crate::limits::{half_of_memory, raise_file_limit};
 use crate::pieces::SGE_MAX;
 use crate::sync::fence;
 
@@ -45,11 +45,6 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     host.add_chore(Arc::downgrade(&chore));
     let name = config.bind.map_or_else(|| "iwarp".to_owned(), |ip| format!("iwarp@{ip}"));
     Ok(verbs::Device::new(Arc::new(IwarpDevice { inner, name })))
-}
-
-fn half_of_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram * u64::from(info.mem_unit) / 2).max(64 << 20)
 }
 
 fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceAttr {

@@ -4,7 +4,6 @@ use iwarp::rdmap::{AtomicOp, IMMEDIATE_LEN, ReadRequest};
 use iwarp::tx::{Op, OpKind};
 use verbs::{Access, RemoteAddr, SendFlags, SendOp, WcStatus};
 
-use super::outcome::fetches;
 use super::queue::{Request, SendQueue};
 use super::regions::Domain;
 
@@ -41,7 +40,7 @@ pub(super) fn check_local(
     number: u64,
     request: &Request,
 ) -> Result<(), WcStatus> {
-    let need = if fetches(&request.op) { Access::LOCAL_WRITE } else { Access::empty() };
+    let need = if request.op.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
     if matches!(request.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && request.len != 8 {
         return Err(WcStatus::LocLenErr);
     }

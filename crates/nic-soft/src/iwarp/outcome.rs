@@ -2,36 +2,16 @@
 
 use iwarp::outcome::Deed;
 use iwarp::terminate::TerminateCode;
-use verbs::{SendOp, WcOpcode, WcStatus};
-
-/// What a completion says of an operation.
-pub(super) fn opcode(op: &SendOp) -> WcOpcode {
-    match op {
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
-        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::Write,
-        SendOp::Read(_) => WcOpcode::Read,
-        SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
-        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
-    }
-}
-
-/// Whether an operation brings data back.
-pub(super) fn fetches(op: &SendOp) -> bool {
-    matches!(op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
-}
-
-fn is_atomic(op: &SendOp) -> bool {
-    matches!(op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
-}
+use verbs::{SendOp, WcStatus};
 
 /// The status of the request that a Terminate with this code is about.
 pub(super) fn status(code: TerminateCode, op: &SendOp) -> WcStatus {
     match (code.layer, code.etype, code.code) {
         // RFC 7306 section 8.2: how a peer refuses an atomic that is not aligned.
-        _ if code == TerminateCode::STREAM_CATASTROPHIC && is_atomic(op) => WcStatus::RemInvReqErr,
+        _ if code == TerminateCode::STREAM_CATASTROPHIC && op.is_atomic() => WcStatus::RemInvReqErr,
         _ if code.is_protection() => WcStatus::RemAccessErr,
         _ if code == TerminateCode::OPERATION_CANNOT_INVALIDATE => WcStatus::RemAccessErr,
-        _ if code == TerminateCode::UNTAGGED_NO_BUFFER && !fetches(op) => WcStatus::RnrRetryExcErr,
+        _ if code == TerminateCode::UNTAGGED_NO_BUFFER && !op.fetches() => WcStatus::RnrRetryExcErr,
         (0, 0, _) | (0, 2, 7 | 8) | (1, 0, _) => WcStatus::RemOpErr,
         (0 | 1, ..) => WcStatus::RemInvReqErr,
         _ => WcStatus::GeneralErr,

@@ -12,7 +12,7 @@ use iwarp::tx::{Op, OpKind};
 use verbs::SendOp;
 
 use super::messages::request_of;
-use super::outcome::{deed, fetches, sends};
+use super::outcome::{deed, sends};
 use super::queue::{Request, SendQueue};
 
 /// Requests, or bytes, after which a question is asked although there is more to send.
@@ -98,7 +98,7 @@ impl Questions {
         self.next += 1;
         self.bytes += u64::from(request.len);
         self.expected |= signals;
-        if fetches(&request.op) {
+        if request.op.fetches() {
             self.cover();
         }
     }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use verbs::{Data, Error, QpCap, QpState, RecvWr, Result, SendFlags, SendWr, Wc, WcOpcode, WcStatus};
 
 use super::completions::{Completions, Frees, Slots};
-use super::outcome::{fetches, opcode};
 use super::queue::{Receive, ReceiveQueue, Request, SendQueue};
 use super::receives::{Receives, SharedReceives};
 use super::regions::Domain;
@@ -182,7 +181,7 @@ impl Queues {
                 let total = sges.iter().map(|sge| u64::from(sge.length)).sum();
                 Error::check_limit("bytes in the message", total, MAX_MSG_SIZE)
             }
-            Data::Inline(_) if fetches(&wr.op) => {
+            Data::Inline(_) if wr.op.fetches() => {
                 Err(Error::Invalid("inline data cannot take what the operation returns".into()))
             }
             Data::Inline(bytes) => {
@@ -245,8 +244,8 @@ impl Queues {
             let wc = Wc {
                 wr_id: request.wr_id,
                 status,
-                opcode: opcode(&request.op),
-                byte_len: if fetches(&request.op) { request.len } else { 0 },
+                opcode: request.op.opcode(),
+                byte_len: if request.op.fetches() { request.len } else { 0 },
                 qp_num: self.num,
                 ..Wc::default()
             };

@@ -16,7 +16,7 @@ use super::end::End;
 use super::lent::Lent;
 use super::messages::{check_local, is_last, messages, request_of};
 use super::outbox::{Item, Outbox, SMALL_MAX};
-use super::outcome::{self, fetches};
+use super::outcome;
 use super::place::{self, Gather};
 use super::questions::{Questions, greeting, request_behind};
 use super::queue::{Request, SendQueue};
@@ -369,7 +369,7 @@ impl Sending {
         }
         loop {
             let queue = queues.sends.lock();
-            if queue.over() >= self.sent || fetches(&queue.get(queue.over()).op) {
+            if queue.over() >= self.sent || queue.get(queue.over()).op.fetches() {
                 return;
             }
             drop(queue);

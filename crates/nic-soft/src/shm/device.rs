@@ -30,7 +30,7 @@ use super::table::Table;
 use super::visits::Visits;
 use crate::events::AsyncEvents;
 use crate::fork::Birth;
-use crate::limits::raise_file_limit;
+use crate::limits::{half_of_memory, raise_file_limit};
 use crate::sync::Spin;
 use crate::sync::fence;
 use crate::tide::Tide;
@@ -213,11 +213,6 @@ const PAGE: u64 = 4096;
 /// The page of the table on which a queue pair's shared part lies.
 fn qp_page(index: usize) -> usize {
     ((qp_at(index) - qp_at(0)) / PAGE) as usize
-}
-
-fn half_of_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram * u64::from(info.mem_unit) / 2).max(64 << 20)
 }
 
 /// Of writes into host memory of another process, the kernel copies the last byte by itself (`place`); that stores stay in

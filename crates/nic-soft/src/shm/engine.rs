@@ -9,7 +9,7 @@ use super::atomic::Atomic;
 use super::layout::{comp, recv, state};
 use super::peer::{Link, Reach};
 use super::place::{self, Fault, Pieces, Way};
-use super::qp::{QpInner, SendSide, fetches};
+use super::qp::{QpInner, SendSide};
 use super::service::Job;
 use super::table::Place;
 use super::tlb::Tlb;
@@ -122,7 +122,7 @@ impl QpInner {
 
     #[inline]
     fn try_execute(&self, side: &mut SendSide, link: &Link, wr: &SendWr<'_>) -> Result<u32, Stop> {
-        let need = if fetches(&wr.op) { Access::LOCAL_WRITE } else { Access::empty() };
+        let need = if wr.op.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
         let mut local = Pieces::new();
         if !self.collect(&mut side.near, &wr.data, need, &mut local) {
             return Err(Stop::Fail(WcStatus::LocProtErr));

@@ -266,7 +266,7 @@ impl QpInner {
                 let total = sges.iter().map(|s| u64::from(s.length)).sum();
                 Error::check_limit("bytes in the message", total, self.device.attr.max_msg_size)
             }
-            Data::Inline(_) if fetches(&wr.op) => {
+            Data::Inline(_) if wr.op.fetches() => {
                 Err(Error::Invalid("inline data cannot take what the operation returns".into()))
             }
             Data::Inline(bytes) => {
@@ -346,7 +346,7 @@ impl QpInner {
             let wc = Wc {
                 wr_id: wr.wr_id,
                 status,
-                opcode: opcode_of(&wr.op),
+                opcode: wr.op.opcode(),
                 byte_len: bytes,
                 qp_num: self.num,
                 imm: None,
@@ -630,22 +630,6 @@ pub(super) fn state_of(number: u32) -> QpState {
         state::RTS => QpState::ReadyToSend,
         state::ERROR => QpState::Error,
         _ => QpState::Reset,
-    }
-}
-
-/// Whether an operation brings data back.
-#[inline]
-pub(super) fn fetches(op: &SendOp) -> bool {
-    matches!(op, SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
-}
-
-fn opcode_of(op: &SendOp) -> WcOpcode {
-    match op {
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
-        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::Write,
-        SendOp::Read(_) => WcOpcode::Read,
-        SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
-        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
     }
 }
 

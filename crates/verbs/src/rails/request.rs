@@ -3,7 +3,7 @@
 use super::RAILS_MAX;
 use super::keys::LaneKeys;
 use super::qp::PIECES_MAX;
-use crate::{RemoteAddr, SendFlags, SendOp, Sge, WcOpcode, WcStatus};
+use crate::{RemoteAddr, SendFlags, SendOp, Sge, WcStatus};
 
 /// Where stripes may end, so that no two lanes share a line of memory.
 pub(super) const LINE: u64 = 64;
@@ -123,17 +123,9 @@ pub(super) fn class(op: SendOp) -> Class {
     }
 }
 
-pub(super) fn returns_data(op: SendOp) -> bool {
-    matches!(op, SendOp::Read(_)) || is_atomic(op)
-}
-
-pub(super) fn is_atomic(op: SendOp) -> bool {
-    matches!(op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
-}
-
 /// Whether the peer spends a receive on it, and therefore counts it.
 pub(super) fn takes_a_receive(op: SendOp) -> bool {
-    class(op) == Class::Message && !is_atomic(op)
+    class(op) == Class::Message && !op.is_atomic()
 }
 
 /// The peer's memory that a request names.
@@ -150,16 +142,6 @@ pub(super) fn key_of(op: SendOp) -> Option<u32> {
     match op {
         SendOp::SendInv(key) => Some(key),
         _ => remote_of(op).map(|remote| remote.rkey),
-    }
-}
-
-pub(super) fn opcode(op: SendOp) -> WcOpcode {
-    match op {
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => WcOpcode::Send,
-        SendOp::Write(_) | SendOp::WriteImm(..) => WcOpcode::Write,
-        SendOp::Read(_) => WcOpcode::Read,
-        SendOp::CompareSwap { .. } => WcOpcode::CompareSwap,
-        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
     }
 }
 

@@ -8,8 +8,7 @@ use super::mail::Letter;
 use super::pace::Pace;
 use super::qp::{PIECES_MAX, QpInner};
 use super::request::{
-    Class, EMPTY, LINE, Lanes, Slot, class, is_atomic, key_of, of_lane, opcode, part, remote_of,
-    returns_data, takes_a_receive,
+    Class, EMPTY, LINE, Lanes, Slot, class, key_of, of_lane, part, remote_of, takes_a_receive,
 };
 use crate::{Data, Error, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
 
@@ -261,7 +260,7 @@ impl Sends {
         slot.pending += 1;
         flight.posted += 1;
         flight.bytes += to - from;
-        if returns_data(slot.op) {
+        if slot.op.fetches() {
             flight.reads += 1;
         } else {
             flight.writes += 1;
@@ -399,7 +398,7 @@ impl Sends {
         let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
         let (from, to) = slot.lanes.range(lane, slot.len);
         flight.bytes = flight.bytes.saturating_sub(to - from);
-        if returns_data(slot.op) {
+        if slot.op.fetches() {
             flight.reads = flight.reads.saturating_sub(1);
         } else {
             flight.writes = flight.writes.saturating_sub(1);
@@ -466,7 +465,7 @@ impl Sends {
         });
         let lost = (self.head..self.next).map(|seq| &self.slots[self.place(seq)]).filter(|slot| slot.lost);
         let decided = |slot: &Slot| class(slot.op) != Class::Message || died[slot.lanes.first()].is_some();
-        counts && lost.into_iter().all(|slot| !is_atomic(slot.op) && decided(slot))
+        counts && lost.into_iter().all(|slot| !slot.op.is_atomic() && decided(slot))
     }
 
     /// Decides what has become of everything on lanes that died, by the peer's letters about each: what it has received has
@@ -526,8 +525,8 @@ impl Sends {
         let wc = Wc {
             wr_id: slot.wr_id,
             status,
-            opcode: opcode(slot.op),
-            byte_len: if returns_data(slot.op) { slot.bytes } else { 0 },
+            opcode: slot.op.opcode(),
+            byte_len: if slot.op.fetches() { slot.bytes } else { 0 },
             qp_num: qp.num,
             ..Wc::default()
         };

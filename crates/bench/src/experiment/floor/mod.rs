@@ -95,20 +95,8 @@ impl Experiment for MachineFloor {
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
         let client = session.is_client();
         Ok(match session.cell.factor("what")? {
-            "line" => Box::new(Bounce {
-                page: shared_page(session)?,
-                lines: Lines::One,
-                client,
-                spacing: 50,
-                at: 0,
-            }),
-            "mailbox" => Box::new(Bounce {
-                page: shared_page(session)?,
-                lines: Lines::Two,
-                client,
-                spacing: 50,
-                at: 0,
-            }),
+            "line" => Box::new(Bounce::new(session, Lines::One)?),
+            "mailbox" => Box::new(Bounce::new(session, Lines::Two)?),
             "futex" => Box::new(Futex { page: shared_page(session)?, client, at: 0 }),
             "syscall" => Box::new(Alone(Kernel, client)),
             "memcpy" => Box::new(Alone(Memcpy::new(session.cell.length()? as usize)?, client)),
@@ -152,6 +140,10 @@ struct Bounce {
 }
 
 impl Bounce {
+    fn new(session: &mut Session<'_>, lines: Lines) -> Result<Self, Fault> {
+        Ok(Self { page: shared_page(session)?, lines, client: session.is_client(), spacing: 50, at: 0 })
+    }
+
     fn run(&mut self, session: &Session<'_>, rounds: u64, deadline: Option<Time>) -> Result<(), Fault> {
         let give_up = || deadline.is_some_and(|d| session.host.now() > d);
         let (who, spacing) = ((role(self.client), self.lines), self.spacing);
