@@ -1,13 +1,12 @@
 //! What is the same for all devices of a kind: how its names look, where it reaches, what it stands beside, how it opens.
 //!
-//! A kind is a value of [`Kind`] in a file of its own, and a line of [`KINDS`]. Whoever wants to know something of a kind
+//! A kind is a value of [`Kind`] in a file of its own, and an entry of `KINDS`. Whoever wants to know something of a kind
 //! asks for a field; nobody compares names.
 
 use host::Host;
-use verbs::{Device, Error, Result};
+use verbs::{Device, Result};
 
 use crate::name::Name;
-use crate::{iwarp, model, shm};
 
 /// How far a device reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,42 +65,4 @@ pub(crate) struct Kind {
     pub(crate) read_rail: fn(&Name<'_>) -> Result<Opener>,
     /// Whether one name may be several rails: each opening of it is a device by itself.
     pub(crate) rail_repeats: bool,
-}
-
-/// All kinds, in the order in which they are shown.
-pub(crate) const KINDS: [&Kind; 3] = [&shm::KIND, &iwarp::KIND, &model::KIND];
-
-/// The word of a name: what it begins with, before a side, an instance or options.
-pub(crate) fn word(name: &str) -> &str {
-    name.split(['@', '(', ':']).next().unwrap_or(name).trim()
-}
-
-/// The kind that a name's form says; whether there is such a device is another question, and no file is looked for.
-pub(crate) fn of(name: &str) -> Option<&'static Kind> {
-    let kind = KINDS.into_iter().find(|kind| kind.word == word(name))?;
-    let head = name.split('(').next().unwrap_or(name).trim();
-    let tail = head[kind.word.len()..].trim_start();
-    match kind.tail {
-        Tail::None => tail.is_empty(),
-        Tail::Side => tail.is_empty() || tail.starts_with('@'),
-        Tail::Instance => tail.starts_with(':'),
-    }
-    .then_some(kind)
-}
-
-/// The kind of a name of one device, with the name's parts.
-///
-/// # Errors
-/// [`Error::Invalid`] for what is no name, and for an unknown kind, naming what there is.
-pub(crate) fn read(text: &str) -> Result<(&'static Kind, Name<'_>)> {
-    let name = Name::parse(text)?;
-    let Some(kind) = of(text) else {
-        let known: Vec<_> = KINDS.into_iter().flat_map(|kind| (kind.names)()).map(|(name, _)| name).collect();
-        return Err(Error::Invalid(format!(
-            "there is no device '{}'; there is: {}, and rails(DEVICE,DEVICE,...)",
-            name.head,
-            known.join(", ")
-        )));
-    };
-    Ok((kind, name))
 }

@@ -15,6 +15,7 @@ mod model;
 mod name;
 mod rails;
 mod shm;
+mod table;
 
 use std::sync::mpsc;
 
@@ -24,8 +25,8 @@ pub use nic_model::{Machine, MachineError, Parameter, Source, Value, Wrong, mach
 pub use nic_soft::shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};
 
-use kind::KINDS;
 pub use kind::{FloorKind, Reach};
+use table::KINDS;
 
 /// A kind of device, or one of its modelled cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub fn check(name: &str) -> Result<()> {
     match rails::parse(name) {
         Some(rails) => rails.map(drop),
         None => {
-            let (kind, name) = kind::read(name)?;
+            let (kind, name) = table::read(name)?;
             (kind.read)(&name).map(drop)
         }
     }
@@ -77,7 +78,7 @@ pub fn check(name: &str) -> Result<()> {
 pub fn is_virtual(name: &str) -> bool {
     match rails::parse(name) {
         Some(rails) => rails.is_ok_and(|rails| rails.names.iter().all(|name| is_virtual(name))),
-        None => kind::of(name).is_some_and(|kind| kind.reach == Reach::World),
+        None => table::of(name).is_some_and(|kind| kind.reach == Reach::World),
     }
 }
 
@@ -86,12 +87,12 @@ pub fn is_virtual(name: &str) -> bool {
 pub fn floor(name: &str) -> FloorKind {
     let rails = rails::parse(name).and_then(Result::ok);
     let first = rails.as_ref().map_or(name, |rails| rails.names[0]);
-    kind::of(first).map(|kind| kind.floor).unwrap_or_default()
+    table::of(first).map(|kind| kind.floor).unwrap_or_default()
 }
 
 /// The word that the name of a device begins with, as `iwarp` of `iwarp@10.0.0.1(crc=on)`: what is of one kind has the same.
 pub fn word(name: &str) -> &str {
-    kind::word(name)
+    table::word(name)
 }
 
 /// Whether the name has the form of a device made of several.
@@ -158,7 +159,7 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
     let device = match rails::parse(name) {
         Some(rails) => rails?.open(host),
         None => {
-            let (kind, name) = kind::read(name)?;
+            let (kind, name) = table::read(name)?;
             (kind.read)(&name)?(host)
         }
     };
@@ -178,7 +179,7 @@ pub fn machine(name: &str) -> Result<Machine> {
 
 /// The configuration of a modelled card; `None` for other devices.
 fn modelled(name: &str) -> Result<Option<nic_model::Config>> {
-    let (kind, name) = kind::read(name)?;
+    let (kind, name) = table::read(name)?;
     if kind.word == model::KIND.word {
         return model::config(&name).map(Some);
     }

@@ -4,8 +4,8 @@ use host::Host;
 use verbs::rails::{Engine, RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
-use crate::kind;
 use crate::name::{Choice, Refusal, choose, set_one, size};
+use crate::table;
 
 /// The word that their names begin with.
 pub(crate) const WORD: &str = "rails";
@@ -90,16 +90,16 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
         return Err(invalid(format!("it has {} rails; write 2 to {RAILS_MAX}", names.len())));
     }
     for (at, &name) in names.iter().enumerate() {
-        if kind::word(name) == WORD {
+        if table::word(name) == WORD {
             return Err(invalid("rails are not made of rails".into()));
         }
-        if kind::word(name) != kind::word(names[0]) {
+        if table::word(name) != table::word(names[0]) {
             return Err(invalid(format!(
                 "{} and {name} are of different kinds; use one kind of NIC",
                 names[0]
             )));
         }
-        let (kind, parsed) = kind::read(name)?;
+        let (kind, parsed) = table::read(name)?;
         drop((kind.read_rail)(&parsed)?);
         if !kind.rail_repeats && names[..at].contains(&name) {
             return Err(invalid(format!("{name} is given twice; each rail needs a device of its own")));
@@ -116,7 +116,7 @@ impl Rails<'_> {
     /// Opens the rails, and the device made of them.
     pub(crate) fn open(&self, host: &Host) -> Result<Device> {
         let open = |name: &&str| {
-            let (kind, parsed) = kind::read(name)?;
+            let (kind, parsed) = table::read(name)?;
             Ok((kind.read_rail)(&parsed)?(host)?.named(name))
         };
         let rails = self.names.iter().map(open).collect::<Result<_>>()?;

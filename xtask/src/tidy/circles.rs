@@ -18,7 +18,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
 }
 
 /// Which modules each module uses.
-type Uses = BTreeMap<String, BTreeSet<String>>;
+pub(super) type Uses = BTreeMap<String, BTreeSet<String>>;
 
 fn in_folder(folder: &str, sources: &[Source]) -> Vec<Finding> {
     let modules = sources.iter().filter_map(|source| Some((module(folder, &source.path)?, source)));
@@ -94,7 +94,7 @@ impl<'ast> Visit<'ast> for Supers<'_> {
 }
 
 /// Modules that reach each other, in order; each in at most one circle.
-fn circles(uses: &Uses) -> Vec<Vec<String>> {
+pub(super) fn circles(uses: &Uses) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         uses.keys().map(|name| (name.as_str(), reach(uses, name))).collect();
     let mut circles: Vec<Vec<String>> = Vec::new();

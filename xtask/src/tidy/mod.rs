@@ -14,6 +14,7 @@ mod marks;
 mod source;
 mod text;
 mod tokens;
+mod trees;
 mod unsafety;
 
 pub(crate) use source::Source;
@@ -137,6 +138,7 @@ fn findings(root: &Path, tree: &Tree, exceptions: Exceptions, counts: &unsafety:
         found.extend(docs::symbols(&identifiers, path, text));
     }
     found.extend(circles::check(&tree.sources));
+    found.extend(trees::check(&tree.sources));
     found.extend(text::sizes(&tree.sizes));
     found.extend(unsafety::check(&tree.sources, counts));
     let mut found = exceptions.apply(found);

@@ -1,13 +1,13 @@
 //! `nicety bench`: from the command line to a plan, and from the run to the table and the files.
 
 mod file;
+mod words;
 
 use bench::launch::{self, BenchError};
 use bench::plan::{Plan, PlanError};
 use bench::schema::Run;
 
 use crate::args::{BenchArgs, REPORT_FILE, Target};
-use crate::doctor;
 use crate::error::{FAILED, Failure, OK, Outcome, USAGE, one_line};
 use crate::output::{self, Wanted};
 use crate::progress::Display;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     let outputs = Outputs::new(args);
     output::check(&outputs.wanted())?;
     let signals = Signals::install()?;
-    judge(plan.is_virtual());
+    words::judge(plan.is_virtual());
     let mut display = Display::new(args.plain, &signals.stop);
     let measured = launch::run(&plan, &mut display, &signals.stop);
     display.clear();
@@ -47,13 +47,6 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
             Ok(interrupted.unwrap_or(OK))
         }
         Err(why) => Err(failed(args, outputs, why, interrupted)),
-    }
-}
-
-/// Says what spoils a run on this machine most; virtual time does not care.
-fn judge(is_virtual: bool) {
-    if !is_virtual && let Some(worst) = doctor::worst(&doctor::System::real()) {
-        remark(worst);
     }
 }
 
@@ -134,8 +127,8 @@ fn deliver(args: &BenchArgs, outputs: &Outputs, run: &Run) -> Result<(), Failure
     let mut text = report::terminal(run, people.width(), people.colour() && !args.plain);
     let mut written = String::new();
     for wanted in outputs.wanted() {
-        match content(wanted.option, run).and_then(|text| output::write(wanted, &text)) {
-            Ok(()) => written += &notice(wanted),
+        match words::content(wanted.option, run).and_then(|text| output::write(wanted, &text)) {
+            Ok(()) => written += &words::notice(wanted),
             Err(problem) => problems.extend(problem.lines),
         }
     }
@@ -147,26 +140,4 @@ fn deliver(args: &BenchArgs, outputs: &Outputs, run: &Run) -> Result<(), Failure
         problems.extend(problem.lines);
     }
     if problems.is_empty() { Ok(()) } else { Err(Failure { lines: problems, status: FAILED }) }
-}
-
-fn content(option: &str, run: &Run) -> Result<String, Failure> {
-    match option {
-        "--json" => run.to_json().map_err(Failure::run),
-        "--csv" => {
-            let mut text = Vec::new();
-            run.to_csv(&mut text).map_err(Failure::run)?;
-            Ok(String::from_utf8_lossy(&text).into_owned())
-        }
-        _ => report::html(std::slice::from_ref(run)).map_err(Failure::run),
-    }
-}
-
-fn notice(wanted: Wanted<'_>) -> String {
-    let what = match wanted.option {
-        "--json" => "Results",
-        "--csv" => "Results as CSV",
-        _ => "Report",
-    };
-    let how = if what == "Report" { " (open it in a browser)" } else { "" };
-    wanted.target.file().map_or_else(String::new, |path| format!("{what}: {}{how}\n", path.display()))
 }

@@ -3,18 +3,15 @@
 mod context;
 mod json;
 mod text;
+mod words;
 
-use bench::schema::{Cell, ReadError, Run};
+use bench::schema::{ReadError, Run};
 use bench::stats::{CompareOptions, Comparison, Verdict, compare_runs};
-use host::Bytes;
 
 use crate::args::{CompareArgs, Target};
 use crate::error::{FAILED, Failure, OK, Outcome, UNSURE};
 use crate::output::{self, Wanted};
 use crate::term::{self, Stream};
-
-/// The verdicts, most urgent first.
-const VERDICTS: [Verdict; 4] = [Verdict::Worse, Verdict::CannotTell, Verdict::Better, Verdict::Same];
 
 /// Compares two result files.
 ///
@@ -54,27 +51,11 @@ fn nothing_in_common(args: &CompareArgs, old: &Run, new: &Run) -> Failure {
         (None, _) => format!("{a} has no results"),
         (_, None) => format!("{b} has no results"),
         (Some(old), Some(new)) => {
-            format!("one has e.g. {}, the other {}", name(&old.cell()), name(&new.cell()))
+            format!("one has e.g. {}, the other {}", words::name(&old.cell()), words::name(&new.cell()))
         }
     };
     Failure::usage(format!(
         "cannot compare {a} and {b}: they have no cell in common ({why}); \
          measure both with the same experiments, sizes and device"
     ))
-}
-
-/// A cell in words: `latency one_way_latency on shm, op=write sink=nic, 8 B`.
-fn name(cell: &Cell) -> String {
-    format!("{}, {}", series(cell), Bytes(cell.size_bytes))
-}
-
-/// A cell without its size.
-fn series(cell: &Cell) -> String {
-    let mut text = format!("{} {} on {}", cell.experiment, cell.metric, cell.device);
-    let levels: Vec<String> = cell.variant.iter().map(|(key, level)| format!("{key}={level}")).collect();
-    if !levels.is_empty() {
-        text += ", ";
-        text += &levels.join(" ");
-    }
-    text
 }

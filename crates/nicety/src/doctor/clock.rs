@@ -1,6 +1,7 @@
 //! Time: the cores' frequency, the clock that measures, and who else decides about both.
 
-use super::{Check, System};
+use super::check::Check;
+use super::system::System;
 
 /// Whether the cores keep one frequency.
 pub(super) fn governor(system: &System, cores: &[usize]) -> Check {
@@ -73,7 +74,7 @@ pub(super) fn hypervisor(system: &System) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::super::system::tests::Fake;
     use super::*;
 

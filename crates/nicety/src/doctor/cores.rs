@@ -2,7 +2,8 @@
 
 use report::number::plural;
 
-use super::{Check, System};
+use super::check::Check;
+use super::system::System;
 
 /// How many cores the process may use, and how much of their time.
 pub(super) fn count(system: &System, cores: &[usize]) -> Check {
@@ -96,7 +97,7 @@ pub(super) fn threads_of_a_core(system: &System, cores: &[usize]) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::super::system::tests::Fake;
     use super::*;
 

@@ -2,7 +2,8 @@
 
 use report::number::plural;
 
-use super::{Check, System};
+use super::check::Check;
+use super::system::System;
 
 /// Arguments of processes that measure, and so disturb.
 const MEASURING: [&str; 2] = ["bench", "worker"];
@@ -54,7 +55,7 @@ fn command(system: &System, pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::super::system::tests::Fake;
     use super::*;
 

@@ -3,7 +3,8 @@
 use host::Bytes;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Check, System};
+use super::check::Check;
+use super::system::System;
 
 /// A connection takes about four descriptors on each side.
 const FILES_WANTED: u64 = 1024;
@@ -124,7 +125,7 @@ fn kernel_of(name: &str, release: &str) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::*;
 
     #[test]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use report::number::plural;
 
-use super::{Check, System};
+use super::check::Check;
+use super::system::System;
 
 /// Of two cores for the two sides, others may use this much.
 const BUSY_TOLERATED: f64 = 0.2;
@@ -93,7 +94,7 @@ fn stolen(spent: &[Ticks], since_boot: &[Ticks]) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::super::system::tests::Fake;
     use super::*;
 

@@ -4,7 +4,8 @@ use fabric::CopyPath;
 use host::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::{Check, System};
+use super::check::Check;
+use super::system::System;
 
 /// The largest transfer, on both sides, with room to spare.
 const MEMORY_WANTED: u64 = 512 << 20;
@@ -109,7 +110,7 @@ fn about(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::super::system::tests::Fake;
     use super::*;
 

@@ -2,6 +2,7 @@
 //!
 //! A check warns only about what somebody can change or must know to read the numbers; the rest is part of `found`.
 
+mod check;
 mod clock;
 mod cores;
 mod leftovers;
@@ -15,62 +16,9 @@ mod system;
 use std::time::Duration;
 
 use noise::Slowed;
-use serde::Serialize;
 
+pub(crate) use check::{Check, State};
 pub(crate) use system::System;
-
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum State {
-    /// Nothing to do.
-    Ok,
-    /// Numbers are weaker than they could be.
-    Warn,
-    /// Some measurement fails.
-    Bad,
-}
-
-impl State {
-    /// As in the output.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warn => "warn",
-            Self::Bad => "bad",
-        }
-    }
-}
-
-/// One check's outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Check {
-    /// Its name, the same in all versions.
-    pub(crate) id: &'static str,
-    /// How bad it is.
-    pub(crate) state: State,
-    /// What was found.
-    pub(crate) found: String,
-    /// Why that matters, if it is not ok.
-    pub(crate) why: Option<String>,
-    /// What to do, as a command where there is one.
-    pub(crate) remedy: Option<String>,
-}
-
-impl Check {
-    fn ok(id: &'static str, found: impl Into<String>) -> Self {
-        Self { id, state: State::Ok, found: found.into(), why: None, remedy: None }
-    }
-
-    fn warn(id: &'static str, found: impl Into<String>, why: &str, remedy: impl Into<String>) -> Self {
-        let (why, remedy) = (Some(why.to_owned()), Some(remedy.into()));
-        Self { id, state: State::Warn, found: found.into(), why, remedy }
-    }
-
-    fn bad(id: &'static str, found: impl Into<String>, why: &str, remedy: impl Into<String>) -> Self {
-        Self { state: State::Bad, ..Self::warn(id, found, why, remedy) }
-    }
-}
 
 /// How long others' work is watched, and how long noise is measured.
 const LOAD: Duration = Duration::from_millis(300);

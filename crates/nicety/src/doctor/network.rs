@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use host::Bytes;
 
-use super::{Check, System};
+use super::check::Check;
+use super::system::System;
 
 /// A receive or send buffer below this cannot hold what a fast connection has under way.
 const BUFFER_WANTED: u64 = 1 << 20;
@@ -118,7 +119,7 @@ pub(super) fn buffers(system: &System) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::super::system::tests::Fake;
     use super::*;
 

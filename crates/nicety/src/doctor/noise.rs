@@ -6,7 +6,8 @@ use bench::launch::watch_noise;
 use bench::schema::NoiseSummary;
 use report::number::percent;
 
-use super::{Check, System};
+use super::check::Check;
+use super::system::System;
 
 /// Cores that are watched: those of the two sides.
 const SIDES: usize = 2;
@@ -118,7 +119,7 @@ impl Slowed {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::super::system::tests::Fake;
     use super::*;
 

@@ -7,6 +7,7 @@ use bench::planfile::{self, Part};
 use bench::schema::Run;
 use report::number::plural;
 
+use super::words;
 use crate::args::{BenchArgs, Target};
 use crate::error::{FAILED, Failure, OK, Outcome, USAGE};
 use crate::output::{self, Wanted};
@@ -47,7 +48,7 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     said(&found, all).iter().for_each(remark);
     let signals = Signals::install()?;
     if found.kept as u64 != all {
-        super::judge(plans().all(bench::plan::CheckedPlan::is_virtual));
+        words::judge(plans().all(bench::plan::CheckedPlan::is_virtual));
     }
     let mut survey = Survey { args, beside, journal, signals, runs: Vec::new(), problems: Vec::new() };
     survey.measure(&parts)?;
@@ -208,8 +209,8 @@ impl Survey<'_> {
         let mut text = format!("{}\n", Paint::Strong.on(&format!("Part {}", part.name), colour));
         text += &report::terminal(&run, people.width(), colour);
         let wanted = Wanted { option: "--json", target: &target };
-        match super::content("--json", &run).and_then(|json| output::write(wanted, &json)) {
-            Ok(()) => text += &format!("\n{}", super::notice(wanted)),
+        match words::content("--json", &run).and_then(|json| output::write(wanted, &json)) {
+            Ok(()) => text += &format!("\n{}", words::notice(wanted)),
             Err(problem) => self.problems.extend(problem.lines),
         }
         if let Err(problem) = people.print(&(text + "\n")) {
@@ -226,7 +227,7 @@ impl Survey<'_> {
             let wanted = Wanted { option: "--html", target: &target };
             let page = report::html(&self.runs).map_err(Failure::run);
             match page.and_then(|page| output::write(wanted, &page)) {
-                Ok(()) => Stream::Out.print(&super::notice(wanted))?,
+                Ok(()) => Stream::Out.print(&words::notice(wanted))?,
                 Err(problem) => self.problems.extend(problem.lines),
             }
         }

@@ -6,7 +6,7 @@ use bench::schema::Cell;
 use bench::stats::{CellComparison, Comparison};
 use serde::Serialize;
 
-use super::VERDICTS;
+use super::words::VERDICTS;
 
 /// Kind and version of the JSON.
 const SCHEMA: &str = "nicety-compare/1";

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use bench::stats::{CellComparison, Comparison, Verdict};
 use report::number::{plural, sig};
 
-use super::VERDICTS;
+use super::words::{VERDICTS, name, series};
 use crate::term::{Paint, Stream, wrap};
 use host::Bytes;
 
@@ -15,7 +15,7 @@ pub(super) fn render(compared: &Comparison, cautions: &[String], asked: f64, str
     let mut out = String::new();
     let mut block = String::new();
     for cell in &compared.cells {
-        let series = format!("{} ({})", super::series(&cell.cell), cell.unit);
+        let series = format!("{} ({})", series(&cell.cell), cell.unit);
         if series != block {
             let _ = writeln!(
                 out,
@@ -32,7 +32,7 @@ pub(super) fn render(compared: &Comparison, cautions: &[String], asked: f64, str
         if !cells.is_empty() {
             let _ = writeln!(out, "\nOnly in the {run} run: {}", plural(cells.len(), "cell"));
             for cell in cells {
-                let _ = writeln!(out, "  {}", wrap(&super::name(cell), 4, width));
+                let _ = writeln!(out, "  {}", wrap(&name(cell), 4, width));
             }
         }
     }

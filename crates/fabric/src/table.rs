@@ -1,0 +1,45 @@
+//! The table of all kinds of devices, and from a name to its kind.
+
+use verbs::{Error, Result};
+
+use crate::kind::{Kind, Tail};
+use crate::name::Name;
+use crate::{iwarp, model, shm};
+
+/// All kinds, in the order in which they are shown.
+pub(crate) const KINDS: [&Kind; 3] = [&shm::KIND, &iwarp::KIND, &model::KIND];
+
+/// The word of a name: what it begins with, before a side, an instance or options.
+pub(crate) fn word(name: &str) -> &str {
+    name.split(['@', '(', ':']).next().unwrap_or(name).trim()
+}
+
+/// The kind that a name's form says; whether there is such a device is another question, and no file is looked for.
+pub(crate) fn of(name: &str) -> Option<&'static Kind> {
+    let kind = KINDS.into_iter().find(|kind| kind.word == word(name))?;
+    let head = name.split('(').next().unwrap_or(name).trim();
+    let tail = head[kind.word.len()..].trim_start();
+    match kind.tail {
+        Tail::None => tail.is_empty(),
+        Tail::Side => tail.is_empty() || tail.starts_with('@'),
+        Tail::Instance => tail.starts_with(':'),
+    }
+    .then_some(kind)
+}
+
+/// The kind of a name of one device, with the name's parts.
+///
+/// # Errors
+/// [`Error::Invalid`] for what is no name, and for an unknown kind, naming what there is.
+pub(crate) fn read(text: &str) -> Result<(&'static Kind, Name<'_>)> {
+    let name = Name::parse(text)?;
+    let Some(kind) = of(text) else {
+        let known: Vec<_> = KINDS.into_iter().flat_map(|kind| (kind.names)()).map(|(name, _)| name).collect();
+        return Err(Error::Invalid(format!(
+            "there is no device '{}'; there is: {}, and rails(DEVICE,DEVICE,...)",
+            name.head,
+            known.join(", ")
+        )));
+    };
+    Ok((kind, name))
+}

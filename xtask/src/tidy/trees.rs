@@ -1,0 +1,200 @@
+//! Modules of a whole crate that use each other only one way: no module may use one that, directly or not, uses it.
+//!
+//! Stricter than `circles`, which looks at the files of one folder: every file counts, at every depth, those that put parts
+//! together too. What a file gets by a re-export it gets from where that leads.
+
+use super::circles::{Uses, circles};
+use super::{Finding, Source};
+use std::collections::{BTreeMap, BTreeSet};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Item, ItemUse, UseTree, Visibility};
+
+/// Where the rule holds.
+const TREES: &[&str] = &["crates/fabric/src/", "crates/nicety/src/", "crates/report/src/"];
+
+/// Findings for all files: one for each circle.
+pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
+    TREES.iter().flat_map(|tree| in_tree(tree, sources)).collect()
+}
+
+/// A module's path from the root of its crate, or that of something in it.
+type Path = Vec<String>;
+
+/// What a file says of others.
+#[derive(Default)]
+struct Module {
+    path: Path,
+    file: String,
+    /// The modules below it.
+    children: BTreeSet<String>,
+    /// Names that it hands on, and where they lead.
+    exports: BTreeMap<String, Path>,
+    /// What it names outside of its test code, as written.
+    names: Vec<Path>,
+}
+
+fn in_tree(tree: &str, sources: &[Source]) -> Vec<Finding> {
+    let modules: Vec<Module> = sources.iter().filter_map(|source| read(tree, source)).collect();
+    let by_path: BTreeMap<&Path, &Module> = modules.iter().map(|module| (&module.path, module)).collect();
+    let mut uses = Uses::new();
+    for module in &modules {
+        let found = module.names.iter().filter_map(|name| resolve(&by_path, absolute(module, name)?, 0));
+        let others = found.filter(|path| *path != module.path).map(|path| shown(&path));
+        uses.insert(shown(&module.path), others.collect());
+    }
+    let finding = |circle: &Vec<String>| {
+        let first = modules.iter().find(|module| shown(&module.path) == circle[0]);
+        let what = format!(
+            "{} use each other in a circle: put what they share into a module below them",
+            circle.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        );
+        Finding::new(first.map_or(tree, |module| &module.file), 1, "circle", what)
+    };
+    circles(&uses).iter().map(finding).collect()
+}
+
+fn shown(path: &Path) -> String {
+    if path.is_empty() { "crate".to_owned() } else { path.join("::") }
+}
+
+/// A file of the tree; `None` for others, and for files that are tests as a whole.
+fn read(tree: &str, source: &Source) -> Option<Module> {
+    let name = source.path.strip_prefix(tree)?.strip_suffix(".rs")?;
+    let syntax = source.syntax.as_ref().filter(|_| !source.is_test(1))?;
+    let mut path: Path = name.split('/').map(str::to_owned).collect();
+    if matches!(path.last().map(String::as_str), Some("mod" | "lib" | "main")) {
+        path.pop();
+    }
+    let declared = syntax.items.iter().filter_map(|item| match item {
+        Item::Mod(module) if module.content.is_none() => Some(module.ident.to_string()),
+        _ => None,
+    });
+    let module =
+        Module { path, file: source.path.clone(), children: declared.collect(), ..Module::default() };
+    let mut names = Names { source, module };
+    names.visit_file(syntax);
+    Some(names.module)
+}
+
+/// From the root of the crate; `None` for what is not of this crate.
+fn absolute(module: &Module, name: &Path) -> Option<Path> {
+    let mut base = module.path.clone();
+    let mut rest = name.as_slice();
+    match name.first()?.as_str() {
+        "crate" => {
+            base.clear();
+            rest = &rest[1..];
+        }
+        "self" => rest = &rest[1..],
+        "super" => {
+            while rest.first().is_some_and(|part| part == "super") {
+                base.pop()?;
+                rest = &rest[1..];
+            }
+        }
+        first if module.children.contains(first) => {}
+        _ => return None,
+    }
+    base.extend(rest.iter().cloned());
+    Some(base)
+}
+
+/// The module in which lies what a path names.
+fn resolve(modules: &BTreeMap<&Path, &Module>, path: Path, turns: usize) -> Option<Path> {
+    let depth = (0..=path.len()).rev().find(|&depth| modules.contains_key(&path[..depth].to_vec()))?;
+    let module = modules[&path[..depth].to_vec()];
+    let export = path.get(depth).and_then(|name| module.exports.get(name));
+    match export.and_then(|export| absolute(module, export)) {
+        // More re-exports of a name than there are modules lead nowhere.
+        Some(further) if turns < modules.len() => resolve(modules, further, turns + 1),
+        _ => Some(module.path.clone()),
+    }
+}
+
+struct Names<'a> {
+    source: &'a Source,
+    module: Module,
+}
+
+impl Names<'_> {
+    /// Every path of a tree of names.
+    fn add(&mut self, prefix: &Path, tree: &UseTree, exported: bool) {
+        let with = |name: String| prefix.iter().cloned().chain([name]).collect::<Path>();
+        match tree {
+            UseTree::Path(path) => self.add(&with(path.ident.to_string()), &path.tree, exported),
+            UseTree::Group(group) => group.items.iter().for_each(|item| self.add(prefix, item, exported)),
+            UseTree::Glob(_) => self.module.names.push(prefix.clone()),
+            UseTree::Name(name) if name.ident == "self" => self.end(prefix.clone(), None, exported),
+            UseTree::Name(name) => self.end(with(name.ident.to_string()), None, exported),
+            UseTree::Rename(to) => {
+                self.end(with(to.ident.to_string()), Some(to.rename.to_string()), exported);
+            }
+        }
+    }
+
+    /// A name that is only handed on is used by whoever takes it.
+    fn end(&mut self, path: Path, rename: Option<String>, exported: bool) {
+        if let (true, Some(last)) = (exported, path.last()) {
+            self.module.exports.insert(rename.unwrap_or_else(|| last.clone()), path.clone());
+        }
+        self.module.names.push(path);
+    }
+}
+
+impl<'ast> Visit<'ast> for Names<'_> {
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        if !self.source.is_test(item.span().start().line) {
+            let exported = !matches!(item.vis, Visibility::Inherited);
+            self.add(&Path::new(), &item.tree, exported);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if path.segments.len() > 1 && !self.source.is_test(path.span().start().line) {
+            self.module.names.push(path.segments.iter().map(|part| part.ident.to_string()).collect());
+        }
+        visit::visit_path(self, path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        let path = |name: &str| format!("{}{name}.rs", TREES[0]);
+        let sources: Vec<Source> =
+            files.iter().map(|(name, text)| Source::parse(&path(name), text)).collect();
+        check(&sources).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_part_that_uses_what_puts_it_together_is_a_circle() {
+        let files = [
+            ("main", "mod parts; fn main() { parts::all() }"),
+            ("parts/mod", "mod one; pub struct Shared; pub fn all() { one::run() }"),
+            ("parts/one", "use super::Shared;\npub fn run() {}"),
+        ];
+        let findings = found(&files);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].contains("`parts`, `parts::one` use each other"), "{findings:?}");
+    }
+
+    #[test]
+    fn what_is_handed_on_is_used_where_it_leads() {
+        let files = [
+            ("main", "mod parts; fn main() { parts::all() }"),
+            ("parts", "mod one; mod two; pub use two::Shared; pub fn all() { one::run() }"),
+            (
+                "parts/one",
+                "use super::Shared;\nuse crate::parts::two;\n#[cfg(test)]\nmod tests { use crate::main; }",
+            ),
+            ("parts/two", "pub struct Shared;"),
+        ];
+        assert_eq!(found(&files), Vec::<String>::new());
+        let mut back = files;
+        back[3] = ("parts/two", "use super::one; pub struct Shared;");
+        assert_eq!(found(&back).len(), 1);
+    }
+}
