@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chance::Rng;
 
-/// An attack.
+/// An attack on the stack: its name, what it does, and how.
 pub(crate) struct Attack {
     /// How it is called on the command line.
     pub(crate) name: &'static str,

@@ -60,7 +60,7 @@ impl Child {
         Ok(Self { process, stdin, lines, reaped: false })
     }
 
-    /// Its number.
+    /// The number of the process.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.process)
     }

@@ -34,7 +34,7 @@ pub(crate) fn deadline() -> Option<Time> {
     within(ROUND_MAX)
 }
 
-/// A deadline.
+/// The time by which something must have happened.
 pub(crate) fn within(limit: Duration) -> Option<Time> {
     host::real::host().after(Span::from_us(limit.as_micros() as u64))
 }
@@ -50,7 +50,7 @@ pub(crate) struct Link {
     pub(crate) peer: RemoteAddr,
 }
 
-/// One end.
+/// One end of a connection, with what belongs to it.
 pub(crate) struct End {
     pub(crate) device: Device,
     pub(crate) pd: Pd,
@@ -128,7 +128,7 @@ impl End {
         }
     }
 
-    /// The same, if there is one already.
+    /// The next event, if there is one already.
     pub(crate) fn event_now(&self) -> Option<CmEvent> {
         std::iter::from_fn(|| self.cm.poll_event()).find(|event| !matches!(event, CmEvent::ConnectRequest(_)))
     }

@@ -175,7 +175,7 @@ pub(crate) fn noise(host: &Host) -> Option<NoiseSummary> {
     crate::sample::noise_summary(&quanta(host, QUANTA, Span::from_secs(1)))
 }
 
-/// The same for about `span` on a core of this machine, or wherever the thread runs; blocks for as long.
+/// Watches noise for about `span` on a core of this machine, or wherever the thread runs; blocks for as long.
 ///
 /// Nothing where the thread cannot be started or the clock stands still.
 #[must_use]

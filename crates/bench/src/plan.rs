@@ -138,7 +138,7 @@ impl Plan {
         if wrong.is_empty() { Ok(checked) } else { Err(wrong) }
     }
 
-    /// The same, and refuses experiments that were asked for by name and that none of the devices has.
+    /// As [`check`](Self::check), and refuses experiments that were asked for by name and that none of the devices has.
     ///
     /// # Errors
     /// As [`check`](Self::check).

@@ -89,7 +89,7 @@ pub(super) fn fetch_and_add_adds(env: &Env) {
     });
 }
 
-/// It wraps.
+/// Fetch-and-add wraps around at 64 bits.
 pub(super) fn fetch_and_add_wraps(env: &Env) {
     everywhere(env, |c, near, far| {
         atomic(c, near, far, add(far.remote(64), 1), u64::MAX, 0);

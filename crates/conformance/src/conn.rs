@@ -140,7 +140,7 @@ impl End {
         }
     }
 
-    /// The same for the receive queue.
+    /// Receives with these ids come back flushed, in this order.
     #[track_caller]
     pub(super) fn receives_flushed(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {

@@ -98,7 +98,7 @@ impl Test {
         format!("{}::{}", self.group, self.name)
     }
 
-    /// Runs it.
+    /// Runs the test with this fixture.
     ///
     /// # Panics
     /// When the NIC fails it, or passes although it is said to depart from it.

@@ -202,7 +202,7 @@ pub(super) fn a_completion_queue_overruns(env: &Env) {
     assert_eq!(c.a.send_cq.wait(env.waiter.moment()), Err(Error::CqOverrun { cqe }), "waiting ends at once");
 }
 
-/// The same for receives: the receiver's queue pair is dead, and its peer is disconnected. The sends whose
+/// A completion queue of receives is overrun: the receiver's queue pair is dead, and its peer is disconnected. The sends whose
 /// completions were lost at the receiver may have succeeded or not; those before have.
 pub(super) fn a_receive_completion_queue_overruns(env: &Env) {
     let (large, small) = (Setup::default(), Setup { cqe: 4, ..Setup::default() });

@@ -37,7 +37,7 @@ pub(super) fn every_alignment_arrives(env: &Env) {
     }
 }
 
-/// 16 MiB.
+/// A read of 16 MiB brings back every byte.
 pub(super) fn sixteen_mebibytes_arrive(env: &Env) {
     let c = Conn::with(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
     read_on(&c, &c.a.host, &c.b.host, (16 << 20) + 5, (3, 7));

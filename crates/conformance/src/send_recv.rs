@@ -39,7 +39,7 @@ pub(super) fn every_size_arrives(env: &Env) {
     }
 }
 
-/// The same at odd addresses on both sides.
+/// A send arrives at odd addresses on both sides.
 pub(super) fn odd_addresses_arrive(env: &Env) {
     let c = Conn::with(env, &Setup { len: ROOM, ..Setup::default() });
     for (i, len) in SIZES.into_iter().enumerate() {
@@ -83,7 +83,7 @@ pub(super) fn a_longer_receive_keeps_its_rest(env: &Env) {
     }
 }
 
-/// The same when the receive has several pieces: the message ends inside, at the end of, and before one.
+/// A short message fits a receive of several pieces: it ends inside, at the end of, and before one.
 pub(super) fn a_short_message_ends_in_any_piece(env: &Env) {
     let c = Conn::new(env);
     let near = Shadow::new(&c.a.host, 3);
@@ -184,7 +184,7 @@ pub(super) fn pieces_are_gathered_and_scattered(env: &Env) {
     gather(&c, &[(0, 0), (3, 0)][..sge.min(2)], &[(0, 0), (5, 10)][..sge.min(2)]);
 }
 
-/// The same byte may be gathered twice; pieces may overlap (reading is harmless).
+/// A byte may be gathered twice; pieces may overlap (reading is harmless).
 pub(super) fn overlapping_pieces_may_be_gathered(env: &Env) {
     let c = Conn::new(env);
     if env.a.attr().max_sge < 3 {

@@ -92,7 +92,7 @@ fn region(end: &End, len: usize) -> Mr {
     end.pd.reg_mr(&Buf::alloc(len).expect("memory"), Access::ALL - Access::REMOTE_ATOMIC).expect("a region")
 }
 
-/// Runs it.
+/// Runs the traffic until all has arrived.
 ///
 /// # Panics
 /// When something was lost, came twice, out of order or damaged, failed, or did not end.

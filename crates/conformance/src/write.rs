@@ -40,7 +40,7 @@ pub(super) fn every_alignment_arrives(env: &Env) {
     }
 }
 
-/// 16 MiB.
+/// A write of 16 MiB brings every byte.
 pub(super) fn sixteen_mebibytes_arrive(env: &Env) {
     let c = Conn::with(env, &Setup { len: (16 << 20) + 64, ..Setup::default() });
     write_on(&c, &c.a.host, &c.b.host, (16 << 20) + 5, (3, 7));

@@ -27,7 +27,7 @@ bitflags! {
     pub struct EvdFlags: u32 {
         /// Events of the program itself.
         const SOFTWARE = 0x001;
-        /// Connection requests.
+        /// Connection requests of service points.
         const CR = 0x010;
         /// Completions of DTOs.
         const DTO = 0x020;
@@ -72,7 +72,7 @@ impl MemPriv {
 pub enum EpState {
     /// May be connected.
     Unconnected = 0,
-    /// The same, without a protection zone.
+    /// May be connected, but has no protection zone.
     UnconfiguredUnconnected = 1,
     /// Held by a reserved service point.
     Reserved = 2,
@@ -82,7 +82,7 @@ pub enum EpState {
     ActiveConnectionPending = 6,
     /// Made by the provider for a request.
     TentativeConnectionPending = 7,
-    /// The same, not yet told its zone and dispatchers.
+    /// Made by the provider for a request, and not yet told its zone and dispatchers.
     UnconfiguredTentative = 8,
     /// Connected.
     Connected = 9,

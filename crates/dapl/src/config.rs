@@ -24,7 +24,7 @@ pub struct EpConfig {
     pub attr: Option<EpAttr>,
 }
 
-/// The same as it is kept.
+/// What an endpoint was configured with, as it is kept.
 pub(crate) struct Config {
     pub(crate) given: EpConfig,
     pub(crate) attr: EpAttr,
@@ -33,7 +33,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The same, checked against the adapter.
+    /// What was given, checked against the adapter.
     ///
     /// # Errors
     /// As [`crate::Ep::create`].

@@ -31,7 +31,7 @@ pub(crate) struct EpInner {
     label: AtomicU64,
 }
 
-/// One direction.
+/// One direction of an endpoint: its requests, or its receives.
 #[derive(Default)]
 pub(crate) struct Side {
     pub(crate) qp: Option<Arc<Qp>>,
@@ -160,7 +160,8 @@ impl Ep {
         self.0.post(SendOp::Send, Dto::Send, iov, cookie, flags)
     }
 
-    /// The same, and the peer's region with the remote context `rmr` becomes unreachable (`dat_ep_post_send_with_invalidate`).
+    /// Sends as [`Ep::post_send`] does, and the peer's region with the remote context `rmr` becomes unreachable
+    /// (`dat_ep_post_send_with_invalidate`).
     ///
     /// # Errors
     /// As [`Ep::post_send`].

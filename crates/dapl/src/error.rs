@@ -174,7 +174,7 @@ impl std::error::Error for Error {}
 
 /// Maps a device's errors where they happen.
 pub(crate) trait OrDevice<T> {
-    /// The same with an error of the standard's; what a device may have run out of is `resource`.
+    /// The result with an error of the standard's; what a device may have run out of is `resource`.
     fn or_device(self, resource: Subtype) -> Result<T>;
 }
 

@@ -390,7 +390,7 @@ impl EvdInner {
         self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
     }
 
-    /// The same with the device saying what is news: for receives that wake only when solicited.
+    /// Looks with the device saying what is news: for receives that wake only when solicited.
     fn look_armed(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
         self.ia.dispatch_channel();
         self.watch(true)?;
@@ -506,7 +506,7 @@ impl EvdInner {
         self.trigger();
     }
 
-    /// The same, unless it is full.
+    /// Adds an event, unless the queue is full; whether it was added.
     pub(crate) fn push_bounded(&self, event: Event) -> bool {
         let room = self.queued.load(Ordering::Acquire) < self.qlen.load(Ordering::Relaxed) as usize;
         if room {

@@ -52,7 +52,7 @@ impl Adapter {
         Self(Arc::new(AdapterInner { device, open: Mutex::default() }))
     }
 
-    /// The device.
+    /// The device below the adapter.
     pub fn device(&self) -> &Device {
         &self.0.device
     }

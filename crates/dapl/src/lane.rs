@@ -148,8 +148,8 @@ impl Lane {
         (meta & QUIET == 0 || !ok).then_some((event, meta & UNSIGNALLED == 0 || !ok))
     }
 
-    /// The same of most completions: of requests that succeeded, whose event wakes, and that no bind waits for. Nothing, and
-    /// nothing has happened, for others.
+    /// Takes most completions in one step: those of requests that succeeded, whose event wakes, and that no bind waits for.
+    /// `None` for others, and nothing has happened.
     #[inline(always)]
     pub(crate) fn complete_plain(&self, turn: &mut Turn, wc: &Wc) -> Option<DtoEvent> {
         let record = self.record_of(wc)?;

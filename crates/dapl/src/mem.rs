@@ -111,12 +111,12 @@ impl Lmr {
         self.mr.addr()
     }
 
-    /// The memory.
+    /// The memory that is registered.
     pub fn buf(&self) -> &Buf {
         self.mr.buf()
     }
 
-    /// Its zone.
+    /// The protection zone that it belongs to.
     pub fn pz(&self) -> &Pz {
         &self.pz
     }
@@ -261,7 +261,7 @@ impl Rmr {
         lock(&self.bound).as_ref().map_or(0, |bound| bound.mr.addr())
     }
 
-    /// Its zone.
+    /// The protection zone that it belongs to.
     pub fn pz(&self) -> &Pz {
         &self.pz
     }

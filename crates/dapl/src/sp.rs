@@ -81,7 +81,7 @@ impl Psp {
         Ok(Self(SpInner::create(&ia.0, Some(conn_qual), evd, kind)?))
     }
 
-    /// The same at a qualifier that is free (`dat_psp_create_any`).
+    /// Listens at a qualifier that is free (`dat_psp_create_any`).
     ///
     /// # Errors
     /// As [`Psp::create`].
@@ -90,7 +90,7 @@ impl Psp {
         Ok(Self(SpInner::create(&ia.0, None, evd, kind)?))
     }
 
-    /// Its qualifier.
+    /// The connection qualifier at which it listens.
     pub fn conn_qual(&self) -> u64 {
         self.0.conn_qual
     }
@@ -138,7 +138,7 @@ impl Rsp {
         }
     }
 
-    /// Its qualifier.
+    /// The connection qualifier at which it listens.
     pub fn conn_qual(&self) -> u64 {
         self.0.conn_qual
     }
@@ -148,7 +148,7 @@ impl Rsp {
         &self.0.evd
     }
 
-    /// Its endpoint.
+    /// The endpoint that a reserved service point gives to its request.
     pub fn ep(&self) -> Option<&Ep> {
         match &self.0.kind {
             SpKind::Reserved(ep) => Some(ep),

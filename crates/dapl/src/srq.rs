@@ -156,7 +156,7 @@ impl Srq {
         SrqParam { attr, available: (self.0.cookies.len() - free) as u32 }
     }
 
-    /// Its zone.
+    /// The protection zone that it belongs to.
     pub fn pz(&self) -> &Pz {
         &self.0.pz
     }

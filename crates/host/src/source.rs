@@ -35,7 +35,7 @@ impl<'a> Ticket<'a> {
         Self { bell, number: bell.announce() }
     }
 
-    /// The bell.
+    /// The bell that is rung for it.
     pub fn bell(&self) -> &'a Bell {
         self.bell
     }
@@ -106,7 +106,7 @@ pub struct Wakes<'a> {
 }
 
 impl<'a> Wakes<'a> {
-    /// One more.
+    /// Adds another one to wake.
     pub fn push(&mut self, wake: Wake<'a>) {
         match &self.first {
             None => self.first = Some(wake),

@@ -16,7 +16,7 @@ pub struct Time(u64);
 pub struct Span(u64);
 
 impl Time {
-    /// The epoch.
+    /// The beginning of the clock.
     pub const ZERO: Self = Self(0);
 
     /// The point `ps` picoseconds after the epoch.
@@ -64,7 +64,7 @@ impl Span {
         Self::from_ms(s.saturating_mul(1_000))
     }
 
-    /// Whole picoseconds.
+    /// The span in whole picoseconds.
     pub const fn as_ps(self) -> u64 {
         self.0
     }
@@ -84,7 +84,7 @@ impl Span {
         self.0 as f64 / 1e12
     }
 
-    /// The same span for the standard library, rounded down to nanoseconds.
+    /// The span for the standard library, rounded down to nanoseconds.
     pub const fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_nanos(self.as_ns())
     }

@@ -65,7 +65,7 @@ impl Crc {
 /// The polynomial, lowest power in the highest bit, without the power of 32 (RFC 3720 section 12.1).
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// x to the powers of 1, 2, 4, 8 and so on, modulo the polynomial: enough for every `usize` of bytes.
+/// The polynomial x to the powers of 1, 2, 4, 8 and so on, modulo the polynomial: enough for every `usize` of bytes.
 const POWERS: [u32; 67] = {
     let mut powers = [1 << 30; 67];
     let mut k = 1;

@@ -51,7 +51,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The same for offsets.
+    /// A likely number or any other, for offsets.
     fn long(&mut self, likely: &[u64]) -> u64 {
         match likely.get(usize::from(self.byte())) {
             Some(&value) => value,

@@ -23,7 +23,7 @@ pub enum Deed {
         /// Where in it.
         to: u64,
     },
-    /// The same, with a message behind it.
+    /// A write with a message behind it.
     WriteAndSend {
         /// Which buffer.
         stag: u32,

@@ -10,7 +10,7 @@ pub struct Inline<const N: usize> {
 }
 
 impl<const N: usize> Inline<N> {
-    /// Nothing yet.
+    /// A buffer that holds nothing yet.
     pub const fn new() -> Self {
         Self { bytes: [0; N], len: 0 }
     }

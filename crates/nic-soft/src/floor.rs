@@ -66,7 +66,7 @@ impl Drop for Region {
 }
 
 impl Region {
-    /// Private memory.
+    /// Memory of this process alone.
     ///
     /// # Errors
     /// The system's, for no bytes or more than there are.
@@ -141,7 +141,7 @@ impl Region {
         (offset < self.len).then(|| unsafe { self.base.as_ptr().add(offset).read_volatile() })
     }
 
-    /// memcpy of the first `len` bytes to the beginning of another region, `times` times.
+    /// Copies by memcpy the first `len` bytes to the beginning of another region, `times` times.
     ///
     /// # Errors
     /// `InvalidInput` when either region is smaller, or both are the same.
@@ -311,7 +311,7 @@ impl PeerMemory {
         }
     }
 
-    /// process_vm_writev(2) of the first `len` bytes of a region to the beginning, `times` times.
+    /// Copies by process_vm_writev(2) the first `len` bytes of a region to the beginning, `times` times.
     ///
     /// # Errors
     /// The kernel's: no permission, no such process, no such memory; `InvalidInput` when it does not fit.

@@ -59,7 +59,7 @@ enum Turn {
 }
 
 impl Tide {
-    /// One more.
+    /// Counts another one.
     pub(crate) fn rise(&self) {
         let now = self.now.fetch_add(1, Ordering::AcqRel) + 1;
         self.high.fetch_max(now, Ordering::AcqRel);

@@ -20,7 +20,7 @@ const GUESS_FROM: f64 = 0.02;
 /// A device, where there are several, and its cell.
 type Key = (Option<String>, Cell);
 
-/// The display.
+/// The display of a run's progress.
 pub(crate) struct Display<'a> {
     bar: Option<ProgressBar>,
     began: Instant,
@@ -59,7 +59,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// The same for measurements of which a part is worth nothing.
+    /// The display for measurements of which a part is worth nothing.
     pub(crate) fn all_or_nothing(self) -> Self {
         Self { keeps: false, ..self }
     }

@@ -35,7 +35,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// The same cell on all devices.
+/// A cell's results on all devices.
 pub(super) struct Row<'a> {
     /// Its size, or what else tells it from other rows of its block.
     pub(super) name: String,

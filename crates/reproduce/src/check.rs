@@ -16,7 +16,7 @@ pub(super) enum Relation {
     Alike(f64),
 }
 
-/// A claim.
+/// A claim of a paper that can hold or not.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Check {
     /// Two numbers relate so. First what is compared, in words.

@@ -30,7 +30,7 @@ pub(super) enum Answer {
     Check(Check),
     /// A constant of the experiment, or a parameter of the machine, not a result.
     Input(Quantity),
-    /// The same, but the model has nothing of the kind, and why.
+    /// An input of which the model has nothing, and why.
     Unused(&'static str),
     /// Not computed, and why.
     NotModelled(&'static str),
@@ -61,7 +61,7 @@ impl Table {
         self.0.push(Claim { rows, how: how.into(), answer });
     }
 
-    /// One number.
+    /// Adds a claim of one number.
     pub(super) fn number(&mut self, rows: &'static [&'static str], how: impl Into<String>, q: Quantity) {
         self.add(rows, how, Answer::Number(q));
     }
@@ -127,7 +127,7 @@ impl Table {
         self.add(rows, "", Answer::Unused(why));
     }
 
-    /// Not computed.
+    /// Adds rows that are not computed, with the reason.
     pub(super) fn none(&mut self, rows: &'static [&'static str], why: &'static str) {
         self.add(rows, "", Answer::NotModelled(why));
     }

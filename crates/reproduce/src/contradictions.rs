@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// One contradiction.
+/// A place where papers contradict themselves, each other or arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Contradiction {
     /// Its number in the list of inconsistencies that came with the dataset.

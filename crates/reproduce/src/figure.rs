@@ -26,7 +26,7 @@ pub struct Figure {
     pub marks: Vec<Mark>,
 }
 
-/// An axis.
+/// An axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Axis {
     /// Quantity and unit.

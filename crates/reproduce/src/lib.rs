@@ -95,7 +95,7 @@ pub struct Reproduction {
     pub complete: bool,
     /// How near they come.
     pub score: Score,
-    /// The same for each paper.
+    /// How near those of each paper come.
     pub papers: Vec<PaperScore>,
     /// The papers' tables, where all of their rows were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -34,12 +34,12 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// The same with a parameter changed, for a what-if.
+    /// This setup with a parameter changed, for a what-if.
     pub(super) const fn with(self, options: &'static str) -> Self {
         Self { options, ..self }
     }
 
-    /// The same with another window.
+    /// This setup with another window.
     pub(super) const fn window(self, window: u32) -> Self {
         Self { tuning: Tuning { window, ..self.tuning }, ..self }
     }

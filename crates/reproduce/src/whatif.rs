@@ -43,10 +43,10 @@ pub(super) const POST_AS_VAPI: &str = "host.post_send_ns=720";
 pub(super) const CALLS_AS_VAPI: &str =
     "host.post_send_ns=720,host.post_receive_ns=560,host.poll_full_ns=1080,host.poll_empty_ns=280";
 pub(super) const NO_WAKE_UP: &str = "interrupt.wake_up_ns=0";
-/// Descriptors.
+/// No descriptor is merged with the data.
 pub(super) const NOTHING_MERGED: &str = "descriptor.merge_send_bytes=0";
 pub(super) const SMALL_DESCRIPTORS: &str = "descriptor.limit_flag=0";
-/// Translation.
+/// A miss in the translation cache costs nothing.
 pub(super) const NO_MISS_COST: &str = "translation.miss_ns=0";
 pub(super) const LARGE_CACHE: &str = "translation.cache_entries=1000000";
 /// Reads of the card over the bus.

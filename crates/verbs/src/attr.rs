@@ -139,25 +139,25 @@ impl QpInit {
         Self { send_cq, recv_cq, srq: None, cap: QpCap::default(), sq_sig_all: false, mtu: None }
     }
 
-    /// The same with other sizes.
+    /// These attributes with other sizes.
     pub fn cap(mut self, cap: QpCap) -> Self {
         self.cap = cap;
         self
     }
 
-    /// The same with another completion queue for receives.
+    /// These attributes with another completion queue for receives.
     pub fn recv_cq(mut self, cq: &Cq) -> Self {
         self.recv_cq = cq.clone();
         self
     }
 
-    /// The same with packets of at most so many bytes of data.
+    /// These attributes with packets of at most so many bytes of data.
     pub fn mtu(mut self, bytes: u32) -> Self {
         self.mtu = Some(bytes);
         self
     }
 
-    /// The same with a shared receive queue.
+    /// These attributes with a shared receive queue.
     pub fn srq(mut self, srq: &Srq) -> Self {
         self.srq = Some(srq.clone());
         self

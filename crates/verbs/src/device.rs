@@ -71,7 +71,7 @@ impl Device {
         Self { ops, name }
     }
 
-    /// The same under the name by which it was opened, with its options; called by `fabric`.
+    /// This device under the name by which it was opened, with its options; called by `fabric`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.into(), ..self }

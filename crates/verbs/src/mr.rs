@@ -21,7 +21,7 @@ bitflags! {
 }
 
 impl Access {
-    /// Every right.
+    /// Every right there is.
     pub const ALL: Self = Self::all();
 
     /// IBA 10.6.3.1: whom peers may write to, the NIC must be able to write to.
@@ -71,12 +71,12 @@ impl Mr {
         self.ops.addr()
     }
 
-    /// The memory.
+    /// The memory that is registered.
     pub fn buf(&self) -> &Buf {
         &self.buf
     }
 
-    /// The rights.
+    /// The rights that local and remote operations have.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -128,7 +128,7 @@ impl ImplicitMr {
         self.ops.rkey()
     }
 
-    /// The rights.
+    /// The rights that local and remote operations have.
     pub fn access(&self) -> Access {
         self.access
     }

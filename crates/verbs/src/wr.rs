@@ -70,13 +70,13 @@ impl Data<'_> {
 pub enum SendOp {
     /// Sends a message into the peer's next receive.
     Send,
-    /// The same, with 32 bits for the receive's completion.
+    /// Sends a message as `Send` does, with 32 bits for the receive's completion.
     SendImm(u32),
-    /// The same, and the peer's region with this key becomes unreachable (IBA 9.4.1.1.3).
+    /// Sends a message as `Send` does, and the peer's region with this key becomes unreachable (IBA 9.4.1.1.3).
     SendInv(u32),
     /// Writes into the peer's memory without its taking part.
     Write(RemoteAddr),
-    /// The same; then consumes a receive at the peer and gives it 32 bits.
+    /// Writes as `Write` does; then consumes a receive at the peer and gives it 32 bits.
     WriteImm(RemoteAddr, u32),
     /// Reads from the peer's memory into local memory, which must have local write access.
     Read(RemoteAddr),
@@ -147,18 +147,18 @@ impl<'a> SendWr<'a> {
         Self { wr_id, op, data: Data::Sges(sges), flags: SendFlags::SIGNALED }
     }
 
-    /// The same with inline data.
+    /// A request with inline data, which are copied when it is posted.
     pub fn inline(wr_id: u64, op: SendOp, bytes: &'a [u8]) -> Self {
         Self { wr_id, op, data: Data::Inline(bytes), flags: SendFlags::SIGNALED }
     }
 
-    /// The same request, signalling nothing on success.
+    /// This request, signalling nothing on success.
     pub fn unsignaled(mut self) -> Self {
         self.flags.remove(SendFlags::SIGNALED);
         self
     }
 
-    /// The same request with more flags.
+    /// This request with more flags.
     pub fn with(mut self, flags: SendFlags) -> Self {
         self.flags |= flags;
         self

@@ -34,7 +34,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// The attack.
+/// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // Forked children become ours when their parents die.
     set_child_subreaper(Some(getpid()))?;

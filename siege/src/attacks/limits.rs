@@ -64,7 +64,7 @@ struct Fates {
     example: String,
 }
 
-/// The attack.
+/// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
     let mut fates: Vec<Fates> = LIMITS.iter().map(|_| Fates::default()).collect();

@@ -56,7 +56,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// The attack.
+/// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let devices: Vec<Device> =
         DEVICES.iter().map(|name| Ok(fabric::open(name, &host::real::host())?)).collect::<Result<_>>()?;

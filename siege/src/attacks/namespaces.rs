@@ -77,7 +77,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// The attack.
+/// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (possible, not): (Vec<&Place>, Vec<&Place>) = PLACES.iter().partition(|place| place.is_possible());
     for place in not {

@@ -265,7 +265,7 @@ impl Files {
     }
 }
 
-/// Whoever attacks.
+/// Whoever attacks the server.
 struct Hostile<'a> {
     target: &'a Target,
     files: &'a Files,

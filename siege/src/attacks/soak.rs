@@ -71,7 +71,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// The attack.
+/// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let mut pairs = Vec::new();
     for &name in DEVICES {
@@ -103,7 +103,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// One connection.
+/// A connection, from listening to its end.
 fn round(pair: &mut Pair, seed: u64, tally: &mut Tally) -> Result<()> {
     let Pair { end, child, .. } = pair;
     let (listener, mut rng) = (end.listen()?, Rng::new(seed));

@@ -71,7 +71,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// The attack.
+/// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let mut bystanders = Vec::new();
     for name in DEVICES {

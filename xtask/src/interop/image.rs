@@ -33,7 +33,7 @@ const MODULES: &[&str] = &[
 const LEFT_OUT: &[&str] =
     &["usr/share", "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/x86_64-linux-gnu/perl-base", "var"];
 
-/// siw fixes at compile time what tests want to turn: (file, declaration, what takes its place). Values stay as they are,
+/// What siw fixes at compile time and tests want to turn: (file, declaration, what takes its place). Values stay as they are,
 /// and nothing else of siw is touched.
 const TURNABLE: &[(&str, &str, &str)] = &[
     (
@@ -66,7 +66,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// The kernel.
+    /// The path of the guest's kernel.
     pub(crate) fn kernel(&self) -> PathBuf {
         self.folder.join("kernel")
     }

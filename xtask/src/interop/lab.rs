@@ -34,7 +34,7 @@ pub(crate) struct Siw {
     pub(crate) rtr: u32,
 }
 
-/// siw's ready-to-receive messages, as its parameter has them: bits of a big-endian number, read by a little-endian one.
+/// Siw's ready-to-receive messages, as its parameter has them: bits of a big-endian number, read by a little-endian one.
 pub(crate) const RTR_WRITE: u32 = 0x0080;
 pub(crate) const RTR_READ: u32 = 0x0040;
 
@@ -154,7 +154,7 @@ impl Lab {
         passed(&ours, judgement, arguments.contains("crc=1") || self.siw.crc)
     }
 
-    /// The other way round: a program of the guest, `script` with HOST and PORT, connects to ours.
+    /// Connects from the guest to ours: a program of the guest, `script` with HOST and PORT.
     pub(crate) fn accept(&mut self, program: &str, arguments: &str, script: &str) -> Result<Verdict> {
         let (ours, port) = self.ours_listening(program, arguments)?;
         let capture = self.capture(port)?;

@@ -47,7 +47,7 @@ pub(crate) struct Case {
 /// How a case is run: with what its party needs.
 #[derive(Clone, Copy)]
 pub(crate) enum Against {
-    /// siw, in the guest.
+    /// Siw, in the guest.
     Siw(fn(&mut Lab) -> Result<Verdict>),
     /// Programs built against DAT.
     Dat(fn(&mut Programs) -> Result<Verdict>),

@@ -22,7 +22,7 @@ pub(crate) enum Stream {
     Back,
 }
 
-/// What happens.
+/// What happens to the bytes that pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mischief {
     /// A bit of the last byte of the first ULPDU of at least so many bytes is flipped.

@@ -18,7 +18,7 @@ pub(super) struct Exceptions {
     allow: Vec<Allow>,
 }
 
-/// One exception.
+/// One exception to a rule, with its reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allow {

@@ -12,6 +12,7 @@ mod hashes;
 mod length;
 mod marks;
 mod source;
+mod summaries;
 mod text;
 mod tokens;
 mod trees;
@@ -128,6 +129,7 @@ fn findings(root: &Path, tree: &Tree, exceptions: Exceptions, counts: &unsafety:
         found.extend(hashes::check(source));
         found.extend(marks::ignored_tests(source));
         found.extend(length::check(source));
+        found.extend(summaries::check(source));
     }
     let identifiers = docs::identifiers(&tree.sources);
     for (path, text) in &tree.texts {

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// One token.
+/// What kind of token it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An identifier or keyword.

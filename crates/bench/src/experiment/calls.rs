@@ -25,7 +25,7 @@ pub(super) const CALL_US: Metric = Metric {
 /// As many samples as are enough: what goes on between the calls is much longer than they are.
 pub(super) const SAMPLES: Sampling = Sampling { long: false, samples: Some(200) };
 
-/// Which call.
+/// Which call of the device is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     PostSend,

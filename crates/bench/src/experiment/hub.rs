@@ -29,7 +29,7 @@ impl Hub {
         Self::with_sinks(pd, links, Vec::new())
     }
 
-    /// The same where the messages of each connection go to a place of their own, unless there are no places.
+    /// As `new`, but the messages of each connection go to a place of their own, unless there are no places.
     pub(super) fn with_sinks(pd: &Pd, links: usize, sinks: Vec<Sge>) -> Result<Self, Fault> {
         let hub = Self { links: Link::several(pd, DEPTH, links)?, sinks };
         for link in 0..hub.links.len() {

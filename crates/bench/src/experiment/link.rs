@@ -48,7 +48,7 @@ impl Link {
         Shared::new(&device.alloc_pd()?, depth, 1, None)?.link()
     }
 
-    /// The same where one can sleep until a receive has completed.
+    /// As `new`, but one can sleep until a receive has completed.
     pub(super) fn with_channel(device: &Device, depth: Depth) -> Result<(Self, CompChannel), Fault> {
         let channel = device.create_comp_channel()?;
         Ok((Shared::new(&device.alloc_pd()?, depth, 1, Some(&channel))?.link()?, channel))
@@ -71,7 +71,7 @@ impl Link {
         check(self.send_cq.spin(deadline)?, what)
     }
 
-    /// The same without holding the core.
+    /// Waits for a send's completion without holding the core.
     pub(super) fn waited(&self, deadline: Option<Time>, what: &'static str) -> Result<Wc, Fault> {
         check(self.send_cq.wait(deadline)?, what)
     }

@@ -148,7 +148,7 @@ fn piece(user: &Mr, block: u32, index: usize) -> Sge {
     user.sge(2 * index as u64 * u64::from(block), block)
 }
 
-/// One side.
+/// One side of a transfer of pieces.
 struct Packer {
     way: Way,
     client: bool,

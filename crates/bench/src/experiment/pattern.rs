@@ -50,7 +50,7 @@ pub(super) fn compare(buf: &Buf, offset: usize, len: usize, seed: u64) -> Result
     })
 }
 
-/// The same where bytes may become visible in any order, so that the last one is no sign of all: those that are wrong at
+/// Compares where bytes may become visible in any order, so that the last one is no sign of all: those that are wrong at
 /// first have a moment. Whether they needed it.
 pub(super) fn compare_in_a_moment(
     host: &Host,

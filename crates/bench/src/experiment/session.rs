@@ -66,7 +66,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// All operations.
+    /// How many operations a round has, with those before its first sample.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.lead_in.saturating_add(self.samples.saturating_mul(self.batch))
@@ -75,7 +75,7 @@ impl Round {
 
 /// The way to another rank. Used outside of timed regions only, so it may be slow.
 pub trait Control {
-    /// Says something.
+    /// Sends a word to the other rank.
     ///
     /// # Errors
     /// [`Fault::Control`].

@@ -23,7 +23,7 @@ pub(super) enum Flow {
     Both,
     /// The client streams; its own last completion ends it.
     Local,
-    /// The same, from a device to itself.
+    /// The client streams from a device to itself.
     Alone,
 }
 
@@ -59,7 +59,7 @@ struct Lane {
     at: usize,
     op: SendOp,
     sges: [Sge; 1],
-    /// The same part where it travels within the request; else empty.
+    /// What is sent, where it travels within the request; else empty.
     inline: Vec<u8>,
     /// Halves of the window that have not completed.
     halves: u32,
@@ -319,7 +319,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The same burst as the server sees it.
+    /// The server's part of a burst.
     fn answer(&mut self, session: &Session<'_>, messages: u64, deadline: Option<Time>) -> Result<(), Fault> {
         match self.flow {
             Flow::Local | Flow::Alone => Ok(()),

@@ -18,7 +18,7 @@ pub(crate) fn sample(
     })
 }
 
-/// The same where `work` says itself which part of its time counts.
+/// Takes samples where `work` says itself which part of its time counts.
 pub(crate) fn sample_spans(
     session: &mut Session<'_>,
     round: Round,

@@ -99,7 +99,7 @@ pub(super) fn bytes(size: u64, buffers: u64) -> u64 {
     4 * buffers * size.next_multiple_of(GAP)
 }
 
-/// One side.
+/// One side of messages over several queue pairs or buffers.
 pub(super) struct Traffic {
     shape: Shape,
     client: bool,

@@ -16,7 +16,7 @@ pub(super) fn placements(op: &str, pairs: &[(&str, &str)]) -> Vec<Variant> {
     pairs.iter().map(|(source, sink)| variant(&[("op", op), ("source", source), ("sink", sink)])).collect()
 }
 
-/// The same variant with another factor.
+/// A variant with another level of a factor, or with one more factor.
 pub(super) fn with(one: &Variant, key: &str, level: &str) -> Variant {
     let mut more = one.clone();
     more.insert(key.to_owned(), level.to_owned());

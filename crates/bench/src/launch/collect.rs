@@ -203,7 +203,7 @@ impl<'a> Collected<'a> {
         self.count
     }
 
-    /// The run.
+    /// The run, with all that has been measured.
     pub(super) fn finish(mut self) -> Run {
         let analysed = self.analyse();
         let floors: Vec<Measurement> = self
@@ -287,7 +287,7 @@ impl<'a> Collected<'a> {
         Some(result)
     }
 
-    /// The same cell measured twice in every launch: what differs is noise.
+    /// Compares cells that were measured twice in every launch: what differs is noise.
     fn compare_twins(&mut self, analysed: &[Vec<Sampled>]) {
         let medians = |i: usize| analysed[i].iter().map(Sampled::median_ns).collect::<Vec<_>>();
         for (device, info) in self.devices.iter().zip(&mut self.environment.devices) {

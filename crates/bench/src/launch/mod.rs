@@ -128,7 +128,7 @@ pub trait Progress {
     fn plan(&mut self, cells: u64);
     /// Something happened to a cell.
     fn cell(&mut self, what: &CellEvent<'_>);
-    /// A remark.
+    /// Shows a remark of a line.
     fn note(&mut self, text: &str);
 }
 

@@ -48,7 +48,7 @@ pub fn run(plan: &CheckedPlan, progress: &mut dyn Progress, stop: &AtomicBool) -
     run_with(&WorkerCommand::own()?, plan, progress, stop)
 }
 
-/// The same with another program as worker.
+/// As [`run`], with another program as worker.
 ///
 /// Launches of several devices take turns, each round in another order, so that what disturbs the machine for a while
 /// disturbs all of them alike. Modelled cards come last: simulating takes all cores.
@@ -64,7 +64,7 @@ pub fn run_with(
     run_keeping(command, plan, None, progress, stop)
 }
 
-/// The same, but what the journal has is not measured again, and what is measured is added to it.
+/// As [`run`], but what the journal has is not measured again, and what is measured is added to it.
 ///
 /// # Errors
 /// As [`run`].

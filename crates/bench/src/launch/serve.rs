@@ -62,7 +62,7 @@ pub fn serve(serving: &Serving, stop: &AtomicBool, log: &mut dyn FnMut(&str)) ->
     serve_with(&WorkerCommand::own()?, serving, stop, log)
 }
 
-/// The same with another program as worker.
+/// As [`serve`], with another program as worker.
 ///
 /// # Errors
 /// As [`serve`].

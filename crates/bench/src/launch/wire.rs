@@ -232,7 +232,7 @@ impl Partial {
 }
 
 impl Hello {
-    /// This side's.
+    /// What this side says of itself.
     ///
     /// # Errors
     /// [`WireError::Gone`] where the system has no random numbers.
@@ -255,7 +255,7 @@ impl Hello {
         read::<Self>(input, HELLO_MAX)?.checked()
     }
 
-    /// The same, if it is one of this protocol.
+    /// This hello, if it is one of this protocol.
     ///
     /// # Errors
     /// [`WireError`].

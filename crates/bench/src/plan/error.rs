@@ -53,7 +53,7 @@ pub enum PlanError {
         /// As given.
         size: u64,
     },
-    /// The same device twice.
+    /// A device that is given twice.
     #[error("device {name:?} was given twice; give each once")]
     Twice {
         /// As given.
@@ -73,7 +73,7 @@ pub enum PlanError {
         /// What is needed, what there is, how to have more.
         why: String,
     },
-    /// The same peer twice.
+    /// A peer that is given twice.
     #[error(
         "peer {peer:?} was given twice; give each once: several processes of one host are servers at ports of their own"
     )]

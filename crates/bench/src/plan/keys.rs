@@ -17,7 +17,7 @@ pub enum Kind {
     Cores,
 }
 
-/// One parameter.
+/// A parameter of plans, as `--set` takes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Key {
     /// Name, as in `--set name=value`.
@@ -44,7 +44,7 @@ const fn key(
     Key { name, unit, default, quick, kind, help }
 }
 
-/// Every parameter.
+/// Every parameter of plans, in the order of help.
 pub const KEYS: &[Key] = &[
     key(
         "launches",

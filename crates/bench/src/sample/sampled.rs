@@ -38,7 +38,7 @@ pub struct Sampled {
     pub complete: bool,
     /// Samples in time order.
     pub samples: Vec<f64>,
-    /// The same, ascending.
+    /// All samples in ascending order.
     pub sorted: Vec<f64>,
     /// All samples, in bins.
     pub histogram: LogHistogram,
@@ -68,7 +68,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Median.
+    /// Median of the samples, in nanoseconds.
     #[must_use]
     pub fn median_ns(&self) -> f64 {
         median(&self.sorted).unwrap_or_default()

@@ -130,7 +130,7 @@ pub fn verdict(ratio: &RatioInterval, threshold: f64, direction: Direction) -> V
     }
 }
 
-/// p value of "the ratio is within the threshold", two-sided: Welch's test on logarithms, shifted to the threshold.
+/// P value of "the ratio is within the threshold", two-sided: Welch's test on logarithms, shifted to the threshold.
 ///
 /// For the correction over many cells only. A rank test cannot serve: with five launches a side its least p is
 /// 1/126, and no cell of a hundred could ever pass. `None` below two launches on a side or without a ratio.

@@ -36,7 +36,7 @@ impl LogHistogram {
         self.counts.saturating_record(((value * self.scale).round() as u64).clamp(1, TOP));
     }
 
-    /// Values counted.
+    /// How many values have been counted.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.counts.len()

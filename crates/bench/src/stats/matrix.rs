@@ -35,7 +35,7 @@ pub struct CellComparison {
     pub new: f64,
     /// Ratio new / old; `None` if a median is not above 0 or the units differ.
     pub ratio: Option<RatioInterval>,
-    /// p value after Benjamini-Hochberg; `None` if there is none.
+    /// P value after Benjamini-Hochberg; `None` if there is none.
     pub q: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,

@@ -48,7 +48,7 @@ impl Reservoir {
         self.capacity
     }
 
-    /// Values offered.
+    /// How many values have been offered.
     #[must_use]
     pub const fn seen(&self) -> u64 {
         self.seen

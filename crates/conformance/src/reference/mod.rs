@@ -25,7 +25,7 @@ use verbs::DmAccess;
 /// Two devices of one reference world.
 struct Reference(Fault);
 
-/// The same with NIC memory that is reached by copies alone.
+/// The reference NIC with NIC memory that is reached by copies alone.
 struct Far;
 
 fn run(fault: Fault, dm_access: DmAccess, body: Body) {

@@ -34,7 +34,7 @@ pub fn other_core() -> Option<usize> {
     beside(own, &std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
 }
 
-/// The same among the cores of a list such as `0-3` or `0,2-5`.
+/// The core beside `own` among those of a list such as `0-3` or `0,2-5`.
 fn beside(own: usize, online: &str) -> Option<usize> {
     let mut cores = Vec::new();
     for range in online.trim().split(',') {

@@ -56,7 +56,7 @@ impl Node {
         self.index
     }
 
-    /// Its name.
+    /// The name that the node was made with.
     #[must_use]
     pub fn name(&self) -> String {
         self.shared.lock().nodes[self.index].name.to_string()

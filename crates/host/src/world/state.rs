@@ -22,7 +22,7 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// A rank.
+/// A rank of the world: a program, where it stands and what it waits for.
 pub(super) struct Rank {
     pub(super) name: Box<str>,
     pub(super) phase: Phase,

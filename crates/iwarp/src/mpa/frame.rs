@@ -96,7 +96,7 @@ impl Enhanced {
     }
 }
 
-/// A frame.
+/// A request or reply frame of MPA (RFC 5044 section 7.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// Whose.

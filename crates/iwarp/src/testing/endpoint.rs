@@ -55,7 +55,7 @@ struct Side {
     terminate: Option<Terminate>,
 }
 
-/// One end.
+/// One end of a connection, with its memory and its queues.
 #[derive(Debug)]
 pub struct Endpoint {
     /// The machines.
@@ -72,7 +72,7 @@ impl Endpoint {
         Self { connection, side: Side::default(), next_id: 1, held: Vec::new() }
     }
 
-    /// Its memory.
+    /// The memory that the peer may reach.
     pub fn memory(&mut self) -> &mut Memory {
         &mut self.side.memory
     }

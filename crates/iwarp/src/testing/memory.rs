@@ -14,11 +14,11 @@ bitflags! {
     /// What the peer may do with a buffer.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Rights: u8 {
-        /// RDMA Write.
+        /// The peer may write.
         const WRITE = 1;
-        /// RDMA Read.
+        /// The peer may read.
         const READ = 2;
-        /// Atomics.
+        /// The peer may use atomics.
         const ATOMIC = 4;
         /// Invalidate the tag.
         const INVALIDATE = 8;

@@ -7,7 +7,7 @@ use super::outbox::{Pool, Room};
 /// Room for bytes that were read ahead.
 const LEN: usize = 8 << 10;
 
-/// The same while FPDUs come this way that do not fit there, because their CRCs are checked first: the longest, and a little
+/// Room while FPDUs come this way that do not fit there, because their CRCs are checked first: the longest, and a little
 /// of what follows it.
 const LEN_GROWN: usize = FPDU_MAX + 1024;
 

@@ -136,7 +136,7 @@ impl Completions {
         self.len.store(ring.entries.len(), Ordering::Release);
     }
 
-    /// A completion.
+    /// Publishes a completion and wakes who waits; if the queue is full, it is overrun.
     #[inline]
     pub(super) fn push(&self, slots: &Arc<Slots>, wc: Wc, frees: Frees, solicited: bool) {
         let mut ring = self.ring.lock();

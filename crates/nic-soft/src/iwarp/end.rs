@@ -68,7 +68,7 @@ impl End {
         }
     }
 
-    /// The same for a connection that the program has not been told of.
+    /// Why it ended, for a connection that the program has not been told of.
     pub(super) fn before_it_began(&self) -> CmFailure {
         match self {
             Self::Overdue => CmFailure::TimedOut,

@@ -41,7 +41,7 @@ impl Events {
         self.fd.as_fd()
     }
 
-    /// Something happened.
+    /// Adds an event and wakes who waits for one.
     pub(super) fn push(&self, event: CmEvent) {
         let mut queue = unpoisoned(&self.queue);
         self.append(&mut queue, None, event);

@@ -194,7 +194,7 @@ impl Friend {
         Self { _device: other, cq, qp, word, remote, _qp: theirs, _cm: cms, target, rounds: 0 }
     }
 
-    /// It works.
+    /// Writes over the other connection, which must work whatever this one was sent.
     fn check(&mut self) {
         self.rounds += 1;
         let bytes = self.rounds.to_ne_bytes();

@@ -27,7 +27,7 @@ struct Connected {
     turn: usize,
 }
 
-/// A device.
+/// A device that is open: what its queue pairs, queues and its thread share.
 pub(super) struct Inner {
     pub(super) shared: Arc<Shared>,
     pub(super) attr: DeviceAttr,

@@ -50,7 +50,7 @@ struct Nudges {
     pause: Span,
 }
 
-/// A connection.
+/// A connection: its socket, its machine and its two halves.
 pub(super) struct Link {
     socket: Fd,
     machine: Connection,
@@ -112,7 +112,7 @@ impl Link {
         }
     }
 
-    /// The same connection, of which the program is told when the peer has spoken for the first time, and not before.
+    /// This connection, of which the program is told when the peer has spoken for the first time, and not before.
     pub(super) fn untold(mut self, news: ConnInfo) -> Self {
         self.news = Some(news);
         self

@@ -183,7 +183,7 @@ impl Outbox {
         out
     }
 
-    /// Forgets everything.
+    /// Forgets all that was to be sent.
     pub(super) fn clear(&mut self) {
         self.items.clear();
         (self.sent, self.staged) = (0, 0);

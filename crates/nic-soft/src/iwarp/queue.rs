@@ -153,7 +153,7 @@ impl SendQueue {
         &self.slots[self.slot(number)]
     }
 
-    /// Its pieces.
+    /// The SGEs of the request with this number.
     #[inline]
     fn sges(&self, number: u64) -> &[Sge] {
         let slot = self.slot(number);

@@ -212,7 +212,7 @@ impl Domain<'_> {
         self.regions.find(key, self.pd, need, addr, len)
     }
 
-    /// The same for a range of a peer's, as pieces.
+    /// A range that the peer names, as pieces, if key, rights and bounds allow it.
     pub(super) fn remote(&self, stag: u32, need: Access, to: u64, len: u64) -> Result<Pieces, Refusal> {
         let mut pieces = Pieces::new();
         pieces.push(self.find(stag, need, to, len)?, len);

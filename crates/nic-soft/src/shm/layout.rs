@@ -90,7 +90,7 @@ pub(super) struct MrEntry {
 pub(super) mod kind {
     /// A range of the owner's private memory.
     pub(crate) const HOST: u32 = 0;
-    /// NIC memory.
+    /// NIC memory of the owner's.
     pub(crate) const NIC: u32 = 1;
     /// All of the owner's private memory.
     pub(crate) const ALL: u32 = 2;

@@ -38,7 +38,7 @@ fn file_limit() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
-/// statfs(2).
+/// The type of file systems of huge pages, as statfs(2) says it.
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 /// A mapped segment, one's own or a peer's.
@@ -233,7 +233,7 @@ impl Slots {
         Ok(Self { base, stride: stride as usize, shift, _map: map.clone() })
     }
 
-    /// log2 of the number of slots.
+    /// How many bits number the slots: log2 of their number.
     #[inline]
     pub(super) fn shift(&self) -> u32 {
         self.shift

@@ -22,7 +22,7 @@ pub(super) enum Place {
     Nic(u64),
     /// In the owner's private memory, at this address.
     Private(u64),
-    /// The same, in a region of all memory: whether anything is mapped there, only the kernel knows.
+    /// At this address in a region of all memory: whether anything is mapped there, only the kernel knows.
     Anywhere(u64),
 }
 

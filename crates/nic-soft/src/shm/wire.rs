@@ -33,7 +33,7 @@ pub(super) struct Hello {
     pub(super) private_data: Vec<u8>,
 }
 
-/// A message.
+/// A message of the connection protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// From the active side: wants to connect.
@@ -96,7 +96,7 @@ impl std::fmt::Display for Malformed {
 }
 
 impl Message {
-    /// The packet.
+    /// The message as a packet.
     pub(super) fn emit(&self) -> Vec<u8> {
         let (kind, hello, private): (u8, Option<&Hello>, &[u8]) = match self {
             Self::Request(h) => (1, Some(h), &h.private_data),

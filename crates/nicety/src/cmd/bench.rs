@@ -95,7 +95,7 @@ impl Outputs {
         Self { json: args.json.clone(), csv: args.csv.clone(), html }
     }
 
-    /// The same beside the files that were meant: `run.json` becomes `run.partial.json`. Standard output gets nothing.
+    /// Targets beside the files that were meant: `run.json` becomes `run.partial.json`. Standard output gets nothing.
     fn partial(self) -> Self {
         let beside = |target: Option<Target>| {
             let path = target?.file()?.to_owned();

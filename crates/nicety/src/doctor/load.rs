@@ -38,7 +38,7 @@ fn ticks(system: &System, cores: &[usize]) -> Vec<Ticks> {
     cores.iter().filter_map(of).collect()
 }
 
-/// user nice system idle iowait irq softirq steal (proc_stat(5)); guest time is part of user time.
+/// Ticks of user nice system idle iowait irq softirq steal (proc_stat(5)); guest time is part of user time.
 fn parse(line: &str) -> Ticks {
     let fields: Vec<f64> = line.split_whitespace().map_while(|field| field.parse().ok()).take(8).collect();
     let at = |i: usize| fields.get(i).copied().unwrap_or(0.0);

@@ -12,7 +12,7 @@ const MEMORY_WANTED: u64 = 512 << 20;
 /// NIC memory and queues of one device on each side.
 const SHARED_WANTED: u64 = 64 << 20;
 
-/// Free memory.
+/// Whether there is memory for large messages.
 pub(super) fn available(system: &System) -> Check {
     let id = "memory";
     match (system.meminfo("MemAvailable"), system.meminfo("MemTotal")) {

@@ -23,7 +23,7 @@ pub(crate) use system::System;
 /// How long others' work is watched, and how long noise is measured.
 const LOAD: Duration = Duration::from_millis(300);
 const NOISE: Duration = Duration::from_secs(1);
-/// The same before a run, which measures noise itself: ticks of 10 ms need some time to say anything.
+/// How long both are watched before a run, which measures noise itself: ticks of 10 ms need some time to say anything.
 const GLANCE: Duration = Duration::from_millis(200);
 
 /// All checks, in the order in which one would go through them. Takes some 1.3 s: load and noise are watched.

@@ -25,7 +25,7 @@ pub(super) fn addresses(system: &System) -> Check {
     Check::ok(id, format!("{}{links}", addresses.join(", ")))
 }
 
-/// The same as notes of the device.
+/// What is wrong with the network, as notes of the device.
 pub(crate) fn notes(system: &System) -> Vec<String> {
     [("addresses", addresses(system)), ("CRC32c", crc(system)), ("socket buffers", buffers(system))]
         .into_iter()

@@ -9,7 +9,7 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// This machine.
+    /// The files of this machine.
     pub(crate) fn real() -> Self {
         Self { root: PathBuf::from("/") }
     }

@@ -35,7 +35,7 @@ pub(crate) fn point(experiment: &str, variant_text: &str, size_bytes: u64, media
     }
 }
 
-/// The same with a floor.
+/// A made-up result with a floor.
 pub(crate) fn floored(mut m: Measurement, value: f64, what: &str) -> Measurement {
     let ratio = m.median / value;
     m.floor = Some(Floor { value, unit: m.unit.clone(), what: what.to_owned(), ratio });

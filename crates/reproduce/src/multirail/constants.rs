@@ -80,7 +80,7 @@ fn mechanisms(table: &mut Table) {
     table.unused(&["MR-139", "MR-140"], BUILT);
 }
 
-/// Section 3.
+/// The theory of section 3.
 fn theory(table: &mut Table) {
     const FORMULA: &str = "the formula by which the bounds beside it are computed";
     table.unused(&["MR-014", "MR-015", "MR-016"], FORMULA);

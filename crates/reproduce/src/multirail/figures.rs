@@ -19,7 +19,7 @@ pub(in super::super) fn plans() -> Vec<Plan> {
     all
 }
 
-/// Figure 4.
+/// Figure 4: latency.
 fn latency() -> Plan {
     let five = [
         ("single rail", ONE),

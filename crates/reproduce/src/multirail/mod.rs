@@ -24,7 +24,7 @@ mod streams;
 use super::claim::Table;
 pub(super) use setups::*;
 
-/// All rows.
+/// Adds all rows of the paper.
 pub(super) fn table(table: &mut Table) {
     constants::table(table);
     latency::table(table);

@@ -10,7 +10,7 @@ const TUNING: Tuning = Tuning { window: 2, burst_bytes: 1, signal: 1 };
 pub(crate) const SINGLE: Setup = Setup { card: "model:connectx-single", tuning: TUNING, options: "" };
 /// One card with two ports.
 pub(crate) const PORTS: Setup = Setup { card: "model:connectx-multiport", tuning: TUNING, options: "" };
-/// Two cards.
+/// Two cards with a port each.
 pub(crate) const CARDS: Setup = Setup { card: "model:connectx-multihca", tuning: TUNING, options: "" };
 
 /// A thread for all rails, and one for each.
@@ -65,7 +65,7 @@ pub(crate) const CHANNELS_SERIAL: Case = Case { setup: SINGLE, engine: SERIAL };
 pub(crate) const CHANNELS_THREADS: Case = Case { setup: SINGLE, engine: THREADS };
 
 impl Case {
-    /// The same with values changed, for a what-if.
+    /// This setup with values changed, for a what-if.
     pub(crate) const fn with(self, options: &'static str) -> Self {
         Self { setup: self.setup.with(options), ..self }
     }

@@ -24,7 +24,7 @@ fn at_all(check: impl Fn(String, u64) -> Check) -> impl Iterator<Item = Check> {
     BLOCKS.into_iter().map(move |block| check(format!("blocks of {}, us", size(block)), block))
 }
 
-/// Figure 10.
+/// Figure 10: the time of packing.
 pub(super) fn time(table: &mut Table) {
     table.checks(
         &["NM-107"],
@@ -78,7 +78,7 @@ fn cost_models(table: &mut Table) {
     );
 }
 
-/// Figure 11.
+/// Figure 11: the processor's part in packing.
 pub(super) fn cpu(table: &mut Table) {
     let share = |how, block| used(how, block) / took(how, block);
     let high = |how| {

@@ -16,7 +16,7 @@ pub(in super::super) const CHAIN_SIZES: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
 /// Nodes of Figure 14, which the paper does not state.
 pub(in super::super) const CHAIN_NODES: u32 = 8;
 
-/// Section 3.5.
+/// Section 3.5: a hot spot.
 pub(super) fn hotspot(table: &mut Table) {
     let gain = |ends: Ends, base: Ends| {
         let at = |ends, slaves| SETUP.hotspot("write", ends, slaves);
@@ -33,7 +33,7 @@ fn time(via: &str, ports: u32, nodes: u32, bytes: u64) -> Quantity {
     SETUP.chain(via, ports, nodes, bytes)
 }
 
-/// Section 4.3.
+/// Section 4.3: a chain of nodes.
 pub(super) fn chain(table: &mut Table) {
     let faster = |ports, margin| {
         move |nodes, n| {

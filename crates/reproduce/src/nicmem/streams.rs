@@ -29,7 +29,7 @@ fn bipeak(ends: Ends, ports: u32) -> Quantity {
     SETUP.bipeak("write", ends, ports)
 }
 
-/// Section 3.2.
+/// Section 3.2: streams one way.
 pub(super) fn one_way(table: &mut Table) {
     let how = "largest bandwidth, 16 KiB to 1 MiB";
     table.number(&["NM-043"], how, peak(HOST_HOST, 1));
@@ -91,7 +91,7 @@ fn bottleneck(table: &mut Table) {
     );
 }
 
-/// Section 3.3.
+/// Section 3.3: streams both ways.
 pub(super) fn both_ways(table: &mut Table) {
     let how = "largest bandwidth both ways together, 16 KiB to 1 MiB";
     table.number(&["NM-054"], how, bipeak(HOST_HOST, 1));

@@ -81,7 +81,7 @@ fn bandwidth(table: &mut Table) {
     );
 }
 
-/// Figure 4.3.
+/// Figure 4.3: windows.
 fn windows(table: &mut Table) {
     let slow = VAPI.with(whatif::POST_SLOWER);
     let at = |window| uni(slow.window(window), "write", 256);
@@ -145,7 +145,7 @@ fn bibw(table: &mut Table) {
     );
 }
 
-/// Section 4.3.1.
+/// Section 4.3.1: three latencies.
 fn three_latencies(table: &mut Table) {
     let small = |setup: Setup, op| setup.latency(op, HOST_HOST, SMALL);
     let how = "half the round trip of 4 B";

@@ -89,7 +89,7 @@ fn call_claims(table: &mut Table) {
     );
 }
 
-/// Section 4.2.
+/// Section 4.2: the other calls.
 fn others(table: &mut Table) {
     let of = |setup: Setup, op| setup.call("reg", "op", op);
     for (row, op) in [(&["MT-150"], "reg"), (&["MT-153"], "dereg")] {

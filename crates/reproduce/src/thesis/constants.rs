@@ -52,7 +52,7 @@ fn hardware(table: &mut Table) {
     );
 }
 
-/// Section 2.
+/// The method of section 2.
 fn method(table: &mut Table) {
     table.method(&["MT-010"], "a message posts one receive and one send", 2.0);
     table.method(&["MT-011"], "half of the round trip is reported", 0.5);

@@ -231,7 +231,7 @@ fn pieces(table: &mut Table) {
 /// Sizes of packets in Figure 3.12.
 pub(super) const MTUS: [u64; 4] = [256, 512, 1024, 2048];
 
-/// Figure 3.12.
+/// Figure 3.12: sizes of packets.
 fn packets(table: &mut Table) {
     let rows: [(Rows, Rows, Rows, Setup); 2] =
         [(&["MT-140"], &["MT-142"], &["MT-144"], VAPI), (&["MT-141"], &["MT-143"], &["MT-145"], IBAL)];

@@ -95,7 +95,7 @@ fn fast(setup: Setup, reuse: Reuse) -> Quantity {
     in_mib(setup.reuse("bandwidth", reuse, BUFFER))
 }
 
-/// Figure 3.7.
+/// Figure 3.7: buffers and their use.
 fn buffers() -> Vec<Plan> {
     let (sets, shares) = (count("buffers in turn"), count("% of messages from and to one buffer"));
     let mut plans = [

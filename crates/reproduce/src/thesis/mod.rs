@@ -23,7 +23,7 @@ mod setups;
 use super::claim::Table;
 pub(super) use setups::*;
 
-/// All rows.
+/// Adds all rows of the thesis.
 pub(super) fn table(table: &mut Table) {
     constants::table(table);
     calls::table(table);

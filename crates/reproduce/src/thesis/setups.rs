@@ -11,7 +11,7 @@ const VERY_LARGE: u32 = 1000;
 pub(crate) const VAPI: Setup = Setup { card: "model:mt23108-vapi", tuning: TUNING, options: "" };
 /// The InfiniBand card under IBAL.
 pub(crate) const IBAL: Setup = Setup { card: "model:mt23108-ibal", tuning: TUNING, options: "" };
-/// Both.
+/// Both libraries of the first card, with their names.
 pub(crate) const BOTH: [(&str, Setup); 2] = [("VAPI", VAPI), ("IBAL", IBAL)];
 /// Myrinet under GM.
 pub(crate) const MYRINET: Setup = Setup { card: "model:myrinet-gm", tuning: TUNING, options: "" };

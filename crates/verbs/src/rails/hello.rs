@@ -124,7 +124,7 @@ pub(super) fn addrs_room(lanes: usize, room: usize) -> usize {
     lanes * if room >= 128 { ADDR_LONG } else { ADDR_SHORT }
 }
 
-/// Appends addresses.
+/// Appends addresses to a hello.
 pub(super) fn write_addrs(addrs: &[SocketAddr], out: &mut Vec<u8>) {
     for addr in addrs {
         match addr.ip() {

@@ -64,7 +64,7 @@ impl Proxy {
         Self::before(side, target, seed, None)
     }
 
-    /// The same, with another one before the listeners that are named in answers here: those of further lanes of rails.
+    /// A proxy as this one, with another one before the listeners that are named in answers here: those of further lanes of rails.
     pub(super) fn before(
         side: Ipv4Addr,
         target: SocketAddr,

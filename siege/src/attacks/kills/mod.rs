@@ -166,7 +166,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// The attack.
+/// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // What a process opens once, with its first device, it keeps.
     drop(End::open(DEVICES[0])?);

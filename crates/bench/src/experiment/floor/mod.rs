@@ -24,7 +24,7 @@ const SPACINGS: [u64; 4] = [0, 25, 50, 100];
 const TRIALS: u64 = 3;
 const TRIAL_ROUNDS: u64 = 2000;
 
-/// The experiment.
+/// The experiment `floor`: what the machine does without a device.
 pub(crate) struct MachineFloor;
 
 impl Experiment for MachineFloor {

@@ -70,7 +70,7 @@ pub(super) const RAIL_BIBW: OverRails = OverRails {
     },
 };
 
-/// Latency: E5.
+/// Latency over rails, the paper's experiment E5.
 pub(super) const RAIL_LATENCY: OverRails = OverRails {
     name: "rail-latency",
     about: "a twentieth of what 20 small writes and a message each way take over uDAPL, by rails",

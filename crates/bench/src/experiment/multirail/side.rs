@@ -61,7 +61,7 @@ enum Role {
     Exchange,
 }
 
-/// One side.
+/// One side of an experiment over rails.
 pub(super) struct Rails {
     /// Before the rails, whose endpoints its threads use.
     crew: Option<Crew>,

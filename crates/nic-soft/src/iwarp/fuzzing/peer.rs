@@ -24,7 +24,7 @@ enum Asked {
     Atomic(u32),
 }
 
-/// The peer.
+/// The other end, which sends what the input says.
 pub(super) struct Peer {
     socket: TcpStream,
     pub(super) known: Vec<Known>,

@@ -31,7 +31,7 @@ pub(super) struct Known {
     pub(super) len: u64,
 }
 
-/// The memory.
+/// The memory that both ends use, and what is expected in it.
 pub(super) struct Yard {
     host: Buf,
     nic: Buf,

@@ -39,7 +39,7 @@ struct Compared<'a> {
     /// New / old.
     ratio: Option<f64>,
     ratio_ci95: Option<[f64; 2]>,
-    /// p value after the correction for many cells.
+    /// P value after the correction for many cells.
     q: Option<f64>,
     reason: Option<&'a str>,
 }
