@@ -31,6 +31,7 @@ impl Bell {
     pub fn announce(&self) -> u32 {
         let ticket = self.ticket.load(Ordering::Acquire);
         self.waiters.fetch_add(1, Ordering::SeqCst);
+        // Pairs with the fence of `ring`: the sleeper's last look must not move before its announcement.
         fence(Ordering::SeqCst);
         ticket
     }
@@ -49,6 +50,7 @@ impl Bell {
 
     /// Wakes all sleepers. Publish what they wait for *before* this.
     pub fn ring(&self) {
+        // Pairs with the fence of `announce`: the look for sleepers must not move before what was published.
         fence(Ordering::SeqCst);
         self.ring_after_fence();
     }

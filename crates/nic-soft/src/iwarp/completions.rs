@@ -153,7 +153,8 @@ impl Completions {
     /// Wakes who sleeps, and reports if that was asked for.
     #[inline]
     fn announce(&self, solicited: bool) {
-        // Pairs with the fences of `arm` and of the bell's sleeper: either they see the completion, or this sees them.
+        // Pairs with the fences of `arm` and of the bell's sleeper: the looks at both must not move before the completion's
+        // length. Either they see the completion, or this sees them.
         fence(Ordering::SeqCst);
         self.bell.ring_after_fence();
         let wanted = if solicited { ARMED_SOLICITED } else { ARMED_ANY };
@@ -190,7 +191,7 @@ impl Completions {
         }
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
         self.armed.fetch_max(kind, Ordering::SeqCst);
-        // Pairs with that of `announce`.
+        // Pairs with that of `announce`: the program's next poll must not move before the arming.
         fence(Ordering::SeqCst);
         true
     }

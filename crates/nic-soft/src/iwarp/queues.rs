@@ -211,7 +211,8 @@ impl Queues {
             ));
         };
         receives.lock().post(wr, &self.slots.receives)?;
-        // Whoever starves says so first and looks again afterwards (`set_starving`); so does whoever flushes.
+        // Pairs with the fence of `set_starving`, and with that of the state for whoever flushes: these looks must not move
+        // before the receive. Who starves says so first and looks again afterwards.
         fence(Ordering::SeqCst);
         Ok(self.is_starving() || self.state() == state::ERROR)
     }
@@ -225,7 +226,8 @@ impl Queues {
     pub(super) fn set_starving(&self, starving: bool) {
         self.starving.store(starving, Ordering::Relaxed);
         self.receives.count_starving(starving);
-        // One who posted before it could see that looks at nothing: its receive is seen after this.
+        // Pairs with the fence of `post_receive`: the next look for a receive must not move before these stores. One who
+        // posted before it could see them looks at nothing: its receive is seen after this.
         fence(Ordering::SeqCst);
     }
 

@@ -36,7 +36,8 @@ impl SrqOps for SrqInner {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.device.shared.birth.check()?;
         self.receives.post(wr)?;
-        // Whoever starves counts itself first and looks again afterwards (`Queues::set_starving`).
+        // Pairs with the fence of `Queues::set_starving`: the look for who starves must not move before the receive. Who
+        // starves counts itself first and looks again afterwards.
         fence(Ordering::SeqCst);
         if self.receives.is_starving() {
             self.device.feed_starving();

@@ -220,6 +220,8 @@ impl CqInner {
     /// Tells sleepers and the channel that something was published here by this process.
     #[inline]
     pub(super) fn notify(&self, solicited: bool) {
+        // Pairs with the fences of the bell's sleeper and of `req_notify`: the looks at both must not move before what was
+        // published.
         fence(Ordering::SeqCst);
         let channel = self.channel.as_ref().map(|c| (&*c.shared, c.doorbell.button()));
         announce(&self.shared, &self.device.header.reporting, self.index, channel, solicited);
@@ -415,6 +417,7 @@ impl CqOps for CqInner {
         self.owed.fetch_add(1, Ordering::AcqRel);
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
         self.shared.armed.fetch_max(kind, Ordering::SeqCst);
+        // Pairs with the fences of `notify` and of a peer's publication: the next poll must not move before the arming.
         fence(Ordering::SeqCst);
         Ok(())
     }

@@ -456,6 +456,8 @@ impl QpInner {
         progress.next_comp += 1;
         self.next_recv.store(self.next_recv.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.fetch_next_receive();
+        // Pairs with the fences of the bell's sleeper, of `req_notify` and of whoever sets `many`: the looks at these words
+        // must not move before the mark that publishes the completion.
         fence(Ordering::SeqCst);
         if link.cq.many.load(Ordering::Relaxed) != 0 {
             link.cq.ready.add(link.index);

@@ -23,6 +23,7 @@ impl<T> Stage<T> {
     pub(crate) fn request(&self, work: impl FnMut(&mut T)) {
         // An exchange, not a store: who takes a request back must see what every requester before the last one published.
         self.wanted.swap(true, Ordering::AcqRel);
+        // Pairs with the fence behind each letting go: the attempt to lock must not move before the request.
         fence(Ordering::SeqCst);
         self.settle(work);
     }
@@ -33,6 +34,7 @@ impl<T> Stage<T> {
         let mut held = self.value.try_lock()?;
         let result = body(&mut held);
         drop(held);
+        // Pairs with the fence of `request`: the look for requests must not move before letting go.
         fence(Ordering::SeqCst);
         self.settle(work);
         Some(result)
@@ -43,6 +45,7 @@ impl<T> Stage<T> {
         let mut held = self.value.lock();
         let result = body(&mut held);
         drop(held);
+        // As in `try_with`.
         fence(Ordering::SeqCst);
         self.settle(work);
         result
@@ -57,6 +60,7 @@ impl<T> Stage<T> {
                 work(&mut held);
             }
             drop(held);
+            // As in `try_with`: for the next turn of this loop.
             fence(Ordering::SeqCst);
         }
     }
