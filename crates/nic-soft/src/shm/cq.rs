@@ -298,10 +298,6 @@ impl CqInner {
             && let Some(index) = due.pop_front()
         {
             let Some(qp) = places.get(index).and_then(Option::as_ref) else { continue };
-            // The one after the next: taking one takes about as long as fetching another does.
-            if let Some(later) = due.get(1).and_then(|later| places.get(*later)?.as_ref()) {
-                later.fetch_soon();
-            }
             let counted = qp.counted_arrivals();
             let n = qp.poll_receives(&mut wcs[got..]);
             let left = qp.counted_arrivals();

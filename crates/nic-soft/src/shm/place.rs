@@ -17,26 +17,14 @@ pub(super) enum Fault {
 /// Begins to fetch the line of a word that will be read soon.
 #[inline]
 pub(super) fn fetch_soon<T>(word: &T) {
-    fetch_line(std::ptr::from_ref(word).cast());
-}
-
-/// The same for all lines of a value.
-#[inline]
-pub(super) fn fetch_all_soon<T>(value: &T) {
-    let first = std::ptr::from_ref(value).cast::<i8>();
-    (0..size_of::<T>()).step_by(64).for_each(|at| fetch_line(first.wrapping_add(at)));
-}
-
-#[inline]
-fn fetch_line(at: *const i8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint that reads nothing architecturally, whatever the address.
+    // SAFETY: a hint that reads nothing architecturally, of a line that a reference proves mapped.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at);
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
+    let _ = word;
 }
 
 /// Which way bytes go, seen from here.

@@ -16,7 +16,6 @@ use super::device::{Inner, Ring, unpoisoned};
 use super::engine::Outcome;
 use super::layout::{QpShared, comp, qp_at, recv, state};
 use super::peer::Link;
-use super::place;
 use super::segment::{Ref, Slots};
 use super::srq::{SrqInner, check_sges, fill};
 use super::tlb::Tlb;
@@ -449,14 +448,6 @@ impl QpInner {
     /// Completions of receives that have been counted and not taken.
     pub(super) fn counted_arrivals(&self) -> usize {
         self.counted.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed)) as usize
-    }
-
-    /// Begins to fetch what taking a completion will look at.
-    #[inline]
-    pub(super) fn fetch_soon(&self) {
-        place::fetch_all_soon(self);
-        place::fetch_soon(&self.shared.starved.0);
-        place::fetch_soon(&self.shared.taken);
     }
 
     /// Takes completions of receives, in order; under the receive queue's poll lock.
