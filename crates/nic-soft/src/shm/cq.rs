@@ -53,6 +53,9 @@ pub(super) struct PollSide {
     /// Only with many: the indices of queue pairs that reported something and may have more, each once. Not the queue pairs:
     /// counting references to them would wait for a line of each, one after the other.
     due: VecDeque<usize>,
+    /// Only with many: who had a completion last. It is looked at also before it has said that it has another: what is in use is
+    /// likely to be used again, and what it says is two more lines from the peer's core.
+    recent: Option<usize>,
     /// Only with many: completions of receives that have been counted when they were reported, and not polled.
     arrived: usize,
 }
@@ -61,7 +64,12 @@ impl PollSide {
     /// A queue pair among many has reported something.
     fn report(&mut self, index: usize) {
         let Some(qp) = self.places.get(index).and_then(Option::as_ref) else { return };
-        self.arrived += qp.count_arrivals();
+        let new = qp.count_arrivals();
+        self.arrived += new;
+        if new == 0 && qp.failure.load(Ordering::Relaxed) == 0 {
+            // Taken before it was said.
+            return;
+        }
         if !qp.is_due.load(Ordering::Relaxed) {
             qp.is_due.store(true, Ordering::Relaxed);
             self.due.push_back(index);
@@ -292,8 +300,11 @@ impl CqInner {
     }
 
     fn poll_due(side: &mut PollSide, wcs: &mut [Wc]) -> usize {
-        let PollSide { due, places, arrived, .. } = side;
+        let PollSide { due, places, arrived, recent, .. } = side;
         let mut got = 0;
+        if due.is_empty() && !wcs.is_empty() {
+            due.extend(*recent);
+        }
         while got < wcs.len()
             && let Some(index) = due.pop_front()
         {
@@ -303,6 +314,9 @@ impl CqInner {
             let left = qp.counted_arrivals();
             *arrived -= counted - left;
             got += n;
+            if n > 0 {
+                *recent = Some(index);
+            }
             if n > 0 && (left > 0 || qp.failure.load(Ordering::Relaxed) != 0) {
                 // It has more, or something to flush; others get their turn first. What comes later is reported.
                 due.push_back(index);
