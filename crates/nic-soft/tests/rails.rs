@@ -2,6 +2,8 @@
 
 #[path = "rails/bad.rs"]
 mod bad;
+#[path = "rails/crowd.rs"]
+mod crowd;
 #[path = "rails/cuts.rs"]
 mod cuts;
 #[path = "rails/links.rs"]

@@ -281,8 +281,11 @@ impl Inner {
         take(&self.lanes, (rail, num));
     }
 
-    pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
-        self.qps.read().unwrap_or_else(|e| e.into_inner()).values().filter_map(Weak::upgrade).collect()
+    /// The queue pairs there are, one at a time: whoever goes through them holds one of them at most, so that the others go at
+    /// once when the program drops them.
+    pub(super) fn live_qps(&self) -> impl Iterator<Item = Arc<QpInner>> + use<> {
+        let all: Vec<_> = self.qps.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect();
+        all.into_iter().filter_map(|qp| qp.upgrade())
     }
 
     pub(super) fn add_cq(&self, cq: &Arc<CqInner>) {
@@ -402,7 +405,7 @@ impl Inner {
             return Span::from_ms(50);
         }
         // A peer may have closed a lane, and written so; that is not announced.
-        let connected = self.live_qps().iter().any(|qp| qp.now() == state::READY_TO_SEND);
+        let connected = self.live_qps().any(|qp| qp.now() == state::READY_TO_SEND);
         if connected { Span::from_ms(100) } else { Span::from_secs(5) }
     }
 
