@@ -1,8 +1,9 @@
-//! How many queue pairs there are, and giving the memory of a crowd back when it has gone.
+//! How much memory the objects of a device take, and giving it back when they have gone.
 //!
-//! A queue pair takes its rings and its state from malloc(3). glibc returns what is freed to the system only at the end of a
-//! heap: one small piece above it, of whomever, and all below stays resident. After 8,192 queue pairs that were 450 MB. So a
-//! device's thread has it look for whole free pages once half of a crowd has gone and no more go: what was freed after the
+//! Objects take their rings and their state from malloc(3). glibc returns what is freed to the system only at the end of a
+//! heap: one small piece above it, of whomever, and all below stays resident; and once something large was freed, it keeps
+//! tens of megabytes at the end, too. After 8,192 queue pairs that were 450 MB, after eight of the largest of rails 80 MB. So
+//! a device's thread has it look for whole free pages once half of much has gone and no more goes: what was freed after the
 //! look would stay.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,22 +11,31 @@ use std::sync::{Mutex, PoisonError};
 
 use host::{Span, Time};
 
-/// Fewer queue pairs than that are not worth the look, which takes milliseconds.
-const CROWD: usize = 512;
+/// Less than that, in bytes, is not worth the look, which takes milliseconds.
+const MUCH: usize = 4 << 20;
 /// An ebb is over when for so long nothing has gone.
 const CALM: Span = Span::from_ms(10);
 /// An ebb that does not end is given back from time to time.
 const PATIENCE: Span = Span::from_secs(1);
 
-/// The queue pairs of a device.
+/// What a memory region takes, in bytes, with its place in tables.
+pub(crate) const REGION: usize = 256;
+
+/// What a queue pair takes, or another queue, of so many entries, in bytes, about: the least ones were measured with 8 KiB, those
+/// of default size with 55 KiB.
+pub(crate) fn queue(entries: u32) -> usize {
+    4096 + entries as usize * 256
+}
+
+/// What the objects of a device take, in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Tide {
     now: AtomicUsize,
     /// The most since the last ebb.
     high: AtomicUsize,
-    /// How much has ever gone.
+    /// How many objects have ever gone.
     gone: AtomicUsize,
-    /// How often a crowd has gone.
+    /// How often much has gone.
     ebbs: AtomicUsize,
     watch: Mutex<Watch>,
 }
@@ -59,19 +69,19 @@ enum Turn {
 }
 
 impl Tide {
-    /// Counts another one.
-    pub(crate) fn rise(&self) {
-        let now = self.now.fetch_add(1, Ordering::AcqRel) + 1;
+    /// Counts another one, of so many bytes.
+    pub(crate) fn rise(&self, bytes: usize) {
+        let now = self.now.fetch_add(bytes, Ordering::AcqRel) + bytes;
         self.high.fetch_max(now, Ordering::AcqRel);
     }
 
-    /// One less, with its memory; whether that makes an ebb, which the device's thread is to be woken for.
-    pub(crate) fn fall(&self) -> bool {
-        let now = self.now.fetch_sub(1, Ordering::AcqRel) - 1;
+    /// One less, of so many bytes; whether that makes an ebb, which the device's thread is to be woken for.
+    pub(crate) fn fall(&self, bytes: usize) -> bool {
+        let now = self.now.fetch_sub(bytes, Ordering::AcqRel) - bytes;
         self.gone.fetch_add(1, Ordering::AcqRel);
         let high = self.high.load(Ordering::Acquire);
         let is_ebb = now <= high / 2
-            && high - now >= CROWD
+            && high - now >= MUCH
             && self.high.compare_exchange(high, now, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if is_ebb {
             self.ebbs.fetch_add(1, Ordering::AcqRel);
@@ -142,15 +152,28 @@ mod tests {
     use super::*;
 
     const MS: Span = Span::from_ms(1);
+    const PIECE: usize = 16 << 10;
+    const PIECES: usize = MUCH / PIECE;
 
     #[test]
-    fn a_crowd_that_goes_ebbs_a_few_times_and_few_never_do() {
+    fn much_that_goes_ebbs_a_few_times_and_little_never_does() {
         let ebbs = |count: usize| {
             let tide = Tide::default();
-            (0..count).for_each(|_| tide.rise());
-            (0..count).filter(|_| tide.fall()).count()
+            (0..count).for_each(|_| tide.rise(PIECE));
+            (0..count).filter(|_| tide.fall(PIECE)).count()
         };
-        assert_eq!((ebbs(CROWD - 1), ebbs(CROWD), ebbs(8192)), (0, 1, 5));
+        assert_eq!((ebbs(PIECES - 1), ebbs(PIECES), ebbs(PIECES * 16)), (0, 1, 5));
+    }
+
+    /// Goal: a few that are large count as many that are small do. Method: one that takes as much as makes an ebb.
+    #[test]
+    fn one_large_queue_ebbs_and_one_small_does_not() {
+        let ebbs = |bytes: usize| {
+            let tide = Tide::default();
+            tide.rise(bytes);
+            tide.fall(bytes)
+        };
+        assert_eq!((ebbs(queue(1)), ebbs(REGION), ebbs(queue(1 << 15))), (false, false, true));
     }
 
     /// Goal: what goes behind the half is given back as well. Method: a crowd of which one goes in each millisecond after the
@@ -158,14 +181,14 @@ mod tests {
     #[test]
     fn memory_is_given_back_when_the_last_has_gone() {
         let tide = Tide::default();
-        (0..CROWD * 2).for_each(|_| tide.rise());
+        (0..PIECES * 2).for_each(|_| tide.rise(PIECE));
         assert_eq!(tide.turn(Time::ZERO), Turn::Nothing);
-        assert!((0..CROWD).any(|_| tide.fall()), "half of them make an ebb");
+        assert!((0..PIECES).any(|_| tide.fall(PIECE)), "half of them make an ebb");
         let mut now = Time::ZERO;
         assert_eq!(tide.turn(now), Turn::Wait(now + CALM));
-        for _ in 0..CROWD {
+        for _ in 0..PIECES {
             now = now + MS;
-            tide.fall();
+            tide.fall(PIECE);
             assert_eq!(tide.turn(now), Turn::Wait(now + CALM), "at {now:?}");
         }
         assert_eq!(tide.turn(now + MS), Turn::Wait(now + CALM), "asked too early");
@@ -177,12 +200,12 @@ mod tests {
     #[test]
     fn an_ebb_without_an_end_is_given_back_from_time_to_time() {
         let tide = Tide::default();
-        (0..CROWD).for_each(|_| tide.rise());
-        assert!((0..CROWD).any(|_| tide.fall()), "all of them make an ebb");
+        (0..PIECES).for_each(|_| tide.rise(PIECE));
+        assert!((0..PIECES).any(|_| tide.fall(PIECE)), "all of them make an ebb");
         let mut given = Vec::new();
         for ms in 0..2500 {
-            tide.rise();
-            tide.fall();
+            tide.rise(PIECE);
+            tide.fall(PIECE);
             if let Turn::GiveBack(again) = tide.turn(Time::ZERO + MS * ms) {
                 assert!(again.is_some(), "it goes on");
                 given.push(ms);

@@ -15,6 +15,7 @@ use super::qp::QpInner;
 use super::ready::TURNS;
 use super::reports::Reports;
 use crate::sync::Spin;
+use crate::tide::queue;
 
 /// A completion queue.
 pub(super) struct CqInner {
@@ -33,6 +34,8 @@ struct Users {
 impl CqInner {
     pub(super) fn create(device: &Arc<Inner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
         let ring = Completions::new(&device.shared, device.cq_ids.take()?, cqe, reports);
+        // Its entries are counted with the queue pairs that make room for them.
+        device.shared.tide.rise(queue(0));
         Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(Users::default()) })
     }
 
@@ -135,5 +138,6 @@ impl Drop for CqInner {
         }
         self.ring.forget_reports();
         self.device.cq_ids.give(self.ring.id());
+        self.device.shared.fall(queue(0));
     }
 }

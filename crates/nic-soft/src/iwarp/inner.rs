@@ -80,7 +80,6 @@ impl Inner {
     }
 
     pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
-        self.shared.tide.rise();
         self.qps.write().unwrap_or_else(PoisonError::into_inner).insert(qp.num(), qp.clone());
     }
 

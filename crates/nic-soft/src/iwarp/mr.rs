@@ -6,6 +6,7 @@ use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
 use super::inner::Inner;
+use crate::tide::REGION;
 
 /// A registered region.
 pub(super) struct IwarpMr {
@@ -27,6 +28,7 @@ impl IwarpMr {
         let base = if is_nic { 0 } else { buf.addr() };
         let regions = &device.shared.regions;
         let key = regions.fill(regions.take()?, pd, (buf.addr(), buf.len() as u64), base, access);
+        device.shared.tide.rise(REGION);
         Ok(Self { device: device.clone(), key, base, _buf: Some(buf.clone()), live: true })
     }
 
@@ -34,6 +36,7 @@ impl IwarpMr {
     pub(super) fn register_all(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
         let regions = &device.shared.regions;
         let key = regions.fill(regions.take()?, pd, (0, u64::MAX), 0, access);
+        device.shared.tide.rise(REGION);
         Ok(Self { device: device.clone(), key, base: 0, _buf: None, live: true })
     }
 
@@ -73,6 +76,7 @@ impl Drop for IwarpMr {
     fn drop(&mut self) {
         if !self.device.shared.birth.is_elsewhere() {
             self.retire();
+            self.device.shared.fall(REGION);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::queues::{Making, Queues};
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::sync::stage::Stage;
+use crate::tide::queue;
 
 /// A queue pair.
 pub(super) struct QpInner {
@@ -19,7 +20,9 @@ pub(super) struct QpInner {
 
 impl QpInner {
     pub(super) fn new(shared: &Arc<Shared>, making: Making) -> Result<Self> {
-        Ok(Self { queues: Queues::new(shared, making)?, stage: Stage::new(Stream::default()) })
+        let queues = Queues::new(shared, making)?;
+        shared.tide.rise(queue(queues.entries()));
+        Ok(Self { queues, stage: Stage::new(Stream::default()) })
     }
 
     pub(super) fn num(&self) -> u32 {
@@ -89,9 +92,6 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        let shared = &self.queues.shared;
-        if !shared.birth.is_elsewhere() && shared.tide.fall() {
-            shared.reactor.wake();
-        }
+        self.queues.shared.fall(queue(self.queues.entries()));
     }
 }

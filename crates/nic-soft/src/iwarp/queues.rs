@@ -103,6 +103,11 @@ impl Queues {
         Domain { regions: &self.shared.regions, pd: self.pd }
     }
 
+    /// How many requests and receives of its own it has room for.
+    pub(super) fn entries(&self) -> u32 {
+        self.cap.max_send_wr + self.cap.max_recv_wr
+    }
+
     /// Whether completions of it go to this queue.
     pub(super) fn uses_cq(&self, id: u32) -> bool {
         self.send_ring.id() == id || self.recv_ring.id() == id

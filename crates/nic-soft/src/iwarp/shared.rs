@@ -90,6 +90,13 @@ impl Shared {
         std::mem::take(&mut *unpoisoned(&self.parted))
     }
 
+    /// An object has gone that took so much of malloc(3).
+    pub(super) fn fall(&self, bytes: usize) {
+        if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
+            self.reactor.wake();
+        }
+    }
+
     /// Room of a crowd has been given back: the thread is to see whether the system can have it.
     pub(super) fn ebb(&self) {
         self.tide.ebb();

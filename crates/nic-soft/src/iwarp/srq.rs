@@ -8,18 +8,21 @@ use verbs::{RecvWr, Result, SrqInit};
 
 use super::inner::Inner;
 use super::receives::SharedReceives;
+use crate::tide::queue;
 
 /// A shared receive queue.
 pub(super) struct SrqInner {
     device: Arc<Inner>,
     receives: Arc<SharedReceives>,
+    entries: u32,
 }
 
 impl SrqInner {
     pub(super) fn create(device: &Arc<Inner>, init: SrqInit) -> Result<Self> {
         let id = device.srq_ids.take()?;
         let receives = SharedReceives::new(&device.shared, id, init.max_wr, init.max_sge);
-        Ok(Self { device: device.clone(), receives: Arc::new(receives) })
+        device.shared.tide.rise(queue(init.max_wr));
+        Ok(Self { device: device.clone(), receives: Arc::new(receives), entries: init.max_wr })
     }
 
     /// The receives themselves.
@@ -55,6 +58,7 @@ impl Drop for SrqInner {
     fn drop(&mut self) {
         if !self.device.shared.birth.is_elsewhere() {
             self.device.srq_ids.give(self.receives.id());
+            self.device.shared.fall(queue(self.entries));
         }
     }
 }

@@ -21,6 +21,7 @@ use super::segment::Ref;
 use crate::sync::Spin;
 use crate::sync::ready::Ready;
 use crate::sync::roll::Workplace;
+use crate::tide::queue;
 
 /// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
 const FEW: usize = 8;
@@ -135,6 +136,8 @@ impl CqInner {
             has_many: AtomicBool::new(false),
             stalled: Ready::new(),
         });
+        // Its entries are counted with the queue pairs that make room for them.
+        device.tide.rise(queue(0));
         device.register_cq(&cq);
         Ok(cq)
     }
@@ -444,7 +447,8 @@ impl Drop for CqInner {
         if self.device.birth.is_elsewhere() {
             return;
         }
-        self.device.indices.lock().cq.give(self.index);
+        self.device.forget_cq(self.index);
+        self.device.fall(queue(0));
     }
 }
 
@@ -576,5 +580,20 @@ mod tests {
         assert_eq!(next(), None, "nobody has rung");
         ring(inner(3).channel.as_ref().expect("one").doorbell.button());
         assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
+    }
+
+    /// Goal: nothing stays of a queue that has been dropped: a weak handle keeps the memory. Method: the device's list is as long
+    /// as before.
+    #[test]
+    fn a_dropped_queue_leaves_nothing_behind() {
+        let device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
+        let one = device.create_cq(64).expect("a queue");
+        let inner: Arc<CqInner> = own(one.ops().clone(), "the queue").expect("ours");
+        let listed = || inner.device.cqs.read().expect("unpoisoned").len();
+        let before = listed();
+        let more: Vec<_> = (0..100).map(|_| device.create_cq(16).expect("a queue")).collect();
+        assert_eq!(listed(), before + 100);
+        drop(more);
+        assert_eq!(listed(), before);
     }
 }

@@ -118,7 +118,7 @@ pub(super) struct Inner {
     keys: AtomicU64,
     stamps: AtomicU64,
     qps: RwLock<BTreeMap<usize, Arc<QpInner>>>,
-    cqs: RwLock<BTreeMap<usize, Weak<CqInner>>>,
+    pub(super) cqs: RwLock<BTreeMap<usize, Weak<CqInner>>>,
     pub(super) peers: Mutex<BTreeMap<FileId, Weak<Peer>>>,
     /// Queue pairs that were destroyed while their peer was inside.
     pub(super) departed: Mutex<Vec<Arc<QpInner>>>,
@@ -314,8 +314,14 @@ impl Inner {
     }
 
     pub(super) fn register_qp(&self, qp: &Arc<QpInner>) {
-        self.tide.rise();
         self.qps.write().unwrap_or_else(|e| e.into_inner()).insert(qp.index, qp.clone());
+    }
+
+    /// An object has gone that took so much of malloc(3).
+    pub(super) fn fall(&self, bytes: usize) {
+        if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
+            self.nic.wake();
+        }
     }
 
     pub(super) fn forget_qp(&self, index: usize, reuse: bool) {
@@ -333,9 +339,13 @@ impl Inner {
     }
 
     pub(super) fn register_cq(&self, cq: &Arc<CqInner>) {
-        let mut cqs = self.cqs.write().unwrap_or_else(|e| e.into_inner());
-        cqs.retain(|_, c| c.strong_count() > 0);
-        cqs.insert(cq.index, Arc::downgrade(cq));
+        self.cqs.write().unwrap_or_else(|e| e.into_inner()).insert(cq.index, Arc::downgrade(cq));
+    }
+
+    pub(super) fn forget_cq(&self, index: usize) {
+        // First: whoever has the index next is another. What is forgotten is what a weak handle keeps of its memory.
+        self.cqs.write().unwrap_or_else(|e| e.into_inner()).remove(&index);
+        self.indices.lock().cq.give(index);
     }
 
     /// A completion queue may be overrun from now on.

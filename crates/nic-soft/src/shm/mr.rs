@@ -9,6 +9,7 @@ use verbs::{Access, Buf, Error, MemoryKind, Result};
 use super::device::Inner;
 use super::layout::{MR_MAX, kind};
 use super::table::Region;
+use crate::tide::REGION;
 
 /// How long deregistering waits for a peer that is inside; see [`verbs::Mr::dereg`].
 pub(super) const DEREG_PATIENCE: Span = Span::from_secs(1);
@@ -35,6 +36,7 @@ impl ShmMr {
         let (kind, addr, place) =
             if is_nic { (kind::NIC, 0, buf.nic_offset()) } else { (kind::HOST, buf.addr(), buf.addr()) };
         let (len, stamp) = (buf.len() as u64, device.fresh_stamp());
+        device.tide.rise(REGION);
         device.table.enter(key, &Region { access, pd, kind, addr, len, place, stamp });
         Ok(Self { device: device.clone(), index, key, addr, buf: buf.clone(), live: true })
     }
@@ -88,5 +90,6 @@ impl Drop for ShmMr {
     fn drop(&mut self) {
         // Its error is for those who ask by `dereg`; the memory is safe either way.
         let _ = self.retire();
+        self.device.fall(REGION);
     }
 }

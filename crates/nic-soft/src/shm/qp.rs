@@ -22,6 +22,7 @@ use super::tlb::Tlb;
 use crate::sync::Spin;
 use crate::sync::ring;
 use crate::sync::roll::Workplace;
+use crate::tide::queue;
 
 /// Completions a queue pair with a shared receive queue holds at most before its peer must wait.
 const SRQ_COMPS: u32 = 64;
@@ -195,6 +196,7 @@ impl QpInner {
             failure: AtomicU32::new(0),
             quiet: AtomicBool::new(false),
         });
+        device.tide.rise(queue(cap.max_send_wr + cap.max_recv_wr));
         let seat = qp.send_cq.attach_sender(&qp, cap.max_send_wr);
         let _ = qp.seat.set(seat);
         qp.recv_cq.attach_receiver(&qp, depth);
@@ -596,9 +598,7 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        if !self.device.birth.is_elsewhere() && self.device.tide.fall() {
-            self.device.nic.wake();
-        }
+        self.device.fall(queue(self.cap.max_send_wr + self.cap.max_recv_wr));
     }
 }
 

@@ -12,6 +12,7 @@ use super::layout::{SRQ_MAX, SrqShared, recv, srq_at};
 use super::segment::{Ref, Slots};
 use crate::sync::Spin;
 use crate::sync::shared_queue;
+use crate::tide::queue;
 
 /// What posting works on.
 struct PostSide {
@@ -83,6 +84,7 @@ impl SrqInner {
         };
         let ring = Slots::new(map, rings[0].at, 8, shift)?;
         let store = Slots::new(map, rings[1].at, stride, shift)?;
+        device.tide.rise(queue(init.max_wr));
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
             ring,
@@ -222,6 +224,7 @@ impl Drop for SrqInner {
             return;
         }
         self.device.indices.lock().srq.give(self.index);
+        self.device.fall(queue(self.max_wr));
     }
 }
 
