@@ -64,6 +64,17 @@ pub(crate) fn resident_bytes() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10
 }
 
+/// What a measure falls to within a second; it is not waited for less than `enough`.
+pub(crate) fn settled(enough: u64, measure: impl Fn() -> u64) -> u64 {
+    let began = Instant::now();
+    let mut least = measure();
+    while least > enough && began.elapsed() < Duration::from_secs(1) {
+        std::thread::sleep(Duration::from_millis(20));
+        least = least.min(measure());
+    }
+    least
+}
+
 /// Bytes of shared memory committed in the segments that this process owns.
 pub(crate) fn segment_bytes() -> u64 {
     let blocks = |entry: std::fs::DirEntry| {
