@@ -8,7 +8,7 @@ use verbs::{Cm, CmEvent, ConnParam, Cq, Device, Listener, Qp, QpInit};
 
 use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, hear, say};
-use crate::traces::{resident_bytes, segment_bytes};
+use crate::traces::{resident_bytes, segment_bytes, settled};
 
 /// Connections of a whole crowd.
 const CROWD: usize = 8192;
@@ -38,16 +38,24 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
             let said = child.heard_within(Duration::from_secs(60)).context("the crowd is silent")?;
             let words: Vec<u64> =
                 said.split(' ').map(str::parse).collect::<Result<_, _>>().context(said.clone())?;
-            let [connect_us, close_us, left] = words[..] else { bail!("the crowd said `{said}`") };
+            let [connect_us, close_us, left, slowest_us, slowest] = words[..] else {
+                bail!("the crowd said `{said}`")
+            };
             child.end(Duration::from_secs(10))?;
-            tally.late = tally.late.max(Duration::from_micros(connect_us.max(close_us)));
+            let took = Duration::from_micros(connect_us.max(close_us));
+            tally.late = tally.late.max(took);
             let line = format!(
-                "{device}: {count} connected in {:.2} s, closed in {:.2} s, {:.1} MB stay",
+                "{device}: {count} connected in {:.2} s, closed in {:.2} s, {:.1} MB stay; the slowest {WINDOW} took {:.1} ms, \
+                 from number {slowest} on",
                 connect_us as f64 / 1e6,
                 close_us as f64 / 1e6,
-                left as f64 / 1e6
+                left as f64 / 1e6,
+                slowest_us as f64 / 1e3,
             );
-            tally.note(line);
+            // The first of each, and what is amiss, whenever it comes.
+            if tally.tried <= 2 || took > ATTACK.late_max || left > LEFT_MAX {
+                tally.note(line);
+            }
             tally.left_over += u64::from(left > LEFT_MAX);
             tally.survived += u64::from(left <= LEFT_MAX);
         }
@@ -55,7 +63,8 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// A child: makes and closes a crowd within itself; says the microseconds of both, and the bytes that stay.
+/// A child: makes and closes a crowd within itself; says the microseconds of both, the bytes that stay, the microseconds of the
+/// slowest few connections, and which ones those were.
 pub(super) fn crowd_role() -> Result<()> {
     let name = hear()?.context("a device's name")?;
     let count: usize = hear()?.context("a number")?.parse()?;
@@ -66,16 +75,17 @@ pub(super) fn crowd_role() -> Result<()> {
     drop(crowd(&near, &far, &listener, 1)?);
     let before = resident_bytes() + segment_bytes();
     let began = Instant::now();
-    let qps = crowd(&near, &far, &listener, count)?;
+    let (qps, (slowest, at)) = crowd(&near, &far, &listener, count)?;
     let connected = began.elapsed();
     let began = Instant::now();
     drop(qps);
     let closed = began.elapsed();
-    let left = settled(|| {
+    let left = settled(LEFT_MAX / 2, || {
         while near.cm.poll_event().or_else(|| far.cm.poll_event()).is_some() {}
         (resident_bytes() + segment_bytes()).saturating_sub(before)
     });
-    say(format!("{} {} {left}", connected.as_micros(), closed.as_micros()))
+    let slowest = slowest.as_micros();
+    say(format!("{} {} {left} {slowest} {at}", connected.as_micros(), closed.as_micros()))
 }
 
 /// One side of the crowd.
@@ -101,10 +111,15 @@ impl Half {
     }
 }
 
-fn crowd(near: &Half, far: &Half, listener: &Listener, count: usize) -> Result<(Vec<Qp>, Vec<Qp>)> {
+/// Both sides' queue pairs of a crowd, connected; how long the slowest few took, and the first of those.
+type Crowd = ((Vec<Qp>, Vec<Qp>), (Duration, usize));
+
+fn crowd(near: &Half, far: &Half, listener: &Listener, count: usize) -> Result<Crowd> {
     let param = ConnParam::default();
     let (ours, theirs) = (near.qps(count)?, far.qps(count)?);
-    for (ours, theirs) in ours.chunks(WINDOW).zip(theirs.chunks(WINDOW)) {
+    let mut slowest = (Duration::ZERO, 0);
+    for (at, (ours, theirs)) in ours.chunks(WINDOW).zip(theirs.chunks(WINDOW)).enumerate() {
+        let began = Instant::now();
         for qp in ours {
             near.cm.connect(qp, listener.addr(), &param)?;
         }
@@ -128,18 +143,8 @@ fn crowd(near: &Half, far: &Half, listener: &Listener, count: usize) -> Result<(
                 other => bail!("the near side has {other:?}"),
             }
         }
+        slowest = slowest.max((began.elapsed(), at * WINDOW));
     }
     ensure!(ours.len() == count, "all of them");
-    Ok((ours, theirs))
-}
-
-/// What a measure falls to within a second.
-fn settled(measure: impl Fn() -> u64) -> u64 {
-    let began = Instant::now();
-    let mut least = measure();
-    while least > LEFT_MAX / 2 && began.elapsed() < Duration::from_secs(1) {
-        std::thread::sleep(Duration::from_millis(20));
-        least = least.min(measure());
-    }
-    least
+    Ok(((ours, theirs), slowest))
 }
