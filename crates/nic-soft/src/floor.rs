@@ -7,7 +7,7 @@
 
 mod tcp;
 
-pub use tcp::Tcp;
+pub use tcp::{Nonces, Tcp, nonces};
 
 use std::ffi::c_void;
 use std::io;

@@ -19,6 +19,52 @@ const CALLS_BEFORE_YIELD: u64 = LOOKS_BEFORE_YIELD / 64;
 /// Between two questions of who sleeps.
 const SLEEP: Duration = Duration::from_millis(200);
 
+/// How long the answer to a nonce may take.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Connections that have not said theirs yet; the oldest goes for one more.
+const UNHEARD_MAX: usize = 64;
+
+/// What the two ends of a floor share and nobody else: what the one that connects says first, and what it is answered, which
+/// nobody can tell who has only heard the first.
+pub type Nonces = [[u8; 16]; 2];
+
+/// New ones, for the two ends of one floor.
+///
+/// # Errors
+/// The system's, where it has no random numbers.
+pub fn nonces() -> io::Result<Nonces> {
+    let mut nonces = Nonces::default();
+    for nonce in &mut nonces {
+        let filled = rustix::rand::getrandom(&mut nonce[..], rustix::rand::GetRandomFlags::empty())?;
+        if filled < nonce.len() {
+            return Err(io::Error::other("too few random numbers"));
+        }
+    }
+    Ok(nonces)
+}
+
+/// Who has connected, and has not said the whole nonce.
+struct Newcomer {
+    socket: TcpStream,
+    said: Vec<u8>,
+}
+
+impl Newcomer {
+    /// Hears what has come, of a nonce's length at most; false if that is the end.
+    fn hear(&mut self) -> bool {
+        let mut bytes = [0; 16];
+        let room = bytes.len() - self.said.len();
+        match self.socket.read(&mut bytes[..room]) {
+            Ok(0) => false,
+            Ok(n) => {
+                self.said.extend_from_slice(&bytes[..n]);
+                true
+            }
+            Err(e) => e.kind() == ErrorKind::WouldBlock || e.kind() == ErrorKind::Interrupted,
+        }
+    }
+}
+
 /// One end of a plain TCP connection, without Nagle's delay. It spins unless told to sleep.
 #[derive(Debug)]
 pub struct Tcp {
@@ -27,34 +73,75 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// The next connection that comes in. `buffers` is the size of the socket's buffers in bytes; 0 leaves it to the kernel.
+    /// The next connection of whoever knows the first of `nonces`: any process of the host may connect in between, and is
+    /// sent away. `buffers` is the size of the socket's buffers in bytes; 0 leaves it to the kernel.
     ///
     /// # Errors
-    /// The system's; `TimedOut` when `give_up` says so before anybody comes.
-    pub fn accept(listener: &TcpListener, buffers: usize, give_up: &dyn Fn() -> bool) -> io::Result<Self> {
+    /// The system's; `TimedOut` when `give_up` says so before the right one comes.
+    pub fn accept(
+        listener: &TcpListener,
+        nonces: &Nonces,
+        buffers: usize,
+        give_up: &dyn Fn() -> bool,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        // Whoever says nothing keeps nobody waiting: the others are heard meanwhile.
+        let mut unheard: Vec<Newcomer> = Vec::new();
         loop {
             match listener.accept() {
-                Ok((socket, _)) => return Self::new(socket, buffers),
-                Err(e) if e.kind() == ErrorKind::WouldBlock && give_up() => return Err(silent()),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+                Ok((socket, _)) => {
+                    socket.set_nonblocking(true)?;
+                    if unheard.len() == UNHEARD_MAX {
+                        unheard.remove(0);
+                    }
+                    unheard.push(Newcomer { socket, said: Vec::new() });
+                    continue;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e),
             }
+            unheard.retain_mut(Newcomer::hear);
+            if let Some(at) = unheard.iter().position(|newcomer| newcomer.said == nonces[0]) {
+                let socket = unheard.swap_remove(at).socket;
+                (&socket).write_all(&nonces[1])?;
+                return Self::new(socket, buffers);
+            }
+            if give_up() {
+                return Err(silent());
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// A connection to `addr`, from `own` if that is given.
+    /// A connection to `addr`, from `own` if that is given, where somebody listens who knows both `nonces`.
     ///
     /// # Errors
-    /// The system's.
-    pub fn connect(addr: SocketAddr, own: Option<IpAddr>, buffers: usize) -> io::Result<Self> {
+    /// The system's; `PermissionDenied` when who answers does not know them, `TimedOut` when nobody answers in ten seconds.
+    pub fn connect(
+        addr: SocketAddr,
+        own: Option<IpAddr>,
+        nonces: &Nonces,
+        buffers: usize,
+    ) -> io::Result<Self> {
         let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         if let Some(own) = own {
             rustix::net::bind(&socket, &SocketAddr::new(own, 0))?;
         }
         rustix::net::connect(&socket, &addr)?;
-        Self::new(TcpStream::from(socket), buffers)
+        let socket = TcpStream::from(socket);
+        socket.set_read_timeout(Some(ANSWER))?;
+        (&socket).write_all(&nonces[0])?;
+        let mut said = [0; 16];
+        (&socket).read_exact(&mut said).map_err(|why| match why.kind() {
+            ErrorKind::WouldBlock => silent(),
+            _ => why,
+        })?;
+        if said != nonces[1] {
+            let why = "another process answers at the address of the floor";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+        }
+        Self::new(socket, buffers)
     }
 
     fn new(socket: TcpStream, buffers: usize) -> io::Result<Self> {
@@ -199,6 +286,8 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
+    const SHARED: Nonces = [[1; 16], [2; 16]];
+
     fn patience() -> impl Fn() -> bool {
         let began = Instant::now();
         move || began.elapsed() > Duration::from_secs(60)
@@ -207,8 +296,57 @@ mod tests {
     fn pair(buffers: usize) -> (Tcp, Tcp) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("bound");
-        let near = Tcp::connect(addr, Some([127, 0, 0, 1].into()), buffers).expect("a connection");
-        (near, Tcp::accept(&listener, buffers, &patience()).expect("a connection"))
+        let own = Some([127, 0, 0, 1].into());
+        std::thread::scope(|s| {
+            let near = s.spawn(|| Tcp::connect(addr, own, &SHARED, buffers).expect("a connection"));
+            let far = Tcp::accept(&listener, &SHARED, buffers, &patience()).expect("a connection");
+            (near.join().expect("no panic"), far)
+        })
+    }
+
+    /// Goal: whoever else connects in between, and says nothing, too little, something else or what it may have heard before, is
+    /// not taken for the peer, and keeps it from nothing. Method: they come first; the right one is answered.
+    #[test]
+    fn strangers_who_connect_first_are_not_the_peer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("bound");
+        let strangers: Vec<_> = [&[][..], &SHARED[0][..15], &[7; 40], &SHARED[1]]
+            .into_iter()
+            .map(|said| {
+                let mut stranger = TcpStream::connect(addr).expect("room");
+                stranger.write_all(said).expect("room");
+                stranger
+            })
+            .collect();
+        std::thread::scope(|s| {
+            let near = s.spawn(|| Tcp::connect(addr, None, &SHARED, 0).expect("a connection"));
+            let far = Tcp::accept(&listener, &SHARED, 0, &patience()).expect("a connection");
+            let near = near.join().expect("no panic");
+            near.send(b"hello", 5, &patience()).expect("sent");
+            let mut heard = [0; 5];
+            far.receive(&mut heard, 5, &patience()).expect("received");
+            assert_eq!(&heard, b"hello");
+        });
+        drop(strangers);
+    }
+
+    /// Goal: whoever else listens at the address and does not know the second nonce is not the peer. Method: one repeats what it
+    /// hears.
+    #[test]
+    fn a_stranger_who_answers_is_not_the_peer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("bound");
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let (mut socket, _) = listener.accept().expect("a connection");
+                let mut heard = [0; 16];
+                socket.read_exact(&mut heard).expect("heard");
+                socket.write_all(&heard).expect("room");
+            });
+            let why = Tcp::connect(addr, None, &SHARED, 0).expect_err("a stranger");
+            assert_eq!(why.kind(), ErrorKind::PermissionDenied);
+        });
+        assert!(nonces().expect("random").concat().iter().any(|&byte| byte != 0));
     }
 
     fn pattern(len: usize) -> Vec<u8> {
@@ -261,6 +399,9 @@ mod tests {
         let why = near.receive(&mut [0], 1, &patience()).expect_err("gone");
         assert_eq!(why.kind(), ErrorKind::UnexpectedEof);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        assert_eq!(Tcp::accept(&listener, 0, &|| true).expect_err("nobody").kind(), ErrorKind::TimedOut);
+        assert_eq!(
+            Tcp::accept(&listener, &SHARED, 0, &|| true).expect_err("nobody").kind(),
+            ErrorKind::TimedOut
+        );
     }
 }

@@ -12,7 +12,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use nic_soft::floor::Tcp;
+use nic_soft::floor::{Nonces, Tcp, nonces};
 use verbs::host::Time;
 
 use super::super::contract::Side;
@@ -41,18 +41,19 @@ fn connections(session: &mut Session<'_>, buffers: &[usize]) -> Result<Vec<Tcp>,
     if !session.is_client() {
         let addr = session.listen_addr(0)?;
         let listener = TcpListener::bind(addr).map_err(machine(NO))?;
-        session.tell(&listener.local_addr().map_err(machine(NO))?)?;
+        let nonces = nonces().map_err(machine(NO))?;
+        session.tell(&(listener.local_addr().map_err(machine(NO))?, nonces))?;
         let deadline = session.deadline();
         let give_up = || deadline.is_some_and(|d| session.host.now() > d);
-        let accept = |len: &usize| Tcp::accept(&listener, *len, &give_up).map_err(machine(NO));
+        let accept = |len: &usize| Tcp::accept(&listener, &nonces, *len, &give_up).map_err(machine(NO));
         return buffers.iter().map(accept).collect();
     }
-    let mut addr: SocketAddr = session.hear()?;
+    let (mut addr, nonces): (SocketAddr, Nonces) = session.hear()?;
     if addr.ip().is_unspecified() {
         addr.set_ip(session.way(1)?.peer_ip());
     }
     let own = session.device.attr().port_addrs.first().copied();
-    let connect = |len: &usize| Tcp::connect(addr, own, *len).map_err(machine(NO));
+    let connect = |len: &usize| Tcp::connect(addr, own, &nonces, *len).map_err(machine(NO));
     buffers.iter().map(connect).collect()
 }
 
