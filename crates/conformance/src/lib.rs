@@ -21,6 +21,7 @@
 //! | `remote_violations`, `local_violations` | what it must not do |
 //! | `order`, `limits`, `states`, `rnr`, `srq`, `cq`, `notify` | queues |
 //! | `connect`, `listen`, `disconnect`, `vanish` | connections |
+//! | `firmware` | programs that the NIC runs |
 //! | `large`, `random`, `threads` | 1 GiB messages, a seeded comparison with a model, concurrent use |
 //! | `traffic` | checked traffic for tests of a device's own, while they break something |
 //! | `reference` | (tests only) a simple NIC that passes, and broken ones that do not |
@@ -38,6 +39,7 @@ mod atomics;
 mod connect;
 mod cq;
 mod disconnect;
+mod firmware;
 mod large;
 mod limits;
 mod listen;

@@ -339,6 +339,16 @@ macro_rules! __conformance_table {
                 waiting_for_events_times_out
                 the_descriptor_is_readable
             }
+            firmware {
+                commands_are_carried_out_in_order
+                messages_carry_header_and_payload
+                messages_are_matched_on_the_nic
+                the_target_fetches
+                memory_is_checked
+                addresses_come_and_go
+                turns_come_when_asked_for
+                full_queues_are_said
+            }
             listen {
                 nobody_listens
                 a_dropped_listener_refuses
@@ -412,6 +422,7 @@ macro_rules! __conformance_threads {
                 all_is_there_when_the_last_byte_is
                 one_wait_for_several_sources
                 asynchronous_events_wake_sleepers
+                interrupts_wake_sleepers
             }
         }
     };

@@ -11,7 +11,7 @@ use host::{Descriptor, WaitSet};
 use verbs::{Access, AtomicCap, Error, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
 /// Runs the bodies beside each other and waits for all; fails if one of them did.
-fn together(env: &Env, bodies: Vec<Box<dyn FnOnce() + Send>>) {
+pub(super) fn together(env: &Env, bodies: Vec<Box<dyn FnOnce() + Send>>) {
     let (count, finished) = (bodies.len() as u64, Arc::new(AtomicU64::new(0)));
     let tasks: Vec<_> = bodies
         .into_iter()
@@ -27,6 +27,8 @@ fn together(env: &Env, bodies: Vec<Box<dyn FnOnce() + Send>>) {
     tasks.into_iter().for_each(host::Task::join);
     assert_eq!(finished.load(Ordering::Acquire), count, "a thread failed; its message is above");
 }
+
+pub(super) use super::firmware::interrupts_wake_sleepers;
 
 /// Posts, and tries again while the queue is full.
 fn post_patiently(end: &End, wr: &SendWr<'_>) {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{Access, Cq, Srq};
+use crate::{Access, Cq, FirmwareCap, Srq};
 use host::{Rate, Span};
 
 /// How far a device's atomics are atomic (`ibv_atomic_cap`).
@@ -65,6 +65,8 @@ pub struct DeviceAttr {
     pub max_srq_wr: u32,
     /// Bytes of private data in a connect, accept or reject.
     pub max_private_data: u32,
+    /// What programs for the NIC's own processor may say and be told ([`crate::Device::load`]); `None` where it runs none.
+    pub firmware: Option<FirmwareCap>,
     /// Outstanding reads and atomics of a queue pair.
     pub max_rd_atomic: u32,
     /// Bytes of NIC memory in all; 0 where there is none.

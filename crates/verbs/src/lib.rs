@@ -12,6 +12,7 @@
 //! | `memory` | [`Buf`]: memory that a NIC may read and write, in the host or on the NIC |
 //! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
 //! | `error` | [`Error`] |
+//! | `firmware` | [`Firmware`]: programs that a NIC runs itself |
 //! | `provider` | what a NIC implements; unsupported is the default answer |
 //! | `rails` | a device made of several |
 //!
@@ -23,6 +24,7 @@ mod cm;
 mod cq;
 mod device;
 mod error;
+mod firmware;
 mod memory;
 mod mr;
 mod pd;
@@ -38,6 +40,7 @@ pub use cm::{Cm, CmEvent, CmFailure, CmId, ConnInfo, ConnParam, ConnectRequest, 
 pub use cq::{CompChannel, Cq};
 pub use device::{AsyncEvent, Device};
 pub use error::{Error, Result};
+pub use firmware::{Firmware, FirmwareCap, Message, NicCtx, Program};
 pub use host;
 pub use memory::{Buf, MemoryKind};
 pub use mr::{Access, ImplicitMr, Mr};

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use host::{Host, Wake};
 
 use crate::{
-    Access, AsyncEvent, Buf, CmEvent, CompChannel, ConnParam, DeviceAttr, Error, Qp, QpInit, QpState, RecvWr,
-    RemoteAddr, Result, SendWr, SrqInit, Wc,
+    Access, AsyncEvent, Buf, CmEvent, CompChannel, ConnParam, DeviceAttr, Error, Firmware, Pd, Qp, QpInit,
+    QpState, RecvWr, RemoteAddr, Result, SendWr, SrqInit, Wc,
 };
 
 /// An opened NIC.
@@ -45,6 +45,10 @@ pub trait DeviceOps: Any + Send + Sync {
     /// Whether a connection's packets can have at most so many bytes of data ([`QpInit::mtu`]).
     fn check_mtu(&self, _mtu: u32) -> Result<()> {
         Err(unsupported(self.name(), "an MTU of a connection's own"))
+    }
+    /// See [`crate::Device::load`]; the domain is this device's, and [`DeviceAttr::firmware`] not `None`.
+    fn load(&self, _pd: &Pd, _addr: SocketAddr, _firmware: Box<dyn Firmware>) -> Result<Box<dyn ProgramOps>> {
+        Err(unsupported(self.name(), "code that the NIC runs"))
     }
     /// See [`crate::Device::poll_async_event`].
     fn poll_async_event(&self) -> Option<AsyncEvent> {
@@ -184,6 +188,16 @@ pub trait RequestOps: Any + Send {
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()>;
     /// Says no. See [`crate::ConnectRequest::reject`].
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()>;
+}
+
+/// A program that the NIC runs; dropping it unloads the program, which no call of is under way when that returns.
+pub trait ProgramOps: Any + Send + Sync {
+    /// See [`crate::Program::addr`].
+    fn addr(&self) -> SocketAddr;
+    /// See [`crate::Program::command`]; the length has been checked.
+    fn command(&self, command: &[u8]) -> Result<()>;
+    /// As [`CqOps::prepare_wait`], for every interrupt.
+    fn prepare_wait(&self) -> Wake<'_>;
 }
 
 /// The NIC's own object behind one of the API.

@@ -262,11 +262,11 @@ impl State {
         (right && domain && inside).then(|| (region.buf.clone(), (addr - region.base) as usize))
     }
 
-    fn local(&self, domain: u32, sge: &Sge, need: Access) -> Option<(Buf, usize)> {
+    pub(super) fn local(&self, domain: u32, sge: &Sge, need: Access) -> Option<(Buf, usize)> {
         self.reach(domain, sge.lkey, sge.addr, sge.length.into(), need)
     }
 
-    fn gather(&self, domain: u32, data: &Pieces) -> Option<Vec<u8>> {
+    pub(super) fn gather(&self, domain: u32, data: &Pieces) -> Option<Vec<u8>> {
         let sges = match data {
             Pieces::Inline(bytes) => return Some(bytes.clone()),
             Pieces::Sges(sges) => sges,

@@ -8,10 +8,12 @@
 //! | `far` | NIC memory without load and store |
 //! | `objects` | devices, domains, regions, queues: the provider traits over the state |
 //! | `connections` | the connection manager |
+//! | `firmware` | programs that the NIC runs |
 
 mod connections;
 mod engine;
 mod far;
+mod firmware;
 mod objects;
 mod state;
 
@@ -81,6 +83,10 @@ mod broken {
             (Fault::DropsLastByte, "write::every_size_arrives"),
             (Fault::DropsLastByte, "random::a_long_walk"),
             (Fault::KeepsKeys, "remote_violations::a_deregistered_region"),
+            (Fault::IgnoresRights, "firmware::memory_is_checked"),
+            (Fault::IgnoresDomains, "firmware::memory_is_checked"),
+            (Fault::LosesDeposits, "firmware::messages_carry_header_and_payload"),
+            (Fault::SilentInterrupt, "threads::interrupts_wake_sleepers"),
             (Fault::SilentEnd, "vanish::waiting_sends_end_with_errors"),
         ];
         for (fault, path) in cases {

@@ -1,5 +1,6 @@
 //! Devices, domains, regions and queues of the reference NIC.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -7,14 +8,17 @@ use host::{Bell, Host, Wake};
 
 use super::connections::CmObject;
 use super::far::FarMemory;
+use super::firmware;
 use super::state::{
     Channel, Completions, Fault, Manager, NicMemory, Pair, Pieces, Receive, Region, Send, Shared, Signal,
     Slots, World,
 };
-use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, SrqOps, own};
+use verbs::provider::{
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, SrqOps, own,
+};
 use verbs::{
-    Access, AsyncEvent, AtomicCap, Buf, CompChannel, Data, Device, DeviceAttr, DmAccess, Error, MemoryKind,
-    QpInit, QpState, RecvWr, Result, SendFlags, SendOp, SendWr, SrqInit, Wc, WriteOrder,
+    Access, AsyncEvent, AtomicCap, Buf, CompChannel, Data, Device, DeviceAttr, DmAccess, Error, Firmware,
+    MemoryKind, Pd, QpInit, QpState, RecvWr, Result, SendFlags, SendOp, SendWr, SrqInit, Wc, WriteOrder,
 };
 
 const NIC_MEMORY: u64 = 4 << 20;
@@ -38,6 +42,7 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         max_mr_size: 1 << 40,
         max_msg_size: 1 << 31,
         implicit_mr: None,
+        firmware: Some(firmware::CAP),
         max_srq: 64,
         max_srq_wr: 1024,
         max_private_data: 196,
@@ -119,6 +124,11 @@ impl DeviceOps for DeviceObject {
         let owner = Arc::downgrade(&buf.owner());
         state.nic_memory.push(NicMemory { device: self.index, len: len as u64, owner });
         Ok(buf)
+    }
+
+    fn load(&self, pd: &Pd, addr: SocketAddr, firmware: Box<dyn Firmware>) -> Result<Box<dyn ProgramOps>> {
+        let pd: Arc<PdObject> = own(pd.ops().clone(), "the protection domain")?;
+        Ok(Box::new(firmware::load(&self.world, pd.number, addr, firmware)?))
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use super::firmware::Loaded;
 use host::{Bell, Host};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -28,6 +29,8 @@ pub(super) enum Fault {
     DropsLastByte,
     KeepsKeys,
     SilentEnd,
+    SilentInterrupt,
+    LosesDeposits,
 }
 
 /// Two devices and what connects them.
@@ -85,6 +88,7 @@ pub(super) struct State {
     pub(super) managers: BTreeMap<u32, Manager>,
     pub(super) listeners: BTreeMap<SocketAddr, u32>,
     pub(super) requests: BTreeMap<u32, Request>,
+    pub(super) programs: BTreeMap<SocketAddr, Loaded>,
     pub(super) happened: [VecDeque<AsyncEvent>; 2],
     pub(super) nic_memory: Vec<NicMemory>,
     pub(super) last_port: u16,

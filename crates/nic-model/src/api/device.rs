@@ -52,6 +52,7 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, paylo
         max_mr_size: limits::REGION_BYTES,
         max_msg_size: limits::MESSAGE_BYTES,
         implicit_mr: None,
+        firmware: None,
         max_srq: if shared { Kind::SharedReceiveQueue.limit() } else { 0 },
         max_srq_wr: if shared { limits::REQUESTS } else { 0 },
         max_private_data: limits::PRIVATE_BYTES,

@@ -59,6 +59,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         max_mr_size: 1 << 46,
         max_msg_size: MAX_MSG_SIZE,
         implicit_mr: Some(Access::LOCAL_WRITE),
+        firmware: None,
         max_srq: SRQ_MAX as u32,
         max_srq_wr: 16_384,
         max_private_data: PRIVATE_DATA_MAX as u32,

@@ -233,6 +233,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
         max_mr_size: 1 << 46,
         max_msg_size: 1 << 30,
         implicit_mr: implicit_rights(),
+        firmware: None,
         max_srq: SRQ_MAX as u32,
         max_srq_wr: 16_384,
         max_private_data: super::wire::PRIVATE_MAX as u32,

@@ -202,6 +202,7 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
         max_mr_size: least_long(|a| a.max_mr_size),
         max_msg_size: least_long(|a| a.max_msg_size),
         implicit_mr: None,
+        firmware: None,
         max_srq: least(|a| a.max_srq),
         max_srq_wr: least(|a| a.max_srq_wr),
         max_private_data,

@@ -1,0 +1,506 @@
+//! Programs that the NIC runs ([`verbs::Device::load`]): what they hear, what they may do, and in which order it is seen.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::Env;
+use super::check::{pattern, same_bytes};
+use super::conn::region;
+use super::env::Waiter;
+use verbs::{Access, Device, Error, Firmware, MemoryKind, Message, Mr, NicCtx, Pd, Program, Result, Sge};
+
+type OnCommand = Box<dyn FnMut(&mut dyn NicCtx, &[u8]) + Send>;
+type OnMessage = Box<dyn FnMut(&mut dyn NicCtx, &Message<'_>) + Send>;
+type OnTurn = Box<dyn FnMut(&mut dyn NicCtx) + Send>;
+
+/// A program that is put together by the test.
+struct Made {
+    on_command: OnCommand,
+    on_message: OnMessage,
+    on_turn: OnTurn,
+}
+
+impl Made {
+    fn new() -> Self {
+        let on_turn = Box::new(|_: &mut dyn NicCtx| panic!("no turn was asked for"));
+        Self { on_command: Box::new(|_, _| ()), on_message: Box::new(|_, _| ()), on_turn }
+    }
+
+    fn command(self, body: impl FnMut(&mut dyn NicCtx, &[u8]) + Send + 'static) -> Self {
+        Self { on_command: Box::new(body), ..self }
+    }
+
+    fn message(self, body: impl FnMut(&mut dyn NicCtx, &Message<'_>) + Send + 'static) -> Self {
+        Self { on_message: Box::new(body), ..self }
+    }
+
+    fn turn(self, body: impl FnMut(&mut dyn NicCtx) + Send + 'static) -> Self {
+        Self { on_turn: Box::new(body), ..self }
+    }
+}
+
+impl Firmware for Made {
+    fn on_command(&mut self, nic: &mut dyn NicCtx, command: &[u8]) {
+        (self.on_command)(nic, command);
+    }
+
+    fn on_message(&mut self, nic: &mut dyn NicCtx, message: &Message<'_>) {
+        (self.on_message)(nic, message);
+    }
+
+    fn on_turn(&mut self, nic: &mut dyn NicCtx) {
+        (self.on_turn)(nic);
+    }
+}
+
+/// A device with memory for a program. Events go to its first KiB, the rest is for data.
+struct Side {
+    device: Device,
+    pd: Pd,
+    mr: Mr,
+    waiter: Waiter,
+}
+
+const EVENTS: usize = 1024;
+const LEN: usize = 16 << 10;
+
+impl Side {
+    fn new(env: &Env, device: &Device) -> Self {
+        let pd = device.alloc_pd().expect("a protection domain");
+        let mr = region(env, &pd, MemoryKind::Host, LEN, Access::LOCAL_WRITE);
+        mr.buf().fill(0);
+        Self { device: device.clone(), pd, mr, waiter: env.waiter.clone() }
+    }
+
+    /// Loads a program; `None` where the device says that it runs none, and refuses.
+    #[track_caller]
+    fn load(&self, program: Made) -> Option<Program> {
+        let possible = self.device.attr().firmware.is_some();
+        match self.device.load(&self.pd, anywhere(), Box::new(program)) {
+            Ok(program) => {
+                assert!(possible && program.addr().port() > 0 && !program.addr().ip().is_unspecified());
+                Some(program)
+            }
+            Err(refusal) => {
+                assert!(!possible && matches!(refusal, Error::Unsupported { .. }), "{refusal:?}");
+                None
+            }
+        }
+    }
+
+    /// The place of an event of `words` words.
+    fn slot(&self, slot: usize, words: usize) -> Sge {
+        self.mr.sge((slot * words * 8) as u64, (words * 8) as u32)
+    }
+
+    /// Sleeps until the last word of an event is not 0; all of its words.
+    #[track_caller]
+    fn event<const WORDS: usize>(&self, program: &Program, slot: usize) -> [u64; WORDS] {
+        let at = |word| self.mr.buf().word((slot * WORDS + word) * 8).expect("aligned");
+        let look = || (at(WORDS - 1).load(Ordering::Acquire) != 0).then_some(());
+        let found = self.device.host().wait("an event of a program", program, self.waiter.deadline(), look);
+        found.unwrap_or_else(|| panic!("no event {slot} in time"));
+        std::array::from_fn(|word| at(word).load(Ordering::Relaxed))
+    }
+}
+
+fn anywhere() -> SocketAddr {
+    (Ipv4Addr::UNSPECIFIED, 0).into()
+}
+
+/// A record of words.
+fn record(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Commands are carried out in order, whole, and those that are too long are refused.
+pub(super) fn commands_are_carried_out_in_order(env: &Env) {
+    let side = Side::new(env, &env.a);
+    let (slots, mut count) = ((0..50).map(|slot| side.slot(slot, 2)).collect::<Vec<_>>(), 0);
+    let program = side.load(Made::new().command(move |nic, command| {
+        let sum = command.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+        nic.event(slots[count], &record(&[sum, command.len() as u64])).expect("registered");
+        nic.interrupt();
+        count += 1;
+    }));
+    let Some(program) = program else { return };
+    let most = program.cap().max_command as usize;
+    let lengths = [1, 7, 8, 64, most].into_iter().cycle().take(50);
+    for (slot, len) in lengths.enumerate() {
+        let command = pattern(slot as u64, len);
+        program.command(&command).expect("room");
+        let sum = command.iter().map(|&byte| u64::from(byte)).sum();
+        assert_eq!(side.event(&program, slot), [sum, len as u64]);
+    }
+    let refusal = program.command(&vec![0; most + 1]);
+    assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
+}
+
+/// A message brings its sender, header and payload, gathered there and scattered here; its event is seen when its bytes are there.
+pub(super) fn messages_carry_header_and_payload(env: &Env) {
+    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (mut slot, mr) = (0, (far.mr.lkey(), far.mr.addr()));
+    let events: Vec<_> = (0..6).map(|slot| far.slot(slot, 4)).collect();
+    let receiver = far.load(Made::new().message(move |nic, message| {
+        let half = message.payload_len / 2;
+        let place = |offset: u64, len: u64| Sge { addr: mr.1 + offset, length: len as u32, lkey: mr.0 };
+        nic.deposit(half, place(EVENTS as u64, message.payload_len - half)).expect("registered");
+        nic.deposit(0, place(EVENTS as u64 + 6000, half)).expect("registered");
+        let sum = message.header.iter().map(|&byte| u64::from(byte)).sum();
+        let said = [message.payload_len, message.from.port().into(), sum, message.header.len() as u64];
+        nic.event(events[slot], &record(&said)).expect("registered");
+        nic.interrupt();
+        slot += 1;
+    }));
+    let Some(receiver) = receiver else { return };
+    let (to, pieces) = (receiver.addr(), near.mr.sge(EVENTS as u64, 0));
+    let sender = near.load(Made::new().command(move |nic, command| {
+        let len = u32::from_le_bytes(command[..4].try_into().expect("four"));
+        let first = Sge { length: len / 3, ..pieces };
+        let rest = Sge { addr: pieces.addr + u64::from(len / 3), length: len - len / 3, ..pieces };
+        nic.send(to, &command[4..], &[first, rest]).expect("room");
+    }));
+    let sender = sender.expect("both or none");
+    let most = sender.cap().max_header.min(sender.cap().max_command - 4) as usize;
+    for (slot, (len, header)) in
+        [(0, 1), (1, 8), (2, 3), (8, 64), (4097, most), (12_000, 9)].into_iter().enumerate()
+    {
+        let (bytes, header) = (pattern(slot as u64, len), pattern(99, header));
+        near.mr.buf().write(EVENTS, &bytes).expect("inside");
+        far.mr.buf().write(EVENTS, &vec![0; LEN - EVENTS]).expect("inside");
+        sender.command(&[&(len as u32).to_le_bytes()[..], &header].concat()).expect("room");
+        let sum = header.iter().map(|&byte| u64::from(byte)).sum();
+        let want = [len as u64, sender.addr().port().into(), sum, header.len() as u64];
+        assert_eq!(far.event(&receiver, slot), want);
+        let there = |at: usize, len: usize| far.mr.buf().to_vec(at..at + len).expect("inside");
+        same_bytes("the second half", &there(EVENTS, len - len / 2), &bytes[len / 2..]);
+        same_bytes("the first half", &there(EVENTS + 6000, len / 2), &bytes[..len / 2]);
+        let after = EVENTS + 6000 + len / 2;
+        assert_eq!(there(after, 1), [0], "nothing behind it");
+    }
+}
+
+/// Matching on the NIC: entries that the host posts by commands, a message each, the first that has its bits; what matches none is
+/// counted, and a payload that is too long is cut.
+pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
+    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (place, events) = (far.mr.sge(0, 0), (0..8).map(|slot| far.slot(slot, 2)).collect::<Vec<_>>());
+    let (posted, unmatched) =
+        (std::sync::Arc::new(std::sync::Mutex::new(Vec::<(u8, u64)>::new())), events[7]);
+    let (entries, mut seen, mut lost) = (posted.clone(), 0, 0);
+    let target = far.load(
+        Made::new()
+            .command(move |nic, command| {
+                nic.charge(host::Span::from_ns(40));
+                entries.lock().expect("whole").push((command[0], u64::from(command[1]) * 64 + EVENTS as u64));
+            })
+            .message(move |nic, message| {
+                let mut entries = posted.lock().expect("whole");
+                let found = entries.iter().position(|(bits, _)| *bits == message.header[0]);
+                nic.charge(host::Span::from_ns(30) * found.unwrap_or(entries.len()) as u64);
+                let Some(found) = found else {
+                    lost += 1;
+                    return nic.event(unmatched, &record(&[lost, lost])).expect("registered");
+                };
+                let (_, offset) = entries.remove(found);
+                let length = message.payload_len.min(64) as u32;
+                nic.deposit(0, Sge { addr: place.addr + offset, length, ..place }).expect("registered");
+                nic.event(events[seen], &record(&[offset, length.into()])).expect("registered");
+                nic.interrupt();
+                seen += 1;
+            }),
+    );
+    let Some(target) = target else { return };
+    let (to, source) = (target.addr(), near.mr.sge(EVENTS as u64, 0));
+    let sender = near.load(Made::new().command(move |nic, command| {
+        let piece = Sge { length: command[1].into(), ..source };
+        nic.send(to, &command[..1], &[piece]).expect("room");
+    }));
+    let sender = sender.expect("both or none");
+    let bytes = pattern(7, 100);
+    near.mr.buf().write(EVENTS, &bytes).expect("inside");
+    for (bits, block) in [(1, 0), (2, 1), (1, 2)] {
+        target.command(&[bits, block]).expect("room");
+    }
+    for (slot, (bits, len, block)) in [(1, 10, 0), (3, 5, 9), (1, 100, 2), (2, 64, 1)].into_iter().enumerate()
+    {
+        sender.command(&[bits, len]).expect("room");
+        if bits == 3 {
+            continue;
+        }
+        let (slot, cut) = (slot - usize::from(slot > 1), usize::from(len).min(64));
+        let at = block * 64 + EVENTS;
+        assert_eq!(far.event(&target, slot), [at as u64, cut as u64]);
+        same_bytes("matched", &far.mr.buf().to_vec(at..at + cut).expect("inside"), &bytes[..cut]);
+    }
+    assert_eq!(far.event(&target, 7), [1, 1], "one matched nothing");
+    assert_eq!(far.mr.buf().to_vec(EVENTS + 192..EVENTS + 256).expect("inside"), [0; 64]);
+}
+
+/// A long transfer: the sender announces it, the target's program asks for it when it has a place, the sender's answers with the
+/// bytes. No host takes part in the middle.
+pub(super) fn the_target_fetches(env: &Env) {
+    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (place, event) = (far.mr.sge(EVENTS as u64, 9000), far.slot(0, 1));
+    let target = far.load(Made::new().message(move |nic, message| {
+        if message.payload_len == 0 {
+            return nic.send(message.from, b"give", &[]).expect("room");
+        }
+        nic.deposit(0, place).expect("registered");
+        nic.event(event, &record(&[message.payload_len])).expect("registered");
+        nic.interrupt();
+    }));
+    let Some(target) = target else { return };
+    let (to, source, done) = (target.addr(), near.mr.sge(EVENTS as u64, 9000), near.slot(0, 1));
+    let sender =
+        near.load(Made::new().command(move |nic, _| nic.send(to, b"have", &[]).expect("room")).message(
+            move |nic, message| {
+                assert_eq!((message.from, message.header), (to, &b"give"[..]));
+                nic.send(message.from, b"take", &[source]).expect("room");
+                // The payload has been read when this is seen.
+                nic.event(done, &record(&[1])).expect("registered");
+                nic.interrupt();
+            },
+        ));
+    let sender = sender.expect("both or none");
+    let bytes = pattern(3, 9000);
+    near.mr.buf().write(EVENTS, &bytes).expect("inside");
+    sender.command(&[]).expect("room");
+    assert_eq!(near.event(&sender, 0), [1]);
+    near.mr.buf().fill(0);
+    assert_eq!(far.event(&target, 0), [9000]);
+    same_bytes("fetched", &far.mr.buf().to_vec(EVENTS..EVENTS + 9000).expect("inside"), &bytes);
+}
+
+/// What an attempt of a program on memory must come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Done,
+    Limit,
+    Invalid,
+}
+
+fn fate(result: Result<()>) -> Fate {
+    match result {
+        Ok(()) => Fate::Done,
+        Err(Error::Limit { .. }) => Fate::Limit,
+        Err(Error::Invalid(_)) => Fate::Invalid,
+        Err(other) => panic!("neither a limit nor invalid: {other:?}"),
+    }
+}
+
+/// Hears the fates that a program found.
+#[track_caller]
+fn hear(waiter: &Waiter, fates: &Receiver<Fate>, want: &[Fate]) {
+    let got: Vec<Fate> = want.iter().map(|_| waiter.until("an attempt", || fates.try_recv().ok())).collect();
+    assert_eq!(got, want);
+}
+
+/// A program reaches what is registered in its domain, with the rights that it has there, and nothing of it otherwise; no byte
+/// beyond a payload, and no record of an odd size or place.
+pub(super) fn memory_is_checked(env: &Env) {
+    let side = Side::new(env, &env.a);
+    let read_only = region(env, &side.pd, MemoryKind::Host, 64, Access::empty());
+    let elsewhere = Side::new(env, &env.a);
+    let (good, tail) = (side.mr.sge(0, 64), side.mr.sge(LEN as u64 - 32, 64));
+    let (read_only, foreign) = (read_only_last(&read_only), elsewhere.mr.sge(0, 64));
+    let (tell, fates): (Sender<Fate>, _) = channel();
+    let tell_too = tell.clone();
+    let program = side.load(
+        Made::new()
+            .command(move |nic, command| {
+                let to = SocketAddr::new(command[..4].try_into().map(<[u8; 4]>::into).expect("four"), 1);
+                let word = record(&[u64::MAX]);
+                let places = [tail, read_only.1, foreign, Sge { addr: good.addr + 4, ..good }];
+                for place in places {
+                    tell.send(fate(nic.event(place, &word))).expect("heard");
+                }
+                tell.send(fate(nic.event(good, &[1; 12]))).expect("heard");
+                tell.send(fate(nic.event(good, &[1; 72]))).expect("heard");
+                tell.send(fate(nic.deposit(0, good))).expect("heard");
+                for piece in [tail, foreign, read_only.0] {
+                    tell.send(fate(nic.send(to, &[], &[piece]))).expect("heard");
+                }
+                tell.send(fate(nic.send(to, &vec![0; 1 << 20], &[]))).expect("heard");
+            })
+            .message(move |nic, message| {
+                let exact = Sge { length: message.payload_len as u32, ..good };
+                let more = Sge { length: exact.length + 1, ..good };
+                for place in [tail, foreign, Sge { length: exact.length, ..read_only.1 }] {
+                    tell_too.send(fate(nic.deposit(0, Sge { length: 48, ..place }))).expect("heard");
+                }
+                for (offset, place) in [(0, more), (1, exact), (u64::MAX, exact)] {
+                    tell_too.send(fate(nic.deposit(offset, place))).expect("heard");
+                }
+                tell_too
+                    .send(fate(nic.deposit(message.payload_len, Sge { length: 0, ..good })))
+                    .expect("heard");
+            }),
+    );
+    let Some(program) = program else { return };
+    side.mr.buf().fill(0x5a);
+    elsewhere.mr.buf().fill(0x5a);
+    program.command(&[127, 0, 0, 1]).expect("room");
+    let (limit, invalid) = (Fate::Limit, Fate::Invalid);
+    let events = [Fate::Invalid; 5].into_iter().chain([limit, limit]);
+    let sends = [invalid, invalid, Fate::Done, limit];
+    hear(&side.waiter, &fates, &events.chain(sends).collect::<Vec<_>>());
+    let (to, piece) = (program.addr(), side.mr.sge(512, 48));
+    let sender = side.load(Made::new().command(move |nic, _| nic.send(to, &[], &[piece]).expect("room")));
+    sender.expect("as before").command(&[]).expect("room");
+    hear(&side.waiter, &fates, &[invalid, invalid, invalid, limit, limit, limit, Fate::Done]);
+    for mr in [&side.mr, &elsewhere.mr] {
+        assert!(
+            mr.buf().to_vec(0..LEN).expect("inside").iter().all(|&byte| byte == 0x5a),
+            "nothing is written"
+        );
+    }
+}
+
+/// A piece of read-only memory, whole and as a place for an event.
+fn read_only_last(mr: &Mr) -> (Sge, Sge) {
+    (mr.sge(0, 64), mr.sge(8, 56))
+}
+
+/// An address is one program's at a time, and free when it has been unloaded; what comes there meanwhile is lost, and its sender
+/// goes on.
+pub(super) fn addresses_come_and_go(env: &Env) {
+    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (tell, heard) = channel();
+    let listening = |tell: Sender<u8>| {
+        Made::new().message(move |_, message| tell.send(message.header[0]).expect("heard"))
+    };
+    let Some(first) = far.load(listening(tell.clone())) else { return };
+    let to = first.addr();
+    let sender =
+        near.load(Made::new().command(move |nic, command| nic.send(to, command, &[]).expect("room")));
+    let sender = sender.expect("both or none");
+    sender.command(&[1]).expect("room");
+    assert_eq!(near.waiter.until("a message", || heard.try_recv().ok()), 1);
+    let refusal = far.device.load(&far.pd, to, Box::new(listening(tell.clone()))).map(|p| p.addr());
+    assert!(matches!(refusal, Err(Error::Address { .. })), "{refusal:?}");
+    let far_away = SocketAddr::from(([192, 0, 2, 1], 0));
+    let refusal = far.device.load(&far.pd, far_away, Box::new(Made::new())).map(|p| p.addr());
+    assert!(matches!(refusal, Err(Error::Address { .. })), "{refusal:?}");
+    let foreign = near.device.load(&far.pd, anywhere(), Box::new(Made::new())).map(|p| p.addr());
+    assert!(matches!(foreign, Err(Error::Foreign { .. })), "{foreign:?}");
+    drop(first);
+    sender.command(&[2]).expect("room");
+    let again = far.device.load(&far.pd, to, Box::new(listening(tell))).expect("the address is free");
+    assert_eq!(again.addr(), to);
+    sender.command(&[4]).expect("room");
+    // One that was still under way may have found the new program, before this one.
+    let heard = || heard.try_recv().ok();
+    let got = near.waiter.until("a message", heard);
+    assert!(got == 4 || got == 2 && near.waiter.until("the next message", heard) == 4, "{got}");
+}
+
+/// A turn comes once for all that asked before it, behind what waited; one that is asked for in a turn is another.
+pub(super) fn turns_come_when_asked_for(env: &Env) {
+    let side = Side::new(env, &env.a);
+    let (events, mut turns) = ((0..3).map(|slot| side.slot(slot, 1)).collect::<Vec<_>>(), 0);
+    let program = side.load(
+        Made::new()
+            .command(|nic, _| {
+                nic.poll_turn();
+                nic.poll_turn();
+            })
+            .turn(move |nic| {
+                nic.event(events[turns], &record(&[turns as u64 + 1])).expect("two turns are asked for");
+                nic.interrupt();
+                turns += 1;
+                if turns == 1 {
+                    nic.poll_turn();
+                }
+            }),
+    );
+    let Some(program) = program else { return };
+    program.command(&[]).expect("room");
+    assert_eq!((side.event(&program, 0), side.event(&program, 1)), ([1], [2]));
+    side.device.host().wait("nothing", &program, side.waiter.moment(), || None::<()>);
+    assert_eq!(side.mr.buf().word(16).expect("aligned").load(Ordering::Acquire), 0, "a third turn came");
+}
+
+/// A program that sends faster than the target takes is told so, loses nothing, and goes on in later turns.
+pub(super) fn full_queues_are_said(env: &Env) {
+    const MESSAGES: u64 = 5000;
+    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let (event, mut next) = (far.slot(0, 1), 1);
+    let target = far.load(Made::new().message(move |nic, message| {
+        assert_eq!(u64::from_le_bytes(message.header.try_into().expect("eight")), next, "once and in order");
+        if next == MESSAGES {
+            nic.event(event, &record(&[next])).expect("registered");
+            nic.interrupt();
+        }
+        next += 1;
+    }));
+    let Some(target) = target else { return };
+    let (to, refusals) = (target.addr(), near.slot(0, 1));
+    let mut sent = 0_u64;
+    let mut refused = 0_u64;
+    let mut go_on = move |nic: &mut dyn NicCtx| {
+        while sent < MESSAGES {
+            match nic.send(to, &(sent + 1).to_le_bytes(), &[]) {
+                Ok(()) => sent += 1,
+                Err(Error::QueueFull { .. }) => {
+                    refused += 1;
+                    nic.event(refusals, &record(&[refused])).expect("registered");
+                    return nic.poll_turn();
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    };
+    let (begin, begun) = channel();
+    let sender = near.load(Made::new().command(|nic, _| nic.poll_turn()).turn(move |nic| {
+        let _ = begin.send(());
+        go_on(nic);
+    }));
+    let sender = sender.expect("both or none");
+    sender.command(&[]).expect("room");
+    near.waiter.until("the first turn", || begun.try_recv().ok());
+    assert_eq!(far.event(&target, 0), [MESSAGES]);
+    let waits = u64::from(sender.cap().max_waiting);
+    let refused = near.mr.buf().word(0).expect("aligned").load(Ordering::Acquire);
+    assert!(waits >= MESSAGES || refused > 0, "{MESSAGES} messages at once where {waits} may wait");
+}
+
+/// A thread that sleeps on a program is woken by each interrupt, the first as well as one that comes just as it falls asleep.
+pub(super) fn interrupts_wake_sleepers(env: &Env) {
+    const ROUNDS: u64 = 300;
+    let side = std::sync::Arc::new(Side::new(env, &env.b));
+    let slot = side.slot(0, 1);
+    let program = side.load(Made::new().command(move |nic, command| {
+        nic.event(slot, command).expect("registered");
+        nic.interrupt();
+    }));
+    let Some(program) = program else { return };
+    let program = std::sync::Arc::new(program);
+    let seen = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let (sleeper, slept_on, heard) = (side.clone(), program.clone(), seen.clone());
+    let sleep = Box::new(move || {
+        let (host, word) = (sleeper.device.host(), sleeper.mr.buf().word(0).expect("aligned"));
+        for round in 1..=ROUNDS {
+            let look = || (word.load(Ordering::Acquire) >= round).then_some(());
+            // Longer than the other thread waits for this one: that is where a lost wake-up shows.
+            let patience = sleeper.waiter.deadline().map(|by| by + (by - host.now()));
+            host.wait("an interrupt", &*slept_on, patience, look);
+            assert!(patience.is_none_or(|by| host.now() < by), "interrupt {round} woke nobody");
+            heard.store(round, Ordering::Release);
+        }
+    });
+    let host = env.a.host().clone();
+    let command = Box::new(move || {
+        let mut rng = super::check::Rng::new(4);
+        for round in 1..=ROUNDS {
+            // From at once to long after the other has fallen asleep.
+            let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.below(7)]);
+            host.poll("a pause", host.after(pause), || None::<()>);
+            program.command(&record(&[round])).expect("room");
+            let heard = || (seen.load(Ordering::Acquire) >= round).then_some(());
+            host.poll("the sleeper", side.waiter.deadline(), heard).expect("it woke");
+        }
+    });
+    super::threads::together(env, vec![sleep, command]);
+}
