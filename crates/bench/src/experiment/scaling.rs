@@ -246,7 +246,7 @@ impl Crowd {
         Ok(wc)
     }
 
-    /// The same asleep.
+    /// Sleeps until a message is there, and posts the receive again.
     fn be_woken(&self, deadline: Option<Time>) -> Result<(), Fault> {
         loop {
             self.recv_cq.req_notify(false)?;
