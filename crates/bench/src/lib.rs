@@ -12,3 +12,4 @@ pub mod sample;
 pub mod schema;
 pub mod stats;
 pub mod token;
+pub mod variant;

@@ -9,6 +9,7 @@ mod peers;
 pub mod sizes;
 mod words;
 
+use crate::variant::factor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -117,7 +118,7 @@ impl Plan {
         let devices: Vec<Chosen> = chosen.into_iter().map(choose).collect();
         let mut parameters = self.parameters(&devices, &names, &values, &peers);
         parameters.extend(levels.iter().map(|(factor, list)| Parameter {
-            key: (*factor).to_owned(),
+            key: factor.name().to_owned(),
             value: join_numbers(list),
             unit: None,
             origin: Origin::Flag,
@@ -291,7 +292,7 @@ impl Plan {
             }
             false => cells.extend(crate::floor::cells(floors, &cells)),
         }
-        let factors = variant(&[("op", "write"), ("source", "nic"), ("sink", "nic")]);
+        let factors = variant(&[(factor::OP, "write"), (factor::SOURCE, "nic"), (factor::SINK, "nic")]);
         let same = |c: &&Cell| c.experiment == "latency" && c.size == SMALL && c.variant == factors;
         if let Some(cell) = cells.iter().find(same).cloned() {
             cells.push(Cell { twin: true, ..cell });

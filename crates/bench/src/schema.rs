@@ -7,8 +7,7 @@
 mod read;
 mod write;
 
-use std::collections::BTreeMap;
-
+use crate::variant::Variant;
 use serde::{Deserialize, Serialize};
 
 pub use read::ReadError;
@@ -46,7 +45,7 @@ pub struct Missing {
     /// Device.
     pub device: String,
     /// Factors other than size.
-    pub variant: BTreeMap<String, String>,
+    pub variant: Variant,
     /// Message size in bytes.
     pub size_bytes: u64,
     /// Metric that it would have had.
@@ -259,7 +258,7 @@ pub struct Measurement {
     /// Device, e.g. `shm`.
     pub device: String,
     /// Factors other than size, e.g. `{"op":"write","source":"nic","sink":"nic"}`.
-    pub variant: BTreeMap<String, String>,
+    pub variant: Variant,
     /// Message size in bytes.
     pub size_bytes: u64,
     /// What was measured: `one_way_latency`, `bandwidth`, `message_rate`, ...
@@ -353,7 +352,7 @@ pub struct Cell {
     /// Device.
     pub device: String,
     /// Factors other than size.
-    pub variant: BTreeMap<String, String>,
+    pub variant: Variant,
     /// Message size in bytes.
     pub size_bytes: u64,
     /// Metric.

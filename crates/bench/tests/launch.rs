@@ -1,6 +1,7 @@
 //! Runs end to end: real processes, the shared-memory device, few samples. What is checked is that a run is complete
 //! and that failures are named and leave nothing behind; never how long anything takes.
 
+use bench::variant::factor;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -138,9 +139,9 @@ fn devices_are_measured_side_by_side() {
     let card = "model:mt23108-vapi";
     let mut plan =
         plan_on(&format!("shm,iwarp,{card}"), &["latency", "bandwidth"], &[8], &[("launches", "2")]);
-    plan.cells.iter_mut().filter(|c| c.variant.get("op").is_some_and(|op| op == "cas")).for_each(|c| {
+    plan.cells.iter_mut().filter(|c| c.variant.is(factor::OP, "cas")).for_each(|c| {
         // No such memory.
-        c.variant.insert("sink".to_owned(), "moon".to_owned());
+        c.variant = c.variant.with(factor::SINK, "moon");
     });
     let (run, watch) = measure(&plan);
     let tried = |what: &str| watch.skipped.iter().filter(|s| s.contains(what)).count();

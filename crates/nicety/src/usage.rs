@@ -30,7 +30,7 @@ fn about_bench() -> String {
         bench::experiment::all().iter().flat_map(|e| e.axes().iter().map(move |a| (e, a)))
     {
         text += &entry(
-            axis.factor,
+            axis.factor.name(),
             &format!("{}: {}; {} to {}", experiment.name(), axis.about, axis.low, axis.high),
         );
     }

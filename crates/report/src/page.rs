@@ -327,7 +327,7 @@ mod tests {
             r.device = evil.to_owned();
             r.experiment = evil.to_owned();
             r.metric = evil.to_owned();
-            r.variant.insert(evil.to_owned(), evil.to_owned());
+            r.variant = [(evil, evil)].into_iter().collect();
             r.note = Some(evil.to_owned());
             r.launches[0].flags = vec![evil.to_owned()];
         }

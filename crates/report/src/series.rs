@@ -1,5 +1,7 @@
 //! Results as curves over size: the common ground of findings, plots and terminal tables.
 
+use bench::variant::Variant;
+use bench::variant::factor;
 use std::collections::BTreeMap;
 
 use bench::schema::{ClockKind, Measurement, Run};
@@ -13,7 +15,7 @@ pub(super) struct Series<'a> {
     pub(super) metric: &'a str,
     pub(super) unit: &'a str,
     pub(super) device: &'a str,
-    pub(super) variant: &'a BTreeMap<String, String>,
+    pub(super) variant: &'a Variant,
     /// In order of size.
     pub(super) points: Vec<&'a Measurement>,
 }
@@ -24,7 +26,7 @@ pub(super) fn series(runs: &[Run]) -> Vec<Series<'_>> {
     for (run, r) in runs.iter().enumerate().flat_map(|(i, run)| run.results.iter().map(move |r| (i, r))) {
         let order =
             (rank(EXPERIMENTS, &r.experiment), r.experiment.as_str(), r.metric.as_str(), r.unit.as_str());
-        let op = r.variant.get("op").map_or("", String::as_str);
+        let op = r.variant.get(factor::OP).unwrap_or("");
         let levels = natural(&r.variant);
         let key = (order, run, (rank(OPS, op), op), place_rank(&r.variant), levels, r.device.as_str());
         let entry = map.entry(key).or_insert_with(|| Series { run, points: Vec::new(), ..alone(r) });
@@ -94,8 +96,8 @@ pub(super) fn rank(known: &[&str], name: &str) -> usize {
 /// Factors and levels such that 9 comes before 10: each text as pairs of a number and the text behind it.
 type Natural<'a> = Vec<(&'a str, Vec<(u64, &'a str)>, &'a str)>;
 
-fn natural(variant: &BTreeMap<String, String>) -> Natural<'_> {
-    variant.iter().map(|(key, level)| (key.as_str(), chunks(level), level.as_str())).collect()
+fn natural(variant: &Variant) -> Natural<'_> {
+    variant.iter().map(|(key, level)| (key, chunks(level), level)).collect()
 }
 
 fn chunks(mut text: &str) -> Vec<(u64, &str)> {
@@ -111,35 +113,35 @@ fn chunks(mut text: &str) -> Vec<(u64, &str)> {
 }
 
 /// NIC memory before host memory.
-fn place_rank(variant: &BTreeMap<String, String>) -> usize {
-    let host = |key: &str| usize::from(variant.get(key).is_some_and(|place| place != "nic"));
-    2 * host("source") + host("sink")
+fn place_rank(variant: &Variant) -> usize {
+    let host = |factor| usize::from(variant.get(factor).is_some_and(|place| place != "nic"));
+    2 * host(factor::SOURCE) + host(factor::SINK)
 }
 
 impl Series<'_> {
     /// `nic → host`, if the variant has both ends.
     pub(super) fn placement(&self) -> Option<String> {
-        let (source, sink) = (self.variant.get("source")?, self.variant.get("sink")?);
+        let (source, sink) = (self.variant.get(factor::SOURCE)?, self.variant.get(factor::SINK)?);
         Some(format!("{source} → {sink}"))
     }
 
     /// The operation, or the empty text.
     pub(super) fn op(&self) -> &str {
-        self.variant.get("op").map_or("", String::as_str)
+        self.variant.get(factor::OP).unwrap_or("")
     }
 
     /// What tells this curve from others of its experiment and metric: `(factor, level)`.
     pub(super) fn factors(&self) -> Vec<(String, String)> {
         let mut out = Vec::new();
         let mut add = |name: &str, level: &str| out.push((name.to_owned(), level.to_owned()));
-        if let Some(op) = self.variant.get("op") {
+        if let Some(op) = self.variant.get(factor::OP) {
             add("op", op);
         }
         let placement = self.placement();
         if let Some(text) = &placement {
             add("placement", text);
         }
-        for (key, level) in self.variant {
+        for (key, level) in self.variant.iter() {
             let shown = key == "op" || (placement.is_some() && (key == "source" || key == "sink"));
             if !shown {
                 add(key, level);
@@ -305,7 +307,8 @@ mod tests {
         ] {
             let all = levels.map(|level| point("reuse", &format!("op=write,reuse={level}"), 8, 1.0));
             let runs = [run(all.to_vec())];
-            let found: Vec<&str> = series(&runs).iter().map(|s| s.variant["reuse"].as_str()).collect();
+            let found: Vec<&str> =
+                series(&runs).iter().map(|s| s.variant.get(factor::REUSE).expect("a level")).collect();
             assert_eq!(found, sorted);
         }
     }

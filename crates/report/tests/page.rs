@@ -9,6 +9,7 @@ mod browser;
 mod made_up;
 
 use bench::schema::Run;
+use bench::variant::factor;
 use browser::{Browser, TRACES, browser, file, quiet};
 use serde_json::json;
 
@@ -79,7 +80,7 @@ fn tables_sort_and_filter_and_curves_hide() {
     let filter = "(text) => { const f = document.getElementById('filter'); f.value = text; \
                   f.dispatchEvent(new Event('input')); \
                   return [...document.querySelectorAll('table.results tbody tr')].filter(r => !r.hidden).length; }";
-    let cas = run.results.iter().filter(|r| r.variant.get("op").is_some_and(|op| op == "cas")).count();
+    let cas = run.results.iter().filter(|r| r.variant.is(factor::OP, "cas")).count();
     assert_eq!(browser.eval(&format!("({filter})('cas')")), json!(cas));
     assert_eq!(browser.eval(&format!("({filter})('')")), json!(run.results.len()));
 

@@ -1,5 +1,6 @@
 //! [`Quantity`]: a number computed from measurements, as data, so that what it needs can be listed before it is measured.
 
+use bench::variant::factor;
 use std::collections::BTreeSet;
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -65,7 +66,7 @@ impl Probe {
     /// About how long it takes to measure, for an order: bytes that move, and processes that take part.
     pub(super) fn weight(&self) -> u64 {
         let ranks = bench::experiment::find(&self.cell.experiment).map_or(2, |e| e.ranks(&self.cell.variant));
-        let quantity = self.cell.variant.get("quantity").map(String::as_str);
+        let quantity = self.cell.variant.get(factor::QUANTITY);
         let stream = ["bandwidth", "bibw", "nicmem", "availability"].contains(&self.cell.experiment.as_str())
             || quantity == Some("bandwidth");
         let bytes = if stream { self.cell.size * u64::from(self.settings().burst) } else { self.cell.size };

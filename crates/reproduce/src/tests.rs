@@ -1,5 +1,6 @@
 //! The tables against the dataset, and a whole reproduction on a made-up card.
 
+use bench::variant::factor;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -80,8 +81,9 @@ fn every_cell_is_of_a_known_experiment() {
 /// A card whose times and rates are simple: half as fast with host memory in play.
 fn made_up(probe: &Probe) -> Result<f64, String> {
     let cell = &probe.cell;
-    let level = |key: &str| cell.variant.get(key).map_or("", String::as_str);
-    let hosts = [level("source"), level("sink")].iter().filter(|at| **at == "host").count() as f64;
+    let level = |factor| cell.variant.get(factor).unwrap_or("");
+    let hosts =
+        [level(factor::SOURCE), level(factor::SINK)].iter().filter(|at| **at == "host").count() as f64;
     let kib = cell.size as f64 / 1024.0;
     Ok(match cell.experiment.as_str() {
         "bandwidth" | "nicmem" => 944.0 - 29.0 * hosts,

@@ -10,6 +10,7 @@
 //! C up to T0 - o all of that fits into T0; beyond it bandwidth falls. So the share is 1 - o / T0. Whether the curve
 //! keeps to its two straight lines is measured too, and noted: the bandwidth at the knee.
 
+use crate::variant::factor;
 use serde::{Deserialize, Serialize};
 use verbs::host::{Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
@@ -34,7 +35,7 @@ const LONG: u64 = 3;
 pub(super) struct Availability;
 
 const COMPUTE: Axis = Axis {
-    factor: "compute",
+    factor: factor::COMPUTE,
     low: 0,
     high: 1000,
     about: "% of an undisturbed iteration that is computed for",
@@ -65,7 +66,7 @@ impl Experiment for Availability {
             &["0", "25", "50", "75", "90", "95", "99", "100", "125", "200"]
         };
         let curve = over(&send, COMPUTE.factor, levels);
-        send.iter().map(|one| with(one, "quantity", "share")).chain(curve).collect()
+        send.iter().map(|one| with(one, factor::QUANTITY, "share")).chain(curve).collect()
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {
@@ -101,7 +102,7 @@ impl Experiment for Availability {
 }
 
 fn is_search(variant: &Variant) -> bool {
-    variant.contains_key("quantity")
+    variant.has(factor::QUANTITY)
 }
 
 struct Overlap {
@@ -136,8 +137,8 @@ impl Overlap {
         let percent = if is_search(&cell.variant) { None } else { Some(level(cell, &COMPUTE)?) };
         // The peer can be one iteration ahead.
         let mut link = Link::create(session.device, Depth::new(MESSAGES, 2 * MESSAGES))?;
-        let source = place(session, &link.pd, "source", size as usize)?;
-        let sink = place(session, &link.pd, "sink", size as usize)?;
+        let source = place(session, &link.pd, factor::SOURCE, size as usize)?;
+        let sink = place(session, &link.pd, factor::SINK, size as usize)?;
         link.post_receives(0, MESSAGES, &[sink.sge(0, size)])?;
         let worker = Worker::calibrated(session.host);
         link.connect(session)?;

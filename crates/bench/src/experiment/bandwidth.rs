@@ -7,6 +7,7 @@
 use super::stream::{Flow, Stream};
 use super::variants::{FOUR, over, over_two_ports, placements, usual};
 use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant};
+use crate::variant::factor;
 
 /// Windows whose bandwidths are compared; all others take `--set window`.
 const WINDOWS: [&str; 6] = ["2", "4", "8", "16", "128", "1024"];
@@ -31,7 +32,7 @@ impl Experiment for Bandwidth {
         all.extend(usual("send", quick));
         all.extend(usual("read", quick));
         if !quick {
-            all.extend(over(&placements("write", &[("host", "host")]), "window", &WINDOWS));
+            all.extend(over(&placements("write", &[("host", "host")]), factor::WINDOW, &WINDOWS));
             all.extend(over_two_ports());
         }
         all

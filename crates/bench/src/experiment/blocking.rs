@@ -4,6 +4,7 @@
 //! completion channel's event: the way of ibv_get_cq_event(3). `wait=park` is `Cq::wait`, which looks for a while and
 //! then sleeps. With `part=extra` samples of polling and of the other kind take turns on one connection.
 
+use crate::variant::factor;
 use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -39,9 +40,9 @@ impl Experiment for Blocking {
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let send = placements("send", &[("host", "host")]);
-        let extra = with(&with(&send[0], "wait", "event"), "part", "extra");
+        let extra = with(&with(&send[0], factor::WAIT, "event"), factor::PART, "extra");
         let waits: &[&str] = if quick { &["poll", "event"] } else { &["poll", "park", "event"] };
-        over(&send, "wait", waits).into_iter().chain([extra]).collect()
+        over(&send, factor::WAIT, waits).into_iter().chain([extra]).collect()
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {
@@ -49,7 +50,7 @@ impl Experiment for Blocking {
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        let extra = variant.contains_key("part");
+        let extra = variant.has(factor::PART);
         Metric {
             name: if extra { "blocking_overhead" } else { "one_way_latency" },
             unit: "us",
@@ -97,7 +98,7 @@ struct Sleeper {
 impl Sleeper {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {
         let size = session.cell.length()?;
-        let waits = match session.cell.factor("wait")? {
+        let waits = match session.cell.factor(factor::WAIT)? {
             "poll" => Waits::Poll,
             "park" => Waits::Park,
             "event" => Waits::Event,
@@ -105,15 +106,15 @@ impl Sleeper {
         };
         let every = session.settings.signal;
         let (mut link, channel) = Link::with_channel(session.device, Depth::new(2 * every + 1, RECEIVES))?;
-        let source = place(session, &link.pd, "source", size as usize)?;
-        let sink = place(session, &link.pd, "sink", size as usize)?;
+        let source = place(session, &link.pd, factor::SOURCE, size as usize)?;
+        let sink = place(session, &link.pd, factor::SINK, size as usize)?;
         link.post_receives(0, RECEIVES, &[sink.sge(0, size)])?;
         link.connect(session)?;
         meet(session)?;
         Ok(Self {
             client: session.is_client(),
             waits,
-            extra: session.cell.variant.contains_key("part"),
+            extra: session.cell.variant.has(factor::PART),
             link,
             channel,
             poster: Poster::new(every),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
 use super::limits::{self, BURST, CONNECTIONS, INLINE, MAX_SIZE, PATIENCE, SIGNAL, SIZE, WINDOW};
-use super::variants::Variant;
+use crate::variant::{Factor, Variant};
 
 /// One thing to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,11 +28,10 @@ impl Cell {
     ///
     /// # Errors
     /// [`Fault::Meaningless`] when it is missing.
-    pub fn factor(&self, key: &str) -> Result<&str, Fault> {
+    pub fn factor(&self, factor: Factor) -> Result<&str, Fault> {
         self.variant
-            .get(key)
-            .map(String::as_str)
-            .ok_or_else(|| Fault::Meaningless(format!("{} without {key}", self.experiment)))
+            .get(factor)
+            .ok_or_else(|| Fault::Meaningless(format!("{} without {factor}", self.experiment)))
     }
 
     /// The size for a work request.
@@ -50,9 +49,9 @@ impl Cell {
 impl std::fmt::Display for Cell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // A number alone does not say of what.
-        let factor = |(key, value): (&String, &String)| match value.parse::<u64>() {
+        let factor = |(key, value): (&str, &str)| match value.parse::<u64>() {
             Ok(_) => format!("{key} {value}"),
-            Err(_) => value.clone(),
+            Err(_) => value.to_owned(),
         };
         let factors: Vec<String> = self.variant.iter().map(factor).collect();
         write!(f, "{} {} {} B", self.experiment, factors.join(" "), self.size)
@@ -167,6 +166,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::variant::factor;
 
     fn metric(scale: Scale) -> Metric {
         Metric { name: "m", unit: "u", about: "", scale }
@@ -197,7 +197,7 @@ mod tests {
         assert!(Settings { window: 0, ..Settings::default() }.check().is_err());
         assert!(Settings { connections: u32::MAX, ..Settings::default() }.check().is_err());
         let cell = Cell { size: u64::MAX, ..Cell::default() };
-        assert!(cell.length().is_err() && cell.factor("op").is_err());
+        assert!(cell.length().is_err() && cell.factor(factor::OP).is_err());
         assert!(Cell { size: 0, ..Cell::default() }.length().is_err());
         assert_eq!(Cell { size: MAX_SIZE, ..Cell::default() }.length().ok(), Some(1 << 30));
     }

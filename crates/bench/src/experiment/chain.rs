@@ -9,6 +9,7 @@
 //! one-way time, which was measured beforehand. Then, untimed, an empty message follows along the chain and back, so
 //! that each operation begins when all nodes have ended the one before.
 
+use crate::variant::factor;
 use verbs::host::{Span, Time};
 use verbs::{Mr, Pd, RemoteAddr, SendOp, SendWr, Sge};
 
@@ -23,7 +24,7 @@ use super::{
 
 /// Nodes; each is a process.
 const NODES: Axis =
-    Axis { factor: "nodes", low: 2, high: 8, about: "processes of the chain, both ends included" };
+    Axis { factor: factor::NODES, low: 2, high: 8, about: "processes of the chain, both ends included" };
 
 pub(super) struct Chain;
 
@@ -50,10 +51,11 @@ impl Experiment for Chain {
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let nodes = ["2", "4", "8"];
-        let via = |nodes: &str| ["host", "nic"].map(|via| variant(&[("via", via), ("nodes", nodes)]));
+        let via =
+            |nodes: &str| ["host", "nic"].map(|via| variant(&[(factor::VIA, via), (factor::NODES, nodes)]));
         let mut all: Vec<Variant> = nodes.iter().flat_map(|nodes| via(nodes)).collect();
         if !quick {
-            all.extend(all.clone().iter().map(|one| with(one, "ports", "2")));
+            all.extend(all.clone().iter().map(|one| with(one, factor::PORTS, "2")));
         }
         all
     }
@@ -123,7 +125,7 @@ impl Node {
         let nodes = nodes(&session.cell.variant).ok_or_else(|| {
             Fault::Meaningless(format!("a chain that has not {} to {} nodes", NODES.low, NODES.high))
         })?;
-        let by_nic = match session.cell.factor("via")? {
+        let by_nic = match session.cell.factor(factor::VIA)? {
             "host" => false,
             "nic" => true,
             other => return Err(Fault::Meaningless(format!("a chain via {other}"))),

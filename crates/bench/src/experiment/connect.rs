@@ -4,6 +4,7 @@
 //! until its event, `destroy` drops a connected queue pair; `many` is a rate, of 64 that are begun together. But for
 //! `create`, queue pairs of both sides exist before an operation begins, and the other side waits for requests.
 
+use crate::variant::factor;
 use std::net::SocketAddr;
 
 use verbs::host::Span;
@@ -33,7 +34,7 @@ impl Experiment for Connect {
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
         let steps = ["resolve", "create", "call", "established", "disconnect", "destroy", "many"];
-        steps.map(|step| variant(&[("step", step)])).to_vec()
+        steps.map(|step| variant(&[(factor::STEP, step)])).to_vec()
     }
 
     fn only_size(&self, _variant: &Variant) -> Option<u64> {
@@ -41,7 +42,7 @@ impl Experiment for Connect {
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        let (name, about) = match variant.get("step").map(String::as_str) {
+        let (name, about) = match variant.get(factor::STEP) {
             Some("many") => {
                 let about = "connections over the time from the first call that connects until the last of 64 that \
                              were begun together is established";
@@ -61,17 +62,17 @@ impl Experiment for Connect {
     }
 
     fn sampling(&self, variant: &Variant) -> Sampling {
-        let many = variant.get("step").is_some_and(|step| step == "many");
+        let many = variant.is(factor::STEP, "many");
         Sampling { long: true, samples: Some(if many { 20 } else { 100 }) }
     }
 
     fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {
-        let many = cell.variant.get("step").is_some_and(|step| step == "many");
+        let many = cell.variant.is(factor::STEP, "many");
         Needs { processes: 2, connections: if many { MANY } else { 1 }, ..Needs::default() }
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        let step = match session.cell.factor("step")? {
+        let step = match session.cell.factor(factor::STEP)? {
             "resolve" => {
                 let why = "resolving: addresses are IP addresses, and connecting takes them as they are; there is no \
                            step of its own to time";

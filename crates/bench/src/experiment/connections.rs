@@ -5,11 +5,12 @@ use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
 use super::variants::over;
 use super::{Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Session, Settings, Side, Variant};
+use crate::variant::factor;
 
 pub(super) struct Connections;
 
 const QPS: Axis =
-    Axis { factor: "qps", low: 1, high: 16_384, about: "queue pairs that messages rotate over" };
+    Axis { factor: factor::QPS, low: 1, high: 16_384, about: "queue pairs that messages rotate over" };
 
 impl Experiment for Connections {
     fn name(&self) -> &'static str {

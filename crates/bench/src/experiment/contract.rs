@@ -1,6 +1,6 @@
 //! [`Experiment`] and [`Side`]: what an experiment is to the rest, and what it says of itself.
 
-use super::{Cell, Fault, Metric, Round, Session, Settings, Variant};
+use super::{Cell, Factor, Fault, Metric, Round, Session, Settings, Variant};
 
 /// One kind of measurement.
 pub trait Experiment: Sync {
@@ -65,7 +65,7 @@ pub const EXPLAINED: [&str; 5] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// The factor.
-    pub factor: &'static str,
+    pub factor: Factor,
     /// The smallest level.
     pub low: u64,
     /// The largest.

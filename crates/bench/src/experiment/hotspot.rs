@@ -10,6 +10,7 @@
 //!
 //! Between two operations, untimed, every slave but the last answers as well, so that none falls behind.
 
+use crate::variant::factor;
 use verbs::host::{Span, Time};
 use verbs::{Mr, SendOp, Sge};
 
@@ -21,8 +22,12 @@ use super::variants::{FOUR, TWO, placements, with};
 use super::{Axis, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant, pattern};
 
 /// Slaves; each is a process, or a simulated machine.
-const SLAVES: Axis =
-    Axis { factor: "slaves", low: 1, high: 4095, about: "processes that one serves; each is really there" };
+const SLAVES: Axis = Axis {
+    factor: factor::SLAVES,
+    low: 1,
+    high: 4095,
+    about: "processes that one serves; each is really there",
+};
 
 pub(super) struct Hotspot;
 
@@ -53,7 +58,7 @@ impl Experiment for Hotspot {
         let moved = ["write", "read"].map(|op| placements(op, pairs)).concat();
         let sent = ["send", "send-receive"].map(|op| placements(op, &[("host", "host")])).concat();
         let ops: Vec<Variant> = sent.into_iter().chain(moved).collect();
-        slaves.iter().flat_map(|k| ops.iter().map(|v| with(v, "slaves", k))).collect()
+        slaves.iter().flat_map(|k| ops.iter().map(|v| with(v, factor::SLAVES, k))).collect()
     }
 
     fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
@@ -61,7 +66,7 @@ impl Experiment for Hotspot {
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        let op = variant.get("op").map_or("", String::as_str);
+        let op = variant.get(factor::OP).unwrap_or("");
         Metric {
             name: if op.starts_with("send") { "round_time" } else { "last_arrival" },
             unit: "us",
@@ -132,7 +137,7 @@ struct Spot {
 
 impl Spot {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {
-        let op = match session.cell.factor("op")? {
+        let op = match session.cell.factor(factor::OP)? {
             "write" => Op::Write,
             "read" => Op::Read,
             "send" => Op::Send,
@@ -148,7 +153,8 @@ impl Spot {
         // Responses must not overwrite each other.
         let stride = if master && op.fetches() { (size as usize).next_multiple_of(64) } else { 0 };
         let len = (slaves - 1) * stride + size as usize;
-        let memory = place(session, &pd, if master == op.fetches() { "sink" } else { "source" }, len)?;
+        let memory =
+            place(session, &pd, if master == op.fetches() { factor::SINK } else { factor::SOURCE }, len)?;
         let own = |link: usize| memory.sge((link * stride) as u64, size);
         let links = if master { slaves } else { 1 };
         let receives = (op == Op::Send && !master) || (op == Op::SendReceive && master);

@@ -6,6 +6,7 @@
 use super::pingpong::PingPong;
 use super::variants::{FOUR, TWO, placements, usual};
 use super::{Experiment, Fault, Metric, Scale, Session, Side, Variant};
+use crate::variant::factor;
 
 pub(super) struct Latency;
 
@@ -34,11 +35,11 @@ impl Experiment for Latency {
     }
 
     fn only_size(&self, variant: &Variant) -> Option<u64> {
-        matches!(variant.get("op").map(String::as_str), Some("cas" | "fadd")).then_some(8)
+        matches!(variant.get(factor::OP), Some("cas" | "fadd")).then_some(8)
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        match variant.get("op").map(String::as_str) {
+        match variant.get(factor::OP) {
             Some("read" | "cas" | "fadd") => Metric {
                 name: "operation_latency",
                 unit: "us",

@@ -5,7 +5,7 @@
 use serde::de::{Deserialize, Deserializer, Error};
 
 use super::fault::Fault;
-use super::variants::Variant;
+use crate::variant::Variant;
 
 /// The largest message, in bytes.
 pub const MAX_SIZE: u64 = 1 << 30;
@@ -99,7 +99,7 @@ pub(super) fn word<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Err
 pub(super) fn factors<'de, D: Deserializer<'de>>(input: D) -> Result<Variant, D::Error> {
     let factors = Variant::deserialize(input)?;
     let long = factors.iter().flat_map(|(key, level)| [key, level]).any(|word| word.len() > WORD_MAX);
-    if long || factors.len() > FACTORS_MAX {
+    if long || factors.iter().count() > FACTORS_MAX {
         return Err(Error::custom("a cell has too many factors, or too long ones"));
     }
     Ok(factors)

@@ -1,6 +1,8 @@
 //! [`Link`]: one reliable connection between the two sides, registered memory of either kind at its ends, and data that
 //! is small enough to travel within a request.
 
+use crate::variant::Factor;
+use crate::variant::factor;
 use std::net::SocketAddr;
 
 use verbs::host::Time;
@@ -224,7 +226,7 @@ pub(super) fn check(wc: Wc, what: &'static str) -> Result<Wc, Fault> {
 }
 
 /// Registered memory of the kind that a factor (`source` or `sink`) of the cell names.
-pub(super) fn place(session: &Session<'_>, pd: &Pd, factor: &str, len: usize) -> Result<Mr, Fault> {
+pub(super) fn place(session: &Session<'_>, pd: &Pd, factor: Factor, len: usize) -> Result<Mr, Fault> {
     register(session.cell.factor(factor)?, pd, len)
 }
 
@@ -260,9 +262,9 @@ pub(super) fn part(size: u32, ports: usize, port: usize) -> (u64, u32) {
 /// The least of what was asked for, what the device can, and what the cell needs; 0 unless the source is host memory
 /// and the operation one that takes inline data.
 pub(super) fn inline_limit(session: &Session<'_>, size: u32) -> u32 {
-    let factor = |key: &str| session.cell.variant.get(key).map(String::as_str);
-    let able = matches!(factor("op"), Some("send" | "write" | "write-imm" | "write-send"))
-        && factor("source") == Some("host");
+    let variant = &session.cell.variant;
+    let able = matches!(variant.get(factor::OP), Some("send" | "write" | "write-imm" | "write-send"))
+        && variant.is(factor::SOURCE, "host");
     let most = session.settings.inline.min(session.device.attr().max_inline);
     if able && size <= most { size } else { 0 }
 }

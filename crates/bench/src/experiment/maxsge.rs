@@ -5,10 +5,11 @@ use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
 use super::variants::over;
 use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant};
+use crate::variant::factor;
 
 pub(super) struct MaxSge;
 
-const SGE: Axis = Axis { factor: "sge", low: 1, high: 1024, about: "pieces that a request may have" };
+const SGE: Axis = Axis { factor: factor::SGE, low: 1, high: 1024, about: "pieces that a request may have" };
 
 impl Experiment for MaxSge {
     fn name(&self) -> &'static str {

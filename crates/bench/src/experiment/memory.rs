@@ -4,6 +4,7 @@
 //! share of what is shared) is divided by the number. Completion queues are shared and not counted; neither is memory
 //! of the kernel, such as socket buffers.
 
+use crate::variant::factor;
 use std::net::SocketAddr;
 
 use verbs::{Cm, ConnParam, Cq, Pd, Qp, QpInit};
@@ -30,7 +31,7 @@ impl Experiment for Memory {
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        vec![variant(&[("queues", "default")])]
+        vec![variant(&[(factor::QUEUES, "default")])]
     }
 
     fn only_size(&self, _variant: &Variant) -> Option<u64> {

@@ -66,12 +66,12 @@ pub(crate) mod timing;
 mod traffic;
 mod variants;
 
+pub use crate::variant::{Factor, Variant, variant};
 pub use cell::{Cell, Metric, Scale, Settings};
 pub use contract::{Axis, EXPLAINED, Experiment, Needs, Sampling, Side};
 pub use fault::Fault;
 pub use limits::MAX_SIZE;
 pub use session::{Bounds, Control, Gauge, Rails, Round, Session, Word, peer_failed, said_by};
-pub use variants::{Variant, variant};
 
 /// Every experiment, in the order of an overview.
 #[must_use]
@@ -140,7 +140,11 @@ mod tests {
             let papers = ["miba-thesis", "mt23108-nicmem", "multirail-udapl", "Not in the thesis"];
             assert!(papers.iter().any(|paper| from.contains(paper)), "{name}: {from}");
             for axis in experiment.axes() {
-                assert!(text.contains(axis.factor) && axis.low <= axis.high, "{name}: {}", axis.factor);
+                assert!(
+                    text.contains(axis.factor.name()) && axis.low <= axis.high,
+                    "{name}: {}",
+                    axis.factor
+                );
                 for variant in experiment.variants(false) {
                     let level = variant.get(axis.factor).map(|text| text.parse::<u64>().expect("a number"));
                     assert!(level.is_none_or(|n| (axis.low..=axis.high).contains(&n)), "{name}: {variant:?}");

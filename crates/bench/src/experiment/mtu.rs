@@ -4,10 +4,11 @@ use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
 use super::variants::over;
 use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant};
+use crate::variant::factor;
 
 pub(super) struct Mtu;
 
-const MTU: Axis = Axis { factor: "mtu", low: 256, high: 65_536, about: "bytes of data in a packet" };
+const MTU: Axis = Axis { factor: factor::MTU, low: 256, high: 65_536, about: "bytes of data in a packet" };
 
 impl Experiment for Mtu {
     fn name(&self) -> &'static str {

@@ -5,6 +5,7 @@
 //! `op=memcpy`: the processor's copies from host memory to host memory, each from and to a place of two pools that are
 //! much larger than caches, in an order that no prefetcher follows.
 
+use crate::variant::factor;
 use verbs::Buf;
 use verbs::host::Host;
 
@@ -38,7 +39,7 @@ impl Experiment for Nicmem {
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        let by_processor = variant.get("op").is_some_and(|op| op == "memcpy");
+        let by_processor = variant.is(factor::OP, "memcpy");
         Metric {
             name: "bandwidth",
             unit: "MB/s",
@@ -63,7 +64,11 @@ impl Experiment for Nicmem {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        match (session.cell.factor("op")?, session.cell.factor("source")?, session.cell.factor("sink")?) {
+        match (
+            session.cell.factor(factor::OP)?,
+            session.cell.factor(factor::SOURCE)?,
+            session.cell.factor(factor::SINK)?,
+        ) {
             ("copy", _, _) => Ok(Box::new(Stream::prepare(session, Flow::Alone)?)),
             ("memcpy", "host", "host") => Ok(Box::new(Pools::prepare(session)?)),
             (op, source, sink) => Err(Fault::Meaningless(format!("{op} from {source} to {sink}"))),

@@ -8,6 +8,7 @@ use super::pingpong::PingPong;
 use super::timing::sample_spans;
 use super::variants::{over, placements, with};
 use super::{Cell, Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side, Variant};
+use crate::variant::factor;
 
 /// Round trips of either kind in an operation.
 const TOGETHER: u64 = 16;
@@ -29,9 +30,9 @@ impl Experiment for Notify {
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let write = placements("write", &[("host", "host")]);
-        let by = over(&write, "by", if quick { &["imm"] } else { &["imm", "send"] });
+        let by = over(&write, factor::BY, if quick { &["imm"] } else { &["imm", "send"] });
         let parts: &[&str] = if quick { &["extra"] } else { &["extra", "plain", "notified"] };
-        over(&by, "part", parts)
+        over(&by, factor::PART, parts)
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {
@@ -39,7 +40,7 @@ impl Experiment for Notify {
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        let extra = variant.get("part").is_none_or(|part| part == "extra");
+        let extra = variant.get(factor::PART).is_none_or(|part| part == "extra");
         Metric {
             name: if extra { "notification_overhead" } else { "one_way_latency" },
             unit: "us",
@@ -59,19 +60,19 @@ impl Experiment for Notify {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        let op = match session.cell.factor("by")? {
+        let op = match session.cell.factor(factor::BY)? {
             "imm" => "write-imm",
             "send" => "write-send",
             other => return Err(Fault::Meaningless(format!("a notification by {other}"))),
         };
-        let part = match session.cell.factor("part")? {
+        let part = match session.cell.factor(factor::PART)? {
             "extra" => Part::Extra,
             "plain" => Part::Plain,
             "notified" => Part::Notified,
             other => return Err(Fault::Meaningless(format!("the part {other} of a notification"))),
         };
         let mut of = |op| {
-            let cell = Cell { variant: with(&session.cell.variant, "op", op), ..session.cell.clone() };
+            let cell = Cell { variant: with(&session.cell.variant, factor::OP, op), ..session.cell.clone() };
             session.with_cell(&cell, |session| PingPong::prepare(session, false))
         };
         Ok(Box::new(Pair { part, plain: of("write")?, notified: of(op)? }))

@@ -3,6 +3,7 @@
 //!
 //! Each call is timed by itself. What reading the clock takes was measured beforehand, and is taken off.
 
+use crate::variant::factor;
 use verbs::host::{Host, Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
 
@@ -35,7 +36,7 @@ impl Experiment for Overhead {
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let send = &placements("send", &[("host", "host")])[0];
         let parts: &[&str] = if quick { &["both"] } else { &["both", "post", "poll"] };
-        parts.iter().map(|part| with(send, "part", part)).collect()
+        parts.iter().map(|part| with(send, factor::PART, part)).collect()
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {
@@ -83,7 +84,7 @@ const TOGETHER: u64 = 32;
 impl Ends {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {
         let size = session.cell.length()?;
-        let counts = match session.cell.factor("part")? {
+        let counts = match session.cell.factor(factor::PART)? {
             "both" => [true, true],
             "post" => [true, false],
             "poll" => [false, true],
@@ -92,8 +93,8 @@ impl Ends {
         let every = session.settings.signal;
         let inline = inline_limit(session, size);
         let mut link = Link::create(session.device, Depth { inline, ..Depth::new(2 * every + 1, RECEIVES) })?;
-        let source = place(session, &link.pd, "source", size as usize)?;
-        let sink = place(session, &link.pd, "sink", size as usize)?;
+        let source = place(session, &link.pd, factor::SOURCE, size as usize)?;
+        let sink = place(session, &link.pd, factor::SINK, size as usize)?;
         link.post_receives(0, RECEIVES, &[sink.sge(0, size)])?;
         link.connect(session)?;
         meet(session)?;

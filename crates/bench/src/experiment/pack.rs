@@ -9,6 +9,7 @@
 //! to the arrival; where blocks are deregistered, to the arrival of an empty message that follows. `quantity=cpu` is the time within the sender's calls: copies, registering and deregistering, posts,
 //! and those polls that found a completion. Waiting in vain does not count, as other work could be done meanwhile.
 
+use crate::variant::factor;
 use verbs::host::{Host, Span, Time};
 use verbs::{Access, Buf, Cq, Mr, RecvWr, RemoteAddr, SendOp, SendWr, Sge};
 
@@ -40,10 +41,10 @@ impl Experiment for Pack {
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let reuses: &[&str] = if quick { &["0", "100"] } else { &["0", "20", "80", "100"] };
-        let mut ways = vec![variant(&[("op", "host-pack")]), variant(&[("op", "nic-pack")])];
-        ways.extend(reuses.iter().map(|reuse| variant(&[("op", "gather"), ("reuse", reuse)])));
+        let mut ways = vec![variant(&[(factor::OP, "host-pack")]), variant(&[(factor::OP, "nic-pack")])];
+        ways.extend(reuses.iter().map(|reuse| variant(&[(factor::OP, "gather"), (factor::REUSE, reuse)])));
         let quantities = ["time", "cpu"];
-        quantities.iter().flat_map(|what| ways.iter().map(|way| with(way, "quantity", what))).collect()
+        quantities.iter().flat_map(|what| ways.iter().map(|way| with(way, factor::QUANTITY, what))).collect()
     }
 
     fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
@@ -51,7 +52,7 @@ impl Experiment for Pack {
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        match variant.get("quantity").map(String::as_str) {
+        match variant.get(factor::QUANTITY) {
             Some("cpu") => Metric {
                 name: "sender_cpu_time",
                 unit: "us",
@@ -117,7 +118,7 @@ enum Way {
 impl Way {
     fn of(session: &mut Session<'_>, link: &Link, user: &Mr, block: u32) -> Result<Self, Fault> {
         let whole = BLOCKS * block as usize;
-        Ok(match session.cell.factor("op")? {
+        Ok(match session.cell.factor(factor::OP)? {
             "host-pack" => Self::Host(register("host", &link.pd, whole)?),
             "nic-pack" => {
                 let staging = register("nic", &link.pd, whole)?;
@@ -136,7 +137,7 @@ impl Way {
 
 /// Whether each operation of a cycle registers anew, so that the share `reuse` does not, as evenly as can be.
 fn cycle(cell: &Cell) -> Result<Vec<bool>, Fault> {
-    let reuse = cell.factor("reuse")?;
+    let reuse = cell.factor(factor::REUSE)?;
     let percent = reuse.parse::<usize>().ok().filter(|r| *r <= 100);
     let fresh = 100 - percent.ok_or_else(|| Fault::Meaningless(format!("a reuse of {reuse} %")))?;
     let length = (1..=100).find(|n| (fresh * n).is_multiple_of(100)).unwrap_or(100);
@@ -164,7 +165,7 @@ struct Packer {
 
 impl Packer {
     fn prepare(session: &mut Session<'_>) -> Result<Self, Fault> {
-        let on = match session.cell.factor("quantity")? {
+        let on = match session.cell.factor(factor::QUANTITY)? {
             "time" => false,
             "cpu" => true,
             other => return Err(Fault::Meaningless(format!("{other} of packing"))),

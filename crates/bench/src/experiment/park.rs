@@ -2,6 +2,7 @@
 //!
 //! Processes outnumber cores, so whoever spins holds up the very process it waits for. Each hop crosses the cores.
 
+use crate::variant::factor;
 use verbs::host::Time;
 use verbs::{Access, Buf, Mr, RecvWr, SendOp, SendWr, Sge};
 
@@ -35,7 +36,7 @@ impl Experiment for Park {
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        vec![variant(&[("op", "send"), ("wait", "park")])]
+        vec![variant(&[(factor::OP, "send"), (factor::WAIT, "park")])]
     }
 
     fn only_size(&self, _variant: &Variant) -> Option<u64> {

@@ -7,6 +7,7 @@
 //! Between seeing the peer's message and posting the answer lies nothing that can wait: the next request is prepared,
 //! completions are taken and receives are posted again while the peer is at work.
 
+use crate::variant::factor;
 use std::sync::atomic::Ordering;
 
 use verbs::host::{Host, Span, Time};
@@ -94,7 +95,7 @@ pub(super) struct PingPong {
 impl PingPong {
     /// Connects and allocates; `both` speak at once.
     pub(super) fn prepare(session: &mut Session<'_>, both: bool) -> Result<Self, Fault> {
-        let op = Op::of(session.cell.factor("op")?)?;
+        let op = Op::of(session.cell.factor(factor::OP)?)?;
         let size = if op.is_atomic() { 8 } else { session.cell.length()? };
         let stride = if both { u64::from(size).next_multiple_of(4096) } else { 0 };
         let every = if op.is_fetch() { 1 } else { session.settings.signal };
@@ -104,8 +105,8 @@ impl PingPong {
         let mut link = Link::create(session.device, depth)?;
         let twice = !op.is_fetch() && size <= TWO_SOURCES_MAX;
         let source_stride = if twice { u64::from(size).next_multiple_of(64) } else { 0 };
-        let source = place(session, &link.pd, "source", source_stride as usize + size as usize)?;
-        let sink = place(session, &link.pd, "sink", stride as usize + size as usize)?;
+        let source = place(session, &link.pd, factor::SOURCE, source_stride as usize + size as usize)?;
+        let sink = place(session, &link.pd, factor::SINK, stride as usize + size as usize)?;
         link.connect(session)?;
         let remote = exchange(session, if op == Op::Read { &source } else { &sink })?;
         let mut side = Self {

@@ -2,6 +2,7 @@
 
 use super::calls::{CALL_US, Call, Calls, SAMPLES};
 use super::{Experiment, Fault, Metric, Sampling, Session, Side, Variant, variant};
+use crate::variant::factor;
 
 pub(super) struct Poll;
 
@@ -19,7 +20,7 @@ impl Experiment for Poll {
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        ["full", "empty"].map(|state| variant(&[("state", state)])).to_vec()
+        ["full", "empty"].map(|state| variant(&[(factor::STATE, state)])).to_vec()
     }
 
     fn only_size(&self, _variant: &Variant) -> Option<u64> {
@@ -35,7 +36,7 @@ impl Experiment for Poll {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        let call = match session.cell.factor("state")? {
+        let call = match session.cell.factor(factor::STATE)? {
             "full" => Call::PollFull,
             "empty" => Call::PollEmpty,
             other => return Err(Fault::Meaningless(format!("a queue that is {other}"))),

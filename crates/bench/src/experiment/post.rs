@@ -2,6 +2,7 @@
 
 use super::calls::{CALL_US, Call, Calls, SAMPLES};
 use super::{Experiment, Fault, Metric, Sampling, Session, Side, Variant, variant};
+use crate::variant::factor;
 
 pub(super) struct Post;
 
@@ -19,7 +20,7 @@ impl Experiment for Post {
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        ["send", "recv"].map(|op| variant(&[("op", op)])).to_vec()
+        ["send", "recv"].map(|op| variant(&[(factor::OP, op)])).to_vec()
     }
 
     fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
@@ -35,7 +36,7 @@ impl Experiment for Post {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        let call = match session.cell.factor("op")? {
+        let call = match session.cell.factor(factor::OP)? {
             "send" => Call::PostSend,
             "recv" => Call::PostRecv,
             other => return Err(Fault::Meaningless(format!("posting of {other}"))),

@@ -1,6 +1,7 @@
 //! `reg`: what a call takes that registers memory, or deregisters it (thesis 2.1.1, Tables 3.1 and 4.1). The memory is
 //! present, but for `touch=first`: there it is new each time, and registering is what touches it first, if it does.
 
+use crate::variant::factor;
 use verbs::host::{Host, Span};
 use verbs::{Access, Buf, Mr, Pd};
 
@@ -30,8 +31,8 @@ impl Experiment for Reg {
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        let calls = ["reg", "dereg"].map(|op| variant(&[("op", op)]));
-        let first = with(&calls[0], "touch", "first");
+        let calls = ["reg", "dereg"].map(|op| variant(&[(factor::OP, op)]));
+        let first = with(&calls[0], factor::TOUCH, "first");
         calls.into_iter().chain([first]).collect()
     }
 
@@ -69,12 +70,12 @@ impl Experiment for Reg {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        let dereg = match session.cell.factor("op")? {
+        let dereg = match session.cell.factor(factor::OP)? {
             "reg" => false,
             "dereg" => true,
             other => return Err(Fault::Meaningless(format!("{other} of memory"))),
         };
-        let fresh = match session.cell.variant.get("touch").map(String::as_str) {
+        let fresh = match session.cell.variant.get(factor::TOUCH) {
             None => false,
             Some("first") if !dereg => true,
             Some(other) => return Err(Fault::Meaningless(format!("a touch that is {other}"))),

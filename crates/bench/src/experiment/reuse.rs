@@ -7,6 +7,7 @@
 //! `scheme=fit` finds how many pages a device can translate without looking anything up. It writes 8 bytes from each of W
 //! pages in turn to one place, waits for each, and looks for the W at which the time leaves its lower level.
 
+use crate::variant::factor;
 use verbs::host::Span;
 use verbs::{Mr, RemoteAddr, SendOp, SendWr};
 
@@ -22,11 +23,11 @@ use super::{
 pub(super) struct Reuse;
 
 const BUFFERS: Axis =
-    Axis { factor: "buffers", low: 1, high: 65_536, about: "buffers that messages use in turn" };
+    Axis { factor: factor::BUFFERS, low: 1, high: 65_536, about: "buffers that messages use in turn" };
 const SHARE: Axis =
-    Axis { factor: "reuse", low: 0, high: 100, about: "% of messages that use the one buffer" };
+    Axis { factor: factor::REUSE, low: 0, high: 100, about: "% of messages that use the one buffer" };
 const PAGES: Axis =
-    Axis { factor: "pages", low: 64, high: 1 << 20, about: "pages up to which a cache is looked for" };
+    Axis { factor: factor::PAGES, low: 64, high: 1 << 20, about: "pages up to which a cache is looked for" };
 /// Bytes of all buffers of scheme 2 on a side, about; and their number, at least and at most.
 const POOL: u64 = 64 << 20;
 const POOL_BUFFERS: [u64; 2] = [64, 16_384];
@@ -52,9 +53,9 @@ impl Experiment for Reuse {
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let scheme = |number: &str| {
-            traffic::quantities().iter().map(|v| with(v, "scheme", number)).collect::<Vec<_>>()
+            traffic::quantities().iter().map(|v| with(v, factor::SCHEME, number)).collect::<Vec<_>>()
         };
-        let fit = super::variant(&[("scheme", "fit"), (PAGES.factor, "8192")]);
+        let fit = super::variant(&[(factor::SCHEME, "fit"), (PAGES.factor, "8192")]);
         let (buffers, shares): (&[&str], &[&str]) = match quick {
             true => (&["1", "25"], &["0", "100"]),
             false => (
@@ -110,11 +111,11 @@ impl Experiment for Reuse {
 }
 
 fn is_fit(variant: &Variant) -> bool {
-    variant.get("scheme").is_some_and(|scheme| scheme == "fit")
+    variant.is(factor::SCHEME, "fit")
 }
 
 fn shape(cell: &Cell) -> Result<Shape, Fault> {
-    match cell.factor("scheme")? {
+    match cell.factor(factor::SCHEME)? {
         "1" => Ok(Shape { buffers: level(cell, &BUFFERS)?, ..Shape::PLAIN }),
         "2" => {
             let buffers = (POOL / cell.size.max(1)).clamp(POOL_BUFFERS[0], POOL_BUFFERS[1]);

@@ -5,10 +5,12 @@ use super::contract::level;
 use super::traffic::{self, Shape, Traffic};
 use super::variants::over;
 use super::{Axis, Experiment, Fault, Metric, Sampling, Session, Side, Variant};
+use crate::variant::factor;
 
 pub(super) struct Segments;
 
-const SEGMENTS: Axis = Axis { factor: "segments", low: 1, high: 1024, about: "equal pieces of a message" };
+const SEGMENTS: Axis =
+    Axis { factor: factor::SEGMENTS, low: 1, high: 1024, about: "equal pieces of a message" };
 
 impl Experiment for Segments {
     fn name(&self) -> &'static str {

@@ -1,5 +1,6 @@
 //! [`Session`]: what an experiment has in hand on one side: machine, device, cell, and words with the others.
 
+use crate::variant::factor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde::de::DeserializeOwned;
@@ -286,7 +287,7 @@ impl Session<'_> {
     /// # Errors
     /// [`Fault::Meaningless`] where the device has too few that can be told apart, or the message too few bytes.
     pub fn ports(&self) -> Result<usize, Fault> {
-        match self.cell.variant.get("ports").map_or("1", String::as_str) {
+        match self.cell.variant.get(factor::PORTS).unwrap_or("1") {
             "1" => Ok(1),
             "2" if self.device.attr().port_addrs.len() < 2 => Err(self.lacks_port()),
             "2" if self.cell.size < 2 => Err(Fault::Meaningless("half a message of 1 byte".into())),

@@ -6,6 +6,7 @@
 //! A message that is split over two ports is two writes, one on the connection of each; it has completed when both have.
 //! A stream within one device goes over a connection of the device with itself.
 
+use crate::variant::factor;
 use verbs::host::Time;
 use verbs::{Mr, RecvWr, SendOp, SendWr, Sge, Wc};
 
@@ -113,7 +114,7 @@ pub(super) fn burst(settings: &Settings, size: u32) -> u64 {
 impl Stream {
     pub(super) fn prepare(session: &mut Session<'_>, flow: Flow) -> Result<Self, Fault> {
         let ports = session.ports()?;
-        let op = match session.cell.factor("op")? {
+        let op = match session.cell.factor(factor::OP)? {
             "write" | "copy" => Op::Write,
             "send" if ports == 1 => Op::Send,
             "read" if ports == 1 && flow != Flow::Both => Op::Read,
@@ -121,7 +122,7 @@ impl Stream {
         };
         let (size, settings) = (session.cell.length()?, session.settings);
         let limit = session.device.attr().max_qp_wr.saturating_sub(SPARE);
-        let asked = match session.cell.variant.get("window").map(|text| text.parse()) {
+        let asked = match session.cell.variant.get(factor::WINDOW).map(|text| text.parse()) {
             Some(Ok(window @ 2..=4096)) => window,
             Some(_) => return Err(Fault::Meaningless("a window that is not 2 to 4096 messages".into())),
             None => settings.window,
@@ -131,8 +132,8 @@ impl Stream {
         let inline = inline_limit(session, size);
         let depth = Depth { inline, ..Depth::new(window + SPARE, receives + SPARE) };
         let pd = session.device.alloc_pd()?;
-        let source = place(session, &pd, "source", size as usize)?;
-        let sink = place(session, &pd, "sink", size as usize)?;
+        let source = place(session, &pd, factor::SOURCE, size as usize)?;
+        let sink = place(session, &pd, factor::SINK, size as usize)?;
         let mut links = match flow {
             Flow::Alone => loopback(session, &pd, depth)?,
             _ => Link::several(&pd, depth, ports)?,

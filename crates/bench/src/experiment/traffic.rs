@@ -5,6 +5,7 @@
 //! Each direction counts its messages: message n goes over connection n modulo their number, out of and into the buffer
 //! that the [`Order`] names. Every request is signalled, all completions come to one pair of queues, nothing is inline.
 
+use crate::variant::factor;
 use verbs::host::{Host, Time};
 use verbs::{Buf, Mr, Pd, RecvWr, SendOp, SendWr, Sge};
 
@@ -64,11 +65,11 @@ impl Shape {
 
 /// The two things that are measured.
 pub(super) fn quantities() -> Vec<Variant> {
-    ["latency", "bandwidth"].map(|quantity| variant(&[("quantity", quantity)])).to_vec()
+    ["latency", "bandwidth"].map(|quantity| variant(&[(factor::QUANTITY, quantity)])).to_vec()
 }
 
 fn is_bandwidth(variant: &Variant) -> bool {
-    variant.get("quantity").is_some_and(|quantity| quantity == "bandwidth")
+    variant.is(factor::QUANTITY, "bandwidth")
 }
 
 /// The metric of a variant.

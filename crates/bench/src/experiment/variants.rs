@@ -1,36 +1,29 @@
-//! [`Variant`]: the factors of a cell, and the usual lists of them.
+//! The usual lists of variants.
 
-use std::collections::BTreeMap;
-
-/// The factors of a cell other than its size, e.g. `op=write source=nic sink=nic`.
-pub type Variant = BTreeMap<String, String>;
-
-/// A variant from pairs.
-#[must_use]
-pub fn variant(pairs: &[(&str, &str)]) -> Variant {
-    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
-}
+use super::{Factor, Variant, variant};
+use crate::variant::factor;
 
 /// Variants of one operation over placements of source and sink.
 pub(super) fn placements(op: &str, pairs: &[(&str, &str)]) -> Vec<Variant> {
-    pairs.iter().map(|(source, sink)| variant(&[("op", op), ("source", source), ("sink", sink)])).collect()
+    pairs
+        .iter()
+        .map(|(source, sink)| variant(&[(factor::OP, op), (factor::SOURCE, source), (factor::SINK, sink)]))
+        .collect()
 }
 
 /// A variant with another level of a factor, or with one more factor.
-pub(super) fn with(one: &Variant, key: &str, level: &str) -> Variant {
-    let mut more = one.clone();
-    more.insert(key.to_owned(), level.to_owned());
-    more
+pub(super) fn with(one: &Variant, factor: Factor, level: &str) -> Variant {
+    one.with(factor, level)
 }
 
 /// Each variant with each level of a factor.
-pub(super) fn over(variants: &[Variant], factor: &str, levels: &[&str]) -> Vec<Variant> {
+pub(super) fn over(variants: &[Variant], factor: Factor, levels: &[&str]) -> Vec<Variant> {
     variants.iter().flat_map(|one| levels.iter().map(|level| with(one, factor, level))).collect()
 }
 
 /// Writes of which each goes half over one port of the device, half over another.
 pub(super) fn over_two_ports() -> Vec<Variant> {
-    placements("write", &FOUR).iter().map(|one| with(one, "ports", "2")).collect()
+    placements("write", &FOUR).iter().map(|one| with(one, factor::PORTS, "2")).collect()
 }
 
 /// All four placements, and the two that a short overview shows.

@@ -23,6 +23,7 @@
 //!
 //! Results of modelled cards have none.
 
+use crate::variant::factor;
 use std::collections::BTreeMap;
 
 use fabric::FloorKind;
@@ -59,7 +60,7 @@ impl Floors {
         let one = |r: &Measurement| {
             // Bytes over MB/s are microseconds.
             let us = if r.unit == "us" { r.median } else { r.size_bytes as f64 / r.median };
-            Some(((r.variant.get("what")?.clone(), r.size_bytes), us))
+            Some(((r.variant.get(factor::WHAT)?.to_owned(), r.size_bytes), us))
         };
         Self(floors.filter_map(one).collect())
     }
@@ -81,11 +82,12 @@ impl Floors {
     }
 
     fn memory(&self, cell: &Cell, metric: &Metric) -> Option<(f64, String)> {
-        let factor = |key: &str| cell.variant.get(key).map(String::as_str).unwrap_or_default();
+        let op = cell.variant.get(factor::OP).unwrap_or_default();
         // Of a read the data come from the other side's source.
-        let far = if factor("op") == "read" { factor("source") } else { factor("sink") };
+        let far =
+            cell.variant.get(if op == "read" { factor::SOURCE } else { factor::SINK }).unwrap_or_default();
         match cell.experiment.as_str() {
-            "latency" | "bilat" => own(self.latency(factor("op"), far, cell.size)),
+            "latency" | "bilat" => own(self.latency(op, far, cell.size)),
             "bandwidth" | "bibw" => {
                 let (us, what) = self.copy(far, cell.size)?;
                 let directions =
@@ -136,7 +138,7 @@ impl Floors {
     }
 
     fn sockets(&self, cell: &Cell, metric: &Metric) -> Option<(f64, String)> {
-        let op = cell.variant.get("op").map(String::as_str).unwrap_or_default();
+        let op = cell.variant.get(factor::OP).unwrap_or_default();
         let size = cell.size as f64;
         own(match (cell.experiment.as_str(), op) {
             ("latency" | "bilat", "cas" | "fadd") => {

@@ -1,5 +1,6 @@
 //! Which floors a kind of device needs, and in which sizes they are measured.
 
+use crate::variant::factor;
 use std::collections::BTreeSet;
 
 use fabric::FloorKind;
@@ -41,8 +42,12 @@ pub(crate) fn every_cell(sizes: &[u64]) -> Vec<Cell> {
 }
 
 fn add(all: &mut Vec<Cell>, what: &str, sizes: BTreeSet<u64>) {
-    let cell =
-        |size| Cell { experiment: FLOOR.to_owned(), variant: variant(&[("what", what)]), size, twin: false };
+    let cell = |size| Cell {
+        experiment: FLOOR.to_owned(),
+        variant: variant(&[(factor::WHAT, what)]),
+        size,
+        twin: false,
+    };
     all.extend(sizes.into_iter().map(cell));
 }
 
@@ -57,7 +62,7 @@ mod tests {
     }
 
     fn told(cells: &[Cell]) -> Vec<String> {
-        cells.iter().map(|c| format!("{} {}", c.variant["what"], c.size)).collect()
+        cells.iter().map(|c| format!("{} {}", c.variant.get(factor::WHAT).expect("what"), c.size)).collect()
     }
 
     #[test]

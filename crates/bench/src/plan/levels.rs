@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::error::PlanError;
 use super::keys;
 use super::words::{did_you_mean, join};
-use crate::experiment::{Axis, Experiment, Variant};
+use crate::experiment::{Axis, Experiment, Factor, Variant};
 
 /// Levels of one factor at most.
 const MOST: usize = 256;
 
 /// The levels that were given, by factor.
-pub(super) type Levels = BTreeMap<&'static str, Vec<u64>>;
+pub(super) type Levels = BTreeMap<Factor, Vec<u64>>;
 
 /// Every factor of some experiments with numbers as levels.
 fn axes(of: &[&'static dyn Experiment]) -> Vec<&'static Axis> {
@@ -27,7 +27,8 @@ pub(super) fn take(
     let axes = axes(of);
     let mut levels = Levels::new();
     set.retain(|name, value| {
-        let Some(axis) = axes.iter().find(|a| a.factor == name).filter(|_| keys::find(name).is_none()) else {
+        let Some(axis) = axes.iter().find(|a| a.factor.name() == name).filter(|_| keys::find(name).is_none())
+        else {
             return true;
         };
         match list(value, axis) {
@@ -71,16 +72,10 @@ pub(super) fn replaced(variants: Vec<Variant>, levels: &Levels) -> Vec<Variant> 
     for variant in variants {
         let mut some = vec![variant];
         for (factor, list) in levels {
-            if some[0].contains_key(*factor) {
+            if some[0].has(*factor) {
                 some = some
                     .iter()
-                    .flat_map(|one| {
-                        list.iter().map(|level| {
-                            let mut other = one.clone();
-                            other.insert((*factor).to_owned(), level.to_string());
-                            other
-                        })
-                    })
+                    .flat_map(|one| list.iter().map(|level| one.with(*factor, level.to_string())))
                     .collect();
             }
         }
@@ -95,21 +90,21 @@ pub(super) fn replaced(variants: Vec<Variant>, levels: &Levels) -> Vec<Variant> 
 
 /// Whether a variant has a level that was given.
 pub(super) fn is_given(variant: &Variant, levels: &Levels) -> bool {
-    levels.keys().any(|factor| variant.contains_key(*factor))
+    levels.keys().any(|factor| variant.has(*factor))
 }
 
 /// What is wrong with a name that is neither a parameter nor a factor of these experiments.
 pub(super) fn unknown(name: &str, of: &[&'static dyn Experiment]) -> PlanError {
-    let names = || keys::KEYS.iter().map(|k| k.name).chain(axes(of).into_iter().map(|a| a.factor));
+    let names = || keys::KEYS.iter().map(|k| k.name).chain(axes(of).into_iter().map(|a| a.factor.name()));
     PlanError::Key { name: name.to_owned(), hint: did_you_mean(name, names()), known: join(names()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::variant;
+    use crate::variant::{factor, variant};
 
-    const AXIS: Axis = Axis { factor: "qps", low: 1, high: 100, about: "" };
+    const AXIS: Axis = Axis { factor: factor::QPS, low: 1, high: 100, about: "" };
 
     #[test]
     fn lists_are_numbers_and_doubling_ranges() {
@@ -125,7 +120,7 @@ mod tests {
     fn given_levels_take_the_place_of_all_others() {
         let own = ["1", "2", "4"].map(|n| variant(&[("op", "send"), ("qps", n)]));
         let other = variant(&[("op", "write")]);
-        let levels = Levels::from([("qps", vec![7, 9])]);
+        let levels = Levels::from([(factor::QPS, vec![7, 9])]);
         let all = replaced(own.into_iter().chain([other.clone()]).collect(), &levels);
         assert_eq!(
             all,

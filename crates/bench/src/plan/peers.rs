@@ -31,7 +31,7 @@ pub(super) fn enough(
         let (experiment, one) = (one.name(), *one);
         let variants = super::levels::replaced(one.variants(false), levels);
         let needed = |variant: &Variant| one.ranks(variant).saturating_sub(1) as usize;
-        let given = one.crowd().filter(|axis| levels.contains_key(axis.factor));
+        let given = one.crowd().filter(|axis| levels.contains_key(&axis.factor));
         if let Some(axis) = given {
             let Some(largest) = variants.iter().max_by_key(|v| needed(v)).filter(|v| needed(v) > there)
             else {
@@ -39,7 +39,7 @@ pub(super) fn enough(
             };
             wrong.push(PlanError::Peers {
                 experiment,
-                asked: Some((axis.factor, largest.get(axis.factor).cloned().unwrap_or_default())),
+                asked: Some((axis.factor.name(), largest.get(axis.factor).unwrap_or_default().to_owned())),
                 needed: count(needed(largest)),
                 there,
                 remedy: format!("give as many, or fewer {}", axis.factor),
@@ -68,8 +68,7 @@ fn lowered(experiment: &dyn Experiment, variant: &Variant, peers: usize) -> Opti
     let ranks = peers as u32 + 1;
     let axis = experiment.crowd().filter(|_| experiment.ranks(variant) > ranks)?;
     (axis.low..=u64::from(ranks)).rev().find_map(|level| {
-        let mut less = variant.clone();
-        less.insert(axis.factor.to_owned(), level.to_string());
+        let less = variant.with(axis.factor, level.to_string());
         (experiment.ranks(&less) <= ranks).then_some(less)
     })
 }

@@ -1,6 +1,7 @@
 //! Plans: what is refused and in what words, and what a plan makes of itself.
 
 use super::*;
+use crate::variant::{Factor, factor};
 
 fn plan() -> Plan {
     Plan { device: fabric::list().remove(0).name, seed: 1, ..Plan::default() }
@@ -66,15 +67,15 @@ fn peers_decide_how_many_processes_there_are() {
         set: set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         ..plan()
     };
-    let levels = |plan: Plan, factor: &str| -> BTreeSet<String> {
+    let levels = |plan: Plan, factor: Factor| -> BTreeSet<String> {
         let cells = plan.check().expect("sound").cells;
-        cells.iter().filter_map(|c| c.variant.get(factor).cloned()).collect()
+        cells.iter().filter_map(|c| c.variant.get(factor).map(str::to_owned)).collect()
     };
     let set = |all: &[&str]| -> BTreeSet<String> { all.iter().map(|s| (*s).to_owned()).collect() };
-    assert_eq!(levels(with("a,b,c:9", "hotspot", &[]), "slaves"), set(&["1", "2", "3"]));
-    assert_eq!(levels(with("a,b,c", "chain", &[]), "nodes"), set(&["2", "4"]));
-    assert_eq!(levels(with("a", "chain", &[]), "nodes"), set(&["2"]));
-    assert_eq!(levels(with("a,b,c", "hotspot", &[("slaves", "3")]), "slaves"), set(&["3"]));
+    assert_eq!(levels(with("a,b,c:9", "hotspot", &[]), factor::SLAVES), set(&["1", "2", "3"]));
+    assert_eq!(levels(with("a,b,c", "chain", &[]), factor::NODES), set(&["2", "4"]));
+    assert_eq!(levels(with("a", "chain", &[]), factor::NODES), set(&["2"]));
+    assert_eq!(levels(with("a,b,c", "hotspot", &[("slaves", "3")]), factor::SLAVES), set(&["3"]));
     let checked = with("a, b,c:9", "park", &[]).check().expect("a ring of four");
     assert_eq!(checked.peers, ["a:7471", "b:7471", "c:9"]);
     let why = refusals(&with("a,b,c", "hotspot", &[("slaves", "2,5")]));
@@ -94,9 +95,10 @@ fn an_overview_holds_every_floor_that_its_results_need_and_a_twin() {
         let checked = Plan { quick, ..plan() }.check().expect("sound");
         let sizes: BTreeSet<u64> = checked.cells.iter().map(|c| c.size).filter(|s| *s > 0).collect();
         let has = |what: &str, size: u64| {
-            checked.cells.iter().any(|c| {
-                c.experiment == FLOOR && c.size == size && c.variant.get("what").is_some_and(|w| w == what)
-            })
+            checked
+                .cells
+                .iter()
+                .any(|c| c.experiment == FLOOR && c.size == size && c.variant.is(factor::WHAT, what))
         };
         assert!(sizes.iter().all(|s| has("memcpy", *s) && has("process_vm_writev", *s)));
         assert!(has("line", 64) && has("futex", 0));
@@ -129,8 +131,7 @@ fn levels_of_factors_can_be_set() {
         ..plan()
     };
     let checked = set("connections", "qps", "1..4").check().expect("sound");
-    let levels: BTreeSet<&str> =
-        checked.cells.iter().filter_map(|c| c.variant.get("qps")).map(String::as_str).collect();
+    let levels: BTreeSet<&str> = checked.cells.iter().filter_map(|c| c.variant.get(factor::QPS)).collect();
     assert_eq!(levels, BTreeSet::from(["1", "2", "4"]));
     assert!(checked.parameters.iter().any(|p| p.key == "qps" && p.value == "1,2,4"));
     let wrong = refusals(&set("connections", "qps", "0..4"));
@@ -177,7 +178,7 @@ fn devices_share_the_time_and_each_has_its_own_floors() {
     assert_eq!(checked.devices[2].cells.end, checked.cells.len());
     let floors = |device: usize, what: &str| {
         let cells = &checked.cells[checked.devices[device].cells.clone()];
-        cells.iter().filter(|c| c.variant.get("what").is_some_and(|w| w.starts_with(what))).count()
+        cells.iter().filter(|c| c.variant.get(factor::WHAT).is_some_and(|w| w.starts_with(what))).count()
     };
     assert!(floors(0, "line") == 1 && floors(0, "tcp") == 0);
     assert!(

@@ -129,7 +129,7 @@ fn line(draft: &Draft, error: &PlanError) -> usize {
             factor.or_else(|| named(&draft.experiments, experiment))
         }
         PlanError::Machine { cell, .. } => {
-            let factor = cell.variant.keys().find_map(|factor| setting(factor));
+            let factor = cell.variant.iter().find_map(|(factor, _)| setting(factor));
             let counted = (cell.experiment == "memory").then(|| setting("connections")).flatten();
             factor
                 .or(counted)

@@ -1,6 +1,7 @@
 //! Plan files: what they stand for, and that everything wrong is said with its line.
 
 use super::*;
+use crate::variant::factor;
 
 fn mistakes(text: &str) -> Vec<(usize, String)> {
     read(text).expect_err("refused").into_iter().map(|m| (m.line, m.what)).collect()
@@ -41,7 +42,7 @@ fn parts_are_combinations_of_settings_in_the_order_of_the_file() {
     assert_eq!((crowd.devices.len(), crowd.values.real("budget")), (1, 7.0));
     assert_eq!(crowd.devices[0].name, "model:mt23108-vapi(bus.clock_mhz=66)");
     let slaves: std::collections::BTreeSet<&str> =
-        crowd.cells.iter().filter_map(|c| c.variant.get("slaves")).map(String::as_str).collect();
+        crowd.cells.iter().filter_map(|c| c.variant.get(factor::SLAVES)).collect();
     assert_eq!(slaves, ["1", "8"].into());
     let sizes: std::collections::BTreeSet<u64> = crowd.cells.iter().map(|c| c.size).collect();
     assert_eq!(sizes, [8, 16, 32, 64].into());

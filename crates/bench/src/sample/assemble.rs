@@ -1,10 +1,9 @@
 //! From the launches of a cell to its result.
 
-use std::collections::BTreeMap;
-
 use super::sampled::{Sampled, ascending};
 use crate::schema::{Floor, Launch, Measurement, Quantile};
 use crate::stats::{iqr, needed, over_launches, quantile_interval, quantile_ranks, sort, spread};
+use crate::variant::Variant;
 
 /// What a result is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +13,7 @@ pub struct CellHead {
     /// Device.
     pub device: String,
     /// Factors other than size.
-    pub variant: BTreeMap<String, String>,
+    pub variant: Variant,
     /// Message size in bytes.
     pub size_bytes: u64,
     /// Metric.

@@ -18,7 +18,7 @@ fn run() -> Run {
 fn the_documented_example_is_read_and_survives_a_round_trip() {
     let run = run();
     let result = &run.results[0];
-    assert_eq!(result.variant["op"], "write");
+    assert_eq!(result.variant.get(crate::variant::factor::OP), Some("write"));
     assert_eq!(result.ci95, Some([0.118, 0.123]));
     assert_eq!(result.floor.as_ref().map(|f| f.ratio), Some(1.2));
     assert!(result.launches[0].stop.reached());
@@ -161,6 +161,6 @@ fn cells_differ_by_any_factor() {
     let mut b = a.clone();
     b.median = 7.0;
     assert_eq!(a.cell(), b.cell());
-    b.variant.insert("sink".to_owned(), "host".to_owned());
+    b.variant = b.variant.with(crate::variant::factor::SINK, "host");
     assert_ne!(a.cell(), b.cell());
 }

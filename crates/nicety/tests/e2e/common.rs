@@ -68,7 +68,7 @@ pub(crate) fn made_up_run(latency_us: f64, bandwidth: f64) -> Run {
     let result = |experiment: &str, metric: &str, unit: &str, size_bytes: u64, median: f64| Measurement {
         experiment: experiment.to_owned(),
         device: "shm".to_owned(),
-        variant: [("op".to_owned(), "write".to_owned())].into(),
+        variant: [("op", "write")].into_iter().collect(),
         size_bytes,
         metric: metric.to_owned(),
         unit: unit.to_owned(),

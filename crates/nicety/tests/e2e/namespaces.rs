@@ -1,6 +1,7 @@
 //! Hosts, as network namespaces of this one: `nicety serve` in each but one, `nicety bench --peer` there, iWARP between
 //! them. Needs the right to make namespaces; without it a test says so and is over.
 
+use bench::variant::{Factor, factor};
 use std::collections::BTreeSet;
 
 use bench::schema::Run;
@@ -77,15 +78,15 @@ fn four_hosts_measure_hot_spots_chains_and_rings() {
     let ended: Ended = hosts.nicety(0, &args).output().expect("the command runs").into();
     assert_eq!(ended.status, Some(0), "{ended:?}");
     let run = Run::from_json(&ended.out).expect("a result file");
-    let levels = |experiment: &str, factor: &str| -> BTreeSet<String> {
+    let levels = |experiment: &str, factor: Factor| -> BTreeSet<String> {
         let of = run.results.iter().filter(|r| r.experiment == experiment);
-        of.map(|r| r.variant.get(factor).cloned().unwrap_or_default()).collect()
+        of.map(|r| r.variant.get(factor).unwrap_or_default().to_owned()).collect()
     };
     let set = |all: &[&str]| -> BTreeSet<String> { all.iter().map(|s| (*s).to_owned()).collect() };
-    assert_eq!(levels("hotspot", "slaves"), set(&["1", "2", "3"]));
-    assert_eq!(levels("hotspot", "op"), set(&["read", "send", "send-receive", "write"]));
-    assert_eq!(levels("chain", "nodes"), set(&["2", "4"]));
-    assert_eq!(levels("park", "op"), set(&["send"]));
+    assert_eq!(levels("hotspot", factor::SLAVES), set(&["1", "2", "3"]));
+    assert_eq!(levels("hotspot", factor::OP), set(&["read", "send", "send-receive", "write"]));
+    assert_eq!(levels("chain", factor::NODES), set(&["2", "4"]));
+    assert_eq!(levels("park", factor::OP), set(&["send"]));
     assert!(run.missing.iter().all(|m| m.why.contains("has one port")), "{:?}", run.missing);
     drop(servers);
 }

@@ -1,11 +1,10 @@
 //! Made-up results whose truth is known.
 
-use std::collections::BTreeMap;
-
 use bench::schema::{Floor, Launch, Measurement, Run, Stop};
+use bench::variant::Variant;
 
 /// `key=value,key=value`.
-pub(crate) fn variant(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn variant(text: &str) -> Variant {
     text.split(',')
         .filter_map(|pair| pair.split_once('='))
         .map(|(k, v)| (k.to_owned(), v.to_owned()))

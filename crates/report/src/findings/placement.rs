@@ -4,6 +4,7 @@ use super::finding::{Finding, Tone, grouped, on_device, several_devices};
 use crate::number::{alike, size, times};
 use crate::series::{EXPERIMENTS, Series, rank};
 use bench::schema::{ClockKind, Measurement};
+use bench::variant::factor;
 
 /// Cost of one placement against the base at one size; above 1 is worse than the base.
 #[derive(Debug, PartialEq)]
@@ -29,11 +30,7 @@ pub(super) fn cost(all: &[Series<'_>], aa_floor: Option<f64>) -> Vec<Finding> {
 fn of_group(group: &[&Series<'_>], aa_floor: Option<f64>, several: bool) -> Option<Finding> {
     let mut items = Vec::new();
     let mut worst: Option<(f64, String)> = None;
-    let others = |s: &Series<'_>| {
-        let mut rest = s.variant.clone();
-        rest.retain(|key, _| key != "source" && key != "sink");
-        rest
-    };
+    let others = |s: &Series<'_>| s.variant.without(&[factor::SOURCE, factor::SINK]);
     for family in grouped(group.iter().copied(), others) {
         let (base, rest) = family.split_first()?;
         let mut parts = Vec::new();

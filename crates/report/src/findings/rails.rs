@@ -5,6 +5,7 @@ use crate::bounds::{Rates, Term};
 use crate::number::sig;
 use crate::series::Series;
 use bench::schema::{DeviceInfo, Run};
+use bench::variant::factor;
 
 /// What is in 8 bits.
 const BITS: f64 = 8.0;
@@ -16,8 +17,7 @@ pub(super) fn peaks(all: &[Series<'_>], run: &Run) -> Vec<Finding> {
         .into_iter()
         .filter_map(|group| {
             let peak = |engine: &str| {
-                let own =
-                    group.iter().find(|s| s.variant.get("engine").is_some_and(|level| level == engine))?;
+                let own = group.iter().find(|s| s.variant.is(factor::ENGINE, engine))?;
                 own.points.iter().map(|point| point.median).reduce(f64::max)
             };
             let engines = [

@@ -1,11 +1,10 @@
 //! A made-up run in the shape of a real one: a shared-memory card with the usual features and faults.
 
-use std::collections::BTreeMap;
-
 use bench::schema::{
     AaNoise, ClockInfo, ClockKind, Environment, Floor, Launch, Measurement, NoiseSummary, Origin, Parameter,
     Quantile, Run, Stop, Warning,
 };
+use bench::variant::Variant;
 
 const PLACES: [&str; 2] = ["nic", "host"];
 const LAUNCHES: usize = 6;
@@ -37,7 +36,7 @@ pub(crate) fn hostile() -> Run {
     run.parameters.push(Parameter { key: evil.to_owned(), value: evil.to_owned(), ..Parameter::default() });
     for r in &mut run.results {
         r.device = evil.to_owned();
-        r.variant.insert("<b>key</b>".to_owned(), evil.to_owned());
+        r.variant = [("<b>key</b>", evil)].into_iter().collect();
         r.note = Some(evil.to_owned());
         r.launches[0].flags.push(evil.to_owned());
         if let Some(floor) = &mut r.floor {
@@ -59,7 +58,7 @@ impl Dice {
     }
 }
 
-fn variant(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn variant(pairs: &[(&str, &str)]) -> Variant {
     pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
@@ -87,7 +86,7 @@ fn time_us(op: &str, source: &str, sink: &str, size: f64) -> f64 {
 
 fn cell(
     dice: &mut Dice,
-    variant: &BTreeMap<String, String>,
+    variant: &Variant,
     op: &str,
     source: &str,
     sink: &str,
@@ -142,7 +141,7 @@ fn floors(dice: &mut Dice) -> Vec<Measurement> {
 fn result(
     dice: &mut Dice,
     experiment: &str,
-    variant: &BTreeMap<String, String>,
+    variant: &Variant,
     size_bytes: u64,
     metric: &str,
     unit: &str,

@@ -8,6 +8,7 @@ mod errors;
 mod tcp;
 mod whats;
 
+use crate::variant::factor;
 use errors::machine;
 pub use whats::FLOOR;
 pub(crate) use whats::{SMALL, WHATS, only_size};
@@ -41,16 +42,16 @@ impl Experiment for MachineFloor {
     }
 
     fn variants(&self, _quick: bool) -> Vec<Variant> {
-        WHATS.iter().map(|(what, _)| variant(&[("what", what)])).collect()
+        WHATS.iter().map(|(what, _)| variant(&[(factor::WHAT, what)])).collect()
     }
 
     fn only_size(&self, v: &Variant) -> Option<u64> {
-        only_size(v.get("what").map(String::as_str).unwrap_or_default())
+        only_size(v.get(factor::WHAT).unwrap_or_default())
     }
 
     fn metric(&self, v: &Variant) -> Metric {
         let time = |name, over, about| Metric { name, unit: "us", about, scale: Scale::Time(over) };
-        match v.get("what").map(String::as_str) {
+        match v.get(factor::WHAT) {
             Some("line") => {
                 time("one_way_latency", 2.0, "half a round trip of one line that both cores write")
             }
@@ -94,7 +95,7 @@ impl Experiment for MachineFloor {
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
         let client = session.is_client();
-        Ok(match session.cell.factor("what")? {
+        Ok(match session.cell.factor(factor::WHAT)? {
             "line" => Box::new(Bounce::new(session, Lines::One)?),
             "mailbox" => Box::new(Bounce::new(session, Lines::Two)?),
             "futex" => Box::new(Futex { page: shared_page(session)?, client, at: 0 }),

@@ -13,14 +13,15 @@ mod rail;
 mod side;
 
 use super::{Experiment, Fault, Metric, Sampling, Scale, Session, Side, Variant, variant};
+use crate::variant::{Factor, factor};
 pub use side::WRITES;
 use side::{Engine, Flow, Part, Rails};
 
 /// The factor that says who serves the rails.
-const ENGINE: &str = "engine";
+const ENGINE: Factor = factor::ENGINE;
 
 /// The factor that says which part of an operation is timed.
-const PART: &str = "part";
+const PART: Factor = factor::PART;
 
 /// A single rail, all rails by one thread, all rails by a thread each.
 const ENGINES: [&str; 3] = ["single", "serial", "threads"];

@@ -1,5 +1,6 @@
 //! A comparison as JSON.
 
+use bench::variant::Variant;
 use std::collections::BTreeMap;
 
 use bench::schema::Cell;
@@ -48,7 +49,7 @@ struct Compared<'a> {
 struct Named<'a> {
     experiment: &'a str,
     device: &'a str,
-    variant: &'a BTreeMap<String, String>,
+    variant: &'a Variant,
     size_bytes: u64,
     metric: &'a str,
 }
