@@ -42,6 +42,10 @@ pub struct Mr {
     ops: Box<dyn MrOps>,
     buf: Buf,
     access: Access,
+    /// What the NIC says of it, at hand: requests name it on the data path.
+    addr: u64,
+    lkey: u32,
+    rkey: u32,
 }
 
 impl std::fmt::Debug for Mr {
@@ -52,23 +56,27 @@ impl std::fmt::Debug for Mr {
 
 impl Mr {
     pub(crate) fn new(ops: Box<dyn MrOps>, buf: Buf, access: Access) -> Self {
-        Self { ops, buf, access }
+        let (addr, lkey, rkey) = (ops.addr(), ops.lkey(), ops.rkey());
+        Self { ops, buf, access, addr, lkey, rkey }
     }
 
     /// Names it in local work requests.
+    #[inline]
     pub fn lkey(&self) -> u32 {
-        self.ops.lkey()
+        self.lkey
     }
 
     /// Names it in peers' work requests.
+    #[inline]
     pub fn rkey(&self) -> u32 {
-        self.ops.rkey()
+        self.rkey
     }
 
     /// The address of its first byte as work requests give it: the virtual address for host memory, 0 for NIC
     /// memory, whose regions are zero-based (`ibv_reg_dm_mr(3)`).
+    #[inline]
     pub fn addr(&self) -> u64 {
-        self.ops.addr()
+        self.addr
     }
 
     /// The memory that is registered.
@@ -82,11 +90,13 @@ impl Mr {
     }
 
     /// A piece of it for a local work request. Not checked here: the NIC does, as it must.
+    #[inline]
     pub fn sge(&self, offset: u64, length: u32) -> Sge {
         Sge { addr: self.addr().wrapping_add(offset), length, lkey: self.lkey() }
     }
 
     /// A place in it for a peer's work request.
+    #[inline]
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         RemoteAddr { addr: self.addr(), rkey: self.rkey() }.offset(offset)
     }

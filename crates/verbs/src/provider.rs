@@ -91,7 +91,7 @@ pub trait PdOps: Any + Send + Sync {
     }
 }
 
-/// A memory region; dropping it deregisters.
+/// A memory region; dropping it deregisters. Its keys and its address never change: they are asked for once.
 pub trait MrOps: Any + Send + Sync {
     /// See [`crate::Mr::lkey`].
     fn lkey(&self) -> u32;

@@ -35,7 +35,7 @@ pub(super) struct Inner {
     pub(super) rails: Vec<Device>,
     /// Their names, for events.
     pub(super) rail_names: Vec<Arc<str>>,
-    pub(super) keys: RwLock<Keys>,
+    pub(super) keys: Keys,
     /// On each rail, a region without rights in a domain of its own: its keys are wrong everywhere.
     nobody: Vec<(Pd, Mr)>,
     next: AtomicU32,
@@ -104,7 +104,7 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
         config: config.clone(),
         name,
         rail_names: rails.iter().map(|rail| rail.name().into()).collect(),
-        keys: RwLock::new(Keys::new(Chance::new(is_virtual))),
+        keys: Keys::new(Chance::new(is_virtual)),
         nobody: rails.iter().map(nobody).collect::<Result<_>>()?,
         next: AtomicU32::new(1),
         turn: AtomicU32::new(0),

@@ -67,7 +67,7 @@ impl PdInner {
 
     /// A peer took away the region with this key of a lane: it goes on all others, too. Its key.
     pub(super) fn invalidate(&self, lane: usize, lane_key: u32) -> Option<u32> {
-        let key = self.device.keys.read().unwrap_or_else(|e| e.into_inner()).find(lane, lane_key)?;
+        let key = self.device.keys.find(lane, lane_key)?;
         let mut regions = unpoisoned(&self.regions);
         regions.retain(|region| region.strong_count() > 0);
         let region = regions.iter().filter_map(Weak::upgrade).find(|region| region.key == key);
@@ -113,14 +113,12 @@ impl PdOps for RailsPd {
         let mrs: Vec<Mr> = pd.pds.iter().map(|of_rail| of_rail.reg_mr(buf, access)).collect::<Result<_>>()?;
         let by_rail = |of: fn(&Mr) -> u32| std::array::from_fn(|rail| mrs.get(rail).map_or(0, of));
         let (remote, local) = (by_rail(Mr::rkey), by_rail(Mr::lkey));
-        let mut keys = pd.device.keys.write().unwrap_or_else(|e| e.into_inner());
         let full = Error::Limit {
             what: "the number of memory regions",
             given: u64::from(ENTRIES) + 1,
             limit: u64::from(ENTRIES),
         };
-        let key = keys.insert(remote, local, &pd.table).ok_or(full)??;
-        drop(keys);
+        let key = pd.device.keys.insert(remote, local, &pd.table).ok_or(full)??;
         let region = Arc::new(Region { pd: pd.clone(), key, addr: mrs[0].addr(), mrs: Mutex::new(mrs) });
         unpoisoned(&pd.regions).push(Arc::downgrade(&region));
         Ok(Box::new(RailsMr(region)))
@@ -146,7 +144,7 @@ struct Region {
 impl Region {
     /// Deregisters on all rails, and says what the first that refused said.
     fn give_up(&self) -> Result<()> {
-        self.pd.device.keys.write().unwrap_or_else(|e| e.into_inner()).remove(self.key, &self.pd.table);
+        self.pd.device.keys.remove(self.key, &self.pd.table);
         let mrs = std::mem::take(&mut *unpoisoned(&self.mrs));
         mrs.into_iter().map(Mr::dereg).fold(Ok(()), Result::and)
     }

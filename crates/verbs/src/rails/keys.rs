@@ -5,6 +5,9 @@
 //! peers may read by RDMA, hidden by a stream of bits that follows from the whole key: who knows only the number of an
 //! entry learns nothing from it. A key that names nothing yields keys of chance, which rails refuse like any wrong key.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
 use crate::{Buf, Result};
 
 use super::RAILS_MAX;
@@ -69,79 +72,109 @@ impl Chance {
     }
 }
 
-/// A region's keys on each rail, for peers and for this side.
+/// A region's keys for peers, on each rail.
 #[derive(Clone, Copy)]
 struct Entry {
     /// The key of the whole, 0 in an entry that is free.
     key: u32,
     remote: LaneKeys,
-    local: LaneKeys,
 }
 
-const FREE: Entry = Entry { key: 0, remote: [0; RAILS_MAX], local: [0; RAILS_MAX] };
+const FREE: Entry = Entry { key: 0, remote: [0; RAILS_MAX] };
 
-/// This device's regions by their entries.
-pub(super) struct Keys {
-    entries: Vec<Entry>,
+/// What is known of regions by those who make and remove them.
+struct Entries {
+    all: Vec<Entry>,
     free: std::collections::VecDeque<u32>,
     chance: Chance,
 }
 
+/// Entries that one piece of [`Keys::local`] has room for.
+const CHUNK: usize = 256;
+
+/// This device's regions by their entries.
+pub(super) struct Keys {
+    entries: Mutex<Entries>,
+    /// This side's keys, for requests: a word for each lane of an entry, in its upper half the key of the whole, which makes it
+    /// good for that key alone, however readers and writers meet.
+    local: [OnceLock<Box<[AtomicU64]>>; ENTRIES as usize / CHUNK],
+}
+
 impl Keys {
     pub(super) fn new(chance: Chance) -> Self {
-        Self { entries: Vec::new(), free: std::collections::VecDeque::new(), chance }
+        let entries = Entries { all: Vec::new(), free: std::collections::VecDeque::new(), chance };
+        Self { entries: Mutex::new(entries), local: [const { OnceLock::new() }; _] }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // Nothing panics while it holds this lock half-way through a change.
+        self.entries.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// A key for a region with these keys, written into the table. `None` when all entries are taken.
-    pub(super) fn insert(&mut self, remote: LaneKeys, local: LaneKeys, table: &Buf) -> Option<Result<u32>> {
+    pub(super) fn insert(&self, remote: LaneKeys, local: LaneKeys, table: &Buf) -> Option<Result<u32>> {
+        let mut entries = self.entries();
         // Keys of one entry differ by chance only, so that few entries would soon meet.
-        let reuses = self.free.len() >= RESTING || self.entries.len() as u32 == ENTRIES;
-        let entry = match if reuses { self.free.pop_front() } else { None } {
+        let reuses = entries.free.len() >= RESTING || entries.all.len() as u32 == ENTRIES;
+        let entry = match if reuses { entries.free.pop_front() } else { None } {
             Some(entry) => entry,
-            None if (self.entries.len() as u32) < ENTRIES => {
-                self.entries.push(FREE);
-                self.entries.len() as u32 - 1
+            None if (entries.all.len() as u32) < ENTRIES => {
+                entries.all.push(FREE);
+                entries.all.len() as u32 - 1
             }
             None => return None,
         };
         // Never zero, and never all ones: both are what forgotten keys look like.
-        let chance = 1 + (self.chance.next() % ((1 << CHANCE_BITS) - 2)) as u32;
+        let chance = 1 + (entries.chance.next() % ((1 << CHANCE_BITS) - 2)) as u32;
         let key = entry << CHANCE_BITS | chance;
-        self.entries[entry as usize] = Entry { key, remote, local };
-        Some(Self::publish(key, &remote, table).map(|()| key))
-    }
-
-    fn publish(key: u32, lanes: &LaneKeys, table: &Buf) -> Result<()> {
-        let mut bytes = [0; ENTRY_BYTES];
-        for (place, word) in bytes.chunks_exact_mut(4).zip(veiled(key, lanes)) {
-            place.copy_from_slice(&word.to_be_bytes());
-        }
-        table.write(offset_of(key) as usize, &bytes)
+        entries.all[entry as usize] = Entry { key, remote };
+        self.set_local(key, |lane| u64::from(key) << 32 | u64::from(local[lane]));
+        Some(publish(key, &remote, table).map(|()| key))
     }
 
     /// The key names nothing any more; its entry is used again as late as possible.
-    pub(super) fn remove(&mut self, key: u32, table: &Buf) {
-        let entry = key >> CHANCE_BITS;
-        if let Some(place) = self.entries.get_mut(entry as usize).filter(|e| e.key == key) {
+    pub(super) fn remove(&self, key: u32, table: &Buf) {
+        let (mut entries, entry) = (self.entries(), key >> CHANCE_BITS);
+        if let Some(place) = entries.all.get_mut(entry as usize).filter(|e| e.key == key) {
             *place = FREE;
-            self.free.push_back(entry);
-            let noise: LaneKeys = std::array::from_fn(|_| self.chance.next() as u32);
+            self.set_local(key, |_| 0);
+            entries.free.push_back(entry);
+            let noise: LaneKeys = std::array::from_fn(|_| entries.chance.next() as u32);
             // Entries lie inside their table.
-            let _ = Self::publish(key, &noise, table);
+            let _ = publish(key, &noise, table);
         }
     }
 
-    /// This side's keys of a region on each rail.
+    fn set_local(&self, key: u32, word: impl Fn(usize) -> u64) {
+        let entry = (key >> CHANCE_BITS) as usize;
+        let chunk = self.local[entry / CHUNK]
+            .get_or_init(|| (0..CHUNK * RAILS_MAX).map(|_| AtomicU64::new(0)).collect());
+        for lane in 0..RAILS_MAX {
+            chunk[entry % CHUNK * RAILS_MAX + lane].store(word(lane), Ordering::Relaxed);
+        }
+    }
+
+    /// This side's key of a region on a lane.
     #[inline]
-    pub(super) fn get(&self, key: u32) -> Option<&LaneKeys> {
-        let entry = self.entries.get((key >> CHANCE_BITS) as usize)?;
-        (entry.key == key && key != 0).then_some(&entry.local)
+    pub(super) fn get(&self, key: u32, lane: usize) -> Option<u32> {
+        let entry = (key >> CHANCE_BITS) as usize;
+        let chunk = self.local[entry / CHUNK].get()?;
+        let word = chunk[entry % CHUNK * RAILS_MAX + lane].load(Ordering::Relaxed);
+        (word >> 32 == u64::from(key) && key != 0).then_some(word as u32)
     }
 
     /// The key of the region that has this one on a rail, for peers.
     pub(super) fn find(&self, lane: usize, lane_key: u32) -> Option<u32> {
-        self.entries.iter().find(|e| e.key != 0 && e.remote[lane] == lane_key).map(|e| e.key)
+        self.entries().all.iter().find(|e| e.key != 0 && e.remote[lane] == lane_key).map(|e| e.key)
     }
+}
+
+fn publish(key: u32, lanes: &LaneKeys, table: &Buf) -> Result<()> {
+    let mut bytes = [0; ENTRY_BYTES];
+    for (place, word) in bytes.chunks_exact_mut(4).zip(veiled(key, lanes)) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
+    table.write(offset_of(key) as usize, &bytes)
 }
 
 /// How many of the peer's keys are remembered.
@@ -186,21 +219,22 @@ mod tests {
 
     #[test]
     fn who_has_the_key_reads_the_entry_and_nobody_else() {
-        let (mut keys, table) = (Keys::new(Chance::new(true)), table());
+        let (keys, table) = (Keys::new(Chance::new(true)), table());
         let lanes = std::array::from_fn(|lane| 100 + lane as u32);
         let key = keys.insert(lanes, lanes, &table).expect("room").expect("written");
         assert_eq!(unveil(key, &entry(&table, key)), lanes);
-        assert_eq!(keys.get(key), Some(&lanes));
+        assert!((0..RAILS_MAX).all(|lane| keys.get(key, lane) == Some(lanes[lane])));
         assert_eq!(keys.find(3, 103), Some(key));
         assert_eq!(keys.find(2, 103), None);
         let near = key ^ 1;
         assert!(unveil(near, &entry(&table, near)).iter().zip(lanes).all(|(a, b)| *a != b));
-        assert_eq!(keys.get(near), None);
+        assert_eq!(keys.get(near, 3), None);
+        assert_eq!(keys.get(!0, 0), None);
     }
 
     #[test]
     fn a_key_that_went_names_nothing_and_comes_back_late() {
-        let (mut keys, table) = (Keys::new(Chance::new(true)), table());
+        let (keys, table) = (Keys::new(Chance::new(true)), table());
         let lanes = [7; RAILS_MAX];
         let all: Vec<u32> =
             (0..ENTRIES).map(|_| keys.insert(lanes, lanes, &table).expect("room").expect("in")).collect();
@@ -209,7 +243,7 @@ mod tests {
         keys.remove(all[5], &table);
         keys.remove(all[6], &table);
         keys.remove(all[6], &table);
-        assert_eq!(keys.get(all[5]), None);
+        assert_eq!(keys.get(all[5], 0), None);
         assert!(unveil(all[5], &entry(&table, all[5])).iter().all(|&key| key != 7));
         let next = keys.insert(lanes, lanes, &table).expect("room").expect("in");
         assert_eq!(next >> CHANCE_BITS, 5);

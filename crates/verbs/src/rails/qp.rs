@@ -350,12 +350,10 @@ pub(super) fn local_pieces<R>(
 ) -> Result<R> {
     Error::check_limit("pieces of a request", sges.len() as u64, PIECES_MAX as u64)?;
     let mut pieces = [Sge::default(); PIECES_MAX];
-    let keys = device.keys.read().unwrap_or_else(|e| e.into_inner());
     for (piece, sge) in pieces.iter_mut().zip(sges) {
-        let lkey = keys.get(sge.lkey).map_or_else(|| device.nobody(lane).lkey(), |lanes| lanes[lane]);
+        let lkey = device.keys.get(sge.lkey, lane).unwrap_or_else(|| device.nobody(lane).lkey());
         *piece = Sge { lkey, ..*sge };
     }
-    drop(keys);
     post(&pieces[..sges.len()])
 }
 
