@@ -229,3 +229,18 @@ impl IaAttr {
         }
     }
 }
+
+/// What events call an object: a number that its user may choose (`set_label`), unique to begin with.
+pub type Label = u64;
+
+/// Errors outside of requests (`DAT_ASYNC_ERROR_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum AsyncKind {
+    /// An event dispatcher lost events.
+    EvdOverflow = 0x08001,
+    /// A peer's request made an endpoint fail.
+    EpBroken = 0x08003,
+    /// Anything else: a shared receive queue below its low watermark, by its reason.
+    ProviderInternal = 0x08005,
+}

@@ -2,14 +2,25 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use host::Span;
 
-use crate::evd::{EvdInner, WeakEvd, deadline};
 use crate::ia::IaInner;
 use crate::sync::{Use, lock};
-use crate::{Error, Evd, Ia, Kind, Label, Result, Subtype};
+use crate::{Error, Ia, Kind, Label, Result, Subtype};
+
+/// A dispatcher, as its notification object sees it.
+pub(crate) trait Watched: Send + Sync {
+    /// Arms the device's queue if it is not, and queues what came before that; reports to the object if there is news.
+    fn watch(&self);
+    /// Its report has been taken: whether it still has something. From now on it reports anew.
+    fn take_report(&self) -> bool;
+    /// The object is gone.
+    fn forget_cno(&self);
+}
+
+type WeakWatched = Weak<dyn Watched>;
 
 /// What is called when a dispatcher of the object has something: with the dispatcher.
 pub type Agent = Box<dyn Fn(Label) + Send>;
@@ -21,9 +32,9 @@ pub struct Cno(pub(crate) Arc<CnoInner>);
 pub(crate) struct CnoInner {
     pub(crate) ia: Arc<IaInner>,
     _use: Use,
-    evds: Mutex<Vec<WeakEvd>>,
+    evds: Mutex<Vec<WeakWatched>>,
     /// Dispatchers that have something, in the order in which they reported.
-    triggered: Mutex<VecDeque<(Label, WeakEvd)>>,
+    triggered: Mutex<VecDeque<(Label, WeakWatched)>>,
     /// Called by a thread of its own, while there is one.
     agent: Mutex<Option<Agent>>,
     has_thread: AtomicBool,
@@ -141,21 +152,21 @@ impl CnoInner {
         self.label.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn attach(&self, evd: &Evd) {
+    pub(crate) fn attach(&self, evd: WeakWatched) {
         let mut evds = lock(&self.evds);
         evds.retain(|other| other.strong_count() > 0);
-        evds.push(Arc::downgrade(&evd.0));
+        evds.push(evd);
         drop(evds);
         self.ia.ring();
     }
 
-    pub(crate) fn detach(&self, evd: &Evd) {
-        lock(&self.evds).retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&evd.0)));
+    pub(crate) fn detach(&self, evd: &dyn Watched) {
+        lock(&self.evds).retain(|other| !std::ptr::addr_eq(other.as_ptr(), evd));
     }
 
     /// A dispatcher has something.
-    pub(crate) fn push(&self, label: Label, evd: &EvdInner) {
-        let weak = lock(&self.evds).iter().find(|other| std::ptr::eq(other.as_ptr(), evd)).cloned();
+    pub(crate) fn push(&self, label: Label, evd: &dyn Watched) {
+        let weak = lock(&self.evds).iter().find(|other| std::ptr::addr_eq(other.as_ptr(), evd)).cloned();
         if let Some(weak) = weak {
             lock(&self.triggered).push_back((label, weak));
         }
@@ -163,8 +174,7 @@ impl CnoInner {
     }
 
     fn wait(&self, timeout: Option<Span>) -> Option<Label> {
-        let host = &self.ia.host;
-        host.wait("Cno::wait", &self.ia.shared(), deadline(host, timeout), || self.look())
+        self.ia.host.wait("Cno::wait", &self.ia.shared(), self.ia.deadline(timeout), || self.look())
     }
 
     fn look(&self) -> Option<Label> {
@@ -176,15 +186,14 @@ impl CnoInner {
         let mut at = 0;
         while let Some(evd) = self.evd(at) {
             if let Some(evd) = evd.upgrade() {
-                // An overrun is found by whoever looks at the dispatcher itself.
-                let _ = evd.watch(false);
+                evd.watch();
             }
             at += 1;
         }
         self.take()
     }
 
-    fn evd(&self, at: usize) -> Option<WeakEvd> {
+    fn evd(&self, at: usize) -> Option<WeakWatched> {
         lock(&self.evds).get(at).cloned()
     }
 
@@ -192,9 +201,8 @@ impl CnoInner {
         loop {
             let (label, evd) = lock(&self.triggered).pop_front()?;
             let Some(evd) = evd.upgrade() else { continue };
-            evd.triggered.store(false, Ordering::Release);
             // Somebody may have taken what triggered it without waiting here.
-            if evd.has_queued() {
+            if evd.take_report() {
                 return Some(label);
             }
         }
@@ -211,7 +219,7 @@ impl CnoInner {
 
 impl Drop for CnoInner {
     fn drop(&mut self) {
-        for evd in lock(&self.evds).iter().filter_map(WeakEvd::upgrade) {
+        for evd in lock(&self.evds).iter().filter_map(Weak::upgrade) {
             evd.forget_cno();
         }
     }

@@ -1,17 +1,16 @@
 //! Connections of endpoints: how they are begun and ended, and what the device's events make of them.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use host::Span;
-use verbs::{CmEvent, CmFailure, ConnParam, Qp, Wc, WcStatus};
+use verbs::{CmEvent, CmFailure, ConnParam, Qp};
 
 use crate::attr::{Close, EpState};
 use crate::ep::{Ep, EpInner};
-use crate::ia::IaInner;
-use crate::sp::port_of;
+use crate::ia::Endpoint;
 use crate::sync::lock;
-use crate::{ConnectionKind, Error, Evd, Event, Kind, Result, Subtype};
+use crate::{ConnectionKind, Error, Evd, Event, Kind, Label, Result, Subtype};
 
 /// How long a connect may take that may take for ever: peers that do not answer are gone by then.
 const LONGEST_CONNECT: Span = Span::from_secs(600);
@@ -19,6 +18,18 @@ const LONGEST_CONNECT: Span = Span::from_secs(600);
 /// How long an ending waits for what is under way.
 const DRAIN: Span = Span::from_secs(5);
 const FLUSH: Span = Span::from_secs(1);
+
+/// Ports below this are left to the system.
+const FIRST_PORT: u64 = 1024;
+
+/// The port of a connection qualifier. Those beyond 65535 are folded onto the ports from 1024 on, so that neighbours stay
+/// neighbours; two of them may share a port, and are then the same service point.
+pub fn port_of(conn_qual: u64) -> u16 {
+    match u16::try_from(conn_qual) {
+        Ok(port) => port,
+        Err(_) => (FIRST_PORT + conn_qual % (65_536 - FIRST_PORT)) as u16,
+    }
+}
 
 impl Ep {
     /// Begins to connect to the service point with `conn_qual` at `address`; an event tells how it went (`dat_ep_connect`).
@@ -226,50 +237,26 @@ impl EpInner {
     }
 }
 
-impl IaInner {
-    /// A request failed. If that was not because its connection had ended, its connection ends now: not every device says so
-    /// by itself to the side whose request it was.
-    #[cold]
-    pub(crate) fn request_failed(&self, wc: &Wc) {
-        if wc.status == WcStatus::WrFlushErr {
-            return;
-        }
-        let ep = self.ep(wc.qp_num).filter(|ep| ep.state() == EpState::Connected);
-        if let Some(ep) = ep {
-            ep.say_goodbye();
+impl Endpoint for EpInner {
+    fn label(&self) -> Label {
+        self.label()
+    }
+
+    fn heard(&self, event: CmEvent) {
+        match event {
+            CmEvent::Established { private_data, .. } => self.established(private_data),
+            CmEvent::Rejected { private_data, .. } => self.failed(ConnectionKind::PeerRejected, private_data),
+            CmEvent::ConnectFailed { why, .. } => self.failed(kind_of(&why), Vec::new()),
+            CmEvent::Disconnected { .. } => self.disconnected(),
+            // That is a service point's.
+            CmEvent::ConnectRequest(_) => {}
         }
     }
 
-    /// Something happened to a connection, or wants to become one.
-    pub(crate) fn connection(&self, event: CmEvent) {
-        match event {
-            CmEvent::ConnectRequest(request) => {
-                let sp = lock(&self.sps).get(&request.info.local.port()).and_then(Weak::upgrade);
-                // Nobody listens any more: dropped, it is rejected.
-                if let Some(sp) = sp {
-                    sp.requested(request);
-                }
-            }
-            CmEvent::Established { qp_num, private_data, .. } => {
-                if let Some(ep) = self.ep(qp_num) {
-                    ep.established(private_data);
-                }
-            }
-            CmEvent::Rejected { qp_num, private_data } => {
-                if let Some(ep) = self.ep(qp_num) {
-                    ep.failed(ConnectionKind::PeerRejected, private_data);
-                }
-            }
-            CmEvent::ConnectFailed { qp_num, why } => {
-                if let Some(ep) = self.ep(qp_num) {
-                    ep.failed(kind_of(&why), Vec::new());
-                }
-            }
-            CmEvent::Disconnected { qp_num } => {
-                if let Some(ep) = self.ep(qp_num) {
-                    ep.disconnected();
-                }
-            }
+    /// Its connection ends: not every device says so by itself to the side whose request it was.
+    fn request_failed(&self) {
+        if self.state() == EpState::Connected {
+            self.say_goodbye();
         }
     }
 }
@@ -288,5 +275,19 @@ impl Error {
     /// An address that is none of an adapter's kind.
     pub const fn address() -> Self {
         Self::new(Kind::InvalidAddress, Subtype::AddressMalformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qualifiers_have_ports_and_neighbours_stay_neighbours() {
+        assert_eq!(port_of(45248), 45248);
+        assert_eq!(port_of(65535), 65535);
+        let base = 0xaff_ab1e;
+        assert!((0..1000).all(|n| port_of(base + n + 1) == port_of(base + n) + 1));
+        assert!((0..100_000).all(|n| port_of(65_536 + n) >= 1024));
     }
 }

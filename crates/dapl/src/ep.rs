@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use host::{Held, Lock};
 use verbs::{Data, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
@@ -11,7 +11,7 @@ use crate::attr::{EpAttr, EpState};
 use crate::config::{Config, EpConfig};
 use crate::error::OrDevice;
 use crate::event::Dto;
-use crate::ia::IaInner;
+use crate::ia::{Endpoint, IaInner};
 use crate::lane::{Lane, Wanted};
 use crate::sync::{Use, lock};
 use crate::{CompletionFlags, Error, Evd, Event, Ia, Kind, Label, Pz, Result, Subtype};
@@ -467,7 +467,8 @@ impl EpInner {
         let send = Side::new(given.request_evd, attr.max_request_dtos, attr.max_request_iov, label)?;
         let recv = Side::new(given.recv_evd.filter(|_| own), attr.max_recv_dtos, attr.max_recv_iov, label)?;
         let qp = Arc::new(pz.0.pd.create_qp(&init).or_device(Subtype::ResourceTep)?);
-        lock(&self.ia.eps).insert(qp.num(), Arc::downgrade(self));
+        let known: Weak<dyn Endpoint> = Arc::<Self>::downgrade(self);
+        lock(&self.ia.eps).insert(qp.num(), known);
         *self.send_side() = Side { qp: Some(qp.clone()), ..send };
         *self.recv_side() = Side { qp: Some(qp), ..recv };
         Ok(())

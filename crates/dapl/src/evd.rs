@@ -8,17 +8,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::{Bell, Held, Lock, Source, Span, Time, Wakes};
+use host::{Bell, Held, Lock, Source, Span, Wakes};
 use verbs::{Cq, Wc};
 
-use crate::cno::CnoInner;
+use crate::cno::{CnoInner, Watched};
 use crate::error::OrDevice;
-use crate::event::DtoEvent;
-use crate::glance::Glance;
-use crate::ia::IaInner;
+use crate::event::{Dto, DtoEvent};
+use crate::ia::{Adapter, Dispatcher, IaInner, is_shared};
 use crate::lane::{Lane, Lanes, Turn};
 use crate::sync::{Use, Uses, lock};
-use crate::{Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
+use crate::{AsyncKind, Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
 /// How long a thread waits for its turn at completions, which another has for moments only.
 const TURN: Span = Span::from_ms(100);
@@ -83,6 +82,16 @@ impl std::fmt::Debug for Evd {
     }
 }
 
+/// What a glance saw.
+enum Glance {
+    /// The next event. Not yet an `Event`: made where it is wanted, it is not copied on the way there.
+    Found(DtoEvent),
+    /// There is none.
+    Nothing,
+    /// Only a look will tell.
+    Unclear,
+}
+
 /// What a dispatcher is (`DAT_EVD_PARAM`).
 #[derive(Clone, Debug)]
 pub struct EvdParam {
@@ -98,6 +107,32 @@ pub struct EvdParam {
     pub solicited: bool,
     /// Its notification object.
     pub cno: Option<Label>,
+}
+
+/// What concerns dispatchers of an adapter as a whole.
+impl Ia {
+    /// Opens an adapter, and makes a dispatcher for its asynchronous errors, unless 0 is asked for (`dat_ia_open`).
+    ///
+    /// # Errors
+    /// `InsufficientResources` when too many are open, or the device can give no more.
+    pub fn open(adapter: &Adapter, async_qlen: u32) -> Result<(Self, Option<Evd>)> {
+        let ia = Self::open_silent(adapter)?;
+        if async_qlen == 0 {
+            return Ok((ia, None));
+        }
+        let evd = Evd::create(&ia, async_qlen.min(ia.0.attr.max_evd_qlen), None, EvdFlags::ASYNC)?;
+        ia.0.async_evd.get_or_init(|| evd.known());
+        Ok((ia, Some(evd)))
+    }
+
+    /// Whether it has no objects but `own` of the caller's, so that it may be closed gracefully (`dat_ia_close`).
+    ///
+    /// # Errors
+    /// `InvalidState`.
+    pub fn check_unused(&self, own: Option<&Evd>) -> Result<()> {
+        let kept = usize::from(own.is_some());
+        if self.0.uses.count() > kept { Err(Error::state(Subtype::IaInUse)) } else { Ok(()) }
+    }
 }
 
 impl Evd {
@@ -138,12 +173,17 @@ impl Evd {
             label: AtomicU64::new(ia.next_label()),
             uses: Uses::default(),
         });
-        if let Some(cq) = &inner.cq {
-            lock(&ia.evds).insert(cq.id(), Arc::downgrade(&inner));
-        }
         let evd = Self(inner);
+        if let Some(cq) = &evd.0.cq {
+            lock(&ia.evds).insert(cq.id(), evd.known());
+        }
         evd.modify_cno(cno)?;
         Ok(evd)
+    }
+
+    /// As the adapter knows it.
+    fn known(&self) -> Weak<dyn Dispatcher> {
+        Arc::<EvdInner>::downgrade(&self.0)
     }
 
     /// Waits until `threshold` events are there, and takes the first; `None` waits for ever. Also returns how many more are
@@ -186,7 +226,7 @@ impl Evd {
             return Err(Error::state(Subtype::EvdInUse));
         }
         let host = &inner.ia.host;
-        let deadline = timeout.and_then(|timeout| host.after(timeout));
+        let deadline = inner.ia.deadline(timeout);
         let mut news = false;
         let solicited = inner.is(SOLICITED) && inner.ia.channel.is_some();
         // Put where it is returned from: an event that is handed through the loop is copied at each step.
@@ -269,10 +309,10 @@ impl Evd {
         let old = std::mem::replace(&mut *lock(&self.0.cno), cno.map(|cno| cno.0.clone()));
         self.0.has_cno.store(cno.is_some(), Ordering::Release);
         if let Some(old) = old {
-            old.detach(self);
+            old.detach(&*self.0);
         }
         if let Some(cno) = cno {
-            cno.0.attach(self);
+            cno.0.attach(Arc::<EvdInner>::downgrade(&self.0));
         }
         Ok(())
     }
@@ -345,6 +385,13 @@ impl Evd {
     }
 }
 
+/// The event of a receive from a shared queue.
+fn received(wc: &Wc, ep: Label, cookie: u64) -> DtoEvent {
+    let operation = if wc.invalidated.is_some() { Dto::ReceiveWithInvalidate } else { Dto::Receive };
+    let (status, length, invalidated) = (wc.status.into(), wc.byte_len, wc.invalidated);
+    DtoEvent { ep, cookie, status, length, operation, invalidated }
+}
+
 impl EvdInner {
     fn is(&self, state: u8) -> bool {
         self.state.load(Ordering::Acquire) & state != 0
@@ -352,12 +399,45 @@ impl EvdInner {
 
     /// Whether anything about it is not the default.
     #[inline]
-    pub(crate) fn is_special(&self) -> bool {
+    fn is_special(&self) -> bool {
         self.state.load(Ordering::Acquire) != 0
     }
 
     fn check_waitable(&self) -> Result<()> {
         if self.is(UNWAITABLE) { Err(Error::state(Subtype::EvdUnwaitable)) } else { Ok(()) }
+    }
+
+    /// The short way of a look: one completion of the device's that becomes an event at once, when nothing else feeds the
+    /// dispatcher, nothing is queued there, and nothing about it is special.
+    #[inline(always)]
+    fn glance(&self) -> Glance {
+        if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) || self.is_special() {
+            return Glance::Unclear;
+        }
+        let (Some(cq), Some(mut taking)) = (&self.cq, self.taking.try_lock(&self.ia.host)) else {
+            return Glance::Unclear;
+        };
+        if self.has_queued() {
+            return Glance::Unclear;
+        }
+        let Taking { turn, wc, last } = &mut *taking;
+        match cq.poll(wc) {
+            Ok(0) => return Glance::Nothing,
+            Ok(_) => {}
+            // An overrun, which lasts: the look finds it again.
+            Err(_) => return Glance::Unclear,
+        }
+        let [wc] = wc;
+        if last.as_ref().is_none_or(|lane| !lane.knows(wc.wr_id)) {
+            *last = self.lanes.of(wc.wr_id).cloned();
+        }
+        if let Some(event) = last.as_ref().and_then(|lane| lane.complete_plain(turn, wc)) {
+            return Glance::Found(event);
+        }
+        if let Some((event, wakes)) = self.event_of(turn, wc) {
+            self.keep(event, wakes);
+        }
+        Glance::Unclear
     }
 
     /// An event, if `threshold` of them are there and there is `news`: something that wakes has come since the wait began.
@@ -393,7 +473,7 @@ impl EvdInner {
     /// Looks with the device saying what is news: for receives that wake only when solicited.
     fn look_armed(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
         self.ia.dispatch_channel();
-        self.watch(true)?;
+        self.drain(true)?;
         *news |= self.rung.swap(false, Ordering::Acquire) | self.notified.swap(false, Ordering::Acquire);
         Ok(self.take_queued(threshold, *news))
     }
@@ -449,8 +529,11 @@ impl EvdInner {
         if !wc.is_ok() {
             self.ia.request_failed(wc);
         }
-        if crate::srq::is_shared(wc.wr_id) {
-            return self.ia.shared_receive(wc);
+        if is_shared(wc.wr_id) {
+            return self
+                .ia
+                .shared_receive(wc)
+                .map(|(ep, cookie)| (Event::Dto(received(wc, ep, cookie)), true));
         }
         let lane = self.lanes.of(wc.wr_id)?;
         let found = lane.complete(turn, wc);
@@ -535,7 +618,7 @@ impl EvdInner {
     }
 
     /// Arms the device's queue if it is not, and takes out what came before that; triggers if that wakes.
-    pub(crate) fn watch(&self, waited_on: bool) -> Result<()> {
+    fn drain(&self, waited_on: bool) -> Result<()> {
         let Some(cq) = &self.cq else { return Ok(()) };
         let solicited = self.is(SOLICITED);
         let arm = self.ia.channel.is_some() && !self.armed.swap(true, Ordering::AcqRel);
@@ -562,17 +645,43 @@ impl EvdInner {
 
     /// Whether anything is queued.
     #[inline]
-    pub(crate) fn has_queued(&self) -> bool {
+    fn has_queued(&self) -> bool {
         self.queued.load(Ordering::Acquire) > 0
     }
 
-    /// The device has announced what the queue was armed for.
-    pub(crate) fn notify(&self) {
+    /// Whether it is of this adapter.
+    pub(crate) fn is_of(&self, ia: &Arc<IaInner>) -> bool {
+        Arc::ptr_eq(&self.ia, ia)
+    }
+}
+
+impl Dispatcher for EvdInner {
+    fn label(&self) -> Label {
+        self.label.load(Ordering::Relaxed)
+    }
+
+    fn notify(&self) {
         self.notified.store(true, Ordering::Release);
         self.armed.store(false, Ordering::Release);
     }
 
-    pub(crate) fn forget_cno(&self) {
+    fn report(&self, object: Label, kind: AsyncKind, reason: i32) {
+        self.push_bounded(Event::Async { object, kind, reason });
+    }
+}
+
+impl Watched for EvdInner {
+    fn watch(&self) {
+        // An overrun is found by whoever looks at the dispatcher itself.
+        let _ = self.drain(false);
+    }
+
+    fn take_report(&self) -> bool {
+        self.triggered.store(false, Ordering::Release);
+        self.has_queued()
+    }
+
+    fn forget_cno(&self) {
         *lock(&self.cno) = None;
         self.has_cno.store(false, Ordering::Release);
     }
@@ -584,14 +693,6 @@ impl Drop for EvdInner {
             lock(&self.ia.evds).remove(&cq.id());
         }
     }
-}
-
-/// A dispatcher that does not keep it alive.
-pub(crate) type WeakEvd = Weak<EvdInner>;
-
-/// Until when a wait of at most `span` may last.
-pub(crate) fn deadline(host: &host::Host, span: Option<Span>) -> Option<Time> {
-    span.and_then(|span| host.after(span))
 }
 
 /// What wakes who waits for its events: a completion, or whatever else feeds it.

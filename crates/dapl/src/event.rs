@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use verbs::WcStatus;
 
-use crate::Cr;
-
-/// What events call an object: a number that its user may choose (`set_label`), unique to begin with.
-pub type Label = u64;
+use crate::attr::{AsyncKind, Label};
+use crate::cr::Cr;
 
 /// Something that happened (`DAT_EVENT`).
 #[derive(Debug)]
@@ -156,16 +154,4 @@ pub enum ConnectionKind {
     TimedOut = 0x04007,
     /// There is no way to the address.
     Unreachable = 0x04008,
-}
-
-/// Errors outside of requests (`DAT_ASYNC_ERROR_*`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum AsyncKind {
-    /// An event dispatcher lost events.
-    EvdOverflow = 0x08001,
-    /// A peer's request made an endpoint fail.
-    EpBroken = 0x08003,
-    /// Anything else: a shared receive queue below its low watermark, by its reason.
-    ProviderInternal = 0x08005,
 }

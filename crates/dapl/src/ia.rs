@@ -3,22 +3,22 @@
 //! Connections and asynchronous errors come from the device in one stream for each adapter. Whoever looks at a dispatcher that
 //! such events may feed hands out what has come ([`IaInner::dispatch`]). In real time a thread does that, too, so that one may
 //! sleep on a dispatcher that also carries completions; it begins with the first service point or connect.
+//!
+//! The adapter knows its objects by number, and only as whom it tells something: [`Endpoint`], [`ServicePoint`], [`Dispatcher`],
+//! [`SharedReceives`]. So what is made on an adapter uses it, and it uses none of them.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use host::{Bell, Host, Source, Span, Wakes};
-use verbs::{AsyncEvent, Cm, CompChannel, Cq, Device, Wc};
+use host::{Bell, Host, Source, Span, Time, Wakes};
+use verbs::{AsyncEvent, Cm, CmEvent, CompChannel, ConnectRequest, Cq, Device, Wc, WcStatus};
 
-use crate::attr::IaAttr;
-use crate::ep::EpInner;
+use crate::attr::{AsyncKind, IaAttr, Label};
 use crate::error::OrDevice;
-use crate::evd::{EvdInner, WeakEvd};
-use crate::sp::SpInner;
-use crate::srq::SrqInner;
 use crate::sync::{Uses, lock, try_lock};
-use crate::{AsyncKind, Error, Evd, EvdFlags, Event, Kind, Label, Result, Subtype};
+use crate::{Error, Kind, Result, Subtype};
 
 /// Adapters that may be open on one device.
 const MAX_OPEN: usize = 1024;
@@ -30,6 +30,57 @@ const PORTER_TURN: Span = Span::from_ms(500);
 const EP_TRANSFER_TO_ERROR: i32 = 0;
 const EVD_OVERFLOW_ERROR: i32 = 0;
 const SRQ_LOW_WATERMARK: i32 = 2;
+
+/// What the adapter tells an endpoint; by the number of its queue pair.
+pub(crate) trait Endpoint: Any + Send + Sync {
+    /// What events call it.
+    fn label(&self) -> Label;
+    /// Something happened to its connection.
+    fn heard(&self, event: CmEvent);
+    /// A request of its own failed, and not because its connection had ended.
+    fn request_failed(&self);
+}
+
+/// What the adapter tells a service point; by its port.
+pub(crate) trait ServicePoint: Send + Sync {
+    /// A request has come.
+    fn requested(&self, request: ConnectRequest);
+}
+
+/// What the adapter tells an event dispatcher; by the number of its completion queue.
+pub(crate) trait Dispatcher: Send + Sync {
+    /// What events call it.
+    fn label(&self) -> Label;
+    /// The device has announced what the queue was armed for.
+    fn notify(&self);
+    /// An object has an error outside of any request. A full dispatcher loses it; there is nowhere left to report that.
+    fn report(&self, object: Label, kind: AsyncKind, reason: i32);
+}
+
+/// What the adapter tells a shared receive queue; by its number.
+pub(crate) trait SharedReceives: Send + Sync {
+    /// What events call it.
+    fn label(&self) -> Label;
+    /// What the device calls it.
+    fn id(&self) -> u32;
+    /// A receive is used up: its cookie.
+    fn take(&self, receive: u32) -> Option<u64>;
+}
+
+/// A request's number says by its first bit that it is a shared receive, then of which queue, then which.
+const SHARED: u64 = 1 << 63;
+const NUMBER_SHIFT: u32 = 32;
+
+/// The number of a receive that is posted to shared queue number `queue`.
+pub(crate) fn shared_wr_id(queue: u32, receive: u32) -> u64 {
+    SHARED | u64::from(queue) << NUMBER_SHIFT | u64::from(receive)
+}
+
+/// Whether a completion is of a shared receive.
+#[inline]
+pub(crate) fn is_shared(wr_id: u64) -> bool {
+    wr_id & SHARED != 0
+}
 
 /// A device, for any number of open interface adapters; cheap to clone.
 #[derive(Clone)]
@@ -82,11 +133,12 @@ pub(crate) struct IaInner {
     ending: Arc<Bell>,
     /// For endpoints without a dispatcher on one side.
     spare: OnceLock<Cq>,
-    pub(crate) eps: Mutex<BTreeMap<u32, Weak<EpInner>>>,
-    pub(crate) sps: Mutex<BTreeMap<u16, Weak<SpInner>>>,
-    pub(crate) evds: Mutex<BTreeMap<u32, WeakEvd>>,
-    pub(crate) srqs: Mutex<BTreeMap<u32, Weak<SrqInner>>>,
-    async_evd: Mutex<WeakEvd>,
+    pub(crate) eps: Mutex<BTreeMap<u32, Weak<dyn Endpoint>>>,
+    pub(crate) sps: Mutex<BTreeMap<u16, Weak<dyn ServicePoint>>>,
+    pub(crate) evds: Mutex<BTreeMap<u32, Weak<dyn Dispatcher>>>,
+    pub(crate) srqs: Mutex<BTreeMap<u32, Weak<dyn SharedReceives>>>,
+    /// Where errors outside of requests go, once there is a place.
+    pub(crate) async_evd: OnceLock<Weak<dyn Dispatcher>>,
     dispatching: Mutex<()>,
     has_porter: AtomicBool,
     labels: AtomicU64,
@@ -101,11 +153,8 @@ impl std::fmt::Debug for Ia {
 }
 
 impl Ia {
-    /// Opens an adapter, and makes a dispatcher for its asynchronous errors, unless 0 is asked for (`dat_ia_open`).
-    ///
-    /// # Errors
-    /// `InsufficientResources` when too many are open, or the device can give no more.
-    pub fn open(adapter: &Adapter, async_qlen: u32) -> Result<(Self, Option<Evd>)> {
+    /// Opens an adapter, without a dispatcher for its asynchronous errors.
+    pub(crate) fn open_silent(adapter: &Adapter) -> Result<Self> {
         let device = adapter.device().clone();
         if adapter.opened().len() >= MAX_OPEN {
             return Err(Error::new(Kind::InsufficientResources, Subtype::None));
@@ -125,7 +174,7 @@ impl Ia {
             sps: Mutex::default(),
             evds: Mutex::default(),
             srqs: Mutex::default(),
-            async_evd: Mutex::default(),
+            async_evd: OnceLock::new(),
             dispatching: Mutex::default(),
             has_porter: AtomicBool::new(false),
             labels: AtomicU64::new(2),
@@ -133,13 +182,7 @@ impl Ia {
             uses: Uses::default(),
         });
         lock(&adapter.0.open).push(Arc::downgrade(&inner));
-        let ia = Self(inner);
-        if async_qlen == 0 {
-            return Ok((ia, None));
-        }
-        let evd = Evd::create(&ia, async_qlen.min(ia.0.attr.max_evd_qlen), None, EvdFlags::ASYNC)?;
-        *lock(&ia.0.async_evd) = Arc::downgrade(&evd.0);
-        Ok((ia, Some(evd)))
+        Ok(Self(inner))
     }
 
     /// What it can do (`dat_ia_query`).
@@ -150,15 +193,6 @@ impl Ia {
     /// The device below.
     pub fn device(&self) -> &Device {
         &self.0.device
-    }
-
-    /// Whether it has no objects but `own` of the caller's, so that it may be closed gracefully (`dat_ia_close`).
-    ///
-    /// # Errors
-    /// `InvalidState`.
-    pub fn check_unused(&self, own: Option<&Evd>) -> Result<()> {
-        let kept = usize::from(own.is_some());
-        if self.0.uses.count() > kept { Err(Error::state(Subtype::IaInUse)) } else { Ok(()) }
     }
 
     /// What events call it.
@@ -235,12 +269,33 @@ impl IaInner {
         }
     }
 
+    /// Something happened to a connection, or wants to become one.
+    fn connection(&self, event: CmEvent) {
+        let qp_num = match event {
+            CmEvent::ConnectRequest(request) => {
+                let sp = lock(&self.sps).get(&request.info.local.port()).and_then(Weak::upgrade);
+                // If nobody listens any more: dropped, it is rejected.
+                if let Some(sp) = sp {
+                    sp.requested(request);
+                }
+                return;
+            }
+            CmEvent::Established { qp_num, .. }
+            | CmEvent::Rejected { qp_num, .. }
+            | CmEvent::ConnectFailed { qp_num, .. }
+            | CmEvent::Disconnected { qp_num } => qp_num,
+        };
+        if let Some(ep) = self.ep(qp_num) {
+            ep.heard(event);
+        }
+    }
+
     /// An error outside of any request. The device tells one of its adapters, whoever asks first.
     fn asynchronous(&self, event: AsyncEvent) {
         for ia in self.adapter.opened() {
             let found = match event {
                 AsyncEvent::CqError { cq } => {
-                    let evd = lock(&ia.evds).get(&cq).and_then(Weak::upgrade).map(Evd);
+                    let evd = lock(&ia.evds).get(&cq).and_then(Weak::upgrade);
                     evd.map(|evd| (evd.label(), AsyncKind::EvdOverflow, EVD_OVERFLOW_ERROR))
                 }
                 AsyncEvent::QpAccessError { qp_num } => {
@@ -268,25 +323,39 @@ impl IaInner {
     }
 
     fn report(&self, object: Label, kind: AsyncKind, reason: i32) {
-        let evd = lock(&self.async_evd).upgrade();
-        if let Some(evd) = evd {
-            // A full one loses it; there is nowhere left to report that.
-            evd.push_bounded(Event::Async { object, kind, reason });
+        if let Some(evd) = self.async_evd.get().and_then(Weak::upgrade) {
+            evd.report(object, kind, reason);
         }
     }
 
     /// The endpoint with this queue pair.
-    pub(crate) fn ep(&self, qp_num: u32) -> Option<Arc<EpInner>> {
+    pub(crate) fn ep(&self, qp_num: u32) -> Option<Arc<dyn Endpoint>> {
         lock(&self.eps).get(&qp_num).and_then(Weak::upgrade)
     }
 
-    /// The event of a receive from a shared queue.
+    /// A receive from a shared queue is done: what events call its endpoint, and the receive's cookie.
     #[cold]
-    pub(crate) fn shared_receive(&self, wc: &Wc) -> Option<(Event, bool)> {
-        let srq = lock(&self.srqs).get(&crate::srq::number(wc.wr_id)).and_then(Weak::upgrade)?;
-        let ep = self.ep(wc.qp_num);
+    pub(crate) fn shared_receive(&self, wc: &Wc) -> Option<(Label, u64)> {
+        let number = ((wc.wr_id & !SHARED) >> NUMBER_SHIFT) as u32;
+        let srq = lock(&self.srqs).get(&number).and_then(Weak::upgrade)?;
         // The receive is used up, whether its endpoint is still there or not.
-        srq.complete(wc, ep.as_ref().map_or(0, |ep| ep.label())).filter(|_| ep.is_some())
+        let cookie = srq.take(wc.wr_id as u32)?;
+        Some((self.ep(wc.qp_num)?.label(), cookie))
+    }
+
+    /// A request failed. If that was not because its connection had ended, its endpoint is told.
+    #[cold]
+    pub(crate) fn request_failed(&self, wc: &Wc) {
+        if wc.status != WcStatus::WrFlushErr
+            && let Some(ep) = self.ep(wc.qp_num)
+        {
+            ep.request_failed();
+        }
+    }
+
+    /// Until when a wait of at most `span` may last.
+    pub(crate) fn deadline(&self, span: Option<Span>) -> Option<Time> {
+        span.and_then(|span| self.host.after(span))
     }
 
     /// From now on somebody sees to it that connections proceed while everybody sleeps.
@@ -323,12 +392,5 @@ impl Source for Shared<'_> {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.0.bell.prepare_wait(wakes);
         self.0.channel.iter().for_each(|channel| channel.prepare_wait(wakes));
-    }
-}
-
-/// A dispatcher's own adapter.
-impl EvdInner {
-    pub(crate) fn is_of(&self, ia: &Arc<IaInner>) -> bool {
-        Arc::ptr_eq(&self.ia, ia)
     }
 }

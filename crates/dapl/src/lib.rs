@@ -5,14 +5,16 @@
 //! [`Rsp`] and answers each [`Cr`]. Everything that blocks does so in one loop of `Host`, so that all of it runs in real and in
 //! virtual time.
 //!
-//! | file | what it holds |
+//! | file | what it holds; a file uses those above it only |
 //! |---|---|
+//! | `error`, `attr` | errors, attributes, with the standard's numbers |
 //! | `ia` | [`Adapter`], [`Ia`], and how the device's events are handed out |
-//! | `mem`, `srq` | [`Pz`], [`Lmr`], [`Rmr`]; [`Srq`] |
-//! | `ep`, `config`, `connect`, `sp` | [`Ep`] and what is posted to it; what it is made of; its connections; [`Psp`], [`Rsp`], [`Cr`] |
-//! | `evd`, `cno` | [`Evd`] and [`Cno`], where one waits |
-//! | `lane` | from a device's completion to the standard's event, without locks |
-//! | `attr`, `event`, `error` | attributes, events, errors, with the standard's numbers |
+//! | `cr`, `event` | [`Cr`], [`Event`]: what dispatchers hold |
+//! | `lane` | from a device's completion to the standard's event |
+//! | `cno`, `evd` | [`Cno`] and [`Evd`], where one waits |
+//! | `mem`, `srq`, `config` | [`Pz`], [`Lmr`]; [`Srq`]; what an endpoint is made of |
+//! | `ep`, `connect` | [`Ep`] and what is posted to it; its connections |
+//! | `rmr`, `sp` | [`Rmr`], which is bound by an endpoint; [`Psp`], [`Rsp`], and answers to requests |
 //!
 //! Names and numbers are those of the uDAPL 2.0 API specification and its headers. Objects are handles; the standard's rule
 //! that an object in use is not freed is a call here (`check_unused`), since dropping a handle is always safe.
@@ -29,27 +31,33 @@ mod attr;
 mod cno;
 mod config;
 mod connect;
+mod cr;
 mod ep;
 mod error;
 mod evd;
 mod event;
-mod glance;
 mod ia;
 mod lane;
 mod mem;
+mod rmr;
 mod sp;
 mod srq;
 mod sync;
 
-pub use attr::{Close, CompletionFlags, EpAttr, EpState, EvdFlags, IaAttr, MemPriv, SrqAttr};
+pub use attr::{
+    AsyncKind, Close, CompletionFlags, EpAttr, EpState, EvdFlags, IaAttr, Label, MemPriv, SrqAttr,
+};
 pub use cno::{Agent, Cno};
 pub use config::EpConfig;
+pub use connect::port_of;
+pub use cr::Cr;
 pub use ep::{Ep, Link};
 pub use error::{Error, Kind, Result, Subtype};
 pub use evd::{Evd, EvdParam};
-pub use event::{AsyncKind, ConnectionKind, Dto, DtoEvent, DtoStatus, Event, Label, RequestEvent};
+pub use event::{ConnectionKind, Dto, DtoEvent, DtoStatus, Event, RequestEvent};
 pub use ia::{Adapter, Ia};
-pub use mem::{Lmr, Pz, Rmr, RmrParam};
-pub use sp::{Cr, Psp, Rsp, port_of};
+pub use mem::{Lmr, Pz};
+pub use rmr::{Rmr, RmrParam};
+pub use sp::{Psp, Rsp};
 pub use srq::{Srq, SrqParam};
 pub use verbs::{Buf, RemoteAddr, Sge};

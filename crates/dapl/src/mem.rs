@@ -1,16 +1,15 @@
-//! [`Pz`], [`Lmr`], [`Rmr`]: protection zones, and regions for the own side and for peers.
+//! [`Pz`], [`Lmr`]: protection zones, and registered memory.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use verbs::{Buf, Mr, Pd, RemoteAddr, Sge};
 
 use crate::attr::MemPriv;
-use crate::ep::Ep;
 use crate::error::OrDevice;
 use crate::ia::IaInner;
-use crate::sync::{Use, Uses, lock};
-use crate::{CompletionFlags, DtoStatus, Error, Event, Ia, Kind, Label, Result, Subtype};
+use crate::sync::{Use, Uses};
+use crate::{Error, Ia, Kind, Label, Result, Subtype};
 
 /// A protection zone (`DAT_PZ`); cheap to clone.
 #[derive(Clone)]
@@ -67,7 +66,7 @@ pub struct Lmr {
     _use: (Use, Use),
     mr: Mr,
     privileges: MemPriv,
-    uses: Uses,
+    pub(crate) uses: Uses,
 }
 
 impl std::fmt::Debug for Lmr {
@@ -150,129 +149,5 @@ impl Lmr {
     /// `InvalidState` when a peer is stopped in the middle of an access; see [`verbs::Mr::dereg`].
     pub fn free(self) -> Result<()> {
         self.mr.dereg().or_device(Subtype::LmrInUse)
-    }
-}
-
-/// A remote memory region (`DAT_RMR`): a part of a local one that peers may reach while it is bound.
-///
-/// Devices have no memory windows: a bind registers the part once more, with a key of its own, and takes effect in the call.
-/// Its completion comes in the order of the endpoint's requests.
-pub struct Rmr {
-    pz: Pz,
-    _use: (Use, Use),
-    bound: Mutex<Option<Bound>>,
-    label: AtomicU64,
-}
-
-struct Bound {
-    mr: Mr,
-    _lmr: Use,
-    segment: Sge,
-    privileges: MemPriv,
-}
-
-/// What a remote region is bound to (`DAT_RMR_PARAM`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RmrParam {
-    /// The part; all zero while it is not bound.
-    pub segment: Sge,
-    /// What peers may do.
-    pub privileges: MemPriv,
-    /// Names it in peers' requests.
-    pub rmr_context: u32,
-}
-
-impl std::fmt::Debug for Rmr {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rmr({:?})", self.query())
-    }
-}
-
-impl Rmr {
-    /// An unbound region (`dat_rmr_create`).
-    pub fn create(pz: &Pz) -> Self {
-        let ia = &pz.0.ia;
-        let label = AtomicU64::new(ia.next_label());
-        Self { pz: pz.clone(), _use: (ia.uses.add(), pz.0.uses.add()), bound: Mutex::new(None), label }
-    }
-
-    /// Binds it to a part of `lmr`, or, with a length of 0, to nothing; ends any earlier bind. Returns its new context
-    /// (`dat_rmr_bind`). An event of its own tells the end, in the order of `ep`'s requests, unless that is suppressed.
-    ///
-    /// # Errors
-    /// `InvalidState` unless `ep` is connected; `InvalidHandle` for an endpoint or region of another zone; argument 3 for a
-    /// part outside of the region or another context; `PrivilegesViolation` for rights that the region does not have locally.
-    pub fn bind(
-        &self,
-        ep: &Ep,
-        lmr: &Lmr,
-        segment: Sge,
-        privileges: MemPriv,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<u32> {
-        ep.check_bindable(&self.pz)?;
-        if !Arc::ptr_eq(&lmr.pz.0, &self.pz.0) {
-            return Err(Error::handle(Subtype::HandleLmr));
-        }
-        let bound = if segment.length == 0 { None } else { Some(Self::register(lmr, segment, privileges)?) };
-        let context = bound.as_ref().map_or(0, |bound| bound.mr.rkey());
-        // What was bound is let go only when nothing can fail any more, and outside of the lock.
-        let old = std::mem::replace(&mut *lock(&self.bound), bound);
-        drop(old);
-        let event = Event::RmrBind { rmr: self.label(), cookie, status: DtoStatus::Success };
-        ep.bound(event, flags);
-        Ok(context)
-    }
-
-    fn register(lmr: &Lmr, segment: Sge, privileges: MemPriv) -> Result<Bound> {
-        if segment.lkey != lmr.lmr_context() {
-            return Err(Error::argument(Subtype::Arg3));
-        }
-        let outside = Error::argument(Subtype::Arg3);
-        let from = segment.addr.checked_sub(lmr.address()).and_then(|from| usize::try_from(from).ok());
-        let from = from.ok_or(outside.clone())?;
-        let to =
-            from.checked_add(segment.length as usize).filter(|to| *to <= lmr.buf().len()).ok_or(outside)?;
-        if privileges.contains(MemPriv::REMOTE_WRITE)
-            && !lmr.privileges.intersects(MemPriv::LOCAL_WRITE | MemPriv::REMOTE_WRITE)
-        {
-            return Err(Error::new(Kind::PrivilegesViolation, Subtype::PrivilegesRdmaWrite));
-        }
-        let mr = lmr.pz.0.pd.reg_mr_range(lmr.buf(), from..to, privileges.access());
-        let mr = mr.or_device(Subtype::ResourceMemoryRegion)?;
-        Ok(Bound { mr, _lmr: lmr.uses.add(), segment, privileges })
-    }
-
-    /// What it is bound to (`dat_rmr_query`).
-    pub fn query(&self) -> RmrParam {
-        match &*lock(&self.bound) {
-            Some(bound) => RmrParam {
-                segment: bound.segment,
-                privileges: bound.privileges,
-                rmr_context: bound.mr.rkey(),
-            },
-            None => RmrParam { segment: Sge::default(), privileges: MemPriv::empty(), rmr_context: 0 },
-        }
-    }
-
-    /// The address of its first byte, as peers' requests give it; 0 while it is not bound.
-    pub fn address(&self) -> u64 {
-        lock(&self.bound).as_ref().map_or(0, |bound| bound.mr.addr())
-    }
-
-    /// The protection zone that it belongs to.
-    pub fn pz(&self) -> &Pz {
-        &self.pz
-    }
-
-    /// What events call it.
-    pub fn label(&self) -> Label {
-        self.label.load(Ordering::Relaxed)
-    }
-
-    /// Changes what events call it.
-    pub fn set_label(&self, label: Label) {
-        self.label.store(label, Ordering::Relaxed);
     }
 }

@@ -1,34 +1,25 @@
-//! [`Psp`], [`Rsp`], [`Cr`]: service points, where connection requests arrive, and the requests.
+//! [`Psp`], [`Rsp`]: service points, where connection requests arrive, and the answers to these.
 
+use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use verbs::{ConnectRequest, Listener};
 
 use crate::attr::EpState;
 use crate::config::EpConfig;
+use crate::connect::port_of;
+use crate::cr::{Cr, CrInner};
 use crate::ep::Ep;
 use crate::error::OrDevice;
 use crate::event::RequestEvent;
-use crate::ia::IaInner;
+use crate::ia::{Endpoint, IaInner, ServicePoint};
 use crate::sync::{Use, lock};
 use crate::{Error, Evd, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
 /// Requests that wait for an answer at one service point.
 const BACKLOG: u32 = 256;
-
-/// Ports below this are left to the system.
-const FIRST_PORT: u64 = 1024;
-
-/// The port of a connection qualifier. Those beyond 65535 are folded onto the ports from 1024 on, so that neighbours stay
-/// neighbours; two of them may share a port, and are then the same service point.
-pub fn port_of(conn_qual: u64) -> u16 {
-    match u16::try_from(conn_qual) {
-        Ok(port) => port,
-        Err(_) => (FIRST_PORT + conn_qual % (65_536 - FIRST_PORT)) as u16,
-    }
-}
 
 /// A public service point (`DAT_PSP`), until dropped.
 #[derive(Debug)]
@@ -193,13 +184,28 @@ impl SpInner {
             kind,
             label: AtomicU64::new(ia.next_label()),
         });
-        lock(&ia.sps).insert(port, Arc::downgrade(&inner));
+        let known: Weak<dyn ServicePoint> = Arc::<Self>::downgrade(&inner);
+        lock(&ia.sps).insert(port, known);
         ia.start_porter();
         Ok(inner)
     }
 
-    /// A request has come.
-    pub(crate) fn requested(&self, mut request: ConnectRequest) {
+    /// Stops listening, now: a thread that hands out a request may still hold the point for a moment.
+    fn close(&self) {
+        let listeners = std::mem::take(&mut *lock(&self.listeners));
+        // A reserved point has left the list with its request, and another may have taken its place.
+        if !listeners.is_empty() {
+            lock(&self.ia.sps).remove(&self.port);
+        }
+        if let SpKind::Reserved(ep) = &self.kind {
+            // With a request it is no longer reserved, and stays as it is.
+            let _ = ep.0.change(EpState::Reserved, EpState::Unconnected);
+        }
+    }
+}
+
+impl ServicePoint for SpInner {
+    fn requested(&self, mut request: ConnectRequest) {
         let local_ep = match &self.kind {
             SpKind::Consumer => None,
             SpKind::Provider => {
@@ -225,28 +231,13 @@ impl SpInner {
             private_data,
             remote,
             conn_qual: self.conn_qual,
-            local_ep,
+            local_ep: local_ep.map(|ep| ep.0 as Arc<dyn Endpoint>),
             request: Mutex::new(Some(request)),
         }));
         let sp = self.label.load(Ordering::Relaxed);
         let event = RequestEvent { sp, local, conn_qual: self.conn_qual, cr };
         if !self.evd.0.push_bounded(Event::ConnectionRequest(Box::new(event))) {
             self.ia.overflow(self.evd.label());
-        }
-    }
-}
-
-impl SpInner {
-    /// Stops listening, now: a thread that hands out a request may still hold the point for a moment.
-    fn close(&self) {
-        let listeners = std::mem::take(&mut *lock(&self.listeners));
-        // A reserved point has left the list with its request, and another may have taken its place.
-        if !listeners.is_empty() {
-            lock(&self.ia.sps).remove(&self.port);
-        }
-        if let SpKind::Reserved(ep) = &self.kind {
-            // With a request it is no longer reserved, and stays as it is.
-            let _ = ep.0.change(EpState::Reserved, EpState::Unconnected);
         }
     }
 }
@@ -273,39 +264,11 @@ fn in_use(cause: verbs::Error) -> Error {
     }
 }
 
-/// A connection request (`DAT_CR`); cheap to clone. Dropped unanswered, it is rejected.
-#[derive(Clone)]
-pub struct Cr(Arc<CrInner>);
-
-struct CrInner {
-    ia: Arc<IaInner>,
-    private_data: Arc<[u8]>,
-    remote: SocketAddr,
-    conn_qual: u64,
-    local_ep: Option<Ep>,
-    request: Mutex<Option<ConnectRequest>>,
-}
-
-impl std::fmt::Debug for Cr {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Cr(from {} to {})", self.0.remote, self.0.conn_qual)
-    }
-}
-
 impl Cr {
-    /// What the other side said.
-    pub fn private_data(&self) -> &Arc<[u8]> {
-        &self.0.private_data
-    }
-
-    /// Where it comes from, as far as the device knows.
-    pub fn remote(&self) -> SocketAddr {
-        self.0.remote
-    }
-
     /// The endpoint that it brought, which alone can accept it.
-    pub fn local_ep(&self) -> Option<&Ep> {
-        self.0.local_ep.as_ref()
+    pub fn local_ep(&self) -> Option<Ep> {
+        let kept: Arc<dyn Any + Send + Sync> = self.0.local_ep.clone()?;
+        kept.downcast().ok().map(Ep)
     }
 
     /// Accepts it with `ep`, or with the endpoint that it brought (`dat_cr_accept`).
@@ -314,7 +277,8 @@ impl Cr {
     /// `InvalidHandle` when it was answered, with no endpoint, or with one too many; `InvalidState` by the endpoint's state;
     /// argument 3 for too much private data.
     pub fn accept(&self, ep: Option<&Ep>, private_data: &[u8]) -> Result<()> {
-        let (ep, from) = match (ep, self.local_ep()) {
+        let own = self.local_ep();
+        let (ep, from) = match (ep, &own) {
             (Some(ep), None) => (ep, EpState::Unconnected),
             (None, Some(ep)) => (ep, ep.0.state()),
             _ => return Err(Error::handle(Subtype::HandleEp)),
@@ -356,24 +320,5 @@ impl Cr {
             let _ = ep.0.change(EpState::PassiveConnectionPending, EpState::Unconnected);
         }
         request.reject(private_data).or_device(Subtype::None)
-    }
-
-    /// Whether it still waits for an answer.
-    pub fn is_open(&self) -> bool {
-        lock(&self.0.request).is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn qualifiers_have_ports_and_neighbours_stay_neighbours() {
-        assert_eq!(port_of(45248), 45248);
-        assert_eq!(port_of(65535), 65535);
-        let base = 0xaff_ab1e;
-        assert!((0..1000).all(|n| port_of(base + n + 1) == port_of(base + n) + 1));
-        assert!((0..100_000).all(|n| port_of(65_536 + n) >= 1024));
     }
 }

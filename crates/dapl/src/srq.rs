@@ -1,32 +1,16 @@
 //! [`Srq`]: receives that several endpoints share.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use verbs::{RecvWr, Sge, SrqInit, Wc};
+use verbs::{RecvWr, Sge, SrqInit};
 
 use crate::attr::SrqAttr;
 use crate::error::OrDevice;
-use crate::event::{Dto, DtoEvent};
-use crate::ia::IaInner;
+use crate::ia::{IaInner, SharedReceives, shared_wr_id};
 use crate::mem::Pz;
 use crate::sync::{Use, Uses, lock};
-use crate::{Error, Event, Label, Result, Subtype};
-
-/// A request's number says by its first bit that it was a shared receive, then of which queue, then which.
-const SHARED: u64 = 1 << 63;
-const NUMBER_SHIFT: u32 = 32;
-
-/// Whether a completion is of a shared receive.
-#[inline]
-pub(crate) fn is_shared(wr_id: u64) -> bool {
-    wr_id & SHARED != 0
-}
-
-/// The queue that a shared receive was posted to.
-pub(crate) fn number(wr_id: u64) -> u32 {
-    (wr_id >> NUMBER_SHIFT) as u32 & 0x7FFF_FFFF
-}
+use crate::{Error, Label, Result, Subtype};
 
 /// A shared receive queue (`DAT_SRQ`); cheap to clone.
 #[derive(Clone)]
@@ -95,7 +79,8 @@ impl Srq {
             label: AtomicU64::new(ia.next_label()),
             uses: Uses::default(),
         });
-        srqs.insert(number, Arc::downgrade(&inner));
+        let known: Weak<dyn SharedReceives> = Arc::<SrqInner>::downgrade(&inner);
+        srqs.insert(number, known);
         drop(srqs);
         let srq = Self(inner);
         if attr.low_watermark > 0 {
@@ -116,7 +101,7 @@ impl Srq {
         let full = Error::new(crate::Kind::InsufficientResources, Subtype::ResourceSrq);
         let record = lock(&inner.free).pop().ok_or(full)?;
         inner.cookies[record as usize].store(cookie, Ordering::Release);
-        let wr_id = SHARED | u64::from(inner.number) << NUMBER_SHIFT | u64::from(record);
+        let wr_id = shared_wr_id(inner.number, record);
         inner.srq.post_recv(&RecvWr::new(wr_id, iov)).or_device(Subtype::ResourceSrq).inspect_err(|_| {
             lock(&inner.free).push(record);
         })
@@ -180,31 +165,19 @@ impl Srq {
     }
 }
 
-impl SrqInner {
-    pub(crate) fn label(&self) -> Label {
+impl SharedReceives for SrqInner {
+    fn label(&self) -> Label {
         self.label.load(Ordering::Relaxed)
     }
 
-    /// What the device calls it.
-    pub(crate) fn id(&self) -> u32 {
+    fn id(&self) -> u32 {
         self.srq.id()
     }
 
-    /// The event of a receive, which is used up.
-    pub(crate) fn complete(&self, wc: &Wc, ep: Label) -> Option<(Event, bool)> {
-        let record = wc.wr_id as u32;
-        let cookie = self.cookies.get(record as usize)?.load(Ordering::Acquire);
-        lock(&self.free).push(record);
-        let operation = if wc.invalidated.is_some() { Dto::ReceiveWithInvalidate } else { Dto::Receive };
-        let event = DtoEvent {
-            ep,
-            cookie,
-            status: wc.status.into(),
-            length: wc.byte_len,
-            operation,
-            invalidated: wc.invalidated,
-        };
-        Some((Event::Dto(event), true))
+    fn take(&self, receive: u32) -> Option<u64> {
+        let cookie = self.cookies.get(receive as usize)?.load(Ordering::Acquire);
+        lock(&self.free).push(receive);
+        Some(cookie)
     }
 }
 

@@ -318,7 +318,7 @@ fn reserved_and_provider_points(pair: &Pair) {
     let psp = Psp::create_any(&pair.b.ia, &pair.b.cr, true).expect("a service point");
     a.connect(pair.b.address(), psp.conn_qual(), SOON, &[]).expect("begun");
     let cr = request(&pair.b.cr).cr;
-    let made = cr.local_ep().expect("made for it").clone();
+    let made = cr.local_ep().expect("made for it");
     assert_eq!(made.state(), EpState::UnconfiguredTentative);
     let config = pair.b.config();
     made.modify(|given| *given = config).expect("configured");

@@ -11,7 +11,8 @@ use syn::visit::{self, Visit};
 use syn::{Item, ItemUse, UseTree, Visibility};
 
 /// Where the rule holds.
-const TREES: &[&str] = &["crates/fabric/src/", "crates/nicety/src/", "crates/report/src/"];
+const TREES: &[&str] =
+    &["crates/dapl/src/", "crates/fabric/src/", "crates/nicety/src/", "crates/report/src/"];
 
 /// Findings for all files: one for each circle.
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
