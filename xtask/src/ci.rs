@@ -2,7 +2,7 @@
 //! no part in the others' results runs beside the tests.
 
 use crate::workspace::{Workspace, capture, counted, run as run_command};
-use crate::{corpora, interop, licences, loom, rows, ships, siege, tidy};
+use crate::{corpora, interop, licences, loom, miri, rows, ships, siege, tidy};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
         run: wasm,
     },
     Step { name: "loom", command: "cargo xtask loom", run: loom::check },
+    Step { name: "miri", command: "cargo xtask miri", run: miri::check },
     Step { name: "rows", command: "cargo xtask rows", run: rows::check },
     Step { name: "licences", command: "cargo xtask licences", run: licences::check },
     Step { name: "tidy", command: "cargo xtask tidy", run: tidy::check },
@@ -87,7 +88,7 @@ const WIDE: &[Step] = &[
 
 /// The step that waits half of its time, and the steps that need nothing of any other and run beside it.
 const HOST_STEP: &str = "test";
-const BESIDE: &[&str] = &["loom", "release"];
+const BESIDE: &[&str] = &["loom", "miri", "release"];
 
 /// Prints the steps.
 pub(crate) fn list() {

@@ -9,6 +9,7 @@ mod corpora;
 mod interop;
 mod licences;
 mod loom;
+mod miri;
 mod packages;
 mod rows;
 mod ships;
@@ -59,6 +60,8 @@ enum Check {
     Corpora,
     /// Run the loom models of the crates that have them.
     Loom,
+    /// Run the tests of the protocol and of what every C face needs under Miri.
+    Miri,
     /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL; minutes, not in CI.
     Interop {
         /// Run only these cases; may be given more than once.
@@ -92,6 +95,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Tidy { bless: false } => println!("{}", tidy::check(&workspace)?),
         Check::Corpora => println!("{}", corpora::check(&workspace)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),
+        Check::Miri => println!("{}", miri::check(&workspace)?),
         Check::Interop { list: true, .. } => interop::list(),
         Check::Interop { only, list: false } => interop::run(&workspace, &only)?,
         Check::Siege { quick, arguments } => siege::check(&workspace, &arguments, quick)?,

@@ -1,0 +1,84 @@
+//! Tests under Miri: no undefined behaviour in what they run, dependencies included, and no leak.
+//!
+//! The crate `iwarp` has no unsafe code of its own: Miri sees to it that what it stands on does nothing undefined where its tests
+//! come. The crate `cface` is unsafe code between C and handles.
+
+use crate::workspace::{Workspace, run};
+use anyhow::{Result, bail};
+use std::process::Command;
+
+/// A toolchain that has Miri; pinned, so that a new one does not decide whether old code passes.
+const TOOLCHAIN: &str = "nightly-2026-05-20";
+/// The crates, and the machines that are interpreted for them.
+const RUNS: &[(&str, &str)] = &[("iwarp", "x86_64-unknown-linux-gnu"), ("cface", "x86_64-unknown-linux-gnu")];
+/// Tests that are left out: they repeat much for the sake of the protocol, would take minutes each, and say no more about
+/// memory than the others.
+const LEFT_OUT: &[&str] = &[
+    "connection::",
+    "crc::tests::another_way_agrees",
+    "crc::tests::appending_agrees",
+    "fuzzing::",
+    "mpa::tests::the_matrix_of_acceptance",
+    "rx::tests::nothing_of_a_damaged_fpdu_is_used",
+    "rx::tests::the_short_way",
+    "tx::tests::segments_cover_their_message",
+];
+/// Inputs that a property is tried with; as many as usual would take minutes.
+const CASES: &str = "4";
+
+/// Runs the tests. The toolchain is fetched if rustup can; where it cannot, as without a network, the step says so instead of
+/// failing.
+pub(crate) fn check(workspace: &Workspace) -> Result<String> {
+    if !is_there() && fetch().is_err() {
+        println!("miri: NOT CHECKED: {TOOLCHAIN} with Miri is missing and could not be fetched");
+        return Ok(String::new());
+    }
+    if !is_there() {
+        bail!("{TOOLCHAIN} was fetched and has no Miri: pin another day in xtask/src/miri.rs");
+    }
+    for (package, target) in RUNS {
+        run(&mut test(workspace, package, target))?;
+    }
+    let runs: Vec<String> = RUNS.iter().map(|(package, target)| format!("{package} for {target}")).collect();
+    Ok(format!("miri: tests passed: {}", runs.join(", ")))
+}
+
+fn is_there() -> bool {
+    let version = Command::new("rustup").args(["run", TOOLCHAIN, "cargo", "miri", "--version"]).output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+fn fetch() -> Result<()> {
+    let parts = ["--profile", "minimal", "--component", "miri", "--component", "rust-src"];
+    run(Command::new("rustup").args(["toolchain", "install", TOOLCHAIN]).args(parts))
+}
+
+/// `cargo miri test` of one package.
+fn test(workspace: &Workspace, package: &str, target: &str) -> Command {
+    let mut command = Command::new("rustup");
+    command
+        .current_dir(&workspace.root)
+        .args([
+            "run",
+            TOOLCHAIN,
+            "cargo",
+            "miri",
+            "test",
+            "--package",
+            package,
+            "--lib",
+            "--target",
+            target,
+            "--",
+        ])
+        .args(LEFT_OUT.iter().flat_map(|name| ["--skip", name]))
+        // Set by the cargo that runs this; they would choose that one's toolchain again.
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO")
+        .env_remove("RUSTC")
+        // Tests of properties look where they are, and read how often they are to try.
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env("PROPTEST_CASES", CASES)
+        .env("CARGO_TARGET_DIR", workspace.target().join("miri"));
+    command
+}
