@@ -376,10 +376,7 @@ fn traffic_over_connections_buffers_and_pieces_arrives_whole() {
 #[test]
 fn operations_beside_idle_connections_are_right() {
     let experiment = find("scaling").expect("known");
-    let among_few = |mut variant: Variant| {
-        variant.insert("qps".into(), "20".into());
-        variant
-    };
+    let among_few = |variant: Variant| variant.with(crate::variant::factor::QPS, "20");
     let variants: std::collections::BTreeSet<_> =
         experiment.variants(false).into_iter().map(among_few).collect();
     assert_eq!(variants.len(), 9);

@@ -18,11 +18,12 @@ use super::{
     Axis, Cell, Experiment, Fault, Metric, Needs, Round, Sampling, Scale, Session, Settings, Side, Variant,
     pattern, variant,
 };
+use crate::variant::factor;
 
 pub(super) struct Scaling;
 
 const QPS: Axis =
-    Axis { factor: "qps", low: 1, high: 16_384, about: "connected queue pairs, of which one is used" };
+    Axis { factor: factor::QPS, low: 1, high: 16_384, about: "connected queue pairs, of which one is used" };
 /// Bytes of a message.
 const SIZE: u32 = 8;
 /// Where messages go to in a side's memory, and how much there is.
@@ -55,7 +56,7 @@ impl Experiment for Scaling {
     }
 
     fn variants(&self, quick: bool) -> Vec<Variant> {
-        let all = Op::ALL.map(|op| variant(&[("op", op.name())]));
+        let all = Op::ALL.map(|op| variant(&[(factor::OP, op.name())]));
         if quick {
             over(&all[..2], QPS.factor, &["1", "64", "1024"])
         } else {
@@ -73,13 +74,13 @@ impl Experiment for Scaling {
     }
 
     fn metric(&self, variant: &Variant) -> Metric {
-        let op = variant.get("op").and_then(|name| Op::of(name));
+        let op = variant.get(factor::OP).and_then(Op::of);
         let (name, about, scale) = op.unwrap_or(Op::Write).metric();
         Metric { name, unit: "us", about, scale: Scale::Time(scale) }
     }
 
     fn sampling(&self, variant: &Variant) -> Sampling {
-        match variant.get("op").and_then(|name| Op::of(name)) {
+        match variant.get(factor::OP).and_then(Op::of) {
             Some(Op::Full) => Sampling { long: true, samples: Some(50) },
             Some(Op::Post) => super::calls::SAMPLES,
             _ => Sampling::default(),
@@ -87,7 +88,7 @@ impl Experiment for Scaling {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        let name = session.cell.factor("op")?;
+        let name = session.cell.factor(factor::OP)?;
         let op = Op::of(name).ok_or_else(|| Fault::Meaningless(format!("the operation {name}")))?;
         let qps = level(session.cell, &QPS)?;
         Ok(Box::new(Crowd::prepare(session, op, qps)?))
