@@ -14,7 +14,6 @@
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
 
 pub mod bell;
-#[cfg(not(loom))]
 mod lock;
 mod ops;
 pub mod real;
@@ -24,7 +23,6 @@ mod units;
 pub mod world;
 
 pub use bell::Bell;
-#[cfg(not(loom))]
 pub use lock::{Held, Lock};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
 pub use source::{Descriptor, Source, Ticket, WaitSet, Wake, Wakes};

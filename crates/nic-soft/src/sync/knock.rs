@@ -70,4 +70,41 @@ mod loom_tests {
             writer.join().unwrap();
         });
     }
+
+    /// A first knock with no fence but `introduce`'s own, beside a sleeper that goes on only if it saw the knock: that it would
+    /// pass a heavy fence then, which no loom knows, and find the word.
+    fn first_knock(introduce: fn(&Knock)) {
+        loom::model(move || {
+            let shared = Arc::new((Knock::new(), Bell::new(), Word::new(0)));
+            let writer = {
+                let s = shared.clone();
+                loom::thread::spawn(move || {
+                    introduce(&s.0);
+                    s.2.store(1, Ordering::Relaxed);
+                    s.1.ring_after_fence();
+                })
+            };
+            let ticket = shared.1.announce();
+            let knocked = shared.0.0.load(Ordering::Relaxed) != 0;
+            if !knocked && shared.2.load(Ordering::Relaxed) == 0 {
+                shared.1.sleep(ticket, None);
+            }
+            shared.1.retract();
+            writer.join().unwrap();
+        });
+    }
+
+    /// Goal: a sleeper that has not seen the knock is seen by the writer. Method: as above, without a fence for the ring.
+    #[test]
+    fn loom_a_sleeper_sees_the_knock_or_is_seen() {
+        first_knock(Knock::introduce);
+    }
+
+    /// Goal: the fence of `introduce` is needed, and the model above would notice if it went. Method: without it the sleeper looks
+    /// for its bell for ever, which loom gives up on.
+    #[test]
+    #[should_panic(expected = "exceeded maximum number of branches")]
+    fn loom_without_the_fence_a_sleeper_is_missed() {
+        first_knock(|knock| knock.0.store(1, Ordering::Relaxed));
+    }
 }
