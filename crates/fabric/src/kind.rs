@@ -59,7 +59,7 @@ pub(crate) struct Kind {
     pub(crate) names: fn() -> Vec<(String, String)>,
     /// Its options as they are written, each with its meaning.
     pub(crate) options: fn() -> Vec<(&'static str, &'static str)>,
-    /// Reads a name of this kind; nothing is opened. [`Error::Invalid`] says what is wrong with it.
+    /// Reads a name of this kind; nothing is opened. [`verbs::Error::Invalid`] says what is wrong with it.
     pub(crate) read: fn(&Name<'_>) -> Result<Opener>,
     /// Reads a name of this kind that is one of several rails: they have rules and defaults of their own.
     pub(crate) read_rail: fn(&Name<'_>) -> Result<Opener>,
