@@ -24,6 +24,12 @@ pub(crate) struct Attack {
 /// How long an attack may go on, and its chance.
 pub(crate) struct Budget {
     until: Instant,
+    /// What all chance begins with.
+    pub(crate) seed: u64,
+    /// How many values of each field are to be tried, however long it takes; for attacks that count values.
+    pub(crate) values: Option<u64>,
+    /// Only fields whose names contain this.
+    pub(crate) field: String,
     /// Seeded: the same seed makes the same attack, as far as the machine does.
     pub(crate) rng: Rng,
 }
@@ -31,7 +37,8 @@ pub(crate) struct Budget {
 impl Budget {
     /// From now on.
     pub(crate) fn new(time: Duration, seed: u64) -> Self {
-        Self { until: Instant::now() + time, rng: Rng::new(seed) }
+        let (values, field) = (None, String::new());
+        Self { until: Instant::now() + time, seed, values, field, rng: Rng::new(seed) }
     }
 
     /// Whether another round may begin.
@@ -85,6 +92,20 @@ impl Tally {
         if self.notes.len() < 20 {
             self.notes.push(line.to_string());
         }
+    }
+
+    /// Adds what another part of the same attack counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.tried += other.tried;
+        self.survived += other.survived;
+        self.lost += other.lost;
+        self.doubled += other.doubled;
+        self.hung += other.hung;
+        self.crashed += other.crashed;
+        self.outside += other.outside;
+        self.left_over += other.left_over;
+        self.late = self.late.max(other.late);
+        other.notes.iter().for_each(|note| self.note(note));
     }
 
     /// What must be zero and is not, and what was too late; empty if all is well.

@@ -26,12 +26,16 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 
+use attack::Budget;
+use runner::Order;
+
 /// Attack the stack, and count what it survived.
 ///
 /// Examples:
 ///   siege --list
 ///   siege --minutes 60
 ///   siege --only kills --minutes 5 --seed 7
+///   siege --only liars --values 1000
 #[derive(Parser)]
 #[command(name = "siege", verbatim_doc_comment)]
 struct Options {
@@ -47,6 +51,12 @@ struct Options {
     /// What all chance begins with; printed, so that a run can be repeated.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// `liars`: try so many different values of each field, however long it takes, and print what became of each field.
+    #[arg(long, value_name = "N")]
+    values: Option<u64>,
+    /// `liars`: only the fields whose names contain this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    field: String,
     /// Others use this machine, too: tell how late things were noticed, but let only hangs, over a second, fail.
     #[arg(long)]
     shared: bool,
@@ -68,14 +78,19 @@ fn run(options: &Options) -> Result<bool> {
     }
     let time = Duration::try_from_secs_f64(options.minutes * 60.0)?;
     if let Some(name) = &options.attack {
-        runner::carry_out(name, time, options.seed)?;
+        let mut budget = Budget::new(time, options.seed);
+        (budget.values, budget.field) = (options.values, options.field.clone());
+        runner::carry_out(name, budget)?;
         return Ok(true);
     }
     if options.list {
         attacks::ALL.iter().for_each(|attack| println!("{:<18} {}", attack.name, attack.about));
         return Ok(true);
     }
-    runner::run(&options.only, &options.skip, time, options.seed, options.shared)
+    let more = options.values.map(|n| format!("--values={n}")).into_iter();
+    let more: Vec<String> = more.chain([format!("--field={}", options.field)]).collect();
+    let order = Order { time, seed: options.seed, more };
+    runner::run(&options.only, &options.skip, &order, options.shared)
 }
 
 fn main() -> ExitCode {

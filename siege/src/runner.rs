@@ -1,5 +1,6 @@
 //! Runs attacks: each in a process of its own, watched, so that a crash or a hang is a result and no end.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,21 +13,29 @@ use crate::child::Child;
 /// What an attack may take beyond its time, for its last round and its own start and end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs the attacks named by `only`, or all, but those named by `skip`, within `time`; prints what they counted. False if the stack
-/// did not hold. On a `shared` machine being late is told, and is a failure only when it is a hang.
-pub(crate) fn run(only: &[String], skip: &[String], time: Duration, seed: u64, shared: bool) -> Result<bool> {
+/// What attacks are told: how long, with which chance, and options of theirs.
+pub(crate) struct Order {
+    pub(crate) time: Duration,
+    pub(crate) seed: u64,
+    pub(crate) more: Vec<String>,
+}
+
+/// Runs the attacks named by `only`, or all, but those named by `skip`, within their time; prints what they counted. False if the
+/// stack did not hold. On a `shared` machine being late is told, and is a failure only when it is a hang.
+pub(crate) fn run(only: &[String], skip: &[String], order: &Order, shared: bool) -> Result<bool> {
     let mut chosen = chosen(only)?;
     check_names(skip)?;
     chosen.retain(|attack| !skip.iter().any(|name| name == attack.name));
     let weights: u32 = chosen.iter().map(|attack| attack.weight).sum();
-    println!("siege: {} attacks in {:.1} minutes, seed {seed}\n", chosen.len(), time.as_secs_f64() / 60.0);
+    let minutes = order.time.as_secs_f64() / 60.0;
+    println!("siege: {} attacks in {minutes:.1} minutes, seed {}\n", chosen.len(), order.seed);
     println!(
         "{:<18} {:>9} {:>9} {:>5} {:>7} {:>5} {:>7} {:>7} {:>6} {:>9}  verdict",
         "attack", "tried", "survived", "lost", "doubled", "hung", "crashed", "outside", "left", "late"
     );
     let mut held = true;
     for attack in chosen {
-        let tally = watched(attack, time * attack.weight / weights.max(1), seed)?;
+        let tally = watched(attack, order.time * attack.weight / weights.max(1), order)?;
         let failures = tally.failures(if shared { attack.late_max.max(HANG) } else { attack.late_max });
         held &= failures.is_empty();
         print_row(attack, &tally, &failures);
@@ -68,43 +77,56 @@ fn print_row(attack: &Attack, tally: &Tally, failures: &[String]) {
     tally.notes.iter().for_each(|note| println!("    {note}"));
 }
 
-/// Runs one attack in a child, and makes a tally of whatever becomes of it.
-fn watched(attack: &Attack, time: Duration, seed: u64) -> Result<Tally> {
-    let minutes = format!("{}", time.as_secs_f64() / 60.0);
+/// Runs one attack in a child, and makes a tally of whatever becomes of it. It may take longer than its time as long as it says
+/// what it is at, in lines `at WHO: WHAT`; the last of each are told when it ends without a result.
+fn watched(attack: &Attack, time: Duration, order: &Order) -> Result<Tally> {
+    let (minutes, seed) = (format!("{}", time.as_secs_f64() / 60.0), order.seed);
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--attack", attack.name, "--minutes", &minutes, "--seed", &seed.to_string()]);
-    let mut child = Child::of(&mut command)?;
-    let limit = Instant::now() + time + GRACE;
+    let mut child = Child::of(command.args(&order.more))?;
+    let end = Instant::now() + time + GRACE;
+    let mut at = BTreeMap::new();
     let mut tally = Tally::default();
     loop {
-        let patience = limit.saturating_duration_since(Instant::now());
+        let patience = end.saturating_duration_since(Instant::now()).max(GRACE);
         match child.heard_within(patience) {
             Some(line) => match line.split_once(' ') {
                 Some(("done", json)) => return Ok(serde_json::from_str(json)?),
+                Some(("at", what)) => {
+                    let (who, what) = what.split_once(": ").unwrap_or_default();
+                    at.insert(who.to_owned(), what.to_owned());
+                }
                 _ => println!("    {line}"),
             },
             None if child.runs() => {
                 tally.hung += 1;
-                tally.note(format!("did not end within {:?}; seed {seed}", time + GRACE));
-                return Ok(tally);
+                tally.note(format!(
+                    "did not end within {:?}, silent for {GRACE:?}; seed {seed}",
+                    time + GRACE
+                ));
+                break;
             }
             None => {
                 tally.crashed += 1;
                 tally.note(format!("the attack's process ended without a result; seed {seed}"));
-                return Ok(tally);
+                break;
             }
         }
     }
+    at.iter()
+        .filter(|(_, what)| !what.is_empty())
+        .for_each(|(who, what)| tally.note(format!("{who} was at {what}")));
+    Ok(tally)
 }
 
 /// Carries out one attack in this process, and says what it counted.
-pub(crate) fn carry_out(name: &str, time: Duration, seed: u64) -> Result<()> {
+pub(crate) fn carry_out(name: &str, mut budget: Budget) -> Result<()> {
     crate::child::begin()?;
     let attack = chosen(&[name.to_owned()])?[0];
     let mut tally = Tally::default();
-    if let Err(why) = (attack.run)(&mut Budget::new(time, seed), &mut tally) {
+    if let Err(why) = (attack.run)(&mut budget, &mut tally) {
         tally.crashed += 1;
-        tally.note(format!("{why:#}; seed {seed}"));
+        tally.note(format!("{why:#}; seed {}", budget.seed));
     }
     crate::child::say(format!("done {}", serde_json::to_string(&tally)?))
 }

@@ -52,6 +52,7 @@ const ROLES: &[(&str, Role)] = &[
     (soak::ROLE, soak::partner),
     ("bystander", liars::bystander_role),
     ("liar", liars::liar_role),
+    ("victim", liars::victim_role),
     ("crowd", crowds::crowd_role),
     (limits::ROLE, limits::pauper),
     (forks::ROLE, forks::parent),

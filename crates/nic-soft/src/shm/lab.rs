@@ -15,7 +15,7 @@ use verbs::{Error, Qp, Result};
 use super::device::unpoisoned;
 use super::layout::{
     ChannelShared, CqShared, Header, MrEntry, QpShared, SrqShared, channel_at, comp, cq_at, mr_at, qp_at,
-    srq_at,
+    recv, srq_at,
 };
 use super::qp::{QpHandle, QpInner};
 use super::segment::Map;
@@ -28,6 +28,8 @@ const SLOTS: u64 = 3;
 pub struct Word {
     /// How it is called, its table first.
     pub name: String,
+    /// The field that it belongs to: the name without the place, where the equal words of an array or a ring are one field.
+    pub field: String,
     /// Whether it lies in the segment of the peer rather than in the own one.
     pub of_peer: bool,
     /// Where it lies.
@@ -36,27 +38,52 @@ pub struct Word {
     pub width: u8,
 }
 
-/// The names of a structure's words: place and size of each.
+/// The first words of an array are fields of their own: those of the first queue pairs, and all that a bell has but padding. All
+/// others together are one field.
+const FEW: u64 = 2;
+
+/// A field of a structure: its name, its place, the size of its words, and of all of it.
+struct Named {
+    name: &'static str,
+    at: u64,
+    width: u8,
+    size: u64,
+}
+
+const fn size_of_field<T, F>(_: fn(&T) -> &F) -> u64 {
+    size_of::<F>() as u64
+}
+
+/// The fields of a structure: the size of each one's words.
 macro_rules! names {
     ($t:ty: $($($field:tt).+ = $width:literal),* $(,)?) => {
-        &[$((stringify!($($field).+), offset_of!($t, $($field).+) as u64, $width)),*]
+        &[$(Named {
+            name: stringify!($($field).+),
+            at: offset_of!($t, $($field).+) as u64,
+            width: $width,
+            size: size_of_field(|t: &$t| &t.$($field).+),
+        }),*]
     };
 }
 
-type Names = &'static [(&'static str, u64, u8)];
+type Names = &'static [Named];
 
 const HEADER: Names = names!(Header:
-    version = 4, token = 8, atomic_holder.0 = 8, kicked = 8, starving = 8, reporting = 8, visited = 8);
+    version = 4, token = 8, atomic_holder.0 = 8, kicked.summary = 8, kicked.words = 8,
+    starving.summary = 8, starving.words = 8, reporting.summary = 8, reporting.words = 8, visited.summary = 8,
+    visited.words = 8);
 const REGION: Names =
     names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
     status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
     comp_ring = 8, peer.0.busy.inside = 4, peer.0.busy.mark = 4, starved.0 = 4, taken = 8, service.0.turn = 4, service.0.kind = 4,
-    service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4, service.0.bounce = 8);
-const COMPLETION_QUEUE: Names = names!(CqShared: armed = 4, channel = 4, events = 4, many = 4, knock = 4);
+    service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4,
+    service.0.operand = 8, service.0.bounce = 8);
+const COMPLETION_QUEUE: Names = names!(CqShared:
+    bell = 4, armed = 4, channel = 4, events = 4, many = 4, knock = 4, ready.summary = 8, ready.words = 8);
 const SHARED_QUEUE: Names = names!(SrqShared:
     pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4, hungry = 4);
-const CHANNEL: Names = &[];
+const CHANNEL: Names = names!(ChannelShared: bell = 4);
 
 /// What peers write by the protocol, of each structure; of everything else they are readers.
 const WRITTEN: &[&str] = &[
@@ -65,8 +92,10 @@ const WRITTEN: &[&str] = &[
     "header.starving",
     "header.reporting",
     "header.visited",
-    "region.key",
-    "region.stamp",
+    "region 0.key",
+    "region 0.stamp",
+    "region 1.key",
+    "region 1.stamp",
     "queue pair.status",
     "queue pair.peer.0.busy",
     "queue pair.starved.0",
@@ -75,8 +104,13 @@ const WRITTEN: &[&str] = &[
     "queue pair.service.0.len",
     "queue pair.service.0.place",
     "queue pair.service.0.key",
+    "queue pair.service.0.operand",
+    "completion queue.bell",
     "completion queue.armed",
     "completion queue.events",
+    "completion queue.knock",
+    "completion queue.ready",
+    "channel.bell",
     "shared queue.head.0",
     "shared queue.hungry",
     "completion ring",
@@ -84,21 +118,29 @@ const WRITTEN: &[&str] = &[
     "bounce",
 ];
 
-/// All words of a structure of `size` bytes: the named ones, and between them whatever has no name.
+/// Whether peers write the words of this field by the protocol.
+pub fn is_written(field: &str) -> bool {
+    WRITTEN.iter().any(|name| field.starts_with(name))
+}
+
+/// All words of a structure of `size` bytes: the named ones, and between them whatever has no name, as one field.
 fn words_of(table: &str, names: Names, size: usize, base: u64) -> Vec<Word> {
-    let word = |name: String, at: u64, width| Word { name, of_peer: false, offset: base + at, width };
+    let word = |name, field, at, width| Word { name, field, of_peer: false, offset: base + at, width };
     let mut words = Vec::new();
     let mut at = 0;
     while at < size as u64 {
-        match names.iter().find(|(_, offset, _)| *offset == at) {
-            Some((name, _, width)) => {
-                words.push(word(format!("{table}.{name}"), at, *width));
-                at += u64::from(*width);
-            }
-            None => {
-                words.push(word(format!("{table}+{at:#x}"), at, 4));
-                at += 4;
-            }
+        let Some(named) = names.iter().find(|named| named.at == at) else {
+            words.push(word(format!("{table}+{at:#x}"), format!("{table}, unnamed"), at, 4));
+            at += 4;
+            continue;
+        };
+        let count = named.size / u64::from(named.width);
+        let field = format!("{table}.{}", named.name);
+        for i in 0..count {
+            let name = if count == 1 { field.clone() } else { format!("{field}[{i}]") };
+            let field = if i < FEW { name.clone() } else { format!("{field}[{FEW}..]") };
+            words.push(word(name, field, at, named.width));
+            at += u64::from(named.width);
         }
     }
     words
@@ -126,7 +168,7 @@ impl Lab {
     pub fn peer_words(&self, keys: &[u32]) -> Vec<Word> {
         let Some(link) = self.0.link.get() else { return Vec::new() };
         let mut words = objects(&link.peer.table.map, link.index, keys);
-        words.retain(|word| WRITTEN.iter().any(|name| word.name.starts_with(name)));
+        words.retain(|word| is_written(&word.field));
         words.iter_mut().for_each(|word| word.of_peer = true);
         words
     }
@@ -159,6 +201,15 @@ impl Lab {
         true
     }
 
+    /// The remote address by which a request on the peer's region of NIC memory would reach `target`, an address of this
+    /// process, if nobody looked where the region ends.
+    pub fn aim(&self, key: u32, target: u64) -> Option<u64> {
+        let map = &self.0.link.get()?.peer.table.map;
+        let entry = map.get::<MrEntry>(mr_at((key >> 16) as usize))?;
+        let base = map.bytes(entry.place.load(Ordering::Relaxed), 1)?.addr() as u64;
+        Some(entry.addr.load(Ordering::Relaxed).wrapping_add(target.wrapping_sub(base)))
+    }
+
     /// Wakes the peer's NIC thread, which then looks at everything.
     pub fn kick(&self) {
         if let Some(link) = self.0.link.get() {
@@ -177,8 +228,9 @@ impl Lab {
 /// The words of a queue pair in a segment, of what it names, and of some regions.
 fn objects(map: &Map, index: usize, keys: &[u32]) -> Vec<Word> {
     let mut words = words_of("header", HEADER, size_of::<Header>(), 0);
-    for key in keys {
-        words.extend(words_of("region", REGION, size_of::<MrEntry>(), mr_at((key >> 16) as usize)));
+    for (i, key) in keys.iter().enumerate() {
+        let table = format!("region {i}");
+        words.extend(words_of(&table, REGION, size_of::<MrEntry>(), mr_at((key >> 16) as usize)));
     }
     let Some(qp) = map.get::<QpShared>(qp_at(index)) else { return words };
     words.extend(words_of("queue pair", QUEUE_PAIR, size_of::<QpShared>(), qp_at(index)));
@@ -189,37 +241,64 @@ fn objects(map: &Map, index: usize, keys: &[u32]) -> Vec<Word> {
     {
         words.extend(words_of("channel", CHANNEL, size_of::<ChannelShared>(), channel_at(channel)));
     }
-    let slots = |name: &str, base: u64, stride: u64| -> Vec<Word> {
-        let bytes = (SLOTS * stride) as usize;
-        let place = |i: u64| format!("{name} slot {} word {}", i * 8 / stride, i * 8 % stride / 8);
-        let word = |i: u64| Word { name: place(i), of_peer: false, offset: base + i * 8, width: 8 };
-        (0..bytes as u64 / 8).map(word).collect()
-    };
     let word = |at: &AtomicU64| at.load(Ordering::Relaxed);
-    words.extend(slots("completion ring", word(&qp.comp_ring), comp::STRIDE));
+    words.extend(slots("completion ring", word(&qp.comp_ring), comp::STRIDE, of_completion));
     match (qp.srq.load(Ordering::Relaxed) as usize)
         .checked_sub(1)
         .map(|i| (i, map.get::<SrqShared>(srq_at(i))))
     {
         Some((i, Some(srq))) => {
+            let stride = srq.stride.load(Ordering::Relaxed).into();
             words.extend(words_of("shared queue", SHARED_QUEUE, size_of::<SrqShared>(), srq_at(i)));
-            words.extend(slots("shared queue ring", word(&srq.ring), 8));
-            words.extend(slots(
-                "shared queue store",
-                word(&srq.store),
-                srq.stride.load(Ordering::Relaxed).into(),
-            ));
+            words.extend(slots("shared queue ring", word(&srq.ring), 8, |_| "entry"));
+            words.extend(slots("shared queue store", word(&srq.store), stride, of_receive));
         }
-        _ => words.extend(slots(
-            "receive ring",
-            word(&qp.recv_ring),
-            qp.recv_stride.load(Ordering::Relaxed).into(),
-        )),
+        _ => {
+            let stride = qp.recv_stride.load(Ordering::Relaxed).into();
+            words.extend(slots("receive ring", word(&qp.recv_ring), stride, of_receive));
+        }
     }
     if word(&qp.service.0.bounce) != 0 {
-        words.extend(slots("bounce", word(&qp.service.0.bounce), 8));
+        words.extend(slots("bounce", word(&qp.service.0.bounce), 8, |_| "bytes"));
     }
     words
+}
+
+/// The words of a ring's first slots; what each word of a slot is called.
+fn slots(ring: &str, base: u64, stride: u64, called: fn(usize) -> &'static str) -> Vec<Word> {
+    let word = |i: u64| {
+        let (slot, at) = (i * 8 / stride, i * 8 % stride / 8);
+        let field = format!("{ring}.{}", called(at as usize));
+        Word {
+            name: format!("{field}, slot {slot} word {at}"),
+            field,
+            of_peer: false,
+            offset: base + i * 8,
+            width: 8,
+        }
+    };
+    (0..SLOTS * stride / 8).map(word).collect()
+}
+
+/// The word of a receive; see [`recv`].
+fn of_receive(at: usize) -> &'static str {
+    match at {
+        recv::MARK => "mark",
+        recv::WR_ID => "wr_id",
+        _ if (at - recv::SGES).is_multiple_of(2) => "address",
+        _ => "length and key",
+    }
+}
+
+/// The word of a completion; see [`comp`].
+fn of_completion(at: usize) -> &'static str {
+    match at {
+        comp::MARK => "mark",
+        comp::LEN_IMM => "length and immediate",
+        comp::RECEIVE => "receive",
+        at if at < comp::BYTES => "unnamed",
+        _ => "bytes",
+    }
 }
 
 /// The fields of a packet that says hello; see `wire`. The last stands for the packet's length.
@@ -238,7 +317,10 @@ pub fn hello_words() -> Vec<Word> {
         ("depths", 44, 4),
         ("length", u64::MAX, 2),
     ];
-    let word = |(name, offset, width)| Word { name: format!("hello.{name}"), of_peer: false, offset, width };
+    let word = |(name, offset, width)| {
+        let name = format!("hello.{name}");
+        Word { field: name.clone(), name, of_peer: false, offset, width }
+    };
     fields.map(word).to_vec()
 }
 
@@ -298,11 +380,18 @@ mod tests {
                 end += u64::from(word.width);
             }
             assert_eq!(end, size as u64);
-            assert!(names.iter().all(|(name, ..)| find(&words, &format!("t.{name}")).is_ok()));
+            let is_there =
+                |named: &Named| words.iter().any(|w| w.field.starts_with(&format!("t.{}", named.name)));
+            assert!(names.iter().all(is_there));
         }
         let (one, other) = super::super::lies::connected();
         let lab = Lab::of(&one).expect("ours");
         let words = [lab.own_words(&[1]), lab.peer_words(&[1])].concat();
+        let places = |field| words.iter().filter(|word| word.field == field && !word.of_peer).count();
+        assert_eq!(
+            ["region 0.len", "header.visited.words[1]", "header.visited.words[2..]"].map(places),
+            [1, 1, 126]
+        );
         assert!(words.len() > 300 && words.iter().any(|word| word.of_peer));
         for word in words.iter().filter(|word| !word.name.contains("busy")) {
             let old = lab.read(word).expect("mapped");

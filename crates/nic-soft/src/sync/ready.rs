@@ -14,8 +14,8 @@ const SUMMARIES: usize = WORDS.div_ceil(64);
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Ready {
-    summary: [AtomicU64; SUMMARIES],
-    words: [AtomicU64; WORDS],
+    pub(crate) summary: [AtomicU64; SUMMARIES],
+    pub(crate) words: [AtomicU64; WORDS],
 }
 
 impl Ready {

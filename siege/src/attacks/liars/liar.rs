@@ -13,6 +13,8 @@ use crate::child::{hear, say};
 
 /// How long a liar waits for a victim that may well refuse it.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// How long it waits when it has told its lie already: there is nothing more to come.
+const PATIENCE_WITH_LIES: Duration = Duration::from_millis(50);
 
 fn first_line() -> Result<(CopyPath, u16)> {
     let line = hear()?.context("a first line")?;
@@ -20,70 +22,158 @@ fn first_line() -> Result<(CopyPath, u16)> {
     Ok((if copy == "service" { CopyPath::Service } else { CopyPath::Auto }, port.parse()?))
 }
 
-/// Child: lies as it is told, `WORD VALUE SEED SHARED BEFORE` a round.
+/// Child: lies as it is told in a line, see [`Lie`], a connection for each.
 pub(crate) fn liar_role() -> Result<()> {
     let (copy, port) = first_line()?;
     let estate = Estate::new(copy)?;
     say("ready")?;
     while let Some(line) = hear()? {
-        let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        let [word, value, seed, shared, before] = numbers[..] else { anyhow::bail!("five numbers") };
-        let lie = Lie { word, value, seed, before: before == 1 };
-        round(&estate, port, shared == 1, &lie)?;
+        round(&estate, port, &Lie::parse(&line)?)?;
         estate.refill();
     }
     Ok(())
 }
 
-/// What to lie about, and when.
-struct Lie {
-    word: u64,
-    value: u64,
-    seed: u64,
-    before: bool,
+/// When a lie is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Moment {
+    /// Before there is a connection.
+    Before,
+    /// As soon as there is one.
+    After,
+    /// After traffic has gone over it, and before more does.
+    Amid,
+}
+
+const MOMENTS: [Moment; 3] = [Moment::Before, Moment::After, Moment::Amid];
+
+/// What to lie about, how, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Lie {
+    /// The how manieth lie about this field it is; see [`hostile`].
+    pub(super) value: u64,
+    pub(super) seed: u64,
+    /// Whether receives come from a shared queue.
+    pub(super) shared: bool,
+    pub(super) moment: Moment,
+    /// Whether the words are the victim's.
+    pub(super) of_peer: bool,
+    pub(super) field: String,
+}
+
+impl Lie {
+    /// As a line: value, seed, three numbers, field.
+    pub(super) fn line(&self) -> String {
+        let Self { value, seed, shared, moment, of_peer, field } = self;
+        format!("{value} {seed} {} {} {} {field}", u8::from(*shared), *moment as u8, u8::from(*of_peer))
+    }
+
+    fn parse(line: &str) -> Result<Self> {
+        let words: Vec<&str> = line.splitn(6, ' ').collect();
+        let [value, seed, shared, moment, of_peer, field] = words[..] else { anyhow::bail!("told `{line}`") };
+        let moment = *MOMENTS.get(moment.parse::<usize>()?).context("no such moment")?;
+        let (value, seed) = (value.parse()?, seed.parse()?);
+        Ok(Self {
+            value,
+            seed,
+            shared: shared == "1",
+            moment,
+            of_peer: of_peer == "1",
+            field: field.to_owned(),
+        })
+    }
+
+    /// Chance that depends on nothing but the lie.
+    fn rng(&self) -> Rng {
+        let of_field = |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Rng::new(self.field.bytes().fold(self.seed ^ self.value.wrapping_mul(0x9e37_79b9), of_field))
+    }
+
+    /// One of the words of the field, the same for the same lie.
+    fn choose<'w>(&self, words: &'w [Word]) -> Option<&'w Word> {
+        let of_field: Vec<&Word> = words.iter().filter(|word| word.field == self.field).collect();
+        (!of_field.is_empty()).then(|| *self.rng().one_of(&of_field))
+    }
+
+    /// Tells the lie: what it says, or `None` if there is no such word.
+    fn tell(&self, lab: &Lab, words: &[Word], own: &[Word]) -> Option<Told> {
+        let word = self.choose(words)?;
+        let old = lab.read(word)?;
+        let value = hostile(self, word, old, own);
+        let whose = if word.of_peer { "the victim's " } else { "" };
+        let said = format!("{whose}{} = {value:#x} {:?}", word.name, self.moment);
+        lab.write(word, value).then(|| Told { said, word: word.clone(), old })
+    }
+}
+
+/// A lie that was told, and the truth.
+struct Told {
+    said: String,
+    word: Word,
+    old: u64,
 }
 
 /// One connection with a lie in it; says which one, or `none` if there is no such word, and stays until told to end.
-fn round(estate: &Estate, port: u16, shared: bool, lie: &Lie) -> Result<()> {
-    let (qp, cq) = estate.queue_pair(shared)?;
+fn round(estate: &Estate, port: u16, lie: &Lie) -> Result<()> {
+    let (qp, cq) = estate.queue_pair(lie.shared)?;
     let lab = Lab::of(&qp)?;
-    let (hello, own) = (hello_words(), lab.own_words(&estate.keys()));
+    let own = lab.own_words(&estate.keys());
     let mut traffic = Traffic::default();
-    traffic.receive(estate, &qp, shared);
-    if let Some(word) = hello.get(lie.word as usize) {
-        let value = hostile(lie, word, &own);
+    traffic.receive(estate, &qp, lie.shared);
+    let hello = hello_words();
+    if let Some(word) = lie.choose(&hello) {
+        let value = hostile(lie, word, 0, &own);
         twist_hellos(Some((word.clone(), value)));
-        let result = work(estate, &qp, &cq, port, &mut traffic, |_| {});
+        let connected = estate.connect(&qp, port, PATIENCE_WITH_LIES);
         twist_hellos(None);
-        return part(format!("{} = {value:#x} {result}", word.name));
+        let result = result_of(&connected);
+        if let Ok(peer) = connected {
+            bout(estate, &qp, &cq, &peer, &mut traffic);
+        }
+        return part(format!("{} = {value:#x}, {result}", word.name));
     }
-    let at = lie.word as usize - hello.len();
-    let mut told = None;
-    let old = own.get(at).and_then(|word| lab.read(word));
-    if let (Some(word), true) = (own.get(at), lie.before) {
-        told = tell(&lab, lie, word, &own);
-    }
-    let result = work(estate, &qp, &cq, port, &mut traffic, |peer: &Remotes| {
-        let words =
-            if at < own.len() { own.clone() } else { lab.peer_words(&[peer.host.rkey, peer.nic.rkey]) };
-        let at = if at < own.len() { at } else { at - own.len() };
-        if told.is_none()
-            && let Some(word) = words.get(at)
-        {
-            told = tell(&lab, lie, word, &own);
+    let mut told = if lie.moment == Moment::Before { lie.tell(&lab, &own, &own) } else { None };
+    let patience = if told.is_some() { PATIENCE_WITH_LIES } else { PATIENCE };
+    let connected = estate.connect(&qp, port, patience);
+    let result = result_of(&connected);
+    if let Ok(peer) = connected {
+        if lie.moment == Moment::Amid {
+            bout(estate, &qp, &cq, &peer, &mut traffic);
+        }
+        if told.is_none() {
+            let now = lab.own_words(&estate.keys());
+            let words = if lie.of_peer { lab.peer_words(&[peer.host.rkey, peer.nic.rkey]) } else { now };
+            told = lie.tell(&lab, &words, &own);
             lab.kick();
         }
-    });
-    part(match told {
-        Some(what) => format!("{what} {}, {result}", if lie.before { "before" } else { "after" }),
+        if lie.moment == Moment::Amid {
+            say("more")?;
+        }
+        bout(estate, &qp, &cq, &peer, &mut traffic);
+    }
+    part(match &told {
+        Some(told) => format!("{}, {result}", told.said),
         None if result == "worked" => "none".to_owned(),
         None => format!("nothing, {result}"),
     })?;
-    if let (Some(word), Some(old)) = (own.get(at), old) {
+    if let Some(Told { word, old, .. }) = told.filter(|told| !told.word.of_peer) {
         // The next round begins honestly.
-        lab.write(word, old);
+        lab.write(&word, old);
     }
     Ok(())
+}
+
+fn result_of(connected: &Result<Remotes>) -> String {
+    match connected {
+        Ok(_) => "worked".to_owned(),
+        Err(why) => format!("refused: {why:#}"),
+    }
+}
+
+/// Works as an honest peer would.
+fn bout(estate: &Estate, qp: &Qp, cq: &Cq, peer: &Remotes, traffic: &mut Traffic) {
+    traffic.send_all(estate, qp, peer);
+    traffic.poll(cq, Duration::from_millis(5));
 }
 
 /// Says what was done, and waits for the victim to have done its part.
@@ -92,52 +182,33 @@ fn part(said: String) -> Result<()> {
     hear().map(|_| ())
 }
 
-fn tell(lab: &Lab, lie: &Lie, word: &Word, own: &[Word]) -> Option<String> {
-    let value = hostile(lie, word, own);
-    let whose = if word.of_peer { "the victim's " } else { "" };
-    lab.write(word, value).then(|| format!("{whose}{} = {value:#x}", word.name))
-}
-
-/// Connects and works as an honest peer would, `then` doing something in between.
-fn work(
-    estate: &Estate,
-    qp: &Qp,
-    cq: &Cq,
-    port: u16,
-    traffic: &mut Traffic,
-    then: impl FnOnce(&Remotes),
-) -> String {
-    let peer = match estate.connect(qp, port, PATIENCE) {
-        Ok(peer) => peer,
-        Err(why) => return format!("refused: {why:#}"),
+/// The lie's value: the first ones are numbers at limits, as far as the word has room for them; then neighbours of the truth, sizes,
+/// other objects' places, and chance.
+fn hostile(lie: &Lie, word: &Word, old: u64, own: &[Word]) -> u64 {
+    const FIXED: [u64; 17] =
+        [0, 1, u64::MAX, 2, 3, 7, 8, 63, 64, 127, 128, 4095, 4096, 8191, 8192, 65_535, 65_536];
+    const SIZES: [u64; 8] = [24, 1024, LEN as u64, 3 * LEN as u64, 64 << 10, 8 << 20, 32 << 20, 1 << 30];
+    let bits = if word.offset == u64::MAX { 12 } else { 8 * u64::from(word.width) };
+    let mut rng = lie.rng();
+    // Where in an array it was.
+    rng.next();
+    let value = match lie.value.checked_sub(FIXED.len() as u64) {
+        None => FIXED[lie.value as usize],
+        // The largest first: they lead furthest.
+        Some(i) if i / 3 < bits => {
+            (1_u64 << (bits - 1 - i / 3)).wrapping_add([0, u64::MAX, 1][(i % 3) as usize])
+        }
+        Some(_) => match rng.below(16) {
+            0 => rng.one_of(own).offset,
+            1 => 1 << 30 | rng.below(1 << 24),
+            2 => rng.one_of(&SIZES).wrapping_add(rng.below(17)).wrapping_sub(8),
+            3 => old.wrapping_add(rng.below(257)).wrapping_sub(128),
+            4 => old ^ 1 << rng.below(bits),
+            5..10 => rng.next() >> rng.below(bits),
+            _ => rng.next(),
+        },
     };
-    then(&peer);
-    traffic.send_all(estate, qp, &peer);
-    traffic.poll(cq, Duration::from_millis(5));
-    "worked".to_owned()
-}
-
-/// The lie's value: a number at a limit, another object's place, or any.
-fn hostile(lie: &Lie, word: &Word, own: &[Word]) -> u64 {
-    let fixed = [0, 1, u64::MAX, 2, 3, 7, 8, 63, 64, 127, 128, 4095, 4096, 8191, 8192, 65_535, 65_536];
-    let powers = 64;
-    match lie.value {
-        i if i < fixed.len() as u64 => fixed[i as usize],
-        i if i < fixed.len() as u64 + 3 * powers => {
-            let i = i - fixed.len() as u64;
-            // The largest first: they lead furthest.
-            (1_u64 << (63 - i / 3)).wrapping_add([0, u64::MAX, 1][(i % 3) as usize])
-        }
-        i => {
-            let mut rng = Rng::new(lie.seed ^ i.wrapping_mul(0x9e37_79b9) ^ word.offset.rotate_left(32));
-            match rng.below(4) {
-                0 => rng.one_of(own).offset,
-                1 => 1 << 30 | rng.below(1 << 24),
-                2 => rng.next() >> rng.below(64),
-                _ => rng.next(),
-            }
-        }
-    }
+    if bits < 64 { value & ((1 << bits) - 1) } else { value }
 }
 
 /// Child: an honest peer that works whenever it is told to, and says whether all was well.

@@ -1,279 +1,293 @@
-//! Peers that keep to the protocol of shared memory and lie in one word at a time: every word that a connection uses, in their own
-//! segment and, as far as peers write there, in the victim's, and every field of the hello. The words come from the layout
-//! (`nic_soft::shm::lab`), the lies from a list of numbers at limits, of other objects' places, and of chance.
+//! Peers that keep to the protocol of shared memory and lie in one field at a time: every field that a connection uses, in their own
+//! segment and, as far as peers write there, in the victim's, and every field of the hello. The fields come from the layout
+//! (`nic_soft::shm::lab`), the lies from a list of numbers at limits, of the truth's neighbours, of sizes, of other objects'
+//! places, and of chance. A field is what the layout names. The first two words of an array are a field each; its other words,
+//! the equal words of a ring's slots, and the words of a structure that no name covers are one, of which every lie takes a word
+//! by chance.
 //!
-//! The victim is in this process, with canaries around its regions and elsewhere. It works as initiator and target with each liar,
-//! by the kernel's way and by the owner's. What it posted must come back, once; nothing else may change; no call may take long;
-//! and a bystander, connected to the same device, must not notice.
+//! The victim is in a process of its own, with canaries around its regions and elsewhere. It works as initiator and target with
+//! each liar, by the kernel's way and by the owner's, and in the end asks for what lies outside of the liar's region. What it posted must come back, once; nothing else may change; no call may take long;
+//! and a bystander, connected to the same device, must not notice. Several victims work at the same time, each with fields of
+//! its own. With `--values N` each field gets N different lies, however long it takes, and a row in a table; otherwise all fields get as many as
+//! there is time for.
+//!
+//! A lie is its field, its number and the seed: `--values`, `--field` and `--seed` tell it again. A victim says each lie before it
+//! suffers it, so that the one at which it crashes or hangs has a name.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `arena` | a victim, its bystander and its liar, and one lie after another |
 //! | `estate` | a device with regions between canaries, and the traffic over a connection |
 //! | `liar` | the child that lies, and the bystander |
 
+mod arena;
 mod estate;
 mod liar;
 
 pub(crate) use liar::{bystander_role, liar_role};
 
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use nic_soft::shm::CopyPath;
-use verbs::{CmEvent, ConnParam, ConnectRequest, Cq, Listener, Qp};
+use nic_soft::shm::lab::{Lab, hello_words, is_written};
+use serde::{Deserialize, Serialize};
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::child::Child;
-use estate::{Estate, Remotes, Traffic};
+use crate::child::{Child, hear, say};
+use arena::Arena;
+use estate::Estate;
 
-/// Lies about each word, at most.
+/// Different lies about each field, unless the command line says how many. A quarter more are told at most, for narrow fields.
 const VALUES: u64 = 1000;
-/// A liar is replaced after so many rounds, as its own device suffers.
-const LIAR_ROUNDS: u64 = 400;
-/// Honest connections that may be refused in a row.
-const REFUSED_MAX: u64 = 20;
-/// How long a liar may take for a round; a dead one is replaced.
-const LIAR_PATIENCE: Duration = Duration::from_secs(2);
+/// Victims of each way that work at the same time: a liar may let each of them wait.
+const VICTIMS: usize = 4;
+/// A victim that says nothing for so long hangs.
+const SILENCE: Duration = Duration::from_secs(20);
+const WAYS: [CopyPath; 2] = [CopyPath::Auto, CopyPath::Service];
 
 /// What this is, for the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "liars",
-    about: "peers on shm that lie in one word at a time: every word of shared memory, every field of the hello",
+    about: "peers on shm that lie in one field at a time: every field of shared memory, every field of the hello",
     weight: 3,
     late_max: Duration::from_secs(1),
     run,
 };
 
+/// A field to be lied about, and what became of it.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Field {
+    /// Whether the owner copies, or the kernel.
+    service: bool,
+    name: String,
+    /// Whether it is the victim's.
+    of_peer: bool,
+    /// Words that it has.
+    places: usize,
+    /// Whether it is there with a shared receive queue, and with an own one.
+    shared: [bool; 2],
+    tried: u64,
+    /// Lies after which everything that the victim had asked for succeeded.
+    went_on: u64,
+    /// Lies after which some of it ended in an error.
+    error: u64,
+    /// Lies with which there was no connection.
+    refused: u64,
+    /// Lies at which the liar died or fell silent.
+    silent: u64,
+    /// Lies that reached what they must not.
+    bad: u64,
+    /// Lies that were not told before: of another place or value.
+    distinct: u64,
+    #[serde(skip)]
+    said: HashSet<String>,
+}
+
 /// Carries out the attack.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    let mut arenas = [Arena::new(CopyPath::Auto)?, Arena::new(CopyPath::Service)?];
-    let seed = budget.rng.next();
-    for value in 0..VALUES {
-        for arena in &mut arenas {
-            let mut word = 0;
-            while budget.goes_on() && arena.round(word, value, seed, tally)? {
-                word += 1;
-            }
-            arena.words = arena.words.max(word);
-        }
-        if !budget.goes_on() {
-            break;
+    let budget = &*budget;
+    let lanes: Vec<Result<Lane>> = std::thread::scope(|scope| {
+        let start = |number| scope.spawn(move || watched(&Order::new(number, budget)));
+        let threads: Vec<_> = (0..WAYS.len() * VICTIMS).map(start).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(anyhow!("a watcher panicked")))).collect()
+    });
+    let mut fields = Vec::new();
+    for lane in lanes {
+        let lane = lane?;
+        tally.add(&lane.tally);
+        fields.extend(lane.fields);
+    }
+    for copy in WAYS {
+        sum(&fields, copy, tally);
+    }
+    if budget.values.is_some() { print(&mut fields) } else { Ok(()) }
+}
+
+/// What a victim's process is told.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    number: usize,
+    seed: u64,
+    time: Duration,
+    values: Option<u64>,
+    field: String,
+}
+
+impl Order {
+    fn new(number: usize, budget: &Budget) -> Self {
+        Self {
+            number,
+            seed: budget.seed,
+            time: budget.left(),
+            values: budget.values,
+            field: budget.field.clone(),
         }
     }
-    for arena in &mut arenas {
-        arena.check_bystander(tally)?;
-        tally.note(format!(
-            "{:?}: {} words, {} lies, {} messages arrived, {} requests succeeded, {} liars died or fell silent",
-            arena.copy, arena.words, arena.lies, arena.arrived, arena.succeeded, arena.lost_liars
-        ));
+}
+
+/// What one victim suffered.
+#[derive(Default, Serialize, Deserialize)]
+struct Lane {
+    tally: Tally,
+    fields: Vec<Field>,
+}
+
+/// One victim in a process of its own, watched: if it dies or falls silent, the lie that it suffered is told.
+fn watched(order: &Order) -> Result<Lane> {
+    let mut child = Child::start("victim")?;
+    child.tell(serde_json::to_string(order)?)?;
+    let mut at = "its beginning".to_owned();
+    let mut lane = Lane::default();
+    loop {
+        let line = child.heard_within(SILENCE);
+        match line.as_deref().and_then(|line| line.split_once(' ')) {
+            Some(("done", json)) => return Ok(serde_json::from_str(json)?),
+            Some(("at", what)) => {
+                at = what.to_owned();
+                // Whoever watches this attack is to know that it goes on.
+                say(format!("at victim {}: {at}", order.number))?;
+                continue;
+            }
+            Some((_, why)) => lane.tally.note(format!("{why}; {at}")),
+            None if child.runs() => {
+                lane.tally.hung += 1;
+                lane.tally.note(format!("a victim was silent for {SILENCE:?}; {at}"));
+            }
+            None => {
+                let (status, _) = child.ended(SILENCE)?;
+                lane.tally.note(format!("a victim ended with {status}; {at}"));
+            }
+        }
+        lane.tally.tried += 1;
+        lane.tally.crashed += 1;
+        say(format!("at victim {}: ", order.number))?;
+        return Ok(lane);
+    }
+}
+
+/// Child: a victim.
+pub(crate) fn victim_role() -> Result<()> {
+    let order: Order = serde_json::from_str(&hear()?.context("an order")?)?;
+    match suffer(&order) {
+        Ok(lane) => say(format!("done {}", serde_json::to_string(&lane)?)),
+        Err(why) => say(format!("failed {why:#}")),
+    }
+}
+
+/// A victim takes its share of the fields; its liars lie about each once, then about each again.
+fn suffer(order: &Order) -> Result<Lane> {
+    let (copy, part) = (WAYS[order.number % WAYS.len()], order.number / WAYS.len());
+    let mut arena = Arena::new(copy, order.seed)?;
+    let all = fields(&arena.estate, copy)?.into_iter().filter(|field| field.title().contains(&order.field));
+    let mine = all.enumerate().filter(|(at, _)| at % VICTIMS == part);
+    let mut fields: Vec<Field> = mine.map(|(_, field)| field).collect();
+    let mut tally = Tally::default();
+    let budget = Budget::new(order.time, order.seed);
+    let values = order.values.unwrap_or(VALUES);
+    for value in 0..values + values / 4 {
+        for field in &mut fields {
+            if field.distinct < values && (order.values.is_some() || budget.goes_on()) {
+                say(format!("at {copy:?}, {}, value {value}, seed {}", field.title(), order.seed))?;
+                arena.lie(field, value, &mut tally)?;
+            }
+        }
+    }
+    arena.check_bystander(&mut tally)?;
+    Ok(Lane { tally, fields })
+}
+
+/// All fields that a connection uses in this way, those of the hello first.
+fn fields(estate: &Estate, copy: CopyPath) -> Result<Vec<Field>> {
+    let mut found: BTreeMap<(String, bool), Field> = BTreeMap::new();
+    let mut add = |name: &str, of_peer: bool, places: usize, shared: Option<bool>| {
+        let key = (name.to_owned(), of_peer);
+        let new = || Field {
+            service: copy == CopyPath::Service,
+            name: name.to_owned(),
+            of_peer,
+            ..Field::default()
+        };
+        let field = found.entry(key).or_insert_with(new);
+        field.places = field.places.max(places);
+        [false, true]
+            .iter()
+            .filter(|s| shared.is_none_or(|it| it == **s))
+            .for_each(|s| field.shared[usize::from(*s)] = true);
+    };
+    for word in hello_words() {
+        add(&word.field, false, 1, None);
+    }
+    for shared in [false, true] {
+        let (qp, _cq) = estate.queue_pair(shared)?;
+        let words = Lab::of(&qp)?.own_words(&estate.keys());
+        for word in &words {
+            let places = words.iter().filter(|other| other.field == word.field).count();
+            add(&word.field, false, places, Some(shared));
+            if is_written(&word.field) {
+                add(&word.field, true, places, Some(shared));
+            }
+        }
+    }
+    if copy == CopyPath::Service {
+        // Is made at the first request.
+        [false, true].iter().for_each(|of_peer| add("bounce.bytes", *of_peer, 3, None));
+    }
+    Ok(found.into_values().collect())
+}
+
+impl Field {
+    /// Its name, and whose it is.
+    fn title(&self) -> String {
+        format!("{}{}", if self.of_peer { "the victim's " } else { "" }, self.name)
+    }
+}
+
+/// Notes what was done in one way.
+fn sum(fields: &[Field], copy: CopyPath, tally: &mut Tally) {
+    let of_way = || fields.iter().filter(|field| field.service == (copy == CopyPath::Service));
+    let count = |what: fn(&Field) -> u64| of_way().map(what).sum::<u64>();
+    tally.note(format!(
+        "{copy:?}: {} fields of {} words, {} lies or more about each, {} in all: the victim went on after {}, had an error after {}, \
+         was not connected to {}, {} liars died or fell silent",
+        of_way().count(),
+        count(|field| field.places as u64),
+        of_way().map(|field| field.tried).min().unwrap_or_default(),
+        count(|field| field.tried),
+        count(|field| field.went_on),
+        count(|field| field.error),
+        count(|field| field.refused),
+        count(|field| field.silent),
+    ));
+}
+
+/// What the columns of the table mean.
+const LEGEND: &str = "\
+a row is a field: what the layout names. Of an array behind its first two words, of the equal words of a ring's slots, and of
+words without a name every lie takes one by chance; `places` says of how many. `distinct`: lies of another place or value than
+the others; `went_on`: all that the victim asked for succeeded; `error`: not all; `refused`: no connection; `silent`: the liar
+died or fell silent; `bad`: the lie reached what it must not
+way      places  tried distinct went_on  error refused silent  bad  field";
+
+/// Prints a row for each field: numbers first, the name last.
+fn print(fields: &mut [Field]) -> Result<()> {
+    say(LEGEND)?;
+    fields.sort_by_key(|field| (field.service, field.of_peer, field.name.clone()));
+    for field in fields {
+        say(format!(
+            "{:<8}{:>7}{:>7}{:>9}{:>8}{:>7}{:>8}{:>7}{:>5}  {}",
+            if field.service { "service" } else { "auto" },
+            field.places,
+            field.tried,
+            field.distinct,
+            field.went_on,
+            field.error,
+            field.refused,
+            field.silent,
+            field.bad,
+            field.title()
+        ))?;
     }
     Ok(())
-}
-
-/// A victim, its bystander, and its liar of the moment.
-struct Arena {
-    copy: CopyPath,
-    estate: Estate,
-    listener: Listener,
-    bystander: Child,
-    liar: Option<(Child, u64)>,
-    words: u64,
-    lies: u64,
-    arrived: u64,
-    succeeded: u64,
-    lost_liars: u64,
-    /// Rounds in a row in which nobody could connect, though nothing was lied about yet.
-    refused: u64,
-}
-
-impl Arena {
-    fn new(copy: CopyPath) -> Result<Self> {
-        let estate = Estate::new(copy)?;
-        let listener = estate.cm.listen(estate::any(), 64)?;
-        let mut bystander = Child::start("bystander")?;
-        let port = listener.addr().port();
-        bystander.tell(format!("{} {port}", estate::name(copy)))?;
-        let (qp, _) = estate.queue_pair(false)?;
-        let request = estate.request(Duration::from_secs(20))?;
-        estate.cm.accept(request, &qp, &ConnParam::with_private_data(estate.bystander_remotes().pack()))?;
-        anyhow::ensure!(bystander.heard()? == "connected");
-        // Kept by the estate until the end.
-        estate.keep(qp);
-        Ok(Self {
-            copy,
-            estate,
-            listener,
-            bystander,
-            liar: None,
-            words: 0,
-            lies: 0,
-            arrived: 0,
-            succeeded: 0,
-            lost_liars: 0,
-            refused: 0,
-        })
-    }
-
-    /// The liar, fresh or used; connected to nothing.
-    fn liar(&mut self) -> Result<&mut Child> {
-        if self.liar.as_ref().is_none_or(|(_, rounds)| *rounds >= LIAR_ROUNDS) {
-            self.liar = None;
-            let mut child = Child::start("liar")?;
-            child.tell(format!("{} {}", estate::name(self.copy), self.listener.addr().port()))?;
-            anyhow::ensure!(child.heard()? == "ready");
-            self.liar = Some((child, 0));
-        }
-        let (child, rounds) = self.liar.as_mut().context("just made")?;
-        *rounds += 1;
-        Ok(child)
-    }
-
-    /// One lie; false if there is no such word.
-    fn round(&mut self, word: u64, value: u64, seed: u64, tally: &mut Tally) -> Result<bool> {
-        let shared = (word + value) % 2;
-        let before = (word + value) / 2 % 2;
-        let order = format!("{word} {value} {seed} {shared} {before}");
-        self.liar()?.tell(&order)?;
-        tally.tried += 1;
-        let mut traffic = Traffic::default();
-        let said = self.accept_and_work(shared == 1, ((word + value) / 4).is_multiple_of(2), &mut traffic)?;
-        let Some(said) = said else {
-            // It is a liar: it may crash, or wait for its own lie.
-            self.liar = None;
-            self.lost_liars += 1;
-            tally.survived += 1;
-            return Ok(true);
-        };
-        if said == "none" {
-            tally.tried -= 1;
-            return Ok(false);
-        }
-        self.refused = if said.starts_with("nothing") { self.refused + 1 } else { 0 };
-        if self.refused > REFUSED_MAX {
-            // Not this lie's doing: an earlier one has closed the door for all.
-            tally.hung += 1;
-            tally.note(format!("{:?} lets no honest connection in: {said} (order {order})", self.copy));
-            self.refused = 0;
-            return Ok(false);
-        }
-        self.lies += 1;
-        self.arrived += traffic.arrived;
-        self.succeeded += traffic.succeeded;
-        let outside = self.estate.bytes_outside();
-        let lost = if said.contains("busy") { 0 } else { traffic.unanswered() };
-        for (count, what) in [(outside, "bytes outside"), (traffic.doubled, "doubled"), (lost, "unanswered")]
-        {
-            if count > 0 {
-                tally.note(format!("{count} {what}: {:?} {said} (order {order})", self.copy));
-            }
-        }
-        tally.outside += outside + traffic.overstated;
-        tally.doubled += traffic.doubled;
-        tally.hung += lost;
-        tally.noticed(traffic.slowest);
-        if traffic.slowest > Duration::from_secs(1) {
-            tally.note(format!("{:?} for a call: {:?} {said} (order {order})", traffic.slowest, self.copy));
-        }
-        if self.lies.is_multiple_of(128) {
-            self.check_bystander(tally)?;
-        }
-        tally.survived += u64::from(outside + traffic.overstated + traffic.doubled + lost == 0);
-        Ok(true)
-    }
-
-    /// The victim's part of a round; what the liar said of it, if it lived to say something.
-    fn accept_and_work(
-        &mut self,
-        shared: bool,
-        first: bool,
-        traffic: &mut Traffic,
-    ) -> Result<Option<String>> {
-        let until = Instant::now() + LIAR_PATIENCE;
-        let mut current = None;
-        let mut said: Option<String> = None;
-        // Once the liar has done its part, what it did not answer by now it will not answer.
-        let mut enough = until;
-        while Instant::now() < enough {
-            match self.estate.cm.poll_event() {
-                Some(CmEvent::ConnectRequest(request)) if current.is_none() => {
-                    current = Some(self.accept(request, shared, traffic)?);
-                }
-                Some(CmEvent::Established { qp_num, .. }) => {
-                    if let Some((qp, _, peer)) = current.as_ref().filter(|(qp, ..)| qp.num() == qp_num) {
-                        traffic.send_all(&self.estate, qp, peer);
-                    }
-                }
-                _ => {}
-            }
-            if let Some((_, cq, _)) = &current {
-                traffic.poll(cq, Duration::ZERO);
-            }
-            let (child, _) = self.liar.as_mut().context("there is one")?;
-            match child.heard_within(Duration::from_micros(50)) {
-                Some(line) => {
-                    enough =
-                        Instant::now() + Duration::from_millis(if line.ends_with("worked") { 10 } else { 0 });
-                    said = Some(line);
-                }
-                None if said.is_none() && !child.runs() => break,
-                None if said.is_some() && traffic.is_answered() => break,
-                None => {}
-            }
-        }
-        let (child, _) = self.liar.as_mut().context("there is one")?;
-        if first {
-            // A dead one hears nothing.
-            let _ = child.tell("end");
-        }
-        if let Some((qp, cq, _)) = current {
-            traffic.end(&self.estate, &qp, &cq);
-            traffic.timed(|| drop((qp, cq)));
-        }
-        let (child, _) = self.liar.as_mut().context("there is one")?;
-        if !first {
-            let _ = child.tell("end");
-        }
-        if said.as_deref().is_none_or(|said| said.contains("the victim's")) {
-            self.estate.renew()?;
-        }
-        self.estate.refill();
-        Ok(said)
-    }
-
-    /// Accepts, with receives posted; whoever lies in its hello may be refused.
-    fn accept(
-        &self,
-        request: ConnectRequest,
-        shared: bool,
-        traffic: &mut Traffic,
-    ) -> Result<(Qp, Cq, Remotes)> {
-        let peer = Remotes::unpack(&request.private_data);
-        let (qp, cq) = self.estate.queue_pair(shared)?;
-        traffic.receive(&self.estate, &qp, shared);
-        let param = ConnParam::with_private_data(self.estate.remotes().pack());
-        // A refusal is an answer.
-        let _ = traffic.timed(|| self.estate.cm.accept(request, &qp, &param));
-        Ok((qp, cq, peer))
-    }
-
-    /// The bystander works as initiator, and finds what it wrote.
-    fn check_bystander(&mut self, tally: &mut Tally) -> Result<()> {
-        let began = Instant::now();
-        self.bystander.tell("work")?;
-        match self.bystander.heard_within(Duration::from_secs(10)).as_deref() {
-            Some("good") => {}
-            other => {
-                tally.hung += u64::from(other.is_none());
-                tally.lost += u64::from(other.is_some());
-                tally.note(format!("the bystander of {:?} said {other:?}", self.copy));
-            }
-        }
-        tally.noticed(began.elapsed());
-        let far = self.estate.bytes_elsewhere();
-        tally.outside += far;
-        if far > 0 {
-            tally.note(format!("{far} bytes changed in memory that nobody registered"));
-        }
-        Ok(())
-    }
 }
