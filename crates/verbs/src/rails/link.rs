@@ -82,7 +82,8 @@ pub(super) struct Link {
     pub(super) is_active: bool,
     /// What the accepting side said to the program.
     answer: Vec<u8>,
-    /// Where the ends of the first lane are: the addresses that the programs know.
+    /// Where the ends of the first lane are: the addresses that the programs know. On the accepting side known from the request
+    /// on, as it may be told of the whole before it hears of that lane.
     info: Option<ConnInfo>,
     deadline: Option<Time>,
     pub(super) lanes: [LaneLink; RAILS_MAX],
@@ -161,6 +162,7 @@ impl QpInner {
             cm: Some(cm.clone()),
             param: param.clone(),
             token,
+            info: Some(of_program(request.info)),
             begun: 1,
             deadline: device.host.after(param.timeout),
             ..Link::default()
@@ -185,8 +187,7 @@ impl QpInner {
     pub(super) fn lane_is_up(self: &Arc<Self>, lane: usize, num: u32, said: &[u8], info: ConnInfo) {
         let mut link = self.link();
         if lane == 0 {
-            // A rail's depths are not the program's: the rails read, too.
-            link.info = Some(ConnInfo { depths: None, ..info });
+            link.info = Some(of_program(info));
         }
         let phase = link.phase;
         drop(link);
@@ -218,7 +219,8 @@ impl QpInner {
         let from = if was == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
         self.advance(from, state::READY_TO_SEND);
         let private_data = std::mem::take(&mut link.answer);
-        if let (Some(cm), Some(info)) = (&link.cm, link.info) {
+        if let Some(cm) = &link.cm {
+            let info = link.info.expect("of the request, or of the first lane, without which not all are up");
             cm.push(CmEvent::Established { qp_num: self.num, private_data, info });
         }
     }
@@ -439,6 +441,11 @@ impl QpInner {
             self.connection_failed(CmFailure::PeerGone);
         }
     }
+}
+
+/// What the program is told of the first lane. A rail's depths are not the program's: the rails read, too.
+fn of_program(info: ConnInfo) -> ConnInfo {
+    ConnInfo { depths: None, ..info }
 }
 
 /// Whether a lane failed for no other reason than that nothing is heard of the peer any more.
