@@ -116,7 +116,9 @@ fn round(
     tally: &mut Tally,
 ) -> Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
-    let mut child = Child::of(command.args(["--role", ROLE]).stderr(Stdio::piped()))?;
+    // Out of memory, the standard library waits for itself when it is to print a backtrace.
+    command.args(["--role", ROLE]).env("RUST_BACKTRACE", "0").stderr(Stdio::piped());
+    let mut child = Child::of(&mut command)?;
     ensure!(child.heard()? == "here", "the child did not start");
     let listener = end.listen()?;
     let began = Instant::now();

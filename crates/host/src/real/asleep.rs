@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use super::thread;
 use crate::Bell;
 use crate::source::{Ticket, Wake, Wakes};
 
@@ -151,7 +152,7 @@ impl Watch {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let new = Arc::new(Self { epoll, sleepers: Mutex::default(), process });
         let body = new.clone();
-        std::thread::Builder::new().name("descriptors".into()).spawn(move || body.run())?;
+        thread::begin("descriptors", move || body.run())?;
         *watch = Some(new.clone());
         Ok(new)
     }

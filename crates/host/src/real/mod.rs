@@ -4,6 +4,7 @@
 mod asleep;
 mod clock;
 mod cores;
+mod thread;
 
 pub use clock::{Clock, CycleStamp};
 pub use cores::{allowed_cores, other_core, pin_to_core};
@@ -140,7 +141,7 @@ impl HostOps for Real {
         core: Option<usize>,
         body: Box<dyn FnOnce() + Send>,
     ) -> std::io::Result<Task> {
-        let handle = std::thread::Builder::new().name(name.into()).spawn(move || {
+        let handle = thread::begin(name, move || {
             if let Some(core) = core {
                 // A core that the process may not use leaves the thread where it is: slower, never wrong.
                 let _ = pin_to_core(core);
