@@ -6,6 +6,8 @@
 //! nothing to a peer that knows no receipts (RFC 5040 section 5.1). It has [`RECEIPT_STAG`] as its tag, and as its offset the
 //! count, behind the count's complement. It holds only if the Terminate follows it at once.
 //!
+//! The count stands still from a message on that ends inside of another one: it is read as the first so many.
+//!
 //! Counted are Sends, Immediate Data, requests, and Writes and Reads of at least one byte. Greetings, questions and
 //! ready-to-receive messages are not: no request is one of them.
 

@@ -1,5 +1,6 @@
 //! Data path: an FPDU is whole and its CRC is good; what it meant happens here.
 
+use super::count::Model;
 use super::receiver::{Current, Receiver};
 use super::{Event, Expected, Lookup, Received, ReceivedKind, Refusal};
 use crate::ddp::{QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND};
@@ -20,7 +21,7 @@ impl Receiver {
                 Ok(None)
             }
             Current::Write { last, .. } => {
-                self.delivered += u32::from(last && self.payload_len > 0);
+                self.count.segment(Model::Tagged, last, self.payload_len > 0);
                 Ok(None)
             }
             Current::Rtr => {
@@ -32,6 +33,7 @@ impl Receiver {
                 Ok(if last { self.finish_read() } else { None })
             }
             Current::Send { last } => {
+                self.count.segment(Model::Untagged, last, true);
                 if let Some(message) = &mut self.message {
                     message.received += self.payload_len;
                 }
@@ -66,7 +68,6 @@ impl Receiver {
 
     fn finish_send(&mut self) -> Option<Event> {
         let message = self.message.take()?;
-        self.delivered += 1;
         let msn = self.msn[QUEUE_SEND as usize];
         self.next(QUEUE_SEND);
         let invalidate = message.opcode.invalidates().then_some(message.invalidate);
@@ -83,7 +84,7 @@ impl Receiver {
         let Ok(data) = self.body().try_into() else { return Err(TerminateCode::OPERATION_UNSPECIFIED) };
         // RFC 7306 section 6: it takes a buffer, as a Send does.
         lookup.receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
-        self.delivered += 1;
+        self.count.segment(Model::Untagged, true, true);
         self.next(QUEUE_SEND);
         let kind = ReceivedKind::Immediate(data);
         Ok(Some(Event::Received(Received { msn, solicited: opcode.is_solicited(), kind })))
@@ -98,7 +99,7 @@ impl Receiver {
         if len > 0 {
             lookup.read_source(source_stag, source_to, len).map_err(Refusal::code)?;
         }
-        self.delivered += u32::from(len > 0);
+        self.count.segment(Model::Untagged, true, len > 0);
         self.next(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::ReadRequest(request)))
@@ -112,7 +113,7 @@ impl Receiver {
         // RFC 7306 section 5.1: the word is aligned. A multiple of 8 does not wrap within 8 bytes.
         let aligned = if request.to.is_multiple_of(8) { Ok(()) } else { Err(Refusal::Unaligned) };
         aligned.and_then(|()| lookup.atomic(request.stag, request.to)).map_err(Refusal::code)?;
-        self.delivered += 1;
+        self.count.segment(Model::Untagged, true, true);
         self.next(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::AtomicRequest(request)))

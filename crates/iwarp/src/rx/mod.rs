@@ -17,6 +17,7 @@
 //! the answers of [`Lookup`].
 
 mod check;
+mod count;
 mod finish;
 mod front;
 mod receiver;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use super::count::Count;
 use super::{Event, Expected, Failure, Lookup, Piece, Receive, Target};
 use crate::crc::Crc;
 use crate::ddp::{Control, Header, QUEUES, UNTAGGED_LEN};
@@ -119,10 +120,7 @@ pub struct Receiver {
     pub(super) read: u32,
     ready: bool,
     event: Option<Event>,
-    /// Messages of the peer that have been received whole, modulo 2^32; the last of them counts when the driver comes back
-    /// from its delivery.
-    received: u32,
-    pub(super) delivered: u32,
+    pub(super) count: Count,
     /// How many messages of this side the peer says it has received, if that is what it said last.
     pub(super) receipt: Option<u32>,
 }
@@ -151,15 +149,14 @@ impl Receiver {
             read: 0,
             ready: false,
             event: None,
-            received: 0,
-            delivered: 0,
+            count: Count::default(),
             receipt: None,
         }
     }
 
     /// What is to be done next. After an error there is nothing more to be done here: send the Terminate, then close.
     pub fn poll<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<Receive, Failure> {
-        self.count_delivered();
+        self.count.settle();
         loop {
             if std::mem::take(&mut self.ready) {
                 return Ok(Receive::Event(Event::Ready));
@@ -260,7 +257,7 @@ impl Receiver {
 
     /// How many messages of the peer have been received, by the count of [`crate::outcome`]; `None` as long as nothing has.
     pub fn received(&self) -> Option<u32> {
-        (!self.first).then_some(self.received)
+        (!self.first).then(|| self.count.received())
     }
 
     /// How many messages of this side the peer has received, if it has said so right before its Terminate.
@@ -283,12 +280,6 @@ impl Receiver {
     pub fn begins_fpdu(&self) -> bool {
         let between = matches!(self.stage, Stage::Check | Stage::Control) && self.have == 0;
         between && !self.ready && self.event.is_none()
-    }
-
-    /// The driver comes back from the delivery of what has been delivered: it counts now.
-    #[inline]
-    pub(super) fn count_delivered(&mut self) {
-        self.received = self.received.wrapping_add(std::mem::take(&mut self.delivered));
     }
 
     /// Receives nothing more.

@@ -3,6 +3,7 @@
 //! What it does is what [`Receiver::poll`] and the calls that it asks for come to, in one step and with one question about
 //! memory. On any doubt nothing has happened, and the FPDU goes the long way, which says what is wrong with it.
 
+use super::count::Model;
 use super::receiver::{Receiver, Stage};
 use super::{Front, Received, ReceivedKind};
 use crate::crc::Crc;
@@ -38,7 +39,7 @@ impl Receiver {
         if !sound || !place(header.stag, header.to, payload) {
             return None;
         }
-        self.deliver(header.last);
+        self.deliver(Model::Tagged, header.last);
         Some((fpdu_len, Front::Write { len, last: header.last }))
     }
 
@@ -62,7 +63,7 @@ impl Receiver {
             return None;
         }
         self.next(QUEUE_SEND);
-        self.deliver(true);
+        self.deliver(Model::Untagged, true);
         let kind = ReceivedKind::Send { len: payload.len() as u32, invalidate: None };
         Some((fpdu_len, Received { msn, solicited: opcode.is_solicited(), kind }))
     }
@@ -95,9 +96,9 @@ impl Receiver {
 
     /// An FPDU was good; with it a message has been received if it was the `last` of one.
     #[inline]
-    fn deliver(&mut self, last: bool) {
-        self.count_delivered();
-        self.delivered = u32::from(last);
+    fn deliver(&mut self, model: Model, last: bool) {
+        self.count.settle();
+        self.count.segment(model, last, true);
         self.receipt = None;
     }
 }

@@ -725,6 +725,22 @@ fn the_short_way_comes_to_the_same() {
     }
 }
 
+/// Goal: a receipt covers no message that has not come. Without CRCs a flipped bit hid the end of a Send; the Write behind it
+/// was counted, and the peer took the Send for received.
+#[test]
+fn what_comes_inside_of_an_unfinished_message_is_not_counted() {
+    let stream = [
+        untagged(Opcode::Send, 1, 0, true, b"whole"),
+        untagged(Opcode::Send, 2, 0, false, b"its end is hidden"),
+        tagged(Opcode::Write, true, 7, 1000, b"whole"),
+        untagged(Opcode::Send, 3, 0, true, b"not the next"),
+    ];
+    let mut receiver = Receiver::new(ReceiverConfig { crc: false, ..config() });
+    let mut owner = Owner { buffers: vec![32, 32], ..Owner::default() };
+    assert!(run(&mut receiver, &mut owner, &stream.concat()).2.is_err());
+    assert_eq!(receiver.received(), Some(1));
+}
+
 /// Goal: nothing that is wrong goes the short way. Method: one field of a good message after the other.
 #[test]
 fn the_short_way_is_for_what_is_right() {
