@@ -3,8 +3,8 @@
 //! Objects take their rings and their state from malloc(3). glibc returns what is freed to the system only at the end of a
 //! heap: one small piece above it, of whomever, and all below stays resident; and once something large was freed, it keeps
 //! tens of megabytes at the end, too. After 8,192 queue pairs that were 450 MB, after eight of the largest of rails 80 MB. So
-//! a device's thread has it look for whole free pages once half of much has gone and no more goes: what was freed after the
-//! look would stay.
+//! a device's thread has it look for whole free pages once half of much has gone and no more goes, and once more if what was
+//! only a pause is over: what is freed after the look stays.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +15,9 @@ use host::{Span, Time};
 const MUCH: usize = 4 << 20;
 /// An ebb is over when for so long nothing has gone.
 const CALM: Span = Span::from_ms(10);
+/// What goes sooner than that after an ebb belongs to it: whoever closes a crowd was held up, and what is left of it may be too
+/// little to make an ebb of its own.
+const PAUSE: Span = Span::from_ms(500);
 /// An ebb that does not end is given back from time to time.
 const PATIENCE: Span = Span::from_secs(1);
 
@@ -56,6 +59,8 @@ struct Seen {
     at: Time,
     /// When to give back in any case.
     latest: Time,
+    /// Whether all that had gone has been given back.
+    is_given: bool,
 }
 
 /// What the device's thread is to do.
@@ -64,8 +69,8 @@ enum Turn {
     Nothing,
     /// Look again at this time.
     Wait(Time),
-    /// Give back; look again at this time if the ebb has not ended.
-    GiveBack(Option<Time>),
+    /// Give back, and look again at this time.
+    GiveBack(Time),
 }
 
 impl Tide {
@@ -102,7 +107,7 @@ impl Tide {
             Turn::Wait(until) => Some(until),
             Turn::GiveBack(again) => {
                 trim();
-                again
+                Some(again)
             }
         }
     }
@@ -115,21 +120,27 @@ impl Tide {
             return Turn::Nothing;
         }
         let gone = self.gone.load(Ordering::Acquire);
-        let mut seen = watch.seen.unwrap_or(Seen { gone, at: now, latest: now + PATIENCE });
-        if seen.gone == gone && now >= seen.at + CALM {
-            *watch = Watch { settled: ebbs, seen: None };
-            return Turn::GiveBack(None);
-        }
+        let new = Seen { gone, at: now, latest: now + PATIENCE, is_given: false };
+        let mut seen = watch.seen.unwrap_or(new);
         if seen.gone != gone {
-            (seen.gone, seen.at) = (gone, now);
+            (seen.gone, seen.at, seen.is_given) = (gone, now, false);
         }
-        let is_late = now >= seen.latest;
-        if is_late {
-            seen.latest = now + PATIENCE;
+        let (calm, over) = (seen.at + CALM, seen.at + PAUSE);
+        let turn = match seen.is_given {
+            true if now >= over => {
+                *watch = Watch { settled: ebbs, seen: None };
+                return Turn::Nothing;
+            }
+            true => Turn::Wait(over),
+            false if now >= calm => Turn::GiveBack(over),
+            false if now >= seen.latest => Turn::GiveBack(calm),
+            false => Turn::Wait(calm),
+        };
+        if matches!(turn, Turn::GiveBack(_)) {
+            (seen.is_given, seen.latest) = (now >= calm, now + PATIENCE);
         }
         watch.seen = Some(seen);
-        let again = seen.at + CALM;
-        if is_late { Turn::GiveBack(Some(again)) } else { Turn::Wait(again) }
+        turn
     }
 }
 
@@ -192,8 +203,27 @@ mod tests {
             assert_eq!(tide.turn(now), Turn::Wait(now + CALM), "at {now:?}");
         }
         assert_eq!(tide.turn(now + MS), Turn::Wait(now + CALM), "asked too early");
-        assert_eq!(tide.turn(now + CALM), Turn::GiveBack(None));
-        assert_eq!(tide.turn(now + CALM * 2), Turn::Nothing);
+        assert_eq!(tide.turn(now + CALM), Turn::GiveBack(now + PAUSE));
+        assert_eq!(tide.turn(now + CALM * 2), Turn::Wait(now + PAUSE));
+        assert_eq!(tide.turn(now + PAUSE), Turn::Nothing);
+    }
+
+    /// Goal: a crowd that pauses on its way out is given back to the last. Method: half of it goes, is given back, and after
+    /// a pause the rest goes, which would make no ebb by itself.
+    #[test]
+    fn what_goes_after_a_pause_is_given_back() {
+        let tide = Tide::default();
+        (0..PIECES).for_each(|_| tide.rise(PIECE));
+        assert_eq!((0..PIECES).filter(|_| tide.fall(PIECE)).count(), 1, "an ebb, with the last of them");
+        (0..PIECES / 2).for_each(|_| tide.rise(PIECE));
+        let mut now = Time::ZERO + CALM;
+        assert_eq!(tide.turn(Time::ZERO), Turn::Wait(now));
+        assert_eq!(tide.turn(now), Turn::GiveBack(Time::ZERO + PAUSE));
+        now = Time::ZERO + MS * 499;
+        assert!(!(0..PIECES / 2).any(|_| tide.fall(PIECE)), "too few for an ebb");
+        assert_eq!(tide.turn(now), Turn::Wait(now + CALM));
+        assert_eq!(tide.turn(now + CALM), Turn::GiveBack(now + PAUSE));
+        assert_eq!(tide.turn(now + PAUSE), Turn::Nothing);
     }
 
     /// Where queue pairs go without end, what has gone is given back all the same, once in a second.
@@ -206,8 +236,9 @@ mod tests {
         for ms in 0..2500 {
             tide.rise(PIECE);
             tide.fall(PIECE);
-            if let Turn::GiveBack(again) = tide.turn(Time::ZERO + MS * ms) {
-                assert!(again.is_some(), "it goes on");
+            let now = Time::ZERO + MS * ms;
+            if let Turn::GiveBack(again) = tide.turn(now) {
+                assert_eq!(again, now + CALM, "it goes on");
                 given.push(ms);
             }
         }
