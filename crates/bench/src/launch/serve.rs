@@ -22,6 +22,8 @@ use crate::token::Token;
 const TICK: Duration = Duration::from_millis(100);
 /// Connections that are accepted in a turn.
 const ACCEPTED: usize = 64;
+/// Connections that may come at once, as far as the system allows (net.core.somaxconn).
+const CROWD: i32 = 4096;
 /// Lines of the log in a second.
 const LINES_MAX: u32 = 20;
 
@@ -78,6 +80,8 @@ pub fn serve_with(
         |e: std::io::Error| BenchError::new(format!("cannot listen at {listen}: {e}; {}", remedy(e.kind())));
     let listener = TcpListener::bind(listen).map_err(no)?;
     listener.set_nonblocking(true).map_err(no)?;
+    // Of a crowd that comes at once nobody is left out: who is knocks again after a whole second.
+    rustix::net::listen(&listener, CROWD).map_err(|e| no(e.into()))?;
     let addr = listener.local_addr().map_err(no)?;
     let mut log = Log { out: log, began: now(), lines: 0, lost: 0 };
     log.say(&format!("listening at {addr}"));
