@@ -139,7 +139,6 @@ fn findings(root: &Path, tree: &Tree, exceptions: Exceptions, counts: &unsafety:
         found.extend(docs::paths(root, &tree.paths, path, text));
         found.extend(docs::symbols(&identifiers, path, text));
     }
-    found.extend(circles::check(&tree.sources));
     found.extend(trees::check(&tree.sources));
     found.extend(text::sizes(&tree.sizes));
     found.extend(unsafety::check(&tree.sources, counts));
