@@ -53,7 +53,7 @@ pub(crate) enum Refusal {
     /// It is none of its values.
     Value,
     /// It cannot be read, for this reason.
-    Unreadable(String),
+    Unreadable(host::BadSize),
 }
 
 /// An option of a kind of device.
@@ -93,7 +93,7 @@ pub(crate) fn set_one<C>(
     let of_key = |option: &&Choice<C>| option.form.split('=').next() == Some(key);
     let done = options.iter().find(of_key).map_or(Err(Refusal::Value), |option| (option.set)(config, value));
     done.map_err(|refusal| match refusal {
-        Refusal::Unreadable(why) => Error::Invalid(why),
+        Refusal::Unreadable(why) => Error::Invalid(why.to_string()),
         Refusal::Value => {
             let known: Vec<_> = options.iter().map(|option| option.form).collect();
             let known = known.join(", ");

@@ -27,4 +27,4 @@ pub use lock::{Held, Lock};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
 pub use source::{Descriptor, Source, Ticket, WaitSet, Wake, Wakes};
 pub use spin::{Spin, SpinGuard};
-pub use units::{Bytes, Rate, Span, Time};
+pub use units::{BadSize, Bytes, Rate, Span, Time};

@@ -166,10 +166,35 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl std::str::FromStr for Bytes {
-    type Err = String;
+/// Why a text is no size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadSize {
+    /// It does not start with a whole number.
+    Number(String),
+    /// What follows the number is no unit.
+    Unit(String),
+    /// It is 2^64 bytes or more.
+    TooLarge(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl fmt::Display for BadSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(text) => write!(f, "'{text}' is no size: it must start with a whole number"),
+            Self::Unit(text) => {
+                write!(f, "'{text}' is no size: write a number and one of B, K, M, G (powers of 1024)")
+            }
+            Self::TooLarge(text) => write!(f, "'{text}' is too large for a size"),
+        }
+    }
+}
+
+impl std::error::Error for BadSize {}
+
+impl std::str::FromStr for Bytes {
+    type Err = BadSize;
+
+    fn from_str(text: &str) -> Result<Self, BadSize> {
         let t = text.trim();
         let digits = t.find(|c: char| !c.is_ascii_digit()).unwrap_or(t.len());
         let (number, suffix) = t.split_at(digits);
@@ -178,18 +203,11 @@ impl std::str::FromStr for Bytes {
             "k" | "kib" => 10,
             "m" | "mib" => 20,
             "g" | "gib" => 30,
-            _ => {
-                return Err(format!(
-                    "'{text}' is no size: write a number and one of B, K, M, G (powers of 1024)"
-                ));
-            }
+            _ => return Err(BadSize::Unit(text.to_owned())),
         };
-        let n: u64 =
-            number.parse().map_err(|_| format!("'{text}' is no size: it must start with a whole number"))?;
-        n.checked_shl(shift)
-            .filter(|v| v >> shift == n)
-            .map(Self)
-            .ok_or_else(|| format!("'{text}' is too large for a size"))
+        let n: u64 = number.parse().map_err(|_| BadSize::Number(text.to_owned()))?;
+        let whole = n.checked_shl(shift).filter(|v| v >> shift == n);
+        whole.map(Self).ok_or_else(|| BadSize::TooLarge(text.to_owned()))
     }
 }
 

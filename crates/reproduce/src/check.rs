@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::error::NoValue;
 use super::quantity::{Probe, Quantity, Source};
 use report::number::{percent, sig};
 
@@ -62,7 +63,7 @@ impl Check {
     }
 
     /// Whether it holds, or why that cannot be said.
-    pub(super) fn verdict(&self, source: &dyn Source) -> Result<Verdict, String> {
+    pub(super) fn verdict(&self, source: &dyn Source) -> Result<Verdict, NoValue> {
         match self {
             Self::Compare(what, a, relation, b) => {
                 Ok(relation.verdict(what, a.value(source)?, b.value(source)?))
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     fn said(check: &Check) -> (bool, String) {
-        let source = Made(|_: &Probe| Err("nothing is measured here".to_owned()));
+        let source = Made(|_: &Probe| Err(NoValue::Failed("nothing is measured here".to_owned())));
         let verdict = check.verdict(&source).expect("a verdict");
         (verdict.holds, verdict.evidence)
     }

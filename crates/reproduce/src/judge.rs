@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::claim::Answer;
 use super::contradictions;
+use super::error::NoValue;
 use super::machine::{Machines, Origin};
 use super::published::Published;
 use super::quantity::{Quantity, Source};
@@ -229,7 +230,7 @@ pub(super) fn judge(
     }
 }
 
-fn ends(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], String> {
+fn ends(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], NoValue> {
     let values: Vec<f64> = all.iter().map(|q| q.value(source)).collect::<Result<_, _>>()?;
     Ok([
         values.iter().copied().fold(f64::INFINITY, f64::min),
@@ -237,7 +238,7 @@ fn ends(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], String> {
     ])
 }
 
-fn sizes(all: &[(u64, Quantity, Quantity)], margin: f64, source: &dyn Source) -> Result<[f64; 2], String> {
+fn sizes(all: &[(u64, Quantity, Quantity)], margin: f64, source: &dyn Source) -> Result<[f64; 2], NoValue> {
     let mut found = Vec::new();
     for (size, a, b) in all {
         if a.value(source)? < b.value(source)? * (1.0 - margin) {
@@ -266,7 +267,13 @@ mod tests {
 
     fn judged(id: &str, answer: &Answer, origin: Option<Origin>) -> Row {
         let row = dataset().into_iter().find(|row| row.id == id).expect("a row");
-        judge(&row, "", answer, origin, &Made(|_: &Probe| Err("the card is missing".to_owned())))
+        judge(
+            &row,
+            "",
+            answer,
+            origin,
+            &Made(|_: &Probe| Err(NoValue::Failed("the card is missing".to_owned()))),
+        )
     }
 
     fn number(id: &str, value: f64) -> (Option<f64>, Option<bool>) {

@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::error::NoValue;
 use super::machine::Machines;
 use super::quantity::{Probe, Source};
 use bench::launch::{CellEvent, CellState, Progress};
 
 /// Measures one probe, in the unit of its experiment: microseconds or 10^6 bytes per second.
-pub type Measure<'a> = &'a (dyn Fn(&Probe) -> Result<f64, String> + Sync);
+pub type Measure<'a> = &'a (dyn Fn(&Probe) -> Result<f64, NoValue> + Sync);
 
 /// What was measured, and what the machine files say.
 #[derive(Debug, Default)]
 pub(super) struct Lab {
-    results: BTreeMap<Probe, Result<f64, String>>,
+    results: BTreeMap<Probe, Result<f64, NoValue>>,
     machines: Machines,
 }
 
@@ -27,7 +28,7 @@ struct Work<'a> {
 
 struct Shared<'a> {
     done: u64,
-    results: BTreeMap<Probe, Result<f64, String>>,
+    results: BTreeMap<Probe, Result<f64, NoValue>>,
     progress: &'a mut (dyn Progress + Send),
 }
 
@@ -72,7 +73,7 @@ impl Work<'_> {
                 .map_or("", |experiment| experiment.metric(&probe.cell.variant).unit);
             let state = match &result {
                 Ok(value) => CellState::Measured { value: *value, unit },
-                Err(why) => CellState::Skipped { why },
+                Err(why) => CellState::Skipped { why: &why.to_string() },
             };
             let (done, cell) = (shared.done, &probe.cell);
             let event = CellEvent { launch: 1, launches: 1, done, device: None, cell, state };
@@ -83,11 +84,12 @@ impl Work<'_> {
 }
 
 impl Source for Lab {
-    fn measured(&self, probe: &Probe) -> Result<f64, String> {
-        self.results.get(probe).cloned().unwrap_or_else(|| Err(format!("{} was not measured", probe.cell)))
+    fn measured(&self, probe: &Probe) -> Result<f64, NoValue> {
+        let unknown = || Err(NoValue::NotMeasured(Box::new(probe.cell.clone())));
+        self.results.get(probe).cloned().unwrap_or_else(unknown)
     }
 
-    fn parameter(&self, device: &str, key: &str) -> Result<f64, String> {
+    fn parameter(&self, device: &str, key: &str) -> Result<f64, NoValue> {
         self.machines.value(device, key)
     }
 }
@@ -112,8 +114,12 @@ mod tests {
         all
     }
 
-    fn by_size(probe: &Probe) -> Result<f64, String> {
-        if probe.cell.size == 3 { Err("three".to_owned()) } else { Ok(probe.cell.size as f64) }
+    fn three() -> NoValue {
+        NoValue::Failed("three".to_owned())
+    }
+
+    fn by_size(probe: &Probe) -> Result<f64, NoValue> {
+        if probe.cell.size == 3 { Err(three()) } else { Ok(probe.cell.size as f64) }
     }
 
     /// Goal: everything is measured once, whatever the number of threads, and what fails says why.
@@ -132,8 +138,8 @@ mod tests {
             assert_eq!(count.load(Ordering::Relaxed), 4);
             let values: Vec<_> = probes(&[1, 2, 3, 4, 5]).iter().map(|probe| lab.measured(probe)).collect();
             assert_eq!(values[..2], [Ok(1.0), Ok(2.0)]);
-            assert_eq!(values[2], Err("three".to_owned()));
-            assert!(values[3].is_ok() && values[4].as_ref().is_err_and(|why| why.contains("not measured")));
+            assert_eq!(values[2], Err(three()));
+            assert!(values[3].is_ok() && matches!(values[4], Err(NoValue::NotMeasured(_))));
         }
     }
 

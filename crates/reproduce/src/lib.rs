@@ -3,6 +3,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `error` | why a number cannot be computed |
 //! | `published` | the dataset, and which rows are covered |
 //! | `nicmem/`, `thesis/`, `multirail/` | for each row how it is computed, or why not |
 //! | `setup`, `quantity`, `check`, `claim`, `whatif` | the words in which those tables are written |
@@ -18,6 +19,7 @@
 mod check;
 mod claim;
 mod contradictions;
+mod error;
 mod figure;
 mod figures;
 mod judge;
@@ -42,6 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 
 pub use contradictions::{CONTRADICTIONS, Contradiction};
+pub use error::{BadCard, NoValue};
 pub use figure::{Curve, Figure, Mark};
 pub use judge::{Class, NEAR, Row};
 pub use lab::Measure;
@@ -204,7 +207,7 @@ pub fn run(
     options: &Options,
     progress: &mut (dyn Progress + Send),
     stop: &AtomicBool,
-) -> Result<Option<Reproduction>, String> {
+) -> Result<Option<Reproduction>, BadCard> {
     let of_card = |card| machine::of_card(card, &options.changes);
     let machines: Vec<Machine> = cards().into_iter().map(of_card).collect::<Result<_, _>>()?;
     let changes: Vec<String> = options.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -215,7 +218,7 @@ pub fn run(
             let changes: Vec<String> =
                 hole.chain(changes.iter().cloned()).chain(extra(probe.card())).collect();
             let measured = world::measure(&probe.changed(&changes.join(",")), &probe.cell, &probe.settings());
-            measured.map(|measured| measured.value).map_err(|fault| fault.to_string())
+            measured.map(|measured| measured.value).map_err(|fault| NoValue::Failed(fault.to_string()))
         };
         let (machines, changes) = (machines.clone(), changes.clone());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -232,9 +235,9 @@ pub fn run(
                 // Some values are whole numbers.
                 Some(format!("{key}={}", if value > 10.0 { value.round() } else { value }))
             };
-            Ok(measure_all(movable.clone(), false, &changed).map(|all| all.rows))
+            measure_all(movable.clone(), false, &changed).map(|all| all.rows)
         };
-        match sensitivity::services(&all.rows, &all.fitted, stop, again)? {
+        match sensitivity::services(&all.rows, &all.fitted, stop, again) {
             Some(services) => all.services = services,
             None => return Ok(None),
         }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::error::{BadCard, NoValue};
+
 /// Where a value of a machine file comes from, as far as rows are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,11 +66,11 @@ pub struct Fitted {
 ///
 /// # Errors
 /// A file that cannot be read, a value that does not exist or is beyond its range.
-pub(super) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machine, String> {
-    let file = fabric::machine(card).map_err(|why| why.to_string())?;
+pub(super) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machine, BadCard> {
+    let file = fabric::machine(card)?;
     let mut machine = file.clone();
     for (key, value) in changes {
-        machine.set(key, value).map_err(|why| why.to_string())?;
+        machine.set(key, value)?;
     }
     let value = |(file, now): (fabric::Parameter, fabric::Parameter)| {
         let (origin, said) = said(&file.source);
@@ -102,10 +104,12 @@ impl Machines {
     }
 
     /// The value of a key.
-    pub(super) fn value(&self, card: &str, key: &str) -> Result<f64, String> {
-        let machine = self.all.get(card).ok_or_else(|| format!("{card} has no machine file"))?;
+    pub(super) fn value(&self, card: &str, key: &str) -> Result<f64, NoValue> {
+        let machine = self.all.get(card).ok_or_else(|| NoValue::NoMachine(card.to_owned()))?;
         let found = machine.values.iter().find(|value| value.key == key);
-        found.map(|value| value.value).ok_or_else(|| format!("the machine file of {card} has no {key}"))
+        found
+            .map(|value| value.value)
+            .ok_or_else(|| NoValue::NoKey { card: card.to_owned(), key: key.to_owned() })
     }
 
     /// What a row is to the machine files, if any of them names it. A row that occurs in the reason of an assumption or in

@@ -6,6 +6,8 @@ use std::ops::{Add, Div, Mul, Sub};
 
 use bench::experiment::{Cell, Settings, Variant};
 
+use super::error::NoValue;
+
 /// One thing to measure on one device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probe {
@@ -106,9 +108,9 @@ pub(super) enum Quantity {
 /// Where numbers come from.
 pub(super) trait Source {
     /// What was measured, or why it was not.
-    fn measured(&self, probe: &Probe) -> Result<f64, String>;
+    fn measured(&self, probe: &Probe) -> Result<f64, NoValue>;
     /// A machine file's value.
-    fn parameter(&self, device: &str, key: &str) -> Result<f64, String>;
+    fn parameter(&self, device: &str, key: &str) -> Result<f64, NoValue>;
 }
 
 impl Quantity {
@@ -177,7 +179,7 @@ impl Quantity {
     }
 
     /// Its value, or why there is none.
-    pub(super) fn value(&self, source: &dyn Source) -> Result<f64, String> {
+    pub(super) fn value(&self, source: &dyn Source) -> Result<f64, NoValue> {
         let value = match self {
             Self::Constant(value) => *value,
             Self::Parameter(device, key) => source.parameter(device, key)?,
@@ -199,7 +201,7 @@ impl Quantity {
             }
             Self::Rounded(part, step) => (part.value(source)? / step).round() * step,
         };
-        if value.is_finite() { Ok(value) } else { Err("a division by nothing".to_owned()) }
+        if value.is_finite() { Ok(value) } else { Err(NoValue::NotFinite) }
     }
 }
 
@@ -243,15 +245,15 @@ pub(super) mod made_up {
     use super::*;
 
     /// A source that answers every probe by a function of it.
-    pub(in super::super) struct Made<F: Fn(&Probe) -> Result<f64, String>>(pub(in super::super) F);
+    pub(in super::super) struct Made<F: Fn(&Probe) -> Result<f64, NoValue>>(pub(in super::super) F);
 
-    impl<F: Fn(&Probe) -> Result<f64, String>> Source for Made<F> {
-        fn measured(&self, probe: &Probe) -> Result<f64, String> {
+    impl<F: Fn(&Probe) -> Result<f64, NoValue>> Source for Made<F> {
+        fn measured(&self, probe: &Probe) -> Result<f64, NoValue> {
             (self.0)(probe)
         }
 
-        fn parameter(&self, _device: &str, key: &str) -> Result<f64, String> {
-            if key == "two" { Ok(2.0) } else { Err(format!("no {key}")) }
+        fn parameter(&self, _device: &str, key: &str) -> Result<f64, NoValue> {
+            if key == "two" { Ok(2.0) } else { Err(NoValue::Failed(format!("no {key}"))) }
         }
     }
 }
@@ -293,11 +295,11 @@ mod tests {
 
     #[test]
     fn what_has_no_value_says_why() {
-        let source =
-            Made(|probe: &Probe| if probe.cell.size > 1 { Err("too big".to_owned()) } else { Ok(0.0) });
-        assert_eq!((of_size(1) / of_size(1)).value(&source), Err("a division by nothing".to_owned()));
-        assert_eq!((of_size(1) + of_size(2)).value(&source), Err("too big".to_owned()));
-        assert_eq!(Quantity::Parameter("d", "x").value(&source), Err("no x".to_owned()));
+        let too_big = || NoValue::Failed("too big".to_owned());
+        let source = Made(|probe: &Probe| if probe.cell.size > 1 { Err(too_big()) } else { Ok(0.0) });
+        assert_eq!((of_size(1) / of_size(1)).value(&source), Err(NoValue::NotFinite));
+        assert_eq!((of_size(1) + of_size(2)).value(&source), Err(too_big()));
+        assert_eq!(Quantity::Parameter("d", "x").value(&source), Err(NoValue::Failed("no x".to_owned())));
     }
 
     #[test]

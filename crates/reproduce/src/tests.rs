@@ -79,7 +79,7 @@ fn every_cell_is_of_a_known_experiment() {
 }
 
 /// A card whose times and rates are simple: half as fast with host memory in play.
-fn made_up(probe: &Probe) -> Result<f64, String> {
+fn made_up(probe: &Probe) -> Result<f64, NoValue> {
     let cell = &probe.cell;
     let level = |factor| cell.variant.get(factor).unwrap_or("");
     let hosts =

@@ -122,22 +122,22 @@ pub(crate) fn from(sizes: &[u64], ratio: impl Fn(u64) -> Quantity) -> Quantity {
 mod tests {
     use super::super::super::quantity::Source;
     use super::*;
-    use crate::Probe;
+    use crate::{NoValue, Probe};
     use bench::launch::world;
 
     /// Measures for real, on the modelled cards.
     struct Cards;
 
     impl Source for Cards {
-        fn measured(&self, probe: &Probe) -> Result<f64, String> {
+        fn measured(&self, probe: &Probe) -> Result<f64, NoValue> {
             let device = probe.changed("payload=hole");
             world::measure(&device, &probe.cell, &probe.settings())
                 .map(|measured| measured.value)
-                .map_err(|fault| fault.to_string())
+                .map_err(|fault| NoValue::Failed(fault.to_string()))
         }
 
-        fn parameter(&self, _device: &str, key: &str) -> Result<f64, String> {
-            Err(key.to_owned())
+        fn parameter(&self, _device: &str, key: &str) -> Result<f64, NoValue> {
+            Err(NoValue::Failed(key.to_owned()))
         }
     }
 

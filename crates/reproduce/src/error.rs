@@ -1,0 +1,39 @@
+//! Why a number, or all of them, cannot be computed.
+
+use bench::experiment::Cell;
+
+/// Why a quantity has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoValue {
+    /// Its measurement failed, with these words.
+    #[error("{0}")]
+    Failed(String),
+    /// Nobody measured it.
+    #[error("{0} was not measured")]
+    NotMeasured(Box<Cell>),
+    /// It is a value of a machine file, and the device has none.
+    #[error("{0} has no machine file")]
+    NoMachine(String),
+    /// The machine file does not say it.
+    #[error("the machine file of {card} has no {key}")]
+    NoKey {
+        /// The device's name.
+        card: String,
+        /// What was looked for.
+        key: String,
+    },
+    /// It is infinite, or no number.
+    #[error("a division by nothing")]
+    NotFinite,
+}
+
+/// What is wrong with a card that rows are computed on.
+#[derive(Debug, thiserror::Error)]
+pub enum BadCard {
+    /// Its machine file cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] verbs::Error),
+    /// A value of it does not exist, or cannot be changed so.
+    #[error(transparent)]
+    Value(#[from] fabric::MachineError),
+}
