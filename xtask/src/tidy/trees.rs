@@ -9,7 +9,7 @@ use super::{Finding, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Item, ItemUse, UseTree, Visibility};
+use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// Where the rule holds.
 const TREES: &[&str] = &[
@@ -84,7 +84,7 @@ fn read(tree: &str, source: &Source) -> Option<Module> {
     });
     let module =
         Module { path, file: source.path.clone(), children: declared.collect(), ..Module::default() };
-    let mut names = Names { source, module };
+    let mut names = Names { source, module, depth: 0 };
     names.visit_file(syntax);
     Some(names.module)
 }
@@ -127,6 +127,8 @@ fn resolve(modules: &BTreeMap<&Path, &Module>, path: Path, turns: usize) -> Opti
 struct Names<'a> {
     source: &'a Source,
     module: Module,
+    /// How many modules within the file lie around what is being read.
+    depth: usize,
 }
 
 impl Names<'_> {
@@ -136,7 +138,7 @@ impl Names<'_> {
         match tree {
             UseTree::Path(path) => self.add(&with(path.ident.to_string()), &path.tree, exported),
             UseTree::Group(group) => group.items.iter().for_each(|item| self.add(prefix, item, exported)),
-            UseTree::Glob(_) => self.module.names.push(prefix.clone()),
+            UseTree::Glob(_) => self.name(prefix.clone()),
             UseTree::Name(name) if name.ident == "self" => self.end(prefix.clone(), None, exported),
             UseTree::Name(name) => self.end(with(name.ident.to_string()), None, exported),
             UseTree::Rename(to) => {
@@ -149,6 +151,15 @@ impl Names<'_> {
     fn end(&mut self, path: Path, rename: Option<String>, exported: bool) {
         if let (true, Some(last)) = (exported, path.last()) {
             self.module.exports.insert(rename.unwrap_or_else(|| last.clone()), path.clone());
+        }
+        self.name(path);
+    }
+
+    /// A path as it is written; in a module within the file, as the file would write it.
+    fn name(&mut self, mut path: Path) {
+        let up = path.iter().take(self.depth).take_while(|part| *part == "super").count();
+        if up > 0 {
+            path.splice(..up, ["self".to_owned()]);
         }
         self.module.names.push(path);
     }
@@ -164,9 +175,15 @@ impl<'ast> Visit<'ast> for Names<'_> {
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.segments.len() > 1 && !self.source.is_test(path.span().start().line) {
-            self.module.names.push(path.segments.iter().map(|part| part.ident.to_string()).collect());
+            self.name(path.segments.iter().map(|part| part.ident.to_string()).collect());
         }
         visit::visit_path(self, path);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        self.depth += 1;
+        visit::visit_item_mod(self, item);
+        self.depth -= 1;
     }
 }
 
@@ -205,6 +222,8 @@ mod tests {
             ("parts/two", "pub struct Shared;"),
         ];
         assert_eq!(found(&files), Vec::<String>::new());
+        let inner = ("parts/two", "pub struct Shared; mod names { use super::Shared; }");
+        assert_eq!(found(&[files[0], files[1], files[2], inner]), Vec::<String>::new());
         let mut back = files;
         back[3] = ("parts/two", "use super::one; pub struct Shared;");
         assert_eq!(found(&back).len(), 1);
