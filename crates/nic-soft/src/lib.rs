@@ -24,4 +24,6 @@ pub mod shm;
 #[cfg_attr(loom, allow(dead_code, reason = "only the models of these parts are built"))]
 mod sync;
 #[cfg(not(loom))]
+mod thread;
+#[cfg(not(loom))]
 mod tide;

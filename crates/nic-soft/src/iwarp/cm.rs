@@ -149,7 +149,7 @@ impl CmOps for CmHandle {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(self.events.bell())
+        self.events.prepare_wait()
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

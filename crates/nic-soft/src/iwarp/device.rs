@@ -151,7 +151,7 @@ impl DeviceOps for IwarpDevice {
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
-        self.inner.shared.events.pop()
+        self.inner.shared.events.pop(|| {})
     }
 
     fn prepare_wait(&self) -> Option<Wake<'_>> {

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::thread::ThreadId;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use host::{Chore, Task};
+use host::Chore;
 use verbs::{DeviceAttr, Result};
 
 use super::memory::NicMemory;
@@ -15,7 +14,8 @@ use super::ready::TURNS;
 use super::registry::{Registry, Wish};
 use super::shared::Shared;
 use crate::sync::roll::Suspects;
-use crate::sync::{Spin, fence, unpoisoned};
+use crate::sync::{Spin, fence};
+use crate::thread::Thread;
 
 pub(super) const QP_MAX: usize = 8192;
 pub(super) const CQ_MAX: usize = 8192;
@@ -41,9 +41,7 @@ pub(super) struct Inner {
     /// Those with a connection, for whoever looks at memory.
     connected: Spin<Connected>,
     visitors: Suspects,
-    /// The device's thread.
-    task: Mutex<Option<Task>>,
-    thread: OnceLock<ThreadId>,
+    pub(super) thread: Thread,
 }
 
 impl Inner {
@@ -60,8 +58,7 @@ impl Inner {
             qps: RwLock::default(),
             connected: Spin::new(Connected::default()),
             visitors: Suspects::default(),
-            task: Mutex::new(None),
-            thread: OnceLock::new(),
+            thread: Thread::default(),
         }
     }
 
@@ -166,16 +163,6 @@ impl Inner {
         self.registry.wish(wish);
         self.shared.reactor.wake();
     }
-
-    /// Keeps the device's thread until the device goes away.
-    pub(super) fn set_task(&self, task: Task) {
-        *unpoisoned(&self.task) = Some(task);
-    }
-
-    /// The caller is the device's thread.
-    pub(super) fn set_thread(&self) {
-        self.thread.get_or_init(|| std::thread::current().id());
-    }
 }
 
 impl Chore for Inner {
@@ -212,15 +199,8 @@ impl Chore for Inner {
 impl Drop for Inner {
     /// Ends the thread; returns when it has ended, unless it is the caller.
     fn drop(&mut self) {
-        if self.shared.birth.is_elsewhere() {
-            return;
-        }
-        self.shared.reactor.stop();
-        let task = unpoisoned(&self.task).take();
-        if self.thread.get() != Some(&std::thread::current().id())
-            && let Some(task) = task
-        {
-            task.join();
+        if !self.shared.birth.is_elsewhere() {
+            self.thread.stop(&self.shared.reactor.ear);
         }
     }
 }

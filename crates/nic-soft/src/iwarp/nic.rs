@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use host::{Span, Time};
-use rustix::event::Timespec;
 use rustix::event::epoll::EventFlags;
 use verbs::Result;
 
@@ -16,9 +15,8 @@ use super::end::End;
 use super::handshake;
 use super::inner::Inner;
 use super::qp::QpInner;
-use super::reactor::{ATTEMPT, Happening, LINGERING, LISTENER, STREAM};
+use super::reactor::{ATTEMPT, Happening, LINGERING, LISTENER, STREAM, meaning};
 use super::shared::Shared;
-use crate::limits::no_thread;
 
 /// The first and the longest pause between two looks at whether a poller still polls.
 const LOOK_MIN: Span = Span::from_us(50);
@@ -27,32 +25,27 @@ const LOOK_MAX: Span = Span::from_ms(1);
 /// Starts a device's thread.
 pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
     let (shared, weak) = (device.shared.clone(), Arc::downgrade(device));
-    let task =
-        device.shared.host.spawn("nicety-iwarp", None, move || run(&shared, &weak)).map_err(no_thread)?;
-    device.set_task(task);
-    Ok(())
+    device.thread.start(&device.shared.host, "nicety-iwarp", move || run(&shared, &weak))
 }
 
 fn run(shared: &Shared, device: &Weak<Inner>) {
     let mut rounds = Rounds::default();
-    let mut timeout: Option<Timespec> = None;
+    let mut pause = None;
+    let ear = &shared.reactor.ear;
     let mut events = Vec::with_capacity(64);
-    while !shared.reactor.is_stopping() {
-        shared.reactor.sleep(&mut events, timeout.as_ref());
-        if shared.reactor.is_stopping() {
+    while !ear.is_stopping() {
+        ear.sleep(&mut events, pause);
+        if ear.is_stopping() {
             return;
         }
         let Some(device) = device.upgrade() else { return };
-        device.set_thread();
-        for happening in events.iter().filter_map(|event| shared.reactor.meaning(event)) {
-            rounds.on_event(&device, &happening);
+        device.thread.is_me();
+        for event in &events {
+            rounds.on_event(&device, &meaning(event));
         }
         let next = rounds.round(&device);
         let now = shared.host.now();
-        timeout = next.map(|at| {
-            let pause = at.since(now).to_std();
-            Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) }
-        });
+        pause = next.map(|at| at.since(now));
     }
 }
 

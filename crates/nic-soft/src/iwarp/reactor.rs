@@ -4,20 +4,17 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use host::Time;
 use rustix::event::epoll::{self, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use verbs::{Error, Result};
 
-use crate::fork::Fd;
 use crate::sync::unpoisoned;
+use crate::thread::Ear;
 
 /// What an epoll event is about: a kind, and a number of that kind.
 const KIND_SHIFT: u32 = 56;
-const KICK: u64 = 0;
 pub(super) const LISTENER: u64 = 1 << KIND_SHIFT;
 pub(super) const ATTEMPT: u64 = 2 << KIND_SHIFT;
 pub(super) const STREAM: u64 = 3 << KIND_SHIFT;
@@ -35,73 +32,47 @@ pub(super) struct Happening {
 
 /// The thread's ear.
 pub(super) struct Reactor {
-    epoll: Fd,
-    kick: Fd,
-    stop: AtomicBool,
+    pub(super) ear: Ear,
     timers: Mutex<Vec<(Time, u32)>>,
     /// Connections that a poller has taken over, for the thread to watch.
     taken_over: Mutex<Vec<u32>>,
-    next_id: AtomicU64,
 }
 
 impl Reactor {
-    pub(super) fn new() -> Result<Self, Errno> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &kick, epoll::EventData::new_u64(KICK), EventFlags::IN)?;
-        Ok(Self {
-            epoll: epoll.into(),
-            kick: kick.into(),
-            stop: AtomicBool::new(false),
-            timers: Mutex::default(),
-            taken_over: Mutex::default(),
-            next_id: AtomicU64::new(1),
-        })
-    }
-
-    /// Tells the thread to end.
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.wake();
-    }
-
-    pub(super) fn is_stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self { ear: Ear::new()?, timers: Mutex::default(), taken_over: Mutex::default() })
     }
 
     /// Makes the thread look at everything.
     pub(super) fn wake(&self) {
-        // A full counter means that it is awake already.
-        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+        self.ear.wake();
     }
 
     /// A number for a listener, an attempt or a lingerer.
     pub(super) fn fresh_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+        self.ear.fresh_id()
     }
 
     /// Has the thread told of a socket, as `token` says whose.
     pub(super) fn watch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) -> Result<()> {
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags)
-            .map_err(|e| Error::system("cannot watch a connection's socket", e))
+        self.ear.watch(fd, token, flags).map_err(|e| Error::system("cannot watch a connection's socket", e))
     }
 
     pub(super) fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) {
         // It fails only for a socket that is not watched, and that is being closed then.
-        let _ = epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), flags);
+        let _ = self.ear.rewatch(fd, token, flags);
     }
 
     pub(super) fn unwatch(&self, fd: BorrowedFd<'_>) {
-        // It may be unwatched already, by the other of two reasons.
-        let _ = epoll::delete(&self.epoll, fd);
+        self.ear.unwatch(fd);
     }
 
     /// Has the thread told once of a connection's socket.
     pub(super) fn arm(&self, fd: BorrowedFd<'_>, num: u32, flags: EventFlags) {
         let token = STREAM | u64::from(num);
-        if epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), flags) == Err(Errno::NOENT) {
+        if self.ear.rewatch(fd, token, flags) == Err(Errno::NOENT) {
             // It was disarmed. Without memory for it, only pollers work on the connection.
-            let _ = epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags);
+            let _ = self.ear.watch(fd, token, flags);
         }
     }
 
@@ -139,25 +110,12 @@ impl Reactor {
         let due = timers.extract_if(.., |(time, _)| now >= *time).map(|(_, num)| num).collect();
         (due, timers.iter().map(|(time, _)| *time).min())
     }
+}
 
-    /// Sleeps until something happens, or for this long.
-    pub(super) fn sleep(&self, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) {
-        events.clear();
-        // Interrupted by a signal, the thread just looks around.
-        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout);
-    }
-
-    /// What an event says; nothing if it only woke the thread.
-    pub(super) fn meaning(&self, event: &epoll::Event) -> Option<Happening> {
-        let token = event.data.u64();
-        if token == KICK {
-            let mut count = [0; 8];
-            // Empty already: another round has seen it.
-            let _ = rustix::io::read(&self.kick, &mut count);
-            return None;
-        }
-        Some(Happening { kind: token & KIND, id: token & !KIND, flags: event.flags })
-    }
+/// What an event says.
+pub(super) fn meaning(event: &epoll::Event) -> Happening {
+    let token = event.data.u64();
+    Happening { kind: token & KIND, id: token & !KIND, flags: event.flags }
 }
 
 #[cfg(test)]
@@ -179,14 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn waking_is_no_happening() {
+    fn what_was_taken_over_is_told_once() {
         let reactor = Reactor::new().expect("descriptors");
         reactor.ask_to_watch(7);
-        let mut events = Vec::with_capacity(4);
-        reactor.sleep(&mut events, None);
-        assert!(events.len() == 1 && reactor.meaning(&events[0]).is_none());
         assert_eq!((reactor.taken_over(), reactor.taken_over()), (vec![7], vec![]));
-        reactor.sleep(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        assert!(events.is_empty(), "it was heard");
     }
 }

@@ -15,7 +15,7 @@ use super::outbox::Pool;
 use super::reactor::Reactor;
 use super::ready::{News, TURNS};
 use super::regions::Table;
-use crate::events::AsyncEvents;
+use crate::events::Events;
 use crate::fork::{Birth, Fd};
 use crate::sync::{Spin, unpoisoned};
 use crate::tide::Tide;
@@ -33,7 +33,7 @@ pub(super) struct Shared {
     lingering: Lingering,
     /// Connections are too many to look at each.
     crowded: AtomicBool,
-    pub(super) events: AsyncEvents,
+    pub(super) events: Events<AsyncEvent>,
     /// Completion queues that overran, whose queue pairs the thread is to fail.
     condemned: Mutex<Vec<u32>>,
     /// Queue pairs whose connections have ended.
@@ -51,12 +51,12 @@ impl Shared {
             config: config.clone(),
             regions: Table::new(),
             staging: Pool::default(),
-            reactor: Reactor::new().map_err(refused)?,
+            reactor: Reactor::new()?,
             news: News::new().map_err(refused)?,
             tide: Tide::default(),
             lingering: Lingering::default(),
             crowded: AtomicBool::new(false),
-            events: AsyncEvents::new()?,
+            events: Events::asynchronous()?,
             condemned: Mutex::default(),
             parted: Mutex::default(),
             visited: Spin::default(),
@@ -133,18 +133,18 @@ pub(super) fn machine_time(now: Time) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::EVENTS_MAX;
+    use crate::events::ASYNC_EVENTS_MAX;
 
     /// Goal: what peers cause does not pile up where nobody looks. Method: more events than may wait.
     #[test]
     fn events_that_nobody_fetches_are_bounded() {
         let birth = Birth::here().expect("handlers");
         let shared = Shared::new(&host::real::host(), birth, &IwarpConfig::default()).expect("descriptors");
-        for qp_num in 0..EVENTS_MAX as u32 + 100 {
+        for qp_num in 0..ASYNC_EVENTS_MAX as u32 + 100 {
             shared.async_event(AsyncEvent::QpAccessError { qp_num });
         }
-        let first = shared.events.pop();
+        let first = shared.events.pop(|| {});
         assert_eq!(first, Some(AsyncEvent::QpAccessError { qp_num: 0 }), "the first ones are kept");
-        assert_eq!(std::iter::from_fn(|| shared.events.pop()).count(), EVENTS_MAX - 1);
+        assert_eq!(std::iter::from_fn(|| shared.events.pop(|| {})).count(), ASYNC_EVENTS_MAX - 1);
     }
 }

@@ -3,14 +3,12 @@
 //! A listener is a socket with an abstract name, which the kernel removes with its process: nothing is left in a
 //! file system.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
-use host::{Bell, Wake};
-use rustix::event::{EventfdFlags, eventfd};
+use host::Wake;
 use rustix::io::Errno;
 use rustix::net::{connect, listen};
 use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
@@ -22,33 +20,22 @@ use super::layout::state;
 use super::qp::{QpHandle, QpInner, state_of};
 use super::socket::{address, bind_client, bind_port, check_local, new_socket, same_user, send};
 use super::wire::Message;
+use crate::events::Events;
 use crate::fork::Fd;
-
-/// Room for events that an empty channel keeps.
-const EVENTS_KEPT: usize = 256;
 
 /// A channel of events.
 pub(super) struct CmInner {
     device: Arc<Inner>,
-    bell: Bell,
-    fd: Fd,
-    /// Each in a box: one large block, given back, would raise the size from which malloc(3) gives blocks back to the system.
-    queue: Mutex<VecDeque<Box<CmEvent>>>,
+    events: Events<CmEvent>,
 }
 
 impl CmInner {
     pub(super) fn create(device: &Arc<Inner>) -> Result<Arc<Self>> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
-        let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create an event channel", e))?;
-        let queue = Mutex::new(VecDeque::new());
-        Ok(Arc::new(Self { device: device.clone(), bell: Bell::new(), fd: fd.into(), queue }))
+        Ok(Arc::new(Self { device: device.clone(), events: Events::new()? }))
     }
 
     pub(super) fn push(&self, event: CmEvent) {
-        unpoisoned(&self.queue).push_back(Box::new(event));
-        // The counter cannot fill up before memory does.
-        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
-        self.bell.ring();
+        self.events.push(event);
     }
 
     pub(super) fn failed(&self, qp: &QpInner, why: CmFailure) {
@@ -269,26 +256,17 @@ impl CmOps for CmHandle {
 
     fn poll_event(&self) -> Option<CmEvent> {
         self.0.device.birth.check().ok()?;
-        let mut count = [0; 8];
-        // One count per event, written after it; where a look came between the two, the count stays one ahead
-        // until the next look, which takes it back even if there is no event.
-        let _ = rustix::io::read(&self.0.fd, &mut count);
-        let mut queue = unpoisoned(&self.0.queue);
-        let event = queue.pop_front();
-        if queue.is_empty() && queue.capacity() > EVENTS_KEPT {
-            // What a crowd's events took.
-            *queue = VecDeque::new();
+        self.0.events.pop(|| {
             self.0.device.tide.ebb();
             self.0.device.nic.wake();
-        }
-        event.map(|event| *event)
+        })
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.0.bell)
+        self.0.events.prepare_wait()
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.fd.as_fd())
+        Some(self.0.events.fd())
     }
 }

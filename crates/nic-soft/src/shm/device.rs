@@ -28,7 +28,7 @@ use super::segment::{FileId, Ref, SEGMENT_MAX, Segment};
 use super::srq::SrqInner;
 use super::table::Table;
 use super::visits::Visits;
-use crate::events::AsyncEvents;
+use crate::events::Events;
 use crate::fork::Birth;
 use crate::limits::{half_of_memory, raise_file_limit};
 use crate::sync::Spin;
@@ -122,7 +122,7 @@ pub(super) struct Inner {
     pub(super) peers: Mutex<BTreeMap<FileId, Weak<Peer>>>,
     /// Queue pairs that were destroyed while their peer was inside.
     pub(super) departed: Mutex<Vec<Arc<QpInner>>>,
-    events: AsyncEvents,
+    events: Events<AsyncEvent>,
     failures: AtomicBool,
     watched: Mutex<Watched>,
     /// Held while peers are woken that wait for shared receives.
@@ -193,7 +193,7 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
         cqs: RwLock::new(BTreeMap::new()),
         peers: Mutex::new(BTreeMap::new()),
         departed: Mutex::new(Vec::new()),
-        events: AsyncEvents::new()?,
+        events: Events::asynchronous()?,
         failures: AtomicBool::new(false),
         watched: Mutex::default(),
         feeding: Spin::new(()),
@@ -617,7 +617,7 @@ impl DeviceOps for ShmDevice {
         // Peers fill queues and take receives without a word; whoever asks finds out.
         self.0.look_at_watched();
         self.0.settle_failures();
-        self.0.events.pop()
+        self.0.events.pop(|| {})
     }
 
     fn prepare_wait(&self) -> Option<Wake<'_>> {

@@ -7,21 +7,18 @@
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::thread::ThreadId;
+use std::sync::{Arc, Weak};
 
-use host::{Span, Task, Time};
+use host::{Span, Time};
 use rustix::event::epoll;
-use rustix::event::{EventfdFlags, Timespec, eventfd};
 use verbs::{Error, Result};
 
 use super::conns::Registry;
-use super::device::{Inner, unpoisoned};
+use super::device::Inner;
 use super::doorbell::{Doorbell, Rung};
 use super::layout::state;
 use super::qp::QpInner;
-use crate::fork::Fd;
-use crate::limits::no_thread;
+use crate::thread::{Ear, Thread};
 
 /// Looks again after this while something waits that may not announce itself.
 const RETRY: Span = Span::from_ms(1);
@@ -31,111 +28,84 @@ const DEPARTURE: Span = Span::from_ms(20);
 /// Looks at all queue pairs this often at most, when peers ring without naming one.
 const LOOK_AT_ALL: Span = Span::from_ms(100);
 
-const KICK: u64 = 0;
-const DOORBELL: u64 = 1;
-
-/// What the thread needs even while the device goes away.
-struct Core {
-    epoll: Fd,
-    kick: Fd,
-    doorbell: Doorbell,
-    stop: AtomicBool,
-    thread: OnceLock<ThreadId>,
-}
+/// The token of the doorbell, which no socket has.
+const DOORBELL: u64 = u64::MAX;
 
 /// The NIC thread's handle.
 pub(super) struct Nic {
-    core: Arc<Core>,
+    ear: Arc<Ear>,
+    doorbell: Doorbell,
     pub(super) registry: Registry,
-    task: Mutex<Option<Task>>,
+    thread: Thread,
     /// Who had the turn at atomics at the last look.
     pub(super) turn_seen: AtomicU64,
     /// The doorbell is broken: it looks again and again instead.
     deaf: AtomicBool,
-    next_id: AtomicU64,
 }
 
 impl Nic {
     pub(super) fn new() -> Result<Self> {
-        let refused = |e: rustix::io::Errno| Error::system("cannot create the device's event descriptors", e);
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
-        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
-        epoll::add(&epoll, &kick, epoll::EventData::new_u64(KICK), epoll::EventFlags::IN).map_err(refused)?;
-        let doorbell = Doorbell::new()?;
-        epoll::add(&epoll, doorbell.ear(), epoll::EventData::new_u64(DOORBELL), epoll::EventFlags::IN)
-            .map_err(refused)?;
-        let (stop, thread) = (AtomicBool::new(false), OnceLock::new());
-        let core = Arc::new(Core { epoll: epoll.into(), kick: kick.into(), doorbell, stop, thread });
+        let (ear, doorbell) = (Arc::new(Ear::new()?), Doorbell::new()?);
+        ear.watch(doorbell.ear(), DOORBELL, epoll::EventFlags::IN)
+            .map_err(|e| Error::system("cannot create the device's event descriptors", e))?;
         Ok(Self {
-            core,
+            ear,
+            doorbell,
             registry: Registry::default(),
-            task: Mutex::new(None),
+            thread: Thread::default(),
             turn_seen: AtomicU64::new(0),
             deaf: AtomicBool::new(false),
-            next_id: AtomicU64::new(DOORBELL + 1),
         })
     }
 
     pub(super) fn start(&self, device: &Arc<Inner>) -> Result<()> {
-        let (core, weak) = (self.core.clone(), Arc::downgrade(device));
-        let task = device.host.spawn("nicety-shm", None, move || run(&core, &weak)).map_err(no_thread)?;
-        *unpoisoned(&self.task) = Some(task);
-        Ok(())
+        let (ear, weak) = (self.ear.clone(), Arc::downgrade(device));
+        self.thread.start(&device.host, "nicety-shm", move || run(&ear, &weak))
     }
 
     /// Ends the thread; returns when it has ended, unless it is the caller.
     pub(super) fn stop(&self) {
-        self.core.stop.store(true, Ordering::Release);
-        self.wake();
-        let task = unpoisoned(&self.task).take();
-        if self.core.thread.get() != Some(&std::thread::current().id())
-            && let Some(task) = task
-        {
-            task.join();
-        }
+        self.thread.stop(&self.ear);
     }
 
     /// Makes the thread look at what it was told, and at the time.
     pub(super) fn wake(&self) {
-        // A full counter means that it is awake already.
-        let _ = rustix::io::write(&self.core.kick, &1_u64.to_ne_bytes());
+        self.ear.wake();
     }
 
     /// What a peer rings to wake the thread.
     pub(super) fn button(&self) -> BorrowedFd<'_> {
-        self.core.doorbell.button()
+        self.doorbell.button()
     }
 
     fn answer_doorbell(&self) {
-        if self.core.doorbell.take() == Rung::Broken {
+        if self.doorbell.take() == Rung::Broken {
             // A peer has cut the wire that it shares with others; it would wake us without end.
-            self.unwatch(self.core.doorbell.ear());
+            self.unwatch(self.doorbell.ear());
             self.deaf.store(true, Ordering::Release);
         }
     }
 
     /// A number for a socket to be watched.
     pub(super) fn fresh_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+        self.ear.fresh_id()
     }
 
     /// Watches a socket under a number.
     pub(super) fn watch(&self, fd: BorrowedFd<'_>, id: u64) -> Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        epoll::add(&self.core.epoll, fd, epoll::EventData::new_u64(id), flags)
-            .map_err(|e| Error::system("cannot watch a connection's socket", e))
+        self.ear.watch(fd, id, flags).map_err(|e| Error::system("cannot watch a connection's socket", e))
     }
 
     /// Is told of a listener, or for a while not.
     pub(super) fn rewatch(&self, fd: BorrowedFd<'_>, id: u64, told: bool) {
         let flags = if told { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
         // It fails only for a socket that is not watched, and that is being closed then.
-        let _ = epoll::modify(&self.core.epoll, fd, epoll::EventData::new_u64(id), flags);
+        let _ = self.ear.rewatch(fd, id, flags);
     }
 
     pub(super) fn unwatch(&self, fd: BorrowedFd<'_>) {
-        // It may be unwatched already, by the other of two reasons.
-        let _ = epoll::delete(&self.core.epoll, fd);
+        self.ear.unwatch(fd);
     }
 }
 
@@ -151,21 +121,18 @@ struct Agenda {
     saw_all: Time,
 }
 
-fn run(core: &Core, device: &Weak<Inner>) {
-    let _ = core.thread.set(std::thread::current().id());
-    let (mut timeout, mut agenda) = (None, Agenda::default());
+fn run(ear: &Ear, device: &Weak<Inner>) {
+    let (mut pause, mut agenda) = (None, Agenda::default());
     let mut events = Vec::with_capacity(64);
-    while !core.stop.load(Ordering::Acquire) {
-        events.clear();
-        // Interrupted by a signal, it just looks around.
-        let _ = epoll::wait(&core.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
-        if core.stop.load(Ordering::Acquire) {
+    while !ear.is_stopping() {
+        ear.sleep(&mut events, pause);
+        if ear.is_stopping() {
             return;
         }
         let Some(device) = device.upgrade() else { return };
+        device.nic.thread.is_me();
         for event in &events {
             match event.data.u64() {
-                KICK => drain(&core.kick),
                 DOORBELL => {
                     device.nic.answer_doorbell();
                     agenda.is_rung = true;
@@ -175,17 +142,8 @@ fn run(core: &Core, device: &Weak<Inner>) {
         }
         let next = device.round(&mut agenda);
         let now = device.host.now();
-        timeout = next.map(|at| {
-            let pause = at.since(now).to_std();
-            Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) }
-        });
+        pause = next.map(|at| at.since(now));
     }
-}
-
-fn drain(kick: &Fd) {
-    let mut count = [0; 8];
-    // Empty already: another round has seen it.
-    let _ = rustix::io::read(kick, &mut count);
 }
 
 impl Inner {

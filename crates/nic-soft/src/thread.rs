@@ -1,0 +1,165 @@
+//! A device's thread: what it sleeps on, and its start and end.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::ThreadId;
+
+use host::{Host, Span, Task};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+use verbs::{Error, Result};
+
+use crate::fork::Fd;
+use crate::limits::no_thread;
+use crate::sync::unpoisoned;
+
+/// What the thread sleeps on: descriptors that it watches, each under a token, and being woken. It may outlive its device.
+pub(crate) struct Ear {
+    epoll: Fd,
+    kick: Fd,
+    stop: AtomicBool,
+    next_id: AtomicU64,
+}
+
+impl Ear {
+    /// The token of having been woken, which no descriptor has.
+    const KICK: u64 = 0;
+
+    pub(crate) fn new() -> Result<Self> {
+        let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
+        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
+        let token = epoll::EventData::new_u64(Self::KICK);
+        epoll::add(&epoll, &kick, token, epoll::EventFlags::IN).map_err(refused)?;
+        Ok(Self {
+            epoll: epoll.into(),
+            kick: kick.into(),
+            stop: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+        })
+    }
+
+    /// A number that no other call has given; never 0.
+    pub(crate) fn fresh_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Makes the thread look at everything.
+    pub(crate) fn wake(&self) {
+        // A full counter means that it is awake already.
+        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+    }
+
+    /// Tells the thread to end.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Has the thread told of a descriptor.
+    pub(crate) fn watch(
+        &self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        flags: epoll::EventFlags,
+    ) -> Result<(), Errno> {
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags)
+    }
+
+    /// Has it told of something else, of a descriptor that it watches.
+    pub(crate) fn rewatch(
+        &self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        flags: epoll::EventFlags,
+    ) -> Result<(), Errno> {
+        epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), flags)
+    }
+
+    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
+        // It may be unwatched already, by the other of two reasons.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Sleeps until something happens, or for this long. What happened: tokens and flags.
+    pub(crate) fn sleep(&self, events: &mut Vec<epoll::Event>, pause: Option<Span>) {
+        events.clear();
+        let timeout = pause.map(|pause| {
+            let pause = pause.to_std();
+            Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: i64::from(pause.subsec_nanos()) }
+        });
+        // Interrupted by a signal, the thread just looks around.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref());
+        events.retain(|event| {
+            let is_kick = event.data.u64() == Self::KICK;
+            if is_kick {
+                // Empty already: another round has seen it.
+                let _ = rustix::io::read(&self.kick, &mut [0; 8]);
+            }
+            !is_kick
+        });
+    }
+}
+
+/// The thread itself, as its device holds it.
+#[derive(Default)]
+pub(crate) struct Thread {
+    task: Mutex<Option<Task>>,
+    id: OnceLock<ThreadId>,
+}
+
+impl Thread {
+    /// Has the host run `body` as this thread, under a name.
+    pub(crate) fn start(
+        &self,
+        host: &Host,
+        name: &'static str,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
+        *unpoisoned(&self.task) = Some(host.spawn(name, None, body).map_err(no_thread)?);
+        Ok(())
+    }
+
+    /// The caller is it.
+    pub(crate) fn is_me(&self) {
+        self.id.get_or_init(|| std::thread::current().id());
+    }
+
+    /// Ends it; returns when it has ended, unless it is the caller.
+    pub(crate) fn stop(&self, ear: &Ear) {
+        ear.stop();
+        let task = unpoisoned(&self.task).take();
+        if self.id.get() != Some(&std::thread::current().id())
+            && let Some(task) = task
+        {
+            task.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waking_is_no_happening() {
+        let ear = Ear::new().expect("descriptors");
+        let mut events = Vec::with_capacity(4);
+        ear.wake();
+        ear.sleep(&mut events, None);
+        assert!(events.is_empty(), "of no descriptor");
+        ear.sleep(&mut events, Some(Span::ZERO));
+        assert!(events.is_empty() && !ear.is_stopping(), "it was heard");
+        let (here, there) = rustix::pipe::pipe().expect("a pipe");
+        ear.watch(std::os::fd::AsFd::as_fd(&here), 7, epoll::EventFlags::IN).expect("watched");
+        rustix::io::write(&there, &[1]).expect("written");
+        ear.wake();
+        ear.sleep(&mut events, None);
+        assert_eq!(events.iter().map(|event| event.data.u64()).collect::<Vec<_>>(), [7]);
+    }
+}
