@@ -16,6 +16,7 @@ const TREES: &[&str] = &[
     "crates/dapl/src/",
     "crates/fabric/src/",
     "crates/nic-soft/src/iwarp/",
+    "crates/nic-soft/src/shm/",
     "crates/nicety/src/",
     "crates/report/src/",
 ];

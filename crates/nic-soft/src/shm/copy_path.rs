@@ -1,7 +1,9 @@
 //! Which way into other processes' private memory, and how that was decided.
 
-use super::device::{process_token, yama_scope};
+use std::path::Path;
+
 use super::place;
+use super::token::process_token;
 
 /// How private memory of other processes is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,4 +82,10 @@ fn prepare() -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Whether the kernel's Yama module restricts process_vm access, as the number in its file; `None` without Yama.
+fn yama_scope() -> Option<u8> {
+    let file = Path::new("/proc/sys/kernel/yama/ptrace_scope");
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }

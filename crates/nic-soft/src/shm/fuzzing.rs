@@ -17,11 +17,12 @@ use verbs::{
 };
 
 use super::doorbell::Doorbell;
+use super::handle::QpHandle;
 use super::layout::{
     CHANNEL_MAX, DM_BASE, HEAP_BASE, VERSION, channel_at, cq_at, mr_at, qp_at, recv, srq_at, state,
 };
-use super::peer::{Link, Peer};
-use super::qp::{QpHandle, QpInner};
+use super::link::Link;
+use super::qp::QpInner;
 use super::segment::{Map, Segment};
 use super::wire::{Hello, Message};
 use super::{CopyPath, ShmConfig, open, place};
@@ -181,7 +182,7 @@ impl World {
         let cap = QpCap { max_send_wr: 16, max_recv_wr: 16, ..QpCap::default() };
         let qp = victim.pd.create_qp(&QpInit::new(&victim.cq).cap(cap)).ok()?;
         let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").ok()?;
-        let inner = handle.0.clone();
+        let inner = handle.qp.clone();
         Some(Self { segment, qp, inner, index })
     }
 
@@ -190,7 +191,7 @@ impl World {
         let (place, offset) = (input.byte() % 12, u64::from(input.byte()) * 8);
         let value = input.word();
         let map = &self.segment.map;
-        let own = &self.inner.device.segment.map;
+        let own = &self.inner.connection.device.table.map;
         match place {
             0 => set(map, 16 + offset % 128, value),
             1 => set(map, mr_at(1) + offset % 64, value),
@@ -202,8 +203,8 @@ impl World {
             8 => set(map, HEAP_BASE + offset, value),
             9 => set(map, HEAP_BASE + 65_536 + offset, value),
             10 => {
-                let at = qp_at(self.inner.index) + offset % 1024;
-                let busy = std::ptr::from_ref(&self.inner.shared.peer).cast::<u8>().cast_mut();
+                let at = qp_at(self.inner.index()) + offset % 1024;
+                let busy = std::ptr::from_ref(&self.inner.connection.words.peer).cast::<u8>().cast_mut();
                 // Whoever says for ever that it is inside makes us wait, a second each time.
                 if own.bytes(at, 8) != Some(busy) {
                     set(own, at, value);
@@ -232,12 +233,15 @@ impl World {
         let mut fds: Vec<OwnedFd> = self.segment.as_fd().try_clone_to_owned().into_iter().collect();
         fds.extend(button());
         fds.extend(button());
-        let device = &self.inner.device;
-        let Ok(peer) = Peer::get(device, &hello, victim.sheep.id() as i32, || None, &mut fds) else { return };
+        let connection = &self.inner.connection;
+        let Ok(peer) = connection.device.peers.get(&hello, victim.sheep.id() as i32, || None, &mut fds)
+        else {
+            return;
+        };
         if let Ok(link) = Link::new(peer, &hello, fds.pop(), input.byte() % 8)
-            && self.inner.link.set(link).is_ok()
+            && connection.connect(link).is_ok()
         {
-            self.inner.advance(state::INIT, state::RTS);
+            connection.advance(state::INIT, state::RTS);
         }
     }
 
@@ -296,7 +300,7 @@ pub fn segment(data: &[u8]) {
         }
         world.step(victim, &mut input, token);
     }
-    world.inner.shared.peer.0.busy.leave();
+    world.inner.connection.words.peer.0.busy.leave();
     let World { qp, inner, .. } = world;
     drop(qp);
     drop(inner);
@@ -324,9 +328,9 @@ pub(super) fn link_to_process(qp: &QpInner, pid: i32, life: Option<OwnedFd>) {
     };
     let mut fds =
         vec![segment.as_fd().try_clone_to_owned().expect("a descriptor"), button().expect("a button")];
-    let peer = Peer::get(&qp.device, &hello, pid, || life, &mut fds).expect("a peer");
-    assert!(qp.link.set(Link::new(peer, &hello, None, 7).expect("a link")).is_ok());
-    assert!(qp.advance(state::INIT, state::RTS));
+    let peer = qp.connection.device.peers.get(&hello, pid, || life, &mut fds).expect("a peer");
+    assert!(qp.connection.connect(Link::new(peer, &hello, None, 7).expect("a link")).is_ok());
+    assert!(qp.connection.advance(state::INIT, state::RTS));
 }
 
 #[cfg(test)]
@@ -365,7 +369,7 @@ mod tests {
         let world = World::new(victim, 0, token).expect("a world");
         let hello = Hello {
             token,
-            process: world.inner.device.process,
+            process: *super::super::token::process_token(),
             probe_addr: victim.probe.0,
             qp_index: 0,
             generation: GENERATION,
@@ -378,7 +382,8 @@ mod tests {
             world.segment.as_fd().try_clone_to_owned().expect("a descriptor"),
             button().expect("a button"),
         ];
-        let peer = Peer::get(&world.inner.device, &hello, victim.sheep.id() as i32, || None, &mut fds);
+        let peer =
+            world.inner.connection.device.peers.get(&hello, victim.sheep.id() as i32, || None, &mut fds);
         let peer = peer.expect("a peer");
         assert!(!matches!(peer.reach, Reach::Direct { .. }));
     }

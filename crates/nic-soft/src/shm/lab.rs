@@ -6,19 +6,19 @@
 
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use verbs::provider::own;
 use verbs::{Error, Qp, Result};
 
-use super::device::unpoisoned;
+use super::handle::QpHandle;
 use super::layout::{
     ChannelShared, CqShared, Header, MrEntry, QpShared, SrqShared, channel_at, comp, cq_at, mr_at, qp_at,
     recv, srq_at,
 };
-use super::qp::{QpHandle, QpInner};
+use super::qp::QpInner;
 use super::segment::Map;
+use super::twist;
 
 /// Slots of each ring that are listed: one that is in use, and its neighbours.
 const SLOTS: u64 = 3;
@@ -156,17 +156,17 @@ impl Lab {
     /// When it is not of this NIC.
     pub fn of(qp: &Qp) -> Result<Self> {
         let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
-        Ok(Self(handle.0.clone()))
+        Ok(Self(handle.qp.clone()))
     }
 
     /// Every word of the own segment that this queue pair and these regions use.
     pub fn own_words(&self, keys: &[u32]) -> Vec<Word> {
-        objects(&self.0.device.segment.map, self.0.index, keys)
+        objects(&self.0.connection.device.table.map, self.0.index(), keys)
     }
 
     /// The words of the peer's segment that peers write by the protocol, once connected.
     pub fn peer_words(&self, keys: &[u32]) -> Vec<Word> {
-        let Some(link) = self.0.link.get() else { return Vec::new() };
+        let Some(link) = self.0.connection.link() else { return Vec::new() };
         let mut words = objects(&link.peer.table.map, link.index, keys);
         words.retain(|word| is_written(&word.field));
         words.iter_mut().for_each(|word| word.of_peer = true);
@@ -204,7 +204,7 @@ impl Lab {
     /// The remote address by which a request on the peer's region of NIC memory would reach `target`, an address of this
     /// process, if nobody looked where the region ends.
     pub fn aim(&self, key: u32, target: u64) -> Option<u64> {
-        let map = &self.0.link.get()?.peer.table.map;
+        let map = &self.0.connection.link()?.peer.table.map;
         let entry = map.get::<MrEntry>(mr_at((key >> 16) as usize))?;
         let base = map.bytes(entry.place.load(Ordering::Relaxed), 1)?.addr() as u64;
         Some(entry.addr.load(Ordering::Relaxed).wrapping_add(target.wrapping_sub(base)))
@@ -212,15 +212,15 @@ impl Lab {
 
     /// Wakes the peer's NIC thread, which then looks at everything.
     pub fn kick(&self) {
-        if let Some(link) = self.0.link.get() {
+        if let Some(link) = self.0.connection.link() {
             link.kick();
         }
     }
 
     fn map(&self, word: &Word) -> Option<&Map> {
         match word.of_peer {
-            false => Some(&self.0.device.segment.map),
-            true => Some(&self.0.link.get()?.peer.table.map),
+            false => Some(&self.0.connection.device.table.map),
+            true => Some(&self.0.connection.link()?.peer.table.map),
         }
     }
 }
@@ -315,7 +315,7 @@ pub fn hello_words() -> Vec<Word> {
         ("generation", 36, 4),
         ("qp_num", 40, 4),
         ("depths", 44, 4),
-        ("length", u64::MAX, 2),
+        ("length", twist::LENGTH, 2),
     ];
     let word = |(name, offset, width)| {
         let name = format!("hello.{name}");
@@ -324,25 +324,9 @@ pub fn hello_words() -> Vec<Word> {
     fields.map(word).to_vec()
 }
 
-/// The lie in hellos of this process.
-static TWISTED: Mutex<Option<(Word, u64)>> = Mutex::new(None);
-
 /// From now on hellos of this process say `value` in this field; `None` ends that.
 pub fn twist_hellos(lie: Option<(Word, u64)>) {
-    *unpoisoned(&TWISTED) = lie;
-}
-
-/// Applies the lie to a packet that is a hello.
-pub(super) fn twist(packet: &mut Vec<u8>) {
-    let is_hello = packet.get(6).is_some_and(|kind| matches!(kind, 1 | 2));
-    let Some((word, value)) = unpoisoned(&TWISTED).clone().filter(|_| is_hello) else { return };
-    if word.offset == u64::MAX {
-        return packet.resize(value as usize % 4096, 0);
-    }
-    let at = word.offset as usize;
-    if let Some(field) = packet.get_mut(at..at + usize::from(word.width)) {
-        field.copy_from_slice(&value.to_le_bytes()[..usize::from(word.width)]);
-    }
+    twist::set(lie.map(|(word, value)| (word.offset, word.width, value)));
 }
 
 /// The names of a connection's own words; for errors that a caller makes of them.
@@ -421,7 +405,7 @@ mod tests {
             let word = find(&words, &format!("hello.{name}")).expect("a field");
             let mut packet = Message::Request(hello.clone()).emit();
             twist_hellos(Some((word.clone(), 99)));
-            twist(&mut packet);
+            twist::apply(&mut packet);
             twist_hellos(None);
             let Ok(Message::Request(said)) = Message::parse(&packet) else { panic!("{name}: no hello") };
             assert!(format!("{said:?}").contains(&format!("{name}: 99")), "{said:?}");

@@ -143,7 +143,7 @@ pub(super) struct PeerWords {
 pub(super) struct ServiceWords {
     /// See `service`: a number that the asker raises by 1 to ask and the owner by 1 to answer.
     pub(super) turn: AtomicU32,
-    /// 0 read from the owner's memory, 1 write to it, 2 compare-and-swap, 3 fetch-and-add.
+    /// Of [`ask`].
     pub(super) kind: AtomicU32,
     pub(super) len: AtomicU64,
     /// The address in the owner's process, checked by the owner against `key`.
@@ -188,6 +188,8 @@ pub(super) mod recv {
 
 /// The words of the completion of a receive, written by the peer.
 pub(super) mod comp {
+    use verbs::WcStatus;
+
     /// Lap mark; below it opcode, status, flags and the number of bytes that it carries itself.
     pub(crate) const MARK: usize = 0;
     /// Length in the upper half, immediate data or key in the lower.
@@ -198,6 +200,45 @@ pub(super) mod comp {
     pub(crate) const BYTES: usize = 4;
     pub(crate) const STRIDE: u64 = 128;
     pub(crate) const INLINE_MAX: usize = STRIDE as usize - BYTES * 8;
+
+    /// Flags: it has immediate data; a key was invalidated; its receiver wants to be woken; it carries the message itself.
+    pub(crate) const IMM: u32 = 1;
+    pub(crate) const INVALIDATE: u32 = 2;
+    pub(crate) const SOLICITED: u32 = 4;
+    pub(crate) const CARRIED: u32 = 8;
+
+    /// A status as a number.
+    pub(crate) fn number_of(status: WcStatus) -> u32 {
+        match status {
+            WcStatus::Success => 0,
+            WcStatus::LocLenErr => 1,
+            WcStatus::LocProtErr => 2,
+            _ => 3,
+        }
+    }
+
+    /// The status behind a number.
+    pub(crate) fn status_of(number: u32) -> WcStatus {
+        match number {
+            0 => WcStatus::Success,
+            1 => WcStatus::LocLenErr,
+            2 => WcStatus::LocProtErr,
+            _ => WcStatus::GeneralErr,
+        }
+    }
+}
+
+/// What a peer asks for, in [`ServiceWords`].
+pub(super) mod ask {
+    pub(crate) const READ: u32 = 0;
+    pub(crate) const WRITE: u32 = 1;
+    pub(crate) const COMPARE_SWAP: u32 = 2;
+    pub(crate) const FETCH_ADD: u32 = 3;
+    /// Into a receive.
+    pub(crate) const DELIVER: u32 = 4;
+    pub(crate) const MAKE_BOUNCE: u32 = 5;
+    /// The bytes that a bounce buffer has.
+    pub(crate) const BOUNCE: u64 = 64 << 10;
 }
 
 /// A completion queue's shared part.

@@ -12,8 +12,10 @@ use verbs::{
     SendWr, Wc, WcStatus,
 };
 
+use super::device::of;
+use super::handle::QpHandle;
 use super::layout::{MrEntry, mr_at};
-use super::qp::{QpHandle, QpInner};
+use super::qp::QpInner;
 use super::turn::Turn;
 use super::{CopyPath, ShmConfig, open};
 
@@ -43,7 +45,7 @@ impl Side {
         let memory = Buf::alloc(3 * LEN).expect("memory");
         let host = pd.reg_mr_range(&memory, LEN..2 * LEN, Access::ALL).expect("a region");
         let nic = pd.reg_mr(&device.alloc_dm(LEN).expect("NIC memory"), Access::ALL).expect("a region");
-        Self { device, _pd: pd, cq, cm, qp, inner: handle.0.clone(), host, nic }
+        Self { device, _pd: pd, cq, cm, qp, inner: handle.qp.clone(), host, nic }
     }
 
     fn event(&self) -> CmEvent {
@@ -64,7 +66,7 @@ impl Side {
 
     /// The table's entry of a region, as peers can change it.
     fn entry(&self, mr: &Mr) -> &MrEntry {
-        self.inner.device.segment.map.get(mr_at((mr.rkey() >> 16) as usize)).expect("an entry")
+        self.inner.connection.device.table.map.get(mr_at((mr.rkey() >> 16) as usize)).expect("an entry")
     }
 }
 
@@ -95,7 +97,7 @@ fn a_region_that_claims_everything_reaches_nothing_outside() {
     let memory = Buf::alloc(1 << 20).expect("memory");
     liar.entry(&liar.nic).len.store(1 << 62, Ordering::Release);
     assert_eq!(victim.request(SendOp::Write(liar.nic.remote(0)), 8), WcStatus::Success);
-    let link = victim.inner.link.get().expect("connected");
+    let link = victim.inner.connection.link().expect("connected");
     let place = liar.entry(&liar.nic).place.load(Ordering::Relaxed);
     let base = link.peer.table.map.bytes(place, 1).expect("mapped");
     let away = (memory.as_ptr().addr()).wrapping_sub(base.addr()) as u64;
@@ -131,7 +133,7 @@ fn a_changed_table_of_this_process_reaches_nothing_else() {
 #[test]
 fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
     let (owner, asker) = pair(CopyPath::Service);
-    let words = &owner.inner.shared.service.0;
+    let words = &owner.inner.connection.words.service.0;
     let behind = owner.host.buf().addr() + LEN as u64;
     words.kind.store(3, Ordering::Relaxed);
     words.place.store(behind, Ordering::Relaxed);
@@ -139,7 +141,7 @@ fn an_atomic_of_no_length_changes_nothing_behind_the_region() {
     words.key.store(owner.host.rkey(), Ordering::Relaxed);
     words.operand[0].store(1, Ordering::Relaxed);
     words.turn.fetch_add(1, Ordering::Release);
-    asker.inner.link.get().expect("connected").kick();
+    asker.inner.connection.link().expect("connected").kick();
     let answered = || words.turn.load(Ordering::Acquire).is_multiple_of(2).then_some(());
     owner
         .device
@@ -163,39 +165,44 @@ fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
         rustix::process::PidfdFlags::empty(),
     );
     let victim = Side::new(CopyPath::Auto);
-    let device = victim.inner.device.clone();
+    let (device, shared) = (of(&victim.device).expect("ours"), victim.inner.connection.device.clone());
     super::fuzzing::link_to_process(&victim.inner, peer.id() as i32, life.ok());
-    let index = victim.inner.index;
-    victim.inner.shared.peer.0.busy.enter(&device.header.visited, index);
-    let turn = Turn::take(&device.segment.map, index, 7).expect("free");
+    let index = victim.inner.index();
+    victim.inner.connection.words.peer.0.busy.enter(&shared.header.visited, index);
+    let turn = Turn::take(&shared.table.map, index, 7).expect("free");
     std::mem::forget(turn);
     let Side { qp, inner, .. } = victim;
     drop((qp, inner));
-    assert_eq!(device.departed.lock().expect("unpoisoned").len(), 1);
+    assert_eq!(device.objects.departed.lock().expect("unpoisoned").len(), 1);
     (0..3).for_each(|_| {
         device.look_at_turn();
     });
-    assert!(Turn::take(&device.segment.map, 3, 1).is_none(), "taken from the living");
+    assert!(Turn::take(&shared.table.map, 3, 1).is_none(), "taken from the living");
     peer.kill().expect("killed");
     peer.wait().expect("reaped");
-    let free = || Turn::take(&device.segment.map, 3, 1).map(drop);
-    let patience = device.host.after(Span::from_secs(30));
-    assert!(device.host.poll("the turn", patience, free).is_some(), "nobody ever gets the turn");
-    let seen_off = || device.departed.lock().expect("unpoisoned").is_empty().then_some(());
-    assert!(device.host.poll("the end", patience, seen_off).is_some(), "the queue pair's number stays taken");
+    let free = || Turn::take(&shared.table.map, 3, 1).map(drop);
+    let patience = shared.host.after(Span::from_secs(30));
+    assert!(shared.host.poll("the turn", patience, free).is_some(), "nobody ever gets the turn");
+    let seen_off = || device.objects.departed.lock().expect("unpoisoned").is_empty().then_some(());
+    assert!(shared.host.poll("the end", patience, seen_off).is_some(), "the queue pair's number stays taken");
+    let page = || {
+        let (next, _) = shared.indices.lock().qp.take().ok()?;
+        shared.indices.lock().qp.give(next)
+    };
+    assert!(shared.host.poll("the page", patience, page).is_some(), "its page stays taken");
 }
 
 /// Goal: a word that says somebody has the turn who is not inside does not keep it. Method: numbers of nobody.
 #[test]
 fn a_turn_of_nobody_does_not_last() {
     let victim = Side::new(CopyPath::Auto);
-    let device = &victim.inner.device;
+    let shared = &victim.inner.connection.device;
     for lie in [1, 7, u64::MAX, 1 << 40] {
-        let header: &super::layout::Header = device.segment.map.get(0).expect("a header");
+        let header: &super::layout::Header = shared.table.map.get(0).expect("a header");
         header.atomic_holder.0.store(lie, Ordering::Release);
-        device.nic.wake();
-        let free = || Turn::take(&device.segment.map, 3, 1).map(drop);
-        let patience = device.host.after(Span::from_secs(30));
-        assert!(device.host.poll("the turn", patience, free).is_some(), "{lie:#x} keeps the turn");
+        shared.reactor.wake();
+        let free = || Turn::take(&shared.table.map, 3, 1).map(drop);
+        let patience = shared.host.after(Span::from_secs(30));
+        assert!(shared.host.poll("the turn", patience, free).is_some(), "{lie:#x} keeps the turn");
     }
 }

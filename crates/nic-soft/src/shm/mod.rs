@@ -4,61 +4,91 @@
 //! segment that its peers map, so a post places the data, consumes the peer's receive and writes its completion
 //! without the peer's processor. A peer that is killed at any instruction has either published or not.
 //!
-//! The way of a message: `qp` (post) → `engine` → `mr` (both protection tables) → `place` (the copy) →
-//! `engine` (completion in the peer's ring) → `cq` (poll, bell, channel).
+//! The way of a message: `sending` (post) → `engine` → `table` (both sides') → `transfer`, `place` (the copy) → `delivery`
+//! (completion in the peer's ring) → `polling`, `receiving`, `arrival` (poll).
 //!
-//! | file | what it holds |
+//! Modules in rows; each uses those above it only (`cargo xtask tidy` checks that they form no circle).
+//!
+//! | modules | what they hold |
 //! |---|---|
-//! | `device` | the device and its objects by number |
-//! | `layout`, `segment`, `heap` | what lies where in shared memory, mapping it, which parts are taken |
-//! | `table` | the protection tables, a peer's and one's own |
-//! | `qp`, `cq`, `srq`, `mr` | the objects |
-//! | `express`, `engine`, `atomic`, `turn`, `tlb` | carrying out requests, at the initiator |
-//! | `place`, `service` | copying, asking the owner to copy |
-//! | `visits` | waiting for whoever is inside |
-//! | `arrival` | what the receiver does |
-//! | `everything`, `window` | regions of all memory; load and store on a peer's NIC memory |
-//! | `peer` | the other end |
-//! | `cm`, `conns` | listening and connecting, connections and their state machine |
-//! | `wire`, `socket`, `nic` | the connection protocol's messages, sockets, and the thread that serves it |
+//! | `layout`, `segment`, `heap`, `memory`, `numbers` | what lies where in shared memory, mapping it, which parts and numbers are taken |
+//! | `table`, `tlb`, `turn` | the protection tables, a peer's and one's own; the region used last; turns at atomics |
+//! | `token`, `wire`, `socket`, `doorbell`, `reactor` | what processes tell each other, and what their threads sleep on |
+//! | `place`, `atomic`, `copy_path` | copies and atomics on user memory; which way into private memory, and why |
+//! | `peer`, `link`, `announce` | the other end: a device, a queue pair of it, who waits there |
+//! | `shared` | what all objects of a device share |
+//! | `channel`, `completions`, `receives` | a channel, a completion queue, a shared receive queue, as queue pairs know them |
+//! | `connection` | what both halves of a queue pair are lent |
+//! | `service`, `transfer`, `delivery`, `engine`, `fast_path`, `sending` | the sending half |
+//! | `arrival`, `receiving` | the receiving half |
+//! | `serving` | what the owner does for a peer that may not copy |
+//! | `qp` | a queue pair: a connection and its halves |
+//! | `polling` | who polls a completion queue, and which queue pairs for |
+//! | `registry`, `greeting` | connections by number; what their two sides tell each other |
+//! | `objects`, `visits`, `inner` | the device: its objects by number, waiting for whoever is inside |
+//! | `cq`, `srq`, `mr`, `window`, `handle`, `cm`, `request` | what programs hold |
+//! | `conns`, `nic` | the NIC thread |
+//! | `device` | opening a device |
 //! | `fuzzing` | what the fuzz targets call (test builds only) |
-//! | `doorbell` | waking a thread of another process that sleeps in poll(2) |
-//! | `lab` | what the siege lies with (feature `lab` only) |
-//! | `copy_path` | which way into private memory, and why |
+//! | `lab`, `twist` | what the siege lies with (feature `lab` only) |
 
+mod announce;
 mod arrival;
 mod atomic;
+mod channel;
 mod cm;
+mod completions;
+mod connection;
 mod conns;
 mod copy_path;
 mod cq;
+mod delivery;
 mod device;
 mod doorbell;
 mod engine;
-mod everything;
-mod express;
+mod fast_path;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 #[allow(missing_docs, reason = "for the fuzz targets only")]
 pub mod fuzzing;
+mod greeting;
+mod handle;
 mod heap;
+mod inner;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
 mod layout;
 #[cfg(test)]
 mod lies;
+mod link;
+mod memory;
 mod mr;
 mod nic;
+mod numbers;
+mod objects;
 mod peer;
 mod place;
+mod polling;
 mod qp;
+mod reactor;
+mod receives;
+mod receiving;
+mod registry;
+mod request;
 mod segment;
+mod sending;
 mod service;
+mod serving;
+mod shared;
 mod socket;
 mod srq;
 mod table;
 mod tlb;
+mod token;
+mod transfer;
 mod turn;
+#[cfg(any(test, feature = "lab"))]
+mod twist;
 mod visits;
 mod window;
 mod wire;

@@ -96,6 +96,11 @@ impl Split {
     }
 }
 
+/// This process, for what it does to its own memory by way of the kernel.
+pub(super) fn own_pid() -> i32 {
+    std::process::id() as i32
+}
+
 /// Whether this process may read another's memory: what it reads at `addr` must be `expected`.
 pub(super) fn probe(pid: i32, addr: u64, expected: u64) -> std::io::Result<()> {
     let mut word = 0_u64;

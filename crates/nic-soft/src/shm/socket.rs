@@ -15,9 +15,9 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use verbs::{Error, Result};
 
-use super::device::process_token;
 use super::doorbell::is_button;
 use super::segment::is_sealed_memory;
+use super::token::process_token;
 use super::wire::{Message, PACKET_MAX};
 use crate::fork::Fd;
 
@@ -127,7 +127,7 @@ pub(super) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Re
     #[cfg_attr(not(feature = "lab"), allow(unused_mut, reason = "only the siege lies"))]
     let mut packet = message.emit();
     #[cfg(feature = "lab")]
-    super::lab::twist(&mut packet);
+    super::twist::apply(&mut packet);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {

@@ -1,239 +1,58 @@
-//! Shared receive queues: receives that peers of several queue pairs claim.
+//! Shared receive queues, as programs hold them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use host::SpinGuard;
 use verbs::provider::SrqOps;
-use verbs::{AsyncEvent, Error, RecvWr, Result, SrqInit};
+use verbs::{RecvWr, Result, SrqInit};
 
-use super::device::{Inner, Ring};
-use super::layout::{SRQ_MAX, SrqShared, recv, srq_at};
-use super::segment::{Ref, Slots};
-use crate::sync::Spin;
-use crate::sync::shared_queue;
-use crate::tide::queue;
+use super::inner::Inner;
+use super::receives::SharedReceives;
 
-/// What posting works on.
-struct PostSide {
-    /// Places in the store that no receive occupies.
-    free: Vec<u16>,
-    /// For each place of the store, the receive that occupies it.
-    occupants: Vec<Option<Occupant>>,
-    posted: u64,
-}
-
-/// A receive between its posting and its completion.
-#[derive(Clone, Copy)]
-struct Occupant {
-    /// Its position in the ring.
-    position: u64,
-    /// Who claimed it, once the ring's entry has been reused; the entry says it until then.
-    claimant: Option<u16>,
-}
-
-/// A receive that somebody has claimed.
-pub(super) struct Claimed<'q> {
-    side: SpinGuard<'q, PostSide>,
-    receive: u16,
-}
-
-impl Claimed<'_> {
-    /// Its place in the store is free again: its completion has been taken.
-    pub(super) fn give_back(mut self) {
-        self.side.occupants[self.receive as usize] = None;
-        self.side.free.push(self.receive);
-    }
-}
-
-/// A shared receive queue.
-pub(super) struct SrqInner {
+/// A program's hold on a shared receive queue.
+pub(super) struct SrqHandle {
     device: Arc<Inner>,
-    pub(super) index: usize,
-    me: Weak<Self>,
-    max_sge: u32,
-    max_wr: u32,
-    shared: Ref<SrqShared>,
-    ring: Slots,
-    store: Slots,
-    _rings: [Ring; 2],
-    side: Spin<PostSide>,
+    pub(super) receives: Arc<SharedReceives>,
 }
 
-impl SrqInner {
-    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: SrqInit) -> Result<Arc<Self>> {
-        let shift = init.max_wr.next_power_of_two().trailing_zeros();
-        let stride = recv::stride(init.max_sge);
-        let rings = [device.take_ring(8 << shift)?, device.take_ring(stride << shift)?];
-        let index = device.indices.lock().srq.take("shared receive queues", SRQ_MAX)?;
-        let map = &device.segment.map;
-        let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
-        shared.pd.store(pd, Ordering::Relaxed);
-        shared.shift.store(shift, Ordering::Relaxed);
-        shared.stride.store(stride as u32, Ordering::Relaxed);
-        shared.ring.store(rings[0].at, Ordering::Relaxed);
-        shared.store.store(rings[1].at, Ordering::Relaxed);
-        shared.head.0.store(0, Ordering::Relaxed);
-        shared.tail.store(0, Ordering::Relaxed);
-        shared.hungry.store(0, Ordering::Relaxed);
-        shared.limit.store(0, Ordering::Release);
-        let side = PostSide {
-            free: (0..init.max_wr as u16).rev().collect(),
-            occupants: vec![None; init.max_wr as usize],
-            posted: 0,
-        };
-        let ring = Slots::new(map, rings[0].at, 8, shift)?;
-        let store = Slots::new(map, rings[1].at, stride, shift)?;
-        device.tide.rise(queue(init.max_wr));
-        Ok(Arc::new_cyclic(|me| Self {
-            me: me.clone(),
-            ring,
-            store,
-            device: device.clone(),
-            index,
-            max_sge: init.max_sge,
-            max_wr: init.max_wr,
-            shared,
-            _rings: rings,
-            side: Spin::new(side),
-        }))
-    }
-
-    /// The posted receive at place `receive` of the store.
-    pub(super) fn receive(&self, receive: u16) -> &[AtomicU64] {
-        self.store.slot(receive.into())
-    }
-
-    /// The receive at a place of the store, if `claimant` has claimed it; nobody posts while it is held.
-    pub(super) fn claimed(&self, receive: u16, claimant: u16) -> Option<Claimed<'_>> {
-        let side = self.side.lock();
-        let occupant = side.occupants.get(receive as usize).copied().flatten()?;
-        (self.claimant(&occupant) == Some(claimant)).then_some(Claimed { side, receive })
-    }
-
-    /// Gives back what `claimant` has claimed and nobody completes.
-    pub(super) fn give_back(&self, receive: u16, claimant: u16) {
-        if let Some(claimed) = self.claimed(receive, claimant) {
-            claimed.give_back();
-        }
-    }
-
-    fn claimant(&self, occupant: &Occupant) -> Option<u16> {
-        occupant.claimant.or_else(|| self.entry(occupant.position).map(|e| e.claimant))
-    }
-
-    /// Receives that `claimant` has claimed and that have not been given back.
-    pub(super) fn claims_of(&self, claimant: u16) -> Vec<u16> {
-        let side = self.side.lock();
-        let claimed = |o: &Occupant| self.claimant(o) == Some(claimant);
-        (0_u16..)
-            .zip(&side.occupants)
-            .filter(|(_, o)| o.as_ref().is_some_and(claimed))
-            .map(|(receive, _)| receive)
-            .collect()
-    }
-
-    fn entry(&self, position: u64) -> Option<shared_queue::Entry> {
-        shared_queue::look(&self.ring.slot(position)[0])
-    }
-
-    /// Whether some peer has said that it waits, since the last call.
-    pub(super) fn take_hunger(&self) -> bool {
-        self.shared.hungry.swap(0, Ordering::AcqRel) != 0
-    }
-
-    /// Whether the limit event is wanted.
-    pub(super) fn has_limit(&self) -> bool {
-        self.shared.limit.load(Ordering::Relaxed) != 0
-    }
-
-    /// Raises the limit event if it is due; called when completions are taken.
-    pub(super) fn check_limit(&self) {
-        let limit = u64::from(self.shared.limit.load(Ordering::Relaxed));
-        if limit == 0 {
-            return;
-        }
-        let left = self.side.lock().posted.saturating_sub(self.shared.head.0.load(Ordering::Acquire));
-        if left < limit && self.shared.limit.swap(0, Ordering::AcqRel) != 0 {
-            self.device.async_event(AsyncEvent::SrqLimitReached { srq: self.index as u32 });
-        }
+impl SrqHandle {
+    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: SrqInit) -> Result<Self> {
+        let receives = Arc::new(SharedReceives::new(&device.shared, pd, init)?);
+        Ok(Self { device: device.clone(), receives })
     }
 }
 
-/// Writes a receive's words, except the first; `fits` has been checked.
-pub(super) fn fill(slot: &[AtomicU64], wr: &RecvWr<'_>) {
-    slot[recv::WR_ID].store(wr.wr_id, Ordering::Relaxed);
-    for (words, sge) in slot[recv::SGES..].chunks_exact(2).zip(wr.sges) {
-        words[0].store(sge.addr, Ordering::Relaxed);
-        words[1].store(u64::from(sge.length) << 32 | u64::from(sge.lkey), Ordering::Relaxed);
-    }
-}
-
-/// Refuses a receive of too many pieces.
-pub(super) fn check_sges(wr: &RecvWr<'_>, max: u32) -> Result<()> {
-    Error::check_limit("the number of pieces of the receive", wr.sges.len() as u64, max.into())
-}
-
-impl SrqOps for SrqInner {
+impl SrqOps for SrqHandle {
     fn id(&self) -> u32 {
-        self.index as u32
+        self.receives.index as u32
     }
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        self.device.birth.check()?;
-        check_sges(wr, self.max_sge)?;
-        let mut side = self.side.lock();
-        let Some(receive) = side.free.pop() else {
-            return Err(Error::QueueFull { queue: "shared receive", depth: self.max_wr });
-        };
-        let slot = self.store.slot(receive.into());
-        fill(slot, wr);
-        slot[recv::COUNT].store(wr.sges.len() as u64, Ordering::Relaxed);
-        let (position, shift) = (side.posted, self.ring.shift());
-        if let Some(old) = shared_queue::post(&self.ring.slot(position)[0], position, shift, receive)
-            && let Some(Some(occupant)) = side.occupants.get_mut(old.receive as usize)
-            && occupant.position + (1 << shift) == position
-        {
-            occupant.claimant = Some(old.claimant);
-        }
-        side.occupants[receive as usize] = Some(Occupant { position, claimant: None });
-        side.posted += 1;
-        self.shared.tail.store(side.posted, Ordering::Release);
-        drop(side);
-        crate::sync::fence::light();
-        if self.shared.hungry.load(Ordering::Relaxed) != 0 {
-            self.device.feed_starving(self);
+        self.device.shared.birth.check()?;
+        if self.receives.post(wr)? {
+            self.device.feed_starving(&self.receives);
         }
         Ok(())
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {
-        self.device.birth.check()?;
-        self.shared.limit.store(limit, Ordering::Release);
+        self.device.shared.birth.check()?;
+        self.receives.set_limit(limit);
         if limit > 0 {
-            self.device.watch_limit(self.index, &self.me);
+            self.device.watch_limit(&self.receives);
         }
-        self.check_limit();
+        self.receives.check_limit();
         Ok(())
-    }
-}
-
-impl Drop for SrqInner {
-    fn drop(&mut self) {
-        if self.device.birth.is_elsewhere() {
-            return;
-        }
-        self.device.indices.lock().srq.give(self.index);
-        self.device.fall(queue(self.max_wr));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use verbs::provider::own;
     use verbs::{Access, Buf, QpInit};
 
-    use super::super::qp::QpHandle;
+    use super::super::handle::QpHandle;
     use super::*;
 
     /// Goal: a post wakes those who wait for a receive of this queue, and costs what they are, however many queue pairs there
@@ -250,15 +69,17 @@ mod tests {
             .collect();
         let inner = |i: usize| {
             let handle: Arc<QpHandle> = own(qps[i].ops().clone(), "the queue pair").expect("ours");
-            handle.0.clone()
+            handle.qp.clone()
         };
-        (0..100).for_each(|i| inner(i).shared.starved.0.store(1, Ordering::Relaxed));
+        (0..100).for_each(|i| inner(i).connection.words.starved.0.store(1, Ordering::Relaxed));
         for i in [7, 8, 64, 99] {
             let qp = inner(i);
-            qp.device.header.starving.add(qp.index);
-            qp.srq.as_ref().expect("one").shared.hungry.store(1, Ordering::Relaxed);
+            qp.connection.device.header.starving.add(qp.index());
+            qp.receiving.srq.as_ref().expect("one").shared.hungry.store(1, Ordering::Relaxed);
         }
-        let fed = || (0..100).filter(|&i| inner(i).shared.starved.0.load(Ordering::Relaxed) == 0).collect();
+        let fed = || {
+            (0..100).filter(|&i| inner(i).connection.words.starved.0.load(Ordering::Relaxed) == 0).collect()
+        };
         let post =
             |srq: &verbs::Srq| srq.post_recv(&RecvWr { wr_id: 1, sges: &[mr.sge(0, 8)] }).expect("room");
         post(&srqs[0]);

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use verbs::Access;
 
-use super::device::unpoisoned;
 use super::layout::{MR_MAX, MrEntry, kind};
 use super::segment::{FileId, Map};
+use crate::sync::unpoisoned;
 
 /// Where checked memory lies.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +124,15 @@ impl Table {
             kind::NIC => Place::Nic(at),
             _ => Place::Anywhere(at),
         })
+    }
+
+    /// A range of registered memory of this process, for the device whose table it is.
+    #[inline]
+    pub(super) fn own_memory(&self, key: u32, pd: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+        match self.check(key, pd, need, addr, len)? {
+            Place::Nic(offset) => self.map.bytes(offset, len),
+            Place::Private(at) | Place::Anywhere(at) => Some(at as *mut u8),
+        }
     }
 
     /// What stands for a key: what peers see and may invalidate, and the entry that counts, which may be the same.

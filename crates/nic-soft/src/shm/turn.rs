@@ -7,7 +7,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::device::{Inner, unpoisoned};
 use super::layout::Header;
 use super::segment::Map;
 use crate::sync::fence;
@@ -47,54 +46,32 @@ fn holder(map: &Map) -> Option<&AtomicU64> {
     map.get::<Header>(0).map(|header| &header.atomic_holder.0)
 }
 
-impl Inner {
-    /// Takes the turn from a holder that is not inside (any more). On the NIC thread, as the other user of queue pairs' turns
-    /// there, [`super::service`]. Whether to look again soon.
-    pub(super) fn look_at_turn(&self) -> bool {
-        let Some(word) = holder(&self.segment.map) else { return false };
-        let held = word.load(Ordering::Acquire);
-        // Most are gone by the next look.
-        let stays = self.nic.turn_seen.swap(held, Ordering::Relaxed) == held;
-        if held == 0 || !stays {
-            return held != 0;
-        }
-        let index = (held as u32 as usize).wrapping_sub(1);
-        if !self.is_inside_by(index) {
-            // Who enters from now on takes another turn than this; who entered before is seen now.
-            fence::heavy();
-            if !self.is_inside_by(index) {
-                let _ = word.compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);
-            }
-        }
-        true
+/// Takes the turn from a holder that is not inside (any more), as `is_inside` says of a queue pair's number. `seen` is who had it
+/// at the last look. On the NIC thread, as the other user of queue pairs' turns there, [`super::serving`]. Whether to look again
+/// soon.
+pub(super) fn look_at(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> bool) -> bool {
+    let Some(word) = holder(map) else { return false };
+    let held = word.load(Ordering::Acquire);
+    // Most are gone by the next look.
+    let stays = seen.swap(held, Ordering::Relaxed) == held;
+    if held == 0 || !stays {
+        return held != 0;
     }
-
-    /// Whether somebody that lives is inside by queue pair `index`, which may have been destroyed.
-    fn is_inside_by(&self, index: usize) -> bool {
-        self.holder_of(index).is_some_and(|qp| qp.peer_is_inside())
-    }
-
-    /// Frees what queue pairs kept that were destroyed while their peer was inside, once it has left or died. Whether there are more.
-    pub(super) fn see_off_departed(&self) -> bool {
-        let mut departed = unpoisoned(&self.departed);
-        let (stay, gone) = departed.drain(..).partition(|qp| qp.peer_is_inside());
-        *departed = stay;
-        let more = !departed.is_empty();
-        drop(departed);
-        let gone: Vec<std::sync::Arc<super::qp::QpInner>> = gone;
-        for qp in gone {
-            self.free_turn_of(qp.index);
-            qp.rings.lock().clear();
-            self.indices.lock().give_qp(qp.index);
+    let index = (held as u32 as usize).wrapping_sub(1);
+    if !is_inside(index) {
+        // Who enters from now on takes another turn than this; who entered before is seen now.
+        fence::heavy();
+        if !is_inside(index) {
+            let _ = word.compare_exchange(held, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
-        more
     }
+    true
+}
 
-    /// The peer of a queue pair is inside nothing any more: a turn that it had died with it.
-    pub(super) fn free_turn_of(&self, index: usize) {
-        if let Some(word) = holder(&self.segment.map) {
-            let its = |held: u64| (held as u32 as usize == index + 1).then_some(0);
-            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, its);
-        }
+/// The peer of a queue pair is inside nothing any more: a turn that it had died with it.
+pub(super) fn free_of(map: &Map, index: usize) {
+    if let Some(word) = holder(map) {
+        let its = |held: u64| (held as u32 as usize == index + 1).then_some(0);
+        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, its);
     }
 }

@@ -6,83 +6,80 @@ use std::sync::Arc;
 
 use host::Span;
 
-use super::device::{Inner, unpoisoned};
+use super::objects::Objects;
 use super::qp::QpInner;
+use super::shared::Shared;
 use crate::sync::fence;
-use crate::sync::ready::Ready;
 use crate::sync::roll::Suspects;
 
 /// How long a poll waits for peers that are inside when it finds that a region was invalidated.
 const INVALIDATION_PATIENCE: Span = Span::from_ms(500);
 
-/// Who was inside. The roll of peers is in the header, where they find it.
+/// Who was inside: peers, threads that carried requests out, and threads that polled. Their rolls are in the header, where peers
+/// find it, and in [`Shared`].
+#[derive(Default)]
 pub(super) struct Visits {
     peers: Suspects,
-    /// Queue pairs whose send requests this process carried out, and completion queues that it polled.
-    pub(super) posters: Ready,
-    pub(super) pollers: Ready,
     posting: Suspects,
     polling: Suspects,
 }
 
-impl Default for Visits {
-    fn default() -> Self {
-        let (posters, pollers) = (Ready::new(), Ready::new());
-        let (peers, posting, polling) = Default::default();
-        Self { peers, posters, pollers, posting, polling }
-    }
-}
-
-impl Inner {
+impl Visits {
     /// Waits until no thread and no peer is in the middle of an operation that began before the call; the
     /// number of the queue pair that would not end otherwise.
-    pub(super) fn quiesce(&self, call: &'static str, patience: Span) -> Result<(), u32> {
-        let visits = &self.visits;
-        let peers = self.begin_with_peers();
-        let erase_qp = |index| self.qp(index).map(|qp| qp.send.erase()).is_some();
-        let posting = visits.posting.begin(visits.posters.taken(), erase_qp);
-        let erase_cq = |index| self.cq(index).map(|cq| cq.poll.erase()).is_some();
-        let polling = visits.polling.begin(visits.pollers.taken(), erase_cq);
+    pub(super) fn quiesce(
+        &self,
+        device: &Shared,
+        objects: &Objects,
+        call: &'static str,
+        patience: Span,
+    ) -> Result<(), u32> {
+        let peers = self.begin_with_peers(device, objects);
+        let erase_qp = |index| objects.qp(index).map(|qp| qp.sending.erase()).is_some();
+        let posting = self.posting.begin(device.posters.taken(), erase_qp);
+        let erase_cq = |index| objects.cq(index).map(|cq| cq.erase()).is_some();
+        let polling = self.polling.begin(device.pollers.taken(), erase_cq);
         fence::heavy();
         // Our own threads work under these locks, which all can be passed in the end; in what is gone there are none.
-        let pass_qp = |index| self.qp(index).map(|qp| drop(qp.send.lock())).is_none_or(|()| true);
-        let pass_cq = |index| self.cq(index).map(|cq| drop(cq.poll.lock())).is_none_or(|()| true);
-        let _ = visits.posting.each(posting, pass_qp);
-        let _ = visits.polling.each(polling, pass_cq);
-        self.wait_for_peers(call, patience, peers)
+        let pass_qp = |index| objects.qp(index).map(|qp| drop(qp.sending.lock())).is_none_or(|()| true);
+        let pass_cq = |index| objects.cq(index).map(|cq| drop(cq.lock())).is_none_or(|()| true);
+        let _ = self.posting.each(posting, pass_qp);
+        let _ = self.polling.each(polling, pass_cq);
+        self.wait_for_peers(device, objects, call, patience, peers)
     }
 
     /// After a key was invalidated: waits until peers that saw it valid have left.
-    pub(super) fn wait_for_peers_outside(&self) {
-        let round = self.begin_with_peers();
+    pub(super) fn wait_for_peers_outside(&self, device: &Shared, objects: &Objects) {
+        let round = self.begin_with_peers(device, objects);
         fence::heavy();
         // A peer that is stopped inside was there before the invalidation; it cannot be waited for.
-        let _ = self.wait_for_peers("send with invalidate", INVALIDATION_PATIENCE, round);
+        let _ = self.wait_for_peers(device, objects, "send with invalidate", INVALIDATION_PATIENCE, round);
     }
 
-    fn begin_with_peers(&self) -> u64 {
-        let erase = |qp: Arc<QpInner>| qp.shared.peer.0.busy.mark.erase();
-        self.visits
-            .peers
-            .begin(self.header.visited.taken(), |index| self.holder_of(index).map(erase).is_some())
+    fn begin_with_peers(&self, device: &Shared, objects: &Objects) -> u64 {
+        let erase = |qp: Arc<QpInner>| qp.connection.words.peer.0.busy.mark.erase();
+        let is_ours = |index| objects.holder_of(index).map(erase).is_some();
+        self.peers.begin(device.header.visited.taken(), is_ours)
     }
 
-    fn wait_for_peers(&self, call: &'static str, patience: Span, round: u64) -> Result<(), u32> {
-        let deadline = self.host.after(patience);
+    fn wait_for_peers(
+        &self,
+        device: &Shared,
+        objects: &Objects,
+        call: &'static str,
+        patience: Span,
+        round: u64,
+    ) -> Result<(), u32> {
+        let deadline = device.host.after(patience);
         let mut stays = 0;
         let is_out = |index| {
-            let Some(qp) = self.holder_of(index) else { return true };
+            let Some(qp) = objects.holder_of(index) else { return true };
             let out = || (!qp.peer_is_inside()).then_some(());
-            let is_out = self.host.poll(call, deadline, out).is_some();
-            stays = if is_out { stays } else { qp.num };
+            let is_out = device.host.poll(call, deadline, out).is_some();
+            stays = if is_out { stays } else { qp.num() };
             is_out
         };
-        self.visits.peers.each(round, is_out).map_err(|_| stays)
-    }
-
-    /// The queue pair that has a number, be it one that was destroyed while its peer was inside.
-    pub(super) fn holder_of(&self, index: usize) -> Option<Arc<QpInner>> {
-        self.qp(index).or_else(|| unpoisoned(&self.departed).iter().find(|qp| qp.index == index).cloned())
+        self.peers.each(round, is_out).map_err(|_| stays)
     }
 }
 
@@ -94,7 +91,7 @@ mod tests {
     use verbs::{Access, Buf, Error, QpInit};
 
     use super::super::device::of;
-    use super::super::qp::QpHandle;
+    use super::super::handle::QpHandle;
 
     use super::*;
 
@@ -106,14 +103,14 @@ mod tests {
         let inner = of(&device).expect("this kind");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<_> = (0..100).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
-        let all = inner.live_qps();
-        all.iter().for_each(|qp| qp.shared.peer.0.busy.inside.store(1, Ordering::Relaxed));
-        let locks: Vec<_> = all.iter().map(|qp| qp.send.lock()).collect();
+        let all = inner.objects.live_qps();
+        all.iter().for_each(|qp| qp.connection.words.peer.0.busy.inside.store(1, Ordering::Relaxed));
+        let locks: Vec<_> = all.iter().map(|qp| qp.sending.lock()).collect();
         let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
         mr.dereg().expect("nobody has come in");
         inner.wait_for_peers_outside();
         drop(locks);
-        all.iter().for_each(|qp| qp.shared.peer.0.busy.leave());
+        all.iter().for_each(|qp| qp.connection.words.peer.0.busy.leave());
         drop(qps);
     }
 
@@ -127,14 +124,14 @@ mod tests {
         let (first, second, third) = (region(), region(), region());
         let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
         let of_qp: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
-        let its = of_qp.0.clone();
+        let its = of_qp.qp.clone();
         drop(of_qp);
-        its.shared.peer.0.busy.enter(&inner.header.visited, its.index);
+        its.connection.words.peer.0.busy.enter(&inner.shared.header.visited, its.index());
         drop(qp);
         for mr in [first, second] {
             assert!(matches!(mr.dereg(), Err(Error::Busy { .. })), "the peer is inside still");
         }
-        its.shared.peer.0.busy.leave();
+        its.connection.words.peer.0.busy.leave();
         third.dereg().expect("it has left");
     }
 }

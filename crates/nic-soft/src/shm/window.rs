@@ -4,29 +4,24 @@ use std::ptr::NonNull;
 
 use verbs::{Access, Buf, Error, MemoryKind, RemoteAddr, Result};
 
-use super::layout::state;
-use super::qp::{QpInner, state_of};
+use super::link::Link;
+use super::shared::NAME;
 use super::table::Place;
 
-impl QpInner {
-    /// See [`verbs::Qp::map`].
-    pub(super) fn map_peer(&self, remote: RemoteAddr, len: usize) -> Result<Buf> {
-        let status = self.state();
-        let link = self.link.get().filter(|_| status == state::RTS);
-        let link = link.ok_or(Error::WrongState { call: "Qp::map", state: state_of(status) })?;
-        let (table, need) = (&link.peer.table, Access::REMOTE_READ | Access::REMOTE_WRITE);
-        let refused = || {
-            let what = "the peer's key does not allow reading and writing all of that range";
-            Error::Invalid(what.into())
-        };
-        let place = table.check(remote.rkey, link.pd, need, remote.addr, len as u64).ok_or_else(refused)?;
-        let Place::Nic(offset) = place else {
-            let what = "load and store on a peer's host memory";
-            return Err(Error::Unsupported { device: self.device.name.clone(), what });
-        };
-        let base = table.map.bytes(offset, len as u64).and_then(NonNull::new).ok_or_else(refused)?;
-        // SAFETY: inside the peer's segment (checked), which the handle keeps mapped; nobody makes references into it.
-        // Test: group `map` of the conformance suite.
-        Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Nic, offset, table.map.clone()) })
-    }
+/// See [`verbs::Qp::map`].
+pub(super) fn map_peer(link: &Link, remote: RemoteAddr, len: usize) -> Result<Buf> {
+    let (table, need) = (&link.peer.table, Access::REMOTE_READ | Access::REMOTE_WRITE);
+    let refused = || {
+        let what = "the peer's key does not allow reading and writing all of that range";
+        Error::Invalid(what.into())
+    };
+    let place = table.check(remote.rkey, link.pd, need, remote.addr, len as u64).ok_or_else(refused)?;
+    let Place::Nic(offset) = place else {
+        let what = "load and store on a peer's host memory";
+        return Err(Error::Unsupported { device: NAME.into(), what });
+    };
+    let base = table.map.bytes(offset, len as u64).and_then(NonNull::new).ok_or_else(refused)?;
+    // SAFETY: inside the peer's segment (checked), which the handle keeps mapped; nobody makes references into it.
+    // Test: group `map` of the conformance suite.
+    Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Nic, offset, table.map.clone()) })
 }

@@ -1,0 +1,220 @@
+//! Data path: completion. A completion queue as the queue pairs know it that complete there: the completions of send requests,
+//! and telling whoever waits. Who polls it is [`super::polling`]'s.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use host::Wake;
+use verbs::{AsyncEvent, Result, Wc};
+
+use super::announce::{ARMED_ANY, ARMED_SOLICITED, announce};
+use super::channel::Channel;
+use super::layout::{CQ_MAX, CqShared, cq_at};
+use super::segment::Ref;
+use super::shared::Shared;
+use crate::sync::Spin;
+use crate::sync::ready::Ready;
+use crate::tide::queue;
+
+/// The completion of a send request, with where it was posted.
+pub(super) struct SendDone {
+    pub(super) wc: Wc,
+    /// The queue pair's place among those attached to the queue.
+    pub(super) seat: usize,
+    /// How many requests of its queue are done with it.
+    pub(super) upto: u64,
+}
+
+/// A completion queue.
+pub(super) struct Completions {
+    device: Arc<Shared>,
+    pub(super) index: usize,
+    pub(super) cqe: u32,
+    pub(super) words: Ref<CqShared>,
+    pub(super) channel: Option<Arc<Channel>>,
+    local: Spin<VecDeque<SendDone>>,
+    local_len: AtomicUsize,
+    /// Events that the program has asked for and not got: however many a peer announces, there are no more.
+    owed: AtomicU64,
+    /// Sum of what may be outstanding; more than `cqe` means that overrunning is possible.
+    demand: AtomicU32,
+    dead: AtomicBool,
+    /// Queue pairs with send requests that wait, by seat; they are driven by whoever polls.
+    pub(super) stalled: Ready,
+}
+
+impl Completions {
+    pub(super) fn new(device: &Arc<Shared>, cqe: u32, channel: Option<Arc<Channel>>) -> Result<Self> {
+        let index = device.indices.lock().cq.take("completion queues", CQ_MAX)?;
+        let words: Ref<CqShared> = Ref::new(&device.table.map, cq_at(index))?;
+        words.armed.store(0, Ordering::Relaxed);
+        words.events.store(0, Ordering::Relaxed);
+        words.many.store(0, Ordering::Relaxed);
+        words.knock.reset();
+        words.channel.store(channel.as_ref().map_or(0, |c| c.index as u32 + 1), Ordering::Relaxed);
+        // Its entries are counted with the queue pairs that make room for them.
+        device.tide.rise(queue(0));
+        Ok(Self {
+            device: device.clone(),
+            index,
+            cqe,
+            words,
+            channel,
+            local: Spin::new(VecDeque::new()),
+            local_len: AtomicUsize::new(0),
+            owed: AtomicU64::new(0),
+            demand: AtomicU32::new(0),
+            dead: AtomicBool::new(false),
+            stalled: Ready::new(),
+        })
+    }
+
+    /// So many more may be outstanding; whether the queue can overrun by that, and could not before.
+    pub(super) fn want(&self, depth: u32) -> bool {
+        let before = self.demand.fetch_add(depth, Ordering::Relaxed);
+        before <= self.cqe && before + depth > self.cqe
+    }
+
+    /// So many less may be outstanding.
+    pub(super) fn unwant(&self, depth: u32) {
+        self.demand.fetch_sub(depth, Ordering::Relaxed);
+    }
+
+    /// Makes room for every send request's completion that may come, so that completing never allocates; more than the entries
+    /// is an overrun.
+    pub(super) fn make_room(&self) {
+        let wanted = self.demand.load(Ordering::Relaxed).min(self.cqe) as usize;
+        let mut local = self.local.lock();
+        let more = wanted.saturating_sub(local.len());
+        local.reserve(more);
+    }
+
+    /// The completion of a send request of this process.
+    #[inline]
+    pub(super) fn push(&self, done: SendDone, solicited: bool) {
+        let mut local = self.local.lock();
+        if local.len() >= self.cqe as usize {
+            drop(local);
+            self.overrun();
+            return;
+        }
+        local.push_back(done);
+        self.local_len.store(local.len(), Ordering::Release);
+        drop(local);
+        self.notify(solicited);
+    }
+
+    /// Takes completions of send requests, in order; `on_each` learns of which they are.
+    #[inline]
+    pub(super) fn take(&self, wcs: &mut [Wc], mut on_each: impl FnMut(&SendDone)) -> usize {
+        if self.local_len.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        let mut local = self.local.lock();
+        let count = wcs.len().min(local.len());
+        for (wc, done) in wcs.iter_mut().zip(local.drain(..count)) {
+            on_each(&done);
+            *wc = done.wc;
+        }
+        self.local_len.store(local.len(), Ordering::Release);
+        count
+    }
+
+    /// Forgets the completions of a queue pair that is gone.
+    pub(super) fn forget(&self, seat: usize) {
+        let mut local = self.local.lock();
+        local.retain(|done| done.seat != seat);
+        self.local_len.store(local.len(), Ordering::Release);
+    }
+
+    /// Tells sleepers and the channel that something was published here by this process.
+    #[inline]
+    pub(super) fn notify(&self, solicited: bool) {
+        // Pairs with the fences of the bell's sleeper and of `arm`: the looks at both must not move before what was
+        // published.
+        fence(Ordering::SeqCst);
+        let channel = self.channel.as_ref().map(|channel| channel.sleepers());
+        announce(&self.words, &self.device.header.reporting, self.index, channel, solicited);
+    }
+
+    /// Wakes everybody: something changed that is no single completion.
+    pub(super) fn alarm(&self, qp_index: usize) {
+        self.words.ready.add(qp_index);
+        self.notify(true);
+    }
+
+    /// An event is wanted for the next completion, or for the next solicited one.
+    pub(super) fn arm(&self, solicited_only: bool) {
+        self.owed.fetch_add(1, Ordering::AcqRel);
+        let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
+        self.words.armed.fetch_max(kind, Ordering::SeqCst);
+        // Pairs with the fences of `notify` and of a peer's publication: the next poll must not move before the arming.
+        fence(Ordering::SeqCst);
+    }
+
+    /// An event, armed or not: an arming may have died with a peer.
+    pub(super) fn force_event(&self) {
+        if let Some(channel) = &self.channel {
+            self.owed.fetch_add(1, Ordering::AcqRel);
+            self.words.events.fetch_add(1, Ordering::AcqRel);
+            self.device.header.reporting.add(self.index);
+            channel.raise();
+        }
+    }
+
+    /// Whether there is an event to fetch.
+    pub(super) fn has_event(&self) -> bool {
+        self.words.events.load(Ordering::Acquire) > 0 && self.owed.load(Ordering::Acquire) > 0
+    }
+
+    /// Fetches an event; false if there is none.
+    pub(super) fn take_event(&self) -> bool {
+        let one_less = |n: u32| n.checked_sub(1);
+        self.words.events.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less).is_ok()
+            && self.owed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+    }
+
+    pub(super) fn prepare_wait(&self) -> Wake<'_> {
+        let wake = Wake::by(&self.words.bell);
+        self.words.knock.settle();
+        wake
+    }
+
+    /// Whether more may be outstanding than there are entries.
+    #[inline]
+    pub(super) fn may_overrun(&self) -> bool {
+        self.demand.load(Ordering::Relaxed) > self.cqe
+    }
+
+    /// Whether so many completions of receives are too many beside those of send requests (IBA 11.6.3.1).
+    pub(super) fn is_overrun_with(&self, receives: usize) -> bool {
+        self.local_len.load(Ordering::Acquire) + receives > self.cqe as usize
+    }
+
+    /// It has overrun: its users are to fail, and the program hears of it.
+    #[cold]
+    pub(super) fn overrun(&self) {
+        if !self.dead.swap(true, Ordering::AcqRel) {
+            self.device.async_event(AsyncEvent::CqError { cq: self.index as u32 });
+            self.device.condemn_users_of(self.index);
+            self.notify(true);
+        }
+    }
+
+    /// Whether it has overrun.
+    #[inline]
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Completions {
+    fn drop(&mut self) {
+        if self.device.birth.is_elsewhere() {
+            return;
+        }
+        self.device.indices.lock().cq.give(self.index);
+        self.device.fall(queue(0));
+    }
+}

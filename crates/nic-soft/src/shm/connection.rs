@@ -1,0 +1,227 @@
+//! Data path: the connection. What both halves of a queue pair need, and are lent: who it is, its state word, and its peer.
+//!
+//! State and generation are one word in shared memory, which the peer may change: it fails this queue pair with its own.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use verbs::{Access, Error, QpState, Result};
+
+use super::layout::{QpShared, state};
+use super::link::Link;
+use super::segment::Ref;
+use super::shared::Shared;
+
+/// Nothing has failed.
+const FINE: u32 = 0;
+/// It is to fail, which is not yet dealt with.
+const CONDEMNED: u32 = 1;
+/// It has failed.
+const FAILED: u32 = 2;
+
+/// A queue pair's connection.
+pub(super) struct Connection {
+    pub(super) device: Arc<Shared>,
+    pub(super) index: usize,
+    pub(super) generation: u32,
+    pub(super) num: u32,
+    pub(super) pd: u32,
+    /// What peers see of the queue pair.
+    pub(super) words: Ref<QpShared>,
+    /// The status word while all is well.
+    ready: u64,
+    /// The furthest state that this side has come to.
+    reached: AtomicU32,
+    link: OnceLock<Link>,
+    /// The number of its socket, also when that is closed; 0 before there was one.
+    pub(super) socket: AtomicU64,
+    /// The peer process is gone: it is inside nothing any more.
+    peer_dead: AtomicBool,
+    /// The peer has said that it is over: its queue pair is in the error state, or gone, and is not touched any more.
+    peer_parted: AtomicBool,
+    /// [`FINE`], [`CONDEMNED`] or [`FAILED`].
+    failure: AtomicU32,
+    /// Failing is no event for the program: it has asked for that, or the peer has.
+    expected: AtomicBool,
+}
+
+impl Connection {
+    /// Of the queue pair with this number, which lies in `words`; not connected.
+    pub(super) fn new(
+        device: &Arc<Shared>,
+        (index, generation): (usize, u32),
+        pd: u32,
+        words: Ref<QpShared>,
+    ) -> Self {
+        Self {
+            device: device.clone(),
+            index,
+            generation,
+            num: (generation & 0x7ff) << 13 | index as u32,
+            pd,
+            words,
+            ready: state::word(generation, state::RTS),
+            reached: AtomicU32::new(state::INIT),
+            link: OnceLock::new(),
+            socket: AtomicU64::new(0),
+            peer_dead: AtomicBool::new(false),
+            peer_parted: AtomicBool::new(false),
+            failure: AtomicU32::new(FINE),
+            expected: AtomicBool::new(false),
+        }
+    }
+
+    /// The peer's end, once there is one.
+    #[inline]
+    pub(super) fn link(&self) -> Option<&Link> {
+        self.link.get()
+    }
+
+    /// This is the peer's end.
+    pub(super) fn connect(&self, link: Link) -> Result<()> {
+        self.link.set(link).map_err(|_| Error::Invalid("the queue pair was connected before".into()))
+    }
+
+    /// Whether requests may be carried out.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.words.status.load(Ordering::Acquire) == self.ready
+    }
+
+    /// The state's number; see [`state`].
+    #[inline]
+    pub(super) fn state(&self) -> u32 {
+        // Looked at first: what it says, the word has said before.
+        let reached = self.reached.load(Ordering::Acquire);
+        let word = self.words.status.load(Ordering::Acquire);
+        // The place belongs to a successor once this queue pair is destroyed. Peers may fail it, and confirm; they may not
+        // take it back to where it was before.
+        let (generation, state) = ((word >> 32) as u32, word as u32);
+        let stands = generation == self.generation && state >= reached;
+        if stands && state <= state::ERROR { state } else { state::ERROR }
+    }
+
+    /// Moves from one state to another; false if it was not in the first.
+    pub(super) fn advance(&self, from: u32, to: u32) -> bool {
+        if to == state::ERROR {
+            // Before the word says so; see `is_failed_by_peer`.
+            self.reached.fetch_max(to, Ordering::Release);
+        }
+        let word = |s| state::word(self.generation, s);
+        let status = &self.words.status;
+        let done = status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if done {
+            self.reached.fetch_max(to, Ordering::Release);
+        }
+        done
+    }
+
+    /// Whether it was the peer that failed this queue pair. Its own has failed then, and may be gone: looking there would take
+    /// memory for it again.
+    fn is_failed_by_peer(&self) -> bool {
+        let word = self.words.status.load(Ordering::Acquire);
+        word == state::word(self.generation, state::ERROR)
+            && self.reached.load(Ordering::Acquire) < state::ERROR
+    }
+
+    /// A range of this process's memory that was registered in the queue pair's domain.
+    #[inline]
+    pub(super) fn own_memory(&self, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+        self.device.table.own_memory(key, self.pd, need, addr, len)
+    }
+
+    /// Whether the peer is in the middle of an operation on this device's memory.
+    pub(super) fn peer_is_inside(&self) -> bool {
+        self.words.peer.0.busy.is_inside()
+            && !self.peer_dead.load(Ordering::Acquire)
+            && !self.link().is_some_and(|link| link.peer.is_gone())
+    }
+
+    /// Wakes a peer that waits for something here.
+    #[inline]
+    pub(super) fn feed_if_starved(&self) {
+        let starved = &self.words.starved.0;
+        if starved.load(Ordering::Relaxed) != 0 {
+            starved.store(0, Ordering::Release);
+            self.kick();
+        }
+    }
+
+    /// Has the peer's NIC thread look at its queue pair, if there is a peer.
+    pub(super) fn kick(&self) {
+        if let Some(link) = self.link() {
+            link.kick();
+        }
+    }
+
+    /// From now on failing is no event for the program.
+    pub(super) fn expect_failure(&self) {
+        self.expected.store(true, Ordering::Release);
+    }
+
+    /// Whether failing is no event for the program.
+    pub(super) fn expects_failure(&self) -> bool {
+        self.expected.load(Ordering::Acquire)
+    }
+
+    /// The peer's process takes no part any more; if it is `gone`, it is inside nothing.
+    pub(super) fn bury_peer(&self, gone: bool) {
+        self.peer_dead.store(gone, Ordering::Release);
+        self.expect_failure();
+    }
+
+    /// The peer has said that it is over.
+    pub(super) fn peer_parts(&self) {
+        self.expect_failure();
+        self.peer_parted.store(true, Ordering::Release);
+    }
+
+    /// The queue pair is to fail, found out where it cannot be done at once.
+    pub(super) fn condemn(&self) {
+        if self.failure.compare_exchange(FINE, CONDEMNED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.device.condemn(self.index);
+        }
+    }
+
+    /// Whether it is to fail, or has.
+    #[inline]
+    pub(super) fn is_failing(&self) -> bool {
+        self.failure.load(Ordering::Relaxed) != FINE
+    }
+
+    /// Whether it is to fail, and has not.
+    pub(super) fn is_condemned(&self) -> bool {
+        self.failure.load(Ordering::Acquire) == CONDEMNED
+    }
+
+    /// Whether its failing has been dealt with.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.load(Ordering::Acquire) == FAILED
+    }
+
+    /// Both ends go to the error state; whether this is the first time.
+    pub(super) fn fail(&self) -> bool {
+        if self.is_failed_by_peer() {
+            self.peer_parted.store(true, Ordering::Release);
+        }
+        for from in [state::INIT, state::RTR, state::RTS] {
+            self.advance(from, state::ERROR);
+        }
+        let first = self.failure.swap(FAILED, Ordering::AcqRel) != FAILED;
+        if let Some(link) = self.link().filter(|_| !self.peer_parted.load(Ordering::Acquire)) {
+            link.fail();
+        }
+        first
+    }
+}
+
+/// The state behind a number of [`state`].
+pub(super) fn state_of(number: u32) -> QpState {
+    match number {
+        state::INIT => QpState::Init,
+        state::RTR => QpState::ReadyToReceive,
+        state::RTS => QpState::ReadyToSend,
+        state::ERROR => QpState::Error,
+        _ => QpState::Reset,
+    }
+}

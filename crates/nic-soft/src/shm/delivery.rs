@@ -1,0 +1,213 @@
+//! Data path: messages. Finds the peer's next receive, puts a message there, and publishes its completion, by which the receive is
+//! consumed.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use host::Time;
+use verbs::{Access, RNR_PAUSE, WcOpcode, WcStatus};
+
+use super::layout::{comp, recv};
+use super::link::Link;
+use super::place::{self, Pieces};
+use super::transfer::{Stop, Transfer};
+use crate::sync::{ring, shared_queue};
+
+/// What a completion tells the receiver.
+pub(super) struct News {
+    opcode: WcOpcode,
+    status: WcStatus,
+    len: u64,
+    imm: Option<u32>,
+    invalidate: Option<u32>,
+    solicited: bool,
+}
+
+impl News {
+    #[inline]
+    pub(super) fn of(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
+        Self { opcode, status: WcStatus::Success, len, imm: None, invalidate: None, solicited }
+    }
+
+    /// With immediate data.
+    #[inline]
+    pub(super) fn imm(self, imm: u32) -> Self {
+        Self { imm: Some(imm), ..self }
+    }
+
+    /// With a key of the receiver's that it invalidates.
+    #[inline]
+    pub(super) fn invalidate(self, key: u32) -> Self {
+        Self { invalidate: Some(key), ..self }
+    }
+}
+
+/// What delivering keeps while a message waits.
+#[derive(Default)]
+pub(super) struct Delivery {
+    /// A receive claimed from the peer's shared queue, for the message that is waiting.
+    claimed: Option<u16>,
+    /// When it gives up on a peer without receives; `None` while not waiting for one.
+    rnr_deadline: Option<Time>,
+}
+
+impl Delivery {
+    /// The peer's next receive: its slot's words. Waits if there is none.
+    #[inline]
+    pub(super) fn next_receive<'l>(
+        &mut self,
+        link: &'l Link,
+        now: impl FnOnce() -> Time,
+    ) -> Result<&'l [AtomicU64], Stop> {
+        if let Some(slot) = self.find_receive(link) {
+            self.rnr_deadline = None;
+            return Ok(slot);
+        }
+        // Said once: whoever posts after that sees it and wakes us.
+        if link.qp.starved.0.swap(1, Ordering::AcqRel) == 0 {
+            link.name_starving();
+            crate::sync::fence::heavy();
+            if let Some(slot) = self.find_receive(link) {
+                self.rnr_deadline = None;
+                return Ok(slot);
+            }
+        }
+        if link.rnr_retry < 7 {
+            let now = now();
+            let patience = RNR_PAUSE * u64::from(link.rnr_retry);
+            if now >= *self.rnr_deadline.get_or_insert(now + patience) {
+                return Err(Stop::Fail(WcStatus::RnrRetryExcErr));
+            }
+        }
+        Err(Stop::Wait)
+    }
+
+    #[inline]
+    fn find_receive<'l>(&mut self, link: &'l Link) -> Option<&'l [AtomicU64]> {
+        if link.recvs.is_some() {
+            return link.waiting_receive();
+        }
+        let srq = link.srq.as_ref()?;
+        if self.claimed.is_none() {
+            let taken = link.qp.taken.load(Ordering::Acquire);
+            if link.delivered().wrapping_sub(taken) >> link.comps.shift() != 0 {
+                return None;
+            }
+            let entry = |i| &srq.ring.slot(i)[0];
+            let me = link.index as u16 + 1;
+            self.claimed = shared_queue::claim(&srq.shared.head.0, srq.ring.shift(), entry, me);
+        }
+        self.claimed.map(|receive| srq.store.slot(receive.into()))
+    }
+
+    /// Delivers a message into the peer's next receive.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        transfer: &mut Transfer,
+        link: &Link,
+        local: &Pieces,
+        mut news: News,
+        now: impl FnOnce() -> Time,
+    ) -> Result<(), Stop> {
+        let slot = self.next_receive(link, now)?;
+        let result = fill_receive(transfer, link, slot, local);
+        if let Err(Stop::Wait) = result {
+            return Err(Stop::Wait);
+        }
+        let result = result.and_then(|carried| match news.invalidate {
+            Some(key) if !link.peer.table.invalidate(key, link.pd) => Err(Stop::Fail(WcStatus::RemAccessErr)),
+            _ => Ok(carried),
+        });
+        match result {
+            Ok(carried) => {
+                self.publish(link, &news, carried.then_some(local));
+                Ok(())
+            }
+            Err(Stop::Fail(WcStatus::RetryExcErr)) => Err(Stop::Fail(WcStatus::RetryExcErr)),
+            Err(stop) => {
+                // What the receiver learns is its own side of the failure.
+                let (own, theirs) = match stop {
+                    Stop::Fail(WcStatus::RemInvReqErr) => (WcStatus::RemInvReqErr, WcStatus::LocLenErr),
+                    Stop::Fail(WcStatus::RemAccessErr) => (WcStatus::RemAccessErr, WcStatus::LocProtErr),
+                    _ => (WcStatus::RemOpErr, WcStatus::LocProtErr),
+                };
+                (news.status, news.imm, news.invalidate) = (theirs, None, None);
+                self.publish(link, &news, None);
+                Err(Stop::Fail(own))
+            }
+        }
+    }
+
+    /// Publishes a completion at the peer and consumes the receive that it is about.
+    #[inline]
+    pub(super) fn publish(&mut self, link: &Link, news: &News, carried: Option<&Pieces>) {
+        let (index, shift) = (link.delivered(), link.comps.shift());
+        let slot = link.comps.slot(index);
+        let mut bytes = 0;
+        let mut flags = 0;
+        if let Some(local) = carried {
+            bytes = local.total() as u32;
+            flags |= comp::CARRIED;
+            // SAFETY: the slot has INLINE_MAX bytes from this word on, and the total is at most that. Test: `traffic` of the
+            // conformance suite.
+            unsafe { place::gather(local, slot[comp::BYTES].as_ptr().cast()) };
+        }
+        flags |= if news.imm.is_some() { comp::IMM } else { 0 };
+        flags |= if news.invalidate.is_some() { comp::INVALIDATE } else { 0 };
+        flags |= if news.solicited { comp::SOLICITED } else { 0 };
+        let imm = news.imm.or(news.invalidate).unwrap_or(0);
+        slot[comp::LEN_IMM].store(news.len << 32 | u64::from(imm), Ordering::Relaxed);
+        slot[comp::RECEIVE].store(self.claimed.take().unwrap_or(0).into(), Ordering::Relaxed);
+        let kind = u32::from(news.opcode == WcOpcode::RecvWriteImm);
+        let low = kind | comp::number_of(news.status) << 8 | flags << 16 | bytes << 24;
+        ring::publish(&slot[comp::MARK], ring::lap(index, shift), low);
+        link.count_delivery();
+        link.fetch_next_receive();
+        // Pairs with the fences of the bell's sleeper, of arming and of whoever sets `many`: the looks at these words
+        // must not move before the mark that publishes the completion.
+        fence(Ordering::SeqCst);
+        if link.cq.many.load(Ordering::Relaxed) != 0 {
+            link.cq.ready.add(link.index);
+        }
+        link.announce(news.solicited || news.status != WcStatus::Success);
+    }
+}
+
+/// Puts a message where the receive wants it; true if the completion is to carry it instead.
+#[inline]
+fn fill_receive(
+    transfer: &mut Transfer,
+    link: &Link,
+    slot: &[AtomicU64],
+    local: &Pieces,
+) -> Result<bool, Stop> {
+    let total = local.total();
+    let count = recv::pieces(slot);
+    let sges = || {
+        slot[recv::SGES..].chunks_exact(2).take(count).map(|words| {
+            let length_key = words[1].load(Ordering::Relaxed);
+            (words[0].load(Ordering::Relaxed), length_key >> 32, length_key as u32)
+        })
+    };
+    if sges().map(|(_, len, _)| len).sum::<u64>() < total {
+        return Err(Stop::Fail(WcStatus::RemInvReqErr));
+    }
+    let carried = total <= comp::INLINE_MAX as u64;
+    let mut done = 0;
+    for (addr, len, key) in sges() {
+        let len = len.min(total - done);
+        if len == 0 {
+            continue;
+        }
+        let place = link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len);
+        let place = place.ok_or(Stop::Fail(WcStatus::RemOpErr))?;
+        // A piece that was copied before the request had to wait is not copied twice.
+        if !carried && !transfer.asking.is_behind(done) {
+            transfer.deliver(link, &local.part(done, len), place, key, done)?;
+        }
+        done += len;
+    }
+    transfer.asking.finish();
+    // The peer may change its receive between two looks, and then the message is not all there.
+    if done < total { Err(Stop::Fail(WcStatus::RemInvReqErr)) } else { Ok(carried) }
+}

@@ -1,0 +1,90 @@
+//! Data path: the fast path. An RDMA write of one piece between remembered regions, and a small send of one piece into a
+//! waiting receive: the requests that latency and message rate depend on most. Everything else, and every doubt, is for the
+//! engine, which alone reports errors.
+
+use std::sync::atomic::Ordering;
+
+use verbs::{Access, Data, SendFlags, SendOp, SendWr, WcOpcode};
+
+use super::delivery::{Delivery, News};
+use super::engine::Engine;
+use super::layout::{comp, recv};
+use super::link::Link;
+use super::place::{self, Pieces};
+use super::tlb::Tlb;
+
+/// Whether a request may be one for [`carry_out`].
+#[inline]
+pub(super) fn may_take(wr: &SendWr<'_>) -> bool {
+    matches!(wr.op, SendOp::Write(_) | SendOp::Send | SendOp::SendImm(_))
+}
+
+/// Carries out the request, if it is one of those; false if nothing has happened. Under the send lock, with nothing in front.
+#[inline]
+pub(super) fn carry_out(
+    engine: &mut Engine,
+    link: &Link,
+    wr: &SendWr<'_>,
+    inline_max: usize,
+    size_max: u64,
+) -> bool {
+    let Some((src, len)) = sole_piece(&engine.near, wr, inline_max, size_max) else { return false };
+    let _inside = link.enter();
+    if !link.is_ready() {
+        return false;
+    }
+    let SendOp::Write(remote) = wr.op else {
+        return send(&mut engine.delivery, link, wr, src, len);
+    };
+    let Some(dst) = engine.transfer.far.find(remote.rkey, Access::REMOTE_WRITE, remote.addr, len) else {
+        return false;
+    };
+    // SAFETY: both caches vouch for mapped memory of this length, the far one as long as we are inside, the
+    // near one as long as the send lock is held. Test: `write` and `memory` of the conformance suite.
+    unsafe { place::copy_last_byte_last(dst, src, len as usize) };
+    if wr.flags.contains(SendFlags::RING) {
+        engine.ring_peer(link);
+    }
+    true
+}
+
+/// Delivers a message that its completion can carry into a waiting receive of the peer's own queue whose first
+/// piece holds it; false if nothing has happened.
+#[inline]
+fn send(delivery: &mut Delivery, link: &Link, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
+    let Some(receive) = link.waiting_receive() else { return false };
+    let [_, _, addr, length_key, ..] = receive else { return false };
+    let length_key = length_key.load(Ordering::Relaxed);
+    let pieces = recv::pieces(receive);
+    if pieces == 0 || len > comp::INLINE_MAX as u64 || len > length_key >> 32 {
+        return false;
+    }
+    let (key, addr) = (length_key as u32, addr.load(Ordering::Relaxed));
+    if link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len).is_none() {
+        return false;
+    }
+    let mut local = Pieces::new();
+    local.push(src.cast_mut(), len);
+    let mut news = News::of(WcOpcode::Recv, len, wr.flags.contains(SendFlags::SOLICITED));
+    if let SendOp::SendImm(imm) = wr.op {
+        news = news.imm(imm);
+    }
+    delivery.publish(link, &news, Some(&local));
+    true
+}
+
+/// The request's local data, if it is one non-empty piece of allowed size.
+#[inline]
+fn sole_piece(near: &Tlb, wr: &SendWr<'_>, inline_max: usize, size_max: u64) -> Option<(*const u8, u64)> {
+    match wr.data {
+        Data::Sges([sge]) if sge.length > 0 => {
+            let len = u64::from(sge.length);
+            let at = near.find(sge.lkey, Access::empty(), sge.addr, len)?;
+            (len <= size_max).then_some((at.cast_const(), len))
+        }
+        Data::Inline(bytes) if !bytes.is_empty() && bytes.len() <= inline_max => {
+            Some((bytes.as_ptr(), bytes.len() as u64))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,115 @@
+//! Queue pairs, as programs hold them: making them, posting to them, and letting go.
+
+use std::sync::Arc;
+
+use host::Span;
+use verbs::provider::{QpOps, own};
+use verbs::{Buf, Error, QpInit, QpState, RecvWr, RemoteAddr, Result, SendWr};
+
+use super::connection::state_of;
+use super::cq::CqHandle;
+use super::inner::Inner;
+use super::layout::state;
+use super::qp::{Making, QpInner};
+use super::srq::SrqHandle;
+use super::window::map_peer;
+
+/// How long destroying waits for a peer that is inside; after that its number and rings are seen off when it has left.
+const DESTROY_PATIENCE: Span = Span::from_ms(100);
+
+/// A program's hold on a queue pair: dropping it destroys.
+pub(super) struct QpHandle {
+    pub(super) qp: Arc<QpInner>,
+    pub(super) device: Arc<Inner>,
+    send_cq: Arc<CqHandle>,
+    recv_cq: Arc<CqHandle>,
+}
+
+impl QpHandle {
+    pub(super) fn create(device: &Arc<Inner>, pd: u32, init: &QpInit) -> Result<Self> {
+        let send_cq: Arc<CqHandle> = own(init.send_cq.ops().clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqHandle> = own(init.recv_cq.ops().clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
+        let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
+        let making = Making {
+            pd,
+            cap: init.cap,
+            signal_all: init.sq_sig_all,
+            send: send_cq.polling.completions.clone(),
+            recv: recv_cq.polling.completions.clone(),
+            srq: srq.as_ref().map(|srq| srq.receives.clone()),
+        };
+        let qp = Arc::new(QpInner::new(&device.shared, making)?);
+        if send_cq.polling.attach_sender(&qp) {
+            device.watch_for_overrun(&send_cq.polling);
+        }
+        if recv_cq.polling.attach_receiver(&qp) {
+            device.watch_for_overrun(&recv_cq.polling);
+        }
+        device.objects.add_qp(&qp);
+        Ok(Self { device: device.clone(), qp, send_cq, recv_cq })
+    }
+
+    /// The connection is over, whichever side it is in the making or up; the program is told if it is `told`.
+    fn end(&self, told: bool) {
+        self.device.registry.part(&self.device.shared, &self.qp, told);
+        self.qp.fail_as_expected();
+    }
+}
+
+impl Drop for QpHandle {
+    /// Destroys: the peer is told, nothing of this queue pair is left anywhere.
+    fn drop(&mut self) {
+        let (shared, qp) = (&self.device.shared, &self.qp);
+        if shared.birth.is_elsewhere() {
+            return;
+        }
+        self.end(false);
+        // A connection that came about between the two is over as well.
+        self.device.registry.part(shared, qp, false);
+        let out = || (!qp.peer_is_inside()).then_some(());
+        let is_out = shared.host.poll("Qp::drop", shared.host.after(DESTROY_PATIENCE), out).is_some();
+        self.send_cq.polling.detach_sender(qp);
+        self.recv_cq.polling.detach_receiver(qp);
+        qp.receiving.give_back_claims(&qp.connection);
+        self.device.objects.remove_qp(shared, qp, is_out);
+    }
+}
+
+impl QpOps for QpHandle {
+    fn num(&self) -> u32 {
+        self.qp.num()
+    }
+
+    fn state(&self) -> QpState {
+        state_of(self.qp.connection.state())
+    }
+
+    #[inline]
+    fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        self.qp.connection.device.birth.check()?;
+        self.qp.post_send(wr)
+    }
+
+    #[inline]
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.qp.connection.device.birth.check()?;
+        self.qp.receiving.post(&self.qp.connection, wr)
+    }
+
+    fn map(&self, remote: RemoteAddr, len: usize) -> Result<Buf> {
+        self.device.shared.birth.check()?;
+        let connection = &self.qp.connection;
+        let status = connection.state();
+        match connection.link().filter(|_| status == state::RTS) {
+            Some(link) => map_peer(link, remote, len),
+            None => Err(Error::WrongState { call: "Qp::map", state: state_of(status) }),
+        }
+    }
+
+    fn to_error(&self) {
+        if !self.device.shared.birth.is_elsewhere() {
+            self.end(true);
+        }
+    }
+}

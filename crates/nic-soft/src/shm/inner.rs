@@ -1,0 +1,156 @@
+//! The device: its objects and connections, and what concerns several of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use host::Span;
+
+use super::objects::Objects;
+use super::polling::Polling;
+use super::receives::SharedReceives;
+use super::registry::Registry;
+use super::shared::Shared;
+use super::turn;
+use super::visits::Visits;
+use crate::sync::{Spin, unpoisoned};
+use crate::thread::Thread;
+
+/// What peers bring about without a word: whoever asks for asynchronous events looks at these.
+#[derive(Default)]
+struct Watched {
+    /// Completion queues that may be overrun, as more may be outstanding than they hold.
+    cqs: BTreeMap<usize, Weak<Polling>>,
+    /// Shared receive queues with a limit.
+    srqs: BTreeMap<usize, Weak<SharedReceives>>,
+}
+
+/// A device that is open.
+pub(super) struct Inner {
+    pub(super) shared: Arc<Shared>,
+    pub(super) objects: Objects,
+    pub(super) registry: Registry,
+    visits: Visits,
+    watched: Mutex<Watched>,
+    /// Held while peers are woken that wait for shared receives.
+    feeding: Spin<()>,
+    /// Held while it is looked which completion queues report.
+    pub(super) hearing: Spin<()>,
+    /// Who had the turn at atomics at the last look.
+    turn_seen: AtomicU64,
+    pds: AtomicU32,
+    pub(super) thread: Thread,
+}
+
+impl Inner {
+    pub(super) fn new(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            objects: Objects::default(),
+            registry: Registry::default(),
+            visits: Visits::default(),
+            watched: Mutex::default(),
+            feeding: Spin::default(),
+            hearing: Spin::default(),
+            turn_seen: AtomicU64::new(0),
+            pds: AtomicU32::new(1),
+            thread: Thread::default(),
+        }
+    }
+
+    /// A number for a protection domain.
+    pub(super) fn take_pd(&self) -> u32 {
+        self.pds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A completion queue may be overrun from now on.
+    pub(super) fn watch_for_overrun(&self, cq: &Arc<Polling>) {
+        unpoisoned(&self.watched).cqs.insert(cq.completions.index, Arc::downgrade(cq));
+    }
+
+    /// A shared receive queue has a limit from now on.
+    pub(super) fn watch_limit(&self, srq: &Arc<SharedReceives>) {
+        unpoisoned(&self.watched).srqs.insert(srq.index, Arc::downgrade(srq));
+    }
+
+    /// Looks at what peers may have brought about.
+    pub(super) fn look_at_watched(&self) {
+        let mut watched = unpoisoned(&self.watched);
+        watched.cqs.retain(|_, cq| {
+            let live = cq.upgrade();
+            live.inspect(|cq| cq.look_for_overrun()).is_some()
+        });
+        watched.srqs.retain(|_, srq| {
+            let limited = srq.upgrade().filter(|srq| srq.has_limit());
+            limited.inspect(|srq| srq.check_limit()).is_some()
+        });
+    }
+
+    /// Deals with what was condemned; holding no lock.
+    pub(super) fn settle_condemned(&self) {
+        let (cqs, qps) = self.shared.take_condemned();
+        if !cqs.is_empty() {
+            let hit = |completions: &super::completions::Completions| cqs.contains(&completions.index);
+            for qp in self.objects.live_qps() {
+                if hit(&qp.sending.completions) || hit(&qp.receiving.completions) {
+                    // Its completions are lost: the peer must not go on as if nothing had happened.
+                    self.registry.part(&self.shared, &qp, true);
+                    qp.fail();
+                }
+            }
+        }
+        for qp in qps.into_iter().filter_map(|index| self.objects.qp(index)) {
+            if qp.connection.is_condemned() {
+                qp.fail();
+            }
+        }
+    }
+
+    /// Wakes peers that wait for a receive of a shared queue, those that have said so.
+    #[cold]
+    pub(super) fn feed_starving(&self, srq: &SharedReceives) {
+        // One at a time: who waits for another queue is out of the set for a moment.
+        let _feeding = self.feeding.lock();
+        if !srq.take_hunger() {
+            return;
+        }
+        let starving = &self.shared.header.starving;
+        for index in starving.taken() {
+            let Some(qp) = self.objects.qp(index) else { continue };
+            match &qp.receiving.srq {
+                Some(its) if its.index != srq.index => starving.add(index),
+                _ => qp.connection.feed_if_starved(),
+            }
+        }
+    }
+
+    /// Waits until no thread and no peer is in the middle of an operation that began before the call; the
+    /// number of the queue pair that would not end otherwise.
+    pub(super) fn quiesce(&self, call: &'static str, patience: Span) -> Result<(), u32> {
+        self.visits.quiesce(&self.shared, &self.objects, call, patience)
+    }
+
+    /// After a key was invalidated: waits until peers that saw it valid have left.
+    pub(super) fn wait_for_peers_outside(&self) {
+        self.visits.wait_for_peers_outside(&self.shared, &self.objects);
+    }
+
+    /// Takes the turn at atomics from who cannot give it back. Whether to look again soon.
+    pub(super) fn look_at_turn(&self) -> bool {
+        let is_inside = |index| self.objects.is_inside_by(index);
+        turn::look_at(&self.shared.table.map, &self.turn_seen, is_inside)
+    }
+
+    /// Ends the thread; returns when it has ended, unless it is the caller.
+    pub(super) fn stop(&self) {
+        self.thread.stop(&self.shared.reactor.ear);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.shared.birth.is_elsewhere() {
+            self.stop();
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Data path: the peer's end. The peer's queue pair of a connection as this side uses it, mapped: its state word, its rings and
+//! where this side stands in them, its queues.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::{Error, Result};
+
+use super::announce::announce;
+use super::layout::{
+    CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, QP_MAX, QpShared, SRQ_MAX, SrqShared, channel_at, comp,
+    cq_at, qp_at, recv, srq_at, state,
+};
+use super::peer::Peer;
+use super::place;
+use super::segment::{Map, Ref, Slots};
+use super::wire::Hello;
+use crate::fork::Fd;
+use crate::sync::guard::Busy;
+use crate::sync::ring;
+
+/// The peer's queue pair of a connection, as this side uses it.
+pub(super) struct Link {
+    pub(super) peer: Arc<Peer>,
+    pub(super) qp: Ref<QpShared>,
+    /// Its index in the peer's device.
+    pub(super) index: usize,
+    generation: u32,
+    pub(super) pd: u32,
+    /// Where it takes receives from: its own ring...
+    pub(super) recvs: Option<Slots>,
+    /// ...or a shared queue.
+    pub(super) srq: Option<SrqLink>,
+    pub(super) comps: Slots,
+    pub(super) cq: Ref<CqShared>,
+    /// The index of that queue in the peer's device.
+    cq_index: usize,
+    channel: Option<(Ref<ChannelShared>, Fd)>,
+    pub(super) rnr_retry: u8,
+    /// The status word of the peer's queue pair while all is well.
+    ready: u64,
+    /// Messages put into its rings so far, and so where the next one goes; advanced under the send lock.
+    delivered: AtomicU64,
+}
+
+/// A peer's shared receive queue.
+pub(super) struct SrqLink {
+    pub(super) shared: Ref<SrqShared>,
+    pub(super) ring: Slots,
+    pub(super) store: Slots,
+}
+
+impl Link {
+    /// The queue pair that said hello, every offset of which is checked here once.
+    pub(super) fn new(
+        peer: Arc<Peer>,
+        hello: &Hello,
+        channel: Option<OwnedFd>,
+        rnr_retry: u8,
+    ) -> Result<Self> {
+        let bad = |what: &str| Error::Invalid(format!("the peer's {what} does not exist"));
+        let map = &peer.table.map;
+        let index = hello.qp_index as usize;
+        if index >= QP_MAX {
+            return Err(bad("queue pair"));
+        }
+        let qp: Ref<QpShared> = Ref::new(map, qp_at(index))?;
+        let cq_index = qp.recv_cq.load(Ordering::Relaxed) as usize;
+        if cq_index >= CQ_MAX {
+            return Err(bad("completion queue"));
+        }
+        let cq: Ref<CqShared> = Ref::new(map, cq_at(cq_index))?;
+        let stride = u64::from(qp.recv_stride.load(Ordering::Relaxed));
+        let shift = qp.recv_shift.load(Ordering::Relaxed);
+        let (mut recvs, mut srq) = (None, None);
+        match qp.srq.load(Ordering::Relaxed) as usize {
+            0 if stride < recv::stride(1) => return Err(bad("receive ring")),
+            0 => recvs = Some(Slots::new(map, qp.recv_ring.load(Ordering::Relaxed), stride, shift)?),
+            n if n <= SRQ_MAX => srq = Some(SrqLink::new(map, n - 1)?),
+            _ => return Err(bad("shared receive queue")),
+        }
+        let comp_shift = qp.comp_shift.load(Ordering::Relaxed);
+        let comps = Slots::new(map, qp.comp_ring.load(Ordering::Relaxed), comp::STRIDE, comp_shift)?;
+        let channel = match (cq.channel.load(Ordering::Relaxed) as usize, channel) {
+            (n @ 1..=CHANNEL_MAX, Some(fd)) => Some((Ref::new(map, channel_at(n - 1))?, fd.into())),
+            _ => None,
+        };
+        let pd = qp.pd.load(Ordering::Relaxed);
+        let generation = hello.generation;
+        let ready = state::word(generation, state::RTS);
+        Ok(Self {
+            qp,
+            index,
+            generation,
+            pd,
+            recvs,
+            srq,
+            comps,
+            cq,
+            cq_index,
+            channel,
+            rnr_retry,
+            ready,
+            delivered: AtomicU64::new(0),
+            peer,
+        })
+    }
+
+    /// Says that this side is inside the peer's memory, until dropped. Look whether that is allowed after this.
+    #[inline]
+    pub(super) fn enter(&self) -> Inside<'_> {
+        let busy = &self.qp.peer.0.busy;
+        busy.enter(self.peer.roll(), self.index);
+        Inside(busy)
+    }
+
+    /// Where the next message goes.
+    #[inline]
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// A message is there; under the send lock.
+    #[inline]
+    pub(super) fn count_delivery(&self) {
+        self.delivered.store(self.delivered() + 1, Ordering::Relaxed);
+    }
+
+    /// The peer's next receive, if it is there and of a queue of its own; nothing is claimed.
+    #[inline]
+    pub(super) fn waiting_receive(&self) -> Option<&[AtomicU64]> {
+        let (recvs, next) = (self.recvs.as_ref()?, self.delivered());
+        let slot = recvs.slot(next);
+        ring::filled(&slot[recv::MARK], ring::lap(next, recvs.shift())).map(|_| slot)
+    }
+
+    /// Begins to fetch the receive that the next message will find: when one was sent, as the peer may have posted many, and
+    /// when one came, as the peer posts a receive for the answer before it asks.
+    #[inline]
+    pub(super) fn fetch_next_receive(&self) {
+        if let Some(recvs) = &self.recvs {
+            place::fetch_soon(&recvs.slot(self.delivered())[recv::MARK]);
+        }
+    }
+
+    /// Has the peer's NIC thread look at its queue pair.
+    pub(super) fn kick(&self) {
+        self.peer.kick(self.index);
+    }
+
+    /// After publishing to its queue and a full fence: tells who sleeps there, or has armed it.
+    #[inline]
+    pub(super) fn announce(&self, solicited: bool) {
+        let channel = self.channel.as_ref().map(|(shared, fd)| (&**shared, fd.as_fd()));
+        announce(&self.cq, &self.peer.header.reporting, self.cq_index, channel, solicited);
+    }
+
+    /// This side waits for a receive: whoever posts one to a shared queue learns whom to wake.
+    pub(super) fn name_starving(&self) {
+        if let Some(srq) = &self.srq {
+            self.peer.header.starving.add(self.index);
+            srq.shared.hungry.store(1, Ordering::Release);
+        }
+    }
+
+    /// The peer may send from now on, before it has read our confirmation.
+    pub(super) fn confirm(&self) {
+        let _ = self.advance(state::RTR, state::RTS);
+    }
+
+    /// The peer's queue pair is in the error state from now on.
+    pub(super) fn fail(&self) {
+        for from in [state::RTS, state::RTR] {
+            if self.advance(from, state::ERROR) {
+                self.kick();
+            }
+        }
+    }
+
+    fn advance(&self, from: u32, to: u32) -> bool {
+        let word = |s| state::word(self.generation, s);
+        let status = &self.qp.status;
+        status.compare_exchange(word(from), word(to), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the peer's queue pair is (still) fully connected. Look only while inside ([`super::layout::PeerWords`]).
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.qp.status.load(Ordering::Acquire) == self.ready
+    }
+
+    /// Whether it accepts operations at all: also while the peer waits for our confirmation.
+    #[inline]
+    pub(super) fn accepts(&self) -> bool {
+        let word = self.qp.status.load(Ordering::Acquire);
+        word == self.ready || word == state::word(self.generation, state::RTR)
+    }
+}
+
+/// Inside the peer's memory, until dropped.
+pub(super) struct Inside<'a>(&'a Busy);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl SrqLink {
+    fn new(map: &Arc<Map>, index: usize) -> Result<Self> {
+        let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
+        let shift = shared.shift.load(Ordering::Relaxed);
+        let stride = u64::from(shared.stride.load(Ordering::Relaxed));
+        if stride < recv::stride(1) {
+            return Err(Error::Invalid("the peer's shared receives do not exist".into()));
+        }
+        let ring = Slots::new(map, shared.ring.load(Ordering::Relaxed), 8, shift)?;
+        let store = Slots::new(map, shared.store.load(Ordering::Relaxed), stride, shift)?;
+        Ok(Self { shared, ring, store })
+    }
+}

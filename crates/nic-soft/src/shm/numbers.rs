@@ -1,0 +1,104 @@
+//! Numbers of a device's objects, by which its tables in shared memory are indexed: the one given back last comes first.
+
+use verbs::{Error, Result};
+
+use super::layout::{QP_MAX, qp_at};
+use super::memory::PAGE;
+
+/// Numbers of one kind of object.
+#[derive(Default)]
+pub(super) struct Numbers {
+    next: usize,
+    free: Vec<usize>,
+}
+
+impl Numbers {
+    pub(super) fn take(&mut self, what: &'static str, max: usize) -> Result<usize> {
+        if let Some(index) = self.free.pop() {
+            return Ok(index);
+        }
+        if self.next == max {
+            return Err(Error::Limit { what, given: max as u64 + 1, limit: max as u64 });
+        }
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    pub(super) fn give(&mut self, index: usize) {
+        self.free.push(index);
+    }
+}
+
+/// Numbers of queue pairs, each with a generation, and the pages on which their shared parts lie.
+#[derive(Default)]
+pub(super) struct QpNumbers {
+    numbers: Numbers,
+    /// How often each number has been given.
+    generations: Vec<u32>,
+    /// How many queue pairs have their shared part on each page.
+    on_page: Vec<u32>,
+}
+
+impl QpNumbers {
+    /// A number, and how often it has been given.
+    pub(super) fn take(&mut self) -> Result<(usize, u32)> {
+        let index = self.numbers.take("queue pairs", QP_MAX)?;
+        // By number in one piece: what lived on between the queue pairs' own would keep their pages from going back.
+        if self.generations.len() <= index {
+            self.generations.resize(index + 1, 0);
+            self.on_page.resize(page_of(index) + 1, 0);
+        }
+        let generation = self.generations[index].wrapping_add(1);
+        self.generations[index] = generation;
+        self.on_page[page_of(index)] += 1;
+        Ok((index, generation))
+    }
+
+    /// The number may be used again. Where the page begins that no queue pair needs any more, if there is one.
+    pub(super) fn give(&mut self, index: usize) -> Option<u64> {
+        self.numbers.give(index);
+        let page = page_of(index);
+        self.on_page[page] -= 1;
+        (self.on_page[page] == 0).then_some(qp_at(0) + page as u64 * PAGE)
+    }
+}
+
+/// The page of the table on which a queue pair's shared part lies.
+fn page_of(index: usize) -> usize {
+    ((qp_at(index) - qp_at(0)) / PAGE) as usize
+}
+
+/// Numbers of every kind of object.
+#[derive(Default)]
+pub(super) struct Indices {
+    pub(super) qp: QpNumbers,
+    pub(super) mr: Numbers,
+    pub(super) cq: Numbers,
+    pub(super) srq: Numbers,
+    pub(super) channel: Numbers,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_with_another_generation_and_end_at_the_limit() {
+        let mut numbers = QpNumbers::default();
+        let all: Vec<_> = (0..QP_MAX).map(|_| numbers.take().expect("room")).collect();
+        assert!(all.iter().enumerate().all(|(i, taken)| *taken == (i, 1)));
+        assert!(matches!(numbers.take(), Err(Error::Limit { .. })));
+        assert_eq!(numbers.give(7), None, "others are on its page");
+        assert_eq!(numbers.take(), Ok((7, 2)));
+    }
+
+    #[test]
+    fn a_page_goes_back_with_the_last_queue_pair_on_it() {
+        let mut numbers = QpNumbers::default();
+        let per_page = (0..).take_while(|&index| page_of(index) == 0).count();
+        (0..=per_page).for_each(|index| assert_eq!(numbers.take(), Ok((index, 1))));
+        assert!((1..per_page).all(|index| numbers.give(index).is_none()));
+        assert_eq!(numbers.give(0), Some(qp_at(0)));
+        assert_eq!(numbers.give(per_page), Some(qp_at(per_page)));
+    }
+}

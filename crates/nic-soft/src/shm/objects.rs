@@ -1,0 +1,93 @@
+//! A device's queue pairs and completion queues by number, with those queue pairs that were destroyed while their peer was inside.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use super::polling::Polling;
+use super::qp::QpInner;
+use super::shared::Shared;
+use super::turn;
+use crate::sync::unpoisoned;
+
+/// A device's objects.
+#[derive(Default)]
+pub(super) struct Objects {
+    qps: RwLock<BTreeMap<usize, Arc<QpInner>>>,
+    pub(super) cqs: RwLock<BTreeMap<usize, Weak<Polling>>>,
+    /// A stopped peer may wake up inside: rings and number stay taken until it has left or died.
+    pub(super) departed: Mutex<Vec<Arc<QpInner>>>,
+}
+
+impl Objects {
+    pub(super) fn add_qp(&self, qp: &Arc<QpInner>) {
+        self.qps.write().unwrap_or_else(PoisonError::into_inner).insert(qp.index(), qp.clone());
+    }
+
+    /// A queue pair by its number.
+    pub(super) fn qp(&self, index: usize) -> Option<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(PoisonError::into_inner).get(&index).cloned()
+    }
+
+    pub(super) fn live_qps(&self) -> Vec<Arc<QpInner>> {
+        self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// A queue pair has been destroyed; its peer is outside, or else is waited for.
+    pub(super) fn remove_qp(&self, device: &Shared, qp: &Arc<QpInner>, is_out: bool) {
+        if is_out {
+            turn::free_of(&device.table.map, qp.index());
+        } else {
+            unpoisoned(&self.departed).push(qp.clone());
+        }
+        self.qps.write().unwrap_or_else(PoisonError::into_inner).remove(&qp.index());
+        if is_out {
+            device.give_qp(qp.index());
+            qp.rings.lock().clear();
+        } else {
+            device.reactor.wake();
+        }
+    }
+
+    /// The queue pair that has a number, be it one that was destroyed while its peer was inside.
+    pub(super) fn holder_of(&self, index: usize) -> Option<Arc<QpInner>> {
+        self.qp(index).or_else(|| unpoisoned(&self.departed).iter().find(|qp| qp.index() == index).cloned())
+    }
+
+    /// Whether somebody that lives is inside by queue pair `index`, which may have been destroyed.
+    pub(super) fn is_inside_by(&self, index: usize) -> bool {
+        self.holder_of(index).is_some_and(|qp| qp.peer_is_inside())
+    }
+
+    /// Frees what queue pairs kept that were destroyed while their peer was inside, once it has left or died. Whether there are more.
+    pub(super) fn see_off_departed(&self, device: &Shared) -> bool {
+        let mut departed = unpoisoned(&self.departed);
+        let gone: Vec<_> = departed.extract_if(.., |qp| !qp.peer_is_inside()).collect();
+        let more = !departed.is_empty();
+        drop(departed);
+        for qp in gone {
+            turn::free_of(&device.table.map, qp.index());
+            qp.rings.lock().clear();
+            device.give_qp(qp.index());
+        }
+        more
+    }
+
+    pub(super) fn add_cq(&self, cq: &Arc<Polling>) {
+        let index = cq.completions.index;
+        self.cqs.write().unwrap_or_else(PoisonError::into_inner).insert(index, Arc::downgrade(cq));
+    }
+
+    /// A completion queue by its number.
+    pub(super) fn cq(&self, index: usize) -> Option<Arc<Polling>> {
+        self.cqs.read().unwrap_or_else(PoisonError::into_inner).get(&index)?.upgrade()
+    }
+
+    pub(super) fn live_cqs(&self) -> Vec<Arc<Polling>> {
+        self.cqs.read().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// A completion queue is gone: what is forgotten is what a weak handle keeps of its memory.
+    pub(super) fn remove_cq(&self, index: usize) {
+        self.cqs.write().unwrap_or_else(PoisonError::into_inner).remove(&index);
+    }
+}

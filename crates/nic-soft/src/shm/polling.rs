@@ -1,0 +1,275 @@
+//! Data path: polling. A completion queue as its poller knows it: the queue pairs that complete there, each looked at in its turn.
+//!
+//! Completions of send requests come from this process's own posting threads, through a ring under a lock.
+//! Completions of receives are written by peers, each into the ring of its queue pair, so that a peer which
+//! dies in the middle has published nothing and hinders nobody. Polling looks at both.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use host::SpinGuard;
+use verbs::{Error, Result, Wc};
+
+use super::completions::Completions;
+use super::qp::QpInner;
+use super::shared::Shared;
+use crate::sync::roll::Workplace;
+
+/// Queue pairs that a poll looks at one by one; beyond that peers mark the ones that have something.
+const FEW: usize = 8;
+
+/// What polling works on.
+#[derive(Default)]
+pub(super) struct PollSide {
+    /// Queue pairs whose send requests complete here, by seat.
+    senders: Vec<Option<Arc<QpInner>>>,
+    /// Seats that nobody has.
+    free: Vec<usize>,
+    /// Queue pairs whose receives complete here, by their index.
+    receivers: Vec<Arc<QpInner>>,
+    /// Where the next look begins, so that none is starved.
+    turn: usize,
+    /// Only with many: the same queue pairs, each at its index.
+    places: Vec<Option<Arc<QpInner>>>,
+    /// Only with many: the indices of queue pairs that reported something and may have more, each once. Not the queue pairs:
+    /// counting references to them would wait for a line of each, one after the other.
+    due: VecDeque<usize>,
+    /// Only with many: who had a completion last. It is looked at also before it has said that it has another: what is in use is
+    /// likely to be used again, and what it says is two more lines from the peer's core.
+    recent: Option<usize>,
+    /// Only with many: completions of receives that have been counted when they were reported, and not polled.
+    arrived: usize,
+}
+
+impl PollSide {
+    /// A queue pair among many has reported something.
+    fn report(&mut self, index: usize) {
+        let Some(qp) = self.places.get(index).and_then(Option::as_ref) else { return };
+        let new = qp.receiving.count_arrivals();
+        self.arrived += new;
+        if new == 0 && !qp.connection.is_failing() {
+            // Taken before it was said.
+            return;
+        }
+        let is_due = &qp.receiving.is_due;
+        if !is_due.load(Ordering::Relaxed) {
+            is_due.store(true, Ordering::Relaxed);
+            self.due.push_back(index);
+        }
+    }
+
+    /// From now on peers say which queue pairs have something; one of them has come now.
+    fn grow(&mut self, qp: &Arc<QpInner>) {
+        if self.places.len() <= qp.index() {
+            self.places.resize(qp.index() + 1, None);
+        }
+        self.places[qp.index()] = Some(qp.clone());
+        self.report(qp.index());
+    }
+
+    /// Takes completions of receives, of each in its turn.
+    #[inline]
+    fn poll_few(&mut self, wcs: &mut [Wc]) -> usize {
+        let count = self.receivers.len();
+        let mut got = 0;
+        for step in 0..count {
+            let i = (self.turn + step) % count;
+            got += self.receivers[i].poll_receives(&mut wcs[got..]);
+            if got == wcs.len() {
+                self.turn = i;
+                return got;
+            }
+        }
+        self.turn = if count > 0 { (self.turn + 1) % count } else { 0 };
+        got
+    }
+
+    /// Takes completions of receives, of those that have reported some.
+    fn poll_due(&mut self, wcs: &mut [Wc]) -> usize {
+        let Self { due, places, arrived, recent, .. } = self;
+        let mut got = 0;
+        if due.is_empty() && !wcs.is_empty() {
+            due.extend(*recent);
+        }
+        while got < wcs.len()
+            && let Some(index) = due.pop_front()
+        {
+            let Some(qp) = places.get(index).and_then(Option::as_ref) else { continue };
+            let counted = qp.receiving.counted_arrivals();
+            let n = qp.poll_receives(&mut wcs[got..]);
+            let left = qp.receiving.counted_arrivals();
+            *arrived -= counted - left;
+            got += n;
+            if n > 0 {
+                *recent = Some(index);
+            }
+            if n > 0 && (left > 0 || qp.connection.is_failing()) {
+                // It has more, or something to flush; others get their turn first. What comes later is reported.
+                due.push_back(index);
+            } else {
+                qp.receiving.is_due.store(false, Ordering::Relaxed);
+            }
+        }
+        got
+    }
+}
+
+/// Who polls a completion queue, and whom for.
+pub(super) struct Polling {
+    pub(super) completions: Arc<Completions>,
+    side: Workplace<PollSide>,
+    /// There are too many queue pairs to look at each: peers say which ones have something. Once so, always so.
+    has_many: AtomicBool,
+}
+
+impl Polling {
+    pub(super) fn new(completions: Completions) -> Self {
+        let completions = Arc::new(completions);
+        Self { completions, side: Workplace::default(), has_many: AtomicBool::new(false) }
+    }
+
+    /// Takes a queue pair's sending half in, which has a seat here from now on; whether the queue can overrun by that, and could not
+    /// before.
+    pub(super) fn attach_sender(&self, qp: &Arc<QpInner>) -> bool {
+        let can_overrun = self.completions.want(qp.sending.depth());
+        let mut side = self.side.lock();
+        self.completions.make_room();
+        let seat = side.free.pop().unwrap_or_else(|| {
+            side.senders.push(None);
+            side.senders.len() - 1
+        });
+        side.senders[seat] = Some(qp.clone());
+        qp.sending.set_seat(seat);
+        can_overrun
+    }
+
+    /// Takes a queue pair's receiving half in; says the same.
+    pub(super) fn attach_receiver(&self, qp: &Arc<QpInner>) -> bool {
+        let can_overrun = self.completions.want(qp.receiving.depth());
+        let mut side = self.side.lock();
+        let at = side.receivers.partition_point(|other| other.index() < qp.index());
+        side.receivers.insert(at, qp.clone());
+        if self.has_many.load(Ordering::Relaxed) {
+            side.grow(qp);
+        } else if side.receivers.len() > FEW {
+            self.has_many.store(true, Ordering::Relaxed);
+            self.completions.words.many.store(1, Ordering::SeqCst);
+            // Peers publish first and look at `many` afterwards; whoever looked too early is found by this.
+            crate::sync::fence::heavy();
+            let all = side.receivers.clone();
+            all.iter().for_each(|qp| side.grow(qp));
+        }
+        can_overrun
+    }
+
+    /// Forgets a queue pair's sending half and its completions.
+    pub(super) fn detach_sender(&self, qp: &QpInner) {
+        self.completions.unwant(qp.sending.depth());
+        let mut side = self.side.lock();
+        if let Some(seat) = qp.sending.seat() {
+            side.senders[seat] = None;
+            side.free.push(seat);
+            self.completions.forget(seat);
+        }
+    }
+
+    /// Forgets a queue pair's receiving half and its completions.
+    pub(super) fn detach_receiver(&self, qp: &QpInner) {
+        self.completions.unwant(qp.receiving.depth());
+        let mut side = self.side.lock();
+        if let Ok(at) = side.receivers.binary_search_by_key(&qp.index(), |other| other.index()) {
+            side.receivers.remove(at);
+        }
+        if let Some(place) = side.places.get_mut(qp.index()) {
+            *place = None;
+        }
+        if qp.receiving.is_due.swap(false, Ordering::Relaxed) {
+            side.due.retain(|other| *other != qp.index());
+        }
+        side.arrived -= qp.receiving.counted_arrivals();
+    }
+
+    /// Takes completions: of send requests first, then of receives. Completions that have none go to the error of an overrun.
+    #[inline]
+    pub(super) fn poll(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
+        let completions = &*self.completions;
+        let overrun = || Error::CqOverrun { cqe: completions.cqe };
+        if completions.is_dead() {
+            return Err(overrun());
+        }
+        if completions.stalled.any() {
+            self.drive_stalled();
+        }
+        let mut side = self.side.enter(|| device.pollers.add(completions.index));
+        self.hear_reports(&mut side);
+        if self.is_overrun(&side) {
+            drop(side);
+            completions.overrun();
+            return Err(overrun());
+        }
+        let sends = completions.take(wcs, |done| {
+            if let Some(qp) = side.senders.get(done.seat).and_then(Option::as_ref) {
+                qp.sending.reclaim(done.upto);
+            }
+        });
+        let wcs = &mut wcs[sends..];
+        let has_many = self.has_many.load(Ordering::Relaxed);
+        let receives = if has_many { side.poll_due(wcs) } else { side.poll_few(wcs) };
+        Ok((sends, receives))
+    }
+
+    /// Among many: hears who has reported something.
+    #[inline]
+    fn hear_reports(&self, side: &mut PollSide) {
+        let ready = &self.completions.words.ready;
+        if self.has_many.load(Ordering::Relaxed) && ready.any() {
+            ready.take(|index| side.report(index));
+        }
+    }
+
+    /// Whether more completions wait than the queue has entries.
+    fn is_overrun(&self, side: &PollSide) -> bool {
+        if !self.completions.may_overrun() {
+            return false;
+        }
+        // Among many, those that have something have said so; otherwise they are looked at.
+        let few = if self.has_many.load(Ordering::Relaxed) { &[][..] } else { &side.receivers };
+        let received = side.arrived + few.iter().map(|qp| qp.receiving.waiting()).sum::<usize>();
+        self.completions.is_overrun_with(received)
+    }
+
+    /// Finds an overrun that nobody has polled for.
+    pub(super) fn look_for_overrun(&self) {
+        let mut side = self.side.lock();
+        self.hear_reports(&mut side);
+        let is_overrun = self.is_overrun(&side);
+        drop(side);
+        if is_overrun {
+            self.completions.overrun();
+        }
+    }
+
+    #[cold]
+    fn drive_stalled(&self) {
+        let stalled = &self.completions.stalled;
+        for seat in stalled.taken() {
+            let sender = self.side.lock().senders.get(seat).cloned().flatten();
+            // It reports failures, which takes the lock.
+            sender.iter().for_each(|qp| qp.progress());
+            if sender.is_some_and(|qp| qp.sending.is_stalled()) {
+                stalled.add(seat);
+            }
+        }
+    }
+
+    /// Keeps everybody from polling while it is held.
+    pub(super) fn lock(&self) -> SpinGuard<'_, PollSide> {
+        self.side.lock()
+    }
+
+    /// See [`crate::sync::roll::Mark::erase`].
+    pub(super) fn erase(&self) {
+        self.side.erase();
+    }
+}

@@ -1,0 +1,319 @@
+//! Data path: sending. The sending half of a queue pair: from the post to the completion, by the fast path or the engine, and the
+//! requests that wait for the peer.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use host::SpinGuard;
+use verbs::{Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, Wc, WcStatus};
+
+use super::completions::{Completions, SendDone};
+use super::connection::{Connection, state_of};
+use super::engine::{Engine, Outcome};
+use super::fast_path;
+use super::layout::state;
+use crate::sync::roll::Workplace;
+
+/// The sending half of a queue pair.
+pub(super) struct Sending {
+    queue: Workplace<Queue>,
+    pub(super) completions: Arc<Completions>,
+    /// Its place among those that complete there.
+    seat: OnceLock<usize>,
+    /// Requests that it holds, of so many pieces or bytes of inline data each.
+    max_wr: u32,
+    max_sge: u32,
+    max_inline: u32,
+    signal_all: bool,
+    /// Whether requests are pending.
+    stalled: AtomicBool,
+    /// Requests whose places have been given back.
+    reclaimed: AtomicU64,
+}
+
+/// What posting works on, under the send lock.
+#[derive(Default)]
+pub(super) struct Queue {
+    posted: u64,
+    /// Requests that wait for the peer, in order.
+    pending: VecDeque<Pending>,
+    engine: Engine,
+}
+
+/// A send request that must wait, with everything of it that the caller may reuse.
+struct Pending {
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    inline: bool,
+    sges: Vec<verbs::Sge>,
+    bytes: Vec<u8>,
+}
+
+impl Pending {
+    fn of(wr: &SendWr<'_>) -> Self {
+        let (inline, sges, bytes) = match wr.data {
+            Data::Sges(sges) => (false, sges.to_vec(), Vec::new()),
+            Data::Inline(bytes) => (true, Vec::new(), bytes.to_vec()),
+        };
+        Self { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, inline, sges, bytes }
+    }
+
+    fn request(&self) -> SendWr<'_> {
+        let data = if self.inline { Data::Inline(&self.bytes) } else { Data::Sges(&self.sges) };
+        SendWr { wr_id: self.wr_id, op: self.op, data, flags: self.flags }
+    }
+}
+
+impl Queue {
+    fn push(&mut self, wr: &SendWr<'_>) {
+        self.posted += 1;
+        self.pending.push_back(Pending::of(wr));
+    }
+
+    /// The first that waits, and how many are done with it.
+    fn pop(&mut self) -> Option<(Pending, u64)> {
+        let first = self.pending.pop_front()?;
+        Some((first, self.posted - self.pending.len() as u64))
+    }
+}
+
+impl Sending {
+    pub(super) fn new(cap: &QpCap, signal_all: bool, completions: Arc<Completions>) -> Self {
+        Self {
+            queue: Workplace::default(),
+            completions,
+            seat: OnceLock::new(),
+            max_wr: cap.max_send_wr,
+            max_sge: cap.max_send_sge,
+            max_inline: cap.max_inline,
+            signal_all,
+            stalled: AtomicBool::new(false),
+            reclaimed: AtomicU64::new(0),
+        }
+    }
+
+    /// Requests that it holds.
+    pub(super) fn depth(&self) -> u32 {
+        self.max_wr
+    }
+
+    /// Its place among those that complete where it does.
+    pub(super) fn seat(&self) -> Option<usize> {
+        self.seat.get().copied()
+    }
+
+    pub(super) fn set_seat(&self, seat: usize) {
+        let _ = self.seat.set(seat);
+    }
+
+    /// Takes the send lock, to carry requests out: deregistering waits until it is free again.
+    #[inline]
+    pub(super) fn enter(&self, connection: &Connection) -> SpinGuard<'_, Queue> {
+        self.queue.enter(|| connection.device.posters.add(connection.index))
+    }
+
+    /// Takes the send lock for anything else.
+    pub(super) fn lock(&self) -> SpinGuard<'_, Queue> {
+        self.queue.lock()
+    }
+
+    /// See [`crate::sync::roll::Mark::erase`].
+    pub(super) fn erase(&self) {
+        self.queue.erase();
+    }
+
+    /// Posts a request; whether the queue pair is to fail by it.
+    #[inline]
+    pub(super) fn post(&self, connection: &Connection, wr: &SendWr<'_>) -> Result<bool> {
+        if self.post_fast(connection, wr) {
+            return Ok(false);
+        }
+        self.post_any(connection, wr)
+    }
+
+    /// Posts what the fast path takes; false if nothing has happened.
+    #[inline]
+    fn post_fast(&self, connection: &Connection, wr: &SendWr<'_>) -> bool {
+        if !fast_path::may_take(wr) {
+            return false;
+        }
+        let Some(link) = connection.link() else { return false };
+        let mut queue = self.enter(connection);
+        if !connection.is_ready() || !queue.pending.is_empty() || self.is_full(&queue) {
+            return false;
+        }
+        let size_max = connection.device.attr.max_msg_size;
+        if !fast_path::carry_out(&mut queue.engine, link, wr, self.max_inline as usize, size_max) {
+            return false;
+        }
+        self.complete(connection, &mut queue, wr, WcStatus::Success, 0);
+        true
+    }
+
+    #[inline(never)]
+    fn post_any(&self, connection: &Connection, wr: &SendWr<'_>) -> Result<bool> {
+        self.check(connection, wr)?;
+        let mut queue = self.enter(connection);
+        if self.is_full(&queue) {
+            return Err(Error::QueueFull { queue: "send", depth: self.max_wr });
+        }
+        let status = connection.state();
+        if status != state::RTS {
+            return self.post_unready(connection, &mut queue, wr, status);
+        }
+        if queue.pending.is_empty() {
+            match queue.engine.execute(connection, wr) {
+                Outcome::Done(status, bytes) => {
+                    return Ok(self.complete(connection, &mut queue, wr, status, bytes));
+                }
+                Outcome::Wait => self.set_stalled(connection, true),
+            }
+        }
+        queue.push(wr);
+        Ok(false)
+    }
+
+    #[cold]
+    fn post_unready(
+        &self,
+        connection: &Connection,
+        queue: &mut Queue,
+        wr: &SendWr<'_>,
+        status: u32,
+    ) -> Result<bool> {
+        if status != state::ERROR {
+            return Err(Error::WrongState { call: "post_send", state: state_of(status) });
+        }
+        if queue.pending.is_empty() {
+            self.complete(connection, queue, wr, WcStatus::WrFlushErr, 0);
+        } else {
+            queue.push(wr);
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn check(&self, connection: &Connection, wr: &SendWr<'_>) -> Result<()> {
+        match wr.data {
+            Data::Sges(sges) => {
+                Error::check_limit("the number of pieces", sges.len() as u64, self.max_sge.into())?;
+                let total = sges.iter().map(|s| u64::from(s.length)).sum();
+                Error::check_limit("bytes in the message", total, connection.device.attr.max_msg_size)
+            }
+            Data::Inline(_) if wr.op.fetches() => {
+                Err(Error::Invalid("inline data cannot take what the operation returns".into()))
+            }
+            Data::Inline(bytes) => {
+                Error::check_limit("inline bytes", bytes.len() as u64, self.max_inline.into())
+            }
+        }
+    }
+
+    /// Whether no further request has room.
+    #[inline]
+    fn is_full(&self, queue: &Queue) -> bool {
+        queue.posted - self.reclaimed.load(Ordering::Acquire) >= self.max_wr.into()
+    }
+
+    /// Requests up to this one need their places no more.
+    #[inline]
+    pub(super) fn reclaim(&self, upto: u64) {
+        self.reclaimed.fetch_max(upto, Ordering::Release);
+    }
+
+    /// Counts a request that was over at once and reports it; whether the queue pair fails with it.
+    #[inline]
+    fn complete(
+        &self,
+        connection: &Connection,
+        queue: &mut Queue,
+        wr: &SendWr<'_>,
+        status: WcStatus,
+        bytes: u32,
+    ) -> bool {
+        queue.posted += 1;
+        let unsignalled =
+            status == WcStatus::Success && !wr.flags.contains(SendFlags::SIGNALED) && !self.signal_all;
+        !unsignalled && self.report(connection, wr, queue.posted, status, bytes)
+    }
+
+    /// Reports a request that is over, if it is to be reported; whether the queue pair fails with it.
+    fn report(
+        &self,
+        connection: &Connection,
+        wr: &SendWr<'_>,
+        upto: u64,
+        status: WcStatus,
+        bytes: u32,
+    ) -> bool {
+        let failed = status != WcStatus::Success;
+        if failed || self.signal_all || wr.flags.contains(SendFlags::SIGNALED) {
+            let wc = Wc {
+                wr_id: wr.wr_id,
+                status,
+                opcode: wr.op.opcode(),
+                byte_len: bytes,
+                qp_num: connection.num,
+                imm: None,
+                invalidated: None,
+            };
+            let seat = self.seat().unwrap_or(usize::MAX);
+            self.completions.push(SendDone { wc, seat, upto }, failed);
+        }
+        failed && status != WcStatus::WrFlushErr && {
+            // Under the lock of the send queue still, so that nobody carries out what stands behind it.
+            connection.advance(state::RTS, state::ERROR);
+            true
+        }
+    }
+
+    fn set_stalled(&self, connection: &Connection, stalled: bool) {
+        if self.stalled.swap(stalled, Ordering::AcqRel) != stalled && stalled {
+            // Whoever polls takes it out when it finds that nothing waits.
+            self.seat.get().iter().for_each(|seat| self.completions.stalled.add(**seat));
+            connection.device.look_at(connection.index);
+        }
+    }
+
+    /// Whether requests wait for the peer.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Acquire)
+    }
+
+    /// Carries on with requests that wait; called by whoever polls, and by the NIC thread. Whether the queue pair is to fail by it.
+    pub(super) fn progress(&self, connection: &Connection) -> bool {
+        if !self.is_stalled() {
+            return false;
+        }
+        let mut queue = self.enter(connection);
+        let mut failed = false;
+        while !failed && connection.state() == state::RTS {
+            let Some((first, upto)) = queue.pop() else { break };
+            match queue.engine.execute(connection, &first.request()) {
+                Outcome::Done(status, bytes) => {
+                    failed = self.report(connection, &first.request(), upto, status, bytes);
+                }
+                Outcome::Wait => {
+                    queue.pending.push_front(first);
+                    return false;
+                }
+            }
+        }
+        if queue.pending.is_empty() {
+            self.set_stalled(connection, false);
+        }
+        failed
+    }
+
+    /// Flushes everything that waits; the queue pair has failed.
+    pub(super) fn flush(&self, connection: &Connection) {
+        let mut queue = self.lock();
+        while let Some((first, upto)) = queue.pop() {
+            self.report(connection, &first.request(), upto, WcStatus::WrFlushErr, 0);
+        }
+        queue.engine.abandon();
+        self.set_stalled(connection, false);
+    }
+}

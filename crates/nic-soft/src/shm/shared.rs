@@ -1,0 +1,175 @@
+//! What all objects of a device share; none of them is known here.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use host::Host;
+use verbs::{AsyncEvent, DeviceAttr, Result};
+
+use super::layout::{Header, VERSION};
+use super::memory::{Memory, PAGE};
+use super::numbers::Indices;
+use super::peer::Peers;
+use super::reactor::Reactor;
+use super::segment::Ref;
+use super::table::Table;
+use super::token::random;
+use crate::events::Events;
+use crate::fork::Birth;
+use crate::sync::ready::Ready;
+use crate::sync::{Spin, unpoisoned};
+use crate::tide::Tide;
+
+/// What the device is called.
+pub(super) const NAME: &str = "shm";
+
+/// What all objects of a device share.
+pub(super) struct Shared {
+    pub(super) host: Host,
+    pub(super) birth: Birth,
+    pub(super) attr: DeviceAttr,
+    pub(super) memory: Arc<Memory>,
+    pub(super) table: Arc<Table>,
+    pub(super) header: Ref<Header>,
+    /// A random number that the device was born with.
+    pub(super) token: u64,
+    pub(super) peers: Peers,
+    pub(super) indices: Spin<Indices>,
+    keys: AtomicU64,
+    stamps: AtomicU64,
+    pub(super) events: Events<AsyncEvent>,
+    condemned: Condemned,
+    pub(super) tide: Tide,
+    /// Queue pairs whose send requests this process has carried out since it last waited for them, and completion queues that it
+    /// has polled; see [`crate::sync::roll`].
+    pub(super) posters: Ready,
+    pub(super) pollers: Ready,
+    pub(super) reactor: Reactor,
+}
+
+/// What is to fail, found out where it cannot be done at once.
+#[derive(Default)]
+struct Condemned {
+    any: AtomicBool,
+    /// Completion queues that have overrun.
+    cqs: Mutex<Vec<usize>>,
+    qps: Mutex<Vec<usize>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        host: &Host,
+        birth: Birth,
+        attr: DeviceAttr,
+        memory: Memory,
+        peers: Peers,
+    ) -> Result<Self> {
+        let token = random();
+        let header: Ref<Header> = Ref::new(&memory.segment.map, 0)?;
+        header.token.store(token, Ordering::Relaxed);
+        header.version.store(VERSION, Ordering::Release);
+        Ok(Self {
+            host: host.clone(),
+            birth,
+            attr,
+            table: Table::own(&memory.segment.map, memory.segment.id()?),
+            memory: Arc::new(memory),
+            header,
+            token,
+            peers,
+            indices: Spin::default(),
+            keys: AtomicU64::new(random()),
+            stamps: AtomicU64::new(1),
+            events: Events::asynchronous()?,
+            condemned: Condemned::default(),
+            tide: Tide::default(),
+            posters: Ready::new(),
+            pollers: Ready::new(),
+            reactor: Reactor::new()?,
+        })
+    }
+
+    /// A key for region `index` that differs from its last.
+    pub(super) fn fresh_key(&self, index: usize) -> u32 {
+        // An odd factor permutes the 65,536 values, so that none comes back before all have been used; the
+        // start is random. Key 0 is nobody's.
+        let low = loop {
+            let count = self.keys.fetch_add(1, Ordering::Relaxed);
+            let low = count.wrapping_mul(40_503) as u32 & 0xffff;
+            if low != 0 {
+                break low;
+            }
+        };
+        (index as u32) << 16 | low
+    }
+
+    /// A number for a registration that no other has.
+    pub(super) fn fresh_stamp(&self) -> u64 {
+        self.stamps.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A queue pair's number may be used again.
+    pub(super) fn give_qp(&self, index: usize) {
+        let mut indices = self.indices.lock();
+        if let Some(page) = indices.qp.give(index) {
+            // Under the lock: from then on somebody may make a queue pair there.
+            self.memory.segment.release(page, PAGE);
+        }
+    }
+
+    /// An object has gone that took so much of malloc(3).
+    pub(super) fn fall(&self, bytes: usize) {
+        if !self.birth.is_elsewhere() && self.tide.fall(bytes) {
+            self.reactor.wake();
+        }
+    }
+
+    /// Room of a crowd has been given back: the thread is to see whether the system can have it.
+    pub(super) fn ebb(&self) {
+        self.tide.ebb();
+        self.reactor.wake();
+    }
+
+    /// Tells the program of something that no call has asked for.
+    pub(super) fn async_event(&self, event: AsyncEvent) {
+        self.events.push(event);
+    }
+
+    /// Has the NIC thread look at a queue pair of this device.
+    pub(super) fn look_at(&self, index: usize) {
+        self.header.kicked.add(index);
+        self.reactor.wake();
+    }
+
+    /// A queue pair is to fail.
+    pub(super) fn condemn(&self, index: usize) {
+        unpoisoned(&self.condemned.qps).push(index);
+        self.say_condemned();
+    }
+
+    /// All queue pairs that use an overrun completion queue are to fail.
+    pub(super) fn condemn_users_of(&self, cq: usize) {
+        unpoisoned(&self.condemned.cqs).push(cq);
+        self.say_condemned();
+    }
+
+    fn say_condemned(&self) {
+        self.condemned.any.store(true, Ordering::Release);
+        self.reactor.wake();
+    }
+
+    /// Whether anything is to fail.
+    #[inline]
+    pub(super) fn has_condemned(&self) -> bool {
+        self.condemned.any.load(Ordering::Relaxed)
+    }
+
+    /// Overrun completion queues, and queue pairs, that are to fail since the last call.
+    pub(super) fn take_condemned(&self) -> (Vec<usize>, Vec<usize>) {
+        if !self.condemned.any.swap(false, Ordering::AcqRel) {
+            return Default::default();
+        }
+        let take = |list: &Mutex<Vec<usize>>| std::mem::take(&mut *unpoisoned(list));
+        (take(&self.condemned.cqs), take(&self.condemned.qps))
+    }
+}
