@@ -115,23 +115,23 @@ impl Attention {
     }
 
     /// Sees to it that whatever comes next is found. A poller does not read on behind a message that waits for a receive
-    /// (`starving`), so it would not find that the peer has closed: then the thread is to be told of it. It is told of room to
+    /// (`rnr`), so it would not find that the peer has closed: then the thread is to be told of it. It is told of room to
     /// send if that is what the connection waits for (`blocked`).
     #[inline]
-    pub(super) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &Queues, starving: bool, blocked: bool) {
+    pub(super) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &Queues, rnr: bool, blocked: bool) {
         let reactor = &queues.shared.reactor;
         if !self.listed && queues.shared.is_crowded() {
             self.listed = true;
             queues.shared.news.list(socket, queues.num);
         }
-        if self.watched && !starving {
+        if self.watched && !rnr {
             if self.armed.take().is_some() {
                 reactor.disarm(socket);
             }
             return;
         }
         let mut wanted = EventFlags::ONESHOT | EventFlags::RDHUP;
-        wanted.set(EventFlags::IN, !starving);
+        wanted.set(EventFlags::IN, !rnr);
         wanted.set(EventFlags::OUT, blocked);
         if self.armed != Some(wanted) {
             self.armed = Some(wanted);

@@ -141,9 +141,9 @@ impl Inner {
     }
 
     /// A receive was posted to a shared queue: queue pairs that wait for one look again.
-    pub(super) fn feed_starving(&self) {
+    pub(super) fn answer_rnr(&self) {
         for qp in self.qps.read().unwrap_or_else(PoisonError::into_inner).values() {
-            if qp.queues.is_starving() {
+            if qp.queues.is_rnr() {
                 qp.request();
             }
         }

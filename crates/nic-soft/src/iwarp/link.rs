@@ -124,8 +124,8 @@ impl Link {
     }
 
     /// Whether a message of the peer waits for a receive.
-    pub(super) fn is_starving(&self) -> bool {
-        self.receiving.is_starving()
+    pub(super) fn is_rnr(&self) -> bool {
+        self.receiving.is_rnr()
     }
 
     /// Whether what was just posted is to wait for company.
@@ -210,8 +210,8 @@ impl Link {
     /// Sees to it that whatever comes next is found.
     #[inline]
     pub(super) fn settle(&mut self, queues: &Queues) {
-        let (starving, blocked) = (self.receiving.is_starving(), self.sending.is_blocked());
-        self.attention.settle(self.socket.as_fd(), queues, starving, blocked);
+        let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
+        self.attention.settle(self.socket.as_fd(), queues, rnr, blocked);
         if self.attention.is_listed() && (self.has_received || blocked) && !self.has_next_poll {
             self.has_next_poll = true;
             queues.shared.news.again(queues.num);

@@ -64,7 +64,7 @@ pub(super) struct Queues {
     send_ring: Arc<Completions>,
     recv_ring: Arc<Completions>,
     /// A message of the peer waits for a receive.
-    starving: AtomicBool,
+    rnr: AtomicBool,
     /// It is on the device's roll of those that are worked on.
     pub(super) mark: Mark,
     /// How often a poller has worked on the connection.
@@ -90,7 +90,7 @@ impl Queues {
             slots: Arc::new(slots),
             send_ring,
             recv_ring,
-            starving: AtomicBool::new(false),
+            rnr: AtomicBool::new(false),
             mark: Mark::default(),
             polls: AtomicU32::new(0),
             dropped: AtomicBool::new(false),
@@ -216,21 +216,21 @@ impl Queues {
             ));
         };
         receives.lock().post(wr, &self.slots.receives)?;
-        // Pairs with the fence of `set_starving`, and with that of the state for whoever flushes: these looks must not move
-        // before the receive. Who starves says so first and looks again afterwards.
+        // Pairs with the fence of `set_rnr`, and with that of the state for whoever flushes: these looks must not move
+        // before the receive. Who lacks one says so first and looks again afterwards.
         fence(Ordering::SeqCst);
-        Ok(self.is_starving() || self.state() == state::ERROR)
+        Ok(self.is_rnr() || self.state() == state::ERROR)
     }
 
     /// Whether a message of the peer waits for a receive.
-    pub(super) fn is_starving(&self) -> bool {
-        self.starving.load(Ordering::Relaxed)
+    pub(super) fn is_rnr(&self) -> bool {
+        self.rnr.load(Ordering::Relaxed)
     }
 
     /// A message of the peer waits for a receive, or does not any more: for those who post some.
-    pub(super) fn set_starving(&self, starving: bool) {
-        self.starving.store(starving, Ordering::Relaxed);
-        self.receives.count_starving(starving);
+    pub(super) fn set_rnr(&self, rnr: bool) {
+        self.rnr.store(rnr, Ordering::Relaxed);
+        self.receives.count_rnr(rnr);
         // Pairs with the fence of `post_receive`: the next look for a receive must not move before these stores. One who
         // posted before it could see them looks at nothing: its receive is seen after this.
         fence(Ordering::SeqCst);

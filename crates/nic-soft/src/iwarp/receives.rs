@@ -17,7 +17,7 @@ pub(super) struct SharedReceives {
     reclaimed: AtomicU64,
     limit: AtomicU32,
     /// Queue pairs whose peers wait for a receive.
-    starving: AtomicU32,
+    rnr: AtomicU32,
 }
 
 impl SharedReceives {
@@ -28,7 +28,7 @@ impl SharedReceives {
             queue: Spin::new(ReceiveQueue::new("shared receive", max_wr, max_sge)),
             reclaimed: AtomicU64::new(0),
             limit: AtomicU32::new(0),
-            starving: AtomicU32::new(0),
+            rnr: AtomicU32::new(0),
         }
     }
 
@@ -74,8 +74,8 @@ impl SharedReceives {
     }
 
     /// Whether somebody waits for a receive.
-    pub(super) fn is_starving(&self) -> bool {
-        self.starving.load(Ordering::Relaxed) > 0
+    pub(super) fn is_rnr(&self) -> bool {
+        self.rnr.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -104,11 +104,11 @@ impl Receives {
     }
 
     /// One queue pair more, or fewer, waits for a receive.
-    pub(super) fn count_starving(&self, starving: bool) {
+    pub(super) fn count_rnr(&self, rnr: bool) {
         match self {
             Self::Own(_) => {}
-            Self::Shared(srq) if starving => drop(srq.starving.fetch_add(1, Ordering::Relaxed)),
-            Self::Shared(srq) => drop(srq.starving.fetch_sub(1, Ordering::Relaxed)),
+            Self::Shared(srq) if rnr => drop(srq.rnr.fetch_add(1, Ordering::Relaxed)),
+            Self::Shared(srq) => drop(srq.rnr.fetch_sub(1, Ordering::Relaxed)),
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct Receiving {
     writing: bool,
     /// Peers' writes were placed, and nobody was woken for that yet.
     wrote: bool,
-    starving: bool,
+    rnr: bool,
     patience: Option<Span>,
     deadline: Option<Time>,
     /// The first FPDU may be a Send that takes no receive.
@@ -69,7 +69,7 @@ enum Step {
     /// More bytes are needed.
     Dry,
     /// The next message needs a receive.
-    Starving,
+    Rnr,
 }
 
 impl Receiving {
@@ -93,7 +93,7 @@ impl Receiving {
             written: 0,
             writing: false,
             wrote: false,
-            starving: false,
+            rnr: false,
             patience: (rnr_retry < 7).then(|| RNR_PAUSE * rnr_retry.into()),
             deadline: None,
             greeting,
@@ -102,8 +102,8 @@ impl Receiving {
     }
 
     /// Whether a message waits for a receive.
-    pub(super) fn is_starving(&self) -> bool {
-        self.starving
+    pub(super) fn is_rnr(&self) -> bool {
+        self.rnr
     }
 
     /// Whether the peer has said anything.
@@ -130,7 +130,7 @@ impl Receiving {
                 Step::More => {}
                 Step::Event(event) => return Ok(Some(event)),
                 Step::Dry if self.fill(lent)? => {}
-                Step::Dry | Step::Starving => return Ok(None),
+                Step::Dry | Step::Rnr => return Ok(None),
             }
         }
     }
@@ -159,7 +159,7 @@ impl Receiving {
             self.wrote = true;
             return Ok(true);
         }
-        if self.starving {
+        if self.rnr {
             return Ok(false);
         }
         let (receive, has_receive, queues) = (&mut self.receive, &mut self.has_receive, lent.queues);
@@ -244,10 +244,10 @@ impl Receiving {
         };
         if matches!(takes, Some(Takes::Buffer | Takes::Completion)) && !self.has_receive {
             self.has_receive = queues.receives.take(&mut self.receive);
-            if !self.has_receive && self.starves(queues) {
-                return Some(Step::Starving);
+            if !self.has_receive && self.lacks_receive(queues) {
+                return Some(Step::Rnr);
             }
-            self.starve_no_more(queues);
+            self.end_rnr(queues);
         }
         self.takes = takes.unwrap_or(self.takes);
         self.count_written(&front);
@@ -271,11 +271,11 @@ impl Receiving {
     }
 
     /// There is no receive: says so to those who post some. Whether the message is to wait.
-    fn starves(&mut self, queues: &Queues) -> bool {
+    fn lacks_receive(&mut self, queues: &Queues) -> bool {
         let shared = &queues.shared;
-        if !self.starving {
-            self.starving = true;
-            queues.set_starving(true);
+        if !self.rnr {
+            self.rnr = true;
+            queues.set_rnr(true);
             if let Some(patience) = self.patience {
                 let deadline = shared.host.now() + patience;
                 self.deadline = Some(deadline);
@@ -288,10 +288,10 @@ impl Receiving {
     }
 
     /// Nobody needs to be told of receives any more.
-    fn starve_no_more(&mut self, queues: &Queues) {
-        if std::mem::take(&mut self.starving) {
+    fn end_rnr(&mut self, queues: &Queues) {
+        if std::mem::take(&mut self.rnr) {
             self.deadline = None;
-            queues.set_starving(false);
+            queues.set_rnr(false);
         }
     }
 
@@ -429,7 +429,7 @@ impl Receiving {
 
     /// The connection ends: the receive that the message under way has taken is told of with this status.
     pub(super) fn give_up(&mut self, queues: &Queues, status: WcStatus) {
-        self.starve_no_more(queues);
+        self.end_rnr(queues);
         if std::mem::take(&mut self.has_receive) {
             queues.fail_receive(self.receive.wr_id, status);
         }

@@ -39,11 +39,11 @@ impl SrqOps for SrqInner {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.device.shared.birth.check()?;
         self.receives.post(wr)?;
-        // Pairs with the fence of `Queues::set_starving`: the look for who starves must not move before the receive. Who
-        // starves counts itself first and looks again afterwards.
+        // Pairs with the fence of `Queues::set_rnr`: the look for who lacks one must not move before the receive. Who
+        // lacks one counts itself first and looks again afterwards.
         fence(Ordering::SeqCst);
-        if self.receives.is_starving() {
-            self.device.feed_starving();
+        if self.receives.is_rnr() {
+            self.device.answer_rnr();
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ impl Stream {
             return queues.flush(None);
         }
         let Some(link) = &self.link else { return };
-        if link.is_starving() {
+        if link.is_rnr() {
             self.progress(queues, By::Other);
         } else if !link.holds_back(queues) {
             self.work(queues, |link| link.transmit(queues));
@@ -69,7 +69,7 @@ impl Stream {
     pub(super) fn on_event(&mut self, queues: &Queues, hung_up: bool) -> bool {
         let Some(link) = &mut self.link else { return false };
         let starts = link.on_event(queues);
-        if hung_up && link.is_starving() {
+        if hung_up && link.is_rnr() {
             // What stands before the end cannot be received any more by anybody.
             self.end(queues, &End::Closed);
             return false;

@@ -139,10 +139,10 @@ impl Connection {
 
     /// Wakes a peer that waits for something here.
     #[inline]
-    pub(super) fn feed_if_starved(&self) {
-        let starved = &self.words.starved.0;
-        if starved.load(Ordering::Relaxed) != 0 {
-            starved.store(0, Ordering::Release);
+    pub(super) fn answer_rnr(&self) {
+        let rnr = &self.words.rnr.0;
+        if rnr.load(Ordering::Relaxed) != 0 {
+            rnr.store(0, Ordering::Release);
             self.kick();
         }
     }

@@ -63,8 +63,8 @@ impl Delivery {
             return Ok(slot);
         }
         // Said once: whoever posts after that sees it and wakes us.
-        if link.qp.starved.0.swap(1, Ordering::AcqRel) == 0 {
-            link.name_starving();
+        if link.qp.rnr.0.swap(1, Ordering::AcqRel) == 0 {
+            link.name_rnr();
             crate::sync::fence::heavy();
             if let Some(slot) = self.find_receive(link) {
                 self.rnr_deadline = None;

@@ -108,18 +108,18 @@ impl Inner {
 
     /// Wakes peers that wait for a receive of a shared queue, those that have said so.
     #[cold]
-    pub(super) fn feed_starving(&self, srq: &SharedReceives) {
+    pub(super) fn answer_rnr(&self, srq: &SharedReceives) {
         // One at a time: who waits for another queue is out of the set for a moment.
         let _feeding = self.feeding.lock();
-        if !srq.take_hunger() {
+        if !srq.take_rnr() {
             return;
         }
-        let starving = &self.shared.header.starving;
-        for index in starving.taken() {
+        let waiting = &self.shared.header.rnr;
+        for index in waiting.taken() {
             let Some(qp) = self.objects.qp(index) else { continue };
             match &qp.receiving.srq {
-                Some(its) if its.index != srq.index => starving.add(index),
-                _ => qp.connection.feed_if_starved(),
+                Some(its) if its.index != srq.index => waiting.add(index),
+                _ => qp.connection.answer_rnr(),
             }
         }
     }

@@ -70,26 +70,26 @@ type Names = &'static [Named];
 
 const HEADER: Names = names!(Header:
     version = 4, token = 8, atomic_holder.0 = 8, kicked.summary = 8, kicked.words = 8,
-    starving.summary = 8, starving.words = 8, reporting.summary = 8, reporting.words = 8, visited.summary = 8,
+    rnr.summary = 8, rnr.words = 8, reporting.summary = 8, reporting.words = 8, visited.summary = 8,
     visited.words = 8);
 const REGION: Names =
     names!(MrEntry: key = 4, access = 4, pd = 4, kind = 4, addr = 8, len = 8, place = 8, stamp = 8);
 const QUEUE_PAIR: Names = names!(QpShared:
     status = 8, pd = 4, recv_cq = 4, srq = 4, recv_shift = 4, recv_stride = 4, comp_shift = 4, recv_ring = 8,
-    comp_ring = 8, peer.0.busy.inside = 4, peer.0.busy.mark = 4, starved.0 = 4, taken = 8, service.0.turn = 4, service.0.kind = 4,
+    comp_ring = 8, peer.0.busy.inside = 4, peer.0.busy.mark = 4, rnr.0 = 4, taken = 8, service.0.turn = 4, service.0.kind = 4,
     service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4,
     service.0.operand = 8, service.0.bounce = 8);
 const COMPLETION_QUEUE: Names = names!(CqShared:
     bell = 4, armed = 4, channel = 4, events = 4, many = 4, knock = 4, ready.summary = 8, ready.words = 8);
 const SHARED_QUEUE: Names = names!(SrqShared:
-    pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4, hungry = 4);
+    pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4, rnr = 4);
 const CHANNEL: Names = names!(ChannelShared: bell = 4);
 
 /// What peers write by the protocol, of each structure; of everything else they are readers.
 const WRITTEN: &[&str] = &[
     "header.atomic_holder.0",
     "header.kicked",
-    "header.starving",
+    "header.rnr",
     "header.reporting",
     "header.visited",
     "region 0.key",
@@ -98,7 +98,7 @@ const WRITTEN: &[&str] = &[
     "region 1.stamp",
     "queue pair.status",
     "queue pair.peer.0.busy",
-    "queue pair.starved.0",
+    "queue pair.rnr.0",
     "queue pair.service.0.turn",
     "queue pair.service.0.kind",
     "queue pair.service.0.len",
@@ -112,7 +112,7 @@ const WRITTEN: &[&str] = &[
     "completion queue.ready",
     "channel.bell",
     "shared queue.head.0",
-    "shared queue.hungry",
+    "shared queue.rnr",
     "completion ring",
     "shared queue ring",
     "bounce",

@@ -60,7 +60,7 @@ pub(super) struct Header {
     /// Queue pairs here that the NIC thread is to look at; written before it is woken.
     pub(super) kicked: Ready,
     /// Queue pairs here whose peers wait for a receive of a shared queue.
-    pub(super) starving: Ready,
+    pub(super) rnr: Ready,
     /// Completion queues here that have an event for their channels.
     pub(super) reporting: Ready,
     /// Queue pairs here whose peers were inside since this device last waited for them; see [`crate::sync::roll`].
@@ -113,7 +113,7 @@ pub(super) struct QpShared {
     /// The peer's: inside this device's memory.
     pub(super) peer: Line<PeerWords>,
     /// Set by a peer that waits for a receive (or for room among the completions); cleared by the owner.
-    pub(super) starved: Line<AtomicU32>,
+    pub(super) rnr: Line<AtomicU32>,
     /// How many completions the owner has taken from the ring.
     pub(super) taken: AtomicU64,
     /// The peer's request for a copy by this device's own thread.
@@ -124,7 +124,7 @@ impl QpShared {
     /// Forgets what a predecessor left; from here on the place belongs to this generation.
     pub(super) fn renew(&self, generation: u32) {
         self.taken.store(0, Ordering::Relaxed);
-        self.starved.0.store(0, Ordering::Relaxed);
+        self.rnr.0.store(0, Ordering::Relaxed);
         self.service.0.turn.store(0, Ordering::Relaxed);
         self.service.0.bounce.store(0, Ordering::Relaxed);
         self.peer.0.busy.reset();
@@ -278,7 +278,7 @@ pub(super) struct SrqShared {
     /// Event wanted when fewer are left; 0 disarmed.
     pub(super) limit: AtomicU32,
     /// Set by a peer that waits for a receive, after it has named its queue pair in the header; cleared by the owner.
-    pub(super) hungry: AtomicU32,
+    pub(super) rnr: AtomicU32,
 }
 
 macro_rules! shared {

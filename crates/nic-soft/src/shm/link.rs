@@ -157,10 +157,10 @@ impl Link {
     }
 
     /// This side waits for a receive: whoever posts one to a shared queue learns whom to wake.
-    pub(super) fn name_starving(&self) {
+    pub(super) fn name_rnr(&self) {
         if let Some(srq) = &self.srq {
-            self.peer.header.starving.add(self.index);
-            srq.shared.hungry.store(1, Ordering::Release);
+            self.peer.header.rnr.add(self.index);
+            srq.shared.rnr.store(1, Ordering::Release);
         }
     }
 

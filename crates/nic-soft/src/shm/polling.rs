@@ -28,7 +28,7 @@ pub(super) struct PollSide {
     free: Vec<usize>,
     /// Queue pairs whose receives complete here, by their index.
     receivers: Vec<Arc<QpInner>>,
-    /// Where the next look begins, so that none is starved.
+    /// Where the next look begins, so that each gets its turn.
     turn: usize,
     /// Only with many: the same queue pairs, each at its index.
     places: Vec<Option<Arc<QpInner>>>,

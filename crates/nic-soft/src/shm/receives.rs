@@ -74,7 +74,7 @@ impl SharedReceives {
         shared.store.store(rings[1].at, Ordering::Relaxed);
         shared.head.0.store(0, Ordering::Relaxed);
         shared.tail.store(0, Ordering::Relaxed);
-        shared.hungry.store(0, Ordering::Relaxed);
+        shared.rnr.store(0, Ordering::Relaxed);
         shared.limit.store(0, Ordering::Release);
         let side = PostSide {
             free: (0..init.max_wr as u16).rev().collect(),
@@ -119,7 +119,7 @@ impl SharedReceives {
         self.shared.tail.store(side.posted, Ordering::Release);
         drop(side);
         crate::sync::fence::light();
-        Ok(self.shared.hungry.load(Ordering::Relaxed) != 0)
+        Ok(self.shared.rnr.load(Ordering::Relaxed) != 0)
     }
 
     /// The posted receive at place `receive` of the store.
@@ -161,8 +161,8 @@ impl SharedReceives {
     }
 
     /// Whether some peer has said that it waits, since the last call.
-    pub(super) fn take_hunger(&self) -> bool {
-        self.shared.hungry.swap(0, Ordering::AcqRel) != 0
+    pub(super) fn take_rnr(&self) -> bool {
+        self.shared.rnr.swap(0, Ordering::AcqRel) != 0
     }
 
     /// Whether the limit event is wanted.

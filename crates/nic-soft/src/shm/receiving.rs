@@ -113,7 +113,7 @@ impl Receiving {
         ring::publish(&slot[recv::MARK], ring::lap(posted, shift), wr.sges.len() as u32);
         drop(lock);
         crate::sync::fence::light();
-        connection.feed_if_starved();
+        connection.answer_rnr();
         if connection.state() == state::ERROR {
             self.completions.alarm(connection.index);
         }
@@ -256,6 +256,6 @@ fn claimant(connection: &Connection) -> u16 {
 fn after_shared(connection: &Connection, srq: &SharedReceives, taken: u64) {
     connection.words.taken.store(taken, Ordering::Release);
     crate::sync::fence::light();
-    connection.feed_if_starved();
+    connection.answer_rnr();
     srq.check_limit();
 }

@@ -29,7 +29,7 @@ impl SrqOps for SrqHandle {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.device.shared.birth.check()?;
         if self.receives.post(wr)? {
-            self.device.feed_starving(&self.receives);
+            self.device.answer_rnr(&self.receives);
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ mod tests {
     /// Goal: a post wakes those who wait for a receive of this queue, and costs what they are, however many queue pairs there
     /// are. Method: queue pairs of two shared queues whose peers wait in secret; some have said so.
     #[test]
-    fn a_post_feeds_those_who_have_said_that_they_starve() {
+    fn a_post_wakes_those_who_have_said_that_they_found_no_receive() {
         let device = super::super::open(&host::real::host(), &Default::default()).expect("a device");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let mr = pd.reg_mr(&Buf::alloc(4096).expect("memory"), Access::ALL).expect("a region");
@@ -71,15 +71,14 @@ mod tests {
             let handle: Arc<QpHandle> = own(qps[i].ops().clone(), "the queue pair").expect("ours");
             handle.qp.clone()
         };
-        (0..100).for_each(|i| inner(i).connection.words.starved.0.store(1, Ordering::Relaxed));
+        (0..100).for_each(|i| inner(i).connection.words.rnr.0.store(1, Ordering::Relaxed));
         for i in [7, 8, 64, 99] {
             let qp = inner(i);
-            qp.connection.device.header.starving.add(qp.index());
-            qp.receiving.srq.as_ref().expect("one").shared.hungry.store(1, Ordering::Relaxed);
+            qp.connection.device.header.rnr.add(qp.index());
+            qp.receiving.srq.as_ref().expect("one").shared.rnr.store(1, Ordering::Relaxed);
         }
-        let fed = || {
-            (0..100).filter(|&i| inner(i).connection.words.starved.0.load(Ordering::Relaxed) == 0).collect()
-        };
+        let fed =
+            || (0..100).filter(|&i| inner(i).connection.words.rnr.0.load(Ordering::Relaxed) == 0).collect();
         let post =
             |srq: &verbs::Srq| srq.post_recv(&RecvWr { wr_id: 1, sges: &[mr.sge(0, 8)] }).expect("room");
         post(&srqs[0]);
