@@ -18,7 +18,7 @@ pub mod lab;
 #[cfg(not(loom))]
 mod limits;
 #[cfg(not(loom))]
-mod pieces;
+mod sg_list;
 #[cfg(not(loom))]
 pub mod shm;
 #[cfg_attr(loom, allow(dead_code, reason = "only the models of these parts are built"))]

@@ -25,7 +25,7 @@ use super::socket::check_own;
 use super::srq::SrqInner;
 use crate::fork::Birth;
 use crate::limits::{half_of_memory, raise_file_limit};
-use crate::pieces::SGE_MAX;
+use crate::sg_list::SGE_MAX;
 use crate::sync::fence;
 
 /// Opens an iWARP device.

@@ -1,6 +1,6 @@
 //! Data path: sending. What is part of the stream and has not been sent whole.
 //!
-//! Small FPDUs are written out, one behind the other: the kernel reads one run of bytes faster than a list of pieces. Those
+//! Small FPDUs are written out, one behind the other: the kernel reads one run of bytes faster than a list of entries. Those
 //! with more payload wait as they are, and their payload is gathered from where it lies.
 
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ pub(super) type Room = Box<[u8]>;
 pub(super) struct Pool(Mutex<Vec<Room>>);
 
 impl Pool {
-    /// Room that is kept, in pieces.
+    /// Room that is kept, in entries.
     const KEPT: usize = 8;
 
     pub(super) fn take(&self) -> Room {

@@ -9,9 +9,9 @@ use iwarp::crc::Crc;
 use iwarp::rdmap::AtomicOp;
 use rustix::io::Errno;
 
-use crate::pieces::{Pieces, SGE_MAX, copy_last_byte_last, scatter};
+use crate::sg_list::{SGE_MAX, SgList, copy_last_byte_last, scatter};
 
-/// Pieces of one gathered write, at most.
+/// Entries of one gathered write, at most.
 const GATHER_MAX: usize = 128;
 
 /// What one system call sends.
@@ -52,8 +52,8 @@ impl Gather {
         self.push(bytes.as_ptr(), bytes.len(), skip);
     }
 
-    pub(super) fn push_pieces(&mut self, pieces: &Pieces, skip: &mut usize) {
-        for piece in pieces.as_slice() {
+    pub(super) fn push_list(&mut self, list: &SgList, skip: &mut usize) {
+        for piece in list.as_slice() {
             self.push(piece.iov_base.cast(), piece.iov_len, skip);
         }
     }
@@ -97,22 +97,22 @@ pub(super) fn read_ahead(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usiz
         as isize)
 }
 
-/// Reads what comes next into the pieces, and what comes behind that into `tail`; 0 at the end of the stream.
-pub(super) fn receive(socket: BorrowedFd<'_>, pieces: &Pieces, tail: &mut [u8]) -> Result<usize, Errno> {
+/// Reads what comes next into the entries, and what comes behind that into `tail`; 0 at the end of the stream.
+pub(super) fn receive(socket: BorrowedFd<'_>, into: &SgList, tail: &mut [u8]) -> Result<usize, Errno> {
     let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; SGE_MAX + 1];
-    let count = pieces.as_slice().len();
-    list[..count].copy_from_slice(pieces.as_slice());
+    let count = into.as_slice().len();
+    list[..count].copy_from_slice(into.as_slice());
     list[count] = libc::iovec { iov_base: tail.as_mut_ptr().cast(), iov_len: tail.len() };
     // SAFETY: as `send`; the kernel writes into memory that the peer may write to, and into `tail`.
     result(unsafe { libc::readv(socket.as_raw_fd(), list.as_ptr(), count as i32 + 1) })
 }
 
-/// Copies bytes into pieces of the same length, the last byte of each piece last.
-pub(super) fn copy_in(bytes: &[u8], pieces: &Pieces) {
-    debug_assert!(bytes.len() as u64 >= pieces.total());
-    if bytes.len() as u64 >= pieces.total() {
-        // SAFETY: both sides have the bytes, and the pieces were looked up. Test: every group of the conformance suite.
-        unsafe { scatter(bytes.as_ptr(), pieces) };
+/// Copies bytes into entries of the same length, the last byte of each piece last.
+pub(super) fn copy_in(bytes: &[u8], list: &SgList) {
+    debug_assert!(bytes.len() as u64 >= list.total());
+    if bytes.len() as u64 >= list.total() {
+        // SAFETY: both sides have the bytes, and the entries were looked up. Test: every group of the conformance suite.
+        unsafe { scatter(bytes.as_ptr(), list) };
     }
 }
 
@@ -123,9 +123,9 @@ pub(super) fn copy_to(bytes: &[u8], at: *mut u8) {
     unsafe { copy_last_byte_last(at, bytes.as_ptr(), bytes.len()) };
 }
 
-/// Copies pieces out; as many bytes as both have.
-pub(super) fn copy_out(pieces: &Pieces, mut to: &mut [u8]) {
-    for piece in pieces.as_slice() {
+/// Copies entries out; as many bytes as both have.
+pub(super) fn copy_out(list: &SgList, mut to: &mut [u8]) {
+    for piece in list.as_slice() {
         let n = piece.iov_len.min(to.len());
         let (now, rest) = to.split_at_mut(n);
         // SAFETY: `now` has `n` bytes, the piece was looked up and has no fewer. Peers may write to it meanwhile: the outcome is
@@ -141,8 +141,8 @@ const PART: usize = 4096;
 
 /// Copies bytes of user memory to a buffer, and goes on with a CRC: of the copy, so that the two agree whoever writes to the
 /// memory meanwhile.
-pub(super) fn copy_out_crc(pieces: &Pieces, mut to: &mut [u8], mut crc: Crc) -> Crc {
-    for piece in pieces.as_slice() {
+pub(super) fn copy_out_crc(list: &SgList, mut to: &mut [u8], mut crc: Crc) -> Crc {
+    for piece in list.as_slice() {
         let (mut from, n) = (piece.iov_base.cast::<u8>(), piece.iov_len.min(to.len()));
         let (now, rest) = to.split_at_mut(n);
         for part in now.chunks_mut(PART) {
@@ -232,16 +232,16 @@ mod tests {
         let (mut near, far) = pair();
         near.write_all(b"0123456789").expect("sent");
         let (mut one, mut two, mut tail) = ([0_u8; 3], [0_u8; 2], [0_u8; 8]);
-        let mut pieces = Pieces::new();
-        pieces.push(one.as_mut_ptr(), 3);
-        pieces.push(two.as_mut_ptr(), 2);
-        assert_eq!(receive(far.as_fd(), &pieces, &mut tail), Ok(10));
+        let mut list = SgList::new();
+        list.push(one.as_mut_ptr(), 3);
+        list.push(two.as_mut_ptr(), 2);
+        assert_eq!(receive(far.as_fd(), &list, &mut tail), Ok(10));
         assert_eq!((&one, &two, &tail[..5]), (b"012", b"34", b"56789".as_slice()));
         let mut back = [0; 4];
-        copy_out(&pieces, &mut back);
+        copy_out(&list, &mut back);
         assert_eq!(&back, b"0123");
         drop(near);
-        assert_eq!(receive(far.as_fd(), &Pieces::new(), &mut tail), Ok(0), "the end");
+        assert_eq!(receive(far.as_fd(), &SgList::new(), &mut tail), Ok(0), "the end");
         assert_eq!(read_ahead(far.as_fd(), &mut tail), Ok(0), "still");
         let (near, far) = pair();
         assert_eq!(read_ahead(far.as_fd(), &mut tail), Err(Errno::AGAIN));
@@ -270,16 +270,16 @@ mod tests {
         ] {
             let (first, second) = (n / 3, n - n / 3);
             let mut memory = vec![0_u8; n + 16];
-            let mut pieces = Pieces::new();
-            pieces.push(memory.as_mut_ptr().wrapping_add(3), first as u64);
-            pieces.push(memory.as_mut_ptr().wrapping_add(8 + first), second as u64);
+            let mut list = SgList::new();
+            list.push(memory.as_mut_ptr().wrapping_add(3), first as u64);
+            list.push(memory.as_mut_ptr().wrapping_add(8 + first), second as u64);
             let whole = Crc::of(&source[1..=n]);
-            copy_in(&source[1..=n], &pieces);
+            copy_in(&source[1..=n], &list);
             assert_eq!(memory[3..3 + first], source[1..=first]);
             assert_eq!(memory[8 + first..8 + n], source[1 + first..=n]);
             assert!(memory[..3].iter().chain(&memory[8 + n..]).all(|&byte| byte == 0), "beside it");
             let mut back = vec![0; n];
-            assert_eq!(copy_out_crc(&pieces, &mut back, Crc::new()), whole, "{n} bytes out");
+            assert_eq!(copy_out_crc(&list, &mut back, Crc::new()), whole, "{n} bytes out");
             assert_eq!(back, source[1..=n]);
         }
     }

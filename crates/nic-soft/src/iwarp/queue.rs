@@ -9,9 +9,9 @@ use verbs::{Access, Buf, Data, Error, RecvWr, Result, SendFlags, SendOp, SendWr,
 
 use super::place;
 use super::regions::Domain;
-use crate::pieces::{Pieces, SGE_MAX};
+use crate::sg_list::{SGE_MAX, SgList};
 
-/// Pieces of one request, copied.
+/// SGEs of one request, copied.
 #[derive(Debug)]
 pub(super) struct Sges {
     list: [Sge; SGE_MAX],
@@ -186,11 +186,11 @@ impl SendQueue {
         need: Access,
         from: u64,
         len: u64,
-    ) -> Option<Pieces> {
+    ) -> Option<SgList> {
         if self.get(number).inline {
-            let mut pieces = Pieces::new();
-            pieces.push(self.inline(number).wrapping_add(from as usize), len);
-            return Some(pieces);
+            let mut list = SgList::new();
+            list.push(self.inline(number).wrapping_add(from as usize), len);
+            return Some(list);
         }
         domain.local(self.sges(number), need, from, len)
     }
@@ -210,7 +210,7 @@ impl SendQueue {
             return Some(());
         }
         match self.sges(number) {
-            // Most have one piece.
+            // Most have one SGE.
             [only] if from == 0 && len == only.length => {
                 if len > 0 {
                     let at = domain.find(only.lkey, Access::empty(), only.addr, len.into()).ok()?;
@@ -269,7 +269,7 @@ impl ReceiveQueue {
     /// Posts a receive, if there is a slot.
     #[inline]
     pub(super) fn post(&mut self, wr: &RecvWr<'_>, reclaimed: &AtomicU64) -> Result<()> {
-        Error::check_limit("the number of pieces of the receive", wr.sges.len() as u64, self.max_sge as u64)?;
+        Error::check_limit("the number of SGEs of the receive", wr.sges.len() as u64, self.max_sge as u64)?;
         let depth = self.depth;
         if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
             return Err(Error::QueueFull { queue: self.name, depth: depth as u32 });
@@ -322,18 +322,18 @@ mod tests {
     #[test]
     fn sends_keep_what_was_posted_until_they_are_reclaimed() {
         let (mut queue, reclaimed) = (SendQueue::new(2, 3, 16).expect("memory"), AtomicU64::new(0));
-        let pieces = [sge(1), sge(2), sge(3)];
-        queue.post(&SendWr::new(10, SendOp::Send, &pieces), &reclaimed).expect("room");
+        let sges = [sge(1), sge(2), sge(3)];
+        queue.post(&SendWr::new(10, SendOp::Send, &sges), &reclaimed).expect("room");
         queue.post(&SendWr::inline(11, SendOp::Send, b"inline data"), &reclaimed).expect("room");
-        let full = queue.post(&SendWr::new(12, SendOp::Send, &pieces[..1]), &reclaimed);
+        let full = queue.post(&SendWr::new(12, SendOp::Send, &sges[..1]), &reclaimed);
         assert_eq!(full, Err(Error::QueueFull { queue: "send", depth: 2 }));
-        assert_eq!((queue.get(0).wr_id, queue.get(0).len, queue.sges(0)), (10, 24, &pieces[..]));
+        assert_eq!((queue.get(0).wr_id, queue.get(0).len, queue.sges(0)), (10, 24, &sges[..]));
         assert_eq!((queue.get(1).wr_id, queue.get(1).len, queue.get(1).inline), (11, 11, true));
         let (number, request) = queue.finish_first();
         assert_eq!((number, request.wr_id), (0, 10));
         reclaimed.store(1, Ordering::Release);
-        queue.post(&SendWr::new(12, SendOp::Send, &pieces[..1]), &reclaimed).expect("room again");
-        assert_eq!((queue.get(2).wr_id, queue.sges(2)), (12, &pieces[..1]));
+        queue.post(&SendWr::new(12, SendOp::Send, &sges[..1]), &reclaimed).expect("room again");
+        assert_eq!((queue.get(2).wr_id, queue.sges(2)), (12, &sges[..1]));
         assert_eq!((queue.posted(), queue.over()), (3, 1));
     }
 

@@ -182,7 +182,7 @@ impl Queues {
     fn check(&self, wr: &SendWr<'_>) -> Result<()> {
         match wr.data {
             Data::Sges(sges) => {
-                Error::check_limit("the number of pieces", sges.len() as u64, self.cap.max_send_sge.into())?;
+                Error::check_limit("the number of SGEs", sges.len() as u64, self.cap.max_send_sge.into())?;
                 let total = sges.iter().map(|sge| u64::from(sge.length)).sum();
                 Error::check_limit("bytes in the message", total, MAX_MSG_SIZE)
             }

@@ -19,7 +19,7 @@ use super::messages::{read_immediate, request_of};
 use super::place;
 use super::queue::Receive;
 use super::queues::Queues;
-use crate::pieces::Pieces;
+use crate::sg_list::SgList;
 
 /// Payload of this size is read straight into place, in bytes; below, a copy costs less than a system call of its own.
 const DIRECT_MIN: usize = 1024;
@@ -320,12 +320,12 @@ impl Receiving {
         if let Some(step) = self.place_small(lent, piece) {
             return Ok(step);
         }
-        let pieces = self.target(lent, piece)?;
+        let list = self.target(lent, piece)?;
         self.wrote |= matches!(piece.target, Target::Write { .. });
         let have = self.ahead.filled();
         if !have.is_empty() {
             let n = have.len().min(piece.len);
-            place::copy_in(&have[..n], &pieces.part(0, n as u64));
+            place::copy_in(&have[..n], &list.part(0, n as u64));
             lent.machine.placed(n);
             self.ahead.consume(n);
             return Ok(Step::More);
@@ -336,14 +336,14 @@ impl Receiving {
         if lent.machine.checks_crc() || piece.len < DIRECT_MIN || dry {
             return Ok(Step::Dry);
         }
-        self.read_into_place(lent, &pieces, piece.len - LAST)
+        self.read_into_place(lent, &list, piece.len - LAST)
     }
 
     /// Reads payload from the socket to where it belongs, `direct` bytes of it, and what comes behind them ahead.
-    fn read_into_place(&mut self, lent: &mut Lent<'_>, pieces: &Pieces, direct: usize) -> Result<Step, End> {
+    fn read_into_place(&mut self, lent: &mut Lent<'_>, list: &SgList, direct: usize) -> Result<Step, End> {
         let behind = self.ahead.space_up_to(self.limit);
         let room = direct + behind.len();
-        let n = match place::receive(lent.socket, &pieces.part(0, direct as u64), behind) {
+        let n = match place::receive(lent.socket, &list.part(0, direct as u64), behind) {
             Ok(0) => return Err(eof(lent)),
             Ok(n) => n,
             Err(Errno::AGAIN | Errno::INTR) => 0,
@@ -377,7 +377,7 @@ impl Receiving {
     }
 
     /// Where payload belongs, if that is still allowed.
-    fn target(&self, lent: &mut Lent<'_>, piece: &Piece) -> Result<Pieces, End> {
+    fn target(&self, lent: &mut Lent<'_>, piece: &Piece) -> Result<SgList, End> {
         let (domain, len) = (lent.queues.domain(), piece.len as u64);
         match piece.target {
             Target::Write { stag, to } => {

@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock};
 use iwarp::rx::Refusal;
 use verbs::{Access, Error, Sge};
 
-use crate::pieces::Pieces;
+use crate::sg_list::SgList;
 use crate::sync::unpoisoned;
 
 /// Memory regions of a device.
@@ -212,29 +212,29 @@ impl Domain<'_> {
         self.regions.find(key, self.pd, need, addr, len)
     }
 
-    /// A range that the peer names, as pieces, if key, rights and bounds allow it.
-    pub(super) fn remote(&self, stag: u32, need: Access, to: u64, len: u64) -> Result<Pieces, Refusal> {
-        let mut pieces = Pieces::new();
-        pieces.push(self.find(stag, need, to, len)?, len);
-        Ok(pieces)
+    /// A range that the peer names, as a list, if key, rights and bounds allow it.
+    pub(super) fn remote(&self, stag: u32, need: Access, to: u64, len: u64) -> Result<SgList, Refusal> {
+        let mut list = SgList::new();
+        list.push(self.find(stag, need, to, len)?, len);
+        Ok(list)
     }
 
-    /// Where the part `[from, from + len)` of local pieces is; `None` if a key, a range or a right does not allow it.
-    pub(super) fn local(&self, sges: &[Sge], need: Access, from: u64, len: u64) -> Option<Pieces> {
-        let (mut pieces, mut from, mut len) = (Pieces::new(), from, len);
+    /// Where the part `[from, from + len)` of local memory is; `None` if a key, a range or a right does not allow it.
+    pub(super) fn local(&self, sges: &[Sge], need: Access, from: u64, len: u64) -> Option<SgList> {
+        let (mut list, mut from, mut len) = (SgList::new(), from, len);
         for sge in sges {
             let size = u64::from(sge.length);
             let take = size.saturating_sub(from).min(len);
             if take > 0 {
-                pieces.push(self.find(sge.lkey, need, sge.addr.checked_add(from)?, take).ok()?, take);
+                list.push(self.find(sge.lkey, need, sge.addr.checked_add(from)?, take).ok()?, take);
                 len -= take;
             }
             from = from.saturating_sub(size);
         }
-        (len == 0).then_some(pieces)
+        (len == 0).then_some(list)
     }
 
-    /// Whether all of these pieces may be used.
+    /// Whether all of these entries may be used.
     #[inline]
     pub(super) fn allows(&self, sges: &[Sge], need: Access) -> bool {
         sges.iter()

@@ -21,7 +21,7 @@ use super::place::{self, Gather};
 use super::questions::{Questions, greeting, request_behind};
 use super::queue::{Request, SendQueue};
 use super::queues::Queues;
-use crate::pieces::Pieces;
+use crate::sg_list::SgList;
 
 /// Requests that may be held back while a question is open, and their bytes.
 const HELD_REQUESTS: u64 = 16;
@@ -192,9 +192,9 @@ impl Sending {
     fn pack_large(&mut self, queues: &Queues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Gone> {
         let (mut seal, mut staged) = (fpdu.seal(), None);
         if seal.wants_payload() {
-            let pieces = payload(queues, fpdu)?;
+            let list = payload(queues, fpdu)?;
             let (at, copy) = self.outbox.stage(fpdu.payload.len(), &queues.shared.staging);
-            seal.go_on(fpdu.payload.len(), |crc| place::copy_out_crc(&pieces, copy, crc));
+            seal.go_on(fpdu.payload.len(), |crc| place::copy_out_crc(&list, copy, crc));
             staged = Some(at);
         }
         if let Ok(trailer) = seal.finish() {
@@ -487,7 +487,7 @@ impl Sending {
                     bytes.resize(at + len, 0);
                     match (staged, payload(queues, fpdu)) {
                         (Some(from), _) => bytes[at..].copy_from_slice(self.outbox.staged(*from, len)),
-                        (None, Ok(pieces)) => place::copy_out(&pieces, &mut bytes[at..]),
+                        (None, Ok(list)) => place::copy_out(&list, &mut bytes[at..]),
                         // The FPDU cannot be finished, so nothing can follow it.
                         (None, Err(_)) => return Vec::new(),
                     }
@@ -525,10 +525,10 @@ fn end_of(machine: &mut Connection, gone: Gone) -> End {
 }
 
 /// Where an FPDU's payload is.
-fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<Pieces, Gone> {
+fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<SgList, Gone> {
     let domain = queues.domain();
     match fpdu.payload {
-        Payload::None => Ok(Pieces::new()),
+        Payload::None => Ok(SgList::new()),
         Payload::Op { id, offset, len } => {
             let (queue, number) = (queues.sends.lock(), request_of(id));
             let found = queue.locate(number, domain, Access::empty(), offset.into(), len.into());
@@ -573,9 +573,9 @@ fn put(
             gather.push_bytes(trailer, skip);
         }
         Item::Large { fpdu, trailer, staged: None } => {
-            let pieces = payload(queues, fpdu)?;
+            let list = payload(queues, fpdu)?;
             gather.push_bytes(fpdu.header(), skip);
-            gather.push_pieces(&pieces, skip);
+            gather.push_list(&list, skip);
             gather.push_bytes(trailer, skip);
         }
     }

@@ -43,7 +43,7 @@ pub(super) fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, 
 fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], len: u64) -> bool {
     let mut left = len.min(comp::INLINE_MAX as u64);
     let mut src = slot[comp::BYTES].as_ptr().cast::<u8>().cast_const();
-    for words in receive[recv::SGES..].chunks_exact(2).take(recv::pieces(receive)) {
+    for words in receive[recv::SGES..].chunks_exact(2).take(recv::sges(receive)) {
         if left == 0 {
             break;
         }
@@ -69,6 +69,6 @@ fn unload(connection: &Connection, slot: &[AtomicU64], receive: &[AtomicU64], le
 
 /// The bytes that a receive has room for.
 fn room(receive: &[AtomicU64]) -> u64 {
-    let pieces = receive[recv::SGES..].chunks_exact(2).take(recv::pieces(receive));
-    pieces.map(|words| words[1].load(Ordering::Relaxed) >> 32).sum()
+    let sges = receive[recv::SGES..].chunks_exact(2).take(recv::sges(receive));
+    sges.map(|words| words[1].load(Ordering::Relaxed) >> 32).sum()
 }

@@ -2,27 +2,27 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::place::{self, Fault, Pieces, Way};
+use super::place::{self, Fault, SgList, Way};
 
 /// An atomic on another process's private memory; the caller has its turn ([`super::turn`]).
 pub(super) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
     let mut word = 0_u64;
-    let (mut local, mut remote) = (Pieces::new(), Pieces::new());
+    let (mut local, mut remote) = (SgList::new(), SgList::new());
     local.push((&raw mut word).cast(), 8);
     remote.push(at as *mut u8, 8);
     place::across(pid, &local, &remote, Way::In)?;
     let cell = AtomicU64::new(word);
     let old = op.apply(&cell);
     let mut new = cell.into_inner();
-    let mut local = Pieces::new();
+    let mut local = SgList::new();
     local.push((&raw mut new).cast(), 8);
     place::across(pid, &local, &remote, Way::Out)?;
     Ok(old)
 }
 
 /// Puts an atomic's result into the local memory: 8 bytes fetched.
-pub(super) fn store_old(local: &Pieces, old: u64) -> u32 {
-    // SAFETY: the local pieces hold 8 bytes in all (checked) and are mapped.
+pub(super) fn store_old(local: &SgList, old: u64) -> u32 {
+    // SAFETY: the local memory holds 8 bytes in all (checked) and is mapped.
     unsafe { place::scatter((&raw const old).cast(), local) };
     8
 }

@@ -8,7 +8,7 @@ use verbs::{Access, RNR_PAUSE, WcOpcode, WcStatus};
 
 use super::layout::{comp, recv};
 use super::link::Link;
-use super::place::{self, Pieces};
+use super::place::{self, SgList};
 use super::transfer::{Stop, Transfer};
 use crate::sync::{ring, shared_queue};
 
@@ -105,7 +105,7 @@ impl Delivery {
         &mut self,
         transfer: &mut Transfer,
         link: &Link,
-        local: &Pieces,
+        local: &SgList,
         mut news: News,
         now: impl FnOnce() -> Time,
     ) -> Result<(), Stop> {
@@ -140,7 +140,7 @@ impl Delivery {
 
     /// Publishes a completion at the peer and consumes the receive that it is about.
     #[inline]
-    pub(super) fn publish(&mut self, link: &Link, news: &News, carried: Option<&Pieces>) {
+    pub(super) fn publish(&mut self, link: &Link, news: &News, carried: Option<&SgList>) {
         let (index, shift) = (link.delivered(), link.comps.shift());
         let slot = link.comps.slot(index);
         let mut bytes = 0;
@@ -179,10 +179,10 @@ fn fill_receive(
     transfer: &mut Transfer,
     link: &Link,
     slot: &[AtomicU64],
-    local: &Pieces,
+    local: &SgList,
 ) -> Result<bool, Stop> {
     let total = local.total();
-    let count = recv::pieces(slot);
+    let count = recv::sges(slot);
     let sges = || {
         slot[recv::SGES..].chunks_exact(2).take(count).map(|words| {
             let length_key = words[1].load(Ordering::Relaxed);

@@ -8,7 +8,7 @@ use super::connection::Connection;
 use super::delivery::{Delivery, News};
 use super::layout::state;
 use super::link::Link;
-use super::place::{Pieces, Way};
+use super::place::{SgList, Way};
 use super::tlb::Tlb;
 use super::transfer::{Stop, Transfer};
 
@@ -49,7 +49,7 @@ impl Engine {
     #[inline]
     fn try_execute(&mut self, connection: &Connection, link: &Link, wr: &SendWr<'_>) -> Result<u32, Stop> {
         let need = if wr.op.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
-        let mut local = Pieces::new();
+        let mut local = SgList::new();
         if !self.collect(connection, &wr.data, need, &mut local) {
             return Err(Stop::Fail(WcStatus::LocProtErr));
         }
@@ -98,15 +98,9 @@ impl Engine {
     /// Collects the local memory of a request; false if the protection table does not allow all of it.
     /// Into a place of the caller's, as the list is too long to be moved for every message.
     #[inline]
-    fn collect(
-        &mut self,
-        connection: &Connection,
-        data: &Data<'_>,
-        need: Access,
-        pieces: &mut Pieces,
-    ) -> bool {
+    fn collect(&mut self, connection: &Connection, data: &Data<'_>, need: Access, list: &mut SgList) -> bool {
         match data {
-            Data::Inline(bytes) => pieces.push(bytes.as_ptr().cast_mut(), bytes.len() as u64),
+            Data::Inline(bytes) => list.push(bytes.as_ptr().cast_mut(), bytes.len() as u64),
             Data::Sges(sges) => {
                 for sge in *sges {
                     let len = u64::from(sge.length);
@@ -123,7 +117,7 @@ impl Engine {
                             None => return false,
                         },
                     };
-                    pieces.push(at, len);
+                    list.push(at, len);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Data path: the fast path. An RDMA write of one piece between remembered regions, and a small send of one piece into a
+//! Data path: the fast path. An RDMA write of one SGE between remembered regions, and a small send of one SGE into a
 //! waiting receive: the requests that latency and message rate depend on most. Everything else, and every doubt, is for the
 //! engine, which alone reports errors.
 
@@ -10,7 +10,7 @@ use super::delivery::{Delivery, News};
 use super::engine::Engine;
 use super::layout::{comp, recv};
 use super::link::Link;
-use super::place::{self, Pieces};
+use super::place::{self, SgList};
 use super::tlb::Tlb;
 
 /// Whether a request may be one for [`carry_out`].
@@ -28,7 +28,7 @@ pub(super) fn carry_out(
     inline_max: usize,
     size_max: u64,
 ) -> bool {
-    let Some((src, len)) = sole_piece(&engine.near, wr, inline_max, size_max) else { return false };
+    let Some((src, len)) = sole_sge(&engine.near, wr, inline_max, size_max) else { return false };
     let _inside = link.enter();
     if !link.is_ready() {
         return false;
@@ -49,21 +49,21 @@ pub(super) fn carry_out(
 }
 
 /// Delivers a message that its completion can carry into a waiting receive of the peer's own queue whose first
-/// piece holds it; false if nothing has happened.
+/// SGE holds it; false if nothing has happened.
 #[inline]
 fn send(delivery: &mut Delivery, link: &Link, wr: &SendWr<'_>, src: *const u8, len: u64) -> bool {
     let Some(receive) = link.waiting_receive() else { return false };
     let [_, _, addr, length_key, ..] = receive else { return false };
     let length_key = length_key.load(Ordering::Relaxed);
-    let pieces = recv::pieces(receive);
-    if pieces == 0 || len > comp::INLINE_MAX as u64 || len > length_key >> 32 {
+    let count = recv::sges(receive);
+    if count == 0 || len > comp::INLINE_MAX as u64 || len > length_key >> 32 {
         return false;
     }
     let (key, addr) = (length_key as u32, addr.load(Ordering::Relaxed));
     if link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len).is_none() {
         return false;
     }
-    let mut local = Pieces::new();
+    let mut local = SgList::new();
     local.push(src.cast_mut(), len);
     let mut news = News::of(WcOpcode::Recv, len, wr.flags.contains(SendFlags::SOLICITED));
     if let SendOp::SendImm(imm) = wr.op {
@@ -73,9 +73,9 @@ fn send(delivery: &mut Delivery, link: &Link, wr: &SendWr<'_>, src: *const u8, l
     true
 }
 
-/// The request's local data, if it is one non-empty piece of allowed size.
+/// The request's local data, if it is one non-empty SGE of allowed size.
 #[inline]
-fn sole_piece(near: &Tlb, wr: &SendWr<'_>, inline_max: usize, size_max: u64) -> Option<(*const u8, u64)> {
+fn sole_sge(near: &Tlb, wr: &SendWr<'_>, inline_max: usize, size_max: u64) -> Option<(*const u8, u64)> {
     match wr.data {
         Data::Sges([sge]) if sge.length > 0 => {
             let len = u64::from(sge.length);

@@ -163,24 +163,24 @@ pub(super) struct Line<T>(pub(super) T);
 /// The words of a posted receive, in a ring or in a shared queue's store.
 pub(super) mod recv {
     use super::{AtomicU64, Ordering};
-    use crate::pieces::SGE_MAX;
+    use crate::sg_list::SGE_MAX;
 
-    /// Lap mark and number of pieces (rings only).
+    /// Lap mark and number of SGEs (rings only).
     pub(crate) const MARK: usize = 0;
     pub(crate) const WR_ID: usize = 1;
-    /// Number of pieces, for stores, whose slots have no lap.
+    /// Number of SGEs, for stores, whose slots have no lap.
     pub(crate) const COUNT: usize = 0;
-    /// The pieces: address, then length in the upper half and key in the lower.
+    /// The SGEs: address, then length in the upper half and key in the lower.
     pub(crate) const SGES: usize = 2;
 
-    /// The pieces that a receive says it has, as far as there is room for them in its slot.
+    /// The SGEs that a receive says it has, as far as there is room for them in its slot.
     #[inline]
-    pub(crate) fn pieces(slot: &[AtomicU64]) -> usize {
+    pub(crate) fn sges(slot: &[AtomicU64]) -> usize {
         let said = (slot[MARK].load(Ordering::Relaxed) & 0xffff) as usize;
         said.min(SGE_MAX).min((slot.len() - SGES) / 2)
     }
 
-    /// The bytes that a receive with up to `sges` pieces takes.
+    /// The bytes that a receive with up to `sges` SGEs takes.
     pub(crate) const fn stride(sges: u32) -> u64 {
         ((SGES as u64 + 2 * sges as u64) * 8).next_multiple_of(64)
     }

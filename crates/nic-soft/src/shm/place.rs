@@ -3,7 +3,7 @@
 //! Three ways into the other side's memory: mapped (NIC memory, or the same process), across processes by
 //! process_vm_readv/writev(2), or asking the owner (module `service`) where the kernel forbids that.
 
-pub(super) use crate::pieces::{Pieces, SGE_MAX, copy_last_byte_last, gather, scatter};
+pub(super) use crate::sg_list::{SGE_MAX, SgList, copy_last_byte_last, gather, scatter};
 
 /// Why a copy did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,21 +30,21 @@ pub(super) fn fetch_soon<T>(word: &T) {
 /// Which way bytes go, seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// From local pieces to the other process.
+    /// From local memory to the other process.
     Out,
-    /// From the other process to local pieces.
+    /// From the other process to local memory.
     In,
 }
 
-/// Copies between local pieces and pieces of another process's private memory.
-pub(super) fn across(pid: i32, local: &Pieces, remote: &Pieces, way: Way) -> Result<(), Fault> {
+/// Copies between local memory and private memory of another process.
+pub(super) fn across(pid: i32, local: &SgList, remote: &SgList, way: Way) -> Result<(), Fault> {
     let total = local.total().min(remote.total());
     let mut done = 0;
     while done < total {
         let (l, r) = (local.part(done, total - done), remote.part(done, total - done));
         let (l, r) = (last_byte_apart(l.as_slice(), way), r.as_slice());
         let l = l.as_slice();
-        // SAFETY: the local pieces are mapped (the protection table says so); the kernel checks the remote ones.
+        // SAFETY: the local memory is mapped (the protection table says so); the kernel checks the remote.
         let n = unsafe {
             let (lp, ln, rp, rn) = (l.as_ptr(), l.len() as u64, r.as_ptr(), r.len() as u64);
             match way {
@@ -64,15 +64,15 @@ pub(super) fn across(pid: i32, local: &Pieces, remote: &Pieces, way: Way) -> Res
     Ok(())
 }
 
-/// The pieces, the last byte of what goes out as one of its own: the kernel then copies it by itself. It copies with string
+/// The entries, the last byte of what goes out as one of its own: the kernel then copies it by itself. It copies with string
 /// moves, whose stores may become visible in any order but not before those of an earlier one (Intel SDM vol. 3, 9.2.4),
 /// so that whoever sees the last byte sees all.
-fn last_byte_apart(pieces: &[libc::iovec], way: Way) -> Split {
+fn last_byte_apart(list: &[libc::iovec], way: Way) -> Split {
     let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-    let mut split = Split { list: [nothing; SGE_MAX + 1], count: pieces.len() };
-    split.list[..pieces.len()].copy_from_slice(pieces);
+    let mut split = Split { list: [nothing; SGE_MAX + 1], count: list.len() };
+    split.list[..list.len()].copy_from_slice(list);
     if way == Way::Out
-        && let Some(last) = pieces.len().checked_sub(1)
+        && let Some(last) = list.len().checked_sub(1)
         && split.list[last].iov_len > 1
     {
         let rest = &mut split.list[last];
@@ -84,7 +84,7 @@ fn last_byte_apart(pieces: &[libc::iovec], way: Way) -> Split {
     split
 }
 
-/// Pieces of which one may have been cut in two.
+/// Entries of which one may have been cut in two.
 struct Split {
     list: [libc::iovec; SGE_MAX + 1],
     count: usize,
@@ -104,7 +104,7 @@ pub(super) fn own_pid() -> i32 {
 /// Whether this process may read another's memory: what it reads at `addr` must be `expected`.
 pub(super) fn probe(pid: i32, addr: u64, expected: u64) -> std::io::Result<()> {
     let mut word = 0_u64;
-    let (mut local, mut remote) = (Pieces::new(), Pieces::new());
+    let (mut local, mut remote) = (SgList::new(), SgList::new());
     local.push((&raw mut word).cast(), 8);
     remote.push(addr as *mut u8, 8);
     // SAFETY: the local word is ours; the kernel checks the remote address.
@@ -128,15 +128,15 @@ mod tests {
     fn the_last_byte_goes_out_by_itself_and_nothing_is_lost() {
         let mut bytes = [0_u8; 64];
         for count in 1..=SGE_MAX {
-            let mut pieces = Pieces::new();
-            (0..count).for_each(|i| pieces.push(bytes.as_mut_ptr().wrapping_add(i * 4), 1 + i as u64 % 3));
+            let mut list = SgList::new();
+            (0..count).for_each(|i| list.push(bytes.as_mut_ptr().wrapping_add(i * 4), 1 + i as u64 % 3));
             let (out, back) = (Way::Out, Way::In);
             let every = |list: &[libc::iovec]| -> Vec<usize> {
                 list.iter().flat_map(|p| (0..p.iov_len).map(|i| p.iov_base.addr() + i)).collect()
             };
             for way in [out, back] {
-                let split = last_byte_apart(pieces.as_slice(), way);
-                assert_eq!(every(split.as_slice()), every(pieces.as_slice()), "{count} {way:?}");
+                let split = last_byte_apart(list.as_slice(), way);
+                assert_eq!(every(split.as_slice()), every(list.as_slice()), "{count} {way:?}");
                 assert!(way == back || split.as_slice().last().is_some_and(|last| last.iov_len == 1));
             }
         }
@@ -149,7 +149,7 @@ mod tests {
         let pid = child.id() as i32;
         child.wait().expect("its end");
         let mut word = 0_u64;
-        let mut piece = Pieces::new();
+        let mut piece = SgList::new();
         piece.push((&raw mut word).cast(), 8);
         assert_eq!(across(pid, &piece, &piece, Way::In), Err(Fault::Gone));
     }

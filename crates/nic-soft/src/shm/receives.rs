@@ -197,9 +197,9 @@ pub(super) fn fill(slot: &[AtomicU64], wr: &RecvWr<'_>) {
     }
 }
 
-/// Refuses a receive of too many pieces.
+/// Refuses a receive of too many SGEs.
 pub(super) fn check_sges(wr: &RecvWr<'_>, max: u32) -> Result<()> {
-    Error::check_limit("the number of pieces of the receive", wr.sges.len() as u64, max.into())
+    Error::check_limit("the number of SGEs of the receive", wr.sges.len() as u64, max.into())
 }
 
 impl Drop for SharedReceives {

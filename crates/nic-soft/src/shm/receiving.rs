@@ -27,7 +27,7 @@ pub(super) struct Receiving {
     /// ...or of a shared queue.
     pub(super) srq: Option<Arc<SharedReceives>>,
     pub(super) completions: Arc<Completions>,
-    /// Receives that it holds, of so many pieces each.
+    /// Receives that it holds, of so many SGEs each.
     max_wr: u32,
     max_sge: u32,
     /// Held while a receive is posted.

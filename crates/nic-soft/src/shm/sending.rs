@@ -21,7 +21,7 @@ pub(super) struct Sending {
     pub(super) completions: Arc<Completions>,
     /// Its place among those that complete there.
     seat: OnceLock<usize>,
-    /// Requests that it holds, of so many pieces or bytes of inline data each.
+    /// Requests that it holds, of so many SGEs or bytes of inline data each.
     max_wr: u32,
     max_sge: u32,
     max_inline: u32,
@@ -198,7 +198,7 @@ impl Sending {
     fn check(&self, connection: &Connection, wr: &SendWr<'_>) -> Result<()> {
         match wr.data {
             Data::Sges(sges) => {
-                Error::check_limit("the number of pieces", sges.len() as u64, self.max_sge.into())?;
+                Error::check_limit("the number of SGEs", sges.len() as u64, self.max_sge.into())?;
                 let total = sges.iter().map(|s| u64::from(s.length)).sum();
                 Error::check_limit("bytes in the message", total, connection.device.attr.max_msg_size)
             }

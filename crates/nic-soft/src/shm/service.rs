@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use super::atomic::Atomic;
 use super::layout::{ServiceWords, ask};
 use super::link::Link;
-use super::place::{self, Fault, Pieces, Way};
+use super::place::{self, Fault, SgList, Way};
 
 /// What one queue pair asks of its peer's NIC thread.
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Asking {
     pub(super) fn copy(
         &mut self,
         link: &Link,
-        local: &Pieces,
+        local: &SgList,
         at: u64,
         key: u32,
         way: Way,
@@ -73,7 +73,7 @@ impl Asking {
     pub(super) fn deliver(
         &mut self,
         link: &Link,
-        part: &Pieces,
+        part: &SgList,
         at: u64,
         key: u32,
         from: u64,
@@ -117,7 +117,7 @@ impl Asking {
     fn carry_on(
         &mut self,
         link: &Link,
-        local: &Pieces,
+        local: &SgList,
         at: u64,
         key: u32,
         kind: u32,

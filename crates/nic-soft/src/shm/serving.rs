@@ -11,7 +11,7 @@ use super::atomic::{Atomic, atomic_across};
 use super::connection::Connection;
 use super::layout::{ServiceWords, ask, state};
 use super::memory::Ring;
-use super::place::{self, Pieces, Way, own_pid};
+use super::place::{self, SgList, Way, own_pid};
 use super::table::Place;
 use super::turn::Turn;
 use crate::sync::Spin;
@@ -87,10 +87,10 @@ impl Serving {
         }
         // Where the buffer lies is no question for the peer.
         let bounce = table.map.bytes(*self.bounce.get()?, ask::BOUNCE)?;
-        let mut memory = Pieces::new();
+        let mut memory = SgList::new();
         memory.push(at as *mut u8, len);
         if let Place::Anywhere(_) = place {
-            let mut buffer = Pieces::new();
+            let mut buffer = SgList::new();
             buffer.push(bounce, len);
             let way = if kind == ask::READ { Way::In } else { Way::Out };
             return place::across(own_pid(), &buffer, &memory, way).ok();

@@ -1,4 +1,4 @@
-//! Data path: the peer's memory. Copies between local pieces and memory that the peer's protection table allows: mapped, by the
+//! Data path: the peer's memory. Copies between local memory and memory that the peer's protection table allows: mapped, by the
 //! kernel, or by asking the owner.
 
 use std::sync::atomic::AtomicU64;
@@ -8,7 +8,7 @@ use verbs::{Access, RemoteAddr, WcStatus};
 use super::atomic::{Atomic, atomic_across, store_old};
 use super::link::Link;
 use super::peer::Reach;
-use super::place::{self, Fault, Pieces, Way};
+use super::place::{self, Fault, SgList, Way};
 use super::service::Asking;
 use super::table::Place;
 use super::tlb::Tlb;
@@ -41,12 +41,12 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// RDMA: copies between local pieces and one range of the peer.
+    /// RDMA: copies between local memory and one range of the peer.
     #[inline]
     pub(super) fn reach(
         &mut self,
         link: &Link,
-        local: &Pieces,
+        local: &SgList,
         remote: RemoteAddr,
         way: Way,
     ) -> Result<(), Stop> {
@@ -68,8 +68,8 @@ impl Transfer {
         self.copy(link, local, place, remote.rkey, way)
     }
 
-    /// Copies between local pieces and a checked place of the peer.
-    fn copy(&mut self, link: &Link, local: &Pieces, place: Place, key: u32, way: Way) -> Result<(), Stop> {
+    /// Copies between local memory and a checked place of the peer.
+    fn copy(&mut self, link: &Link, local: &SgList, place: Place, key: u32, way: Way) -> Result<(), Stop> {
         if let Some(at) = mapped(link, place, local.total()) {
             // SAFETY: both sides were checked against protection tables whose entries keep the memory mapped until
             // we have left ([`super::link::Inside`]; the send lock for our own). Test: the conformance suite; `violations`
@@ -80,7 +80,7 @@ impl Transfer {
         match (place, link.peer.reach) {
             (Place::Private(at) | Place::Anywhere(at), Reach::Kernel { pid })
             | (Place::Anywhere(at), Reach::Direct { pid }) => {
-                let mut remote = Pieces::new();
+                let mut remote = SgList::new();
                 remote.push(at as *mut u8, local.total());
                 Ok(place::across(pid, local, &remote, way)?)
             }
@@ -99,7 +99,7 @@ impl Transfer {
     pub(super) fn deliver(
         &mut self,
         link: &Link,
-        part: &Pieces,
+        part: &SgList,
         place: Place,
         key: u32,
         from: u64,
@@ -121,7 +121,7 @@ impl Transfer {
     pub(super) fn atomic(
         &mut self,
         link: &Link,
-        local: &Pieces,
+        local: &SgList,
         remote: RemoteAddr,
         op: Atomic,
     ) -> Result<u32, Stop> {
@@ -180,12 +180,12 @@ fn mapped(link: &Link, place: Place, len: u64) -> Option<*mut u8> {
     }
 }
 
-/// Copies between local pieces and mapped memory.
+/// Copies between local memory and mapped memory.
 ///
 /// # Safety
-/// `at` must have room for all pieces, and everything must be mapped.
+/// `at` must have room for all entries, and everything must be mapped.
 #[inline]
-unsafe fn move_mapped(local: &Pieces, at: *mut u8, way: Way) {
+unsafe fn move_mapped(local: &SgList, at: *mut u8, way: Way) {
     // SAFETY: the caller's contract.
     unsafe {
         match way {

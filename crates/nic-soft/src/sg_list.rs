@@ -1,22 +1,22 @@
-//! Data path: placement. Pieces of memory that one request names, and copies between them and other memory.
+//! Data path: placement. Lists of memory that one request names, and copies between them and other memory.
 //!
-//! What the protection tables allowed becomes pieces here; whatever is copied into them is copied such that whoever sees the
+//! What the protection tables allowed becomes entries of a list here; whatever is copied into them is copied such that whoever sees the
 //! last byte of it sees all.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
-/// Pieces in a work request, at most.
+/// SGEs in a work request, at most.
 pub(crate) const SGE_MAX: usize = 16;
 
-/// Local memory of one request: up to [`SGE_MAX`] pieces that the protection table allowed.
-pub(crate) struct Pieces {
+/// Local memory of one request: up to [`SGE_MAX`] entries that the protection table allowed.
+pub(crate) struct SgList {
     list: [MaybeUninit<libc::iovec>; SGE_MAX],
     count: usize,
     total: u64,
 }
 
-impl Pieces {
+impl SgList {
     #[inline]
     pub(crate) fn new() -> Self {
         Self { list: [const { MaybeUninit::uninit() }; SGE_MAX], count: 0, total: 0 }
@@ -43,7 +43,7 @@ impl Pieces {
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.count) }
     }
 
-    /// The pieces of the bytes `from..from+len`.
+    /// The entries of the bytes `from..from+len`.
     pub(crate) fn part(&self, mut from: u64, mut len: u64) -> Self {
         let mut part = Self::new();
         for piece in self.as_slice() {
@@ -88,12 +88,12 @@ pub(crate) unsafe fn copy_last_byte_last(dst: *mut u8, src: *const u8, n: usize)
     }
 }
 
-/// Copies all pieces, in order, to mapped memory.
+/// Copies all entries, in order, to mapped memory.
 ///
 /// # Safety
-/// `dst` must have room for [`Pieces::total`] bytes, and the pieces must be mapped.
+/// `dst` must have room for [`SgList::total`] bytes, and the entries must be mapped.
 #[inline]
-pub(crate) unsafe fn gather(src: &Pieces, mut dst: *mut u8) {
+pub(crate) unsafe fn gather(src: &SgList, mut dst: *mut u8) {
     for piece in src.as_slice() {
         // SAFETY: the caller's contract.
         unsafe {
@@ -103,12 +103,12 @@ pub(crate) unsafe fn gather(src: &Pieces, mut dst: *mut u8) {
     }
 }
 
-/// Copies mapped memory, in order, to all pieces.
+/// Copies mapped memory, in order, to all entries.
 ///
 /// # Safety
-/// `src` must hold [`Pieces::total`] bytes, and the pieces must be mapped.
+/// `src` must hold [`SgList::total`] bytes, and the entries must be mapped.
 #[inline]
-pub(crate) unsafe fn scatter(mut src: *const u8, dst: &Pieces) {
+pub(crate) unsafe fn scatter(mut src: *const u8, dst: &SgList) {
     for piece in dst.as_slice() {
         // SAFETY: the caller's contract.
         unsafe {
@@ -139,19 +139,19 @@ mod tests {
     #[test]
     fn scatter_and_gather_cut_alike() {
         let mut bytes: Vec<u8> = (0..100).collect();
-        let mut pieces = Pieces::new();
+        let mut list = SgList::new();
         let base = bytes.as_mut_ptr();
         for (from, len) in [(10_usize, 5), (50, 0), (0, 7), (90, 3)] {
-            pieces.push(base.wrapping_add(from), len);
+            list.push(base.wrapping_add(from), len);
         }
         let expected = [10, 11, 12, 13, 14, 0, 1, 2, 3, 4, 5, 6, 90, 91, 92];
         let mut out = [0_u8; 15];
         // SAFETY: 15 bytes on both sides.
-        unsafe { gather(&pieces, out.as_mut_ptr()) };
+        unsafe { gather(&list, out.as_mut_ptr()) };
         assert_eq!(out, expected);
         for from in 0..15_u64 {
             for len in 0..=(15 - from) {
-                let part = pieces.part(from, len);
+                let part = list.part(from, len);
                 assert_eq!(part.total(), len);
                 let mut got = vec![0_u8; len as usize];
                 // SAFETY: `len` bytes on both sides.
