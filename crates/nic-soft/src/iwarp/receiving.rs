@@ -123,7 +123,7 @@ impl Receiving {
             let step = match lent.machine.begins_fpdu() {
                 // Between FPDUs the machine need not be asked what it wants.
                 true if self.ahead.filled().is_empty() => Step::Dry,
-                true if self.take_short(lent)? => Step::More,
+                true if self.take_fast(lent)? => Step::More,
                 _ => self.step(lent)?,
             };
             match step {
@@ -145,9 +145,9 @@ impl Receiving {
         self.turn > 0
     }
 
-    /// The short way of a small message that has come as a whole; whether there was one. On any doubt nothing has happened.
+    /// The fast path of a small message that has come as a whole; whether there was one. On any doubt nothing has happened.
     #[inline]
-    fn take_short(&mut self, lent: &mut Lent<'_>) -> Result<bool, End> {
+    fn take_fast(&mut self, lent: &mut Lent<'_>) -> Result<bool, End> {
         let (bytes, domain) = (self.ahead.filled(), lent.queues.domain());
         let written = lent.machine.take_write(bytes, |stag, to, payload| {
             let at = domain.find(stag, Access::REMOTE_WRITE, to, payload.len() as u64);
@@ -357,7 +357,7 @@ impl Receiving {
         Ok(Step::More)
     }
 
-    /// The short way for payload that has been read ahead as a whole and goes to one place. On any doubt nothing has happened.
+    /// The fast path for payload that has been read ahead as a whole and goes to one place. On any doubt nothing has happened.
     #[inline]
     fn place_small(&mut self, lent: &mut Lent<'_>, piece: &Piece) -> Option<Step> {
         let bytes = self.ahead.filled().get(..piece.len)?;

@@ -60,10 +60,10 @@ enum Sent {
     Part,
 }
 
-/// Why a request did not go the short way.
-enum NotShort {
-    /// It goes the long way; nothing has happened.
-    Long,
+/// Why a request did not take the fast path.
+enum NotFast {
+    /// It is none for that; nothing has happened.
+    Unfit,
     /// Its memory has gone.
     Gone,
 }
@@ -252,12 +252,12 @@ impl Sending {
     ) -> Result<(), WcStatus> {
         match self.write_at_once(machine, queues, queue, request) {
             Ok(()) => Ok(()),
-            Err(NotShort::Gone) => Err(WcStatus::LocProtErr),
-            Err(NotShort::Long) => self.post(machine, request),
+            Err(NotFast::Gone) => Err(WcStatus::LocProtErr),
+            Err(NotFast::Unfit) => self.post(machine, request),
         }
     }
 
-    /// The short way of a small write or send that nothing stands before: from the request to its bytes, without an operation
+    /// The fast path of a small write or send that nothing stands before: from the request to its bytes, without an operation
     /// in the machine's queue and an FPDU as a value; a message of 8 bytes takes about half of the instructions.
     #[inline]
     fn write_at_once(
@@ -266,10 +266,10 @@ impl Sending {
         queues: &Queues,
         queue: &SendQueue,
         request: &Request,
-    ) -> Result<(), NotShort> {
+    ) -> Result<(), NotFast> {
         let (len, number) = (request.len, self.questions.next());
         if len as usize > SMALL_MAX || request.flags.contains(SendFlags::FENCE) {
-            return Err(NotShort::Long);
+            return Err(NotFast::Unfit);
         }
         let kind = match request.op {
             SendOp::Write(to) => OpKind::Write { stag: to.rkey, to: to.addr, len },
@@ -277,12 +277,12 @@ impl Sending {
                 let solicited = request.flags.contains(SendFlags::SOLICITED);
                 OpKind::Send { len, solicited, invalidate: None }
             }
-            _ => return Err(NotShort::Long),
+            _ => return Err(NotFast::Unfit),
         };
         self.outbox.append(Some(number + 1), |to| {
             let payload =
-                |to: &mut Vec<u8>| queue.append(number, queues.domain(), 0, len, to).ok_or(NotShort::Gone);
-            machine.write_at_once(&kind, to, payload).unwrap_or(Err(NotShort::Long))
+                |to: &mut Vec<u8>| queue.append(number, queues.domain(), 0, len, to).ok_or(NotFast::Gone);
+            machine.write_at_once(&kind, to, payload).unwrap_or(Err(NotFast::Unfit))
         })
     }
 
