@@ -225,3 +225,52 @@ pub(super) fn state_of(number: u32) -> QpState {
         _ => QpState::Reset,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use verbs::QpInit;
+
+    use super::super::lies::idle;
+    use super::*;
+
+    /// Goal: a peer may confirm and fail this queue pair, and nothing else, whatever it writes. Method: it writes every state, of
+    /// this generation and of the next, after each state that this side came to.
+    #[test]
+    fn a_peer_takes_no_queue_pair_back() {
+        let (device, qp) = idle(|_, cq| QpInit::new(cq));
+        let connection = &qp.connection;
+        let said = |generation, state| {
+            connection.words.status.store(state::word(generation, state), Ordering::Release);
+            connection.state()
+        };
+        let generation = connection.generation;
+        for (from, to) in [(state::INIT, state::RTR), (state::RTR, state::RTS)] {
+            assert!(connection.advance(from, to));
+            for state in 0..=state::ERROR + 1 {
+                let forward = (to..=state::ERROR).contains(&state);
+                assert_eq!(said(generation, state), if forward { state } else { state::ERROR });
+                assert_eq!(said(generation + 1, state), state::ERROR, "that is another queue pair");
+            }
+            said(generation, to);
+        }
+        said(generation, state::ERROR);
+        assert!(connection.is_failed_by_peer() && connection.fail() && !connection.fail());
+        assert!(!connection.is_failed_by_peer(), "this side has dealt with it");
+        drop(device);
+    }
+
+    #[test]
+    fn who_is_condemned_twice_is_told_once() {
+        let (device, qp) = idle(|_, cq| QpInit::new(cq));
+        let connection = &qp.connection;
+        assert!(!connection.is_failing());
+        connection.condemn();
+        connection.condemn();
+        assert!(connection.is_condemned());
+        assert_eq!(connection.device.take_condemned().1, [connection.index]);
+        connection.fail();
+        connection.condemn();
+        assert!(connection.has_failed() && connection.device.take_condemned().1.is_empty());
+        drop(device);
+    }
+}

@@ -50,7 +50,7 @@ impl QpHandle {
         Ok(Self { device: device.clone(), qp, send_cq, recv_cq })
     }
 
-    /// The connection is over, whichever side it is in the making or up; the program is told if it is `told`.
+    /// Ends the connection, be it in the making; the program is told if it is `told`.
     fn end(&self, told: bool) {
         self.device.registry.part(&self.device.shared, &self.qp, told);
         self.qp.fail_as_expected();

@@ -89,6 +89,17 @@ pub(super) fn connected() -> (Qp, Qp) {
     (one.qp, other.qp)
 }
 
+/// A queue pair of which nobody but the test knows: the device's thread has ended. With what keeps it.
+pub(super) fn idle(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<QpInner>) {
+    let device = open(&host::real::host(), &ShmConfig::default()).expect("a device");
+    of(&device).expect("ours").stop();
+    let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
+    let qp = pd.create_qp(&init(&pd, &cq)).expect("a queue pair");
+    let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
+    let inner = handle.qp.clone();
+    ((device, pd, cq, qp), inner)
+}
+
 /// Goal: a peer's table that claims more than is mapped does not lead outside, after an access that was allowed.
 /// Method: a region of NIC memory claims 2^62 bytes; the write that would hit a buffer of the victim's is refused.
 #[test]

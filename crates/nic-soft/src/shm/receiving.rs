@@ -11,7 +11,7 @@ use super::completions::Completions;
 use super::connection::Connection;
 use super::layout::{QpShared, comp, recv, state};
 use super::memory::{Memory, Ring};
-use super::receives::{SharedReceives, check_sges, fill};
+use super::receives::{Claimed, SharedReceives, check_sges, fill};
 use super::segment::Slots;
 use crate::sync::{Spin, ring};
 
@@ -167,22 +167,11 @@ impl Receiving {
         while got < wcs.len() && next < end {
             let slot = self.comps.slot(next);
             let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
-            let wc = match (&self.recvs, &self.srq) {
-                (Some(recvs), _) => Some(arrival::completion(connection, slot, low, recvs.slot(next))),
-                (None, Some(srq)) => {
-                    let at = slot[comp::RECEIVE].load(Ordering::Relaxed) as u16;
-                    srq.claimed(at, claimant(connection)).map(|claimed| {
-                        let wc = arrival::completion(connection, slot, low, srq.receive(at));
-                        claimed.give_back();
-                        wc
-                    })
-                }
-                (None, None) => None,
-            };
-            match wc {
-                Some(wc) => {
-                    wcs[got] = wc;
+            match self.receive_of(connection, slot, next) {
+                Some((receive, claimed)) => {
+                    wcs[got] = arrival::completion(connection, slot, low, receive);
                     got += 1;
+                    claimed.into_iter().for_each(Claimed::give_back);
                 }
                 // About nothing that the peer could have used: it is passed over.
                 None => connection.condemn(),
@@ -201,6 +190,21 @@ impl Receiving {
             got = self.flush(connection, next, wcs);
         }
         got
+    }
+
+    /// The receive that the completion in a slot is about, with the claim on it if it is a shared one.
+    #[inline]
+    fn receive_of(
+        &self,
+        connection: &Connection,
+        slot: &[AtomicU64],
+        position: u64,
+    ) -> Option<(&[AtomicU64], Option<Claimed<'_>>)> {
+        if let Some(recvs) = &self.recvs {
+            return Some((recvs.slot(position), None));
+        }
+        let (srq, at) = (self.srq.as_ref()?, slot[comp::RECEIVE].load(Ordering::Relaxed) as u16);
+        Some((srq.receive(at), Some(srq.claimed(at, claimant(connection))?)))
     }
 
     /// Flushes posted receives, once nothing of the peer can arrive any more.
@@ -258,4 +262,55 @@ fn after_shared(connection: &Connection, srq: &SharedReceives, taken: u64) {
     crate::sync::fence::light();
     connection.answer_rnr();
     srq.check_limit();
+}
+
+#[cfg(test)]
+mod tests {
+    use verbs::{QpInit, SrqInit};
+
+    use super::super::lies::idle;
+    use super::*;
+
+    /// What a peer publishes at a position: a message of no bytes.
+    fn complete(half: &Receiving, position: u64) {
+        let slot = half.comps.slot(position);
+        ring::publish(&slot[comp::MARK], ring::lap(position, half.comps.shift()), 0);
+    }
+
+    fn polled(half: &Receiving, connection: &Connection) -> Vec<u64> {
+        let mut wcs = [Wc::default(); 8];
+        let got = half.poll(connection, &mut wcs);
+        wcs[..got].iter().map(|wc| wc.wr_id).collect()
+    }
+
+    /// Goal: a peer completes what was posted, in order, and no more. Method: it publishes four completions ahead.
+    #[test]
+    fn a_peer_completes_only_what_was_posted() {
+        let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_recv_wr: 4, ..QpCap::default() }));
+        let (half, connection) = (&qp.receiving, &qp.connection);
+        let post = |wr_id| half.post(connection, &RecvWr::new(wr_id, &[]));
+        assert_eq!((post(5), post(6)), (Ok(()), Ok(())));
+        (0..4).for_each(|position| complete(half, position));
+        assert_eq!((half.count_arrivals(), half.waiting()), (2, 2));
+        assert_eq!((polled(half, connection), polled(half, connection)), (vec![5, 6], vec![]));
+        assert_eq!((post(7), polled(half, connection)), (Ok(()), vec![7]));
+        assert!((8..12).all(|wr_id| post(wr_id).is_ok()));
+        assert_eq!(post(12), Err(Error::QueueFull { queue: "receive", depth: 4 }));
+        assert_eq!(polled(half, connection), [8], "the fourth");
+        drop(device);
+    }
+
+    /// Goal: a completion about a shared receive that this peer has not claimed reaches no program, and fails the queue pair.
+    #[test]
+    fn a_receive_that_nobody_claimed_is_not_completed() {
+        let (device, qp) = idle(|pd, cq| {
+            let srq = pd.create_srq(SrqInit { max_wr: 4, max_sge: 1 }).expect("a queue");
+            srq.post_recv(&RecvWr::new(1, &[])).expect("room");
+            QpInit { srq: Some(srq), ..QpInit::new(cq) }
+        });
+        complete(&qp.receiving, 0);
+        assert_eq!(polled(&qp.receiving, &qp.connection), []);
+        assert!(qp.connection.is_condemned());
+        drop(device);
+    }
 }

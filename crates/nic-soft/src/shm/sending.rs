@@ -317,3 +317,37 @@ impl Sending {
         self.set_stalled(connection, false);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use verbs::QpInit;
+
+    use super::super::fuzzing::link_to_process;
+    use super::super::lies::idle;
+    use super::*;
+
+    /// Goal: requests that wait keep their places, and are flushed in order. Method: ten sends to a peer that has eight receives
+    /// and posts no more.
+    #[test]
+    fn what_waits_keeps_its_place_and_its_order() {
+        let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_send_wr: 10, ..QpCap::default() }));
+        link_to_process(&qp, std::process::id() as i32, None);
+        let (half, connection) = (&qp.sending, &qp.connection);
+        let send = |wr_id| half.post(connection, &SendWr::inline(wr_id, SendOp::Send, &[1]));
+        let over = || {
+            let mut wcs = [Wc::default(); 16];
+            let count = half.completions.take(&mut wcs, |done| half.reclaim(done.upto));
+            wcs[..count].iter().map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>()
+        };
+        assert!((0..10).all(|wr_id| send(wr_id) == Ok(false)) && half.is_stalled());
+        assert_eq!(send(10), Err(Error::QueueFull { queue: "send", depth: 10 }));
+        assert_eq!(over(), (0..8).map(|wr_id| (wr_id, WcStatus::Success)).collect::<Vec<_>>());
+        assert!(!half.progress(connection) && over().is_empty(), "there is no receive still");
+        assert_eq!(send(10), Ok(false));
+        connection.fail();
+        half.flush(connection);
+        assert_eq!(over(), [8, 9, 10].map(|wr_id| (wr_id, WcStatus::WrFlushErr)));
+        assert!(!half.is_stalled());
+        drop(device);
+    }
+}
