@@ -363,11 +363,9 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "B.json")]
     pub(crate) new: PathBuf,
     /// Effects within this are no difference (5% or 0.05)
-    ///
-    /// A run's own noise (the same thing measured twice) raises it, and the output says so.
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     pub(crate) threshold: f64,
-    /// Exit with 3 if something cannot be told
+    /// Exit with 3 if something cannot be told, or only one of the files has it
     #[arg(long)]
     pub(crate) strict: bool,
     /// Also write the comparison as JSON; - for standard output, which then carries nothing else
@@ -379,8 +377,9 @@ const COMPARE: &str = "\
 A cell is one experiment, device, variant, size and metric. The effect in each cell is the \
 median of all ratios of a launch of B to a launch of A, with its 95 % interval (so it need not be \
 the ratio of the two medians shown), corrected for the number of cells (Benjamini-Hochberg):
-  worse, better   the whole interval is beyond the threshold
-  same            the whole interval is within it
+  worse, better   the whole interval is beyond the threshold, and beyond what either run drifted by
+                  while the cell was measured
+  same            the whole interval is within the threshold
   cannot tell     anything else: more launches would tell (--launches of `nicety bench`)
 
 EXAMPLES
@@ -392,7 +391,7 @@ EXIT STATUS
   0  no cell is worse
   1  some cell is worse
   2  the files cannot be compared
-  3  with --strict: none is worse, but some cannot be told";
+  3  with --strict: none is worse, but some cannot be told, or are in one file only";
 
 const COMPLETIONS: &str = "\
 EXAMPLES

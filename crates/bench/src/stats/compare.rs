@@ -110,18 +110,33 @@ fn mann_whitney_counts(a: usize, b: usize) -> Vec<f64> {
     counts
 }
 
-/// Verdict of an interval against `threshold` (a fraction: 0.05 allows 5 %, symmetric as a ratio).
+/// How far the later half of a run's launches moved from the earlier half, as a fraction; 0 where chance explains it.
+///
+/// The interval of a ratio carries what launches scatter. What it cannot carry is a machine that changed while it
+/// measured: then launches of another hour differ by as much.
 #[must_use]
-pub fn verdict(ratio: &RatioInterval, threshold: f64, direction: Direction) -> Verdict {
+pub fn drift(launches: &[f64]) -> f64 {
+    let (early, late) = launches.split_at(launches.len() / 2);
+    let moved = ratio_interval(early, late).filter(|r| r.low > Some(1.0) || r.high.is_some_and(|h| h < 1.0));
+    moved.map_or(0.0, |r| r.ratio.max(r.ratio.recip()) - 1.0)
+}
+
+/// Verdict of an interval against `threshold` (a fraction: 0.05 allows 5 %, symmetric as a ratio).
+///
+/// A difference has to be larger than what the runs drifted by, too. "Same" knows no such allowance: noise makes nothing
+/// the same.
+#[must_use]
+pub fn verdict(ratio: &RatioInterval, threshold: f64, drift: f64, direction: Direction) -> Verdict {
     let (Some(low), Some(high)) = (ratio.low, ratio.high) else { return Verdict::CannotTell };
-    let (upper, lower) = (1.0 + threshold.max(0.0), 1.0 / (1.0 + threshold.max(0.0)));
+    let bounds = |share: f64| (1.0 + share.max(0.0), 1.0 / (1.0 + share.max(0.0)));
+    let ((upper, lower), (beyond, below_it)) = (bounds(threshold), bounds(threshold.max(drift)));
     let (above, below) = match direction {
         Direction::LowerIsBetter => (Verdict::Worse, Verdict::Better),
         Direction::HigherIsBetter => (Verdict::Better, Verdict::Worse),
     };
-    if low > upper {
+    if low > beyond {
         above
-    } else if high < lower {
+    } else if high < below_it {
         below
     } else if low >= lower && high <= upper {
         Verdict::Same
@@ -130,25 +145,48 @@ pub fn verdict(ratio: &RatioInterval, threshold: f64, direction: Direction) -> V
     }
 }
 
-/// P value of "the ratio is within the threshold", two-sided: Welch's test on logarithms, shifted to the threshold.
+/// P value of "the ratio is within the threshold", two-sided: Yuen's test on logarithms, shifted to the threshold.
 ///
 /// For the correction over many cells only. A rank test cannot serve: with five launches a side its least p is
-/// 1/126, and no cell of a hundred could ever pass. `None` below two launches on a side or without a ratio.
+/// 1/126, and no cell of a hundred could ever pass. Nor can Welch's: one launch that something disturbed widens its
+/// deviation until a clear difference is none (Yuen 1974 trims a fifth at each end). `None` below two launches on a side
+/// or without a ratio.
 #[must_use]
 pub fn p_beyond(old: &[f64], new: &[f64], threshold: f64) -> Option<f64> {
     ratio_interval(old, new)?;
-    let logs = |values: &[f64]| values.iter().map(|v| v.ln()).collect::<Vec<_>>();
-    let (old, new) = (logs(old), logs(new));
-    let part = |v: &[f64]| Some(standard_deviation(v)?.powi(2) / v.len() as f64);
-    let (a, b) = (part(&old)?, part(&new)?);
-    let excess = (mean(&new)? - mean(&old)?).abs() - threshold.max(0.0).ln_1p();
+    let (old, new) = (Trimmed::of_logarithms(old)?, Trimmed::of_logarithms(new)?);
+    let excess = (new.mean - old.mean).abs() - threshold.max(0.0).ln_1p();
+    let (a, b) = (old.variance, new.variance);
     if a + b <= 0.0 {
         return Some(if excess > 0.0 { 0.0 } else { 1.0 });
     }
-    let freedom = (a + b).powi(2) / (a * a / (old.len() - 1) as f64 + b * b / (new.len() - 1) as f64);
+    let freedom = (a + b).powi(2) / (a * a / old.freedom + b * b / new.freedom);
     let t = excess / (a + b).sqrt();
     let tail = if freedom > 1e4 { normal_upper(t) } else { student_upper(t, freedom) };
     Some((2.0 * tail).min(1.0))
+}
+
+/// The mean of what is left when a fifth is trimmed at each end, and how well it is known.
+struct Trimmed {
+    mean: f64,
+    /// Of the mean.
+    variance: f64,
+    freedom: f64,
+}
+
+impl Trimmed {
+    /// `None` below two values.
+    fn of_logarithms(values: &[f64]) -> Option<Self> {
+        let mut logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
+        sort(&mut logs);
+        let cut = logs.len() / 5;
+        let kept = logs.get(cut..logs.len() - cut).filter(|kept| kept.len() >= 2)?.to_vec();
+        let (count, left) = (logs.len() as f64, kept.len() as f64);
+        let (least, most) = (*kept.first()?, *kept.last()?);
+        logs.iter_mut().for_each(|v| *v = v.clamp(least, most));
+        let squares = standard_deviation(&logs)?.powi(2) * (count - 1.0);
+        Some(Self { mean: mean(&kept)?, variance: squares / (left * (left - 1.0)), freedom: left - 1.0 })
+    }
 }
 
 /// Benjamini-Hochberg adjusted p values (q values), in the order given; the share of false alarms among cells
@@ -210,7 +248,8 @@ mod tests {
     fn known_effects_get_their_verdicts() {
         let mut rng = Rng::new(2);
         let old = launches(&mut rng, 10, 1.0, 0.01);
-        let check = |new: &[f64], direction| verdict(&ratio_interval(&old, new).expect("n"), 0.05, direction);
+        let check =
+            |new: &[f64], direction| verdict(&ratio_interval(&old, new).expect("n"), 0.05, 0.0, direction);
         let slower = launches(&mut rng, 10, 1.2, 0.01);
         assert_eq!(check(&slower, Direction::LowerIsBetter), Verdict::Worse);
         assert_eq!(check(&slower, Direction::HigherIsBetter), Verdict::Better);
@@ -223,6 +262,35 @@ mod tests {
         assert_eq!(check(&wild, Direction::LowerIsBetter), Verdict::CannotTell);
         assert_eq!(check(&slower[..1], Direction::LowerIsBetter), Verdict::CannotTell);
         assert_eq!(Verdict::CannotTell.to_string(), "cannot tell");
+    }
+
+    /// Noise may withhold a verdict. It never makes a difference beyond the threshold "same".
+    #[test]
+    fn drift_withholds_a_difference_and_never_grants_sameness() {
+        let found = RatioInterval { ratio: 1.3, low: Some(1.283), high: Some(1.312) };
+        let check = |drift| verdict(&found, 0.05, drift, Direction::LowerIsBetter);
+        assert_eq!(
+            [check(0.0), check(0.2), check(0.381)],
+            [Verdict::Worse, Verdict::Worse, Verdict::CannotTell]
+        );
+    }
+
+    #[test]
+    fn a_drift_is_what_halves_differ_by_beyond_chance() {
+        let steps =
+            |late: f64| [1.0, 1.01, 0.99, 1.0, 1.02, late, 1.01 * late, 0.99 * late, late, late, late];
+        assert!((drift(&steps(1.4)) - 0.4).abs() < 0.02 && (drift(&steps(1.0 / 1.4)) - 0.4).abs() < 0.02);
+        assert_eq!(drift(&steps(1.0)), 0.0);
+        assert_eq!(drift(&[1.0, 9.0]), 0.0, "too few to tell");
+    }
+
+    /// A launch that something disturbed is one of eleven: the other ten are evidence all the same.
+    #[test]
+    fn a_disturbed_launch_hides_no_difference() {
+        let mut rng = Rng::new(5);
+        let (old, mut new) = (launches(&mut rng, 11, 1.0, 0.01), launches(&mut rng, 11, 1.3, 0.01));
+        new[3] = 30.0;
+        assert!(p_beyond(&old, &new, 0.05).expect("n") < 1e-6);
     }
 
     #[test]
@@ -239,7 +307,7 @@ mod tests {
         let mut rng = Rng::new(3);
         let wrong = (0..2000).filter(|_| {
             let (old, new) = (launches(&mut rng, 6, 1.0, 0.1), launches(&mut rng, 6, 1.0, 0.1));
-            let found = verdict(&ratio_interval(&old, &new).expect("n"), 0.0, Direction::LowerIsBetter);
+            let found = verdict(&ratio_interval(&old, &new).expect("n"), 0.0, 0.0, Direction::LowerIsBetter);
             matches!(found, Verdict::Worse | Verdict::Better)
         });
         let count = wrong.count();

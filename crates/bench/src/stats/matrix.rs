@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::compare::{
-    Direction, RatioInterval, Verdict, benjamini_hochberg, p_beyond, ratio_interval, verdict,
+    Direction, RatioInterval, Verdict, benjamini_hochberg, drift, p_beyond, ratio_interval, verdict,
 };
 use crate::schema::{Cell, ClockKind, Measurement, Run};
 
 /// What counts as a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareOptions {
-    /// Effects within this fraction are the same; default 0.05, at least each run's A/A noise.
+    /// Effects within this fraction are the same; default 0.05.
     pub threshold: f64,
     /// Accepted share of false alarms among the differences found; default 0.05.
     pub false_discovery: f64,
@@ -35,6 +35,8 @@ pub struct CellComparison {
     pub new: f64,
     /// Ratio new / old; `None` if a median is not above 0 or the units differ.
     pub ratio: Option<RatioInterval>,
+    /// How far either run moved while this cell was measured, a fraction: a difference has to be larger.
+    pub drift: f64,
     /// P value after Benjamini-Hochberg; `None` if there is none.
     pub q: Option<f64>,
     /// The verdict.
@@ -46,7 +48,7 @@ pub struct CellComparison {
 /// Two runs compared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// Threshold in force, a fraction: the one asked for, or the A/A noise if that is larger.
+    /// The threshold, a fraction.
     pub threshold: f64,
     /// Cells of both runs, in order.
     pub cells: Vec<CellComparison>,
@@ -62,13 +64,18 @@ impl Comparison {
     pub fn count(&self, verdict: Verdict) -> usize {
         self.cells.iter().filter(|c| c.verdict == verdict).count()
     }
+
+    /// Number of cells that only one of the runs has.
+    #[must_use]
+    pub fn without_counterpart(&self) -> usize {
+        self.only_old.len() + self.only_new.len()
+    }
 }
 
 /// Compares the cells that both runs have; of a cell that is there twice, the first counts.
 #[must_use]
 pub fn compare_runs(old: &Run, new: &Run, options: &CompareOptions) -> Comparison {
-    let noise = |run: &Run| run.environment.aa_noise.map_or(0.0, |aa| aa.floor);
-    let threshold = options.threshold.max(noise(old)).max(noise(new));
+    let threshold = options.threshold;
     let (before, after) = (by_cell(old), by_cell(new));
     let both: BTreeSet<&Cell> = before.keys().filter(|c| after.contains_key(*c)).collect();
     let mut p = Vec::new();
@@ -107,6 +114,7 @@ fn compare_cell(
         old: old.median,
         new: new.median,
         ratio: None,
+        drift: 0.0,
         q: None,
         verdict: Verdict::CannotTell,
         reason: None,
@@ -126,24 +134,34 @@ fn compare_cell(
     let (ratio, p) = if virtual_time(new) {
         (exact(old.median, new.median), None)
     } else {
-        (ratio_interval(&before, &after), p_beyond(&before, &after, threshold))
+        result.drift = drift(&before).max(drift(&after));
+        (ratio_interval(&before, &after), p_beyond(&before, &after, threshold.max(result.drift)))
     };
     result.ratio = ratio;
     match ratio {
-        Some(found) => result.verdict = verdict(&found, threshold, direction),
+        Some(found) => result.verdict = verdict(&found, threshold, result.drift, direction),
         None => result.reason = Some("a median is not above 0".to_owned()),
     }
-    if let (Some(RatioInterval { low, .. }), Verdict::CannotTell) = (ratio, result.verdict) {
-        result.reason = Some(match low {
-            None => format!(
-                "{} against {} launches carry no 95 % interval; 4 of each do",
-                before.len(),
-                after.len()
-            ),
-            Some(_) => format!("the interval crosses the threshold of {:.1} %", 100.0 * threshold),
-        });
+    if let (Some(found), Verdict::CannotTell) = (ratio, result.verdict) {
+        let launches = (before.len(), after.len());
+        result.reason = Some(unsure(&found, threshold, result.drift, launches));
     }
     (result, p)
+}
+
+/// Why an interval carries no verdict.
+fn unsure(found: &RatioInterval, threshold: f64, drift: f64, (old, new): (usize, usize)) -> String {
+    let Some((low, high)) = found.low.zip(found.high) else {
+        return format!("{old} against {new} launches carry no 95 % interval; 4 of each do");
+    };
+    let limit = 1.0 + threshold;
+    if drift > threshold && (low > limit || high < limit.recip()) {
+        return format!(
+            "it differs by more than {:.1} %, but a run drifted by as much while it was measured",
+            100.0 * threshold
+        );
+    }
+    format!("the interval crosses the threshold of {:.1} %", 100.0 * threshold)
 }
 
 fn exact(old: f64, new: f64) -> Option<RatioInterval> {
@@ -219,12 +237,26 @@ mod tests {
         assert_eq!((rates.count(Verdict::Better), rates.count(Verdict::Worse)), (5, 0));
     }
 
+    /// The cell that was measured twice says how noisy that cell is: it excuses no other.
     #[test]
-    fn the_noise_of_a_machine_raises_the_threshold() {
+    fn the_noise_of_one_cell_does_not_hide_a_regression_in_another() {
         let mut old = run(1, 10, "us", |_| 1.0);
-        old.environment.aa_noise = Some(AaNoise { floor: 0.6, ..AaNoise::default() });
-        let compared = compare_runs(&old, &run(2, 10, "us", |_| 1.5), &CompareOptions::default());
-        assert_eq!((compared.threshold, compared.count(Verdict::Worse)), (0.6, 0));
+        old.environment.aa_noise = Some(AaNoise { floor: 0.381, ..AaNoise::default() });
+        let compared = compare_runs(&old, &run(2, 10, "us", |_| 1.3), &CompareOptions::default());
+        assert_eq!((compared.threshold, compared.count(Verdict::Worse)), (0.05, 10));
+    }
+
+    #[test]
+    fn a_run_that_drifted_cannot_tell_what_is_no_larger_than_its_drift() {
+        let drifting: Vec<f64> =
+            (0..12).map(|i| if i < 6 { 1.0 } else { 1.4 } + 0.001 * f64::from(i)).collect();
+        let of = |medians: &[f64]| Run { results: vec![result(1, "us", medians)], ..Run::default() };
+        let compared = compare_runs(&of(&drifting), &of(&[1.6; 12]), &CompareOptions::default());
+        let cell = &compared.cells[0];
+        assert_eq!(cell.verdict, Verdict::CannotTell, "{cell:?}");
+        assert!(cell.reason.as_deref().is_some_and(|why| why.contains("drifted")), "{cell:?}");
+        let compared = compare_runs(&of(&drifting), &of(&[3.0; 12]), &CompareOptions::default());
+        assert_eq!(compared.cells[0].verdict, Verdict::Worse);
     }
 
     #[test]

@@ -20,7 +20,9 @@ mod trend;
 mod warmup;
 
 pub use bimodal::{Modes, bimodal};
-pub use compare::{Direction, RatioInterval, Verdict, benjamini_hochberg, p_beyond, ratio_interval, verdict};
+pub use compare::{
+    Direction, RatioInterval, Verdict, benjamini_hochberg, drift, p_beyond, ratio_interval, verdict,
+};
 pub use dependence::{block_bootstrap_median, effective_size, lag1, lag1_clipped, widened_median_interval};
 pub use histogram::LogHistogram;
 pub use launches::{LAUNCHES_FOR_95, LaunchMedian, Spread, over_launches, spread};

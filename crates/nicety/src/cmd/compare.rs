@@ -29,7 +29,7 @@ pub(crate) fn run(args: &CompareArgs) -> Outcome {
     }
     let cautions = context::cautions(&old, &new, args.threshold);
     let people = if args.json == Some(Target::Stdout) { Stream::Err } else { Stream::Out };
-    people.print(&text::render(&compared, &cautions, args.threshold, people))?;
+    people.print(&text::render(&compared, &cautions, people))?;
     if let Some(wanted) = wanted {
         output::write(wanted, &term::json(&json::Document::new(&compared, &cautions))?)?;
     }
@@ -40,7 +40,7 @@ fn status(compared: &Comparison, strict: bool) -> u8 {
     let some = |verdict| compared.count(verdict) > 0;
     match () {
         () if some(Verdict::Worse) => FAILED,
-        () if strict && some(Verdict::CannotTell) => UNSURE,
+        () if strict && (some(Verdict::CannotTell) || compared.without_counterpart() > 0) => UNSURE,
         () => OK,
     }
 }

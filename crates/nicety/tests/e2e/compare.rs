@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use bench::schema::{AaNoise, DeviceInfo};
+
 use crate::common::{Ended, json, made_up_run, nicety, save};
 
 fn compare(a: &Path, b: &Path, more: &[&str]) -> Ended {
@@ -36,6 +38,21 @@ fn a_regression_has_status_1_for_times_and_for_rates() {
     }
 }
 
+/// One cell is measured twice to see a run's own noise; that it was noisy hides no regression in the others.
+#[test]
+fn a_noisy_check_of_the_machine_hides_no_regression() {
+    let dir = tempfile::tempdir().expect("directory");
+    let mut a = made_up_run(1.0, 9000.0);
+    let aa_noise = Some(AaNoise { floor: 0.381, ratio: 1.1, launches: 6 });
+    a.environment.aa_noise = aa_noise;
+    a.environment.devices = vec![DeviceInfo { name: "shm".to_owned(), aa_noise, ..DeviceInfo::default() }];
+    let (a, b) = (save(dir.path(), "a.json", &a), save(dir.path(), "b.json", &made_up_run(1.3, 9000.0)));
+    let ended = compare(&a, &b, &[]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.out.contains("1 worse, 1 same"), "{}", ended.out);
+    assert!(ended.out.contains("the old run is noisy"), "{}", ended.out);
+}
+
 #[test]
 fn what_cannot_be_told_is_loud_and_strict_makes_it_status_3() {
     let dir = tempfile::tempdir().expect("directory");
@@ -58,7 +75,10 @@ fn cells_of_one_side_are_listed() {
     a.results.push(extra.clone());
     extra.size_bytes = 1 << 20;
     b.results.push(extra);
-    let ended = compare(&save(dir.path(), "a.json", &a), &save(dir.path(), "b.json", &b), &[]);
+    let (a, b) = (save(dir.path(), "a.json", &a), save(dir.path(), "b.json", &b));
+    let ended = compare(&a, &b, &[]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(compare(&a, &b, &["--strict"]).status, Some(3), "what has no counterpart was not compared");
     assert!(
         ended.out.contains("Only in the old run: 1 cell\n  latency one_way_latency on shm, op=write, 4 KiB")
     );

@@ -1,8 +1,8 @@
-//! What differs between two runs besides the numbers: a difference may be the machine's and not the program's.
+//! What weakens a comparison: what differs between two runs besides the numbers, and how noisy they are.
 
 use std::collections::BTreeMap;
 
-use bench::schema::{Environment, Floor, Run};
+use bench::schema::{DeviceInfo, Environment, Floor, Run};
 use report::number::sig;
 
 use host::Bytes;
@@ -16,7 +16,23 @@ pub(super) fn cautions(old: &Run, new: &Run, threshold: f64) -> Vec<String> {
     all.extend(devices(old, new));
     all.extend(parameters(old, new));
     all.extend(floors(old, new, threshold));
+    all.extend(noise("old", &old.environment, threshold));
+    all.extend(noise("new", &new.environment, threshold));
     all
+}
+
+/// Devices on which the same thing measured twice in a run differed by more than the threshold.
+fn noise(which: &str, environment: &Environment, threshold: f64) -> Vec<String> {
+    let beyond = |info: &DeviceInfo| Some(info.aa_noise?.floor).filter(|floor| *floor > threshold);
+    let noisy = environment.devices.iter().filter_map(|info| Some((&info.name, beyond(info)?)));
+    noisy
+        .map(|(name, floor)| {
+            format!(
+                "the {which} run is noisy: the same thing measured twice on {name} differs by up to {} %",
+                sig(100.0 * floor, 3)
+            )
+        })
+        .collect()
 }
 
 fn environments(old: &Environment, new: &Environment) -> Vec<String> {
@@ -93,7 +109,7 @@ fn floors(old: &Run, new: &Run, threshold: f64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::schema::{Measurement, Parameter};
+    use bench::schema::{AaNoise, Measurement, Parameter};
 
     fn run(host: &str, floor: f64) -> Run {
         let result = |size_bytes| Measurement {
@@ -132,6 +148,17 @@ mod tests {
         assert!(found[0].contains("host differs: a against b"));
         assert!(found[1].contains("parameter window"));
         assert!(found[2].contains("memcpy") && found[2].contains("+50.0 %"), "{}", found[2]);
+    }
+
+    #[test]
+    fn a_noisy_device_is_named_with_its_noise() {
+        let mut noisy = run("a", 1.0);
+        let aa_noise = Some(AaNoise { floor: 0.381, ..AaNoise::default() });
+        noisy.environment.devices = vec![DeviceInfo { name: "shm".to_owned(), aa_noise, ..DeviceInfo::default() }];
+        let found = cautions(&run("a", 1.0), &noisy, 0.05);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("new run") && found[0].contains("on shm differs by up to 38.1 %"), "{found:?}");
+        assert!(cautions(&run("a", 1.0), &noisy, 0.4).is_empty());
     }
 
     #[test]

@@ -16,7 +16,7 @@ const SCHEMA: &str = "nicety-compare/1";
 #[derive(Debug, Serialize)]
 pub(super) struct Document<'a> {
     schema: &'static str,
-    /// Threshold in force, a fraction.
+    /// The threshold, a fraction.
     threshold: f64,
     /// Cells of each verdict.
     counts: BTreeMap<String, usize>,
@@ -40,6 +40,8 @@ struct Compared<'a> {
     /// New / old.
     ratio: Option<f64>,
     ratio_ci95: Option<[f64; 2]>,
+    /// How far either run moved while the cell was measured, a fraction.
+    drift: f64,
     /// P value after the correction for many cells.
     q: Option<f64>,
     reason: Option<&'a str>,
@@ -79,6 +81,7 @@ impl<'a> Compared<'a> {
             new: cell.new,
             ratio: cell.ratio.map(|r| r.ratio),
             ratio_ci95: ends.map(|(low, high)| [low, high]),
+            drift: cell.drift,
             q: cell.q,
             reason: cell.reason.as_deref(),
         }

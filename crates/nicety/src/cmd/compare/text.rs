@@ -10,7 +10,7 @@ use crate::term::{Paint, Stream, wrap};
 use host::Bytes;
 
 /// The whole text.
-pub(super) fn render(compared: &Comparison, cautions: &[String], asked: f64, stream: Stream) -> String {
+pub(super) fn render(compared: &Comparison, cautions: &[String], stream: Stream) -> String {
     let (width, colour) = (stream.width(), stream.colour());
     let mut out = String::new();
     let mut block = String::new();
@@ -37,16 +37,12 @@ pub(super) fn render(compared: &Comparison, cautions: &[String], asked: f64, str
         }
     }
     if !cautions.is_empty() {
-        let _ = writeln!(
-            out,
-            "\n{}",
-            Paint::Caution.on("Caution: the runs differ in more than their numbers", colour)
-        );
+        let _ = writeln!(out, "\n{}", Paint::Caution.on("Caution: this weakens the comparison", colour));
         for caution in cautions {
             let _ = writeln!(out, "  {}", wrap(caution, 4, width));
         }
     }
-    summary(&mut out, compared, asked, width, colour);
+    summary(&mut out, compared, width, colour);
     out
 }
 
@@ -91,7 +87,7 @@ fn reasons(out: &mut String, compared: &Comparison, width: usize) {
     }
 }
 
-fn summary(out: &mut String, compared: &Comparison, asked: f64, width: usize, colour: bool) {
+fn summary(out: &mut String, compared: &Comparison, width: usize, colour: bool) {
     let count = |v: &Verdict| (*v, compared.count(*v));
     let found: Vec<String> = VERDICTS
         .iter()
@@ -100,19 +96,11 @@ fn summary(out: &mut String, compared: &Comparison, asked: f64, width: usize, co
         .map(|(verdict, n)| paint(verdict).on(&format!("{n} {verdict}"), colour))
         .collect();
     let _ = writeln!(out, "\n{}: {}", plural(compared.cells.len(), "cell"), found.join(", "));
-    let percent = |share: f64| format!("{} %", sig(100.0 * share, 3));
-    let threshold = if compared.threshold > asked {
-        let (noise, asked) = (percent(compared.threshold), percent(asked));
-        format!(
-            "Threshold {noise}: more than the {asked} asked for, because the runs' own noise is that large."
-        )
-    } else {
-        format!(
-            "Threshold {}; + means a larger value in the new run. An effect is the median of all ratios of a launch of one \
-             run to a launch of the other, its interval is 95 %.",
-            percent(asked)
-        )
-    };
+    let threshold = format!(
+        "Threshold {} %; + means a larger value in the new run. An effect is the median of all ratios of a launch of one \
+         run to a launch of the other, its interval is 95 %.",
+        sig(100.0 * compared.threshold, 3)
+    );
     let _ = writeln!(out, "{}", wrap(&threshold, 0, width));
     let unsure = compared.count(Verdict::CannotTell);
     if unsure > 0 {
@@ -123,6 +111,11 @@ fn summary(out: &mut String, compared: &Comparison, asked: f64, width: usize, co
             unsure,
             plural(compared.cells.len(), "cell")
         );
+        let _ = writeln!(out, "{}", Paint::Caution.on(&wrap(&text, 0, width), colour));
+    }
+    let alone = compared.without_counterpart();
+    if alone > 0 {
+        let text = format!("{} in one run only: nothing is said of them.", plural(alone, "cell"));
         let _ = writeln!(out, "{}", Paint::Caution.on(&wrap(&text, 0, width), colour));
     }
 }
