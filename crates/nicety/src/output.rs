@@ -114,6 +114,15 @@ pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     }
 }
 
+/// As [`write()`], but a file that holds this text already is left alone.
+///
+/// # Errors
+/// As [`write()`].
+pub(crate) fn renew(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
+    let old = wanted.target.file().map(std::fs::read);
+    if old.is_some_and(|old| old.is_ok_and(|old| old == text.as_bytes())) { Ok(()) } else { write(wanted, text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

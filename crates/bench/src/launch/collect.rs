@@ -34,7 +34,10 @@ pub(super) struct Collected<'a> {
     keeping: Option<Keeping<'a>>,
     /// Cells that were given up: in how many launches, and why last.
     skipped: BTreeMap<usize, (u32, String)>,
+    /// Of this time.
     environment: Environment,
+    /// Of earlier times, in order.
+    before: Vec<Environment>,
     launches: u32,
     /// Launches begun, of each device, those of earlier times included.
     begun: Vec<BTreeSet<u32>>,
@@ -80,6 +83,7 @@ impl<'a> Collected<'a> {
             keeping: None,
             skipped,
             environment,
+            before: Vec::new(),
             launches,
             begun: vec![BTreeSet::new(); plan.devices.len()],
             opened: BTreeSet::new(),
@@ -95,20 +99,14 @@ impl<'a> Collected<'a> {
     /// Takes what was measured before.
     fn restore(&mut self, mut keeping: Keeping<'a>) {
         let kept = keeping.kept();
-        if let ([first, ..], false) = (keeping.sessions(), kept.is_empty()) {
-            let what = format!(
-                "parts of this run were measured at other times, the first from {first} on, as its journal says: what \
-                 disturbed the machine then is not what does now"
-            );
-            let advice = "measure all at once (--fresh) where effects are small".to_owned();
-            self.environment.warnings.push(Warning { what, advice });
+        if !kept.is_empty() {
+            self.before = keeping.before();
         }
         for (index, launch, sample) in kept {
             if let Some(device) = self.devices.iter().position(|d| d.cells.contains(&index)) {
                 self.begun[device].insert(launch);
                 self.environment.devices[device].clock = sample.clock.kind;
             }
-            self.environment.clock = sample.clock;
             self.samples[index].insert(launch, sample);
             self.count += 1;
         }
@@ -133,7 +131,11 @@ impl<'a> Collected<'a> {
 
     /// Makes sure that everything is kept that can be; why not, if it cannot.
     pub(super) fn sync(&mut self) -> Result<(), String> {
-        self.keeping.as_mut().map_or(Ok(()), |k| k.sync().map_err(|why| why.to_string()))
+        let Some(keeping) = &mut self.keeping else { return Ok(()) };
+        if !self.opened.is_empty() {
+            keeping.surroundings(&self.environment);
+        }
+        keeping.sync().map_err(|why| why.to_string())
     }
 
     /// A launch of a device has begun; whether it is the device's first this time.
@@ -155,7 +157,12 @@ impl<'a> Collected<'a> {
         if let Some(info) = self.environment.devices.get_mut(device) {
             info.clock = clock.kind;
         }
-        self.opened.insert(device)
+        let first = self.opened.insert(device);
+        // What is measured of this launch is there after a crash, and so is where.
+        if let (Some(keeping), true) = (&mut self.keeping, first) {
+            keeping.surroundings(&self.environment);
+        }
+        first
     }
 
     /// What a device says of itself.
@@ -218,11 +225,40 @@ impl<'a> Collected<'a> {
             .filter_map(|i| self.result(i, &analysed[i], &table))
             .collect();
         results.extend(floors);
+        self.recall();
         self.compare_twins(&analysed);
         let missing = self.missing();
         self.explain_skipped();
         self.add_derived();
         Run { environment: self.environment, parameters: self.parameters, results, missing, ..Run::default() }
+    }
+
+    /// Makes the environment that of everything measured, whenever that was: a time that measured nothing has no part in
+    /// it, and one that only simulated says nothing of the machine.
+    fn recall(&mut self) {
+        let mut times = std::mem::take(&mut self.before);
+        if !self.opened.is_empty() {
+            times.push(self.environment.clone());
+        }
+        let real: Vec<&Environment> = times.iter().filter(|e| e.clock.kind != ClockKind::Virtual).collect();
+        let Some(first) = real.first().copied().or(times.first()) else { return };
+        let warnings = std::mem::take(&mut self.environment.warnings);
+        let mut devices = std::mem::take(&mut self.environment.devices);
+        for device in &mut devices {
+            let known = times.iter().rev().flat_map(|e| &e.devices).filter(|d| d.name == device.name);
+            device.notes = known.map(|d| d.notes.clone()).find(|notes| !notes.is_empty()).unwrap_or_default();
+        }
+        let noise_after = real.last().and_then(|last| last.noise_after);
+        self.environment = Environment { noise_after, devices, warnings, ..first.clone() };
+        if real.len() > 1 {
+            let what = format!(
+                "parts of this run were measured at other times, the first from {} on, as its journal says: what \
+                 disturbed the machine then is not what does now",
+                first.date
+            );
+            let advice = "measure all at once (--fresh) where effects are small".to_owned();
+            self.environment.warnings.push(Warning { what, advice });
+        }
     }
 
     /// The device of a cell.

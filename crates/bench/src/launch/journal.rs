@@ -1,7 +1,7 @@
 //! [`Journal`]: what was measured of a plan file, kept beside it, so that an interruption costs only what was under way.
 //!
 //! JSON lines, appended as cells are measured: a head that says which machine and which program, a line for each time it
-//! was opened, and one for each cell of each launch. A cell is known by everything that its value depends on: the part's
+//! was opened, one for each cell of each launch, and what the surroundings of each part were. A cell is known by everything that its value depends on: the part's
 //! name, device, peers, cores, factors, size, settings; so a plan may be changed, and what still belongs to it is not
 //! measured again. How long it is sampled is no part of that.
 //!
@@ -20,6 +20,7 @@ use super::sample::Sample;
 use crate::experiment::{Cell, Settings};
 use crate::machine;
 use crate::plan::CheckedPlan;
+use crate::schema::Environment;
 
 /// Kind and version of the file.
 const KIND: &str = "nicety-journal/1";
@@ -48,6 +49,8 @@ enum Line {
     Measured { cell: String, launch: u32, sample: Box<Sample> },
     /// A cell cannot be measured at all.
     Never { cell: String, why: String },
+    /// In what a part was measured that time, as far as it is known by now; of one moment the last counts.
+    Surroundings { part: Option<String>, environment: Box<Environment> },
 }
 
 /// Why what was measured cannot be kept.
@@ -111,6 +114,8 @@ pub struct Journal {
     measured: BTreeMap<String, BTreeMap<u32, Sample>>,
     never: BTreeMap<String, String>,
     dates: Vec<String>,
+    /// Of each part, for each time that something of it was measured.
+    surroundings: BTreeMap<Option<String>, Vec<Environment>>,
     /// The first failure to write.
     failed: Option<io::Error>,
 }
@@ -139,6 +144,7 @@ impl Journal {
             measured: BTreeMap::new(),
             never: BTreeMap::new(),
             dates: Vec::new(),
+            surroundings: BTreeMap::new(),
             failed: None,
         };
         let mut wanted: BTreeMap<String, u32> = BTreeMap::new();
@@ -262,6 +268,11 @@ impl Journal {
                     self.never.insert(cell, why);
                 }
             }
+            Line::Surroundings { part, environment } => {
+                let times = self.surroundings.entry(part).or_default();
+                times.retain(|known| known.date != environment.date);
+                times.push(*environment);
+            }
         }
     }
 
@@ -285,12 +296,6 @@ impl Journal {
         let failed = self.failed.take().or_else(|| self.file.sync_data().err());
         failed.map_or(Ok(()), |why| Err(JournalError::Io { path: self.path.clone(), why }))
     }
-
-    /// When it was opened before.
-    #[must_use]
-    pub fn dates(&self) -> &[String] {
-        &self.dates
-    }
 }
 
 /// The journal as the collection of one plan uses it: by the numbers of the plan's cells.
@@ -298,13 +303,14 @@ impl Journal {
 pub(super) struct Keeping<'a> {
     journal: &'a mut Journal,
     keys: Vec<String>,
+    part: Option<String>,
     /// Cells measured before, with their launches.
     done: BTreeSet<(usize, u32)>,
 }
 
 impl<'a> Keeping<'a> {
     pub(super) fn new(journal: &'a mut Journal, plan: &CheckedPlan) -> Self {
-        Self { journal, keys: keys(plan), done: BTreeSet::new() }
+        Self { journal, keys: keys(plan), part: part(plan).map(str::to_owned), done: BTreeSet::new() }
     }
 
     /// What was measured of each cell before.
@@ -342,8 +348,15 @@ impl<'a> Keeping<'a> {
         self.journal.sync()
     }
 
-    pub(super) fn sessions(&self) -> &[String] {
-        self.journal.dates()
+    /// In what the part was measured before, each time.
+    pub(super) fn before(&self) -> Vec<Environment> {
+        self.journal.surroundings.get(&self.part).cloned().unwrap_or_default()
+    }
+
+    /// In what it is measured now.
+    pub(super) fn surroundings(&mut self, environment: &Environment) {
+        let environment = Box::new(environment.clone());
+        self.journal.append(&Line::Surroundings { part: self.part.clone(), environment });
     }
 }
 
@@ -366,7 +379,7 @@ fn keys(plan: &CheckedPlan) -> Vec<String> {
         cell: &'a Cell,
     }
     let settings = plan.settings();
-    let part = plan.parameters.iter().find(|p| p.key == "part").map(|p| p.value.as_str());
+    let part = part(plan);
     let key = |(index, cell)| {
         let device = plan.device_of(index).map_or("", |d| d.name.as_str());
         let (peers, cores) = (plan.peers.as_slice(), plan.values.text("cores"));
@@ -375,6 +388,11 @@ fn keys(plan: &CheckedPlan) -> Vec<String> {
         digest(&serde_json::to_vec(&key).unwrap_or_default())
     };
     plan.cells.iter().enumerate().map(key).collect()
+}
+
+/// The name of the plan file's part that this is.
+fn part(plan: &CheckedPlan) -> Option<&str> {
+    plan.parameters.iter().find(|p| p.key == "part").map(|p| p.value.as_str())
 }
 
 /// 128 bits of SHA-256.

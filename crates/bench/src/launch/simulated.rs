@@ -31,10 +31,14 @@ pub(super) fn run(
     let chosen = &plan.devices[device];
     let several = plan.devices.len() > 1;
     let clock = ClockInfo { kind: ClockKind::Virtual, overhead_ns: 0.0, resolution_ns: 1e-3 };
+    let known: BTreeSet<usize> =
+        chosen.cells.clone().filter(|i| plan.unfit.contains_key(i) || all.is_done(*i, 0)).collect();
+    if known.len() == chosen.cells.len() {
+        return Ok(());
+    }
     all.begun((device, 0), clock, None, [None, None]);
     let sampling = Sampling::from(world::plan(plan.seed));
     let settings = plan.settings();
-    let known: BTreeSet<usize> = chosen.cells.clone().filter(|i| all.is_done(*i, 0)).collect();
     let next = AtomicUsize::new(chosen.cells.start);
     let (said, heard) = mpsc::channel();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(chosen.cells.len().max(1));
@@ -46,7 +50,7 @@ pub(super) fn run(
                 while !stop.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(cell) = plan.cells[..chosen.cells.end].get(index) else { return };
-                    if plan.unfit.contains_key(&index) || known.contains(&index) {
+                    if known.contains(&index) {
                         continue;
                     }
                     let found = world::simulate(&chosen.name, cell, settings, Factory::Coroutine);

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use bench::schema::Run;
+use bench::schema::{ClockKind, Run};
 use rustix::process::Signal;
 
 use crate::common::{Ended, command, nicety_in, signal, wait};
@@ -120,13 +121,36 @@ fn what_was_measured_before_an_interruption_is_not_measured_again() {
     let results = Run::read(dir.path().join("p.small.json")).expect("a result file");
     assert!(results.results.iter().all(|r| r.launches.len() == 6), "{:?}", results.missing);
     assert!(results.environment.warnings.iter().any(|w| w.what.contains("at other times")), "it says so");
-    // With nothing left to do the results are made again, and the same.
+    let there = || {
+        ["small.json", "calls.json", "html"].map(|end| {
+            let path = dir.path().join(format!("p.{end}"));
+            (fs::read(&path).expect("a file"), fs::metadata(&path).expect("a file").ino())
+        })
+    };
+    let before = there();
+    // With nothing left to do the results are as they were, and so are their files.
     let again = run(dir.path(), &[]);
     assert_eq!(again.status, Some(0), "{again:?}");
     assert!(again.err.contains(&format!("all {} measurements are there", all.len())), "{}", again.err);
     assert_eq!(measured(dir.path()), all);
-    let same = Run::read(dir.path().join("p.small.json")).expect("a result file");
-    assert_eq!(same.results, results.results);
+    assert_eq!(there(), before);
+}
+
+/// Goal: a modelled device beside a real one does not make the machine's numbers simulated ones, however often the plan is
+/// run. Method: the same plan twice, the second time with nothing to do.
+#[test]
+fn measured_on_says_the_same_after_a_rerun_with_a_modelled_device() {
+    let (dir, _path) = plan(&SMALL.replace("launches = 6", "launches = 1"));
+    let environment = || {
+        assert_eq!(run(dir.path(), &[]).status, Some(0));
+        Run::read(dir.path().join("p.calls.json")).expect("a result file").environment
+    };
+    let first = environment();
+    assert!(first.clock.kind != ClockKind::Virtual && !first.pinned_cores.is_empty(), "{first:?}");
+    assert!(first.noise_before.is_some() && first.noise_after.is_some(), "{first:?}");
+    // Its date has seconds.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(environment(), first);
 }
 
 #[test]

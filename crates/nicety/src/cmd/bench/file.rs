@@ -209,7 +209,7 @@ impl Survey<'_> {
         let mut text = format!("{}\n", Paint::Strong.on(&format!("Part {}", part.name), colour));
         text += &report::terminal(&run, people.width(), colour);
         let wanted = Wanted { option: "--json", target: &target };
-        match words::content("--json", &run).and_then(|json| output::write(wanted, &json)) {
+        match words::content("--json", &run).and_then(|json| output::renew(wanted, &json)) {
             Ok(()) => text += &format!("\n{}", words::notice(wanted)),
             Err(problem) => self.problems.extend(problem.lines),
         }
@@ -226,7 +226,7 @@ impl Survey<'_> {
             let target = self.beside.page();
             let wanted = Wanted { option: "--html", target: &target };
             let page = report::html(&self.runs).map_err(Failure::run);
-            match page.and_then(|page| output::write(wanted, &page)) {
+            match page.and_then(|page| output::renew(wanted, &page)) {
                 Ok(()) => Stream::Out.print(&words::notice(wanted))?,
                 Err(problem) => self.problems.extend(problem.lines),
             }
