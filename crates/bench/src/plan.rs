@@ -77,6 +77,8 @@ pub struct CheckedPlan {
     pub seed: u64,
     /// Whether it is a short overview.
     pub quick: bool,
+    /// Whether floors were asked for, and are not only what other results stand beside.
+    pub floors_asked: bool,
     /// Everything to measure, device by device, each in the order of the report; floors and twins included.
     pub cells: Vec<Cell>,
     /// Cells that this machine cannot measure, by number, with the reason: what is needed, what there is.
@@ -130,6 +132,7 @@ impl Plan {
             peers,
             seed: self.seed,
             quick: self.quick,
+            floors_asked: names.iter().any(|e| e.name() == FLOOR),
             cells,
             values,
             token: None,

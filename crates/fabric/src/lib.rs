@@ -82,6 +82,14 @@ pub fn is_virtual(name: &str) -> bool {
     }
 }
 
+/// Whether the device of this name reaches processes of this host only.
+pub fn is_local(name: &str) -> bool {
+    match rails::parse(name) {
+        Some(rails) => rails.is_ok_and(|rails| rails.names.iter().any(|name| is_local(name))),
+        None => table::of(name).is_some_and(|kind| kind.reach == Reach::Host),
+    }
+}
+
 /// What the machine itself does, beside which results of the device of this name stand: for rails, which are of one kind,
 /// that of the first.
 pub fn floor(name: &str) -> FloorKind {

@@ -210,6 +210,16 @@ impl<'a> Collected<'a> {
         self.count
     }
 
+    /// Why nothing has been measured of what was asked for; what results would stand beside was not.
+    pub(super) fn in_vain(&self, plan: &CheckedPlan) -> Option<String> {
+        let asked = |i: &usize| plan.floors_asked || self.cells[*i].experiment != FLOOR;
+        if (0..self.cells.len()).filter(asked).any(|i| !self.samples[i].is_empty()) {
+            return None;
+        }
+        let (index, (_, why)) = self.skipped.iter().find(|(i, _)| asked(i))?;
+        Some(format!("nothing that was asked for can be measured; {}: {why}", self.cells[*index]))
+    }
+
     /// The run, with all that has been measured.
     pub(super) fn finish(mut self) -> Run {
         let analysed = self.analyse();

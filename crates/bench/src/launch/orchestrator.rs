@@ -1,6 +1,7 @@
 //! [`run`]: launches one after the other, until all are done, somebody stops it, or something breaks.
 
 use std::collections::BTreeSet;
+use std::net::ToSocketAddrs as _;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -79,6 +80,7 @@ pub fn run_keeping(
     let launches = if real.is_empty() { 0 } else { plan.launches() };
     let simulated: usize = plan.devices.iter().filter(|d| d.is_virtual).map(|d| plan.fitting(d)).sum();
     progress.plan(u64::from(launches) * plan.real_cells() as u64 + simulated as u64);
+    within_reach(plan).map_err(BenchError::new)?;
     let cores = if real.is_empty() { [None, None] } else { choose_cores(plan) };
     let mut all = Collected::new(plan, cores, plan.launches(), journal.map(|j| Keeping::new(j, plan)));
     let launching =
@@ -96,12 +98,32 @@ pub fn run_keeping(
         }
         Ok(())
     });
-    if done.is_err() || stop.load(Ordering::Relaxed) {
+    let stopped = stop.load(Ordering::Relaxed);
+    if done.is_err() || stopped {
         all.interrupt();
+    }
+    // Floors alone are no result.
+    if let (Ok(()), false, Some(why)) = (&done, stopped, all.in_vain(plan)) {
+        return Err(BenchError::new(why));
     }
     match done {
         Ok(()) => Ok(all.finish()),
         Err(what) => Err(BenchError { what, partial: Some(Box::new(all.finish())) }),
+    }
+}
+
+/// Whether every device reaches every peer that there is; where one has no address, calling it says so.
+fn within_reach(plan: &CheckedPlan) -> Result<(), String> {
+    let Some(device) = plan.devices.iter().find(|d| fabric::is_local(&d.name)) else { return Ok(()) };
+    let elsewhere = |peer: &&String| {
+        peer.to_socket_addrs().is_ok_and(|mut addrs| addrs.all(|addr| !addr.ip().is_loopback()))
+    };
+    match plan.peers.iter().find(elsewhere) {
+        Some(peer) => Err(format!(
+            "{} reaches processes of this machine only, at loopback addresses, and {peer} is none; take --device iwarp",
+            device.name
+        )),
+        None => Ok(()),
     }
 }
 
@@ -173,6 +195,10 @@ impl Launching<'_, '_> {
                 let on = named(plan, device).map_or_else(String::new, |name| format!(" on {name}"));
                 self.all.sync()?;
                 done.map_err(|e| format!("launch {} of {launches}{on}: {}", number + 1, advised(e.what)))?;
+            }
+            let hopeless = plan.devices.len() == devices.len() && self.all.in_vain(plan).is_some();
+            if hopeless {
+                return Ok(());
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     if let Some(path) = &args.plan {
         return file::run(path, args);
     }
-    let mut plan = plan(args).check().map_err(refused)?;
+    let mut plan = plan(args).check_strictly().map_err(refused)?;
     plan.token = args.token.read()?;
     let outputs = Outputs::new(args);
     output::check(&outputs.wanted())?;

@@ -48,7 +48,7 @@ fn json_to_standard_output_stands_there_alone() {
 
 #[test]
 fn what_there_is_not_is_refused_before_anything_runs() {
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["latncy"], "did you mean \"latency\"?"),
         (&["--device", "shn"], "there is no device"),
         (&["--size", "8X"], "'8X' is no size"),
@@ -60,6 +60,7 @@ fn what_there_is_not_is_refused_before_anything_runs() {
         (&["--launches", "0"], "it takes 1 to"),
         (&["--json", "-", "--csv", "-"], "both write to standard output"),
         (&["--html", "no-such-directory/r.html"], "mkdir -p"),
+        (&["mtu"], "leave mtu away"),
     ];
     for (args, what) in cases {
         nicety(["bench"].iter().chain(args)).is_error(2, what);
@@ -83,6 +84,31 @@ fn a_peer_that_is_not_there_is_named_and_nothing_is_overwritten() {
         "{ended:?}"
     );
     assert_eq!(fs::read_to_string(dir.path().join("r.json")).expect("file"), "old");
+}
+
+/// Goal: who forgets --device iwarp does not get this machine's floors and status 0. Method: a peer at an address that
+/// only documents use, so that nothing would answer it.
+#[test]
+fn a_device_of_this_machine_and_a_peer_elsewhere_are_refused_before_anything_runs() {
+    let dir = tempfile::tempdir().expect("directory");
+    let ended = nicety_in(dir.path(), short(&["--json", "r.json", "--peer", "192.0.2.1"]));
+    assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{ended:?}");
+    let last = ended.err.lines().last().unwrap_or_default();
+    assert!(last.contains("shm reaches processes of this machine only"), "{ended:?}");
+    assert!(last.contains("192.0.2.1:7471") && last.contains("; take --device iwarp"), "{ended:?}");
+    assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 0, "nothing was written");
+}
+
+/// Goal: a run that has only what results would have stood beside is no success. Method: an experiment of several rails on
+/// a device that is one.
+#[test]
+fn floors_alone_are_no_success() {
+    let dir = tempfile::tempdir().expect("directory");
+    let args = ["bench", "rail-bandwidth", "--quick", "--set", "budget=0.5", "--json", "r.json"];
+    let ended = nicety_in(dir.path(), args);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{ended:?}");
+    assert!(ended.err.contains("nothing that was asked for can be measured; rail-bandwidth"), "{ended:?}");
+    assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 0, "nothing was written");
 }
 
 /// Method: the peer's port takes connections, which the kernel does by itself, and never says a word.
