@@ -144,7 +144,8 @@ EXAMPLES
   nicety bench --plan survey.toml         a matrix of experiments, devices and sizes; docs/plan-files.md
 
 Ctrl-C once ends both sides and keeps what was measured (exit status 130); twice ends at once.
-Files are written as a whole at the end; one that is already there stays until then.
+Files are written as a whole at the end; one that is already there stays until then. What an
+interrupted or failed run measured goes to run.partial.json beside run.json, and so on.
 
 EXIT STATUS
   0  measured    1  the run failed    2  the command line cannot be used    130  interrupted";

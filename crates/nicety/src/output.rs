@@ -114,13 +114,25 @@ pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     }
 }
 
+/// The target beside the one that was meant, for what is not all: `run.json` becomes `run.partial.json`. Standard output
+/// gets nothing.
+pub(crate) fn partial(target: &Target) -> Option<Target> {
+    let path = target.file()?;
+    let end = path.extension().map_or_else(|| "partial".into(), |end| format!("partial.{}", end.display()));
+    Some(Target::File(path.with_extension(end)))
+}
+
 /// As [`write()`], but a file that holds this text already is left alone.
 ///
 /// # Errors
 /// As [`write()`].
 pub(crate) fn renew(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     let old = wanted.target.file().map(std::fs::read);
-    if old.is_some_and(|old| old.is_ok_and(|old| old == text.as_bytes())) { Ok(()) } else { write(wanted, text) }
+    if old.is_some_and(|old| old.is_ok_and(|old| old == text.as_bytes())) {
+        Ok(())
+    } else {
+        write(wanted, text)
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Ctrl-C: the first asks to stop, the second ends the process at once.
+//! Ctrl-C: the first asks to stop, the second ends the process at once. A terminal that goes away asks to stop, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::error::Failure;
@@ -16,7 +16,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes over SIGINT and SIGTERM.
+    /// Takes over SIGINT, SIGTERM and SIGHUP; the last unless whoever started this process has it ignored, as nohup does.
     ///
     /// # Errors
     /// When the system refuses the handlers.
@@ -24,23 +24,28 @@ impl Signals {
         let signals = Self { stop: Arc::default(), which: Arc::default() };
         let register = |signal: i32| -> std::io::Result<()> {
             // In this order: at the first signal the shutdown still finds the flag unset.
-            flag::register_conditional_shutdown(signal, 128 + signal, signals.stop.clone())?;
+            // A terminal's end comes twice, from its shell and from the kernel.
+            if signal != SIGHUP {
+                flag::register_conditional_shutdown(signal, 128 + signal, signals.stop.clone())?;
+            }
             flag::register_usize(signal, signals.which.clone(), signal.unsigned_abs() as usize)?;
             flag::register(signal, signals.stop.clone())?;
             Ok(())
         };
-        [SIGINT, SIGTERM].into_iter().try_for_each(register).map_err(|why| {
+        let hangup = Some(SIGHUP).filter(|signal| !is_ignored(*signal));
+        [SIGINT, SIGTERM].into_iter().chain(hangup).try_for_each(register).map_err(|why| {
             Failure::run(format!("cannot handle Ctrl-C: {why}; check the limits of the process"))
         })?;
         Ok(signals)
     }
 
-    /// Lets the terminal's Ctrl-C pass: a worker is told by its parent when to stop.
+    /// Lets the terminal's Ctrl-C and its end pass: a worker is told by its parent when to stop.
     ///
     /// # Errors
     /// As [`Signals::install`].
     pub(crate) fn ignore_interrupt() -> Result<(), Failure> {
-        flag::register(SIGINT, Arc::default()).map(drop).map_err(|why| {
+        let pass = |signal| flag::register(signal, Arc::default()).map(drop);
+        [SIGINT, SIGHUP].into_iter().try_for_each(pass).map_err(|why| {
             Failure::run(format!("cannot handle Ctrl-C: {why}; check the limits of the process"))
         })
     }
@@ -52,4 +57,12 @@ impl Signals {
             signal => u8::try_from(128 + signal).ok(),
         }
     }
+}
+
+/// Whether this process was started with a signal ignored; the kernel's list has a bit for each, the first for signal 1.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal - 1)) != 0
 }

@@ -40,18 +40,19 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
             )
         }),
         Ok(run) => {
+            let outputs = if interrupted.is_some() { outputs.partial() } else { outputs };
             deliver(args, &outputs, &run)?;
             if interrupted.is_some() {
-                remark("interrupted: the table and the files hold what was measured until then");
+                remark("interrupted: what was measured until then is shown; files of it are named .partial");
             }
             Ok(interrupted.unwrap_or(OK))
         }
-        Err(why) => Err(failed(args, outputs, why, interrupted)),
+        Err(why) => Err(failed(args, &outputs, why, interrupted)),
     }
 }
 
 /// A failed run overwrites nothing; what it measured goes to the terminal and to files named `.partial`.
-fn failed(args: &BenchArgs, outputs: Outputs, why: BenchError, interrupted: Option<u8>) -> Failure {
+fn failed(args: &BenchArgs, outputs: &Outputs, why: BenchError, interrupted: Option<u8>) -> Failure {
     let mut failure = Failure::run(&why);
     failure.status = interrupted.unwrap_or(FAILED);
     if let Some(run) = why.partial.filter(|run| !run.results.is_empty())
@@ -95,15 +96,10 @@ impl Outputs {
         Self { json: args.json.clone(), csv: args.csv.clone(), html }
     }
 
-    /// Targets beside the files that were meant: `run.json` becomes `run.partial.json`. Standard output gets nothing.
-    fn partial(self) -> Self {
-        let beside = |target: Option<Target>| {
-            let path = target?.file()?.to_owned();
-            let end =
-                path.extension().map_or_else(|| "partial".into(), |end| format!("partial.{}", end.display()));
-            Some(Target::File(path.with_extension(end)))
-        };
-        Self { json: beside(self.json), csv: beside(self.csv), html: beside(self.html) }
+    /// Targets beside the files that were meant.
+    fn partial(&self) -> Self {
+        let beside = |target: &Option<Target>| output::partial(target.as_ref()?);
+        Self { json: beside(&self.json), csv: beside(&self.csv), html: beside(&self.html) }
     }
 
     fn wanted(&self) -> Vec<Wanted<'_>> {

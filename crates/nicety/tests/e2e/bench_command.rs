@@ -86,6 +86,19 @@ fn a_peer_that_is_not_there_is_named_and_nothing_is_overwritten() {
     assert_eq!(fs::read_to_string(dir.path().join("r.json")).expect("file"), "old");
 }
 
+/// Goal: options that a command does not obey are not taken from it in silence.
+#[test]
+fn a_dry_run_measures_nothing_and_fresh_belongs_to_plans() {
+    let dir = tempfile::tempdir().expect("directory");
+    let ended = nicety_in(dir.path(), short(&["--json", "r.json", "--dry-run"]));
+    assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    assert!(ended.out.contains("cells on shm, 1 launch\n") && ended.out.contains("\nabout "), "{ended:?}");
+    assert!(nicety_in(dir.path(), ["bench", "--quick", "--dry-run"]).out.contains("6 launches"));
+    nicety_in(dir.path(), short(&["--fresh"])).is_error(2, "--fresh");
+    nicety_in(dir.path(), ["bench", "--quick", "--fresh"]).is_error(2, "--fresh");
+    assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 0, "nothing was written");
+}
+
 /// Goal: who forgets --device iwarp does not get this machine's floors and status 0. Method: a peer at an address that
 /// only documents use, so that nothing would answer it.
 #[test]
@@ -96,18 +109,6 @@ fn a_device_of_this_machine_and_a_peer_elsewhere_are_refused_before_anything_run
     let last = ended.err.lines().last().unwrap_or_default();
     assert!(last.contains("shm reaches processes of this machine only"), "{ended:?}");
     assert!(last.contains("192.0.2.1:7471") && last.contains("; take --device iwarp"), "{ended:?}");
-    assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 0, "nothing was written");
-}
-
-/// Goal: a run that has only what results would have stood beside is no success. Method: an experiment of several rails on
-/// a device that is one.
-#[test]
-fn floors_alone_are_no_success() {
-    let dir = tempfile::tempdir().expect("directory");
-    let args = ["bench", "rail-bandwidth", "--quick", "--set", "budget=0.5", "--json", "r.json"];
-    let ended = nicety_in(dir.path(), args);
-    assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{ended:?}");
-    assert!(ended.err.contains("nothing that was asked for can be measured; rail-bandwidth"), "{ended:?}");
     assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 0, "nothing was written");
 }
 
@@ -156,16 +157,47 @@ fn marked(mark: &str) -> usize {
     all.filter(|environ| environ.split(|byte| *byte == 0).any(|part| part == wanted.as_bytes())).count()
 }
 
+/// Goal: an interruption keeps what was measured, and the results of the time before, whichever signal it was.
 #[test]
-fn ctrl_c_keeps_what_was_measured_and_leaves_no_process() {
-    let dir = tempfile::tempdir().expect("directory");
-    let mark = dir.path().display().to_string();
-    let mut child = long(dir.path(), &mark, &[]);
-    signal(&child, Signal::INT);
-    assert_eq!(wait(&mut child), Some(130));
-    let run = Run::read(dir.path().join("r.json")).expect("a result file");
-    assert!(!run.results.is_empty());
-    assert_eq!(marked(&mark), 0, "processes were left");
+fn interruptions_keep_what_was_measured_and_what_was_there_and_leave_no_process() {
+    for (ending, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let dir = tempfile::tempdir().expect("directory");
+        fs::write(dir.path().join("r.json"), "old").expect("file");
+        let mark = dir.path().display().to_string();
+        let mut child = long(dir.path(), &mark, &[]);
+        signal(&child, ending);
+        assert_eq!(wait(&mut child), Some(status), "{ending:?}");
+        let run = Run::read(dir.path().join("r.partial.json")).expect("a result file");
+        assert!(!run.results.is_empty());
+        assert_eq!(fs::read_to_string(dir.path().join("r.json")).expect("file"), "old", "{ending:?}");
+        assert_eq!(marked(&mark), 0, "processes were left");
+    }
+}
+
+/// Method: as nohup does it, the shell ignores the signal before it becomes the command.
+#[test]
+fn what_is_to_outlive_its_terminal_does() {
+    let mut child = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' HUP; exec \"$0\" bench latency --size 8 --quick --launches 2 --set budget=1 --json -",
+        ])
+        .arg(env!("CARGO_BIN_EXE_nicety"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("standard error")).lines();
+    lines
+        .find(|line| line.as_ref().is_ok_and(|line| line.contains(", launch ")))
+        .expect("progress")
+        .expect("text");
+    let rest = std::thread::spawn(move || lines.count());
+    signal(&child, Signal::HUP);
+    let ended: Ended = child.wait_with_output().expect("the command ends").into();
+    rest.join().expect("no panic");
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert_eq!(json(&ended.out)["schema"], "nicety-results/1");
 }
 
 #[test]

@@ -164,6 +164,11 @@ impl Beside {
     }
 }
 
+/// The file that was meant, or the one beside it for what is not all.
+fn named(target: Target, whole: bool) -> Target {
+    if whole { target } else { output::partial(&target).unwrap_or(target) }
+}
+
 /// A plan file under way.
 struct Survey<'a> {
     args: &'a BenchArgs,
@@ -185,12 +190,13 @@ impl Survey<'_> {
             let measured =
                 launch::run_keeping(&command, &part.plan, journal, &mut display, &self.signals.stop);
             display.clear();
+            let whole = measured.is_ok() && self.signals.status().is_none();
             let run = measured.or_else(|why| {
                 self.problems.push(format!("part {}: {why}", part.name));
                 why.partial.map(|run| *run).ok_or(())
             });
             if let Ok(run) = run {
-                self.deliver(part, run);
+                self.deliver(part, run, whole);
             }
             if self.signals.status().is_some() {
                 break;
@@ -199,13 +205,13 @@ impl Survey<'_> {
         Ok(())
     }
 
-    /// Shows and writes the results of a part.
-    fn deliver(&mut self, part: &Part, run: Run) {
+    /// Shows and writes the results of a part; what is not all of it overwrites nothing.
+    fn deliver(&mut self, part: &Part, run: Run, whole: bool) {
         if run.results.is_empty() {
             return;
         }
         let (people, colour) = (Stream::Out, Stream::Out.colour() && !self.args.plain);
-        let target = self.beside.results(part);
+        let target = named(self.beside.results(part), whole);
         let mut text = format!("{}\n", Paint::Strong.on(&format!("Part {}", part.name), colour));
         text += &report::terminal(&run, people.width(), colour);
         let wanted = Wanted { option: "--json", target: &target };
@@ -223,7 +229,7 @@ impl Survey<'_> {
     fn end(mut self, parts: &[Part]) -> Outcome {
         let interrupted = self.signals.status();
         if !self.runs.is_empty() {
-            let target = self.beside.page();
+            let target = named(self.beside.page(), interrupted.is_none());
             let wanted = Wanted { option: "--html", target: &target };
             let page = report::html(&self.runs).map_err(Failure::run);
             match page.and_then(|page| output::renew(wanted, &page)) {
