@@ -273,7 +273,7 @@ pub struct Measurement {
     pub median: f64,
     /// 95 % interval of the median over launches; `None` with [`ci95_reason`](Self::ci95_reason).
     pub ci95: Option<[f64; 2]>,
-    /// Why there is no interval, or what it does not cover.
+    /// Why there is no interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_reason: Option<String>,
     /// What the machine itself does, measured in the same run.

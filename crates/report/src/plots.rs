@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::figures::{Figure, Panel};
 use super::number::{self, count, percent, plural, sig, times};
-use super::series::{Series, half_width, precision};
+use super::series::{Series, bound, half_width, interval, is_wide};
 use bench::schema::Measurement;
 
 /// What the script draws for one figure.
@@ -145,7 +145,7 @@ fn hover(s: &Series<'_>, r: &Measurement) -> String {
     lines.push(format!("median {}", number::value(r.median, &r.unit)));
     if s.is_virtual() {
         lines.push("exact: virtual time".to_owned());
-    } else if let Some([low, high]) = r.ci95 {
+    } else if let Some([low, high]) = interval(r) {
         let (_, scale) = number::display_unit(&r.unit, r.median);
         let half = half_width(r).map_or_else(String::new, |w| format!(" (±{})", percent(w)));
         lines.push(format!("95 % interval {} to {}{half}", sig(low * scale, 3), sig(high * scale, 3)));
@@ -160,14 +160,15 @@ fn hover(s: &Series<'_>, r: &Measurement) -> String {
     lines.push(format!("n {}{launches}", count(r.n)));
     if let Some(f) = &r.floor {
         lines.push(format!(
-            "{} the floor: {} {}",
+            "{} the {}: {} {}",
             times(f.ratio),
+            bound(r),
             plain(&f.what),
             number::value(f.value, &f.unit)
         ));
     }
-    if precision(r).missed > 0 {
-        lines.push("precision not reached".to_owned());
+    if is_wide(r) {
+        lines.push("a wide interval".to_owned());
     }
     lines.join("<br>")
 }

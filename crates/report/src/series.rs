@@ -4,7 +4,9 @@ use bench::variant::Variant;
 use bench::variant::factor;
 use std::collections::BTreeMap;
 
+use super::number::sig;
 use bench::schema::{ClockKind, Measurement, Run};
+use bench::stats::LAUNCHES_FOR_95;
 
 /// All sizes of one metric of one variant.
 #[derive(Clone, Debug)]
@@ -254,7 +256,7 @@ pub(super) fn capital(text: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// How a result's precision ended, over its launches.
+/// How sampling ended within the launches of a result.
 pub(super) struct Precision {
     /// Launches that missed the wanted precision.
     pub(super) missed: usize,
@@ -269,10 +271,36 @@ pub(super) fn precision(r: &Measurement) -> Precision {
     Precision { missed: missed.len(), worst }
 }
 
-/// Larger distance from the median to an end of the interval, as a fraction of the median.
+/// An interval that reaches farther than this to either side is marked: it is what a comparison takes for no difference.
+pub(super) const WIDE: f64 = 0.05;
+
+/// The 95 % interval over launches; of fewer than six there is none, whatever an older file says.
+pub(super) fn interval(r: &Measurement) -> Option<[f64; 2]> {
+    let carried =
+        r.clock == ClockKind::Virtual || r.launches.is_empty() || r.launches.len() >= LAUNCHES_FOR_95;
+    r.ci95.filter(|_| carried)
+}
+
+/// Half of the interval, as a fraction of the median.
 pub(super) fn half_width(r: &Measurement) -> Option<f64> {
-    let [low, high] = r.ci95?;
-    (r.median > 0.0).then(|| (high - r.median).max(r.median - low) / r.median)
+    let [low, high] = interval(r)?;
+    (r.median > 0.0).then(|| (high - low) / 2.0 / r.median)
+}
+
+/// Whether the half-width that is shown is large.
+pub(super) fn is_wide(r: &Measurement) -> bool {
+    half_width(r).is_some_and(|half| half > WIDE)
+}
+
+/// The half-width as tables show it, and the mark that belongs to it: `±1.0%`, `±12%!`, `?` without an interval.
+pub(super) fn spread(r: &Measurement) -> String {
+    let mark = if is_wide(r) { "!" } else { "" };
+    half_width(r).map_or_else(|| "?".to_owned(), |half| format!("±{}%{mark}", sig(half * 100.0, 2)))
+}
+
+/// What a result stands beside: a time cannot be below it, a rate not above it.
+pub(super) fn bound(r: &Measurement) -> &'static str {
+    if r.higher_is_better() { "ceiling" } else { "floor" }
 }
 
 /// Flags of all launches, each once, in order.
@@ -285,7 +313,7 @@ pub(super) fn flags(r: &Measurement) -> Vec<&str> {
 
 /// Whether two intervals share no value; `None` if either is absent.
 pub(super) fn apart(a: &Measurement, b: &Measurement) -> Option<bool> {
-    let (a, b) = (a.ci95?, b.ci95?);
+    let (a, b) = (interval(a)?, interval(b)?);
     Some(a[1] < b[0] || b[1] < a[0])
 }
 
@@ -293,6 +321,27 @@ pub(super) fn apart(a: &Measurement, b: &Measurement) -> Option<bool> {
 mod tests {
     use super::super::findings::made_up::{point, run};
     use super::*;
+
+    /// Goal: the mark belongs to the number beside it. Method: an interval that is skewed, at either side of the limit; launches
+    /// that reached their own precision, or did not, change nothing.
+    #[test]
+    fn what_is_marked_is_what_is_shown() {
+        let mut r = point("latency", "op=write", 8, 1.0);
+        for (ends, shown) in [
+            ([0.99, 1.01], "±1.0%"),
+            ([1.0, 1.08], "±4.0%"),
+            ([0.96, 1.08], "±6.0%!"),
+            ([0.4, 28.4], "±1,400%!"),
+        ] {
+            r.ci95 = Some(ends);
+            r.launches[0].stop.state = "reached".to_owned();
+            assert_eq!(spread(&r), shown);
+            r.launches[0].stop.state = "not reached".to_owned();
+            assert_eq!(spread(&r), shown);
+        }
+        r.launches.truncate(5);
+        assert_eq!((spread(&r).as_str(), apart(&r, &r)), ("?", None), "five launches carry no interval");
+    }
 
     /// Goal: levels that are numbers are in their order. Method: those that text would sort otherwise, also with units.
     #[test]

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::columns::Column;
 use super::figures::Figure;
 use super::number::sig;
-use super::series::{half_width, precision};
+use super::series::{half_width, is_wide};
 use super::sides::{Block, Row, Slot, best, blocks, columns_of, noise};
 use bench::schema::Run;
 
@@ -138,7 +138,7 @@ fn line(
                             @if best == Some(i) { span.mark title="the best of this row" { " ●" } }
                         }
                         @if parts.interval {
-                            td.number.missed[precision(r).missed > 0] {
+                            td.number.missed[is_wide(r)] {
                                 (half_width(r).map_or_else(|| "?".to_owned(), |w| format!("{} %", sig(w * 100.0, 2))))
                             }
                         }

@@ -3,7 +3,7 @@
 use super::columns::Column;
 use super::figures::Figure;
 use super::number::sig;
-use super::series::{half_width, precision};
+use super::series::spread;
 use super::side_table::{floors, reasons};
 use super::sides::{Block, Row, Slot, best, blocks, columns_of, noise};
 use bench::schema::{ClockKind, Run};
@@ -107,10 +107,8 @@ fn cell(row: &Row<'_>, column: usize, scale: f64, reasons: &[&str], noise: f64) 
     if r.clock == ClockKind::Virtual {
         return [value, String::new(), String::new()];
     }
-    let missed = if precision(r).missed > 0 { "!" } else { "" };
-    let half = half_width(r).map_or_else(|| "?".to_owned(), |w| format!("±{}%", sig(w * 100.0, 2)));
     let ratio = r.floor.as_ref().map_or_else(String::new, |f| format!("{}×", sig(f.ratio, 3)));
-    [value, format!("{half}{missed}"), ratio]
+    [value, spread(r), ratio]
 }
 
 /// Ranges of columns that fit the width beside the first column, of about equal number.

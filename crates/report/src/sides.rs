@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::columns::Column;
 use super::figures::Figure;
-use super::number::{alike, size};
-use super::series::{Series, apart};
+use super::number::{alike, sig, size, times};
+use super::series::{Series, apart, interval};
 use bench::schema::{ClockKind, Measurement, Run};
 use bench::stats::ratio_interval;
 
@@ -116,6 +116,23 @@ pub(super) struct Lead {
     pub(super) interval: [f64; 2],
 }
 
+impl Lead {
+    /// The lead seen from the other side: how little there is of one for each of the other.
+    pub(super) fn inverted(self) -> Self {
+        let [low, high] = self.interval;
+        Self { ratio: self.ratio.recip(), interval: [high.recip(), low.recip()] }
+    }
+
+    /// `9.2× [8.8, 9.6]`; without the interval where both are exact.
+    pub(super) fn text(&self) -> String {
+        let [low, high] = self.interval;
+        if low == high {
+            return times(self.ratio);
+        }
+        format!("{} [{}, {}]", times(self.ratio), sig(low, 3), sig(high, 3))
+    }
+}
+
 /// How far `best` leads `other`; `None` where that cannot be told: an interval is missing, or they overlap, or the two
 /// are closer than the same thing measured twice was (`noise`).
 pub(super) fn lead(best: &Measurement, other: &Measurement, noise: f64) -> Option<Lead> {
@@ -123,7 +140,7 @@ pub(super) fn lead(best: &Measurement, other: &Measurement, noise: f64) -> Optio
     if !apart(best, other)? || small.median <= 0.0 {
         return None;
     }
-    let (a, b) = (small.ci95?, large.ci95?);
+    let (a, b) = (interval(small)?, interval(large)?);
     let exact = best.clock == ClockKind::Virtual || other.clock == ClockKind::Virtual;
     let medians = |r: &Measurement| r.launches.iter().map(|l| l.median).collect::<Vec<_>>();
     let found = ratio_interval(&medians(small), &medians(large)).filter(|_| !exact);

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::number::{count, display_unit, percent, sig, size};
-use super::series::{alone, flags, half_width, precision, series};
+use super::series::{alone, flags, half_width, interval, is_wide, precision, series};
 use bench::schema::{Measurement, Run};
 
 /// Run and result.
@@ -31,7 +31,7 @@ pub(super) fn section(runs: &[Run]) -> Markup {
                 label { "Filter "
                     input #filter type="search" placeholder="e.g. write nic, 4 KiB" autocomplete="off";
                 }
-                label { input #doubtful type="checkbox"; " only not reached or flagged" }
+                label { input #doubtful type="checkbox"; " only wide or flagged" }
                 output #shown for="filter doubtful" aria-live="polite" { (count(rows.len() as u64)) " results" }
             }
             @for unit in units {
@@ -73,7 +73,7 @@ impl Columns {
             (true, "median", unit, true),
             (true, "95 % interval", unit, true),
             (true, "±", "%", true),
-            (true, "precision", "", false),
+            (true, "within launches", "", false),
             (self.floor, "floor", unit, true),
             (self.floor, "ratio", "to floor", true),
             (self.p99, "p99", unit, true),
@@ -135,22 +135,24 @@ fn row(run: usize, r: &Measurement, columns: &Columns) -> Markup {
     let s = alone(r);
     let p99 = quantile(r, 0.99);
     let sized = r.size_bytes > 0 || !s.is_floor();
-    let missed = precision(r).missed > 0;
+    let wide = is_wide(r);
     let flags = flags(r);
     let launches = r.launches.len() as u64;
     html! {
-        tr data-doubtful=[(missed || !flags.is_empty()).then_some("1")] title=[r.note.as_deref()] {
+        tr data-doubtful=[(wide || !flags.is_empty()).then_some("1")] title=[r.note.as_deref()] {
             @if columns.run { (number(Some((run + 1).to_string()), Some(run as f64))) }
             td { (s.what()) }
             @if columns.device { td { (r.device) @if s.is_virtual() { " (virtual)" } } }
             td { @if !r.variant.is_empty() { (s.name()) } }
             (number(sized.then(|| size(r.size_bytes)), sized.then_some(r.size_bytes as f64)))
             td.number.median data-v=(r.median) { (columns.scaled(r.median)) }
-            td.number data-v=[r.ci95.map(|ci| ci[0])] title=[r.ci95_reason.as_deref()] {
-                (interval(r, columns.scale))
+            td.number data-v=[interval(r).map(|ci| ci[0])] title=[r.ci95_reason.as_deref()] {
+                (ends(r, columns.scale))
             }
-            (number(half_width(r).map(|w| sig(w * 100.0, 2)), half_width(r)))
-            td.(if missed { "missed" } else { "met" }) { (state(r)) }
+            td.number.(if wide { "missed" } else { "met" }) data-v=[half_width(r)] {
+                (half_width(r).map_or_else(|| ABSENT.to_owned(), |w| sig(w * 100.0, 2)))
+            }
+            td { (state(r)) }
             @if columns.floor { (floor(r, columns)) }
             @if columns.p99 { (number(p99.map(|v| columns.scaled(v)), p99)) }
             (number(Some(count(r.n)), Some(r.n as f64)))
@@ -170,8 +172,8 @@ fn floor(r: &Measurement, columns: &Columns) -> Markup {
     }
 }
 
-fn interval(r: &Measurement, scale: f64) -> String {
-    r.ci95.map_or_else(
+fn ends(r: &Measurement, scale: f64) -> String {
+    interval(r).map_or_else(
         || "none".to_owned(),
         |[low, high]| format!("{} to {}", sig(low * scale, 4), sig(high * scale, 4)),
     )

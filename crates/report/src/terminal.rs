@@ -8,7 +8,7 @@ use super::columns::{Column, columns};
 use super::figures::{Figure, Panel, figures_of};
 use super::findings::{Finding, Tone, findings};
 use super::number::{sig, size};
-use super::series::{Series, half_width, precision, series};
+use super::series::{Series, series, spread};
 use super::side_text::{self, Kind};
 use super::words;
 use bench::schema::{ClockKind, Measurement, Run};
@@ -23,7 +23,7 @@ const GAP: usize = 2;
 /// Tables of a run, one for each panel of curves, and the findings in words, at most `width` columns wide.
 ///
 /// A table has sizes as rows and variants as columns; each cell is the median, half of the 95 % interval in per
-/// cent (`!` if the wanted precision was not reached) and the ratio to the floor. Without `colour` the text is
+/// cent (`!` if that is wide) and the ratio to the floor. Without `colour` the text is
 /// plain ASCII without escape sequences, for pipes and files.
 #[must_use]
 pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
@@ -62,8 +62,8 @@ const FINDINGS_MAX: usize = 25;
 const ELSEWHERE: &str =
     "More of this, with details, is in the report (--html FILE) and the result file (--json FILE).";
 
-const LEGEND: &str = "Cells: median, ± half of the 95 % interval (? without one, ! where the wanted precision was \
-                      not reached), ratio to the machine's own floor.";
+const LEGEND: &str = "Cells: median, ± half of the 95 % interval (? without one, ! wider than 5 %), ratio to the machine's \
+                      own floor, which for rates is a ceiling.";
 
 const LEGEND_SIDES: &str = "* the best of its row, where its interval is apart from all others and the difference is more \
                             than the same thing measured twice.";
@@ -305,13 +305,11 @@ fn cut(text: &str, width: usize) -> String {
 
 /// Median, half-width and ratio as text.
 fn cell(r: &Measurement, scale: f64) -> [String; 3] {
-    let missed = if precision(r).missed > 0 { "!" } else { "" };
     if r.clock == ClockKind::Virtual {
         return [sig(r.median * scale, 3), String::new(), String::new()];
     }
-    let width = half_width(r).map_or_else(|| "?".to_owned(), |w| format!("±{}%", sig(w * 100.0, 2)));
     let ratio = r.floor.as_ref().map_or_else(String::new, |f| format!("{}×", sig(f.ratio, 3)));
-    [sig(r.median * scale, 3), format!("{width}{missed}"), ratio]
+    [sig(r.median * scale, 3), spread(r), ratio]
 }
 
 /// Cells of a column with their three parts under each other.
@@ -353,7 +351,7 @@ mod tests {
         }
         all.push(point("floor", "what=futex wake-up", 0, 5.1));
         let mut run = run(all.into_iter().map(|m| floored(m, 0.1, "cache-line half round trip")).collect());
-        run.results[3].launches[0].stop.state = "not reached: 9 %".to_owned();
+        run.results[3].ci95 = run.results[3].ci95.map(|[low, high]| [0.9 * low, 1.1 * high]);
         run.results[4].ci95 = None;
         run
     }
@@ -431,7 +429,7 @@ mod tests {
         let text = terminal(&made_up(), 120, false);
         let line = text.lines().find(|l| l.trim_start().starts_with("8 B")).expect("a row");
         assert!(line.contains("0.101 +-1.0%  1.01x"), "{line}");
-        assert!(text.contains("+-1.0%!") && text.contains("0.102 ?"), "{text}");
+        assert!(text.contains("+-11%!") && text.contains("0.102 ?"), "{text}");
     }
 
     #[test]

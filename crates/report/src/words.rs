@@ -217,7 +217,7 @@ const GENERAL: &[(&str, &str)] = &[
     (
         "floor and ratio",
         "What the machine itself does without a network card, measured in the same run: the bound to hold a number \
-         against. The ratio is measured / floor: 1.20× is 20 % slower for a time, 0.90× is 10 % slower for a \
+         against, for times a floor, for rates a ceiling. The ratio is measured / floor: 1.20× is 20 % slower for a time, 0.90× is 10 % slower for a \
          bandwidth.",
     ),
     (
@@ -239,8 +239,9 @@ const GENERAL: &[(&str, &str)] = &[
     ),
     (
         "reached, not reached",
-        "Sampling stops when the interval is narrow enough, or at the limit of time or count. The second is \
-         \"not reached\" with the width that was had: such a number is honest but coarse.",
+        "Sampling within a launch stops when that launch's own interval is narrow enough, or at the limit of time or count. \
+         The second is \"not reached\" with the width that was had. The interval beside a median is that over launches, \
+         and what is marked is that one where it is wider than 5 % to either side.",
     ),
     ("p99", "99 of 100 operations were at most this long. Absent where the samples cannot carry it."),
     ("n½", "The message size that gets half the peak bandwidth: small is good for short messages."),

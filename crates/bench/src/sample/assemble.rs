@@ -64,10 +64,6 @@ pub fn measurement(
     let entries: Vec<Launch> = launches.iter().map(|l| l.launch(&map, detail.samples)).collect();
     let medians: Vec<f64> = entries.iter().map(|l| l.median).collect();
     let over = over_launches(&medians).filter(|_| medians.iter().all(|m| m.is_finite()))?;
-    let (ci95, ci95_reason) = match (launches, over.interval) {
-        ([_], _) => (entries[0].ci95, over.reason),
-        (_, interval) => (interval.map(|i| [i.low, i.high]), over.reason),
-    };
     let iqrs = launches
         .iter()
         .filter_map(|l| Some(iqr(&l.sorted.iter().map(|v| map(*v)).collect::<Vec<_>>())?.abs()));
@@ -92,8 +88,8 @@ pub fn measurement(
         clock: first.clock.kind,
         n,
         median: over.median,
-        ci95,
-        ci95_reason,
+        ci95: over.interval.map(|i| [i.low, i.high]),
+        ci95_reason: over.reason,
         floor: floor.filter(|f| f.value.is_normal()).map(|f| Floor {
             value: f.value,
             unit: head.unit.clone(),

@@ -1,8 +1,9 @@
-//! Where bandwidth saturates: the peak, the size that gets half of it, and its share of the floor.
+//! Where bandwidth saturates: the peak, the size that gets half of it, and its share of the ceiling.
 
-use super::finding::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Noise, Tone, grouped, known, on_device, several_devices};
 use crate::number::{percent, size, size_about, value};
 use crate::series::{Series, apart, capital};
+use crate::sides::lead;
 use bench::schema::Measurement;
 
 /// Fewer sizes than this are no curve.
@@ -52,15 +53,15 @@ fn crossing(below: &Measurement, above: &Measurement, level: f64) -> f64 {
 }
 
 /// One finding for each bandwidth experiment and device.
-pub(super) fn saturation(all: &[Series<'_>]) -> Vec<Finding> {
+pub(super) fn saturation(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
     let curves = all.iter().filter(|s| s.unit == "MB/s");
     grouped(curves, |s| (s.experiment == "bibw", s.experiment, s.metric, s.device))
         .into_iter()
-        .filter_map(|group| of_group(&group, several_devices(all)))
+        .filter_map(|group| of_group(&group, several_devices(all), noise))
         .collect()
 }
 
-fn of_group(group: &[&Series<'_>], several: bool) -> Option<Finding> {
+fn of_group(group: &[&Series<'_>], several: bool, noise: &Noise<'_>) -> Option<Finding> {
     let mut shapes = Vec::new();
     for op in grouped(group.iter().copied(), |s| s.op().to_owned()) {
         let shaped = op.into_iter().filter_map(|s| Some((s, shape(&s.points)?)));
@@ -69,8 +70,19 @@ fn of_group(group: &[&Series<'_>], several: bool) -> Option<Finding> {
     shapes.sort_by(|a, b| b.1.peak.median.total_cmp(&a.1.peak.median));
     let (s, best) = shapes.first()?;
     let topic = format!("{}{}", capital(&s.what()), on_device(s, several));
-    let text = format!("Best is {}: it {}.", s.name(), sentence(best));
-    let tone = if best.rising.is_none() { Tone::CannotTell } else { Tone::Fact };
+    let told = shapes.get(1).map(|(_, next)| lead(best.peak, next.peak, noise.on(s.device)).is_some());
+    let text = match told {
+        None => format!("{} {}.", s.name(), sentence(best)),
+        Some(true) => format!("Best is {}: it {}.", s.name(), sentence(best)),
+        Some(false) => format!(
+            "Highest is {}: it {}; one cannot tell its peak from that of {}.",
+            s.name(),
+            sentence(best),
+            shapes[1].0.name()
+        ),
+    };
+    let unsure = best.rising.is_none() || told == Some(false);
+    let tone = if unsure { Tone::CannotTell } else { Tone::Fact };
     let rest = shapes[1..].iter().map(|(s, shape)| format!("{} {}", s.name(), sentence(shape))).collect();
     let note = fallen(group, &shapes);
     Some(Finding::new(tone, topic, text + &note).with(rest))
@@ -78,9 +90,9 @@ fn of_group(group: &[&Series<'_>], several: bool) -> Option<Finding> {
 
 fn sentence(shape: &Shape<'_>) -> String {
     let peak = shape.peak;
-    let mut text = format!("peaks at {} with {}", value(peak.median, &peak.unit), size(peak.size_bytes));
+    let mut text = format!("peaks at {} with {}", known(peak), size(peak.size_bytes));
     if let Some(f) = &peak.floor {
-        text += &format!(", {} of the floor ({}, {})", percent(f.ratio), f.what, value(f.value, &f.unit));
+        text += &format!(", {} of the ceiling ({}, {})", percent(f.ratio), f.what, value(f.value, &f.unit));
     }
     text += &match shape.half_bytes {
         Some(bytes) => format!("; half of that at about {} (n½)", size_about(bytes)),
@@ -117,6 +129,7 @@ mod tests {
     use super::super::made_up::{curve, floored, run};
     use super::*;
     use crate::series::series;
+    use bench::schema::Environment;
 
     /// Hockney's curve `peak * x / (x + half)` has n½ = half.
     fn hockney(half: f64) -> impl Fn(f64) -> f64 {
@@ -143,7 +156,8 @@ mod tests {
         assert_eq!(rising(&results), Some(true));
         results.iter_mut().for_each(|r| r.ci95 = None);
         assert_eq!(rising(&results), None);
-        let found = saturation(&series(&[run(results)]));
+        let quiet = Environment::default();
+        let found = saturation(&series(&[run(results)]), &Noise(&quiet));
         assert_eq!(found[0].tone, Tone::CannotTell);
         assert!(found[0].text.contains("perhaps still rising"), "{}", found[0].text);
     }
@@ -153,12 +167,11 @@ mod tests {
         let fall = |x: f64| if x > 65536.0 { 5000.0 } else { hockney(1000.0)(x) };
         let results = curve("bandwidth", "op=write,source=nic,sink=nic", 6..=22, fall);
         let results = results.into_iter().map(|m| floored(m, 12_000.0, "memcpy")).collect();
-        let found = saturation(&series(&[run(results)]));
+        let quiet = Environment::default();
+        let found = saturation(&series(&[run(results)]), &Noise(&quiet));
         let text = &found[0].text;
         assert!(
-            text.starts_with(
-                "Best is write (nic → nic): it peaks at 9,850 MB/s with 64 KiB, 82 % of the floor"
-            ),
+            text.starts_with("write (nic → nic) peaks at 9,850 MB/s ±1.0 % with 64 KiB, 82 % of the ceiling"),
             "{text}"
         );
         assert!(text.contains("falls to 51 % of its peak at 4 MiB"), "{text}");
@@ -167,6 +180,18 @@ mod tests {
     #[test]
     fn two_sizes_are_no_curve() {
         let results = curve("bandwidth", "op=write", 0..2, hockney(10.0));
-        assert!(saturation(&series(&[run(results)])).is_empty());
+        assert!(saturation(&series(&[run(results)]), &Noise(&Environment::default())).is_empty());
+    }
+
+    #[test]
+    fn peaks_that_overlap_have_no_order() {
+        let of = |factor: f64| {
+            let mut results = curve("bandwidth", "op=write", 6..=16, hockney(1000.0));
+            results.extend(curve("bandwidth", "op=send", 6..=16, |x| hockney(1000.0)(x) / factor));
+            saturation(&series(&[run(results)]), &Noise(&Environment::default()))[0].clone()
+        };
+        assert!(of(1.5).text.starts_with("Best is write: it peaks"), "{}", of(1.5).text);
+        assert_eq!(of(1.005).tone, Tone::CannotTell);
+        assert!(of(1.005).text.contains("cannot tell its peak from that of send"), "{}", of(1.005).text);
     }
 }

@@ -1,11 +1,11 @@
-//! What weakens the numbers: intervals not reached, flags, a noisy or unpinned machine.
+//! What weakens the numbers: wide intervals, floors that are none, flags, a noisy or unpinned machine.
 
 use std::collections::BTreeMap;
 
-use super::finding::{Finding, Tone, list};
-use crate::number::{count, percent, plural, size};
-use crate::series;
-use bench::schema::{ClockKind, Environment, Measurement, NoiseSummary};
+use super::finding::{Finding, Noise, Tone, list};
+use crate::number::{count, percent, plural, size, times};
+use crate::series::{self, WIDE, bound, half_width, interval, is_wide};
+use bench::schema::{ClockKind, Environment, Floor, Measurement, NoiseSummary};
 
 /// Share of stolen time that is told.
 const NOISY: f64 = 0.01;
@@ -16,26 +16,50 @@ fn cell(r: &Measurement) -> String {
     format!("{}, {}{at}", s.what(), s.name())
 }
 
-/// Results that missed their precision, and results without an interval.
+/// Results beyond the floor or ceiling that they stand beside: it bounds nothing there.
+pub(super) fn beaten(results: &[Measurement], noise: &Noise<'_>) -> Option<Finding> {
+    let by = |r: &Measurement| {
+        let floor = r.floor.as_ref()?;
+        let [low, high] = interval(r).unwrap_or([r.median; 2]);
+        let (nearest, least) = (if r.higher_is_better() { low / floor.value } else { floor.value / high }, 1.0 + noise.on(&r.device));
+        (nearest > least).then_some((nearest, floor))
+    };
+    let mut all: Vec<_> = results.iter().filter_map(|r| Some((r, by(r)?))).collect();
+    all.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
+    if all.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "{} of {} beat the floor or ceiling that they stand beside: there it is no bound, and the ratio to it means nothing.",
+        plural(all.len(), "result"),
+        series_count(results.len())
+    );
+    let item = |(r, (_, floor)): &(&Measurement, (f64, &Floor))| {
+        format!("{}: {} the {} ({})", cell(r), times(floor.ratio), bound(r), floor.what)
+    };
+    let items = all.iter().take(3).map(item).collect();
+    Some(Finding::new(Tone::Caution, "Floors beaten", text).with(items))
+}
+
+/// Results whose interval is wide, and results without one.
 pub(super) fn precision(results: &[Measurement]) -> Vec<Finding> {
-    let mut missed: Vec<_> = results
-        .iter()
-        .filter_map(|r| Some((r, series::precision(r))).filter(|(_, p)| p.missed > 0))
-        .collect();
-    let bare: Vec<_> = results.iter().filter(|r| r.ci95.is_none()).collect();
+    let mut wide: Vec<_> =
+        results.iter().filter(|r| is_wide(r)).filter_map(|r| Some((r, half_width(r)?))).collect();
+    let bare: Vec<_> = results.iter().filter(|r| interval(r).is_none()).collect();
     let mut out = Vec::new();
-    if !missed.is_empty() {
-        missed.sort_by(|a, b| b.1.worst.unwrap_or(0.0).total_cmp(&a.1.worst.unwrap_or(0.0)));
-        let (worst, precision) = &missed[0];
-        let width = precision.worst.map_or_else(String::new, |w| format!(" ±{}", percent(w)));
+    if !wide.is_empty() {
+        wide.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let (worst, half) = &wide[0];
         let text = format!(
-            "{} of {} (marked in the table) have launches whose interval stayed too wide, the worst{width} ({}): quieten \
-             the machine, or give more time (--set budget).",
-            plural(missed.len(), "result"),
+            "{} of {} (marked in the table) have an interval wider than ±{}, the worst ±{} ({}): quieten the machine, or \
+             measure more launches (--launches).",
+            plural(wide.len(), "result"),
             series_count(results.len()),
+            percent(WIDE),
+            percent(*half),
             cell(worst)
         );
-        out.push(Finding::new(Tone::Caution, "Precision not reached", text));
+        out.push(Finding::new(Tone::Caution, "Wide intervals", text));
     }
     if !bare.is_empty() {
         let mut reasons: Vec<String> = bare.iter().filter_map(|r| r.ci95_reason.clone()).collect();
@@ -145,25 +169,44 @@ fn advice(what: &str, remedy: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::point;
+    use super::super::made_up::{floored, point};
     use super::*;
-    use bench::schema::Warning;
+    use bench::schema::{AaNoise, Warning};
 
+    /// Goal: the finding counts what the table marks. Method: eight results of growing width, the launches of all of which
+    /// reached their own precision.
     #[test]
-    fn missed_precision_is_counted_and_the_worst_named_first() {
+    fn wide_intervals_are_counted_and_the_worst_named() {
         let mut results: Vec<_> = (0..8).map(|i| point("latency", "op=write", 1 << i, 1.0)).collect();
-        for (i, r) in results.iter_mut().enumerate().skip(1) {
-            r.launches[0].stop.state = "not reached".to_owned();
-            r.launches[0].stop.half_width = Some(0.01 * i as f64);
+        for (i, r) in results.iter_mut().enumerate() {
+            let half = 0.02 * i as f64;
+            r.ci95 = Some([1.0 - half, 1.0 + half]);
         }
         let found = precision(&results);
-        assert!(found[0].text.starts_with("7 results of 8 "), "{}", found[0].text);
-        assert!(
-            found[0].text.contains("the worst ±7.0 % (one-way latency, write, 128 B): "),
-            "{}",
-            found[0].text
-        );
+        assert!(found[0].text.starts_with("5 results of 8 "), "{}", found[0].text);
+        assert!(found[0].text.contains("the worst ±14 % (one-way latency, write, 128 B): "), "{}", found[0].text);
         assert!(found[0].items.is_empty(), "one line");
+    }
+
+    #[test]
+    fn a_floor_that_is_beaten_is_told_and_noise_beats_none() {
+        let of = |experiment: &str, ratio: f64| {
+            vec![floored(point(experiment, "op=write", 8, ratio), 1.0, "memcpy"), point("latency", "op=read", 8, 1.0)]
+        };
+        let noise = |floor| Environment {
+            aa_noise: Some(AaNoise { floor, ratio: 1.0, launches: 6 }),
+            ..Environment::default()
+        };
+        let quiet = noise(0.01);
+        let found = beaten(&of("latency", 0.35), &Noise(&quiet)).expect("beaten");
+        assert_eq!(found.tone, Tone::Caution);
+        assert!(found.text.starts_with("1 result of 2 "), "{}", found.text);
+        assert_eq!(found.items, ["one-way latency, write, 8 B: 0.350× the floor (memcpy)"]);
+        let found = beaten(&of("bandwidth", 1.5), &Noise(&quiet)).expect("beaten");
+        assert_eq!(found.items, ["bandwidth, write, 8 B: 1.50× the ceiling (memcpy)"]);
+        assert!(beaten(&of("latency", 1.0), &Noise(&quiet)).is_none());
+        assert!(beaten(&of("bandwidth", 0.35), &Noise(&quiet)).is_none());
+        assert!(beaten(&of("latency", 0.9), &Noise(&noise(0.2))).is_none());
     }
 
     #[test]

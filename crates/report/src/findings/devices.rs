@@ -1,9 +1,9 @@
 //! Devices side by side in words: who is best where and by how much, or that one cannot tell.
 
-use super::finding::{Finding, Tone, list};
+use super::finding::{Finding, Tone, known, list};
 use crate::columns::{Column, columns};
 use crate::figures::{Figure, figures_of};
-use crate::number::{percent, plural, sig, times, value};
+use crate::number::{percent, plural, times};
 use crate::series::Series;
 use crate::sides::{Block, Lead, Row, blocks, even, lead, noise, ranked};
 use bench::schema::Run;
@@ -120,7 +120,7 @@ fn wins(
     let at = |(block, row, (second, lead)): &(&Block<'_>, &Row<'_>, (usize, Lead))| {
         let place = [block.title.as_str(), row.name.as_str()];
         let place: Vec<&str> = place.into_iter().filter(|s| !s.is_empty()).collect();
-        format!("{} over {} ({})", by_how_much(lead), columns[*second].label, place.join(", "))
+        format!("{} over {} ({})", lead.text(), columns[*second].label, place.join(", "))
     };
     let mut text = format!("{} is best{count}, by {}", column.label, at(most));
     if won.len() > 1 && times(most.2.1.ratio) != times(least.2.1.ratio) {
@@ -129,15 +129,6 @@ fn wins(
         text += ", and as much everywhere";
     }
     Some(text)
-}
-
-/// `9.2× [8.8, 9.6]`; without the interval where both are exact.
-fn by_how_much(lead: &Lead) -> String {
-    let [low, high] = lead.interval;
-    if low == high {
-        return times(lead.ratio);
-    }
-    format!("{} [{}, {}]", times(lead.ratio), sig(low, 3), sig(high, 3))
 }
 
 /// A line for each variant: where each device leads, and the order of all at the ends.
@@ -172,10 +163,8 @@ fn by_size(block: &Block<'_>, columns: &[Column], noise: f64) -> Option<String> 
 
 /// All devices of a row from the best on: `8 B: shm 0.24 µs, iwarp 9.10 µs`.
 fn order(row: &Row<'_>, columns: &[Column]) -> String {
-    let all: Vec<String> = ranked(row)
-        .iter()
-        .map(|(i, r)| format!("{} {}", columns[*i].label, value(r.median, &r.unit)))
-        .collect();
+    let all: Vec<String> =
+        ranked(row).iter().map(|(i, r)| format!("{} {}", columns[*i].label, known(r))).collect();
     format!("{}: {}", row.name, all.join(", "))
 }
 
@@ -203,7 +192,7 @@ mod tests {
         assert!(text.contains("over iwarp") && text.contains("over model:card (virtual)"), "{text}");
         assert!(
             all[1].items[0].starts_with(
-                "nic → nic: best is 1 B to 128 B shm (1 B: shm 1.01 µs, model:card (virtual) 4.04 µs"
+                "nic → nic: best is 1 B to 128 B shm (1 B: shm 1.01 µs ±1.0 %, model:card (virtual) 4.04 µs"
             ),
             "{}",
             all[1].items[0]

@@ -1,23 +1,28 @@
 //! What both directions at once carry, against one.
 
-use super::finding::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Noise, Tone, grouped, on_device, several_devices};
 use crate::number::{size, times};
 use crate::series::{Series, apart};
+use crate::sides::{Lead, lead};
 
 /// One finding for each device with bandwidth one way and both ways.
-pub(super) fn gain(all: &[Series<'_>]) -> Vec<Finding> {
+pub(super) fn gain(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
     let both = all.iter().filter(|s| s.experiment == "bibw");
     grouped(both, |s| s.device)
         .into_iter()
         .filter_map(|group| {
-            let pairs: Vec<_> = group.iter().filter_map(|s| Some((*s, pair(all, s)?))).collect();
+            let pairs: Vec<_> =
+                group.iter().filter_map(|s| Some((*s, pair(all, s, noise.on(s.device))?))).collect();
             let best = |a: &&(&Series<'_>, Pair), b: &&(&Series<'_>, Pair)| a.1.ratio.total_cmp(&b.1.ratio);
             let (s, pair) = pairs.iter().max_by(best)?;
             let topic = format!("Both directions at once{}", on_device(s, several_devices(all)));
-            let (tone, verdict) = match pair.apart {
-                Some(true) => (Tone::Fact, ""),
-                Some(false) => (Tone::CannotTell, "; the intervals overlap, so this may be no difference"),
-                None => {
+            let (tone, verdict) = match (pair.told, pair.apart) {
+                (Some(_), _) => (Tone::Fact, ""),
+                (None, Some(true)) => (Tone::CannotTell, "; that is within the noise of the run"),
+                (None, Some(false)) => {
+                    (Tone::CannotTell, "; the intervals overlap, so this may be no difference")
+                }
+                (None, None) => {
                     (Tone::CannotTell, "; without intervals one cannot tell whether that is a difference")
                 }
             };
@@ -25,7 +30,7 @@ pub(super) fn gain(all: &[Series<'_>]) -> Vec<Finding> {
             let text = format!(
                 "Most for {}: {at} messages move {} the bytes per second of one direction{verdict}.",
                 s.name(),
-                times(pair.ratio)
+                pair.told.map_or_else(|| times(pair.ratio), |told| told.text())
             );
             Some(Finding::new(tone, topic, text))
         })
@@ -35,11 +40,13 @@ pub(super) fn gain(all: &[Series<'_>]) -> Vec<Finding> {
 struct Pair {
     size_bytes: u64,
     ratio: f64,
+    /// Both ways to one, if they differ.
+    told: Option<Lead>,
     apart: Option<bool>,
 }
 
 /// The largest size that was measured one way and both ways.
-fn pair(all: &[Series<'_>], both: &Series<'_>) -> Option<Pair> {
+fn pair(all: &[Series<'_>], both: &Series<'_>, noise: f64) -> Option<Pair> {
     let one = all.iter().find(|s| {
         s.experiment == "bandwidth"
             && s.unit == both.unit
@@ -47,9 +54,11 @@ fn pair(all: &[Series<'_>], both: &Series<'_>) -> Option<Pair> {
             && s.variant == both.variant
     })?;
     let (b, o) = both.points.iter().rev().find_map(|b| Some((*b, one.at(b.size_bytes)?)))?;
+    let told = if b.median >= o.median { lead(b, o, noise) } else { lead(o, b, noise).map(Lead::inverted) };
     (o.median > 0.0).then(|| Pair {
         size_bytes: b.size_bytes,
         ratio: b.median / o.median,
+        told,
         apart: apart(b, o),
     })
 }
@@ -68,7 +77,7 @@ mod tests {
             point("bibw", "op=write", 4096, 6000.0),
             point("bibw", "op=write", 8192, 9000.0),
         ]);
-        let found = gain(&series(&[run]));
+        let found = gain(&series(std::slice::from_ref(&run)), &Noise(&run.environment));
         assert_eq!(
             found[0].text,
             "Most for write: 4 KiB messages move 1.50× the bytes per second of one direction."
@@ -78,7 +87,8 @@ mod tests {
     #[test]
     fn overlap_is_no_gain() {
         let results = vec![point("bandwidth", "op=write", 8, 100.0), point("bibw", "op=write", 8, 101.0)];
-        let found = gain(&series(&[run(results)]));
+        let run = run(results);
+        let found = gain(&series(std::slice::from_ref(&run)), &Noise(&run.environment));
         assert_eq!(found[0].tone, Tone::CannotTell);
     }
 }

@@ -1,6 +1,8 @@
 //! [`Finding`]: a statement in words, and the words that all of them share.
 
-use super::super::series::Series;
+use crate::number::{percent, value};
+use crate::series::{Series, half_width};
+use bench::schema::{ClockKind, Environment, Measurement};
 
 /// What a finding is to its reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,28 @@ impl Finding {
     pub(super) fn with(mut self, items: Vec<String>) -> Self {
         self.items = items;
         self
+    }
+}
+
+/// What cannot be told from noise on a device: what the same thing measured twice differed by.
+pub(super) struct Noise<'a>(pub(super) &'a Environment);
+
+impl Noise<'_> {
+    pub(super) fn on(&self, device: &str) -> f64 {
+        let known = self.0.devices.iter().find(|info| info.name == device);
+        let own = known.filter(|info| info.aa_noise.is_some()).map_or(self.0.aa_noise, |info| info.aa_noise);
+        let exact = known.is_some_and(|info| info.clock == ClockKind::Virtual);
+        own.filter(|_| !exact).map_or(0.0, |aa| aa.floor)
+    }
+}
+
+/// A result with how well it is known: `0.120 µs ±1.0 %`.
+pub(super) fn known(r: &Measurement) -> String {
+    let median = value(r.median, &r.unit);
+    match half_width(r) {
+        _ if r.clock == ClockKind::Virtual => median,
+        Some(half) => format!("{median} ±{}", percent(half)),
+        None => format!("{median} (no interval)"),
     }
 }
 

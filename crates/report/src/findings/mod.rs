@@ -16,6 +16,7 @@ mod steps;
 
 use super::series::{self, Series};
 use bench::schema::Run;
+use finding::Noise;
 pub use finding::{Finding, Tone};
 
 /// All findings of a run: results first, then what weakens them.
@@ -23,19 +24,20 @@ pub use finding::{Finding, Tone};
 pub fn findings(run: &Run) -> Vec<Finding> {
     let all = series::series(std::slice::from_ref(run));
     let measured: Vec<Series<'_>> = all.iter().filter(|s| !s.is_floor()).cloned().collect();
-    let aa = run.environment.aa_noise.map(|noise| noise.floor);
+    let noise = &Noise(&run.environment);
     let mut out = Vec::new();
     if run.results.is_empty() {
         out.push(Finding::new(Tone::CannotTell, "Nothing measured", "The file has no results."));
     }
     out.extend(devices::beside(run, &all));
-    out.extend(latency::smallest(&measured));
-    out.extend(rate::best(&measured));
-    out.extend(bandwidth::saturation(&measured));
-    out.extend(duplex::gain(&measured));
+    out.extend(latency::smallest(&measured, noise));
+    out.extend(rate::best(&measured, noise));
+    out.extend(bandwidth::saturation(&measured, noise));
+    out.extend(duplex::gain(&measured, noise));
     out.extend(rails::peaks(&measured, run));
-    out.extend(placement::cost(&measured, aa));
-    out.extend(steps::steps(&all));
+    out.extend(placement::cost(&measured, noise));
+    out.extend(steps::steps(&all, noise));
+    out.extend(caution::beaten(&run.results, noise));
     out.extend(caution::precision(&run.results));
     out.extend(caution::flagged(&run.results));
     out.extend(caution::machine(&run.environment));

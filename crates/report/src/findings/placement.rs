@@ -1,21 +1,25 @@
 //! What it costs to keep the source or the sink in host memory rather than NIC memory.
 
-use super::finding::{Finding, Tone, grouped, on_device, several_devices};
-use crate::number::{alike, size, times};
-use crate::series::{EXPERIMENTS, Series, rank};
-use bench::schema::{ClockKind, Measurement};
+use super::finding::{Finding, Noise, Tone, grouped, on_device, several_devices};
+use crate::number::size;
+use crate::series::{EXPERIMENTS, Series, apart, rank};
+use crate::sides::{Lead, lead};
+use bench::schema::Measurement;
 use bench::variant::factor;
 
 /// Cost of one placement against the base at one size; above 1 is worse than the base.
 #[derive(Debug, PartialEq)]
-struct Cost {
-    ratio: f64,
-    /// Whether the data carries a difference; `None` without intervals.
-    real: Option<bool>,
+enum Cost {
+    /// So much; the data carries it.
+    Told(Lead),
+    /// No difference that the data carries.
+    Unseen,
+    /// No intervals.
+    Unknown,
 }
 
 /// One finding for each experiment and device that has more than one placement.
-pub(super) fn cost(all: &[Series<'_>], aa_floor: Option<f64>) -> Vec<Finding> {
+pub(super) fn cost(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
     // A message rate is the bandwidth of its size over again.
     let rate_again = |s: &Series<'_>| {
         s.unit == "1/s" && all.iter().any(|o| (o.experiment, o.unit) == (s.experiment, "MB/s"))
@@ -23,11 +27,11 @@ pub(super) fn cost(all: &[Series<'_>], aa_floor: Option<f64>) -> Vec<Finding> {
     let placed = all.iter().filter(|s| s.placement().is_some() && !rate_again(s));
     grouped(placed, |s| (rank(EXPERIMENTS, s.experiment), s.experiment, s.metric, s.device))
         .into_iter()
-        .filter_map(|group| of_group(&group, aa_floor, several_devices(all)))
+        .filter_map(|group| of_group(&group, noise, several_devices(all)))
         .collect()
 }
 
-fn of_group(group: &[&Series<'_>], aa_floor: Option<f64>, several: bool) -> Option<Finding> {
+fn of_group(group: &[&Series<'_>], noise: &Noise<'_>, several: bool) -> Option<Finding> {
     let mut items = Vec::new();
     let mut worst: Option<(f64, String)> = None;
     let others = |s: &Series<'_>| s.variant.without(&[factor::SOURCE, factor::SINK]);
@@ -36,16 +40,15 @@ fn of_group(group: &[&Series<'_>], aa_floor: Option<f64>, several: bool) -> Opti
         let mut parts = Vec::new();
         let from = base.placement().unwrap_or_default();
         for s in rest {
-            for (at, cost) in ends(base, s, aa_floor) {
-                let more = worst.as_ref().is_none_or(|(ratio, _)| cost.ratio > *ratio);
-                if cost.real == Some(true) && more {
-                    worst = Some((
-                        cost.ratio,
-                        format!("{} at {}: {} worse than {from}", s.name(), size(at), times(cost.ratio)),
-                    ));
+            let costs = ends(base, s, noise.on(s.device));
+            for (at, cost) in &costs {
+                let Cost::Told(told) = cost else { continue };
+                if worst.as_ref().is_none_or(|(ratio, _)| told.ratio > *ratio) {
+                    let what = format!("{} at {}: {} worse than {from}", s.name(), size(*at), told.text());
+                    worst = Some((told.ratio, what));
                 }
             }
-            parts.extend(part(base, s, aa_floor));
+            parts.extend(part(s, &costs));
         }
         if !parts.is_empty() {
             let op = if base.op().is_empty() { "all" } else { base.op() };
@@ -64,36 +67,33 @@ fn of_group(group: &[&Series<'_>], aa_floor: Option<f64>, several: bool) -> Opti
 }
 
 /// Costs at the smallest and the largest common size.
-fn ends(base: &Series<'_>, s: &Series<'_>, aa_floor: Option<f64>) -> Vec<(u64, Cost)> {
+fn ends(base: &Series<'_>, s: &Series<'_>, noise: f64) -> Vec<(u64, Cost)> {
     let common: Vec<_> = s.points.iter().filter_map(|r| Some((*r, base.at(r.size_bytes)?))).collect();
     let mut picked: Vec<_> = common.first().into_iter().chain(common.last()).collect();
     picked.dedup_by_key(|(r, _)| r.size_bytes);
-    picked.into_iter().filter_map(|(r, b)| Some((r.size_bytes, against(b, r, aa_floor)?))).collect()
+    picked.into_iter().filter_map(|(r, b)| Some((r.size_bytes, against(b, r, noise)?))).collect()
 }
 
-fn against(base: &Measurement, r: &Measurement, aa_floor: Option<f64>) -> Option<Cost> {
+fn against(base: &Measurement, r: &Measurement, noise: f64) -> Option<Cost> {
     if base.median <= 0.0 || r.median <= 0.0 {
         return None;
     }
-    let (bad, good) = if r.higher_is_better() { (base, r) } else { (r, base) };
-    let ratio = bad.median / good.median;
-    // What the machine's noise is does not matter to simulated time.
-    let exact = base.clock == ClockKind::Virtual && r.clock == ClockKind::Virtual;
-    let floor = if exact { 0.0 } else { aa_floor.unwrap_or(0.0) };
-    let real = bad.ci95.zip(good.ci95).map(|(bad, good)| {
-        let disjoint = bad[0] > good[1] || bad[1] < good[0];
-        disjoint && (ratio - 1.0).abs() > floor && !alike(ratio)
-    });
-    Some(Cost { ratio, real })
+    let worse = (r.median > base.median) != r.higher_is_better();
+    let told = if worse { lead(base, r, noise) } else { lead(r, base, noise).map(Lead::inverted) };
+    Some(match (told, apart(base, r)) {
+        (Some(told), _) => Cost::Told(told),
+        (None, Some(_)) => Cost::Unseen,
+        (None, None) => Cost::Unknown,
+    })
 }
 
-fn part(base: &Series<'_>, s: &Series<'_>, aa_floor: Option<f64>) -> Option<String> {
-    let told: Vec<String> = ends(base, s, aa_floor)
-        .into_iter()
-        .map(|(at, cost)| match cost.real {
-            Some(true) => format!("{} at {}", times(cost.ratio), size(at)),
-            Some(false) => format!("no difference seen at {}", size(at)),
-            None => format!("cannot tell at {} (no interval)", size(at)),
+fn part(s: &Series<'_>, costs: &[(u64, Cost)]) -> Option<String> {
+    let told: Vec<String> = costs
+        .iter()
+        .map(|(at, cost)| match cost {
+            Cost::Told(told) => format!("{} at {}", told.text(), size(*at)),
+            Cost::Unseen => format!("no difference seen at {}", size(*at)),
+            Cost::Unknown => format!("cannot tell at {} (no interval)", size(*at)),
         })
         .collect();
     (!told.is_empty()).then(|| format!("{} {}", s.placement().unwrap_or_default(), told.join(", ")))
@@ -104,6 +104,12 @@ mod tests {
     use super::super::made_up::{point, run};
     use super::*;
     use crate::series::series;
+    use bench::schema::{AaNoise, ClockKind, Environment};
+
+    fn noisy(floor: f64) -> Environment {
+        let aa_noise = Some(AaNoise { floor, ratio: 1.0, launches: 6 });
+        Environment { aa_noise, ..Environment::default() }
+    }
 
     const NIC: &str = "op=write,source=nic,sink=nic";
     const HOST: &str = "op=write,source=nic,sink=host";
@@ -116,7 +122,7 @@ mod tests {
             point("latency", HOST, 8, 0.18),
             point("latency", HOST, 1024, 1.005),
         ]);
-        let found = cost(&series(&[run]), None);
+        let found = cost(&series(&[run]), &Noise(&Environment::default()));
         assert_eq!(found[0].topic, "What placement costs: one-way latency");
         assert_eq!(found[0].text, "Most for write (nic → host) at 8 B: 1.80× worse than nic → nic.");
         assert_eq!(
@@ -129,7 +135,7 @@ mod tests {
     fn rates_are_worse_when_lower_and_the_noise_floor_counts() {
         let at = |median| {
             let all = run(vec![point("bandwidth", NIC, 8, 1000.0), point("bandwidth", HOST, 8, median)]);
-            cost(&series(&[all]), Some(0.3))[0].clone()
+            cost(&series(&[all]), &Noise(&noisy(0.3)))[0].clone()
         };
         assert!(at(500.0).text.contains("2.00× worse"), "{}", at(500.0).text);
         assert_eq!(at(800.0).tone, Tone::CannotTell);
@@ -144,7 +150,7 @@ mod tests {
                 r.clock = ClockKind::Virtual;
                 r.ci95 = Some([r.median; 2]);
             }
-            cost(&series(&[all]), Some(0.17))[0].clone()
+            cost(&series(&[all]), &Noise(&noisy(0.17)))[0].clone()
         };
         assert!(at(1.08).text.contains("1.08× worse"), "{}", at(1.08).text);
         assert!(
@@ -158,7 +164,7 @@ mod tests {
     fn without_intervals_one_cannot_tell() {
         let mut all = run(vec![point("latency", NIC, 8, 1.0), point("latency", HOST, 8, 3.0)]);
         all.results[0].ci95 = None;
-        let found = cost(&series(&[all]), None);
+        let found = cost(&series(&[all]), &Noise(&Environment::default()));
         assert_eq!(found[0].tone, Tone::CannotTell);
         assert!(found[0].items[0].contains("cannot tell at 8 B"), "{}", found[0].items[0]);
     }

@@ -1,6 +1,6 @@
 //! What several rails carry, beside what they could by the multirail paper's equations.
 
-use super::finding::{Finding, Tone, grouped, on_device, several_devices};
+use super::finding::{Finding, Tone, grouped, known, on_device, several_devices};
 use crate::bounds::{Rates, Term};
 use crate::number::sig;
 use crate::series::Series;
@@ -18,7 +18,7 @@ pub(super) fn peaks(all: &[Series<'_>], run: &Run) -> Vec<Finding> {
         .filter_map(|group| {
             let peak = |engine: &str| {
                 let own = group.iter().find(|s| s.variant.is(factor::ENGINE, engine))?;
-                own.points.iter().map(|point| point.median).reduce(f64::max)
+                own.points.iter().copied().max_by(|a, b| a.median.total_cmp(&b.median))
             };
             let engines = [
                 ("threads", "with a thread for each"),
@@ -27,7 +27,7 @@ pub(super) fn peaks(all: &[Series<'_>], run: &Run) -> Vec<Finding> {
             ];
             let found: Vec<String> = engines
                 .into_iter()
-                .filter_map(|(engine, how)| Some(format!("{} MB/s {how}", sig(peak(engine)?, 3))))
+                .filter_map(|(engine, how)| Some(format!("{} {how}", known(peak(engine)?))))
                 .collect();
             let device = group.first()?;
             let info = run.environment.devices.iter().find(|info| info.name == device.device);
@@ -104,8 +104,8 @@ mod tests {
         let real = found("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", &names, None, "1000");
         for part in [
             "over 2 rails",
-            "230 MB/s with a thread for each",
-            "120 MB/s over one",
+            "230 MB/s ±1.0 % with a thread for each",
+            "120 MB/s ±1.0 % over one",
             "Links of 125 MB/s could carry 250",
         ] {
             assert!(real.contains(part), "no {part} in: {real}");

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{Finding, Tone};
+use super::finding::{Finding, Noise, Tone};
 use crate::number::{plural, size, times};
-use crate::series::{Series, words};
+use crate::series::{Series, interval, words};
 use bench::schema::Measurement;
 
 /// A jump below this factor beyond the trend is no step.
@@ -26,7 +26,7 @@ pub(super) struct Step {
 
 /// Time for one message, with its interval, from any unit.
 fn time(r: &Measurement) -> Option<[f64; 3]> {
-    let [low, high] = r.ci95?;
+    let [low, high] = interval(r)?;
     let positive = low > 0.0 && r.size_bytes > 0;
     let bytes = r.size_bytes as f64;
     match r.unit.as_str() {
@@ -38,7 +38,7 @@ fn time(r: &Measurement) -> Option<[f64; 3]> {
 }
 
 /// Steps of one curve; pairs without intervals are left out.
-pub(super) fn steps_of(points: &[&Measurement]) -> Vec<Step> {
+pub(super) fn steps_of(points: &[&Measurement], noise: f64) -> Vec<Step> {
     let timed: Vec<_> = points.iter().filter_map(|r| Some((r.size_bytes, time(r)?))).collect();
     if timed.len() < MIN_SIZES {
         return Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn steps_of(points: &[&Measurement]) -> Vec<Step> {
         let ((from, t0), (to, t1)) = (timed[i], timed[i + 1]);
         let trend = (to as f64 / from as f64).powf(next);
         let excess = t1[1] / t0[1] / trend;
-        if excess > STEP && t1[0] / t0[2] > trend {
+        if excess > STEP.max(1.0 + noise) && t1[0] / t0[2] > trend {
             out.push(Step { from, to, excess });
         }
     }
@@ -84,7 +84,7 @@ struct Looked<'a> {
 }
 
 /// One finding for all curves, the floor's own among them.
-pub(super) fn steps(all: &[Series<'_>]) -> Vec<Finding> {
+pub(super) fn steps(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
     let mut places: BTreeMap<(u64, u64), Place<'_>> = BTreeMap::new();
     let mut looked = Looked::default();
     // A message rate is the bandwidth of its size over again.
@@ -92,15 +92,15 @@ pub(super) fn steps(all: &[Series<'_>]) -> Vec<Finding> {
     for s in curves().filter(|s| !s.is_floor()) {
         looked.curves += 1;
         looked.by_op.entry(s.op()).or_default().insert(s.experiment);
-        looked.blind += usize::from(s.points.iter().any(|r| r.ci95.is_none()));
-        for step in steps_of(&s.points) {
+        looked.blind += usize::from(s.points.iter().any(|r| interval(r).is_none()));
+        for step in steps_of(&s.points, noise.on(s.device)) {
             let place = places.entry((step.from, step.to)).or_default();
             place.curves += 1;
             place.most = place.most.max(step.excess);
             place.by_op.entry(s.op()).or_default().insert(s.experiment);
         }
     }
-    for step in curves().filter(|s| s.is_floor()).flat_map(|s| steps_of(&s.points)) {
+    for step in curves().filter(|s| s.is_floor()).flat_map(|s| steps_of(&s.points, noise.on(s.device))) {
         if let Some(place) = places.get_mut(&(step.from, step.to)) {
             place.floor = true;
         }
@@ -153,9 +153,10 @@ mod tests {
     use super::super::made_up::{curve, run};
     use super::*;
     use crate::series::series;
+    use bench::schema::Environment;
 
     fn found(results: &[Measurement]) -> Vec<(u64, u64)> {
-        steps_of(&results.iter().collect::<Vec<_>>()).iter().map(|s| (s.from, s.to)).collect()
+        steps_of(&results.iter().collect::<Vec<_>>(), 0.0).iter().map(|s| (s.from, s.to)).collect()
     }
 
     #[test]
@@ -188,7 +189,7 @@ mod tests {
         results.iter_mut().for_each(|r| r.ci95 = Some([r.median * 0.7, r.median * 1.4]));
         assert!(found(&results).is_empty());
         results.iter_mut().for_each(|r| r.ci95 = None);
-        let told = steps(&series(&[run(results)]));
+        let told = steps(&series(&[run(results)]), &Noise(&Environment::default()));
         assert_eq!(told[0].tone, Tone::CannotTell);
     }
 
@@ -200,7 +201,9 @@ mod tests {
             results.extend(curve("latency", &format!("op={op}"), 0..=10, switch));
         }
         results.extend(curve("latency", "op=smooth", 0..=10, |_| 0.1));
-        let line = |results: &[Measurement]| steps(&series(&[run(results.to_vec())]))[0].items.clone();
+        let line = |results: &[Measurement]| {
+            steps(&series(&[run(results.to_vec())]), &Noise(&Environment::default()))[0].items.clone()
+        };
         let told = "64 B → 128 B: up to 3.00× in 2 of 3 curves: a, b";
         assert_eq!(line(&results), [told]);
         results.extend(curve("floor", "what=memcpy", 0..=10, |x| x / switch(x)));
