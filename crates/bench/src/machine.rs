@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::schema::{ClockKind, Environment, NoiseSummary};
+use crate::schema::{ClockKind, Environment, NoiseSummary, PeerInfo};
 use verbs::host::{self, Host, Span};
 
 /// Now, on the machine's clock: launches are real whatever time the device lives in.
@@ -82,6 +82,12 @@ pub(crate) fn environment(pinned: &[usize]) -> Environment {
         pinned_cores: pinned.iter().map(|c| *c as u32).collect(),
         ..Environment::default()
     }
+}
+
+/// What a client is told of the machine that serves it.
+pub(crate) fn as_peer() -> PeerInfo {
+    let Environment { host, kernel, cpu, cores, nicety_version, .. } = environment(&[]);
+    PeerInfo { host, kernel, cpu, cores, nicety_version, ..PeerInfo::default() }
 }
 
 fn cpu_model() -> Option<String> {

@@ -34,12 +34,17 @@ const LARGEST_DEFAULT: u64 = 4 << 20;
 /// The size of the cells that are measured twice, and of those that stand for many small messages.
 const SMALL: u64 = 8;
 
+/// The device that is measured unless others are named.
+pub const DEVICE: &str = "shm";
+/// The seed unless another is given.
+pub const SEED: u64 = 1;
+
 /// What the user asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Names of experiments; none means an overview.
     pub experiments: Vec<String>,
-    /// Devices to measure, with commas between them, e.g. `shm` or `shm,iwarp,model:mt23108-vapi`.
+    /// Devices to measure, with commas between them, e.g. `shm,iwarp,model:mt23108-vapi`; empty for [`DEVICE`].
     pub device: String,
     /// `HOST[:PORT]` of a `nicety serve`, of several with commas between; `None` starts the other processes here.
     pub peer: Option<String>,
@@ -47,8 +52,8 @@ pub struct Plan {
     pub sizes: Option<Vec<u64>>,
     /// Fewer sizes, variants and launches: under a minute.
     pub quick: bool,
-    /// Seed of order and contents.
-    pub seed: u64,
+    /// Seed of order and contents; `None` for [`SEED`].
+    pub seed: Option<u64>,
     /// Fresh starts of the processes; `None` for the usual number.
     pub launches: Option<u32>,
     /// Values of [`keys::KEYS`].
@@ -104,7 +109,7 @@ impl Plan {
         if let Some(launches) = self.launches {
             set.insert("launches".to_owned(), launches.to_string());
         }
-        let names_of = devices::split(&self.device);
+        let names_of = self.device_names();
         let chosen = devices::with_options(&names_of, &mut set);
         let levels = levels::take(&mut set, &names, &mut wrong);
         check_set(&mut set, &names, &mut wrong);
@@ -130,7 +135,7 @@ impl Plan {
             unfit: BTreeMap::new(),
             devices,
             peers,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(SEED),
             quick: self.quick,
             floors_asked: names.iter().any(|e| e.name() == FLOOR),
             cells,
@@ -147,7 +152,7 @@ impl Plan {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn check_strictly(&self) -> Result<CheckedPlan, Vec<PlanError>> {
-        let impossible = devices::impossible(&self.experiments, &devices::split(&self.device));
+        let impossible = devices::impossible(&self.experiments, &self.device_names());
         match self.check() {
             Ok(plan) if impossible.is_empty() => Ok(plan),
             Ok(_) => Err(impossible),
@@ -258,6 +263,11 @@ impl Plan {
         sizes
     }
 
+    /// The devices by name.
+    fn device_names(&self) -> Vec<String> {
+        devices::split(if self.device.is_empty() { DEVICE } else { &self.device })
+    }
+
     /// Peers that were given, sound or not.
     fn count_peers(&self) -> usize {
         self.peer.as_deref().map_or(0, |text| text.split(',').count())
@@ -324,7 +334,7 @@ impl Plan {
         let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
         let mut all = vec![
             own("experiments", join(names.iter().map(|e| e.name())), !self.experiments.is_empty()),
-            own("device", join(devices.iter().map(|d| d.name.as_str())), true),
+            own("device", join(devices.iter().map(|d| d.name.as_str())), !self.device.is_empty()),
             own(
                 "peer",
                 if peers.is_empty() { second.to_owned() } else { peers.join(", ") },
@@ -332,7 +342,7 @@ impl Plan {
             ),
             Parameter { unit: Some("B".into()), ..own("sizes", sizes.join(","), self.sizes.is_some()) },
             own("quick", if self.quick { "on" } else { "off" }.to_owned(), self.quick),
-            own("seed", self.seed.to_string(), true),
+            own("seed", self.seed.unwrap_or(SEED).to_string(), self.seed.is_some()),
         ];
         all.extend(values.parameters());
         all

@@ -7,6 +7,7 @@
 mod read;
 mod write;
 
+use crate::plain;
 use crate::variant::Variant;
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,9 @@ impl Default for Run {
 pub struct Environment {
     /// Version of nicety that measured.
     pub nicety_version: String,
+    /// Commit that it was built from, with `+changes` if there were some; `None` where it was not built from a repository.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// UTC start of the run, RFC 3339, e.g. `2026-03-01T12:00:00Z`.
     pub date: String,
     /// Host name.
@@ -101,8 +105,35 @@ pub struct Environment {
     /// The devices, in the order in which they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceInfo>,
+    /// The other hosts, rank by rank; none where all processes were of this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerInfo>,
     /// What weakens these numbers, and the remedy.
     pub warnings: Vec<Warning>,
+}
+
+/// A host on which the other side ran, as its `nicety serve` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PeerInfo {
+    /// `HOST:PORT` by which it was called.
+    pub address: String,
+    /// Host name.
+    #[serde(deserialize_with = "plain::read")]
+    pub host: String,
+    /// Kernel name and release.
+    #[serde(deserialize_with = "plain::read")]
+    pub kernel: String,
+    /// Processor model.
+    #[serde(deserialize_with = "plain::read")]
+    pub cpu: String,
+    /// Logical processors usable there.
+    pub cores: u32,
+    /// Version of nicety that serves.
+    #[serde(deserialize_with = "plain::read")]
+    pub nicety_version: String,
+    /// The one that its process was pinned to.
+    pub pinned_core: Option<u32>,
 }
 
 /// A device of a run.

@@ -47,7 +47,7 @@ fn plan_on(device: &str, experiments: &[&str], sizes: &[u64], set: &[(&str, &str
         experiments: experiments.iter().map(|e| (*e).to_owned()).collect(),
         device: device.to_owned(),
         sizes: Some(sizes.to_vec()),
-        seed: 7,
+        seed: Some(7),
         launches,
         set,
         ..Plan::default()

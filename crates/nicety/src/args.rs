@@ -69,9 +69,9 @@ pub(crate) struct BenchArgs {
     /// What to measure; none for an overview of everything
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) experiments: Vec<String>,
-    /// Device to measure (see `nicety devices`); several, with commas, are set side by side
-    #[arg(long, value_name = "DEV[,DEV...]", default_value = "shm")]
-    pub(crate) device: String,
+    /// Device to measure (see `nicety devices`), shm unless named; several, with commas, are set side by side
+    #[arg(long, value_name = "DEV[,DEV...]", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) device: Option<String>,
     /// The other side, where `nicety serve` runs; without it a second process of this machine
     ///
     /// Several, with commas, for experiments of several processes: hotspot, chain and park take one on each.
@@ -87,9 +87,9 @@ pub(crate) struct BenchArgs {
     /// Fewer sizes, variants and launches: about a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Seed of the order of measurements and of the data
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
+    /// Seed of the order of measurements and of the data, 1 unless given
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
     /// Change a parameter; --help lists them
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
@@ -116,10 +116,12 @@ pub(crate) struct BenchArgs {
         "launches", "json", "csv", "html"])]
     pub(crate) plan: Option<PathBuf>,
     /// With --plan: measure everything again; the old journal is kept as .old
-    #[arg(long, requires = "plan")]
+    // What excludes --plan would excuse its absence.
+    #[arg(long, requires = "plan", conflicts_with_all = ["experiments", "device", "peer", "size", "quick", "seed", "set",
+        "launches", "json", "csv", "html"])]
     pub(crate) fresh: bool,
-    /// With --plan: check the file, say what would be measured, and end
-    #[arg(long, requires = "plan")]
+    /// Say what would be measured and how long it takes, and end
+    #[arg(long)]
     pub(crate) dry_run: bool,
 }
 

@@ -80,9 +80,22 @@ fn machine(env: &Environment) -> String {
         text += &format!(" on {}", date(&env.date));
     }
     if !env.nicety_version.is_empty() {
-        text += &format!(" by nicety {}", env.nicety_version);
+        let commit = env.commit.as_ref().map_or_else(String::new, |commit| format!(" ({commit})"));
+        text += &format!(" by nicety {}{commit}", env.nicety_version);
     }
-    text + "."
+    text += ".";
+    for peer in &env.peers {
+        text += &format!(
+            " The other side, {}, was {} ({}, {}, {}) by nicety {}.",
+            peer.address,
+            or_unknown(&peer.host),
+            or_unknown(&peer.cpu),
+            plural(peer.cores as usize, "core"),
+            or_unknown(&peer.kernel),
+            or_unknown(&peer.nicety_version)
+        );
+    }
+    text
 }
 
 /// `2026-03-01T12:00:00Z` without its letters.
@@ -261,7 +274,7 @@ const GENERAL: &[(&str, &str)] = &[
 mod tests {
     use super::super::findings::made_up::{point, run};
     use super::*;
-    use bench::schema::{AaNoise, ClockInfo, NoiseSummary};
+    use bench::schema::{AaNoise, ClockInfo, NoiseSummary, PeerInfo};
 
     #[test]
     fn the_paragraph_names_device_machine_clock_and_noise() {
@@ -278,12 +291,21 @@ mod tests {
             pinned_cores: vec![0, 1],
             noise_before: Some(NoiseSummary { stolen: 0.004, ..NoiseSummary::default() }),
             aa_noise: Some(AaNoise { floor: 0.02, ratio: 1.0, launches: 6 }),
+            commit: Some("0123abc".to_owned()),
+            peers: vec![PeerInfo {
+                address: "10.0.0.2:7471".to_owned(),
+                host: "node2".to_owned(),
+                cores: 1,
+                nicety_version: "0.1.0".to_owned(),
+                ..PeerInfo::default()
+            }],
             ..Environment::default()
         };
         assert_eq!(
             paragraph(&run),
             "1 result of 1 experiment (latency) on device shm, from 6,000 samples. Measured on node1 (Example CPU, \
-             2 cores, 8.0 GiB of memory, Linux 6.8.0) on 2026-03-01 12:00 UTC by nicety 0.1.0. Timed by the \
+             2 cores, 8.0 GiB of memory, Linux 6.8.0) on 2026-03-01 12:00 UTC by nicety 0.1.0 (0123abc). The other side, \
+             10.0.0.2:7471, was node2 (unknown, 1 core, unknown) by nicety 0.1.0. Timed by the \
              time-stamp counter (one reading costs 9.5 ns), processes pinned to cores 0 and 1. Other work took \
              0.40 % of the processor time. The same thing measured twice can differ by 2.0 %: smaller effects \
              cannot be seen."

@@ -13,14 +13,27 @@ use crate::plan::{CheckedPlan, Chosen};
 use crate::sample::{CellHead, Detail, FloorOf, Sampled, aa_noise, measurement};
 use crate::schema::{
     ClockInfo, ClockKind, DeviceInfo, Environment, Measurement, Missing, NoiseSummary, Origin, Parameter,
-    RailRates, Run, Warning,
+    PeerInfo, RailRates, Run, Warning,
 };
 
+/// Share of stolen time that is told.
+const NOISY: f64 = 0.01;
 /// Share of samples that may have been interrupted before it is worth a flag.
 const SWITCHES_SHARE: f64 = 0.05;
 
 /// What is lost and why, and the cells of which.
 type Reasons = BTreeMap<(String, String), Vec<String>>;
+
+/// In what a launch began.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    pub(super) clock: ClockInfo,
+    pub(super) noise: Option<NoiseSummary>,
+    /// Cores of this host's processes.
+    pub(super) pinned: [Option<usize>; 2],
+    /// Hosts of the others.
+    pub(super) peers: Vec<PeerInfo>,
+}
 
 /// Everything measured so far.
 pub(super) struct Collected<'a> {
@@ -142,14 +155,13 @@ impl<'a> Collected<'a> {
     pub(super) fn begun(
         &mut self,
         (device, launch): (usize, u32),
-        clock: ClockInfo,
-        noise: Option<NoiseSummary>,
-        pinned: [Option<usize>; 2],
+        Start { clock, noise, pinned, peers }: Start,
     ) -> bool {
         if self.opened.is_empty() {
             self.environment.clock = clock;
             self.environment.noise_before = noise;
             self.environment.pinned_cores = pinned.iter().flatten().map(|c| *c as u32).collect();
+            self.environment.peers = peers;
         }
         if let Some(begun) = self.begun.get_mut(device) {
             begun.insert(launch);
@@ -236,6 +248,7 @@ impl<'a> Collected<'a> {
             .collect();
         results.extend(floors);
         self.recall();
+        self.environment.warnings.extend(weaknesses(&self.environment));
         self.compare_twins(&analysed);
         let missing = self.missing();
         self.explain_skipped();
@@ -421,6 +434,32 @@ impl<'a> Collected<'a> {
     }
 }
 
+/// What weakens numbers that were measured in these surroundings.
+fn weaknesses(env: &Environment) -> Vec<Warning> {
+    if env.clock.kind == ClockKind::Virtual {
+        return Vec::new();
+    }
+    let mut all: Vec<(String, &str)> = Vec::new();
+    if env.pinned_cores.is_empty() {
+        let advice = "pin them, or results change with the scheduler's mood";
+        all.push(("the processes were not pinned".to_owned(), advice));
+    }
+    if let Some(governor) = env.governor.as_deref().filter(|governor| *governor != "performance") {
+        all.push((format!("the frequency governor is {governor}"), "set it to performance"));
+    }
+    for (when, noise) in [("before", env.noise_before), ("after", env.noise_after)] {
+        if let Some(noise) = noise.filter(|noise| noise.stolen > NOISY) {
+            let what = format!("other work took {:.1} % of the time {when} the run", 100.0 * noise.stolen);
+            all.push((what, "stop other work, or leave the system a core"));
+        }
+    }
+    for peer in env.peers.iter().filter(|peer| peer.nicety_version != env.nicety_version) {
+        let what = format!("{} runs nicety {}, this is {}", peer.address, peer.nicety_version, env.nicety_version);
+        all.push((what, "install the same on both sides"));
+    }
+    all.into_iter().map(|(what, advice)| Warning { what, advice: advice.to_owned() }).collect()
+}
+
 /// The rates of a modelled device's rails; `None` for devices that are no models.
 fn rates(rails: &[String]) -> Option<RailRates> {
     let machine = fabric::machine(rails.first()?).ok()?.params;
@@ -457,6 +496,31 @@ fn note(samples: &BTreeMap<u32, Sample>, metric: &Metric) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: what weakens numbers is in the file, for whoever reads it without our words.
+    #[test]
+    fn a_quiet_pinned_machine_has_no_weakness_and_others_have_advice() {
+        let quiet = Environment {
+            pinned_cores: vec![0, 1],
+            governor: Some("performance".to_owned()),
+            nicety_version: "1".to_owned(),
+            ..Environment::default()
+        };
+        assert_eq!(weaknesses(&quiet), []);
+        let peer = PeerInfo { address: "10.0.0.2:7471".to_owned(), ..PeerInfo::default() };
+        let weak = Environment {
+            pinned_cores: Vec::new(),
+            governor: Some("powersave".to_owned()),
+            noise_after: Some(NoiseSummary { stolen: 0.2, ..NoiseSummary::default() }),
+            peers: vec![peer],
+            ..quiet.clone()
+        };
+        let all = weaknesses(&weak);
+        assert_eq!(all.len(), 4, "{all:?}");
+        assert!(all[2].what.contains("20.0 % of the time after") && all[3].what.contains("10.0.0.2:7471 runs"));
+        let simulated = ClockInfo { kind: ClockKind::Virtual, ..ClockInfo::default() };
+        assert_eq!(weaknesses(&Environment { clock: simulated, ..weak }), []);
+    }
 
     /// Goal: what a report says of a device's rails is in the result, so that nothing is opened to read it.
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::wire::{Hello, Setup};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, Settings};
-use crate::schema::{ClockInfo, NoiseSummary};
+use crate::schema::{ClockInfo, NoiseSummary, PeerInfo};
 use crate::token::Token;
 
 /// Bytes of a line at most.
@@ -135,6 +135,8 @@ pub(super) enum News {
         core: Option<usize>,
         /// What the device chose at its start.
         notes: Vec<String>,
+        /// The hosts of the others, if those are not processes of this very run.
+        peers: Vec<PeerInfo>,
     },
     /// A cell begins.
     Cell {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use verbs::host::Time;
 use verbs::host::real::allowed_cores;
 
-use super::collect::Collected;
+use super::collect::{Collected, Start};
 use super::crew::{Heard, Worker, listen};
 use super::job::{ClientJob, Job, News, Sampling};
 use super::journal::{Journal, Keeping};
@@ -422,10 +422,11 @@ impl Launch<'_, '_> {
     /// Takes news of the client; whether it was the last.
     fn take(&mut self, news: News, state: &mut State) -> Result<bool, BenchError> {
         match news {
-            News::Begun { clock, noise, core, notes } => {
+            News::Begun { clock, noise, core, notes, peers } => {
                 state.clock = clock;
                 let pinned = [core, self.cores[1].filter(|_| self.plan.peers.is_empty())];
-                let first = self.all.begun((self.device, self.number), clock, noise, pinned);
+                let start = Start { clock, noise, pinned, peers };
+                let first = self.all.begun((self.device, self.number), start);
                 if first {
                     self.all.noted(self.device, &notes);
                     let on =

@@ -7,6 +7,7 @@ use super::way::Way;
 use super::wire::{Frame, Setup};
 use crate::experiment::Fault;
 use crate::machine::{now, since};
+use crate::schema::PeerInfo;
 
 /// Beyond its own patience, for what a peer says at last.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -56,7 +57,11 @@ fn call(to: &str, job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Way
     let (began, mut place, mut said) = (now(), None, false);
     loop {
         match way.read().map_err(|e| way.lost(&e))? {
-            Frame::Opened { .. } => return Ok(way),
+            Frame::Opened { core, machine } => {
+                let pinned_core = core.and_then(|core| u32::try_from(core).ok());
+                way.about = PeerInfo { address: way.called(), pinned_core, ..machine };
+                return Ok(way);
+            }
             Frame::Refused { why } => return Err(Fault::Peer(crate::experiment::said_by(&way, why))),
             Frame::Wait { ahead } if since(began) < WAIT_MAX => {
                 // The first word is only that this client was understood.

@@ -49,7 +49,7 @@ fn serve_as(mut way: Way, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
         Err(why) => return refuse(&mut way, why.into()),
     };
     let rails = super::device::rails(device.name());
-    way.write(&Frame::Opened { core: pinned }).map_err(control)?;
+    way.write(&Frame::Opened { core: pinned, machine: crate::machine::as_peer() }).map_err(control)?;
     let patience = Duration::from_millis(settings.patience_ms);
     loop {
         way.set_patience(BETWEEN_CELLS);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use verbs::host::world::Factory;
 
-use super::collect::Collected;
+use super::collect::{Collected, Start};
 use super::job::Sampling;
 use super::sample::Sample;
 use super::world::{self, Simulated};
@@ -36,7 +36,7 @@ pub(super) fn run(
     if known.len() == chosen.cells.len() {
         return Ok(());
     }
-    all.begun((device, 0), clock, None, [None, None]);
+    all.begun((device, 0), Start { clock, ..Start::default() });
     let sampling = Sampling::from(world::plan(plan.seed));
     let settings = plan.settings();
     let next = AtomicUsize::new(chosen.cells.start);

@@ -12,6 +12,7 @@ use super::wire::{self, FRAME_MAX, Frame, Hello, Lock, WireError};
 use crate::experiment::{Control, Fault, Word};
 use crate::machine::{now, since};
 use crate::plain;
+use crate::schema::PeerInfo;
 use crate::token::{Party, Token};
 
 /// How long a peer may take for its hello, and for its proof.
@@ -31,6 +32,8 @@ pub(super) struct Way {
     /// What it was dialled by, unless it is a process of this very run, whose port would tell nobody anything.
     name: Option<String>,
     theirs: Hello,
+    /// What it said of its host when it had opened its device.
+    pub(super) about: PeerInfo,
     /// Who is told when this side waits for the other's word, and when it has one.
     pulse: Option<UnixStream>,
 }
@@ -122,7 +125,16 @@ impl Way {
         let ours = Hello::own(token)?;
         wire::write(stream.get_mut(), &ours)?;
         let theirs = Hello::read(&mut stream)?;
-        let mut way = Self { stream, patience: HELLO_PATIENCE, local, peer, name: None, theirs, pulse: None };
+        let mut way = Self {
+            stream,
+            patience: HELLO_PATIENCE,
+            local,
+            peer,
+            name: None,
+            theirs,
+            about: PeerInfo::default(),
+            pulse: None,
+        };
         let (client, server) = if me == Party::Client { (&ours, &way.theirs) } else { (&way.theirs, &ours) };
         let Some(lock) = Lock::new(token, client, server, me)? else { return Ok(way) };
         if me == Party::Client {
@@ -140,7 +152,16 @@ impl Way {
         let (local, peer) = (stream.local_addr()?.ip(), stream.peer_addr()?);
         let stream = BufReader::new(Patient::new(stream)?);
         pulse.set_nonblocking(true)?;
-        Ok(Self { stream, patience: HELLO_PATIENCE, local, peer, name: None, theirs, pulse: Some(pulse) })
+        Ok(Self {
+            stream,
+            patience: HELLO_PATIENCE,
+            local,
+            peer,
+            name: None,
+            theirs,
+            about: PeerInfo::default(),
+            pulse: Some(pulse),
+        })
     }
 
     /// The address of the other end.

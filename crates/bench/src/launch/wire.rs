@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Settings, Word};
 use crate::plain;
+use crate::schema::PeerInfo;
 use crate::token::{Nonce, Party, Token};
 
 /// What a hello must say.
@@ -68,6 +69,9 @@ pub enum Frame {
     Opened {
         /// The core it is pinned to.
         core: Option<usize>,
+        /// Where it runs.
+        #[serde(default)]
+        machine: PeerInfo,
     },
     /// Server: not done.
     Refused {

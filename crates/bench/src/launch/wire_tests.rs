@@ -41,7 +41,7 @@ fn frames() -> Vec<Frame> {
     all.push(Frame::Proof { proof: "00ff".into() });
     all.push(Frame::Wait { ahead: 3 });
     all.push(Frame::Still);
-    all.push(Frame::Opened { core: None });
+    all.push(Frame::Opened { core: None, machine: PeerInfo::default() });
     all.push(Frame::Refused { why: "x".repeat(500) });
     all
 }

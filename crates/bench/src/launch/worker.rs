@@ -112,7 +112,9 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
     let device = fabric::open(&job.device, &host)?;
     let rails = super::device::rails(device.name());
     let notes = device.attr().notes.clone();
-    write_line(out, &News::Begun { clock, noise: before, core, notes }).map_err(control)?;
+    let elsewhere = ways.iter().filter(|_| !job.own);
+    let peers = elsewhere.map(|way| way.about.clone()).collect();
+    write_line(out, &News::Begun { clock, noise: before, core, notes, peers }).map_err(control)?;
     let plan = job.sampling.plan(clock);
     for (index, cell) in &job.cells {
         if stop_asked(out) {

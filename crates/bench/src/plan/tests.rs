@@ -4,7 +4,7 @@ use super::*;
 use crate::variant::{Factor, factor};
 
 fn plan() -> Plan {
-    Plan { device: fabric::list().remove(0).name, seed: 1, ..Plan::default() }
+    Plan { device: fabric::list().remove(0).name, seed: Some(1), ..Plan::default() }
 }
 
 fn refusals(plan: &Plan) -> Vec<String> {

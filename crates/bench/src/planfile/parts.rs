@@ -80,14 +80,14 @@ fn plan(draft: &Draft, settings: &[(String, String)]) -> Plan {
     let devices = names(&draft.devices);
     Plan {
         experiments: names(&draft.experiments),
-        device: if devices.is_empty() { "shm".to_owned() } else { devices.join(",") },
+        device: devices.join(","),
         peer: draft.peers.as_ref().map(|_| names(&draft.peers).join(",")),
         sizes: draft
             .sizes
             .as_ref()
             .map(|(list, _)| list.iter().flat_map(|(sizes, _)| sizes.clone()).collect()),
         quick: draft.quick.unwrap_or(false),
-        seed: draft.seed.unwrap_or(1),
+        seed: draft.seed,
         launches: draft.launches.map(|(n, _)| u32::try_from(n).unwrap_or(u32::MAX)),
         set: settings.iter().cloned().collect(),
     }

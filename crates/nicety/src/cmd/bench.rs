@@ -23,13 +23,17 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
         return file::run(path, args);
     }
     let mut plan = plan(args).check_strictly().map_err(refused)?;
+    if args.dry_run {
+        Stream::Out.print(&file::outline(&plan))?;
+        return Ok(OK);
+    }
     plan.token = args.token.read()?;
     let outputs = Outputs::new(args);
     output::check(&outputs.wanted())?;
     let signals = Signals::install()?;
     words::judge(plan.is_virtual());
     let mut display = Display::new(args.plain, &signals.stop);
-    let measured = launch::run(&plan, &mut display, &signals.stop);
+    let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();
     let interrupted = signals.status();
     match measured {
@@ -56,7 +60,7 @@ fn failed(args: &BenchArgs, outputs: &Outputs, why: BenchError, interrupted: Opt
     let mut failure = Failure::run(&why);
     failure.status = interrupted.unwrap_or(FAILED);
     if let Some(run) = why.partial.filter(|run| !run.results.is_empty())
-        && let Err(more) = deliver(args, &outputs.partial(), &run)
+        && let Err(more) = deliver(args, &outputs.partial(), &words::stamped(*run))
     {
         failure.lines.extend(more.lines);
     }
@@ -66,7 +70,7 @@ fn failed(args: &BenchArgs, outputs: &Outputs, why: BenchError, interrupted: Opt
 fn plan(args: &BenchArgs) -> Plan {
     Plan {
         experiments: args.experiments.clone(),
-        device: args.device.clone(),
+        device: args.device.clone().unwrap_or_default(),
         peer: args.peer.clone(),
         sizes: args.size.as_ref().map(|sizes| sizes.0.clone()),
         quick: args.quick,

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Noise, Tone, list};
 use crate::number::{count, percent, plural, size, times};
 use crate::series::{self, WIDE, bound, half_width, interval, is_wide};
-use bench::schema::{ClockKind, Environment, Floor, Measurement, NoiseSummary};
-
-/// Share of stolen time that is told.
-const NOISY: f64 = 0.01;
+use bench::schema::{Environment, Floor, Measurement};
 
 fn cell(r: &Measurement) -> String {
     let s = series::alone(r);
@@ -16,15 +13,17 @@ fn cell(r: &Measurement) -> String {
     format!("{}, {}{at}", s.what(), s.name())
 }
 
+/// By how much a result beats what it stands beside, if by more than noise.
+fn beats<'a>(r: &'a Measurement, noise: &Noise<'_>) -> Option<(f64, &'a Floor)> {
+    let floor = r.floor.as_ref()?;
+    let [low, high] = interval(r).unwrap_or([r.median; 2]);
+    let nearest = if r.higher_is_better() { low / floor.value } else { floor.value / high };
+    (nearest > 1.0 + noise.on(&r.device)).then_some((nearest, floor))
+}
+
 /// Results beyond the floor or ceiling that they stand beside: it bounds nothing there.
 pub(super) fn beaten(results: &[Measurement], noise: &Noise<'_>) -> Option<Finding> {
-    let by = |r: &Measurement| {
-        let floor = r.floor.as_ref()?;
-        let [low, high] = interval(r).unwrap_or([r.median; 2]);
-        let (nearest, least) = (if r.higher_is_better() { low / floor.value } else { floor.value / high }, 1.0 + noise.on(&r.device));
-        (nearest > least).then_some((nearest, floor))
-    };
-    let mut all: Vec<_> = results.iter().filter_map(|r| Some((r, by(r)?))).collect();
+    let mut all: Vec<_> = results.iter().filter_map(|r| Some((r, beats(r, noise)?))).collect();
     all.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
     if all.is_empty() {
         return None;
@@ -134,33 +133,12 @@ impl Kind<'_> {
 
 /// The machine's own trouble, each with its remedy.
 pub(super) fn machine(env: &Environment) -> Option<Finding> {
-    let mut items: Vec<String> = env.warnings.iter().map(|w| advice(&w.what, &w.advice)).collect();
-    let warned = |word: &str| env.warnings.iter().any(|w| w.what.contains(word));
-    let is_real = env.clock.kind != ClockKind::Virtual;
-    if is_real && env.pinned_cores.is_empty() && !warned("pin") {
-        items.push(advice(
-            "the processes were not pinned",
-            "pin them, or results change with the scheduler's mood",
-        ));
-    }
-    if env.governor.as_deref().is_some_and(|g| g != "performance") && is_real && !warned("governor") {
-        let what = format!("the frequency governor is {}", env.governor.as_deref().unwrap_or_default());
-        items.push(advice(&what, "set it to performance"));
-    }
-    for (when, noise) in [("before", env.noise_before), ("after", env.noise_after)] {
-        if let Some(noise) = noise.filter(|n| n.stolen > NOISY && !warned("noise")) {
-            items.push(advice(&stolen(when, &noise), "stop other work, or leave the system a core"));
-        }
-    }
-    if items.is_empty() {
+    if env.warnings.is_empty() {
         return None;
     }
+    let items: Vec<String> = env.warnings.iter().map(|w| advice(&w.what, &w.advice)).collect();
     let text = format!("{} about the machine.", plural(items.len(), "warning"));
     Some(Finding::new(Tone::Caution, "Machine", text).with(items))
-}
-
-fn stolen(when: &str, noise: &NoiseSummary) -> String {
-    format!("other work took {} of the time {when} the run", percent(noise.stolen))
 }
 
 fn advice(what: &str, remedy: &str) -> String {
@@ -184,14 +162,21 @@ mod tests {
         }
         let found = precision(&results);
         assert!(found[0].text.starts_with("5 results of 8 "), "{}", found[0].text);
-        assert!(found[0].text.contains("the worst ±14 % (one-way latency, write, 128 B): "), "{}", found[0].text);
+        assert!(
+            found[0].text.contains("the worst ±14 % (one-way latency, write, 128 B): "),
+            "{}",
+            found[0].text
+        );
         assert!(found[0].items.is_empty(), "one line");
     }
 
     #[test]
     fn a_floor_that_is_beaten_is_told_and_noise_beats_none() {
         let of = |experiment: &str, ratio: f64| {
-            vec![floored(point(experiment, "op=write", 8, ratio), 1.0, "memcpy"), point("latency", "op=read", 8, 1.0)]
+            vec![
+                floored(point(experiment, "op=write", 8, ratio), 1.0, "memcpy"),
+                point("latency", "op=read", 8, 1.0),
+            ]
         };
         let noise = |floor| Environment {
             aa_noise: Some(AaNoise { floor, ratio: 1.0, launches: 6 }),
@@ -246,16 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_pinned_machine_has_no_warning_and_a_noisy_one_has_advice() {
-        let mut env = Environment { pinned_cores: vec![0, 1], ..Environment::default() };
+    fn warnings_are_told_with_their_advice() {
+        let mut env = Environment::default();
         assert!(machine(&env).is_none());
-        env.pinned_cores.clear();
-        env.governor = Some("powersave".to_owned());
-        env.noise_after = Some(NoiseSummary { stolen: 0.2, ..NoiseSummary::default() });
         env.warnings.push(Warning { what: "2 cores only".to_owned(), advice: "use four".to_owned() });
-        let items = machine(&env).expect("warnings").items;
-        assert_eq!(items.len(), 4, "{items:?}");
-        assert_eq!(items[0], "2 cores only: use four");
-        assert!(items[3].contains("20 % of the time after"), "{}", items[3]);
+        assert_eq!(machine(&env).expect("a warning").items, ["2 cores only: use four"]);
     }
 }

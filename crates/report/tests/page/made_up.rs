@@ -222,6 +222,8 @@ fn environment() -> Environment {
         p99_ratio: Some(1.02),
     };
     Environment {
+        commit: None,
+        peers: Vec::new(),
         devices: Vec::new(),
         nicety_version: "0.1.0".to_owned(),
         date: "2026-03-01T12:00:00Z".to_owned(),

@@ -196,7 +196,7 @@ impl Survey<'_> {
                 why.partial.map(|run| *run).ok_or(())
             });
             if let Ok(run) = run {
-                self.deliver(part, run, whole);
+                self.deliver(part, words::stamped(run), whole);
             }
             if self.signals.status().is_some() {
                 break;

@@ -14,6 +14,12 @@ pub(super) fn judge(is_virtual: bool) {
     }
 }
 
+/// The run with the commit of this program.
+pub(super) fn stamped(mut run: Run) -> Run {
+    run.environment.commit = option_env!("NICETY_COMMIT").map(str::to_owned);
+    run
+}
+
 /// What the file of this option holds.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bench::schema::{DeviceInfo, Environment, Floor, Run};
+use bench::schema::{DeviceInfo, Environment, Floor, PeerInfo, Run};
 use report::number::sig;
 
 use host::Bytes;
@@ -45,10 +45,23 @@ fn environments(old: &Environment, new: &Environment) -> Vec<String> {
         ("frequency governor", optional(&old.governor), optional(&new.governor)),
         ("clock", old.clock.kind.to_string(), new.clock.kind.to_string()),
         ("pinned cores", format!("{:?}", old.pinned_cores), format!("{:?}", new.pinned_cores)),
-        ("nicety", old.nicety_version.clone(), new.nicety_version.clone()),
+        ("nicety", version(old), version(new)),
+        ("other side", others(old), others(new)),
     ];
     let differ = pairs.into_iter().filter(|(_, a, b)| a != b);
     differ.map(|(what, a, b)| format!("the {what} differs: {a} against {b}")).collect()
+}
+
+fn version(environment: &Environment) -> String {
+    let commit = environment.commit.as_ref().map_or_else(String::new, |commit| format!(" ({commit})"));
+    format!("{}{commit}", environment.nicety_version)
+}
+
+/// The hosts of the other side.
+fn others(environment: &Environment) -> String {
+    let of = |peer: &PeerInfo| format!("{} ({}, {})", peer.host, peer.cpu, peer.kernel);
+    let all: Vec<String> = environment.peers.iter().map(of).collect();
+    if all.is_empty() { "this host".to_owned() } else { all.join(", ") }
 }
 
 fn devices(old: &Run, new: &Run) -> Option<String> {
@@ -154,10 +167,14 @@ mod tests {
     fn a_noisy_device_is_named_with_its_noise() {
         let mut noisy = run("a", 1.0);
         let aa_noise = Some(AaNoise { floor: 0.381, ..AaNoise::default() });
-        noisy.environment.devices = vec![DeviceInfo { name: "shm".to_owned(), aa_noise, ..DeviceInfo::default() }];
+        noisy.environment.devices =
+            vec![DeviceInfo { name: "shm".to_owned(), aa_noise, ..DeviceInfo::default() }];
         let found = cautions(&run("a", 1.0), &noisy, 0.05);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains("new run") && found[0].contains("on shm differs by up to 38.1 %"), "{found:?}");
+        assert!(
+            found[0].contains("new run") && found[0].contains("on shm differs by up to 38.1 %"),
+            "{found:?}"
+        );
         assert!(cautions(&run("a", 1.0), &noisy, 0.4).is_empty());
     }
 
