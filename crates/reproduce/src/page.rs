@@ -105,11 +105,17 @@ fn findings(all: &Reproduction) -> Markup {
             h2 { "Findings" }
             div.findings {
                 @for PaperScore { paper, complete, score } in &all.papers {
-                    @for (text, reached) in score.goals() {
-                        article.finding.(if reached || !complete { "fact" } else { "caution" }) {
-                            // Goals are for all rows of a paper together.
-                            h4 { (match (complete, reached) { (false, _) => "Score", (_, true) => "Reached", _ => "Missed" }) }
-                            p { (text) " – " (name(paper)) }
+                    @if *complete {
+                        @for (text, reached) in score.goals() {
+                            article.finding.(if reached { "fact" } else { "caution" }) {
+                                h4 { (if reached { "Reached" } else { "Missed" }) }
+                                p { (text) " – " (name(paper)) }
+                            }
+                        }
+                    } @else {
+                        article.finding.fact {
+                            h4 { "Of the rows asked for" }
+                            p { (score.counts().join("; ")) " – " (name(paper)) }
                         }
                     }
                 }

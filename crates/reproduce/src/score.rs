@@ -1,5 +1,6 @@
 //! [`Score`]: how near the predictions come, and how many values were fitted for it.
 
+use report::number::plural;
 use serde::Serialize;
 
 use super::judge::{Class, NEAR, Row};
@@ -62,6 +63,26 @@ impl Score {
     #[must_use]
     pub fn predicted(&self) -> usize {
         self.numeric + self.qualitative
+    }
+
+    /// What came out for some rows of a paper; goals and fitted values are of all together.
+    #[must_use]
+    pub fn counts(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.numeric > 0 {
+            all.push(format!("{} of {} within 10 %", self.near, plural(self.numeric, "predicted number")));
+        }
+        if self.qualitative > 0 {
+            all.push(format!("{} of {} true", self.holding, plural(self.qualitative, "predicted claim")));
+        }
+        let others = [
+            (self.fitted_rows, "fitted"),
+            (self.input_rows, "input"),
+            (self.not_modelled_rows, "not modelled"),
+        ];
+        let others = others.into_iter().filter(|(count, _)| *count > 0);
+        all.extend(others.map(|(count, class)| format!("{}: {class}, not scored", plural(count, "row"))));
+        all
     }
 
     /// What the reproduction must reach, and whether it does.

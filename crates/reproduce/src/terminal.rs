@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
 use super::judge::{Class, Row};
-use super::score::worst;
+use super::score::{Score, worst};
 use super::{Contradiction, PaperScore, PaperTable, Reproduction, Service};
 use report::number::{count, group, percent, plural, sig};
 
@@ -159,30 +159,32 @@ fn unmodelled(out: &mut String, rows: &[Row], width: usize) {
 /// The score of each paper.
 fn scores(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
     for PaperScore { paper, complete, score } in &all.papers {
-        let title = format!("Score of {paper} (predicted rows only)");
-        let _ = writeln!(out, "{}", strong(&title, colour));
+        let of = if *complete { "predicted rows only" } else { "of the rows asked for" };
+        let _ = writeln!(out, "{}", strong(&format!("Score of {paper} ({of})"), colour));
         if !all.changes.is_empty() {
             let changed = format!("with values changed in all machine files: {}", all.changes.join(" "));
             let _ = writeln!(out, "{}", wrapped(&changed, width));
         }
-        for (text, reached) in score.goals() {
-            // Goals are for all rows of a paper together.
-            let prefix = match (complete, reached) {
-                (false, _) => "",
-                (true, true) => "reached: ",
-                (true, false) => "missed: ",
-            };
-            let _ = writeln!(out, "{}", wrapped(&format!("{prefix}{text}"), width));
+        for line in if *complete { judged(score) } else { score.counts() } {
+            let _ = writeln!(out, "{}", wrapped(&line, width));
         }
-        let others = format!(
-            "not scored: {} fitted, {} input, {} not modelled",
-            plural(score.fitted_rows, "row"),
-            count(score.input_rows as u64),
-            count(score.not_modelled_rows as u64),
-        );
-        let _ = writeln!(out, "{}\n", wrapped(&others, width));
+        out.push('\n');
     }
     let _ = writeln!(out, "{} measured\n", plural(all.measured, "cell"));
+}
+
+/// The goals of a paper, each with whether it was reached, and the rows that are not scored.
+fn judged(score: &Score) -> Vec<String> {
+    let goals = score.goals().into_iter();
+    let prefix = |reached| if reached { "reached" } else { "missed" };
+    let mut all: Vec<String> = goals.map(|(text, reached)| format!("{}: {text}", prefix(reached))).collect();
+    all.push(format!(
+        "not scored: {} fitted, {} input, {} not modelled",
+        plural(score.fitted_rows, "row"),
+        count(score.input_rows as u64),
+        count(score.not_modelled_rows as u64),
+    ));
+    all
 }
 
 /// The papers' tables.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::PlanError;
 use crate::experiment::{Experiment, find};
+use crate::floor::FLOOR;
 
 /// The names between commas, of which those in parentheses separate options.
 pub(super) fn split(text: &str) -> Vec<String> {
@@ -42,7 +43,8 @@ pub(super) fn queue_pairs(name: &str) -> Option<u64> {
 /// Why no cell of an experiment can be measured on the device of this name, if it says so when asked.
 fn refuses(name: &str, experiment: &dyn Experiment) -> Option<String> {
     if fabric::is_virtual(name) {
-        return None;
+        let none = format!("{name} is a model, which has no floor of this machine");
+        return (experiment.name() == FLOOR).then_some(none);
     }
     // What cannot be opened says so when it is measured, with more to go by.
     let device = fabric::open(name, &verbs::host::real::host()).ok()?;

@@ -174,14 +174,19 @@ fn render(devices: &[Listed], verbose: bool, width: usize, colour: bool) -> Stri
         }
     }
     if let Some(device) = devices.iter().find(|device| device.available) {
-        let option =
-            device.options.first().map_or("", |[form, _]| form.split(['=', '|']).next().unwrap_or(""));
         let _ = writeln!(out, "\nMeasure one: nicety bench --device {}", device.name);
-        if !option.is_empty() {
-            let _ = writeln!(out, "With an option: nicety bench --device '{}({option}=...)'", device.name);
+        if let Some(option) = device.options.iter().find_map(|[form, _]| example(form)) {
+            let _ = writeln!(out, "With an option: nicety bench --device '{}({option})'", device.name);
         }
     }
     out
+}
+
+/// Of an option that takes one of several words, such as `copy=auto|kernel|service`, the last of them.
+fn example(form: &str) -> Option<String> {
+    let (name, values) = form.split_once('=')?;
+    let last = values.rsplit_once('|')?.1;
+    last.chars().all(|c| c.is_ascii_lowercase()).then(|| format!("{name}={last}"))
 }
 
 fn limit_lines(out: &mut String, limits: &[Limit], width: usize) {

@@ -1,12 +1,14 @@
 //! `nicety explain`: what an experiment measures, how, what moves it, how to read it, where it comes from.
 
-use bench::experiment::{Experiment, all, find};
-use bench::plan::did_you_mean;
+use bench::experiment::{Axis, Experiment, all, find};
+use bench::plan::{Plan, did_you_mean};
 
 use crate::args::ExplainArgs;
 use crate::error::{Failure, OK, Outcome};
 use crate::term::{Paint, Stream, wrap};
 
+/// A modelled card that most experiments run on.
+const MODEL: &str = "model:mt23108-vapi";
 /// Wider lines are hard to read.
 const WIDTH: usize = 100;
 
@@ -74,17 +76,44 @@ fn rendered(experiment: &dyn Experiment, width: usize, colour: bool) -> String {
     out + &factors(experiment, width, colour)
 }
 
+/// Commands to try, of those that this machine does not refuse.
 fn factors(experiment: &dyn Experiment, width: usize, colour: bool) -> String {
-    let mut out = String::new();
+    let mut out = format!("\n{}\n", Paint::Strong.on("Try", colour));
     let name = experiment.name();
-    out += &format!("\n{}\n", Paint::Strong.on("Try", colour));
-    out += &format!("    nicety bench {name} --quick\n    nicety bench {name} --device model:mt23108-vapi\n");
+    let on = |device: &str| Plan {
+        experiments: vec![name.to_owned()],
+        device: device.to_owned(),
+        quick: true,
+        ..Plan::default()
+    };
+    let works = |plan: &Plan| plan.check_strictly().is_ok();
+    let devices = ["", MODEL].map(on).into_iter().filter(works);
+    let devices: Vec<String> = devices.map(|plan| plan.device).collect();
+    let named = |device: &str| if device.is_empty() { String::new() } else { format!(" --device {device}") };
+    for device in &devices {
+        let quick = if device.is_empty() { " --quick" } else { "" };
+        out += &format!("    nicety bench {name}{quick}{}\n", named(device));
+    }
+    let Some(first) = devices.first() else { return out };
     for axis in experiment.axes() {
         let about = format!("{} ({} to {})", axis.about, axis.low, axis.high);
-        let command = format!("    nicety bench {name} --set {}=LIST  ", axis.factor);
+        let levels = levels(experiment, axis);
+        let command = format!("    nicety bench {name}{} --set {}={levels}  ", named(first), axis.factor);
         out += &format!("{command}{}\n", wrap(&about, command.len(), width));
     }
     out
+}
+
+/// The levels of a factor in a quick run.
+fn levels(experiment: &dyn Experiment, axis: &Axis) -> String {
+    let variants = experiment.variants(true);
+    let mut all: Vec<&str> = Vec::new();
+    for level in variants.iter().filter_map(|variant| variant.get(axis.factor)) {
+        if !all.contains(&level) {
+            all.push(level);
+        }
+    }
+    if all.is_empty() { axis.low.to_string() } else { all.join(",") }
 }
 
 #[cfg(test)]

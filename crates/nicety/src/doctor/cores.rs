@@ -20,13 +20,13 @@ pub(super) fn count(system: &System, cores: &[usize]) -> Check {
             id,
             "the kernel does not say which cores may be used",
             "Without that, neither side is pinned and the scheduler moves them about.",
-            "taskset -c 0,1 nicety bench",
+            "mount /proc and /sys, and allow sched_getaffinity in the container's seccomp profile",
         ),
         1 => Check::warn(
             id,
             found,
             "Both sides of a measurement share one core, so every message waits for a context switch.",
-            "give the process a second core, e.g. taskset -c 0,1 nicety bench, or --cpus=2 of a container",
+            "give the process a second core (taskset, cpuset of the control group, --cpuset-cpus of a container)",
         ),
         _ if limited => Check::warn(
             id,
@@ -88,8 +88,8 @@ pub(super) fn threads_of_a_core(system: &System, cores: &[usize]) -> Check {
             format!("all usable cores are hardware threads of one core ({})", groups[0]),
             "The two sides share its execution units and caches: latency looks better than between two cores, \
              bandwidth worse.",
-            "use cores of different groups of /sys/devices/system/cpu/cpu*/topology/thread_siblings_list, \
-             e.g. taskset -c 0,2 nicety bench",
+            "allow the process cores of different groups of \
+             /sys/devices/system/cpu/cpu*/topology/thread_siblings_list (taskset, cpuset of the control group)",
         ),
         n => Check::ok(id, format!("{} behind them", plural(n, "physical core"))),
     }

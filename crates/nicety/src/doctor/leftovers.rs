@@ -1,4 +1,4 @@
-//! Processes of this program that were left running.
+//! Processes of this program that run, or were left running.
 
 use report::number::plural;
 
@@ -6,9 +6,9 @@ use super::check::Check;
 use super::system::System;
 
 /// Arguments of processes that measure, and so disturb.
-const MEASURING: [&str; 2] = ["bench", "worker"];
+const MEASURING: [&str; 3] = ["bench", "reproduce", "worker"];
 
-/// Other processes named nicety.
+/// Other processes of nicety.
 pub(super) fn other_processes(system: &System) -> Check {
     let id = "leftovers";
     let me = std::process::id();
@@ -44,13 +44,13 @@ pub(super) fn other_processes(system: &System) -> Check {
     )
 }
 
-/// The first argument of a process of this program.
+/// The first argument of a process of this program, under whatever name it was copied to.
 fn command(system: &System, pid: u32) -> Option<String> {
-    if system.read(&format!("proc/{pid}/comm"))? != "nicety" {
-        return None;
-    }
     let line = system.read(&format!("proc/{pid}/cmdline"))?;
-    line.split('\0').nth(1).map(str::to_owned)
+    let mut words = line.split('\0');
+    let program = words.next()?.rsplit('/').next()?;
+    let named = program.starts_with("nicety") || system.is_own_program(pid);
+    words.next().filter(|_| named).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -62,17 +62,14 @@ mod tests {
     #[test]
     fn only_processes_that_measure_disturb() {
         let fake = Fake::new(&[
-            ("proc/10/comm", "nicety\n"),
             ("proc/10/cmdline", "/usr/bin/nicety\0serve\0"),
-            ("proc/11/comm", "bash\n"),
             ("proc/11/cmdline", "bash\0bench\0"),
-            ("proc/self/comm", "nicety\n"),
         ]);
         let calm = other_processes(&fake.system);
         assert_eq!(calm.state, State::Ok);
         assert!(calm.found.contains("1 serving"));
-        fake.set(&[("proc/12/comm", "nicety\n"), ("proc/12/cmdline", "nicety\0worker\0")]);
-        fake.set(&[("proc/9/comm", "nicety\n"), ("proc/9/cmdline", "nicety\0bench\0latency\0")]);
+        fake.set(&[("proc/12/cmdline", "nicety\0worker\0")]);
+        fake.set(&[("proc/9/cmdline", "/opt/nicety-0.2\0bench\0latency\0")]);
         let check = other_processes(&fake.system);
         assert_eq!(check.state, State::Warn);
         assert_eq!(check.remedy.as_deref(), Some("wait for them, or kill 9 12"));

@@ -21,10 +21,18 @@ pub(super) fn watch(cores: &[usize], span: Duration) -> Check {
     let watched = &cores[..cores.len().min(SIDES)];
     let each = span / u32::try_from(watched.len().max(1)).unwrap_or(1);
     let found = watched.iter().filter_map(|core| Some((*core, watch_noise(Some(*core), each)?)));
-    lost(&found.collect::<Vec<_>>())
+    lost(&found.collect::<Vec<_>>(), cores)
 }
 
-fn lost(found: &[(usize, NoiseSummary)]) -> Check {
+/// Cores that others leave alone more often than the first two, if there are any.
+fn quieter(cores: &[usize]) -> String {
+    match cores {
+        [_, _, .., a, b] => format!(" and give them: --set cores={a},{b}"),
+        _ => String::new(),
+    }
+}
+
+fn lost(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
     let id = "noise";
     let worst = found.iter().max_by(|(_, a), (_, b)| a.stolen.total_cmp(&b.stolen));
     let Some((core, noise)) = worst else { return Check::ok(id, "not measured: no core can be pinned to") };
@@ -41,8 +49,10 @@ fn lost(found: &[(usize, NoiseSummary)]) -> Check {
         id,
         said,
         "A program that only computes was held up so much within a second: so is every measurement.",
-        "stop other work; keep interrupts and kernel threads off two cores (isolcpus, irqaffinity) and give them: \
-         --set cores=2,3",
+        format!(
+            "stop other work; keep interrupts and kernel threads off two cores (isolcpus, irqaffinity){}",
+            quieter(cores)
+        ),
     )
 }
 
@@ -126,12 +136,24 @@ mod tests {
     #[test]
     fn lost_time_and_long_interruptions_are_warned_of() {
         let noise = |stolen, detour_max_ns| NoiseSummary { stolen, detour_max_ns, ..NoiseSummary::default() };
-        assert_eq!(lost(&[(0, noise(0.001, 5e3)), (1, noise(0.01, 9e5))]).state, State::Ok);
-        let busy = lost(&[(0, noise(0.001, 5e3)), (1, noise(0.3, 5e3))]);
+        let two = &[0, 1];
+        assert_eq!(lost(&[(0, noise(0.001, 5e3)), (1, noise(0.01, 9e5))], two).state, State::Ok);
+        let busy = lost(&[(0, noise(0.001, 5e3)), (1, noise(0.3, 5e3))], two);
         assert_eq!(busy.state, State::Warn);
         assert!(busy.found.contains("30 % of the time lost on core 1"), "{}", busy.found);
-        assert_eq!(lost(&[(0, noise(0.001, 4e6))]).state, State::Warn);
-        assert_eq!(lost(&[]).state, State::Ok);
+        assert_eq!(lost(&[(0, noise(0.001, 4e6))], two).state, State::Warn);
+        assert_eq!(lost(&[], two).state, State::Ok);
+    }
+
+    /// Cores that a remedy names are cores that `--set cores` takes.
+    #[test]
+    fn a_remedy_names_cores_that_there_are_or_none() {
+        let remedy = |cores: &[usize]| {
+            let noise = NoiseSummary { stolen: 0.3, ..NoiseSummary::default() };
+            lost(&[(0, noise)], cores).remedy.expect("a remedy")
+        };
+        assert!(!remedy(&[0, 1]).contains("--set") && !remedy(&[0, 1, 5]).contains("--set"));
+        assert!(remedy(&[0, 1, 5, 9]).ends_with("--set cores=5,9"), "{}", remedy(&[0, 1, 5, 9]));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The kernel's files, below a root that tests replace.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 /// Where /proc and /sys are.
@@ -18,6 +19,13 @@ impl System {
     pub(super) fn read(&self, path: &str) -> Option<String> {
         let bytes = std::fs::read(self.root.join(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// Whether a process runs the very file that this one does.
+    pub(super) fn is_own_program(&self, pid: u32) -> bool {
+        let of = |who: &str| std::fs::metadata(self.root.join(format!("proc/{who}/exe"))).ok();
+        let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        of(&pid.to_string()).map(id).is_some_and(|theirs| of("self").map(id) == Some(theirs))
     }
 
     /// The number in a file that holds one.

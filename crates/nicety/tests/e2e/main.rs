@@ -12,4 +12,5 @@ mod plan_file;
 mod report;
 mod reproduce;
 mod serve;
+mod suggested;
 mod usage;

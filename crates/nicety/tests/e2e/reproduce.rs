@@ -28,6 +28,11 @@ fn a_row_is_computed_the_same_each_time() {
     assert_eq!((&row["id"], &row["published"]), (&"NM-045".into(), &944.0.into()));
     assert!(row["modelled"].as_f64().is_some_and(|value| value > 0.0), "{row}");
     assert!(ended.err.contains("NM-045"), "the table goes to standard error: {}", ended.err);
+    // Goals and fitted values are of a whole paper: of one row they would say nonsense.
+    for nonsense in ["goal", " of 0 ", "0 rows", "fitted values"] {
+        assert!(!ended.err.contains(nonsense), "{nonsense}: {}", ended.err);
+    }
+    assert!(ended.err.contains("of 1 predicted number within 10 %"), "{}", ended.err);
     assert_eq!(run().out, ended.out, "virtual time has no noise");
 }
 
