@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -60,18 +60,49 @@ fn random() -> std::io::Result<String> {
     Ok(hex(&bytes))
 }
 
+/// Why there is no token; never the token.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// Too short to be secret, or too long.
+    #[error(
+        "a token of {0} characters, which has to have {LENGTH_MIN} to {LENGTH_MAX}; `openssl rand -hex 16` makes one"
+    )]
+    Length(usize),
+    /// The file cannot be read.
+    #[error("cannot read the token in {path}: {why}; check its name", path = .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: std::io::Error,
+    },
+    /// It is no file.
+    #[error("the token in {path}: this is no file; give a file that holds the token alone", path = .0.display())]
+    NoFile(PathBuf),
+    /// Others can read it.
+    #[error("the token in {path} can be read by others; `chmod 600 {path}`", path = .0.display())]
+    Open(PathBuf),
+    /// What the file holds is no token.
+    #[error("{path} holds {why}", path = .path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with what it holds.
+        why: Box<TokenError>,
+    },
+}
+
 impl Token {
     /// The token of this text, without the white space around it.
     ///
     /// # Errors
-    /// What is wrong with it and what to do, without the token.
-    pub fn new(text: &str) -> Result<Self, String> {
+    /// [`TokenError::Length`].
+    pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.trim();
         match text.chars().count() {
             LENGTH_MIN..=LENGTH_MAX => Ok(Self(text.to_owned())),
-            n => Err(format!(
-                "a token of {n} characters, which has to have {LENGTH_MIN} to {LENGTH_MAX}; `openssl rand -hex 16` makes one"
-            )),
+            n => Err(TokenError::Length(n)),
         }
     }
 
@@ -79,22 +110,19 @@ impl Token {
     ///
     /// # Errors
     /// As [`new`](Self::new); a file that cannot be read, is no file, or that others can read.
-    pub fn from_file(path: &Path) -> Result<Self, String> {
-        let name = path.display();
-        let cannot = |why: std::io::Error| format!("cannot read the token in {name}: {why}; check its name");
+    pub fn from_file(path: &Path) -> Result<Self, TokenError> {
+        let cannot = |why| TokenError::Io { path: path.to_owned(), why };
         let about = std::fs::metadata(path).map_err(cannot)?;
         if !about.is_file() {
-            return Err(format!(
-                "the token in {name}: this is no file; give a file that holds the token alone"
-            ));
+            return Err(TokenError::NoFile(path.to_owned()));
         }
         if about.mode() & 0o077 != 0 {
-            return Err(format!("the token in {name} can be read by others; `chmod 600 {name}`"));
+            return Err(TokenError::Open(path.to_owned()));
         }
         let mut text = String::new();
         let file = std::fs::File::open(path).map_err(cannot)?;
         file.take(1 + 4 * LENGTH_MAX as u64).read_to_string(&mut text).map_err(cannot)?;
-        Self::new(&text).map_err(|why| format!("{name} holds {why}"))
+        Self::new(&text).map_err(|why| TokenError::Content { path: path.to_owned(), why: Box::new(why) })
     }
 
     /// A new one, for processes that one program starts.
@@ -173,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_token_is_long_and_its_file_is_its_owners_alone() {
-        assert!(Token::new("password").expect_err("short").contains("openssl"));
+        assert!(Token::new("password").expect_err("short").to_string().contains("openssl"));
         assert!(Token::new(&"x".repeat(LENGTH_MAX + 1)).is_err());
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("token");
@@ -182,11 +210,12 @@ mod tests {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("changed");
             Token::from_file(&path)
         };
-        assert_eq!(write("0123456789abcdef\n", 0o600), Ok(token("0123456789abcdef")));
-        assert!(write("0123456789abcdef\n", 0o640).expect_err("open").contains("chmod 600"));
-        let short = write("short\n", 0o600).expect_err("short");
+        assert_eq!(write("0123456789abcdef\n", 0o600).ok(), Some(token("0123456789abcdef")));
+        let open = write("0123456789abcdef\n", 0o640).expect_err("open").to_string();
+        assert!(open.contains("chmod 600"), "{open}");
+        let short = write("short\n", 0o600).expect_err("short").to_string();
         assert!(!short.contains("short\n") && short.contains("5 characters"), "{short}");
-        assert!(Token::from_file(dir.path()).expect_err("a folder").contains("no file"));
+        assert!(Token::from_file(dir.path()).expect_err("a folder").to_string().contains("no file"));
         assert!(Token::from_file(&dir.path().join("none")).is_err());
     }
 }

@@ -187,7 +187,7 @@ impl TokenArgs {
     /// The token: the one that was given, else that of the environment, else none.
     pub(crate) fn read(&self) -> Result<Option<Token>, Failure> {
         let found = match (&self.token_file, &self.token) {
-            (Some(path), _) => Some(Token::from_file(path)),
+            (Some(path), _) => Some(Token::from_file(path).map_err(|why| why.to_string())),
             (None, Some(text)) => Some(Token::new(text).map_err(|why| format!("--token is {why}"))),
             (None, None) => std::env::var(token::VARIABLE)
                 .ok()

@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::journal::Keeping;
+use super::journal::{JournalError, Keeping};
 use super::sample::Sample;
 use crate::experiment::driver::{plan_for, replay};
 use crate::experiment::{Cell, Metric, find};
@@ -143,12 +143,12 @@ impl<'a> Collected<'a> {
     }
 
     /// Makes sure that everything is kept that can be; why not, if it cannot.
-    pub(super) fn sync(&mut self) -> Result<(), String> {
+    pub(super) fn sync(&mut self) -> Result<(), JournalError> {
         let Some(keeping) = &mut self.keeping else { return Ok(()) };
         if !self.opened.is_empty() {
             keeping.surroundings(&self.environment);
         }
-        keeping.sync().map_err(|why| why.to_string())
+        keeping.sync()
     }
 
     /// A launch of a device has begun; whether it is the device's first this time.
@@ -454,7 +454,8 @@ fn weaknesses(env: &Environment) -> Vec<Warning> {
         }
     }
     for peer in env.peers.iter().filter(|peer| peer.nicety_version != env.nicety_version) {
-        let what = format!("{} runs nicety {}, this is {}", peer.address, peer.nicety_version, env.nicety_version);
+        let what =
+            format!("{} runs nicety {}, this is {}", peer.address, peer.nicety_version, env.nicety_version);
         all.push((what, "install the same on both sides"));
     }
     all.into_iter().map(|(what, advice)| Warning { what, advice: advice.to_owned() }).collect()
@@ -497,6 +498,40 @@ fn note(samples: &BTreeMap<u32, Sample>, metric: &Metric) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Goal: a run that has only what results would have stood beside is no success. Method: every cell but the floors is
+    /// given up, floors are measured, then one cell after all.
+    #[test]
+    fn floors_alone_are_measured_in_vain() {
+        let of = |experiment: &str| crate::plan::Plan {
+            experiments: vec![experiment.to_owned()],
+            sizes: Some(vec![8]),
+            quick: true,
+            ..crate::plan::Plan::default()
+        };
+        let sample = || Sample {
+            clock: ClockInfo::default(),
+            sampling: crate::launch::world::plan(1).into(),
+            record: crate::experiment::driver::Record::default(),
+            switches: 0,
+        };
+        let plan = of("latency").check().expect("sound");
+        let mut all = Collected::new(&plan, [None, None], 1, None);
+        for (index, cell) in plan.cells.iter().enumerate() {
+            match cell.experiment == FLOOR {
+                true => all.measured(index, 0, sample()),
+                false => all.skipped(index, "no way".to_owned(), (true, 0)),
+            }
+        }
+        let why = all.in_vain(&plan).expect("in vain");
+        assert!(why.contains("can be measured; latency") && why.ends_with("no way"), "{why}");
+        all.measured(0, 0, sample());
+        assert_eq!(all.in_vain(&plan), None);
+        let plan = of(FLOOR).check().expect("sound");
+        let mut floors = Collected::new(&plan, [None, None], 1, None);
+        floors.measured(0, 0, sample());
+        assert_eq!(floors.in_vain(&plan), None, "they were asked for");
+    }
+
     /// Goal: what weakens numbers is in the file, for whoever reads it without our words.
     #[test]
     fn a_quiet_pinned_machine_has_no_weakness_and_others_have_advice() {
@@ -517,7 +552,9 @@ mod tests {
         };
         let all = weaknesses(&weak);
         assert_eq!(all.len(), 4, "{all:?}");
-        assert!(all[2].what.contains("20.0 % of the time after") && all[3].what.contains("10.0.0.2:7471 runs"));
+        assert!(
+            all[2].what.contains("20.0 % of the time after") && all[3].what.contains("10.0.0.2:7471 runs")
+        );
         let simulated = ClockInfo { kind: ClockKind::Virtual, ..ClockInfo::default() };
         assert_eq!(weaknesses(&Environment { clock: simulated, ..weak }), []);
     }

@@ -40,13 +40,13 @@ pub mod world;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::experiment::Cell;
+use crate::experiment::{Cell, Fault};
 use crate::schema::Run;
 
 pub use crate::machine::watch_noise;
 pub use journal::{Found, Journal, JournalError};
 pub use orchestrator::{run, run_keeping, run_with};
-pub use serve::{Serving, serve, serve_with};
+pub use serve::{OpenServer, Serving, serve, serve_with};
 pub use worker::worker_main;
 
 /// How to start a worker: a program that calls [`worker_main`].
@@ -78,6 +78,18 @@ pub struct BenchError {
     pub what: String,
     /// Every cell that was finished at least once.
     pub partial: Option<Box<Run>>,
+}
+
+impl From<JournalError> for BenchError {
+    fn from(why: JournalError) -> Self {
+        Self::new(why.to_string())
+    }
+}
+
+impl From<Fault> for BenchError {
+    fn from(why: Fault) -> Self {
+        Self::new(why.to_string())
+    }
 }
 
 impl BenchError {

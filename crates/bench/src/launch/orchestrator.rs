@@ -80,14 +80,14 @@ pub fn run_keeping(
     let launches = if real.is_empty() { 0 } else { plan.launches() };
     let simulated: usize = plan.devices.iter().filter(|d| d.is_virtual).map(|d| plan.fitting(d)).sum();
     progress.plan(u64::from(launches) * plan.real_cells() as u64 + simulated as u64);
-    within_reach(plan).map_err(BenchError::new)?;
+    within_reach(plan)?;
     let cores = if real.is_empty() { [None, None] } else { choose_cores(plan) };
     let mut all = Collected::new(plan, cores, plan.launches(), journal.map(|j| Keeping::new(j, plan)));
     let launching =
         Launching { command, plan, cores, launches, progress: &mut *progress, stop, all: &mut all };
     let done = launching.all(&real);
     let synced = all.sync();
-    let done = done.and(synced);
+    let done = done.and(synced.map_err(BenchError::from));
     let virtuals = (0..plan.devices.len()).filter(|d| plan.devices[*d].is_virtual);
     let done = done.and_then(|()| {
         for device in virtuals {
@@ -108,21 +108,21 @@ pub fn run_keeping(
     }
     match done {
         Ok(()) => Ok(all.finish()),
-        Err(what) => Err(BenchError { what, partial: Some(Box::new(all.finish())) }),
+        Err(BenchError { what, .. }) => Err(BenchError { what, partial: Some(Box::new(all.finish())) }),
     }
 }
 
 /// Whether every device reaches every peer that there is; where one has no address, calling it says so.
-fn within_reach(plan: &CheckedPlan) -> Result<(), String> {
+fn within_reach(plan: &CheckedPlan) -> Result<(), BenchError> {
     let Some(device) = plan.devices.iter().find(|d| fabric::is_local(&d.name)) else { return Ok(()) };
     let elsewhere = |peer: &&String| {
         peer.to_socket_addrs().is_ok_and(|mut addrs| addrs.all(|addr| !addr.ip().is_loopback()))
     };
     match plan.peers.iter().find(elsewhere) {
-        Some(peer) => Err(format!(
+        Some(peer) => Err(BenchError::new(format!(
             "{} reaches processes of this machine only, at loopback addresses, and {peer} is none; take --device iwarp",
             device.name
-        )),
+        ))),
         None => Ok(()),
     }
 }
@@ -140,7 +140,7 @@ struct Launching<'a, 'k> {
 
 impl Launching<'_, '_> {
     /// Every launch of these devices; why not, if one failed.
-    fn all(self, devices: &[usize]) -> Result<(), String> {
+    fn all(self, devices: &[usize]) -> Result<(), BenchError> {
         let (plan, launches) = (self.plan, self.launches);
         let orders: Vec<Vec<usize>> = devices
             .iter()
@@ -194,7 +194,9 @@ impl Launching<'_, '_> {
                 }
                 let on = named(plan, device).map_or_else(String::new, |name| format!(" on {name}"));
                 self.all.sync()?;
-                done.map_err(|e| format!("launch {} of {launches}{on}: {}", number + 1, advised(e.what)))?;
+                done.map_err(|e| {
+                    BenchError::new(format!("launch {} of {launches}{on}: {}", number + 1, advised(e.what)))
+                })?;
             }
             let hopeless = plan.devices.len() == devices.len() && self.all.in_vain(plan).is_some();
             if hopeless {

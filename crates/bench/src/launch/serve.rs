@@ -3,7 +3,7 @@
 //! One thread looks after all connections and never waits for any of them: visitors at the [`Door`], clients whose turn
 //! has not come, and those that have a process ([`Guests`]).
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,18 +42,23 @@ impl Serving {
     /// Refuses a server that anybody could reach and use.
     ///
     /// # Errors
-    /// Why, and what to do.
-    pub fn check(&self) -> Result<(), String> {
+    /// [`OpenServer`].
+    pub fn check(&self) -> Result<(), OpenServer> {
         let ip = self.listen.ip();
         if self.token.is_some() || ip.to_canonical().is_loopback() {
             return Ok(());
         }
-        Err(format!(
-            "{ip} is reached from other machines, and whoever reaches it could use this one; give both sides a token: \
-             `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety bench --peer`"
-        ))
+        Err(OpenServer(ip))
     }
 }
+
+/// A server that other machines reach, and that asks them for no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} is reached from other machines, and whoever reaches it could use this one; give both sides a token: \
+     `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety bench --peer`"
+)]
+pub struct OpenServer(IpAddr);
 
 /// Serves clients until `stop` is set, each in a fresh process of this very program. `log` gets one line for each thing
 /// that happens; the first says the address.
@@ -74,7 +79,7 @@ pub fn serve_with(
     stop: &AtomicBool,
     log: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
-    serving.check().map_err(BenchError::new)?;
+    serving.check().map_err(|why| BenchError::new(why.to_string()))?;
     let listen = serving.listen;
     let no =
         |e: std::io::Error| BenchError::new(format!("cannot listen at {listen}: {e}; {}", remedy(e.kind())));

@@ -27,7 +27,7 @@ pub(super) fn run(
     all: &mut Collected<'_>,
     progress: &mut dyn Progress,
     stop: &AtomicBool,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     let chosen = &plan.devices[device];
     let several = plan.devices.len() > 1;
     let clock = ClockInfo { kind: ClockKind::Virtual, overhead_ns: 0.0, resolution_ns: 1e-3 };
@@ -86,7 +86,7 @@ pub(super) fn run(
             }
         }
     });
-    corrupt.map_or(Ok(()), |why| Err(Fault::Corrupt(why).to_string()))
+    corrupt.map_or(Ok(()), |why| Err(Fault::Corrupt(why)))
 }
 
 /// Who is told, and of what.

@@ -2,11 +2,26 @@
 
 use verbs::host::Bytes;
 
+/// Why a text is no list of sizes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SizesError {
+    /// A range from 0.
+    #[error("{0} doubles from 0 and never ends; start at 1 or more")]
+    Endless(String),
+    /// A range that ends before it begins.
+    #[error("{0} is empty; write the smaller size first")]
+    Empty(String),
+    /// No size.
+    #[error("{0}; for example 8,4K,1M or 1..4M")]
+    Size(String),
+}
+
 /// Reads a list of sizes and ranges: bytes, ascending, each once.
 ///
 /// # Errors
-/// What is wrong and how to write it.
-pub fn parse(text: &str) -> Result<Vec<u64>, String> {
+/// [`SizesError`].
+pub fn parse(text: &str) -> Result<Vec<u64>, SizesError> {
     let mut all = Vec::new();
     for part in text.split(',').map(str::trim) {
         match part.split_once("..") {
@@ -20,19 +35,19 @@ pub fn parse(text: &str) -> Result<Vec<u64>, String> {
 }
 
 /// The first and its doublings, none beyond the last.
-fn range(part: &str, first: u64, last: u64) -> Result<Vec<u64>, String> {
+fn range(part: &str, first: u64, last: u64) -> Result<Vec<u64>, SizesError> {
     if first == 0 {
-        return Err(format!("{part} doubles from 0 and never ends; start at 1 or more"));
+        return Err(SizesError::Endless(part.to_owned()));
     }
     if first > last {
-        return Err(format!("{part} is empty; write the smaller size first"));
+        return Err(SizesError::Empty(part.to_owned()));
     }
     let doublings = std::iter::successors(Some(first), |size| size.checked_mul(2));
     Ok(doublings.take_while(|size| *size <= last).collect())
 }
 
-fn one(text: &str) -> Result<u64, String> {
-    text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|why| format!("{why}; for example 8,4K,1M or 1..4M"))
+fn one(text: &str) -> Result<u64, SizesError> {
+    text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|why| SizesError::Size(why.to_string()))
 }
 
 #[cfg(test)]
@@ -70,7 +85,7 @@ mod tests {
             ("8µ", "no size"),
         ];
         for (text, expected) in cases {
-            let problem = parse(text).expect_err(text);
+            let problem = parse(text).expect_err(text).to_string();
             assert!(problem.contains(expected), "{text}: {problem}");
         }
     }

@@ -242,7 +242,7 @@ impl Reader<'_> {
             let line = self.line(&entry.span());
             match scalar(entry.get_ref()).map(|text| sizes::parse(&text)) {
                 Some(Ok(list)) => all.push((list, line)),
-                Some(Err(why)) => self.wrong(&entry.span(), why),
+                Some(Err(why)) => self.wrong(&entry.span(), why.to_string()),
                 None => {
                     self.mismatch("sizes", entry, "sizes such as 8, \"4K\" or \"1..64K\", several in [ ]")
                 }
