@@ -7,6 +7,7 @@ mod levels;
 mod needs;
 mod peers;
 pub mod sizes;
+mod time;
 mod words;
 
 use crate::variant::factor;
@@ -21,6 +22,8 @@ use crate::token::Token;
 pub use error::PlanError;
 use keys::Values;
 use levels::Levels;
+pub use time::Time;
+pub(crate) use time::WALL;
 pub use words::{DEFAULT_PORT, did_you_mean, one_line};
 use words::{join, join_numbers};
 

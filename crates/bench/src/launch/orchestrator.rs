@@ -18,7 +18,7 @@ use super::{BenchError, CellEvent, CellState, Progress, WorkerCommand};
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, find};
 use crate::machine::{now, since};
-use crate::plan::CheckedPlan;
+use crate::plan::{CheckedPlan, WALL};
 use crate::sample::{Calibration, interleaved};
 use crate::schema::{ClockInfo, Run};
 use crate::stats::{LAUNCHES_FOR_95, median};
@@ -34,8 +34,6 @@ const STOP: Duration = Duration::from_secs(5);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// For another process's end to be heard, once the client has failed.
 const A_MOMENT: Duration = Duration::from_millis(300);
-/// A run may take so many times its budget of timed work; beyond it later launches sample less.
-const WALL: f64 = 1.2;
 /// And at least this share of theirs, however slow the rest is.
 const SHARE_MIN: f64 = 0.1;
 /// Readings of a record that the displayed value is taken from.

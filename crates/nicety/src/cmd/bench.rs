@@ -24,7 +24,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     }
     let mut plan = plan(args).check_strictly().map_err(refused)?;
     if args.dry_run {
-        Stream::Out.print(&file::outline(&plan))?;
+        Stream::Out.print(&words::outline(std::iter::once((None, &plan))))?;
         return Ok(OK);
     }
     plan.token = args.token.read()?;
@@ -32,6 +32,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     output::check(&outputs.wanted())?;
     let signals = Signals::install()?;
     words::judge(plan.is_virtual());
+    words::foretell(&plan);
     let mut display = Display::new(args.plain, &signals.stop);
     let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();

@@ -15,9 +15,6 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::term::{Paint, Stream, remark};
 
-/// A run may take so many times its timed work.
-const WALL: f64 = 1.2;
-
 /// Measures what the file says and was not measured before.
 ///
 /// # Errors
@@ -34,7 +31,8 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     let token = args.token.read()?;
     parts.iter_mut().for_each(|part| part.plan.token.clone_from(&token));
     if args.dry_run {
-        Stream::Out.print(&outline(&parts))?;
+        let named = parts.iter().map(|part| (Some(part.name.as_str()), &part.plan));
+        Stream::Out.print(&words::outline(named))?;
         return Ok(OK);
     }
     let beside = Beside::new(path);
@@ -49,6 +47,7 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     let signals = Signals::install()?;
     if found.kept as u64 != all {
         words::judge(plans().all(bench::plan::CheckedPlan::is_virtual));
+        plans().for_each(words::foretell);
     }
     let mut survey = Survey { args, beside, journal, signals, runs: Vec::new(), problems: Vec::new() };
     survey.measure(&parts)?;
@@ -67,31 +66,6 @@ fn planned(plan: &bench::plan::CheckedPlan) -> u64 {
         devices.map(|d| d.cells.clone().filter(|i| !plan.unfit.contains_key(i)).count() as u64).sum()
     };
     fit(false) * u64::from(plan.launches()) + fit(true)
-}
-
-/// How long a part takes at most, about.
-fn seconds(part: &Part) -> f64 {
-    if part.plan.is_virtual() { 0.0 } else { WALL * part.plan.values.real("budget") }
-}
-
-fn outline(parts: &[Part]) -> String {
-    let mut text = String::new();
-    for Part { name, plan } in parts {
-        let devices: Vec<&str> = plan.devices.iter().map(|d| d.name.as_str()).collect();
-        let cells = plural(plan.cells.len() - plan.unfit.len(), "cell");
-        text += &format!(
-            "{name}: {cells} on {}, {}\n",
-            devices.join(", "),
-            plural(plan.launches() as usize, "launch")
-        );
-        for why in plan.unfit.values() {
-            text += &format!("  left out: {why}\n");
-        }
-    }
-    let seconds: f64 = parts.iter().map(seconds).sum();
-    text +=
-        &format!("{}, about {:.0} s of this machine's time at most\n", plural(parts.len(), "part"), seconds);
-    text.replace("launchs", "launches")
 }
 
 /// What is to be known of earlier times, in remarks.

@@ -1,6 +1,8 @@
 //! What `nicety bench` says around the results of a run, and what it puts into files, with a plan file or without.
 
+use bench::plan::{CheckedPlan, Time};
 use bench::schema::Run;
+use report::number::plural;
 
 use crate::doctor;
 use crate::error::Failure;
@@ -12,6 +14,31 @@ pub(super) fn judge(is_virtual: bool) {
     if !is_virtual && let Some(worst) = doctor::worst(&doctor::System::real()) {
         remark(worst);
     }
+}
+
+/// Says what keeps a run from ending in its time, before it begins.
+pub(super) fn foretell(plan: &CheckedPlan) {
+    if let Some(why) = Time::of(plan).beyond(plan) {
+        remark(why);
+    }
+}
+
+/// What would be measured, and how long that takes.
+pub(super) fn outline<'a>(parts: impl Iterator<Item = (Option<&'a str>, &'a CheckedPlan)>) -> String {
+    let (mut text, mut seconds, mut count) = (String::new(), 0.0, 0);
+    for (name, plan) in parts {
+        let devices: Vec<&str> = plan.devices.iter().map(|d| d.name.as_str()).collect();
+        let cells = plural(plan.cells.len() - plan.unfit.len(), "cell");
+        let launches = plural(plan.launches() as usize, "launch").replace("launchs", "launches");
+        let name = name.map_or_else(String::new, |name| format!("{name}: "));
+        text += &format!("{name}{cells} on {}, {launches}\n", devices.join(", "));
+        text.extend(plan.unfit.values().map(|why| format!("  left out: {why}\n")));
+        let time = Time::of(plan);
+        text.extend(time.beyond(plan).map(|why| format!("  {why}\n")));
+        (seconds, count) = (seconds + time.seconds, count + 1);
+    }
+    let parts = if count == 1 { String::new() } else { format!("{}, ", plural(count, "part")) };
+    text + &format!("{parts}about {seconds:.0} s of this machine's time\n")
 }
 
 /// The run with the commit of this program.

@@ -1,0 +1,153 @@
+//! [`Time`]: how long a plan takes, told before it is measured. It is a rough model of this program at work, whose constants
+//! were fitted to runs on a virtual machine with two cores.
+
+use fabric::FloorKind;
+
+use super::CheckedPlan;
+use crate::experiment::{Cell, Experiment, find};
+use crate::stats::LAUNCHES_FOR_95;
+
+/// A run may take so many times its budget of timed work; beyond it later launches sample less.
+pub(crate) const WALL: f64 = 1.2;
+/// Starting the processes of a launch, calibrating, two looks at the noise, opening the device.
+const LAUNCH_S: f64 = 0.15;
+/// Connecting for a cell, announcing its rounds, comparing its contents.
+const CELL_S: f64 = 0.006;
+/// Operations that are timed before the first sample: the first one, and pilots.
+const PILOTS: f64 = 33.0;
+/// Samples that are taken though the time is up.
+const LEAST: f64 = 5.0;
+/// What a sample takes at least: operations are batched until it does.
+const SAMPLE_S: f64 = 2e-6;
+/// Bytes of a burst of a stream.
+const BURST: f64 = (16 << 20) as f64;
+
+/// How long a plan takes, about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Time {
+    /// All of it, in seconds.
+    pub seconds: f64,
+    /// Without any sampling beyond the least, and with as few launches as carry an interval.
+    pub least_seconds: f64,
+}
+
+impl Time {
+    /// Of a plan; simulating is not in it, as nobody can tell how long that takes.
+    #[must_use]
+    pub fn of(plan: &CheckedPlan) -> Self {
+        if plan.is_virtual() {
+            return Self { seconds: 0.0, least_seconds: 0.0 };
+        }
+        let launches = f64::from(plan.launches());
+        let budget = plan.values.real("budget");
+        let share = budget / launches / plan.real_cells().max(1) as f64;
+        let (mut whole, mut least, mut devices) = (0.0, 0.0, 0.0);
+        for device in plan.devices.iter().filter(|device| !device.is_virtual) {
+            devices += 1.0;
+            let kind = fabric::floor(&device.name);
+            for cell in device.cells.clone().filter(|i| !plan.unfit.contains_key(i)).map(|i| &plan.cells[i]) {
+                let Some(experiment) = find(&cell.experiment) else { continue };
+                let [before, sampled] = cell_seconds(experiment, cell, kind, plan);
+                least += before;
+                whole += before + sampled.min(share);
+            }
+        }
+        let starts = devices * LAUNCH_S;
+        let least_seconds = f64::from(fewest(plan)) * (starts + least);
+        // What goes beyond the budget costs launches and samples first.
+        let seconds = (launches * (starts + whole)).min((WALL * budget).max(least_seconds));
+        Self { seconds, least_seconds }
+    }
+
+    /// Why the plan's budget cannot be kept, if it cannot.
+    #[must_use]
+    pub fn beyond(&self, plan: &CheckedPlan) -> Option<String> {
+        let budget = plan.values.real("budget");
+        if plan.is_virtual() {
+            return None;
+        }
+        if let Some([client, server]) = plan.values.cores().filter(|[a, b]| a == b && plan.peers.is_empty()) {
+            return Some(format!(
+                "client and server share core {client}, so each message waits until the scheduler turns to the other: this \
+                 takes many times as long as the {budget:.0} s of its budget; give them two cores instead of {client},{server}"
+            ));
+        }
+        (self.least_seconds > WALL * budget).then(|| {
+            format!(
+                "the budget of {budget:.0} s cannot be kept: {} launches of {} cells take about {:.0} s for setting up and the \
+                 fewest samples alone; take fewer experiments or sizes, or --launches",
+                fewest(plan),
+                plan.real_cells(),
+                self.least_seconds
+            )
+        })
+    }
+}
+
+/// Launches that are made though the time is up: all that were asked for, else as many as carry an interval.
+fn fewest(plan: &CheckedPlan) -> u32 {
+    let launches = plan.launches();
+    if plan.values.is_set("launches") { launches } else { launches.min(LAUNCHES_FOR_95 as u32) }
+}
+
+/// Seconds of a cell in a launch: what it takes at least, and what sampling as much as it may would take more.
+fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: FloorKind, plan: &CheckedPlan) -> [f64; 2] {
+    let sampling = experiment.sampling(&cell.variant);
+    let operation = operation_seconds(experiment, cell, kind);
+    let most = sampling.samples.unwrap_or(plan.values.whole("max-count")) as f64;
+    let pilots = if sampling.long { 1.0 } else { PILOTS };
+    let sample = if sampling.long { operation } else { operation.max(SAMPLE_S) };
+    [CELL_S + (pilots + LEAST) * operation, (most - LEAST).max(0.0) * sample]
+}
+
+/// Seconds of an operation: of a message, or of a burst of them.
+fn operation_seconds(experiment: &dyn Experiment, cell: &Cell, kind: FloorKind) -> f64 {
+    let (message, byte) = match kind {
+        FloorKind::Sockets => (12e-6, 0.8e-9),
+        FloorKind::Memory | FloorKind::None => (0.5e-6, 0.2e-9),
+    };
+    let size = cell.size as f64;
+    let is_stream = experiment.metric(&cell.variant).unit == "MB/s";
+    let messages = if is_stream { (BURST / size.max(1.0)).clamp(8.0, 2048.0) } else { 1.0 };
+    messages * (message + size * byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Plan;
+    use super::*;
+
+    fn plan(experiments: &[&str], quick: bool, set: &[(&str, &str)]) -> CheckedPlan {
+        Plan {
+            experiments: experiments.iter().map(|e| (*e).to_owned()).collect(),
+            quick,
+            set: set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            ..Plan::default()
+        }
+        .check()
+        .expect("sound")
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_said_before_and_the_defaults_can() {
+        let said = |plan: &CheckedPlan| Time::of(plan).beyond(plan);
+        for usual in [plan(&[], true, &[]), plan(&[], false, &[]), plan(&["latency"], true, &[])] {
+            assert_eq!(said(&usual), None);
+        }
+        let short = said(&plan(&[], false, &[("budget", "6")])).expect("too short");
+        assert!(short.contains("the budget of 6 s cannot be kept: 6 launches of "), "{short}");
+        let core = plan(&["latency"], true, &[("cores", "0,0")]);
+        assert!(said(&core).is_some_and(|why| why.contains("share core 0")));
+    }
+
+    #[test]
+    fn more_launches_take_longer_and_the_budget_is_a_lid() {
+        let of = |set: &[(&str, &str)]| Time::of(&plan(&["latency"], true, set)).seconds;
+        assert!(
+            of(&[("launches", "12"), ("budget", "900")]) > 1.9 * of(&[("launches", "6"), ("budget", "900")])
+        );
+        assert!(of(&[]) <= WALL * 30.0 && of(&[("budget", "900")]) > of(&[]));
+        let simulated = Plan { device: "model:mt23108-vapi".to_owned(), ..Plan::default() };
+        assert_eq!(Time::of(&simulated.check().expect("sound")).seconds, 0.0);
+    }
+}
