@@ -89,7 +89,7 @@ pub enum TokenError {
         /// The file.
         path: PathBuf,
         /// What is wrong with what it holds.
-        why: Box<TokenError>,
+        why: Box<Self>,
     },
 }
 
