@@ -143,9 +143,8 @@ mod tests {
     #[test]
     fn more_launches_take_longer_and_the_budget_is_a_lid() {
         let of = |set: &[(&str, &str)]| Time::of(&plan(&["latency"], true, set)).seconds;
-        assert!(
-            of(&[("launches", "12"), ("budget", "900")]) > 1.9 * of(&[("launches", "6"), ("budget", "900")])
-        );
+        // The time for samples is shared among launches; what each takes to begin is not.
+        assert!(of(&[("launches", "12"), ("budget", "900")]) > of(&[("launches", "6"), ("budget", "900")]));
         assert!(of(&[]) <= WALL * 30.0 && of(&[("budget", "900")]) > of(&[]));
         let simulated = Plan { device: "model:mt23108-vapi".to_owned(), ..Plan::default() };
         assert_eq!(Time::of(&simulated.check().expect("sound")).seconds, 0.0);
