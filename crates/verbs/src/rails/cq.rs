@@ -1,14 +1,15 @@
 //! Completion queues: what the rails' queues hold, sorted into the order of each queue pair's requests.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-use host::{Bell, Wake};
+use host::{Bell, Lock, Wake};
 
-use super::RAILS_MAX;
 use super::channel::ChannelInner;
 use super::device::{Inner, unpoisoned};
+use super::known::Known;
+use super::qp::{QpInner, Wants};
 use crate::provider::CqOps;
 use crate::{AsyncEvent, Cq, Error, Result, Wc, WcOpcode};
 
@@ -34,24 +35,33 @@ struct Armed {
     at: u64,
 }
 
+/// Completions that nobody has been given at once.
 struct Ring {
     items: VecDeque<Item>,
     pushed: u64,
     overrun: bool,
     armed: Option<Armed>,
+    /// How many completions there may be at a time, as queue pairs are deep.
+    demand: u32,
+}
+
+/// The queue on a rail.
+struct OfRail {
+    cq: Cq,
+    /// Who takes completions from it has this: one at a time, so that order is kept.
+    known: Lock<Known<QpInner>>,
+    /// Lanes that have something to complete: where there are none, looks are rare.
+    expected: AtomicU32,
 }
 
 pub(super) struct CqInner {
     device: Arc<Inner>,
     pub(super) id: u32,
     cqe: u32,
-    /// One on each rail.
-    of_rails: Vec<Cq>,
-    /// Somebody takes completions from a rail: who must be one at a time on each, so that order is kept.
-    taken: [AtomicBool; RAILS_MAX],
-    /// Requests that have not completed, by rail: where there are none, looks are rare.
-    expected: [AtomicU32; RAILS_MAX],
+    of_rails: Vec<OfRail>,
     turn: AtomicU32,
+    /// The rail that is looked at first.
+    first: AtomicUsize,
     /// Somebody looks at what has been reported; the next completion is to be told of.
     telling: AtomicBool,
     owes: AtomicBool,
@@ -62,6 +72,9 @@ pub(super) struct CqInner {
     /// A rail has reported, and nobody has looked yet whether that is the program's business.
     reported: AtomicBool,
     ring: Mutex<Ring>,
+    /// Completions go through the ring, whoever polls: some are in it, or the program has asked to be told of them, or there may
+    /// be more than the queue has room for.
+    by_ring: AtomicBool,
     bell: Bell,
     /// The rails' queues are armed for somebody who sleeps on the bell.
     watched: AtomicBool,
@@ -77,10 +90,11 @@ impl CqInner {
         let of_rail = |(rail, channel): (&crate::Device, &Option<crate::CompChannel>)| {
             // Each request of a rail completes here, signalled or not, and some are the device's own.
             let room = cqe.saturating_mul(2).max(1 << 15).min(rail.attr().max_cqe);
-            match channel {
+            let cq = match channel {
                 Some(channel) => rail.create_cq_with(room, channel),
                 None => rail.create_cq(room),
-            }
+            };
+            cq.map(|cq| OfRail { cq, known: Lock::new(Known::new()), expected: AtomicU32::new(0) })
         };
         let of_rails = device.rails.iter().zip(&device.channels).map(of_rail).collect::<Result<_>>()?;
         let items = VecDeque::with_capacity(cqe.min(4096) as usize);
@@ -89,15 +103,15 @@ impl CqInner {
             id: device.fresh(),
             cqe,
             of_rails,
-            taken: [const { AtomicBool::new(false) }; RAILS_MAX],
-            expected: [const { AtomicU32::new(0) }; RAILS_MAX],
             turn: AtomicU32::new(0),
+            first: AtomicUsize::new(0),
             telling: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             missed: AtomicBool::new(false),
             saw_an_end: AtomicBool::new(false),
             reported: AtomicBool::new(false),
-            ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None }),
+            ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None, demand: 0 }),
+            by_ring: AtomicBool::new(false),
             bell: Bell::new(),
             watched: AtomicBool::new(false),
             channel,
@@ -108,17 +122,41 @@ impl CqInner {
 
     /// The queue on a rail.
     pub(super) fn on(&self, rail: usize) -> &Cq {
-        &self.of_rails[rail]
+        &self.of_rails[rail].cq
     }
 
     pub(super) fn lane_ids(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
-        self.of_rails.iter().enumerate().map(|(rail, cq)| (rail, cq.id()))
+        self.of_rails.iter().enumerate().map(|(rail, of_rail)| (rail, of_rail.cq.id()))
     }
 
-    /// Takes what the rails have. If somebody else does, that is as good: who takes looks at reports afterwards. Whether it
-    /// was only this side that took: otherwise others may hold completions that are not in the ring yet.
+    /// Works on the ring, and sees afterwards whether completions are to go through it.
+    fn with_ring<R>(&self, work: impl FnOnce(&mut Ring) -> R) -> R {
+        let mut ring = unpoisoned(&self.ring);
+        let result = work(&mut ring);
+        let by_ring =
+            !ring.items.is_empty() || ring.armed.is_some() || ring.overrun || ring.demand > self.cqe;
+        self.by_ring.store(by_ring, Ordering::Release);
+        result
+    }
+
+    /// A queue pair may have so many completions at a time.
+    pub(super) fn want(&self, depth: u32) {
+        self.with_ring(|ring| ring.demand = ring.demand.saturating_add(depth));
+    }
+
+    /// A queue pair that could has gone.
+    pub(super) fn want_no_more(&self, depth: u32) {
+        self.with_ring(|ring| ring.demand = ring.demand.saturating_sub(depth));
+    }
+
+    /// Takes what the rails have into the ring. If somebody else does, that is as good: who takes looks at reports afterwards.
+    /// Whether it was only this side that took: otherwise others may hold completions that are not in the ring yet.
     pub(super) fn progress(&self) -> bool {
-        let alone = self.take_from_rails();
+        self.progress_into(&mut Sink::ring(self))
+    }
+
+    fn progress_into(&self, sink: &mut Sink<'_>) -> bool {
+        let alone = self.take_from_rails(sink);
         self.tell_of_reports();
         alone
     }
@@ -130,6 +168,36 @@ impl CqInner {
         let look = || (self.progress() || !unpoisoned(&self.ring).items.is_empty()).then_some(());
         // None is the end of the world.
         let _ = self.device.host.poll("completions that another thread takes", None, look);
+    }
+
+    /// Takes what is in the ring.
+    fn poll_ring(&self, wcs: &mut [Wc]) -> Result<usize> {
+        let mut given_back = [(0, 0, 0); BATCH];
+        let mut taken = 0;
+        while taken < wcs.len() {
+            let some = self.with_ring(|ring| {
+                if ring.overrun {
+                    return Err(Error::CqOverrun { cqe: self.cqe });
+                }
+                let some = (wcs.len() - taken).min(BATCH).min(ring.items.len());
+                let places = given_back.iter_mut().zip(&mut wcs[taken..]);
+                for ((place, wc), item) in places.zip(ring.items.drain(..some)) {
+                    *wc = item.wc;
+                    *place = (item.wc.qp_num, item.sends, item.receives);
+                }
+                Ok(some)
+            })?;
+            for &(num, sends, receives) in &given_back[..some] {
+                if let Some(qp) = self.device.qp(num) {
+                    qp.give_back(sends, receives);
+                }
+            }
+            taken += some;
+            if some == 0 {
+                break;
+            }
+        }
+        Ok(taken)
     }
 
     /// A connection that completes here has ended.
@@ -146,7 +214,9 @@ impl CqInner {
                 // Or somebody else has it in hand, and looks here afterwards.
                 self.arm_rails(false);
                 self.owes.store(true, Ordering::SeqCst);
-                self.take_from_rails();
+                // Whoever holds completions of a rail lets go of them, and looks whether something is owed.
+                fence(Ordering::SeqCst);
+                self.take_from_rails(&mut Sink::ring(self));
                 if self.tell() {
                     self.owes.store(false, Ordering::SeqCst);
                 }
@@ -156,7 +226,7 @@ impl CqInner {
     }
 
     /// Whether nobody else was taking from one of them.
-    fn take_from_rails(&self) -> bool {
+    fn take_from_rails(&self, sink: &mut Sink<'_>) -> bool {
         // In real time, who polls helps: a thread that is awake need not have a core. In virtual time, only who must.
         let polled_by_threads = !self.device.workers.is_empty()
             && self.device.host.node().is_some()
@@ -164,43 +234,59 @@ impl CqInner {
         let mut alone = true;
         let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
         self.turn.store(turn, Ordering::Relaxed);
-        for rail in 0..self.of_rails.len() {
+        let (first, count) = (self.first.load(Ordering::Relaxed), self.of_rails.len());
+        for rail in (first..count).chain(0..first) {
+            let expected = self.of_rails[rail].expected.load(Ordering::Acquire);
             // Whoever sees that nothing is expected sees all that was in the ring.
-            let idle = self.expected[rail].load(Ordering::Acquire) == 0 && !turn.is_multiple_of(IDLE_TURNS);
+            let idle = expected == 0 && !turn.is_multiple_of(IDLE_TURNS);
             if !idle && !polled_by_threads {
-                alone &= self.take_from_rail(rail).is_some();
+                alone &= self.take_from_rail(rail, sink).is_some();
+            }
+            if sink.is_full() {
+                // The others come first the next time.
+                self.first.store((rail + 1) % count, Ordering::Relaxed);
+                break;
             }
         }
         alone
     }
 
-    /// So many requests more are to complete on a rail.
-    pub(super) fn expect(&self, rail: usize, more: u32) {
-        self.expected[rail].fetch_add(more, Ordering::Relaxed);
+    /// A lane more has something to complete on a rail.
+    pub(super) fn expect(&self, rail: usize) {
+        self.of_rails[rail].expected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many requests have completed and are in the ring, or will not complete.
-    pub(super) fn expect_no_more(&self, rail: usize, fewer: u32) {
-        // What is taken away may be seen before it is added: it wraps, and is not zero then.
-        self.expected[rail].fetch_sub(fewer, Ordering::Release);
+    /// All that a lane had has completed, and is in the ring or taken; or it will not complete.
+    pub(super) fn expect_no_more(&self, rail: usize) {
+        self.of_rails[rail].expected.fetch_sub(1, Ordering::Release);
     }
 
     /// Takes what a rail has; whether that was anything. `None` if somebody else takes from it.
-    pub(super) fn take_from_rail(&self, rail: usize) -> Option<bool> {
+    pub(super) fn take_from_rail(&self, rail: usize, sink: &mut Sink<'_>) -> Option<bool> {
         let mut any = false;
         // Once more if somebody has been waiting for this side to look: what came last may not have been seen.
         for _ in 0..2 {
-            if self.taken[rail].swap(true, Ordering::SeqCst) {
+            let Some(mut known) = self.of_rails[rail].known.try_lock(&self.device.host) else {
                 self.missed.store(true, Ordering::Relaxed);
                 return None;
+            };
+            let mut asked = Vec::new();
+            any |= match sink.room() {
+                1 => self.take_all::<1>(rail, &mut known, sink, &mut asked),
+                _ => self.take_all::<BATCH>(rail, &mut known, sink, &mut asked),
+            };
+            drop(known);
+            asked.into_iter().for_each(|(qp, wants): (Arc<QpInner>, Wants)| qp.grant(rail, wants));
+            if any || self.channel.is_none() {
+                break;
             }
-            any |= self.take_all(rail);
-            self.taken[rail].store(false, Ordering::SeqCst);
-            if any || !self.owes.load(Ordering::SeqCst) {
+            // Either this side sees that something is owed, or who owes it has found the rail free.
+            fence(Ordering::SeqCst);
+            if !self.owes.load(Ordering::SeqCst) {
                 break;
             }
         }
-        if any && self.owes.swap(false, Ordering::SeqCst) {
+        if any && self.owes.load(Ordering::SeqCst) && self.owes.swap(false, Ordering::SeqCst) {
             self.reported.store(true, Ordering::SeqCst);
         }
         // It matters in virtual time only, where one thing happens at a time.
@@ -211,64 +297,74 @@ impl CqInner {
         Some(any)
     }
 
-    fn take_all(&self, rail: usize) -> bool {
-        let (mut wcs, mut any) = ([Wc::default(); BATCH], false);
-        loop {
+    /// Takes until there is nothing, or no room for more, at most `N` at a time. What queue pairs ask for is for when the rail is
+    /// free again.
+    fn take_all<const N: usize>(
+        &self,
+        rail: usize,
+        known: &mut Known<QpInner>,
+        sink: &mut Sink<'_>,
+        asked: &mut Vec<(Arc<QpInner>, Wants)>,
+    ) -> bool {
+        let (mut wcs, mut any) = ([Wc::default(); N], false);
+        while !sink.is_full() {
+            let most = sink.room().min(N);
             // A rail's queue that overran has failed its queue pairs, which is noticed by their state.
-            let count = self.of_rails[rail].poll(&mut wcs).unwrap_or(0);
+            let count = self.of_rails[rail].cq.poll(&mut wcs[..most]).unwrap_or(0);
             any |= count > 0;
-            wcs[..count].iter().for_each(|wc| self.sort(rail, wc));
-            if count < BATCH {
-                return any;
+            for wc in &wcs[..count] {
+                let (num, changes) = (wc.qp_num, self.device.lanes_forgotten());
+                // A queue pair that has gone completes nothing, and took what it expected along.
+                let Some(qp) = known.find(num, changes, || self.device.qp_of_lane(rail, num)) else {
+                    continue;
+                };
+                let wants = match wc.opcode {
+                    WcOpcode::Recv | WcOpcode::RecvWriteImm => qp.on_received(rail, wc, sink),
+                    _ => qp.on_sent(rail, wc, sink),
+                };
+                if wants != Wants::default() {
+                    asked.push((qp, wants));
+                }
+            }
+            if count < most {
+                break;
             }
         }
-    }
-
-    fn sort(&self, rail: usize, wc: &Wc) {
-        // A queue pair that has gone completes nothing, and took what it expected along.
-        let Some(qp) = self.device.qp_of_lane(rail, wc.qp_num) else { return };
-        let is_counted = match wc.opcode {
-            WcOpcode::Recv | WcOpcode::RecvWriteImm => {
-                qp.on_received(rail, wc);
-                // What is shared is expected for as long as the queue pair lives.
-                qp.srq.is_none()
-            }
-            _ => {
-                qp.on_sent(rail, wc);
-                true
-            }
-        };
-        if is_counted {
-            self.expect_no_more(rail, 1);
-        }
+        any
     }
 
     /// A completion for the program, which gives back slots when it is polled.
-    pub(super) fn push(&self, wc: Wc, sends: u32, receives: u32) {
-        let mut ring = unpoisoned(&self.ring);
-        if ring.overrun {
-            return;
-        }
-        if ring.items.len() as u32 >= self.cqe {
-            ring.overrun = true;
-            drop(ring);
+    fn push(&self, wc: Wc, sends: u32, receives: u32) {
+        let (overruns, failed) = self.with_ring(|ring| {
+            let overruns = !ring.overrun && ring.items.len() as u32 >= self.cqe;
+            ring.overrun |= overruns;
+            if ring.overrun {
+                return (overruns, false);
+            }
+            ring.items.push_back(Item { wc, sends, receives });
+            ring.pushed += 1;
+            // Successes are announced by the rail's own report; failures may come without one.
+            (false, !wc.is_ok() && ring.armed.take().is_some())
+        });
+        if overruns {
             return self.tell_of_overrun();
         }
-        ring.items.push_back(Item { wc, sends, receives });
-        ring.pushed += 1;
-        // Successes are announced by the rail's own report; failures may come without one.
-        let failed = !wc.is_ok() && ring.armed.take().is_some();
-        drop(ring);
-        if let (true, Some(channel)) = (failed, &self.channel) {
-            channel.report(self.id);
+        if failed {
+            self.report();
         }
         self.device.host.ring(&self.bell);
     }
 
+    /// Tells the program that something has completed.
+    fn report(&self) {
+        if let Some(channel) = &self.channel {
+            channel.report(self.id);
+        }
+    }
+
     /// A rail says that this queue overran there.
     pub(super) fn overrun(&self) {
-        let was = std::mem::replace(&mut unpoisoned(&self.ring).overrun, true);
-        if !was {
+        if !self.with_ring(|ring| std::mem::replace(&mut ring.overrun, true)) {
             self.tell_of_overrun();
         }
     }
@@ -296,37 +392,33 @@ impl CqInner {
 
     /// Tells the program, if a rail's report was what it asked for. False when it waits for more.
     fn tell(&self) -> bool {
-        let mut ring = unpoisoned(&self.ring);
-        let Some(armed) = ring.armed else { return true };
-        if !armed.solicited_only && ring.pushed == armed.at {
-            return false;
+        let (is_armed, due) = self.with_ring(|ring| {
+            let is_armed = ring.armed.is_some();
+            let due = |armed: &mut Armed| armed.solicited_only || ring.pushed != armed.at;
+            (is_armed, ring.armed.take_if(due).is_some())
+        });
+        if due {
+            self.report();
         }
-        ring.armed = None;
-        drop(ring);
-        if let Some(channel) = &self.channel {
-            channel.report(self.id);
-        }
-        true
+        due || !is_armed
     }
 
     /// Completions came about without a rail's report.
     pub(super) fn announce(&self) {
-        let mut ring = unpoisoned(&self.ring);
-        let due = ring.armed.is_some_and(|armed| !armed.solicited_only && ring.pushed != armed.at);
+        let due = self.with_ring(|ring| {
+            let due = |armed: &mut Armed| !armed.solicited_only && ring.pushed != armed.at;
+            ring.armed.take_if(due).is_some()
+        });
         if due {
-            ring.armed = None;
-        }
-        drop(ring);
-        if let (true, Some(channel)) = (due, &self.channel) {
-            channel.report(self.id);
+            self.report();
         }
     }
 
     fn arm_rails(&self, solicited_only: bool) {
-        for (cq, channel) in self.of_rails.iter().zip(&self.device.channels) {
+        for (of_rail, channel) in self.of_rails.iter().zip(&self.device.channels) {
             if channel.is_some() {
                 // It has a channel, which is all that arming needs.
-                let _ = cq.req_notify(solicited_only);
+                let _ = of_rail.cq.req_notify(solicited_only);
             }
         }
     }
@@ -339,6 +431,42 @@ impl CqInner {
             // What came before the arming is not reported.
             self.progress();
         }
+    }
+}
+
+/// Where completions go: to whoever polls, for as long as nothing stands before them, else into the ring.
+pub(super) struct Sink<'a> {
+    cq: &'a CqInner,
+    wcs: &'a mut [Wc],
+    given: usize,
+}
+
+impl<'a> Sink<'a> {
+    /// All of them into the ring.
+    pub(super) fn ring(cq: &'a CqInner) -> Self {
+        Self { cq, wcs: &mut [], given: 0 }
+    }
+
+    /// How many can be taken from a rail: as many as whoever polls has room for, so that few need the ring.
+    fn room(&self) -> usize {
+        if self.wcs.is_empty() { usize::MAX } else { self.wcs.len() - self.given }
+    }
+
+    fn is_full(&self) -> bool {
+        self.room() == 0
+    }
+
+    /// A completion for the program, with so many slots of its queue pair that polling it gives back. Whether it has been polled.
+    /// Called with the queue pair's half locked: who gave its last one into the ring has said so before that.
+    #[inline]
+    pub(super) fn give(&mut self, wc: Wc, sends: u32, receives: u32) -> bool {
+        if self.given < self.wcs.len() && !self.cq.by_ring.load(Ordering::Acquire) {
+            self.wcs[self.given] = wc;
+            self.given += 1;
+            return true;
+        }
+        self.cq.push(wc, sends, receives);
+        false
     }
 }
 
@@ -362,32 +490,18 @@ impl CqOps for CqInner {
         if self.bell.is_awaited() {
             self.watch();
         }
-        if !self.progress() && unpoisoned(&self.ring).items.is_empty() {
-            self.wait_for_others();
+        let by_ring = self.by_ring.load(Ordering::Acquire);
+        let room: &mut [Wc] = if by_ring { &mut [] } else { &mut *wcs };
+        let mut sink = Sink { cq: self, wcs: room, given: 0 };
+        let alone = self.progress_into(&mut sink);
+        let mut taken = sink.given;
+        if self.by_ring.load(Ordering::Acquire) {
+            // What has been taken is given out before it is said that there is no more.
+            taken += self.poll_ring(&mut wcs[taken..]).or_else(|e| if taken > 0 { Ok(0) } else { Err(e) })?;
         }
-        let mut given_back = [(0, 0, 0); BATCH];
-        let mut taken = 0;
-        while taken < wcs.len() {
-            let mut ring = unpoisoned(&self.ring);
-            if ring.overrun {
-                return Err(Error::CqOverrun { cqe: self.cqe });
-            }
-            let some = (wcs.len() - taken).min(BATCH).min(ring.items.len());
-            for (place, wc) in given_back.iter_mut().zip(&mut wcs[taken..taken + some]) {
-                let Some(item) = ring.items.pop_front() else { break };
-                *wc = item.wc;
-                *place = (item.wc.qp_num, item.sends, item.receives);
-            }
-            drop(ring);
-            if some == 0 {
-                break;
-            }
-            for &(num, sends, receives) in &given_back[..some] {
-                if let Some(qp) = self.device.qp(num) {
-                    qp.give_back(sends, receives);
-                }
-            }
-            taken += some;
+        if taken == 0 && !alone {
+            self.wait_for_others();
+            taken = self.poll_ring(wcs)?;
         }
         if taken > 0 {
             // There may be more, of which others that wait have been told before.
@@ -401,11 +515,12 @@ impl CqOps for CqInner {
             return Err(Error::Invalid("the completion queue has no channel; create it with one".into()));
         }
         self.progress();
-        let mut ring = unpoisoned(&self.ring);
-        // Arming for any overrides arming for solicited ones (IBA 11.4.2.2).
-        let solicited_only = solicited_only && ring.armed.is_none_or(|armed| armed.solicited_only);
-        ring.armed = Some(Armed { solicited_only, at: ring.pushed });
-        drop(ring);
+        let solicited_only = self.with_ring(|ring| {
+            // Arming for any overrides arming for solicited ones (IBA 11.4.2.2).
+            let solicited_only = solicited_only && ring.armed.is_none_or(|armed| armed.solicited_only);
+            ring.armed = Some(Armed { solicited_only, at: ring.pushed });
+            solicited_only
+        });
         self.arm_rails(solicited_only);
         self.progress();
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 
 use host::{ClockKind, Host, Rate, Span};
@@ -44,6 +44,8 @@ pub(super) struct Inner {
     qps: RwLock<BTreeMap<u32, Weak<QpInner>>>,
     /// Queue pairs by rail and their lane's own number.
     lanes: RwLock<BTreeMap<(usize, u32), Weak<QpInner>>>,
+    /// How many lanes have been forgotten, whose numbers others may have now.
+    forgotten: AtomicU64,
     cqs: RwLock<BTreeMap<(usize, u32), Weak<CqInner>>>,
     srqs: RwLock<BTreeMap<(usize, u32), Weak<SrqInner>>>,
     cms: RwLock<Vec<Weak<CmInner>>>,
@@ -111,6 +113,7 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
         chance: Mutex::new(Chance::new(is_virtual)),
         qps: RwLock::default(),
         lanes: RwLock::default(),
+        forgotten: AtomicU64::new(0),
         cqs: RwLock::default(),
         srqs: RwLock::default(),
         cms: RwLock::default(),
@@ -278,8 +281,16 @@ impl Inner {
         put(&self.lanes, (rail, num), qp);
     }
 
+    /// A lane has gone, or is about to go: its number may be another's from then on.
     pub(super) fn forget_lane(&self, rail: usize, num: u32) {
         take(&self.lanes, (rail, num));
+        self.forgotten.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes when a lane goes.
+    #[inline]
+    pub(super) fn lanes_forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Acquire)
     }
 
     /// The queue pairs there are, one at a time: whoever goes through them holds one of them at most, so that the others go at

@@ -20,7 +20,7 @@ use super::device::unpoisoned;
 use super::link::{Health, Link, Phase};
 use super::mail::Letter;
 use super::qp::{QpInner, state};
-use crate::{AsyncEvent, Qp};
+use crate::AsyncEvent;
 
 /// How long the peer may take to agree that a lane has died; then the connection is over.
 const PATIENCE: Span = Span::from_secs(30);
@@ -30,7 +30,7 @@ const MOMENT: Span = Span::from_ms(20);
 impl QpInner {
     /// A queue pair of a lane has lost its connection.
     pub(super) fn lane_disconnected(self: &Arc<Self>, lane: usize, num: u32) {
-        if !self.attempt_failed(lane, num) && self.on_lane(lane, Qp::num) == num {
+        if !self.attempt_failed(lane, num) && self.lane(lane).num() == num {
             self.lane_is_down(lane);
         }
     }
@@ -115,6 +115,11 @@ impl QpInner {
     pub(super) fn mend(self: &Arc<Self>) -> bool {
         self.send_cq.progress();
         self.recv_cq.progress();
+        self.go_on_mending()
+    }
+
+    /// As [`QpInner::mend`], with what has been taken from the rails.
+    pub(super) fn go_on_mending(self: &Arc<Self>) -> bool {
         if self.now() == state::ERROR || !self.is_mending.load(Ordering::Relaxed) {
             return false;
         }

@@ -21,6 +21,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `device`, `domain`, `srq`, `cq`, `channel` | the objects of the API |
+//! | `known` | queue pairs by their lanes, for whoever takes completions |
 //! | `qp`, `receives` | queue pairs; receives, on whichever lane takes messages |
 //! | `sends`, `request` | the queue of send requests: when each may start, on which lanes, and how it ends; a request |
 //! | `keys` | keys of regions here, and of the peer's |
@@ -37,6 +38,7 @@ mod device;
 mod domain;
 mod hello;
 mod keys;
+mod known;
 mod link;
 mod mail;
 mod mend;

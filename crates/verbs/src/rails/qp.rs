@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock, Weak};
 
 use host::{Held, Lock};
 
-use super::cq::CqInner;
+use super::cq::{CqInner, Sink};
 use super::device::Inner;
 use super::domain::PdInner;
 use super::link::Link;
@@ -28,6 +28,19 @@ pub(super) mod state {
     pub(in crate::rails) const READY_TO_RECEIVE: u8 = 2;
     pub(in crate::rails) const READY_TO_SEND: u8 = 3;
     pub(in crate::rails) const ERROR: u8 = 4;
+}
+
+/// What a completion asks for beside its report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wants {
+    /// The queue pair fails.
+    pub(super) failure: bool,
+    /// The lane has died.
+    pub(super) mourning: bool,
+    /// A lane has died before, and this may have been what was missing.
+    pub(super) mending: bool,
+    /// Requests wait for completions: somebody is to look after them.
+    pub(super) attention: bool,
 }
 
 pub(super) struct QpInner {
@@ -83,13 +96,17 @@ impl QpInner {
             link: Lock::new(Link::default()),
             is_mending: AtomicBool::new(false),
         });
+        qp.send_cq.want(qp.cap.max_send_wr);
+        qp.recv_cq.want(qp.receives_at_most());
+        if let Some(srq) = &qp.srq {
+            qp.recv_cq.expect(srq.lane);
+        }
         let lanes = (0..device.rails.len()).map(|rail| qp.make_lane(rail).map(Arc::new));
-        let lanes = lanes.collect::<Result<_>>()?;
+        let lanes: Vec<Arc<Qp>> = lanes.collect::<Result<_>>()?;
+        qp.sends().go_by(&lanes);
+        qp.receives().go_by(&lanes);
         *qp.lanes.write().unwrap_or_else(|e| e.into_inner()) = lanes;
         device.add_qp(&qp);
-        if let Some(srq) = &qp.srq {
-            qp.recv_cq.expect(srq.lane, 1);
-        }
         Ok(qp)
     }
 
@@ -112,22 +129,9 @@ impl QpInner {
         })
     }
 
-    /// Does something with a lane.
-    #[inline]
-    pub(super) fn on_lane<R>(&self, lane: usize, work: impl FnOnce(&Qp) -> R) -> R {
-        // Not with the list locked: others may run meanwhile, and want to change it.
-        work(&self.lane(lane))
-    }
-
-    /// Posts to a lane, or has its rail's thread do so.
-    pub(super) fn post_to(&self, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
-        self.send_cq.expect(lane, 1);
-        let posted = match self.device().workers.get(lane) {
-            // What is not worth waking a thread for, unless it would overtake something.
-            Some(worker) if is_stripe || !worker.is_idle() => worker.post(self, self.lane(lane), wr),
-            _ => self.on_lane(lane, |lane| lane.post_send(wr)),
-        };
-        posted.inspect_err(|_| self.send_cq.expect_no_more(lane, 1))
+    /// How many receives may complete at a time.
+    fn receives_at_most(&self) -> u32 {
+        self.srq.as_ref().map_or(self.cap.max_recv_wr, |srq| srq.depth)
     }
 
     /// Itself, as others may keep it.
@@ -194,15 +198,30 @@ impl QpInner {
     pub(super) fn with_sends<R>(&self, work: impl FnOnce(&mut Sends) -> R) -> R {
         let mut sends = self.sends();
         let result = work(&mut sends);
-        sends.advance(self);
-        let (kill, waits) = (sends.wants_the_lanes_killed(), sends.waits());
+        sends.advance(self, &mut Sink::ring(&self.send_cq));
+        let wants = sends.wants();
         drop(sends);
-        if kill {
+        self.see_to(wants);
+        result
+    }
+
+    /// Does what the queue of send requests asks for.
+    fn see_to(&self, wants: Wants) {
+        if wants.failure {
             self.fail();
-        } else if waits {
+        } else if wants.attention {
             self.send_cq.watch();
         }
-        result
+    }
+
+    /// Does what completions of a lane have asked for.
+    pub(super) fn grant(self: &Arc<Self>, lane: usize, wants: Wants) {
+        self.see_to(wants);
+        if wants.mourning && self.now() != state::ERROR {
+            self.lane_is_down(lane);
+        } else if wants.mending {
+            self.go_on_mending();
+        }
     }
 
     /// Everything that is outstanding is flushed, at both ends.
@@ -214,9 +233,9 @@ impl QpInner {
         self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
         let mut sends = self.sends();
         sends.killed();
-        sends.advance(self);
+        sends.advance(self, &mut Sink::ring(&self.send_cq));
         drop(sends);
-        self.flush_receives(&mut self.receives());
+        self.flush_receives(&mut self.receives(), &mut Sink::ring(&self.recv_cq));
         self.device().host.signal();
     }
 
@@ -229,43 +248,42 @@ impl QpInner {
     }
 
     /// The connection is over: tells of receives that lie on no lane.
-    fn flush_receives(&self, receives: &mut Receives) {
-        receives.flush(|wc| self.recv_cq.push(Wc { qp_num: self.num, ..wc }, 0, 1));
+    fn flush_receives(&self, receives: &mut Receives, sink: &mut Sink<'_>) {
+        receives.flush(|wc| sink.give(Wc { qp_num: self.num, ..wc }, 0, 1));
     }
 
     /// A completion of a lane's send queue.
-    pub(super) fn on_sent(self: &Arc<Self>, lane: usize, wc: &Wc) {
-        self.with_sends(|sends| sends.complete(self, lane, wc));
-        if is_loss(wc.status) && self.now() != state::ERROR {
-            self.lane_is_down(lane);
-        } else if self.is_mending.load(Ordering::Relaxed) {
-            self.mend();
-        }
+    pub(super) fn on_sent(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+        let mut sends = self.sends();
+        sends.complete(self, lane, wc);
+        sends.advance(self, sink);
+        sends.expect_no_more(self, lane);
+        let wants = sends.wants();
+        drop(sends);
+        let mending = self.is_mending.load(Ordering::Relaxed);
+        Wants { mourning: is_loss(wc.status), mending, ..wants }
     }
 
     /// A completion of a lane's receive queue.
-    pub(super) fn on_received(self: &Arc<Self>, lane: usize, wc: &Wc) {
+    pub(super) fn on_received(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
         let (mut wc, is_shared) = (Wc { qp_num: self.num, ..*wc }, self.srq.is_some());
         wc.invalidated = wc.invalidated.and_then(|key| self.pd.invalidate(lane, key));
         let mut receives = self.receives();
         // The program's own failure is told of; a lane's need not be the connection's.
         let (is_over, slots) = (self.now() == state::ERROR, u32::from(!is_shared));
-        receives.ended(lane, wc, is_over, |wc| {
-            self.recv_cq.push(Wc { qp_num: self.num, ..wc }, 0, slots);
-        });
+        receives.ended(lane, wc, is_over, |wc| sink.give(Wc { qp_num: self.num, ..wc }, 0, slots));
         if self.now() == state::ERROR {
-            self.flush_receives(&mut receives);
+            self.flush_receives(&mut receives, sink);
         }
+        receives.expect_no_more(self);
         drop(receives);
+        let mending = self.is_mending.load(Ordering::Relaxed);
         match wc.status {
-            WcStatus::Success if self.is_mending.load(Ordering::Relaxed) => {
-                self.mend();
-            }
-            WcStatus::Success => {}
-            _ if self.now() == state::ERROR => {}
+            WcStatus::Success => Wants { mending, ..Wants::default() },
+            _ if self.now() == state::ERROR => Wants::default(),
             // The peer's doing, of which the reason may still come.
-            WcStatus::WrFlushErr => self.lane_is_down(lane),
-            _ => self.fail(),
+            WcStatus::WrFlushErr => Wants { mourning: true, ..Wants::default() },
+            _ => Wants { failure: true, ..Wants::default() },
         }
     }
 
@@ -324,14 +342,13 @@ impl Drop for QpInner {
         let device = self.device().clone();
         device.forget_qp(self);
         // What has not completed will not: nothing else is outstanding then.
-        let (sends, receives) = (self.sends.get_mut(), self.receives.get_mut());
-        for lane in 0..device.rails.len() {
-            self.send_cq.expect_no_more(lane, sends.outstanding(lane));
+        self.sends.get_mut().expected().for_each(|lane| self.send_cq.expect_no_more(lane));
+        self.receives.get_mut().expected().for_each(|lane| self.recv_cq.expect_no_more(lane));
+        if let Some(srq) = &self.srq {
+            self.recv_cq.expect_no_more(srq.lane);
         }
-        match &self.srq {
-            Some(srq) => self.recv_cq.expect_no_more(srq.lane, 1),
-            None => self.recv_cq.expect_no_more(receives.lane, receives.outstanding()),
-        }
+        self.send_cq.want_no_more(self.cap.max_send_wr);
+        self.recv_cq.want_no_more(self.receives_at_most());
         let link = self.link.get_mut();
         if !link.is_active {
             device.forget_token(link.token);
@@ -342,18 +359,23 @@ impl Drop for QpInner {
 
 /// Does `post` with pieces as a lane knows them. A key that names nothing becomes one of the lane's that allows nothing,
 /// so that the lane refuses it as it refuses any.
+#[inline]
 pub(super) fn local_pieces<R>(
     device: &Inner,
     lane: usize,
     sges: &[Sge],
     post: impl FnOnce(&[Sge]) -> Result<R>,
 ) -> Result<R> {
+    let local = |sge: &Sge| {
+        let lkey = device.keys.get(sge.lkey, lane).unwrap_or_else(|| device.nobody(lane).lkey());
+        Sge { lkey, ..*sge }
+    };
+    if let [one] = sges {
+        return post(&[local(one)]);
+    }
     Error::check_limit("pieces of a request", sges.len() as u64, PIECES_MAX as u64)?;
     let mut pieces = [Sge::default(); PIECES_MAX];
-    for (piece, sge) in pieces.iter_mut().zip(sges) {
-        let lkey = device.keys.get(sge.lkey, lane).unwrap_or_else(|| device.nobody(lane).lkey());
-        *piece = Sge { lkey, ..*sge };
-    }
+    pieces.iter_mut().zip(sges).for_each(|(piece, sge)| *piece = local(sge));
     post(&pieces[..sges.len()])
 }
 
@@ -405,7 +427,7 @@ impl QpOps for QpHandle {
         let mut receives = qp.receives();
         receives.post(qp, wr)?;
         if qp.now() == state::ERROR {
-            qp.flush_receives(&mut receives);
+            qp.flush_receives(&mut receives, &mut Sink::ring(&qp.recv_cq));
         }
         Ok(())
     }

@@ -1,12 +1,17 @@
 //! Receives: each lies on the lane that takes messages, until it is filled or the lane dies; then on the next one.
 
+use std::sync::Arc;
+
 use super::RAILS_MAX;
 use super::qp::{QpInner, local_pieces};
-use crate::{Error, QpCap, RecvWr, Result, Sge, Wc, WcOpcode, WcStatus};
+use crate::{Error, Qp, QpCap, RecvWr, Result, Sge, Wc, WcOpcode, WcStatus};
 
 /// Receives by their numbers: from `done` on, `flushed` came back from a lane that died; those up to `posted` lie on the
 /// lane; those up to `next` wait for one.
 pub(super) struct Receives {
+    lanes: Vec<Arc<Qp>>,
+    depth: u32,
+    /// By places, of which there are a power of two; none if receives are shared.
     wr_ids: Vec<u64>,
     pieces: Vec<Sge>,
     counts: Vec<u8>,
@@ -25,16 +30,21 @@ pub(super) struct Receives {
     received: [u32; RAILS_MAX],
     /// No lane takes receives at the moment.
     held: bool,
+    /// The completion queue has been told that something lies on the lane.
+    expects: bool,
 }
 
 impl Receives {
     /// `cap`: none for queue pairs whose receives are shared.
     pub(super) fn new(cap: Option<&QpCap>, lane: usize) -> Self {
         let (depth, pieces_each) = cap.map_or((0, 0), |cap| (cap.max_recv_wr, cap.max_recv_sge as usize));
+        let places = cap.map_or(0, |_| depth.next_power_of_two() as usize);
         Self {
-            wr_ids: vec![0; depth as usize],
-            pieces: vec![Sge::default(); depth as usize * pieces_each],
-            counts: vec![0; depth as usize],
+            lanes: Vec::new(),
+            depth,
+            wr_ids: vec![0; places],
+            pieces: vec![Sge::default(); places * pieces_each],
+            counts: vec![0; places],
             pieces_each,
             done: 0,
             flushed: 0,
@@ -45,21 +55,28 @@ impl Receives {
             lane,
             received: [0; RAILS_MAX],
             held: false,
+            expects: false,
         }
     }
 
+    /// These are its lanes.
+    pub(super) fn go_by(&mut self, lanes: &[Arc<Qp>]) {
+        self.lanes = lanes.to_vec();
+    }
+
     fn place(&self, number: u64) -> usize {
-        (number % self.wr_ids.len().max(1) as u64) as usize
+        number as usize & (self.wr_ids.len() - 1)
     }
 
     pub(super) fn post(&mut self, qp: &QpInner, wr: &RecvWr<'_>) -> Result<()> {
         if self.free == 0 {
             self.refused = true;
-            return Err(Error::QueueFull { queue: "receive", depth: self.wr_ids.len() as u32 });
+            return Err(Error::QueueFull { queue: "receive", depth: self.depth });
         }
         let place = self.place(self.next);
         if !self.held && self.posted == self.next {
-            lay(qp, self.lane, self.next, wr.sges)?;
+            self.expect(qp);
+            self.lay(qp, self.next, wr.sges)?;
             self.posted += 1;
         }
         self.wr_ids[place] = wr.wr_id;
@@ -71,14 +88,15 @@ impl Receives {
         Ok(())
     }
 
-    /// A receive has come back from a lane; `tell` gets what the program is to know. What a lane flushes is kept for the
-    /// next one, unless the connection is over.
-    pub(super) fn ended(&mut self, lane: usize, mut wc: Wc, is_over: bool, mut tell: impl FnMut(Wc)) {
+    /// A receive has come back from a lane; `tell` gets what the program is to know, and says whether it knows it already. What
+    /// a lane flushes is kept for the next one, unless the connection is over.
+    pub(super) fn ended(&mut self, lane: usize, mut wc: Wc, is_over: bool, mut tell: impl FnMut(Wc) -> bool) {
         if wc.is_ok() {
             self.received[lane] = self.received[lane].wrapping_add(1);
         }
         if self.wr_ids.is_empty() {
-            return tell(wc);
+            tell(wc);
+            return;
         }
         if !is_over && wc.status == WcStatus::WrFlushErr {
             self.flushed += 1;
@@ -90,7 +108,28 @@ impl Receives {
         }
         wc.wr_id = self.wr_ids[self.place(wc.wr_id)];
         self.done += 1;
-        tell(wc);
+        self.free += u32::from(tell(wc));
+    }
+
+    /// Something is about to lie on the lane.
+    fn expect(&mut self, qp: &QpInner) {
+        if !self.expects {
+            self.expects = true;
+            qp.recv_cq.expect(self.lane);
+        }
+    }
+
+    /// If nothing lies on the lane any more, nothing is to be expected of it.
+    pub(super) fn expect_no_more(&mut self, qp: &QpInner) {
+        if self.expects && self.are_back() {
+            self.expects = false;
+            qp.recv_cq.expect_no_more(self.lane);
+        }
+    }
+
+    /// The lane of which something is expected.
+    pub(super) fn expected(&self) -> impl Iterator<Item = usize> + use<> {
+        self.expects.then_some(self.lane).into_iter()
     }
 
     /// No lane takes receives until they are moved to one.
@@ -104,28 +143,33 @@ impl Receives {
     }
 
     /// How many lie on the lane.
-    pub(super) fn outstanding(&self) -> u32 {
-        self.posted.saturating_sub(self.done + self.flushed) as u32
+    fn outstanding(&self) -> u64 {
+        self.posted.saturating_sub(self.done + self.flushed)
     }
 
     pub(super) fn received(&self, lane: usize) -> u32 {
         self.received[lane]
     }
 
-    /// A lane has been connected again, and counts anew.
-    pub(super) fn begin(&mut self, lane: usize) {
+    /// A lane has been connected again, as this queue pair, and counts anew.
+    pub(super) fn begin(&mut self, lane: usize, by: &Arc<Qp>) {
+        self.lanes[lane] = by.clone();
         self.received[lane] = 0;
     }
 
     /// Lays what waits on the lane that takes messages from now on.
     pub(super) fn move_to(&mut self, qp: &QpInner, lane: usize) {
+        self.expect_no_more(qp);
         (self.lane, self.held, self.flushed, self.posted) = (lane, false, 0, self.done);
+        if self.posted < self.next {
+            self.expect(qp);
+        }
         while self.posted < self.next {
             let place = self.place(self.posted);
             let from = place * self.pieces_each;
             let sges = &self.pieces[from..from + usize::from(self.counts[place])];
             // A lane that has failed takes and flushes them. What it refuses stays, and is laid on the next.
-            if lay(qp, lane, self.posted, sges).is_err() {
+            if self.lay(qp, self.posted, sges).is_err() {
                 self.held = true;
                 return;
             }
@@ -134,9 +178,11 @@ impl Receives {
     }
 
     /// The connection is over: what lies on no lane is flushed, in its turn.
-    pub(super) fn flush(&mut self, mut tell: impl FnMut(Wc)) {
+    pub(super) fn flush(&mut self, mut tell: impl FnMut(Wc) -> bool) {
+        let mut told = 0;
         let mut flush = |wr_id| {
-            tell(Wc { wr_id, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() });
+            let status = WcStatus::WrFlushErr;
+            told += u32::from(tell(Wc { wr_id, status, opcode: WcOpcode::Recv, ..Wc::default() }));
         };
         while self.flushed > 0 {
             flush(self.wr_ids[self.place(self.done)]);
@@ -146,17 +192,16 @@ impl Receives {
             flush(self.wr_ids[self.place(self.done)]);
             (self.done, self.posted) = (self.done + 1, self.posted + 1);
         }
+        self.free += told;
         self.held = self.posted < self.next;
     }
-}
 
-/// Posts a receive to a lane.
-fn lay(qp: &QpInner, lane: usize, number: u64, sges: &[Sge]) -> Result<()> {
-    qp.recv_cq.expect(lane, 1);
-    local_pieces(qp.device(), lane, sges, |sges| {
-        qp.on_lane(lane, |lane| lane.post_recv(&RecvWr::new(number, sges)))
-    })
-    .inspect_err(|_| qp.recv_cq.expect_no_more(lane, 1))
+    /// Posts a receive to the lane.
+    fn lay(&self, qp: &QpInner, number: u64, sges: &[Sge]) -> Result<()> {
+        local_pieces(qp.device(), self.lane, sges, |sges| {
+            self.lanes[self.lane].post_recv(&RecvWr::new(number, sges))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -176,14 +221,19 @@ mod tests {
         receives
     }
 
+    fn keep(told: &mut Vec<u64>, wc: Wc) -> bool {
+        told.push(wc.wr_id);
+        false
+    }
+
     #[test]
     fn receives_are_flushed_in_order_whenever_the_connection_ends() {
         for ends_before in 0..=3 {
             let (mut receives, mut told) = (four(), Vec::new());
             for number in 0..3 {
-                receives.ended(0, flushed(number), number >= ends_before, |wc| told.push(wc.wr_id));
+                receives.ended(0, flushed(number), number >= ends_before, |wc| keep(&mut told, wc));
             }
-            receives.flush(|wc| told.push(wc.wr_id));
+            receives.flush(|wc| keep(&mut told, wc));
             assert_eq!(told, [20, 21, 22, 23], "the end came before receive {ends_before}");
         }
     }

@@ -103,9 +103,9 @@ impl QpInner {
             return self.forget_attempt(lane, Some((generation, qp)));
         }
         (known.health, known.generation, known.due) = (Health::Up, generation, None);
+        self.sends().revive(lane, &qp);
+        self.receives().begin(lane, &qp);
         let old = self.replace_lane(lane, qp);
-        self.sends().revive(lane);
-        self.receives().begin(lane);
         drop(link);
         self.device().forget_lane(lane, old.num());
         drop(old);

@@ -1,16 +1,19 @@
 //! The queue of send requests: when each may start, on which lanes, and how it ends.
 
+use std::sync::Arc;
+
 use super::RAILS_MAX;
+use super::cq::Sink;
 use super::device::Inner;
 use super::hello::{Hello, More};
 use super::keys::{LaneKeys, Met, offset_of, unveil};
 use super::mail::Letter;
 use super::pace::Pace;
-use super::qp::{PIECES_MAX, QpInner};
+use super::qp::{PIECES_MAX, QpInner, Wants};
 use super::request::{
     Class, EMPTY, LINE, Lanes, Slot, class, key_of, of_lane, part, remote_of, takes_a_receive,
 };
-use crate::{Data, Error, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
+use crate::{Data, Error, Qp, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
 
 /// The number of the device's own request that reads an entry of the peer's table.
 const ASK: u64 = u64::MAX;
@@ -39,6 +42,9 @@ struct PeerMail {
 
 /// Requests between `head` and `next` have started, those between `next` and `tail` have not, or start again.
 pub(super) struct Sends {
+    rails: Vec<Arc<Qp>>,
+    depth: u32,
+    /// By places, of which there are a power of two.
     slots: Vec<Slot>,
     pieces: Vec<Sge>,
     inline: Vec<u8>,
@@ -66,6 +72,8 @@ pub(super) struct Sends {
     has_mail: bool,
     writing_mail: bool,
     flight: [Flight; RAILS_MAX],
+    /// Lanes of which the completion queue has been told that they have requests, by bits.
+    expects: u8,
     met: Met,
     asking: Option<u32>,
     /// A lane has died, and what has become of its requests is not known yet: nothing starts.
@@ -84,12 +92,14 @@ pub(super) fn is_loss(status: WcStatus) -> bool {
 
 impl Sends {
     pub(super) fn new(cap: &QpCap, lanes: usize, weights: &[f64]) -> Self {
-        let (depth, pieces_each) = (cap.max_send_wr as usize, cap.max_send_sge as usize);
-        let inline_each = cap.max_inline as usize;
+        let (depth, pieces_each) = (cap.max_send_wr, cap.max_send_sge as usize);
+        let (places, inline_each) = (depth.next_power_of_two() as usize, cap.max_inline as usize);
         Self {
-            slots: vec![EMPTY; depth],
-            pieces: vec![Sge::default(); depth * pieces_each],
-            inline: vec![0; depth * inline_each],
+            rails: Vec::new(),
+            depth,
+            slots: vec![EMPTY; places],
+            pieces: vec![Sge::default(); places * pieces_each],
+            inline: vec![0; places * inline_each],
             pieces_each,
             inline_each,
             head: 0,
@@ -107,6 +117,7 @@ impl Sends {
             has_mail: false,
             writing_mail: false,
             flight: [Flight::default(); RAILS_MAX],
+            expects: 0,
             met: Met::new(),
             asking: None,
             held: false,
@@ -129,15 +140,51 @@ impl Sends {
         self.peer_mail.keys[0] = more.keys.1;
     }
 
+    /// These are its lanes.
+    pub(super) fn go_by(&mut self, lanes: &[Arc<Qp>]) {
+        self.rails = lanes.to_vec();
+    }
+
     fn place(&self, seq: u64) -> usize {
-        (seq % self.slots.len() as u64) as usize
+        seq as usize & (self.slots.len() - 1)
+    }
+
+    /// Something is about to be posted to a lane.
+    fn expect(&mut self, qp: &QpInner, lane: usize) {
+        if self.expects & 1 << lane == 0 {
+            self.expects |= 1 << lane;
+            qp.send_cq.expect(lane);
+        }
+    }
+
+    /// If a lane has no request any more, nothing is to be expected of it.
+    pub(super) fn expect_no_more(&mut self, qp: &QpInner, lane: usize) {
+        if self.flight[lane].posted == 0 && self.expects & 1 << lane != 0 {
+            self.expects &= !(1 << lane);
+            qp.send_cq.expect_no_more(lane);
+        }
+    }
+
+    /// The lanes of which something is expected.
+    pub(super) fn expected(&self) -> impl Iterator<Item = usize> + use<> {
+        let expects = self.expects;
+        (0..RAILS_MAX).filter(move |lane| expects & 1 << lane != 0)
+    }
+
+    /// Posts to a lane, or has its rail's thread do so.
+    fn hand(&self, qp: &QpInner, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
+        match qp.device().workers.get(lane) {
+            // What is not worth waking a thread for, unless it would overtake something.
+            Some(worker) if is_stripe || !worker.is_idle() => worker.post(qp, self.rails[lane].clone(), wr),
+            _ => self.rails[lane].post_send(wr),
+        }
     }
 
     /// Takes a request in.
     pub(super) fn push(&mut self, wr: &SendWr<'_>, len: u64) -> Result<()> {
         if self.free == 0 {
             self.refused = true;
-            return Err(Error::QueueFull { queue: "send", depth: self.slots.len() as u32 });
+            return Err(Error::QueueFull { queue: "send", depth: self.depth });
         }
         let place = self.place(self.tail);
         let (pieces, inline) = match wr.data {
@@ -159,9 +206,11 @@ impl Sends {
         Ok(())
     }
 
-    /// Requests wait that nobody but a completion can start.
-    pub(super) fn waits(&self) -> bool {
-        (self.next < self.tail || self.held) && !self.killed
+    /// What is to be done when it is not locked.
+    pub(super) fn wants(&self) -> Wants {
+        // Requests wait that nobody but a completion can start.
+        let waits = (self.next < self.tail || self.held) && !self.killed;
+        Wants { failure: self.wants_the_lanes_killed(), attention: waits, ..Wants::default() }
     }
 
     /// How many requests a lane has.
@@ -175,7 +224,7 @@ impl Sends {
     }
 
     /// Something failed, and everything before it has ended: the rest is to be flushed.
-    pub(super) fn wants_the_lanes_killed(&self) -> bool {
+    fn wants_the_lanes_killed(&self) -> bool {
         let Some(failed) = self.failed.filter(|_| self.cause && !self.killed) else { return false };
         (self.head..failed.min(self.next)).all(|seq| self.slots[self.place(seq)].pending == 0)
     }
@@ -192,15 +241,15 @@ impl Sends {
     }
 
     /// Starts what can be started, and reports what has ended.
-    pub(super) fn advance(&mut self, qp: &QpInner) {
+    pub(super) fn advance(&mut self, qp: &QpInner, sink: &mut Sink<'_>) {
         while self.next < self.tail && self.failed.is_none() && !self.held && self.start(qp) {}
-        while self.head < self.tail && self.report(qp) {}
+        while self.head < self.tail && self.report(qp, sink) {}
     }
 
     /// Starts the next request, if it may be; whether it was.
     fn start(&mut self, qp: &QpInner) -> bool {
         let place = self.place(self.next);
-        let slot = self.slots[place];
+        let slot = &self.slots[place];
         if slot.done {
             self.next += 1;
             return true;
@@ -217,7 +266,7 @@ impl Sends {
                 }
             },
         };
-        let Some(lanes) = self.choose(qp.device(), &slot) else { return false };
+        let Some(lanes) = self.choose(qp.device(), slot) else { return false };
         self.next += 1;
         (self.slots[place].lanes, self.slots[place].status) = (lanes, WcStatus::Success);
         for lane in (0..self.lanes).filter(|&lane| lanes.has(lane)) {
@@ -234,27 +283,30 @@ impl Sends {
     }
 
     fn post(&mut self, qp: &QpInner, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
-        let slot = self.slots[place];
-        let (from, to) = slot.lanes.range(lane, slot.len);
+        self.expect(qp, lane);
+        let slot = &self.slots[place];
+        let ((from, to), is_stripe) = (slot.lanes.range(lane, slot.len), slot.lanes.is_striped());
         let (wr_id, op) = (self.next - 1, of_lane(slot.op, lane, keys, from));
         let flags = slot.flags | SendFlags::SIGNALED;
         if let Some(len) = slot.inline {
             let at = place * self.inline_each;
             let data = Data::Inline(&self.inline[at..at + len]);
-            qp.post_to(lane, &SendWr { wr_id, op, data, flags }, false)?;
+            self.hand(qp, lane, &SendWr { wr_id, op, data, flags }, false)?;
         } else {
             let at = place * self.pieces_each;
-            let (mut cut, all) = ([Sge::default(); PIECES_MAX], &self.pieces[at..at + slot.pieces]);
-            let some = if slot.lanes.is_striped() {
-                let count = part(all, from, to, &mut cut);
-                &cut[..count]
-            } else {
-                all
+            let post = |sges: &[Sge]| {
+                super::qp::local_pieces(qp.device(), lane, sges, |sges| {
+                    self.hand(qp, lane, &SendWr { wr_id, op, data: Data::Sges(sges), flags }, is_stripe)
+                })
             };
-            super::qp::local_pieces(qp.device(), lane, some, |sges| {
-                let wr = SendWr { wr_id, op, data: Data::Sges(sges), flags };
-                qp.post_to(lane, &wr, slot.lanes.is_striped())
-            })?;
+            let all = &self.pieces[at..at + slot.pieces];
+            if is_stripe {
+                let mut cut = [Sge::default(); PIECES_MAX];
+                let count = part(all, from, to, &mut cut);
+                post(&cut[..count])?;
+            } else {
+                post(all)?;
+            }
         }
         let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
         slot.pending += 1;
@@ -265,7 +317,7 @@ impl Sends {
         } else {
             flight.writes += 1;
         }
-        if slot.lanes.is_striped() {
+        if is_stripe {
             self.pace.begin(lane, qp.device().host.now());
         }
         if takes_a_receive(slot.op) {
@@ -282,7 +334,8 @@ impl Sends {
         let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
         let wr = SendWr::new(ASK, SendOp::Read(remote), &[]);
         let sges = [qp.pd.scratch_on(lane, qp.scratch)];
-        match qp.post_to(lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
+        self.expect(qp, lane);
+        match self.hand(qp, lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
             Ok(()) => {
                 self.asking = Some(key);
                 self.flight[lane].posted += 1;
@@ -311,8 +364,9 @@ impl Sends {
         let remote = RemoteAddr { addr: self.peer_mail.addr, rkey: self.peer_mail.keys[lane] };
         let sges = [qp.mailbox.out(lane)];
         let wr = SendWr::new(MAIL, SendOp::Write(remote), &sges);
+        self.expect(qp, lane);
         // What is refused is tried again.
-        if qp.post_to(lane, &wr, false).is_ok() {
+        if self.hand(qp, lane, &wr, false).is_ok() {
             (self.has_mail, self.writing_mail) = (false, true);
             self.flight[lane].posted += 1;
         }
@@ -501,17 +555,17 @@ impl Sends {
         true
     }
 
-    /// A lane has been connected again.
-    pub(super) fn revive(&mut self, lane: usize) {
+    /// A lane has been connected again, as this queue pair.
+    pub(super) fn revive(&mut self, lane: usize, by: &Arc<Qp>) {
+        self.rails[lane] = by.clone();
         self.flight[lane] = Flight::default();
         self.pace.forget(lane);
         self.live |= 1 << lane;
     }
 
     /// Reports the oldest request, if it has ended; whether it has.
-    fn report(&mut self, qp: &QpInner) -> bool {
-        let place = self.place(self.head);
-        let slot = self.slots[place];
+    fn report(&mut self, qp: &QpInner, sink: &mut Sink<'_>) -> bool {
+        let slot = &self.slots[self.place(self.head)];
         let started = self.head < self.next;
         let open = slot.pending > 0 || (slot.lost && !self.killed);
         if (started && open) || (!started && !self.killed) {
@@ -520,8 +574,6 @@ impl Sends {
         let behind = self.failed.is_some_and(|failed| self.head > failed);
         let known = started || (self.failed == Some(self.head) && slot.status == WcStatus::RetryExcErr);
         let status = if !known || behind { WcStatus::WrFlushErr } else { slot.status };
-        self.head += 1;
-        self.next = self.next.max(self.head);
         let wc = Wc {
             wr_id: slot.wr_id,
             status,
@@ -530,11 +582,15 @@ impl Sends {
             qp_num: qp.num,
             ..Wc::default()
         };
-        if wc.is_ok() && !slot.flags.contains(SendFlags::SIGNALED) && !qp.signals_all() {
-            self.unreported += 1;
-        } else {
-            let slots = std::mem::take(&mut self.unreported) + 1;
-            qp.send_cq.push(wc, slots, 0);
+        let is_silent = wc.is_ok() && !slot.flags.contains(SendFlags::SIGNALED) && !qp.signals_all();
+        self.head += 1;
+        self.next = self.next.max(self.head);
+        self.unreported += 1;
+        if !is_silent {
+            let slots = std::mem::take(&mut self.unreported);
+            if sink.give(wc, slots, 0) {
+                self.free += slots;
+            }
         }
         true
     }

@@ -12,6 +12,8 @@ pub(super) struct SrqInner {
     pub(super) id: u32,
     pub(super) lane: usize,
     pub(super) of_lane: Srq,
+    /// Receives that it holds at most.
+    pub(super) depth: u32,
 }
 
 impl SrqInner {
@@ -19,7 +21,7 @@ impl SrqInner {
         let device = &pd.device;
         let lane = device.next_lane();
         let of_lane = pd.pds[lane].create_srq(init)?;
-        let srq = Arc::new(Self { id: device.fresh(), lane, of_lane, pd: pd.clone() });
+        let srq = Arc::new(Self { id: device.fresh(), lane, of_lane, depth: init.max_wr, pd: pd.clone() });
         device.add_srq(&srq);
         Ok(srq)
     }

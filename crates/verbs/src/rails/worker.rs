@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use host::{Bell, ClockKind, Host, real};
 
-use super::cq::CqInner;
+use super::cq::{CqInner, Sink};
 use super::device::{Inner, unpoisoned};
 use super::qp::{PIECES_MAX, QpInner};
 use crate::{Data, Error, Qp, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
@@ -99,8 +99,9 @@ impl Worker {
             {
                 // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
                 let status = WcStatus::LocQpOpErr;
-                qp.on_sent(rail, &Wc { wr_id, status, opcode: WcOpcode::Send, ..Wc::default() });
-                qp.send_cq.expect_no_more(rail, 1);
+                let wc = Wc { wr_id, status, opcode: WcOpcode::Send, ..Wc::default() };
+                let wants = qp.on_sent(rail, &wc, &mut Sink::ring(&qp.send_cq));
+                qp.grant(rail, wants);
             }
         }
     }
@@ -130,7 +131,7 @@ fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
             let mut any = worker.work(rail);
             device.cqs_into(rail, &mut cqs);
             for cq in cqs.drain(..) {
-                any |= cq.take_from_rail(rail).unwrap_or(false);
+                any |= cq.take_from_rail(rail, &mut Sink::ring(&cq)).unwrap_or(false);
                 cq.tell_of_reports();
             }
             any.then_some(())
