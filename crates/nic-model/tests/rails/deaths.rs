@@ -100,11 +100,24 @@ fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate:
     drop(listener);
 }
 
-/// A connection whose connecting side dies at this time, if at any.
-fn connection(death_ns: Option<u64>, message_lane: usize, shared: bool) -> Fate {
+/// What breaks, and when.
+#[derive(Clone, Copy, Default)]
+struct Faults {
+    /// The connecting side dies.
+    death_ns: Option<u64>,
+    /// The cable of its first rail is cut before that.
+    cut_ns: Option<u64>,
+}
+
+fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
     let mut options =
         vec![("connection.lost_after_us", "300".to_owned()), ("faults.death_node", "1".to_owned())];
-    options.extend(death_ns.map(|at| ("faults.death_us", format!("{:.3}", at as f64 / 1e3))));
+    let us = |at: u64| format!("{:.3}", at as f64 / 1e3);
+    options.extend(faults.death_ns.map(|at| ("faults.death_us", us(at))));
+    if let Some(at) = faults.cut_ns {
+        options.extend([("faults.cut_node", "1".to_owned()), ("faults.cut_port", "1".to_owned())]);
+        options.push(("faults.cut_us", us(at)));
+    }
     let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let configs = [0, 1].map(|rail| Config::new(&format!("connectx-multihca@{rail}"), &options).unwrap());
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
@@ -143,11 +156,12 @@ fn connection(death_ns: Option<u64>, message_lane: usize, shared: bool) -> Fate 
 fn whoever_can_have_sent_was_connected() {
     let (mut failed, mut late) = (0, 0);
     for (message_lane, shared) in [(0, false), (0, true), (1, true)] {
-        let whole = connection(None, message_lane, shared);
+        let whole = connection(Faults::default(), message_lane, shared);
         assert_eq!((whole.told.as_str(), whole.messages), ("+-", MESSAGES), "{whole:?}");
         let connected = whole.connected_ns.unwrap();
         for at in (connected - BEFORE_NS..connected + AFTER_NS).step_by(STEP_NS as usize) {
-            let fate = connection(Some(at), message_lane, shared);
+            let faults = Faults { death_ns: Some(at), cut_ns: None };
+            let fate = connection(faults, message_lane, shared);
             let what = format!(
                 "lane {message_lane}, shared {shared}, dead at {at} ns, connected at {connected}: {fate:?}"
             );
@@ -162,4 +176,23 @@ fn whoever_can_have_sent_was_connected() {
         }
     }
     assert!(failed > 0 && late > 0, "both kinds of ends are met: {failed} and {late}");
+}
+
+/// Goal: whoever accepts is told of a beginning before it is told of an end, also when it never heard of the first lane. Method: the
+/// first rail is cut at each instant around the moment at which that lane's news would come, and the connecting side dies a
+/// little later.
+#[test]
+fn an_end_has_a_beginning() {
+    let connected = connection(Faults::default(), 0, false).connected_ns.unwrap();
+    let mut met = 0;
+    for at in (connected - BEFORE_NS..connected).step_by(2 * STEP_NS as usize) {
+        for later in [10_000, 50_000, 200_000] {
+            let fate = connection(Faults { death_ns: Some(at + later), cut_ns: Some(at) }, 0, false);
+            let what = format!("cut at {at} ns, dead {later} later, connected at {connected}: {fate:?}");
+            assert!(fate.told == "+-" || fate.told == "!", "{what}");
+            assert!(fate.messages >= fate.acknowledged, "{what}");
+            met += u32::from(fate.told == "+-");
+        }
+    }
+    assert!(met > 0, "no end was met");
 }
