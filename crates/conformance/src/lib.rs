@@ -58,6 +58,7 @@ mod remote_violations;
 mod rnr;
 mod send_forms;
 mod send_recv;
+pub mod shared;
 mod srq;
 mod states;
 mod threads;

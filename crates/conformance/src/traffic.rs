@@ -68,7 +68,7 @@ struct Half<'a> {
 }
 
 /// The bytes of a request.
-fn pattern(side: u64, number: u64, len: usize) -> Vec<u8> {
+pub(super) fn pattern(side: u64, number: u64, len: usize) -> Vec<u8> {
     let mut word = side << 56 | number << 8 | 1;
     let next = |word: &mut u64| {
         *word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);

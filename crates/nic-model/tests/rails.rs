@@ -7,7 +7,7 @@ mod deaths;
 mod rails_support;
 
 use conformance::{Body, Fixture};
-use rails_support::{Pair, storm};
+use rails_support::{Load, Pair, storm};
 use verbs::host::world::Factory;
 use verbs::rails::Engine;
 
@@ -52,12 +52,11 @@ mod ports {
     conformance::tests!(super::OnRails("connectx-multiport", super::Engine::One), threads);
 }
 
-/// Goal: a cable that is cut, and perhaps whole again later, costs no byte and no completion.
-#[test]
-fn cables_may_be_cut() {
+/// Storms of many seeds.
+fn storms(load: Load) {
     let (mut failed, mut lost) = (Vec::new(), 0);
     for seed in 1..=STORM_SEEDS {
-        match storm(seed, Factory::Coroutine) {
+        match storm(seed, load, Factory::Coroutine) {
             Ok((_, rails)) => lost += u64::from(rails > 0),
             Err(why) => failed.push(why),
         }
@@ -66,12 +65,24 @@ fn cables_may_be_cut() {
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
+/// Goal: a cable that is cut, and perhaps whole again later, costs no byte and no completion.
+#[test]
+fn cables_may_be_cut() {
+    storms(Load::Traffic);
+}
+
+/// Goal: neither does it cost a message or a receive where several queue pairs share receives.
+#[test]
+fn cables_may_be_cut_under_a_shared_receive_queue() {
+    storms(Load::Shared);
+}
+
 /// Goal: a seed is all there is. Method: the same storm again, and with a thread for each rank.
 #[test]
 fn a_seed_decides_everything() {
-    for seed in 1..=4 {
-        let once = storm(seed, Factory::Coroutine).expect("it passes");
-        assert_eq!(storm(seed, Factory::Coroutine), Ok(once), "seed {seed}");
-        assert_eq!(storm(seed, Factory::Thread), Ok(once), "seed {seed}, in threads");
+    for (seed, load) in (1..=4).flat_map(|seed| [(seed, Load::Traffic), (seed, Load::Shared)]) {
+        let once = storm(seed, load, Factory::Coroutine).expect("it passes");
+        assert_eq!(storm(seed, load, Factory::Coroutine), Ok(once), "seed {seed}");
+        assert_eq!(storm(seed, load, Factory::Thread), Ok(once), "seed {seed}, in threads");
     }
 }

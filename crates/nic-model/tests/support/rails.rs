@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use conformance::Env;
+use conformance::shared::{self, Crowd};
 use conformance::traffic::{self, Traffic};
 use nic_model::Config;
 use verbs::host::world::{self, Ended, Factory, Failure, World};
@@ -12,8 +13,9 @@ use verbs::host::{Host, Span};
 use verbs::rails::{self, Engine, RailsConfig};
 use verbs::{AsyncEvent, Device};
 
-/// About when the ends are connected.
+/// About when the ends are connected: one pair of queue pairs, and three.
 const CONNECTED_US: u64 = 2100;
+const THREE_CONNECTED_US: u64 = 4400;
 /// The most events that a run may take: far more than any does.
 const MAX_EVENTS: u64 = 200_000_000;
 
@@ -78,17 +80,30 @@ impl Rng {
     }
 }
 
-/// Traffic, during which the cable of one rail is cut at some time and perhaps whole again later. How the world ended, and
+/// What goes over the rails in a storm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// All kinds of requests, both ways.
+    Traffic,
+    /// Messages of several queue pairs into one shared receive queue.
+    Shared,
+}
+
+/// A load, during which the cable of one rail is cut at some time and perhaps whole again later. How the world ended, and
 /// how often a rail was lost.
 ///
 /// # Errors
 /// What was wrong, in words.
-pub(crate) fn storm(seed: u64, factory: Factory) -> Result<(Ended, u32), String> {
+pub(crate) fn storm(seed: u64, load: Load, factory: Factory) -> Result<(Ended, u32), String> {
     let mut rng = Rng(seed);
     let machine = ["connectx-multihca", "connectx-multiport"][rng.below(2) as usize];
     let mut pair = Pair { seed, factory, ..Pair::new(machine) };
     let mut set = |key, value: u64| pair.options.push((key, value.to_string()));
-    set("faults.cut_us", CONNECTED_US + rng.below(3500));
+    let connected = match load {
+        Load::Traffic => CONNECTED_US,
+        Load::Shared => THREE_CONNECTED_US,
+    };
+    set("faults.cut_us", connected + rng.below(3500));
     set("faults.cut_port", 1 + rng.below(2));
     set("faults.cut_node", rng.below(2));
     set("connection.lost_after_us", 1 + rng.below(5000));
@@ -104,17 +119,27 @@ pub(crate) fn storm(seed: u64, factory: Factory) -> Result<(Ended, u32), String>
     if rng.below(3) == 0 {
         pair.engine = Engine::Threads;
     }
-    let what = format!("{machine} {:?} {:?}", pair.engine, pair.options);
-    let sleeps = rng.below(2) == 0;
+    let what = format!("{load:?} {machine} {:?} {:?}", pair.engine, pair.options);
+    let plan = Plan { seed, load, sleeps: rng.below(2) == 0, returns };
     let lost = Arc::new(AtomicU32::new(0));
     let count = lost.clone();
-    let body = move |env: &Env| count.store(traffic_with_news(env, seed, sleeps, returns), Ordering::Relaxed);
+    let body = move |env: &Env| count.store(run_with_news(env, plan), Ordering::Relaxed);
     let ended = pair.run(body).map_err(|failure| format!("seed {seed}: {failure}\nwith {what}"))?;
     Ok((ended, lost.load(Ordering::Relaxed)))
 }
 
-/// Traffic that goes on until both ends have lost the rail, if one has, and have it back, if it `returns`. How often that was.
-fn traffic_with_news(env: &Env, seed: u64, sleeps: bool, returns: bool) -> u32 {
+#[derive(Clone, Copy)]
+struct Plan {
+    seed: u64,
+    load: Load,
+    sleeps: bool,
+    /// The rail comes back.
+    returns: bool,
+}
+
+/// A load that goes on until both ends have lost the rail, if one has, and have it back, if it returns. How often that was.
+fn run_with_news(env: &Env, plan: Plan) -> u32 {
+    let Plan { seed, load, sleeps, returns } = plan;
     let mut said = [(0_u32, 0), (0, 0)];
     let mut meanwhile = |_: u64| {
         for ((down, up), device) in said.iter_mut().zip([&env.a, &env.b]) {
@@ -133,9 +158,15 @@ fn traffic_with_news(env: &Env, seed: u64, sleeps: bool, returns: bool) -> u32 {
         }
         enough
     };
-    let (requests, longest, detour) = (150, 16 << 10, |addr| addr);
-    let plan = Traffic { seed, requests, longest, meanwhile: &mut meanwhile, detour: &detour, sleeps };
-    traffic::run(env, &mut { plan });
+    let meanwhile = &mut meanwhile;
+    match load {
+        Load::Traffic => {
+            let (requests, longest, detour) = (150, 16 << 10, |addr| addr);
+            let plan = Traffic { seed, requests, longest, meanwhile, detour: &detour, sleeps };
+            traffic::run(env, &mut { plan });
+        }
+        Load::Shared => shared::run(env, &mut Crowd { seed, senders: 3, messages: 150, meanwhile }),
+    }
     assert!(said[0].1 <= said[0].0, "{said:?}");
     said[0].0
 }

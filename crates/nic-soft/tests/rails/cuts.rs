@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use conformance::shared::{self, Crowd};
 use conformance::traffic::{self, Traffic};
 use verbs::rails::Engine;
 
@@ -83,5 +84,34 @@ fn a_rail_is_cut_again_and_again() {
         let cut = Cut { net: 3, seed, rail, how: Break::Reset, when: 50, times: 4, sleeps: seed % 3 == 2 };
         let whole = format!("-{rail}+{rail}").repeat(4);
         assert_eq!(cut.run(100), [whole.clone(), whole], "seed {seed}");
+    }
+}
+
+/// Goal: a rail that is cut under a shared receive queue costs no message and no receive, whether it is cut for all of its queue
+/// pairs or for one. Method: either rail is cut at many places, all connections or one of them.
+#[test]
+fn a_rail_is_cut_under_a_shared_receive_queue() {
+    const SENDERS: u64 = 3;
+    let _gate = one_at_a_time();
+    for seed in 0..40 {
+        let engine = if seed % 5 == 0 { Engine::Threads } else { Engine::One };
+        let env = env(7, engine);
+        let ip = IpAddr::from([127, 0, 7, if seed % 4 == 3 { 2 } else { 1 }]);
+        let how = if seed / 4 % 2 == 0 { Break::Reset } else { Break::Shut };
+        let (mut is_cut, mut said) = (false, [String::new(), String::new()]);
+        let mut meanwhile = |delivered: u64| {
+            for (said, device) in said.iter_mut().zip([&env.a, &env.b]) {
+                said.push_str(&news(device));
+            }
+            if !is_cut && delivered >= seed * 7 % 200 {
+                // Both ends of each connection are here.
+                let one = (seed % 2 == 1).then_some((seed / 2 % (2 * SENDERS)) as usize);
+                assert!(break_all(ip, how, |at| one.is_none_or(|one| at == one)) > 0, "nothing was cut");
+                is_cut = true;
+            }
+            let counts = said.each_ref().map(|said| (said.matches('-').count(), said.matches('+').count()));
+            is_cut && counts.iter().all(|&(downs, ups)| downs > 0 && (downs, ups) == (counts[0].0, downs))
+        };
+        shared::run(&env, &mut Crowd { seed, senders: SENDERS, messages: 100, meanwhile: &mut meanwhile });
     }
 }

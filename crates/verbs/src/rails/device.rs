@@ -314,12 +314,12 @@ impl Inner {
         cqs.extend(all.range((rail, 0)..(rail + 1, 0)).filter_map(|(_, cq)| cq.upgrade()));
     }
 
-    pub(super) fn add_srq(&self, srq: &Arc<SrqInner>) {
-        put(&self.srqs, (srq.lane, srq.of_lane.id()), srq);
+    pub(super) fn add_srq(&self, rail: usize, id: u32, srq: &Arc<SrqInner>) {
+        put(&self.srqs, (rail, id), srq);
     }
 
-    pub(super) fn forget_srq(&self, srq: &SrqInner) {
-        take(&self.srqs, (srq.lane, srq.of_lane.id()));
+    pub(super) fn forget_srq(&self, rail: usize, id: u32) {
+        take(&self.srqs, (rail, id));
     }
 
     pub(super) fn async_event(&self, event: AsyncEvent) {
@@ -397,6 +397,7 @@ impl Inner {
                 qp.fail();
             }
             qp.look_at_mail();
+            qp.look_at_shared();
         }
         let mending = std::mem::take(&mut *unpoisoned(&self.mending));
         let still = mending.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| qp.mend()));
@@ -490,7 +491,7 @@ impl Inner {
                     }
                     AsyncEvent::SrqLimitReached { srq } => {
                         if let Some(srq) = live(&self.srqs, (rail, srq)) {
-                            self.async_event(AsyncEvent::SrqLimitReached { srq: srq.id });
+                            srq.limit_is_reached(rail);
                         }
                     }
                     AsyncEvent::CqError { cq } => {

@@ -59,6 +59,8 @@ pub(super) struct LaneLink {
     pub(super) tried: u32,
     /// When its death is to be settled, or the next attempt begins.
     pub(super) due: Option<Time>,
+    /// When this side closed it.
+    pub(super) closed: Option<Time>,
     /// The queue pair that is to take its place.
     pub(super) joining: Option<(u32, Arc<Qp>)>,
     /// Where it is joined, at the accepting side.
@@ -120,13 +122,21 @@ impl QpInner {
         }
     }
 
-    pub(super) fn connect(&self, cm: &Arc<CmInner>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    pub(super) fn connect(
+        self: &Arc<Self>,
+        cm: &Arc<CmInner>,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<()> {
         if !self.advance(state::INIT, state::CONNECTING) {
             return Err(match self.now() {
                 state::CONNECTING => Error::Invalid("the queue pair is being connected already".into()),
                 _ => Error::WrongState { call: "connect", state: self.state_now() },
             });
         }
+        self.join_shared().inspect_err(|_| {
+            self.advance(state::CONNECTING, state::INIT);
+        })?;
         *self.link() = Link {
             phase: Phase::Connecting,
             cm: Some(cm.clone()),
@@ -155,6 +165,9 @@ impl QpInner {
         if !self.advance(state::INIT, state::READY_TO_RECEIVE) {
             return Err(Error::WrongState { call: "accept", state: self.state_now() });
         }
+        self.join_shared().inspect_err(|_| {
+            self.advance(state::READY_TO_RECEIVE, state::INIT);
+        })?;
         let token = device.token();
         self.with_sends(|sends| sends.meet(0, *hello));
         let mut link = Link {

@@ -45,9 +45,8 @@ impl QpInner {
             Phase::None | Phase::Over => return,
             Phase::Up => {}
         }
-        let receives_stay = self.srq.as_ref().is_some_and(|srq| srq.lane == lane);
         let others = (0..self.width()).any(|at| at != lane && link.lanes[at].health == Health::Up);
-        if self.now() == state::ERROR || receives_stay || (!others && link.lanes[lane].health == Health::Up) {
+        if self.now() == state::ERROR || (!others && link.lanes[lane].health == Health::Up) {
             drop(link);
             return self.end();
         }
@@ -77,6 +76,7 @@ impl QpInner {
         let mut link = self.link();
         if link.lanes[lane].health == Health::Dying {
             link.lanes[lane].health = Health::Draining;
+            link.lanes[lane].closed = Some(self.device().host.now());
         }
     }
 
@@ -134,7 +134,11 @@ impl QpInner {
             self.end();
             return false;
         }
-        self.drain(&mut link);
+        if !self.drain(&mut link) {
+            drop(link);
+            self.end();
+            return false;
+        }
         let died = self.answers(&link);
         let settled = died.filter(|_| {
             let sends = self.sends();
@@ -149,8 +153,8 @@ impl QpInner {
         false
     }
 
-    /// Lanes from which everything has come back: there is a letter about each.
-    fn drain(&self, link: &mut Link) {
+    /// Lanes from which everything has come back: there is a letter about each. False if there is no lane for messages.
+    fn drain(&self, link: &mut Link) -> bool {
         for lane in 0..self.width() {
             if link.lanes[lane].health != Health::Draining || self.sends().outstanding(lane) > 0 {
                 continue;
@@ -158,7 +162,19 @@ impl QpInner {
             let next = (1..self.width()).map(|step| (lane + step) % self.width());
             let next = next.clone().find(|&at| link.lanes[at].health == Health::Up);
             let mut receives = self.receives();
-            if receives.lane == lane {
+            if receives.lane == lane
+                && let Some(srq) = &self.srq
+            {
+                let next = srq.lane();
+                if next == lane {
+                    // The queue has not left it yet.
+                    continue;
+                }
+                if link.lanes[next].health != Health::Up {
+                    return false;
+                }
+                receives.follow(self, next);
+            } else if receives.lane == lane {
                 let (true, Some(next)) = (receives.are_back(), next) else { continue };
                 receives.move_to(self, next);
             }
@@ -168,6 +184,7 @@ impl QpInner {
             self.put_letter(lane, Letter { generation, recv_lane, received });
             link.lanes[lane].health = Health::Told;
         }
+        true
     }
 
     fn put_letter(&self, lane: usize, letter: Letter) {

@@ -28,6 +28,7 @@
 //! | `cm`, `link`, `hello` | connection channels; connecting all lanes of a queue pair; what the ends tell each other |
 //! | `pace` | how fast each lane is, and what it is given |
 //! | `mend`, `mail`, `rejoin` | a lane that dies; what the ends write each other then; a lane that comes back |
+//! | `stay` | what a queue pair does when its shared receive queue leaves a rail |
 //! | `worker` | the threads of the threaded engine |
 //! | `service` | the thread (in virtual time, the rank) that makes progress for those who sleep |
 
@@ -50,6 +51,7 @@ mod request;
 mod sends;
 mod service;
 mod srq;
+mod stay;
 mod worker;
 
 pub use device::open;

@@ -73,7 +73,7 @@ impl QpInner {
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = init.srq.as_ref().map(|srq| own(srq.ops().clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqInner>> = srq.transpose()?;
-        let recv_lane = srq.as_ref().map_or_else(|| device.next_lane(), |srq| srq.lane);
+        let recv_lane = srq.as_ref().map_or_else(|| device.next_lane(), |srq| srq.lane());
         let receives = Receives::new(srq.is_none().then_some(&init.cap), recv_lane);
         let mailbox = Mailbox::new(&pd.pds)?;
         let scratch = pd.take_scratch()?;
@@ -98,8 +98,9 @@ impl QpInner {
         });
         qp.send_cq.want(qp.cap.max_send_wr);
         qp.recv_cq.want(qp.receives_at_most());
-        if let Some(srq) = &qp.srq {
-            qp.recv_cq.expect(srq.lane);
+        if qp.srq.is_some() {
+            // What is shared is expected for as long as the queue pair lives.
+            qp.receives().expect(&qp);
         }
         let lanes = (0..device.rails.len()).map(|rail| qp.make_lane(rail).map(Arc::new));
         let lanes: Vec<Arc<Qp>> = lanes.collect::<Result<_>>()?;
@@ -112,7 +113,7 @@ impl QpInner {
 
     /// A queue pair on a rail.
     pub(super) fn make_lane(&self, rail: usize) -> Result<Qp> {
-        let shared = self.srq.as_ref().filter(|srq| srq.lane == rail).map(|srq| srq.of_lane.clone());
+        let shared = self.srq.as_ref().map(|srq| srq.on(rail));
         let takes = self.srq.is_none();
         let cap = QpCap {
             max_send_wr: self.cap.max_send_wr + OWN_REQUESTS,
@@ -249,7 +250,11 @@ impl QpInner {
 
     /// The connection is over: tells of receives that lie on no lane.
     fn flush_receives(&self, receives: &mut Receives, sink: &mut Sink<'_>) {
-        receives.flush(|wc| sink.give(Wc { qp_num: self.num, ..wc }, 0, 1));
+        let own = |wc| Wc { qp_num: self.num, ..wc };
+        match &self.srq {
+            None => receives.flush(|wc| sink.give(own(wc), 0, 1)),
+            Some(srq) => receives.flush_shared(srq, |wc| sink.give(own(wc), 0, 0)),
+        }
     }
 
     /// A completion of a lane's send queue.
@@ -266,12 +271,15 @@ impl QpInner {
 
     /// A completion of a lane's receive queue.
     pub(super) fn on_received(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
-        let (mut wc, is_shared) = (Wc { qp_num: self.num, ..*wc }, self.srq.is_some());
+        let mut wc = Wc { qp_num: self.num, ..*wc };
         wc.invalidated = wc.invalidated.and_then(|key| self.pd.invalidate(lane, key));
         let mut receives = self.receives();
         // The program's own failure is told of; a lane's need not be the connection's.
-        let (is_over, slots) = (self.now() == state::ERROR, u32::from(!is_shared));
-        receives.ended(lane, wc, is_over, |wc| sink.give(Wc { qp_num: self.num, ..wc }, 0, slots));
+        let is_over = self.now() == state::ERROR;
+        match &self.srq {
+            None => receives.ended(lane, wc, is_over, |wc| sink.give(Wc { qp_num: self.num, ..wc }, 0, 1)),
+            Some(srq) => receives.shared_ended(srq, lane, wc, is_over, |wc| sink.give(wc, 0, 0)),
+        }
         if self.now() == state::ERROR {
             self.flush_receives(&mut receives, sink);
         }
@@ -345,7 +353,7 @@ impl Drop for QpInner {
         self.sends.get_mut().expected().for_each(|lane| self.send_cq.expect_no_more(lane));
         self.receives.get_mut().expected().for_each(|lane| self.recv_cq.expect_no_more(lane));
         if let Some(srq) = &self.srq {
-            self.recv_cq.expect_no_more(srq.lane);
+            srq.forget(self.num);
         }
         self.send_cq.want_no_more(self.cap.max_send_wr);
         self.recv_cq.want_no_more(self.receives_at_most());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::RAILS_MAX;
 use super::qp::{QpInner, local_pieces};
+use super::srq::SrqInner;
 use crate::{Error, Qp, QpCap, RecvWr, Result, Sge, Wc, WcOpcode, WcStatus};
 
 /// Receives by their numbers: from `done` on, `flushed` came back from a lane that died; those up to `posted` lie on the
@@ -32,6 +33,8 @@ pub(super) struct Receives {
     held: bool,
     /// The completion queue has been told that something lies on the lane.
     expects: bool,
+    /// Shared receives that a lane has flushed, as the rail knows them.
+    broken: Vec<u64>,
 }
 
 impl Receives {
@@ -56,6 +59,7 @@ impl Receives {
             received: [0; RAILS_MAX],
             held: false,
             expects: false,
+            broken: Vec::new(),
         }
     }
 
@@ -94,10 +98,6 @@ impl Receives {
         if wc.is_ok() {
             self.received[lane] = self.received[lane].wrapping_add(1);
         }
-        if self.wr_ids.is_empty() {
-            tell(wc);
-            return;
-        }
         if !is_over && wc.status == WcStatus::WrFlushErr {
             self.flushed += 1;
             return;
@@ -111,8 +111,41 @@ impl Receives {
         self.free += u32::from(tell(wc));
     }
 
+    /// As [`Receives::ended`], of a shared receive. What a lane flushes stays in its place, from which it is laid on the next
+    /// lane. What a lane brings after it has been said what came by it is not told of: it is sent again.
+    pub(super) fn shared_ended(
+        &mut self,
+        srq: &SrqInner,
+        lane: usize,
+        wc: Wc,
+        is_over: bool,
+        tell: impl FnOnce(Wc) -> bool,
+    ) {
+        if !is_over && wc.status == WcStatus::WrFlushErr {
+            self.broken.push(wc.wr_id);
+        } else if let Some(wr_id) = srq.take(wc.wr_id) {
+            self.received[lane] = self.received[lane].wrapping_add(u32::from(wc.is_ok()));
+            tell(Wc { wr_id, ..wc });
+        }
+    }
+
+    /// The connection is over: tells of shared receives that went with its lane.
+    pub(super) fn flush_shared(&mut self, srq: &SrqInner, mut tell: impl FnMut(Wc) -> bool) {
+        for wr_id in self.broken.drain(..).filter_map(|number| srq.take(number)) {
+            tell(Wc { wr_id, status: WcStatus::WrFlushErr, opcode: WcOpcode::Recv, ..Wc::default() });
+        }
+    }
+
+    /// Shared receives lie on this lane from now on.
+    pub(super) fn follow(&mut self, qp: &QpInner, lane: usize) {
+        qp.recv_cq.expect(lane);
+        qp.recv_cq.expect_no_more(self.lane);
+        self.lane = lane;
+        self.broken.clear();
+    }
+
     /// Something is about to lie on the lane.
-    fn expect(&mut self, qp: &QpInner) {
+    pub(super) fn expect(&mut self, qp: &QpInner) {
         if !self.expects {
             self.expects = true;
             qp.recv_cq.expect(self.lane);
@@ -121,7 +154,7 @@ impl Receives {
 
     /// If nothing lies on the lane any more, nothing is to be expected of it.
     pub(super) fn expect_no_more(&mut self, qp: &QpInner) {
-        if self.expects && self.are_back() {
+        if self.expects && !self.wr_ids.is_empty() && self.are_back() {
             self.expects = false;
             qp.recv_cq.expect_no_more(self.lane);
         }

@@ -1,35 +1,238 @@
-//! Shared receive queues: one on the lane on which all of its queue pairs take messages.
+//! Shared receive queues: one on each rail, of which one at a time holds the receives.
+//!
+//! All queue pairs of the queue take messages on that rail. When the lane of one of them dies there, and the queue pair lives
+//! on, the queue *leaves* the rail: each of its queue pairs closes its lane there, and says when nothing can have come by it any
+//! more that it has not counted. What has not been consumed by then is laid on another rail, in its order, once. Letters about
+//! such lanes (`mend`) are written after that; what a closed lane says later counts for nothing, and is sent again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use host::{Held, Lock, Span, Time};
 
 use super::domain::PdInner;
 use super::qp::local_pieces;
 use crate::provider::SrqOps;
-use crate::{RecvWr, Result, Srq, SrqInit};
+use crate::{AsyncEvent, Error, RecvWr, Result, Sge, Srq, SrqInit};
+
+/// How long a lane is to have been closed before it is believed that all of its completions can be seen. That the queue pair
+/// lives on is believed as soon: who disconnects closes all lanes at once.
+pub(super) const GRACE: Span = Span::from_ms(10);
+
+/// A receive's place, from its posting until its completion is taken.
+#[derive(Clone, Default)]
+struct Place {
+    wr_id: u64,
+    pieces: Vec<Sge>,
+    /// Which of all that were posted it is; none if nobody has the place.
+    number: Option<u64>,
+    /// How often the place has been laid on a rail: part of the number by which the rail knows it.
+    lap: u32,
+}
+
+/// How a queue pair stands to the rail that the queue leaves.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stay {
+    /// It has lanes of which messages come, or may soon.
+    #[default]
+    On,
+    /// Its lane was found closed then.
+    Closed(Time),
+    /// Nothing comes of its lane any more; or it has none that is connected.
+    Off,
+}
+
+struct Receives {
+    of_rails: Vec<Srq>,
+    /// The rail on which they lie.
+    lane: usize,
+    /// Where they go from there.
+    leaving_for: Option<usize>,
+    members: BTreeMap<u32, Stay>,
+    places: Vec<Place>,
+    free: Vec<u32>,
+    next: u64,
+    limit: u32,
+}
 
 pub(super) struct SrqInner {
     pub(super) pd: Arc<PdInner>,
     pub(super) id: u32,
-    pub(super) lane: usize,
-    pub(super) of_lane: Srq,
     /// Receives that it holds at most.
     pub(super) depth: u32,
+    init: SrqInit,
+    receives: Lock<Receives>,
 }
 
 impl SrqInner {
     pub(super) fn create(pd: &Arc<PdInner>, init: SrqInit) -> Result<Arc<Self>> {
         let device = &pd.device;
-        let lane = device.next_lane();
-        let of_lane = pd.pds[lane].create_srq(init)?;
-        let srq = Arc::new(Self { id: device.fresh(), lane, of_lane, depth: init.max_wr, pd: pd.clone() });
-        device.add_srq(&srq);
+        let of_rails: Vec<Srq> = pd.pds.iter().map(|pd| pd.create_srq(init)).collect::<Result<_>>()?;
+        let ids: Vec<u32> = of_rails.iter().map(Srq::id).collect();
+        let receives = Receives {
+            of_rails,
+            lane: device.next_lane(),
+            leaving_for: None,
+            members: BTreeMap::new(),
+            places: vec![Place::default(); init.max_wr as usize],
+            free: (0..init.max_wr).rev().collect(),
+            next: 0,
+            limit: 0,
+        };
+        let (pd, id, depth) = (pd.clone(), device.fresh(), init.max_wr);
+        let srq = Arc::new(Self { id, pd, depth, init, receives: Lock::new(receives) });
+        ids.into_iter().enumerate().for_each(|(rail, id)| srq.pd.device.add_srq(rail, id, &srq));
         Ok(srq)
+    }
+
+    fn receives(&self) -> Held<'_, Receives> {
+        self.receives.lock(&self.pd.device.host)
+    }
+
+    /// The rail's queue, for a lane that is made.
+    pub(super) fn on(&self, rail: usize) -> Srq {
+        self.receives().of_rails[rail].clone()
+    }
+
+    /// Whether a lane takes from the rail's queue as it is now.
+    pub(super) fn is_on(&self, rail: usize, of_lane: &Srq) -> bool {
+        Arc::ptr_eq(self.receives().of_rails[rail].ops(), of_lane.ops())
+    }
+
+    /// The rail on which queue pairs take messages, unless they are about to leave it.
+    pub(super) fn lane(&self) -> usize {
+        self.receives().lane
+    }
+
+    /// The rail that is left, if this queue pair has not done its part.
+    pub(super) fn left(&self, num: u32) -> Option<usize> {
+        let mut receives = self.receives();
+        receives.leaving_for?;
+        if receives.members.get(&num) == Some(&Stay::Off) {
+            // Who was waited for may have gone.
+            self.arrive(&mut receives);
+            return None;
+        }
+        Some(receives.lane)
+    }
+
+    /// A queue pair is about to connect. The rail on which it takes messages.
+    pub(super) fn enter(&self, num: u32) -> usize {
+        let mut receives = self.receives();
+        let stay = if receives.leaving_for.is_some() { Stay::Off } else { Stay::On };
+        receives.members.insert(num, stay);
+        receives.leaving_for.unwrap_or(receives.lane)
+    }
+
+    /// A queue pair has gone.
+    pub(super) fn forget(&self, num: u32) {
+        self.receives().members.remove(&num);
+    }
+
+    /// Leaves a rail for another, if it is there.
+    ///
+    /// # Errors
+    /// When the rail has no room for a fresh queue, of those that come back.
+    pub(super) fn leave(self: &Arc<Self>, rail: usize, other: usize) -> Result<()> {
+        let mut receives = self.receives();
+        if receives.lane != rail || receives.leaving_for.is_some() {
+            return Ok(());
+        }
+        // What lies on the old one is consumed by nobody: it goes with the lanes that it has.
+        let fresh = self.pd.pds[rail].create_srq(self.init)?;
+        let id = fresh.id();
+        let old = std::mem::replace(&mut receives.of_rails[rail], fresh);
+        receives.leaving_for = Some(other);
+        receives.members.values_mut().for_each(|stay| *stay = Stay::On);
+        drop(receives);
+        self.pd.device.forget_srq(rail, old.id());
+        self.pd.device.add_srq(rail, id, self);
+        Ok(())
+    }
+
+    /// A queue pair has closed its lane on the rail that is left. Whether that is so long ago that all that it has brought can be
+    /// taken.
+    pub(super) fn is_closed(&self, num: u32) -> bool {
+        let now = self.pd.device.host.now();
+        let mut receives = self.receives();
+        match receives.members.get(&num).copied().unwrap_or(Stay::Off) {
+            Stay::On => drop(receives.members.insert(num, Stay::Closed(now))),
+            Stay::Closed(then) => return now.since(then) >= GRACE,
+            Stay::Off => {}
+        }
+        false
+    }
+
+    /// Nothing that a queue pair's lane brings counts from now on: when that is so for all, receives are laid on the other rail.
+    pub(super) fn is_off(&self, num: u32) {
+        let mut receives = self.receives();
+        receives.members.insert(num, Stay::Off);
+        self.arrive(&mut receives);
+    }
+
+    fn arrive(&self, receives: &mut Receives) {
+        let Some(lane) = receives.leaving_for else { return };
+        if receives.members.values().any(|stay| *stay != Stay::Off) {
+            return;
+        }
+        (receives.lane, receives.leaving_for) = (lane, None);
+        let mut order: Vec<(u64, u32)> = (0..)
+            .zip(&receives.places)
+            .filter_map(|(at, place): (u32, &Place)| Some((place.number?, at)))
+            .collect();
+        order.sort_unstable();
+        for (_, at) in order {
+            // Its queue is as deep as this one, and empty.
+            let laid = self.lay(receives, at);
+            debug_assert!(laid.is_ok(), "a rail refused: {laid:?}");
+        }
+        if receives.limit > 0 {
+            // It was within the limits before.
+            let _ = receives.of_rails[lane].arm_limit(receives.limit);
+        }
+    }
+
+    /// Posts the receive at a place to the rail.
+    fn lay(&self, receives: &mut Receives, at: u32) -> Result<()> {
+        let place = &mut receives.places[at as usize];
+        place.lap = place.lap.wrapping_add(1);
+        let number = u64::from(place.lap) << 32 | u64::from(at);
+        let of_rail = &receives.of_rails[receives.lane];
+        local_pieces(&self.pd.device, receives.lane, &place.pieces, |sges| {
+            of_rail.post_recv(&RecvWr::new(number, sges))
+        })
+    }
+
+    /// A receive has been consumed: the program's number of it. `None` if it lies elsewhere now.
+    pub(super) fn take(&self, number: u64) -> Option<u64> {
+        let (at, lap) = (number as u32, (number >> 32) as u32);
+        let mut receives = self.receives();
+        let place = receives.places.get_mut(at as usize).filter(|place| place.lap == lap)?;
+        place.number.take()?;
+        let wr_id = place.wr_id;
+        receives.free.push(at);
+        Some(wr_id)
+    }
+
+    /// A rail says that few receives are left.
+    pub(super) fn limit_is_reached(&self, rail: usize) {
+        let mut receives = self.receives();
+        let counts = receives.lane == rail;
+        if counts {
+            receives.limit = 0;
+        }
+        drop(receives);
+        if counts {
+            self.pd.device.async_event(AsyncEvent::SrqLimitReached { srq: self.id });
+        }
     }
 }
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        self.pd.device.forget_srq(self);
+        for (rail, of_rail) in self.receives.get_mut().of_rails.iter().enumerate() {
+            self.pd.device.forget_srq(rail, of_rail.id());
+        }
     }
 }
 
@@ -39,12 +242,33 @@ impl SrqOps for SrqInner {
     }
 
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        local_pieces(&self.pd.device, self.lane, wr.sges, |sges| {
-            self.of_lane.post_recv(&RecvWr::new(wr.wr_id, sges))
-        })
+        self.pd.device.check()?;
+        let most = self.init.max_sge.into();
+        Error::check_limit("the number of pieces of the receive", wr.sges.len() as u64, most)?;
+        let mut receives = self.receives();
+        let full = Error::QueueFull { queue: "shared receive", depth: self.depth };
+        let at = receives.free.pop().ok_or(full)?;
+        let number = receives.next;
+        let place = &mut receives.places[at as usize];
+        place.wr_id = wr.wr_id;
+        place.number = Some(number);
+        place.pieces.clear();
+        place.pieces.extend_from_slice(wr.sges);
+        // Whoever leaves lays it when it arrives.
+        if receives.leaving_for.is_none()
+            && let Err(why) = self.lay(&mut receives, at)
+        {
+            receives.places[at as usize].number = None;
+            receives.free.push(at);
+            return Err(why);
+        }
+        receives.next += 1;
+        Ok(())
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {
-        self.of_lane.arm_limit(limit)
+        let mut receives = self.receives();
+        receives.limit = limit;
+        receives.of_rails[receives.lane].arm_limit(limit)
     }
 }
