@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::names::name_of;
 use super::series::Series;
 use bench::schema::{ClockKind, Run};
 
@@ -30,8 +31,7 @@ pub(super) fn columns(runs: &[Run]) -> Vec<Column> {
         for name in names {
             let is_virtual = clocks[name] == ClockKind::Virtual;
             let time = if is_virtual { " (virtual)" } else { "" };
-            let part = one.parameters.iter().find(|p| p.key == "part").map(|p| p.value.clone());
-            let called = part.unwrap_or_else(|| format!("run {}", run + 1));
+            let called = name_of(one).map_or_else(|| format!("run {}", run + 1), str::to_owned);
             let of = if runs.len() > 1 { format!(", {called}") } else { String::new() };
             let label = format!("{name}{time}{of}");
             all.push(Column { run, device: name.to_owned(), is_virtual, label });

@@ -1,4 +1,4 @@
-//! Reports for people: one self-contained HTML page, and tables for a terminal.
+//! Reports for people: one self-contained HTML page, and for a terminal a first screen and all tables.
 //!
 //! Both are made from the same parts: [`findings()`] in words, computed from the data, and curves grouped into
 //! panels of a few. Text from a result file is foreign: it is escaped in HTML, in the page's data and on a
@@ -8,17 +8,23 @@
 
 pub mod bounds;
 mod columns;
+mod compared;
 mod error;
 mod figures;
 mod findings;
+mod lines;
+mod names;
 pub mod number;
 mod page;
 mod plots;
+mod prometheus;
+mod screen;
 mod series;
 pub mod shell;
 mod side_table;
 mod side_text;
 mod sides;
+pub mod svg;
 mod table;
 mod terminal;
 mod words;
@@ -27,6 +33,10 @@ use bench::schema::Run;
 
 pub use error::ReportError;
 pub use findings::{Finding, Tone, findings};
+pub use lines::{lines, tails, values};
+pub use names::name_run;
+pub use prometheus::prometheus;
+pub use screen::{Look, screen};
 pub use terminal::terminal;
 
 /// The page for one run or several: one HTML file that opens offline and carries its own data.

@@ -6,9 +6,11 @@ use super::columns::columns;
 use super::error::ReportError;
 use super::figures::{Figure, figures_of};
 use super::findings::{Finding, Tone, findings};
-use super::series::series;
+use super::names::run_label;
+use super::screen::trust;
+use super::series::{capital, series};
 use super::shell::{document, embedded};
-use super::{plots, side_table, table, words};
+use super::{compared, plots, side_table, table, words};
 use bench::schema::{Environment, NoiseSummary, Run};
 
 /// The whole page.
@@ -16,19 +18,26 @@ pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
     let all = series(runs);
     let columns = columns(runs);
     let figures = figures_of(&all, &columns);
-    let plots = embedded(&figures.iter().map(plots::plot).collect::<Vec<_>>())?;
-    let mut data = vec![("plot-data".to_owned(), plots)];
+    let mut data = Vec::new();
     for (i, run) in runs.iter().enumerate() {
         run.to_json()?; // Refuses numbers that JSON cannot hold.
-        data.push((format!("run-{}", i + 1), embedded(run)?));
+        data.push((format!("run-{}", i + 1), embedded(&without_samples(run))?));
     }
     let sides = side_table::section(&figures, &columns, runs);
+    let compared = compared::section(runs);
+    let there = |id: &str| {
+        !matches!(id, "sides" | "compared")
+            || (id == "sides" && !sides.0.is_empty())
+            || (id == "compared" && !compared.0.is_empty())
+    };
+    let sections: Vec<(&str, &str)> = SECTIONS.into_iter().filter(|(id, _)| there(id)).collect();
     let body = html! {
-        (head(runs, !sides.0.is_empty()))
+        (head(runs, &sections))
         main {
+            (compared)
             (found(runs))
             (sides)
-            (plots_section(&figures))
+            (plots_section(&figures, runs))
             (table::section(runs))
             (parameters(runs))
             (environment(runs))
@@ -36,6 +45,13 @@ pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
         }
     };
     Ok(document(&title(runs), &body, &data))
+}
+
+/// What a page carries of a run: single samples are a third of a result file, and nothing here shows them.
+fn without_samples(run: &Run) -> Run {
+    let mut carried = run.clone();
+    carried.results.iter_mut().flat_map(|r| &mut r.launches).for_each(|launch| launch.samples.clear());
+    carried
 }
 
 fn title(runs: &[Run]) -> String {
@@ -47,27 +63,25 @@ fn title(runs: &[Run]) -> String {
     }
 }
 
-fn head(runs: &[Run], sides: bool) -> Markup {
+fn head(runs: &[Run], sections: &[(&str, &str)]) -> Markup {
+    let labels: Vec<String> = runs.iter().enumerate().map(|(i, run)| run_label(run, i)).collect();
     html! {
         header {
             p.brand { "Nicety" }
-            h1 { @if runs.len() == 1 { (headline(&runs[0])) } @else { (runs.len()) " runs, side by side" } }
-            @for (i, run) in runs.iter().enumerate() {
+            h1 { @if let [run] = runs { (words::headline(run)) } @else { (labels.join(" and ")) } }
+            @for (run, label) in runs.iter().zip(&labels) {
                 p.lead {
-                    @if runs.len() > 1 { b { (words::run_label(run, i)) ". " } }
-                    (words::paragraph(run))
+                    @if runs.len() > 1 { b { (label) ": " (words::headline(run)) ". " } }
+                    (capital(&trust(run))) "."
                 }
             }
-            nav aria-label="Sections" {
-                @for (id, name) in SECTIONS {
-                    @if sides || id != "sides" { a href={ "#" (id) } { (name) } }
-                }
-            }
+            nav aria-label="Sections" { @for (id, name) in sections { a href={ "#" (id) } { (name) } } }
         }
     }
 }
 
-const SECTIONS: [(&str, &str); 7] = [
+const SECTIONS: [(&str, &str); 8] = [
+    ("compared", "Compared"),
     ("findings", "Findings"),
     ("sides", "Side by side"),
     ("plots", "Plots"),
@@ -77,22 +91,13 @@ const SECTIONS: [(&str, &str); 7] = [
     ("reading", "How to read this"),
 ];
 
-fn headline(run: &Run) -> String {
-    let devices = words::devices(run);
-    let what = if devices.is_empty() { "Results".to_owned() } else { devices.join(", ") };
-    match run.environment.host.as_str() {
-        "" => what,
-        host => format!("{what} on {host}"),
-    }
-}
-
 fn found(runs: &[Run]) -> Markup {
     html! {
         section #findings {
             h2 { "Findings" }
             @for (i, run) in runs.iter().enumerate() {
-                @if runs.len() > 1 { h3 { (words::run_label(run, i)) } }
-                div.findings { @for f in findings(run) { (finding(&f)) } }
+                @if runs.len() > 1 { h3 { (run_label(run, i)) } }
+                div.findings { @for f in findings(run) { (finding(&f, runs.len() > 1)) } }
             }
         }
     }
@@ -101,7 +106,7 @@ fn found(runs: &[Run]) -> Markup {
 /// A finding with more details than this keeps them folded.
 const SHOWN: usize = 3;
 
-fn finding(f: &Finding) -> Markup {
+fn finding(f: &Finding, below: bool) -> Markup {
     let (class, badge) = match f.tone {
         Tone::Fact => ("fact", None),
         Tone::CannotTell => ("unknown", Some("cannot tell")),
@@ -109,7 +114,9 @@ fn finding(f: &Finding) -> Markup {
     };
     html! {
         article.finding.(class) {
-            h4 { (f.topic) @if let Some(badge) = badge { " " span.badge { (badge) } } }
+            // Headings go down one by one: below that of a run, if there are several.
+            @let topic = html! { (f.topic) @if let Some(badge) = badge { " " span.badge { (badge) } } };
+            @if below { h4 { (topic) } } @else { h3 { (topic) } }
             p { (f.text) }
             @if f.items.len() > SHOWN {
                 details {
@@ -123,24 +130,23 @@ fn finding(f: &Finding) -> Markup {
     }
 }
 
-fn plots_section(figures: &[Figure<'_>]) -> Markup {
+fn plots_section(figures: &[Figure<'_>], runs: &[Run]) -> Markup {
     html! {
         section #plots {
             h2 { "Plots" }
             p.hint {
-                "Both axes are logarithmic. "
+                "Against message size both axes are logarithmic. "
                 @if figures.iter().any(|f| f.sides) {
                     "Dotted: a device's floor, what the machine itself does, in the device's colour. Dashed, with hollow \
                      marks: virtual time. "
                 } @else {
                     "Dashed: the floor, what the machine itself does. "
                 }
-                "Bars: 95 % intervals. Hover or tap a point for its numbers; the buttons show and hide curves. All numbers \
-                 are in the "
+                "Bars: 95 % intervals. Hover or tap a point for its numbers, press it for its distribution; the buttons show \
+                 and hide curves. All numbers are in the "
                 a href="#results" { "results" } "."
             }
-            noscript { p { "Plots need JavaScript; every number is in the tables below." } }
-            @for (i, figure) in figures.iter().enumerate() { (figure_frame(i, figure)) }
+            @for (i, figure) in figures.iter().enumerate() { (figure_frame(i, figure, runs)) }
             @if figures.is_empty() { p { "Nothing to plot." } }
         }
     }
@@ -155,22 +161,24 @@ fn layout(figure: &Figure<'_>) -> &'static str {
     }
 }
 
-fn figure_frame(i: usize, figure: &Figure<'_>) -> Markup {
+fn figure_frame(i: usize, figure: &Figure<'_>, runs: &[Run]) -> Markup {
+    let charts = plots::charts(figure, runs);
     html! {
-        figure.plot id={ "figure-" (i) } data-figure=(i) {
+        figure.plot id={ "figure-" (i) } {
             figcaption {
-                h3 { (figure.title) }
+                h3 { (figure.title) @if charts.iter().all(Option::is_none) { " (" (figure.unit) ")" } }
                 @if !figure.constant.is_empty() { p.constant { (figure.constant) } }
             }
-            div.legend role="group" aria-label={ "Curves of " (figure.title) } {}
+            @if charts.iter().any(Option::is_some) { (plots::legend_of(figure, &charts)) }
             div.panels.(layout(figure)) {
-                @for panel in &figure.panels {
+                @for (panel, chart) in figure.panels.iter().zip(&charts) {
                     div.panel.(if panel.dots { "dots" } else { "lines" }) {
                         @if !panel.title.is_empty() { h4 { (panel.title) } }
-                        div.canvas role="img" aria-label={
-                            "Plot of " (figure.title) " " (panel.title) " in " (figure.unit) ", "
-                            (panel.curves.len()) " curves; the numbers are in the results table"
-                        } {}
+                        @match chart {
+                            Some(chart) => { div.canvas { (chart.markup()) } }
+                            None if panel.dots => { (plots::rows(figure, panel, runs)) }
+                            None => { p.hint { "No positive value to draw on a logarithmic axis." } }
+                        }
                     }
                 }
             }
@@ -184,7 +192,7 @@ fn parameters(runs: &[Run]) -> Markup {
             h2 { "Parameters" }
             p.hint { "Every parameter that was in effect, and where its value came from." }
             @for (i, run) in runs.iter().enumerate() {
-                @if runs.len() > 1 { h3 { "Run " (i + 1) } }
+                @if runs.len() > 1 { h3 { (run_label(run, i)) } }
                 @if run.parameters.is_empty() { p { "None recorded." } } @else {
                     table.plain {
                         thead { tr { @for h in ["parameter", "value", "origin"] { th scope="col" { (h) } } } }
@@ -209,7 +217,8 @@ fn environment(runs: &[Run]) -> Markup {
         section #environment {
             h2 { "Environment" }
             @for (i, run) in runs.iter().enumerate() {
-                @if runs.len() > 1 { h3 { "Run " (i + 1) } }
+                @if runs.len() > 1 { h3 { (run_label(run, i)) } }
+                p.lead { (words::paragraph(run)) }
                 table.plain {
                     tbody {
                         @for (key, value) in environment_rows(&run.environment) {
@@ -219,7 +228,8 @@ fn environment(runs: &[Run]) -> Markup {
                 }
                 p {
                     button.download type="button" data-run={ "run-" (i + 1) } { "Save this run's data (JSON)" }
-                    " Read it again with " code { "nicety report" } " or " code { "nicety compare" } "."
+                    " Read it again with " code { "nicety report" } " or " code { "nicety compare" } ". It has six digits of each \
+                     number, and not the single samples, which " code { "nicety bench --json" } " writes."
                 }
             }
         }
@@ -333,6 +343,6 @@ mod tests {
         }
         let text = page(&[run]).expect("a page");
         assert!(!text.contains("<img"), "an element was made");
-        assert_eq!(text.matches("</script>").count(), 5);
+        assert_eq!(text.matches("</script>").count(), 2);
     }
 }

@@ -1,81 +1,39 @@
-//! Figures as data for the page's script: numbers and finished texts, no code.
+//! Figures as plots: panels of curves as SVG, and single values as rows of bars or marks.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use maud::{Markup, html};
 
 use super::figures::{Figure, Panel};
 use super::number::{self, count, percent, plural, sig, times};
 use super::series::{Series, bound, half_width, interval, is_wide};
-use bench::schema::Measurement;
+use super::svg::{Axis, COLOURS, Chart, Line, Mark, Point, Trace, legend};
+use bench::schema::{Measurement, Run};
 
-/// What the script draws for one figure.
-#[derive(Serialize)]
-pub(super) struct Plot {
-    /// Axis title.
-    y_title: String,
-    /// Legend, in order of colour.
-    labels: Vec<String>,
-    /// Range of sizes of all panels.
-    x: Option<[f64; 2]>,
-    /// Range of values of all line panels.
-    y: Option<[f64; 2]>,
-    panels: Vec<PlotPanel>,
-    /// Whether dashed lines belong to a curve each, and are named in full.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    reference: bool,
-}
+/// Values that differ by more than this are set out on a logarithmic scale.
+const LINEAR: f64 = 30.0;
 
-#[derive(Serialize)]
-struct PlotPanel {
-    dots: bool,
-    /// Names on the axis of a dot panel.
-    rows: Vec<String>,
-    curves: Vec<Curve>,
-    floors: Vec<FloorCurve>,
-}
-
-#[derive(Serialize)]
-struct Curve {
-    /// Index of the legend entry.
-    label: usize,
-    /// Row of a dot panel.
-    row: usize,
-    /// Whether its time is virtual: dashed, with hollow marks.
-    dashed: bool,
-    name: String,
-    x: Vec<u64>,
-    y: Vec<f64>,
-    /// Interval, the median itself where there is none.
-    low: Vec<f64>,
-    high: Vec<f64>,
-    text: Vec<String>,
-    /// Floor beside each dot of a dot panel.
-    floor: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct FloorCurve {
-    label: String,
-    /// The curve whose floor it is, where each has its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    of: Option<usize>,
-    x: Vec<u64>,
-    y: Vec<f64>,
-    text: Vec<String>,
-}
-
-/// Data of one figure; points that a logarithmic axis cannot show are left out.
-pub(super) fn plot(figure: &Figure<'_>) -> Plot {
-    let panels: Vec<PlotPanel> = figure.panels.iter().map(|p| panel(figure, p)).collect();
-    let lines = || panels.iter().filter(|p| !p.dots);
-    let of_curves = |f: &dyn Fn(&Curve) -> Vec<f64>| range(lines().flat_map(|p| &p.curves).flat_map(f));
-    let x = of_curves(&|c| c.x.iter().map(|x| *x as f64).collect());
-    let floors = range(lines().flat_map(|p| &p.floors).flat_map(|f| f.y.iter().copied()));
-    let y = of_curves(&|c| c.low.iter().chain(&c.high).copied().collect());
-    let y = range(y.iter().chain(&floors).flatten().copied());
-    let y_title = format!("{} ({})", super::series::words(figure.metric), figure.unit);
-    Plot { y_title, labels: figure.labels.clone(), x, y, panels, reference: figure.sides }
+/// Charts of a figure, one for each of its panels of curves; the others have none.
+pub(super) fn charts(figure: &Figure<'_>, runs: &[Run]) -> Vec<Option<Chart>> {
+    let traces: Vec<Option<Vec<Trace>>> =
+        figure.panels.iter().map(|p| (!p.dots).then(|| traces(figure, p, runs))).collect();
+    let points = || traces.iter().flatten().flatten().flat_map(|t| &t.points);
+    let values = points().flat_map(|p| p.interval.into_iter().flatten().chain([p.at[1]]));
+    let (x, y) = (range(points().map(|p| p.at[0])), range(values));
+    let title = format!("{} ({})", super::series::words(figure.metric), figure.unit);
+    let chart = |(traces, panel): (Option<Vec<Trace>>, &Panel<'_>)| {
+        let (traces, x, y) = (traces?, x?, y?);
+        let label = format!(
+            "{} {} in {} against message size, {}; the numbers are in the results table",
+            figure.title,
+            panel.title,
+            figure.unit,
+            plural(panel.curves.len(), "curve")
+        );
+        let x = Axis { title: "message size".to_owned(), log: true, bytes: true, range: x };
+        Some(Chart { label, x, y: Axis { title: title.clone(), log: true, bytes: false, range: y }, traces })
+    };
+    traces.into_iter().zip(&figure.panels).map(chart).collect()
 }
 
 fn range(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
@@ -84,64 +42,62 @@ fn range(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
     })
 }
 
-fn drawable(r: &Measurement, dots: bool) -> bool {
-    r.median > 0.0 && (dots || r.size_bytes > 0)
+/// The legend of all panels of curves.
+pub(super) fn legend_of(figure: &Figure<'_>, charts: &[Option<Chart>]) -> Markup {
+    let traces: Vec<&Trace> = charts.iter().flatten().flat_map(|c| &c.traces).collect();
+    // Curves in the order of their colours, then what they are held against.
+    let mut ordered: Vec<&Trace> = traces.iter().copied().filter(|t| !is_floor(t)).collect();
+    ordered.sort_by_key(|t| t.curve);
+    ordered.extend(traces.iter().copied().filter(|t| is_floor(t)));
+    legend(&format!("Curves of {}", figure.title), &ordered)
 }
 
-fn panel(figure: &Figure<'_>, panel: &Panel<'_>) -> PlotPanel {
-    let scale = figure.scale;
-    let mut rows: Vec<String> = Vec::new();
-    let mut curves = Vec::new();
-    for (label, s) in &panel.curves {
-        let curve = curve(*label, s, panel.dots, scale);
-        if curve.x.is_empty() {
-            continue;
-        }
-        // Devices side by side share the row of their variant.
-        let known = rows.iter().position(|row| *row == curve.name).filter(|_| figure.sides);
-        let row = known.unwrap_or_else(|| {
-            rows.push(curve.name.clone());
-            rows.len() - 1
-        });
-        curves.push(Curve { row, ..curve });
-    }
-    let floors = match (panel.dots, figure.sides) {
-        (true, _) => Vec::new(),
-        (false, true) => side_floors(figure, panel),
-        (false, false) => floors(panel, scale),
-    };
-    PlotPanel { dots: panel.dots, rows, curves, floors }
+fn is_floor(trace: &Trace) -> bool {
+    trace.name.starts_with(FLOOR)
 }
 
-fn curve(label: usize, s: &Series<'_>, dots: bool, scale: f64) -> Curve {
-    let points: Vec<&Measurement> = s.points.iter().copied().filter(|r| drawable(r, dots)).collect();
-    let interval = |r: &Measurement, end: usize| {
-        // A log axis has no zero: an interval that reaches it is cut at a thousandth of the median.
-        r.ci95.map_or(r.median, |ci| ci[end]).max(r.median / 1000.0) * scale
+const FLOOR: &str = "floor";
+
+/// Whether an axis can show it.
+fn drawable(r: &Measurement) -> bool {
+    r.median > 0.0 && r.size_bytes > 0
+}
+
+fn traces(figure: &Figure<'_>, panel: &Panel<'_>, runs: &[Run]) -> Vec<Trace> {
+    let mut all = if figure.sides { side_floors(figure, panel) } else { floors(panel, figure.scale) };
+    all.extend(panel.curves.iter().map(|(label, s)| curve(figure, *label, s, runs)));
+    all.retain(|trace| !trace.points.is_empty());
+    all
+}
+
+fn curve(figure: &Figure<'_>, label: usize, s: &Series<'_>, runs: &[Run]) -> Trace {
+    let point = |r: &Measurement| Point {
+        at: [r.size_bytes as f64, r.median * figure.scale],
+        // An interval that reaches nothing is cut at a thousandth of the median: there is no zero.
+        interval: r.ci95.map(|ends| ends.map(|v| v.max(r.median / 1000.0) * figure.scale)),
+        text: hover(s, r),
+        cell: index_of(runs, s.run, r),
     };
-    Curve {
-        label,
-        row: 0,
-        dashed: s.is_virtual(),
-        name: s.name(),
-        x: points.iter().map(|r| r.size_bytes).collect(),
-        y: points.iter().map(|r| r.median * scale).collect(),
-        low: points.iter().map(|r| interval(r, 0)).collect(),
-        high: points.iter().map(|r| interval(r, 1)).collect(),
-        text: points.iter().map(|r| hover(s, r)).collect(),
-        floor: points.first().filter(|_| dots).and_then(|r| r.floor.as_ref()).map(|f| f.value * scale),
+    let of_device = figure.sides && s.is_virtual();
+    Trace {
+        name: figure.labels[label].clone(),
+        curve: Some(label),
+        line: if of_device { Line::Dashed(0) } else { Line::Solid },
+        mark: if of_device { Mark::Hollow } else { Mark::Full },
+        points: s.points.iter().copied().filter(|r| drawable(r)).map(point).collect(),
     }
 }
 
-/// Text whose few tags the page shows: those in it are made harmless.
-fn plain(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+/// Which result of which run this is.
+pub(super) fn index_of(runs: &[Run], run: usize, r: &Measurement) -> Option<(usize, usize)> {
+    let at = runs.get(run)?.results.iter().position(|other| std::ptr::eq(other, r))?;
+    Some((run, at))
 }
 
 fn hover(s: &Series<'_>, r: &Measurement) -> String {
-    let mut lines = vec![format!("<b>{}</b>", plain(&s.name()))];
     let time = if s.is_virtual() { " (virtual)" } else { "" };
-    lines.push(format!("{}{time}, run {}, {}", plain(s.device), s.run + 1, number::size(r.size_bytes)));
+    let mut lines =
+        vec![s.name(), format!("{}{time}, {}, {}", s.device, s.of_run(), number::size(r.size_bytes))];
     lines.push(format!("median {}", number::value(r.median, &r.unit)));
     if s.is_virtual() {
         lines.push("exact: virtual time".to_owned());
@@ -152,10 +108,10 @@ fn hover(s: &Series<'_>, r: &Measurement) -> String {
     } else {
         lines.push("no interval".to_owned());
     }
-    let launches = if r.launches.is_empty() {
-        String::new()
-    } else {
-        format!(" in {}", plural(r.launches.len(), "launch").replace("launchs", "launches"))
+    let launches = match r.launches.len() {
+        0 => String::new(),
+        1 => " in 1 launch".to_owned(),
+        n => format!(" in {n} launches"),
     };
     lines.push(format!("n {}{launches}", count(r.n)));
     if let Some(f) = &r.floor {
@@ -163,82 +119,120 @@ fn hover(s: &Series<'_>, r: &Measurement) -> String {
             "{} the {}: {} {}",
             times(f.ratio),
             bound(r),
-            plain(&f.what),
+            f.what,
             number::value(f.value, &f.unit)
         ));
     }
     if is_wide(r) {
         lines.push("a wide interval".to_owned());
     }
-    lines.join("<br>")
+    lines.join("\n")
 }
 
 /// One curve for each kind of floor; curves of one panel mostly share it.
-fn floors(panel: &Panel<'_>, scale: f64) -> Vec<FloorCurve> {
+fn floors(panel: &Panel<'_>, scale: f64) -> Vec<Trace> {
     let several = panel.curves.windows(2).any(|pair| pair[0].1.run != pair[1].1.run);
     let mut map: BTreeMap<(usize, &str), BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
     for (_, s) in &panel.curves {
-        for r in s.points.iter().filter(|r| drawable(r, false)) {
+        for r in s.points.iter().filter(|r| drawable(r)) {
             if let Some(f) = r.floor.as_ref().filter(|f| f.value > 0.0 && f.unit == r.unit) {
-                map.entry((s.run, f.what.as_str()))
-                    .or_default()
-                    .entry(r.size_bytes)
-                    .or_default()
-                    .push(f.value);
+                let at = map.entry((s.run, f.what.as_str())).or_default();
+                at.entry(r.size_bytes).or_default().push(f.value);
             }
         }
     }
-    map.into_iter()
-        .map(|((run, what), at)| {
-            let run = if several { format!(", run {}", run + 1) } else { String::new() };
-            // Where variants were each compared with their own measurement of it, the middle one is drawn.
-            let middle = at.into_iter().map(|(x, mut values)| {
-                values.sort_by(f64::total_cmp);
-                (x, values[values.len() / 2])
-            });
-            let (x, y): (Vec<u64>, Vec<f64>) = middle.unzip();
-            let unit = panel.curves[0].1.unit;
-            let text = x.iter().zip(&y).map(|(x, y)| {
-                format!(
-                    "<b>floor: {}</b>{run}<br>{}<br>{}",
-                    plain(what),
-                    number::size(*x),
-                    number::value(*y, unit)
-                )
-            });
-            let text = text.collect();
-            FloorCurve {
-                label: format!("{what}{run}"),
-                of: None,
-                x,
-                y: y.iter().map(|y| y * scale).collect(),
-                text,
-            }
-        })
-        .collect()
+    let unit = panel.curves.first().map_or("", |(_, s)| s.unit);
+    // Where variants were each compared with their own measurement of it, the middle one is drawn.
+    let middle = |(x, mut values): (u64, Vec<f64>)| {
+        values.sort_by(f64::total_cmp);
+        (x, values[values.len() / 2])
+    };
+    let mut all = Vec::new();
+    for (kind, ((run, what), at)) in map.into_iter().enumerate() {
+        let run = if several { format!(", {}", run_of(panel, run)) } else { String::new() };
+        let points: Vec<(u64, f64)> = at.into_iter().map(middle).collect();
+        let name = format!("{FLOOR}: {what}{run}");
+        all.push(floor_trace(&name, None, Line::Dashed(kind), &points, (unit, scale)));
+    }
+    all
+}
+
+fn run_of(panel: &Panel<'_>, run: usize) -> String {
+    panel.curves.iter().find(|(_, s)| s.run == run).map_or_else(String::new, |(_, s)| s.of_run())
 }
 
 /// The floor of each curve, as a curve of its own.
-fn side_floors(figure: &Figure<'_>, panel: &Panel<'_>) -> Vec<FloorCurve> {
+fn side_floors(figure: &Figure<'_>, panel: &Panel<'_>) -> Vec<Trace> {
     let one = |(label, s): &(usize, Series<'_>)| {
-        let with_floor =
-            |r: &&Measurement| drawable(r, false) && r.floor.as_ref().is_some_and(|f| f.value > 0.0);
-        let points: Vec<_> = s.points.iter().copied().filter(with_floor).collect();
-        let floors = || points.iter().filter_map(|r| Some((*r, r.floor.as_ref()?)));
-        let device = &figure.labels[*label];
-        let text = floors().map(|(r, f)| {
-            let (at, value) = (number::size(r.size_bytes), number::value(f.value, s.unit));
-            format!("<b>floor of {}: {}</b><br>{at}<br>{value}", plain(device), plain(&f.what))
-        });
-        (!points.is_empty()).then(|| FloorCurve {
-            label: format!("floor of {device}"),
-            of: Some(*label),
-            x: points.iter().map(|r| r.size_bytes).collect(),
-            y: floors().map(|(_, f)| f.value * figure.scale).collect(),
-            text: text.collect(),
-        })
+        let with_floor = s.points.iter().filter(|r| drawable(r));
+        let value =
+            |r: &&Measurement| Some((r.size_bytes, r.floor.as_ref().map(|f| f.value).filter(|v| *v > 0.0)?));
+        let points: Vec<(u64, f64)> = with_floor.filter_map(value).collect();
+        let name = format!("{FLOOR} of {}", figure.labels[*label]);
+        floor_trace(&name, Some(*label), Line::Dashed(1), &points, (s.unit, figure.scale))
     };
-    panel.curves.iter().filter_map(one).collect()
+    panel.curves.iter().map(one).collect()
+}
+
+fn floor_trace(
+    name: &str,
+    curve: Option<usize>,
+    line: Line,
+    points: &[(u64, f64)],
+    (unit, scale): (&str, f64),
+) -> Trace {
+    let point = |(x, y): &(u64, f64)| Point {
+        at: [*x as f64, y * scale],
+        interval: None,
+        text: format!("{name}\n{}\n{}", number::size(*x), number::value(*y, unit)),
+        cell: None,
+    };
+    let mark = if points.len() > 1 { Mark::No } else { Mark::Level };
+    Trace { name: name.to_owned(), curve, line, mark, points: points.iter().map(point).collect() }
+}
+
+/// Single values as rows, each with its number: bars from nothing, or marks on a logarithmic scale if they differ much.
+pub(super) fn rows(figure: &Figure<'_>, panel: &Panel<'_>, runs: &[Run]) -> Markup {
+    let values: Vec<(&(usize, Series<'_>), &Measurement)> =
+        panel.curves.iter().filter_map(|c| Some((c, *c.1.points.first()?))).collect();
+    let shown = |(_, r): &&(&(usize, Series<'_>), &Measurement)| r.median > 0.0;
+    let ends = values.iter().filter(shown).flat_map(|(_, r)| {
+        let floor = r.floor.as_ref().map(|f| f.value).filter(|v| *v > 0.0);
+        [r.median, r.ci95.map_or(r.median, |ci| ci[1])].into_iter().chain(floor)
+    });
+    let Some([low, high]) = range(ends) else { return html! { p.hint { "Nothing above zero to draw." } } };
+    let log = high / low > LINEAR;
+    let place = move |v: f64| match log {
+        true => ((v / (low / 2.0)).ln() / (high / (low / 2.0)).ln() * 100.0).clamp(0.0, 100.0),
+        false => (v / high * 100.0).clamp(0.0, 100.0),
+    };
+    html! {
+        @if log { p.constant { "Marks on a logarithmic scale." } }
+        div.rows {
+            @for ((label, s), r) in &values {
+                div.row.(format!("k{}", if figure.sides { label % COLOURS } else { 0 })) title=(hover(s, r)) {
+                    span.what {
+                        (s.name())
+                        @if figure.sides { " · " (figure.labels[*label]) }
+                        @if r.size_bytes > 0 && panel.title.is_empty() { ", " (number::size(r.size_bytes)) }
+                    }
+                    span.track aria-hidden="true" {
+                        @if log { i.dot style={ "left:" (share(place(r.median))) } {} } @else { i.bar style={ "width:" (share(place(r.median))) } {} }
+                        @if let Some([from, to]) = r.ci95 {
+                            i.ends style={ "left:" (share(place(from.max(0.0)))) ";width:" (share(place(to) - place(from.max(0.0)))) } {}
+                        }
+                        @if let Some(floor) = r.floor.as_ref().filter(|f| f.value > 0.0) { i.floor style={ "left:" (share(place(floor.value))) } {} }
+                    }
+                    @let cell = index_of(runs, s.run, r).map(|(run, result)| format!("{run},{result}"));
+                    span.value data-cell=[cell] { (number::value(r.median, &r.unit)) }
+                }
+            }
+        }
+    }
+}
+
+fn share(percent: f64) -> String {
+    format!("{percent:.1}%")
 }
 
 #[cfg(test)]
@@ -248,25 +242,26 @@ mod tests {
     use super::super::series::series;
     use super::*;
 
-    fn of(results: Vec<Measurement>) -> Plot {
+    fn of(results: Vec<Measurement>) -> Chart {
         let runs = [run(results)];
-        plot(&figures_of(&series(&runs), &[])[0])
+        charts(&figures_of(&series(&runs), &[])[0], &runs).remove(0).expect("a chart")
     }
 
     #[test]
     fn curves_share_one_floor_and_hover_tells_everything() {
         let mut all = curve("latency", "op=write", 0..4, |x| x);
         all.extend(curve("latency", "op=send", 0..4, |x| 2.0 * x));
-        let plot = of(all.into_iter().map(|m| floored(m, 0.5, "cache line")).collect());
-        assert_eq!(plot.panels[0].floors.len(), 1);
-        assert_eq!(plot.panels[0].floors[0].y, [0.5; 4]);
-        assert_eq!(plot.y, Some([0.5, 16.16]));
-        let hover = &plot.panels[0].curves[0].text[3];
+        let chart = of(all.into_iter().map(|m| floored(m, 0.5, "cache line")).collect());
+        let floors: Vec<&Trace> = chart.traces.iter().filter(|t| is_floor(t)).collect();
+        assert!(floors.len() == 1 && floors[0].points.iter().all(|p| p.at[1] == 0.5));
+        assert_eq!(chart.y.range, [0.5, 16.16]);
+        let send = &chart.traces[1].points[3];
         for part in
             ["send", "8 B", "16.0 µs", "15.8 to 16.2", "±1.0 %", "n 6,000 in 6 launches", "32.0× the floor"]
         {
-            assert!(hover.contains(part), "{hover} lacks {part}");
+            assert!(send.text.contains(part), "{} lacks {part}", send.text);
         }
+        assert_eq!(send.cell, Some((0, 7)), "the result that it is");
     }
 
     #[test]
@@ -278,17 +273,18 @@ mod tests {
         let columns = super::super::columns::columns(&runs);
         let all = series(&runs);
         let figures = figures_of(&all, &columns);
-        let drawn = plot(&figures[0]);
-        assert!(drawn.reference);
-        let dashed: Vec<bool> = drawn.panels[0].curves.iter().map(|c| c.dashed).collect();
-        assert_eq!(dashed, [false, false, true]);
-        let floors: Vec<_> = drawn.panels[0].floors.iter().map(|f| (f.of, f.label.as_str())).collect();
-        assert_eq!(floors, [(Some(0), "floor of shm"), (Some(1), "floor of iwarp")]);
-        assert!(drawn.panels[0].floors[1].text[0].contains("what iwarp cannot beat"));
-        assert!(drawn.panels[0].curves[2].text[0].contains("model:card (virtual)"));
-        let dots = &plot(&figures[1]).panels[0];
-        assert_eq!((dots.rows.len(), dots.curves.len()), (2, 6));
-        assert!(dots.curves.iter().all(|c| dots.rows[c.row] == c.name));
+        let drawn = charts(&figures[0], &runs).remove(0).expect("a chart");
+        let (floors, curves): (Vec<&Trace>, Vec<&Trace>) = drawn.traces.iter().partition(|t| is_floor(t));
+        assert_eq!(
+            curves.iter().map(|t| t.line).collect::<Vec<_>>(),
+            [Line::Solid, Line::Solid, Line::Dashed(0)]
+        );
+        let named: Vec<_> = floors.iter().map(|f| (f.curve, f.name.as_str())).collect();
+        assert_eq!(named, [(Some(0), "floor of shm"), (Some(1), "floor of iwarp")]);
+        assert!(curves[2].points[0].text.contains("model:card (virtual)"));
+        let text = rows(&figures[1], &figures[1].panels[0], &runs).into_string();
+        assert_eq!(text.matches("class=\"row ").count(), 6, "{text}");
+        assert!(text.contains("· iwarp") && text.contains("k2"), "{text}");
     }
 
     #[test]
@@ -297,16 +293,32 @@ mod tests {
         all.push(point("latency", "op=write", 0, 1.0));
         all[1].median = 0.0;
         all[2].ci95 = Some([0.0, 5.0]);
-        let plot = of(all);
-        assert_eq!(plot.panels[0].curves[0].x, [1, 4, 8]);
-        assert!(plot.panels[0].curves[0].low.iter().all(|v| *v > 0.0));
+        let points = &of(all).traces[0].points;
+        assert_eq!(points.iter().map(|p| p.at[0]).collect::<Vec<_>>(), [1.0, 4.0, 8.0]);
+        assert!(points.iter().all(|p| p.interval.is_some_and(|[low, _]| low > 0.0)));
     }
 
+    /// Goal: one value is a bar with its number; what differs much has a scale that shows it.
     #[test]
-    fn foreign_text_in_hover_has_no_tags() {
-        let mut evil = curve("latency", "op=<a href='x'>", 0..3, |x| x);
-        evil.iter_mut().for_each(|r| r.device = "<b>".to_owned());
-        let text = &of(evil).panels[0].curves[0].text[0];
-        assert!(!text.contains("<a") && text.contains("&lt;a"), "{text}");
+    fn single_values_are_rows_with_their_numbers() {
+        let memory = |op: &str, bytes: f64| {
+            let mut r = point("memory", &format!("queues={op}"), 0, bytes);
+            (r.metric, r.unit) = ("memory_per_queue_pair".to_owned(), "B".to_owned());
+            r
+        };
+        let text = |results: Vec<Measurement>| {
+            let runs = [run(results)];
+            let all = series(&runs);
+            let figures = figures_of(&all, &[]);
+            rows(&figures[0], &figures[0].panels[0], &runs).into_string()
+        };
+        let one = text(vec![memory("default", 12_300.0)]);
+        assert!(one.contains("12,300 B") && one.contains("class=\"bar\" style=\"width:99.0%\""), "{one}");
+        let far = text(vec![memory("few", 100.0), memory("many", 100_000.0)]);
+        assert!(
+            far.contains("logarithmic") && far.contains("class=\"dot\"") && !far.contains("\"bar\""),
+            "{far}"
+        );
+        assert!(text(vec![memory("none", 0.0)]).contains("Nothing above zero"));
     }
 }

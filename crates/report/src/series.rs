@@ -4,6 +4,7 @@ use bench::variant::Variant;
 use bench::variant::factor;
 use std::collections::BTreeMap;
 
+use super::names::name_of;
 use super::number::sig;
 use bench::schema::{ClockKind, Measurement, Run};
 use bench::stats::LAUNCHES_FOR_95;
@@ -13,6 +14,8 @@ use bench::stats::LAUNCHES_FOR_95;
 pub(super) struct Series<'a> {
     /// Index of the run.
     pub(super) run: usize,
+    /// What the run is called, if it has a name.
+    pub(super) run_name: Option<&'a str>,
     pub(super) experiment: &'a str,
     pub(super) metric: &'a str,
     pub(super) unit: &'a str,
@@ -25,14 +28,17 @@ pub(super) struct Series<'a> {
 /// The curves of all runs, in a fixed order whatever the order of measuring was.
 pub(super) fn series(runs: &[Run]) -> Vec<Series<'_>> {
     let mut map: BTreeMap<_, Series<'_>> = BTreeMap::new();
-    for (run, r) in runs.iter().enumerate().flat_map(|(i, run)| run.results.iter().map(move |r| (i, r))) {
-        let order =
-            (rank(EXPERIMENTS, &r.experiment), r.experiment.as_str(), r.metric.as_str(), r.unit.as_str());
-        let op = r.variant.get(factor::OP).unwrap_or("");
-        let levels = natural(&r.variant);
-        let key = (order, run, (rank(OPS, op), op), place_rank(&r.variant), levels, r.device.as_str());
-        let entry = map.entry(key).or_insert_with(|| Series { run, points: Vec::new(), ..alone(r) });
-        entry.points.push(r);
+    for (run, one) in runs.iter().enumerate() {
+        let run_name = name_of(one);
+        for r in &one.results {
+            let order =
+                (rank(EXPERIMENTS, &r.experiment), r.experiment.as_str(), r.metric.as_str(), r.unit.as_str());
+            let op = r.variant.get(factor::OP).unwrap_or("");
+            let levels = natural(&r.variant);
+            let key = (order, run, (rank(OPS, op), op), place_rank(&r.variant), levels, r.device.as_str());
+            let new = || Series { run, run_name, points: Vec::new(), ..alone(r) };
+            map.entry(key).or_insert_with(new).points.push(r);
+        }
     }
     let mut all: Vec<_> = map.into_values().collect();
     for s in &mut all {
@@ -150,8 +156,13 @@ impl Series<'_> {
             }
         }
         add("device", self.device);
-        add("run", &format!("run {}", self.run + 1));
+        add("run", &self.of_run());
         out
+    }
+
+    /// What its run is called.
+    pub(super) fn of_run(&self) -> String {
+        self.run_name.map_or_else(|| format!("run {}", self.run + 1), str::to_owned)
     }
 
     /// Op and whatever else the variant has, e.g. `write (nic → host)`; the device if it has nothing.
@@ -205,6 +216,7 @@ impl Series<'_> {
 pub(super) fn alone(r: &Measurement) -> Series<'_> {
     Series {
         run: 0,
+        run_name: None,
         experiment: &r.experiment,
         metric: &r.metric,
         unit: &r.unit,

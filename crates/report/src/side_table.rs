@@ -87,7 +87,7 @@ fn table(i: usize, figure: &Figure<'_>, columns: &[Column], runs: &[Run]) -> Mar
             table.sides {
                 thead {
                     tr {
-                        th rowspan="2" scope="col" {}
+                        td rowspan="2" {}
                         @for (column, parts) in columns.iter().zip(&parts) {
                             th.device.virtual[column.is_virtual] scope="colgroup" colspan=(parts.heads().len()) {
                                 (column.label)

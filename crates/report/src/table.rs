@@ -1,8 +1,12 @@
 //! The results as tables: one for each unit, since a column has one unit.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
 
+use super::names::run_label;
 use super::number::{count, display_unit, percent, sig, size};
+use super::plots::index_of;
 use super::series::{alone, flags, half_width, interval, is_wide, precision, series};
 use bench::schema::{Measurement, Run};
 
@@ -27,6 +31,7 @@ pub(super) fn section(runs: &[Run]) -> Markup {
     html! {
         section #results {
             h2 { "Results" }
+            p.hint { "Press a median to see its distribution: all samples, and the median of each launch." }
             form.filter role="search" {
                 label { "Filter "
                     input #filter type="search" placeholder="e.g. write nic, 4 KiB" autocomplete="off";
@@ -36,7 +41,7 @@ pub(super) fn section(runs: &[Run]) -> Markup {
             }
             @for unit in units {
                 @let of_unit: Vec<Row<'_>> = rows.iter().copied().filter(|(_, r)| r.unit == unit).collect();
-                (of_unit_table(unit, &of_unit, runs.len() > 1, devices))
+                (of_unit_table(unit, &of_unit, runs, devices))
             }
         }
     }
@@ -65,7 +70,7 @@ impl Columns {
     fn heads(&self) -> Vec<(&'static str, &str, bool)> {
         let unit = self.unit.as_str();
         let all = [
-            (self.run, "run", "", true),
+            (self.run, "run", "", false),
             (true, "measured", "", false),
             (self.device, "device", "", false),
             (true, "variant", "", false),
@@ -73,13 +78,11 @@ impl Columns {
             (true, "median", unit, true),
             (true, "95 % interval", unit, true),
             (true, "±", "%", true),
-            (true, "within launches", "", false),
             (self.floor, "floor", unit, true),
             (self.floor, "ratio", "to floor", true),
             (self.p99, "p99", unit, true),
-            (true, "n", "samples", true),
-            (true, "n", "launches", true),
-            (true, "flags", "", false),
+            (true, "n", "in launches", true),
+            (true, "remarks", "", false),
         ];
         all.into_iter().filter(|h| h.0).map(|(_, name, unit, number)| (name, unit, number)).collect()
     }
@@ -98,77 +101,84 @@ fn title(unit: &str) -> String {
         "us" => "Times".to_owned(),
         "MB/s" => "Bandwidths".to_owned(),
         "1/s" => "Rates".to_owned(),
+        "B" => "Memory".to_owned(),
         other => format!("In {other}"),
     }
 }
 
-fn of_unit_table(unit: &str, rows: &[Row<'_>], several: bool, devices: bool) -> Markup {
-    let columns = Columns::of(unit, rows, several, devices);
+fn of_unit_table(unit: &str, rows: &[Row<'_>], runs: &[Run], devices: bool) -> Markup {
+    let columns = Columns::of(unit, rows, runs.len() > 1, devices);
     let id = format!("table-{}", unit.chars().filter(char::is_ascii_alphanumeric).collect::<String>());
     html! {
         h3 id={ (id) "-title" } { (title(unit)) }
-        div.scroll tabindex="0" role="region" aria-labelledby={ (id) "-title" } {
-            table.results {
-                thead {
-                    tr {
-                        @for (name, unit, number) in columns.heads() {
-                            th scope="col" class=[number.then_some("number")] aria-sort="none" {
-                                button type="button" { (name) @if !unit.is_empty() { " " small { (unit) } } }
-                            }
+        table.results aria-labelledby={ (id) "-title" } {
+            thead {
+                tr {
+                    @for (name, unit, number) in columns.heads() {
+                        th scope="col" class=[number.then_some("number")] aria-sort="none" {
+                            button type="button" { (name) @if !unit.is_empty() { " " small { (unit) } } }
                         }
                     }
                 }
-                tbody { @for (run, r) in rows { (row(*run, r, &columns)) } }
             }
+            tbody { @for (run, r) in rows { (row(*run, r, &columns, runs)) } }
         }
     }
 }
 
-/// A cell with the number to sort by; absent numbers are a dash.
-fn number(text: Option<String>, value: Option<f64>) -> Markup {
-    html! { td.number data-v=[value] { (text.as_deref().unwrap_or(ABSENT)) } }
+/// A cell with the number to sort by, and on narrow screens its head before it; absent numbers are a dash.
+fn number(head: &str, text: Option<String>, value: Option<f64>) -> Markup {
+    html! { td.number data-l=(head) data-v=[value] { (text.as_deref().unwrap_or(ABSENT)) } }
 }
 
 const ABSENT: &str = "–";
 
-fn row(run: usize, r: &Measurement, columns: &Columns) -> Markup {
+fn row(run: usize, r: &Measurement, columns: &Columns, runs: &[Run]) -> Markup {
     let s = alone(r);
     let p99 = quantile(r, 0.99);
     let sized = r.size_bytes > 0 || !s.is_floor();
     let wide = is_wide(r);
     let flags = flags(r);
-    let launches = r.launches.len() as u64;
+    let cell = index_of(runs, run, r).map(|(run, result)| format!("{run},{result}"));
     html! {
         tr data-doubtful=[(wide || !flags.is_empty()).then_some("1")] title=[r.note.as_deref()] {
-            @if columns.run { (number(Some((run + 1).to_string()), Some(run as f64))) }
+            @if columns.run { td data-l="run" { (run_label(&runs[run], run)) } }
             td { (s.what()) }
-            @if columns.device { td { (r.device) @if s.is_virtual() { " (virtual)" } } }
+            @if columns.device { td data-l="device" { (r.device) @if s.is_virtual() { " (virtual)" } } }
             td { @if !r.variant.is_empty() { (s.name()) } }
-            (number(sized.then(|| size(r.size_bytes)), sized.then_some(r.size_bytes as f64)))
-            td.number.median data-v=(r.median) { (columns.scaled(r.median)) }
-            td.number data-v=[interval(r).map(|ci| ci[0])] title=[r.ci95_reason.as_deref()] {
+            (number("size", sized.then(|| size(r.size_bytes)), sized.then_some(r.size_bytes as f64)))
+            td.number.median data-l={ "median " (columns.unit) } data-v=(r.median) {
+                button.cell type="button" data-cell=[cell] aria-expanded="false" title="draw its distribution" { (columns.scaled(r.median)) }
+            }
+            td.number data-l="95 %" data-v=[interval(r).map(|ci| ci[0])] title=[r.ci95_reason.as_deref()] {
                 (ends(r, columns.scale))
             }
-            td.number.(if wide { "missed" } else { "met" }) data-v=[half_width(r)] {
+            td.number.(if wide { "missed" } else { "met" }) data-l="±" data-v=[half_width(r)] {
                 (half_width(r).map_or_else(|| ABSENT.to_owned(), |w| sig(w * 100.0, 2)))
             }
-            td { (state(r)) }
             @if columns.floor { (floor(r, columns)) }
-            @if columns.p99 { (number(p99.map(|v| columns.scaled(v)), p99)) }
-            (number(Some(count(r.n)), Some(r.n as f64)))
-            (number(Some(count(launches)), Some(launches as f64)))
-            td { (flags.join(", ")) }
+            @if columns.p99 { (number("p99", p99.map(|v| columns.scaled(v)), p99)) }
+            (number("n", Some(samples(r)), Some(r.n as f64)))
+            td { (remarks(r, &flags)) }
         }
+    }
+}
+
+/// `6,000 in 6`.
+fn samples(r: &Measurement) -> String {
+    match r.launches.len() {
+        0 => count(r.n),
+        launches => format!("{} in {launches}", count(r.n)),
     }
 }
 
 fn floor(r: &Measurement, columns: &Columns) -> Markup {
     let floor = r.floor.as_ref();
     html! {
-        td.number data-v=[floor.map(|f| f.value)] title=[floor.map(|f| f.what.as_str())] {
+        td.number data-l="floor" data-v=[floor.map(|f| f.value)] title=[floor.map(|f| f.what.as_str())] {
             (floor.map_or_else(|| ABSENT.to_owned(), |f| columns.scaled(f.value)))
         }
-        (number(floor.map(|f| format!("{}×", sig(f.ratio, 3))), floor.map(|f| f.ratio)))
+        (number("ratio", floor.map(|f| format!("{}×", sig(f.ratio, 3))), floor.map(|f| f.ratio)))
     }
 }
 
@@ -179,17 +189,33 @@ fn ends(r: &Measurement, scale: f64) -> String {
     )
 }
 
-fn state(r: &Measurement) -> String {
+/// What is to be said against the number: a precision not reached, flags.
+fn remarks(r: &Measurement, flags: &[&str]) -> String {
     let p = precision(r);
-    match (p.missed, p.worst) {
-        (0, _) if r.launches.is_empty() => "–".to_owned(),
-        (0, _) => "reached".to_owned(),
+    let missed = match (p.missed, p.worst) {
+        (0, _) => None,
         (n, Some(w)) if r.launches.len() > 1 => {
-            format!("not reached: {} ({n} of {})", percent(w), r.launches.len())
+            Some(format!("within launches not reached: {} ({n} of {})", percent(w), r.launches.len()))
         }
-        (_, Some(w)) => format!("not reached: {}", percent(w)),
-        (_, None) => "not reached".to_owned(),
+        (_, Some(w)) => Some(format!("within launches not reached: {}", percent(w))),
+        (_, None) => Some("within launches not reached".to_owned()),
+    };
+    missed.into_iter().chain(by_kind(flags)).collect::<Vec<_>>().join(", ")
+}
+
+/// Flags, each kind once: of those that count, `context switches: up to 40`.
+fn by_kind(flags: &[&str]) -> Vec<String> {
+    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+    for flag in flags {
+        let (kind, count) = flag.split_once(": ").unwrap_or((flag, ""));
+        let most = kinds.entry(kind).or_default();
+        *most = (*most).max(count.parse().unwrap_or(0));
     }
+    let told = |(kind, most): (&str, u64)| match most {
+        0 => kind.to_owned(),
+        most => format!("{kind}: up to {}", count(most)),
+    };
+    kinds.into_iter().map(told).collect()
 }
 
 #[cfg(test)]
@@ -202,7 +228,8 @@ mod tests {
         let mut r = floored(point("latency", "op=write,source=nic,sink=host", 4096, 1.2), 1.0, "memcpy");
         r.launches[2].stop.state = "not reached: 3.1 %".to_owned();
         r.launches[2].stop.half_width = Some(0.031);
-        r.launches[1].flags = vec!["trend".to_owned()];
+        r.launches[1].flags = vec!["trend".to_owned(), "context switches: 9".to_owned()];
+        r.launches[3].flags = vec!["context switches: 40".to_owned()];
         let text = section(&[run(vec![r])]).into_string();
         for part in [
             "median <small>µs</small>",
@@ -210,9 +237,9 @@ mod tests {
             "1.188 to 1.212",
             "1.20×",
             "4 KiB",
-            "6,000",
+            "6,000 in 6",
             "not reached: 3.1 % (1 of 6)",
-            "trend",
+            "(1 of 6), context switches: up to 40, trend",
             "write (nic → host)",
             "data-doubtful",
         ] {

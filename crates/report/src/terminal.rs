@@ -73,19 +73,21 @@ const LEGEND_VIRTUAL: &str =
 
 const LEGEND_EXACT: &str = "Cells: virtual time, exact: the same run gives the same numbers again.";
 
-struct Out {
-    text: String,
-    width: usize,
-    colour: bool,
+/// Text under way, of a width.
+pub(super) struct Out {
+    pub(super) text: String,
+    pub(super) width: usize,
+    /// Whether escape sequences and characters beyond ASCII are wanted.
+    pub(super) colour: bool,
 }
 
-const BOLD: &str = "1";
-const DIM: &str = "2";
-const YELLOW: &str = "33";
+pub(super) const BOLD: &str = "1";
+pub(super) const DIM: &str = "2";
+pub(super) const YELLOW: &str = "33";
 
 impl Out {
     /// Foreign text without control characters, and in ASCII if plain.
-    fn safe(&self, text: &str) -> String {
+    pub(super) fn safe(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
             match c {
@@ -97,17 +99,18 @@ impl Out {
                 '→' => out.push_str("->"),
                 '–' => out.push('-'),
                 '½' => out.push_str("1/2"),
+                '≥' => out.push_str(">="),
                 _ => out.push('?'),
             }
         }
         out
     }
 
-    fn styled(&self, style: &str, text: &str) -> String {
+    pub(super) fn styled(&self, style: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    fn line(&mut self, text: &str) {
+    pub(super) fn line(&mut self, text: &str) {
         self.text.push_str(text.trim_end());
         self.text.push('\n');
     }
@@ -120,7 +123,7 @@ impl Out {
     }
 
     /// Words at the width, later lines indented as deep as `first` is long.
-    fn wrapped(&mut self, first: &str, text: &str) {
+    pub(super) fn wrapped(&mut self, first: &str, text: &str) {
         let text = self.safe(text);
         let indent = " ".repeat(first.chars().count());
         let mut line = first.to_owned();
@@ -294,7 +297,7 @@ impl Out {
 }
 
 /// The first `width` characters, `...` marking that some are missing.
-fn cut(text: &str, width: usize) -> String {
+pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -4,12 +4,6 @@ use super::number::{count, percent, plural, sig, size_about};
 use super::series::{EXPERIMENTS, capital, rank, words};
 use bench::schema::{ClockKind, Environment, Measurement, Run};
 
-/// What a run is called among several: its number, and the part of a plan file that it was.
-pub(super) fn run_label(run: &Run, index: usize) -> String {
-    let part = run.parameters.iter().find(|p| p.key == "part");
-    part.map_or_else(|| format!("Run {}", index + 1), |part| format!("Run {}, {}", index + 1, part.value))
-}
-
 /// One paragraph: what was measured and on what.
 pub(super) fn paragraph(run: &Run) -> String {
     let env = &run.environment;
@@ -40,6 +34,26 @@ pub(super) fn devices(run: &Run) -> Vec<&str> {
         }
     }
     out
+}
+
+/// The devices and the host.
+pub(super) fn headline(run: &Run) -> String {
+    let devices = devices(run);
+    let what = if devices.is_empty() { "Results".to_owned() } else { devices.join(", ") };
+    match run.environment.host.as_str() {
+        "" => what,
+        host => format!("{what} on {host}"),
+    }
+}
+
+/// Processor, cores and kernel, in a few words.
+pub(super) fn machine_briefly(env: &Environment) -> String {
+    let mut parts = vec![or_unknown(&env.cpu).to_owned()];
+    if env.cores > 0 {
+        parts.push(plural(env.cores as usize, "core"));
+    }
+    parts.push(or_unknown(&env.kernel).to_owned());
+    parts.join(", ")
 }
 
 fn measured(run: &Run) -> String {

@@ -1,16 +1,15 @@
 //! The reproduction as a page: what was found in words, the papers' figures, every row, contradictions, fitted values.
 
-use maud::{Markup, html};
-use serde::Serialize;
-
-use super::figure::{Axis, Figure, Mark};
+use super::figure::{Axis, Curve, Figure, Mark};
 use super::judge::{Class, Row};
 use super::score::{Score, worst};
 use super::terminal::{modelled, published};
 use super::{NICMEM, PaperScore, PaperTable, Reproduction};
+use maud::{Markup, html};
 use report::ReportError;
 use report::number::{percent, plural, sig, size};
 use report::shell::{document, embedded};
+use report::svg::{self, Chart, Line, Point, Trace, legend};
 
 /// Rows shown of those that are furthest off.
 const WORST: usize = 10;
@@ -20,8 +19,7 @@ const WORST: usize = 10;
 /// # Errors
 /// [`ReportError::Data`] if a number is not finite.
 pub fn html(all: &Reproduction) -> Result<String, ReportError> {
-    let plots: Vec<Plot> = all.figures.iter().map(Plot::of).collect();
-    let data = [("plot-data".to_owned(), embedded(&plots)?), ("reproduction".to_owned(), embedded(all)?)];
+    let data = [("reproduction".to_owned(), embedded(all)?)];
     let body = html! {
         (head(all))
         main {
@@ -108,19 +106,19 @@ fn findings(all: &Reproduction) -> Markup {
                     @if *complete {
                         @for (text, reached) in score.goals() {
                             article.finding.(if reached { "fact" } else { "caution" }) {
-                                h4 { (if reached { "Reached" } else { "Missed" }) }
+                                h3 { (if reached { "Reached" } else { "Missed" }) }
                                 p { (text) " – " (name(paper)) }
                             }
                         }
                     } @else {
                         article.finding.fact {
-                            h4 { "Of the rows asked for" }
+                            h3 { "Of the rows asked for" }
                             p { (score.counts().join("; ")) " – " (name(paper)) }
                         }
                     }
                 }
                 article.finding.fact {
-                    h4 { "Not scored" }
+                    h3 { "Not scored" }
                     p {
                         (plural(all.score.fitted_rows, "row")) " to which values were fitted, "
                         (plural(all.score.input_rows, "row")) " that are parameters, "
@@ -129,7 +127,7 @@ fn findings(all: &Reproduction) -> Markup {
                 }
                 @if !worst.is_empty() {
                     article.finding.unknown {
-                        h4 { "Furthest off" }
+                        h3 { "Furthest off" }
                         ul { @for row in worst { li { b { (row.id) } " " (off(row)) } } }
                     }
                 }
@@ -161,7 +159,6 @@ fn figures(all: &Reproduction) -> Markup {
                 "Curves are the model. Dashed or marked in the same colour: what the papers printed, which is peaks and \
                  single points; their curves are lost. The axes are the papers', as far as their text tells."
             }
-            noscript { p { "Figures need JavaScript; every number is in the table below." } }
             div.figures { @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure)) } }
             @if all.figures.is_empty() { p { "None belongs to these rows." } }
         }
@@ -169,19 +166,18 @@ fn figures(all: &Reproduction) -> Markup {
 }
 
 fn frame(i: usize, figure: &Figure) -> Markup {
+    let chart = chart(figure);
     html! {
-        figure.plot id={ "figure-" (i) } data-figure=(i) {
+        figure.plot id={ "figure-" (i) } {
             figcaption {
                 h3 { "Figure " (figure.number) ": " (figure.title) }
                 p.constant { (name(figure.paper)) }
             }
-            div.legend role="group" aria-label={ "Curves of figure " (figure.number) } {}
-            div.panels {
-                div.panel.lines {
-                    div.canvas role="img" aria-label={
-                        "Plot of " (figure.title) ", " (figure.curves.len()) " curves; the rows are in the table"
-                    } {}
-                }
+            @if let Some(chart) = &chart {
+                (legend(&format!("Curves of figure {}", figure.number), &entries(chart)))
+                div.panels { div.panel.lines { div.canvas { (chart.markup()) } } }
+            } @else {
+                p.hint { "Nothing of it could be measured." }
             }
         }
     }
@@ -237,7 +233,7 @@ fn table(all: &Reproduction) -> Markup {
             h2 { "Rows" }
             form.filter role="search" {
                 label { "Filter "
-                    input #filter type="search" placeholder="e.g. bibw predicted, NM-0" autocomplete="off";
+                    input #filter type="search" placeholder="e.g. predicted, bibw" data-what="rows" autocomplete="off";
                 }
                 label { input #doubtful type="checkbox"; " only predictions that do not hold" }
                 output #shown for="filter doubtful" aria-live="polite" { (plural(all.rows.len(), "row")) }
@@ -363,102 +359,66 @@ fn reading() -> Markup {
     }
 }
 
-/// A figure as the page's script draws it.
-#[derive(Serialize)]
-struct Plot {
-    y_title: &'static str,
-    labels: Vec<String>,
-    x: Option<[f64; 2]>,
-    y: Option<[f64; 2]>,
-    panels: [Panel; 1],
-    axes: Axes,
-    /// What dashed lines are called in the legend, by themselves.
-    reference: bool,
+/// What all published numbers are called in a legend.
+const PUBLISHED: &str = "published";
+
+/// The model's curves first, then what was published.
+fn entries(chart: &Chart) -> Vec<&Trace> {
+    let (published, curves): (Vec<&Trace>, Vec<&Trace>) =
+        chart.traces.iter().partition(|t| t.name == PUBLISHED);
+    curves.into_iter().chain(published).collect()
 }
 
-#[derive(Serialize)]
-struct Axes {
-    x: Axis,
-    y: Axis,
+/// A figure on its paper's axes, if anything of it has a value.
+fn chart(figure: &Figure) -> Option<Chart> {
+    let points = || figure.curves.iter().flat_map(|curve| &curve.points);
+    let x = range(points().map(|p| p[0]), figure.x.log)?;
+    let y = range(points().map(|p| p[1]).chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log)?;
+    // A linear axis begins at nothing, unless there is something below.
+    let y = if figure.y.log { y } else { [y[0].min(0.0), y[1]] };
+    let axis = |axis: Axis, range: [f64; 2]| svg::Axis {
+        title: axis.title.to_owned(),
+        log: axis.log,
+        bytes: axis.bytes,
+        range,
+    };
+    let mut traces: Vec<Trace> = figure.marks.iter().map(|mark| reference(figure, mark, x)).collect();
+    traces.extend(figure.curves.iter().enumerate().map(|(i, curve)| model(figure, i, curve)));
+    let label =
+        format!("Plot of {}, {} curves; the rows are in the table", figure.title, figure.curves.len());
+    Some(Chart { label, x: axis(figure.x, x), y: axis(figure.y, y), traces })
 }
 
-#[derive(Serialize)]
-struct Panel {
-    dots: bool,
-    curves: Vec<PlotCurve>,
-    floors: Vec<Reference>,
-}
-
-#[derive(Serialize)]
-struct PlotCurve {
-    label: usize,
-    name: String,
-    x: Vec<f64>,
-    y: Vec<f64>,
-    low: Vec<f64>,
-    high: Vec<f64>,
-    text: Vec<String>,
-}
-
-/// Published numbers, in the colour of their curve.
-#[derive(Serialize)]
-struct Reference {
-    label: &'static str,
-    of: usize,
-    x: Vec<f64>,
-    y: Vec<f64>,
-    text: Vec<String>,
-}
-
-impl Plot {
-    fn of(figure: &Figure) -> Self {
-        let points = || figure.curves.iter().flat_map(|curve| &curve.points);
-        let x = range(points().map(|p| p[0]), figure.x.log);
-        let y = range(points().map(|p| p[1]).chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log);
-        // A linear axis begins at nothing, unless there is something below.
-        let y = y.map(|[low, high]| if figure.y.log { [low, high] } else { [low.min(0.0), high] });
-        let at = |x: f64| {
-            if figure.x.bytes { size(x as u64) } else { format!("{} {}", sig(x, 2), figure.x.title) }
-        };
-        let curve = |(label, curve): (usize, &super::figure::Curve)| {
-            let y: Vec<f64> = curve.points.iter().map(|p| p[1]).collect();
-            let text =
-                |[x, y]: &[f64; 2]| format!("<b>{}</b><br>{}<br>model {}", curve.label, at(*x), sig(*y, 4));
-            PlotCurve {
-                label,
-                name: curve.label.clone(),
-                x: curve.points.iter().map(|p| p[0]).collect(),
-                low: y.clone(),
-                high: y.clone(),
-                y,
-                text: curve.points.iter().map(text).collect(),
-            }
-        };
-        Self {
-            y_title: figure.y.title,
-            labels: figure.curves.iter().map(|curve| curve.label.clone()).collect(),
-            x,
-            y,
-            panels: [Panel {
-                dots: false,
-                curves: figure.curves.iter().enumerate().map(curve).collect(),
-                floors: figure.marks.iter().map(|mark| reference(figure, mark, x)).collect(),
-            }],
-            axes: Axes { x: figure.x, y: figure.y },
-            reference: true,
-        }
+fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
+    let at =
+        |x: f64| if figure.x.bytes { size(x as u64) } else { format!("{} {}", sig(x, 2), figure.x.title) };
+    let point = |[x, y]: &[f64; 2]| Point {
+        at: [*x, *y],
+        interval: None,
+        text: format!("{}\n{}\nmodel {}", curve.label, at(*x), sig(*y, 4)),
+        cell: None,
+    };
+    Trace {
+        name: curve.label.clone(),
+        curve: Some(i),
+        line: Line::Solid,
+        mark: svg::Mark::Full,
+        points: curve.points.iter().map(point).collect(),
     }
 }
 
-fn reference(figure: &Figure, mark: &Mark, range: Option<[f64; 2]>) -> Reference {
-    let x = match (mark.x, range) {
-        (Some(x), _) => vec![x],
-        (None, Some([low, high])) => vec![low, high],
-        (None, None) => Vec::new(),
-    };
+/// A published number in the colour of its curve: a point, or a level over the whole axis.
+fn reference(figure: &Figure, mark: &Mark, [low, high]: [f64; 2]) -> Trace {
     let label = figure.curves.get(mark.curve).map_or("", |curve| curve.label.as_str());
-    let text = format!("<b>published: {label}</b><br>{} ({})", sig(mark.y, 4), mark.id);
-    Reference { label: "published", of: mark.curve, y: vec![mark.y; x.len()], text: vec![text; x.len()], x }
+    let text = format!("published: {label}\n{} ({})", sig(mark.y, 4), mark.id);
+    let point = |x: f64| Point { at: [x, mark.y], interval: None, text: text.clone(), cell: None };
+    Trace {
+        name: PUBLISHED.to_owned(),
+        curve: Some(mark.curve),
+        line: Line::Dashed(1),
+        mark: if mark.x.is_some() { svg::Mark::Level } else { svg::Mark::No },
+        points: mark.x.map_or_else(|| vec![point(low), point(high)], |x| vec![point(x)]),
+    }
 }
 
 /// From the least value to the greatest; of those above zero on a logarithmic axis, which has no place for others.

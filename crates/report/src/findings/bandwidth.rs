@@ -15,19 +15,19 @@ const FALLEN: f64 = 0.8;
 
 /// Shape of one bandwidth curve.
 #[derive(Debug, PartialEq)]
-pub(super) struct Shape<'a> {
+pub(crate) struct Shape<'a> {
     /// The highest point.
-    pub(super) peak: &'a Measurement,
+    pub(crate) peak: &'a Measurement,
     /// Size of half the peak by log-log interpolation; `None` if the smallest size has more.
-    pub(super) half_bytes: Option<f64>,
+    pub(crate) half_bytes: Option<f64>,
     /// Smallest size from which on up to the peak all are saturated.
-    pub(super) saturated_bytes: u64,
+    pub(crate) saturated_bytes: u64,
     /// Whether the curve rises into its last size: `None` if no interval says so.
-    pub(super) rising: Option<bool>,
+    pub(crate) rising: Option<bool>,
 }
 
 /// Shape of a curve of at least three sizes.
-pub(super) fn shape<'a>(points: &[&'a Measurement]) -> Option<Shape<'a>> {
+pub(crate) fn shape<'a>(points: &[&'a Measurement]) -> Option<Shape<'a>> {
     if points.len() < MIN_SIZES {
         return None;
     }

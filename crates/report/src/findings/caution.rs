@@ -7,6 +7,9 @@ use crate::number::{count, percent, plural, size, times};
 use crate::series::{self, WIDE, bound, half_width, interval, is_wide};
 use bench::schema::{Environment, Floor, Measurement};
 
+/// Topic of what concerns the machine rather than results.
+pub(crate) const MACHINE: &str = "Machine";
+
 fn cell(r: &Measurement) -> String {
     let s = series::alone(r);
     let at = if r.size_bytes == 0 { String::new() } else { format!(", {}", size(r.size_bytes)) };
@@ -138,7 +141,7 @@ pub(super) fn machine(env: &Environment) -> Option<Finding> {
     }
     let items: Vec<String> = env.warnings.iter().map(|w| advice(&w.what, &w.advice)).collect();
     let text = format!("{} about the machine.", plural(items.len(), "warning"));
-    Some(Finding::new(Tone::Caution, "Machine", text).with(items))
+    Some(Finding::new(Tone::Caution, MACHINE, text).with(items))
 }
 
 fn advice(what: &str, remedy: &str) -> String {

@@ -15,9 +15,16 @@ mod rate;
 mod steps;
 
 use super::series::{self, Series};
-use bench::schema::Run;
+pub(super) use bandwidth::shape;
+use bench::schema::{Environment, Run};
+pub(super) use caution::MACHINE;
 use finding::Noise;
 pub use finding::{Finding, Tone};
+
+/// The machine's own trouble, a line each: what, and after a colon the remedy.
+pub(super) fn machine_warnings(env: &Environment) -> Vec<String> {
+    caution::machine(env).map_or_else(Vec::new, |found| found.items)
+}
 
 /// All findings of a run: results first, then what weakens them.
 #[must_use]

@@ -40,7 +40,7 @@ fn of_group(group: &[&Series<'_>], noise: &Noise<'_>, several: bool) -> Option<F
         let mut parts = Vec::new();
         let from = base.placement().unwrap_or_default();
         for s in rest {
-            let costs = ends(base, s, noise.on(s.device));
+            let costs = told_at(base, s, noise.on(s.device));
             for (at, cost) in &costs {
                 let Cost::Told(told) = cost else { continue };
                 if worst.as_ref().is_none_or(|(ratio, _)| told.ratio > *ratio) {
@@ -66,12 +66,19 @@ fn of_group(group: &[&Series<'_>], noise: &Noise<'_>, several: bool) -> Option<F
     Some(Finding::new(tone, topic, text).with(items))
 }
 
-/// Costs at the smallest and the largest common size.
-fn ends(base: &Series<'_>, s: &Series<'_>, noise: f64) -> Vec<(u64, Cost)> {
-    let common: Vec<_> = s.points.iter().filter_map(|r| Some((*r, base.at(r.size_bytes)?))).collect();
-    let mut picked: Vec<_> = common.first().into_iter().chain(common.last()).collect();
-    picked.dedup_by_key(|(r, _)| r.size_bytes);
-    picked.into_iter().filter_map(|(r, b)| Some((r.size_bytes, against(b, r, noise)?))).collect()
+/// Costs at the smallest and the largest common size, and where between them the cost is greatest.
+fn told_at(base: &Series<'_>, s: &Series<'_>, noise: f64) -> Vec<(u64, Cost)> {
+    let common = s.points.iter().filter_map(|r| Some((*r, base.at(r.size_bytes)?)));
+    let mut all: Vec<(u64, Cost)> =
+        common.filter_map(|(r, b)| Some((r.size_bytes, against(b, r, noise)?))).collect();
+    let told = all.iter().filter_map(|(at, cost)| match cost {
+        Cost::Told(told) => Some((*at, told.ratio)),
+        Cost::Unseen | Cost::Unknown => None,
+    });
+    let most = told.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at);
+    let ends = [all.first().map(|(at, _)| *at), all.last().map(|(at, _)| *at), most];
+    all.retain(|(at, _)| ends.contains(&Some(*at)));
+    all
 }
 
 fn against(base: &Measurement, r: &Measurement, noise: f64) -> Option<Cost> {
@@ -113,6 +120,19 @@ mod tests {
 
     const NIC: &str = "op=write,source=nic,sink=nic";
     const HOST: &str = "op=write,source=nic,sink=host";
+
+    /// Goal: alike at the ends does not hide what lies between. Method: curves that part in the middle.
+    #[test]
+    fn a_difference_between_the_ends_is_told() {
+        let curve = |at: &str, middle: f64| {
+            [(1, 1.0), (512, middle), (4096, 9.0)].map(|(size, us)| point("latency", at, size, us)).to_vec()
+        };
+        let found = cost(&series(&[run([curve(NIC, 1.0), curve(HOST, 4.3)].concat())]), None);
+        assert_eq!(found[0].tone, Tone::Fact);
+        assert!(found[0].text.contains("write (nic → host) at 512 B: 4.30×"), "{}", found[0].text);
+        let told = "no difference seen at 1 B, 4.30× at 512 B, no difference seen at 4 KiB";
+        assert!(found[0].items[0].contains(told), "{}", found[0].items[0]);
+    }
 
     #[test]
     fn the_cost_is_told_at_both_ends_and_none_where_intervals_overlap() {

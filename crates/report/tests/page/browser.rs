@@ -69,14 +69,12 @@ impl Browser {
         browser
     }
 
-    /// Opens a file and waits until its root element carries `data-plots="ready"`.
+    /// Opens a file and waits until its root element carries `data-page="ready"`.
     pub(crate) fn open(&mut self, path: &Path) {
         let url = format!("file://{}", path.display());
         self.call("Page.navigate", json!({ "url": url }));
-        let ready = format!(
-            "location.href === {} && document.documentElement?.dataset.plots === 'ready'",
-            json!(url)
-        );
+        let ready =
+            format!("location.href === {} && document.documentElement?.dataset.page === 'ready'", json!(url));
         let start = Instant::now();
         while self.eval(&ready) != json!(true) {
             assert!(start.elapsed() < PATIENCE, "the page is not ready; errors: {:?}", self.errors);
@@ -101,9 +99,11 @@ impl Browser {
         std::thread::sleep(Duration::from_millis(500));
     }
 
-    /// The whole page as a PNG file, for people to look at.
+    /// The page, or its beginning, as a PNG file, for people to look at.
     pub(crate) fn screenshot(&mut self, path: &Path) {
-        let shot = self.call("Page.captureScreenshot", json!({"captureBeyondViewport": true}));
+        let size = self.eval("[innerWidth, Math.min(document.scrollingElement.scrollHeight, 12000)]");
+        let clip = json!({"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1});
+        let shot = self.call("Page.captureScreenshot", json!({"captureBeyondViewport": true, "clip": clip}));
         let data = shot["data"].as_str().expect("a picture");
         let bytes = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
         std::fs::write(path, bytes).expect("screenshot");

@@ -1,8 +1,8 @@
 //! A made-up run in the shape of a real one: a shared-memory card with the usual features and faults.
 
 use bench::schema::{
-    AaNoise, ClockInfo, ClockKind, Environment, Floor, Launch, Measurement, NoiseSummary, Origin, Parameter,
-    Quantile, Run, Stop, Warning,
+    AaNoise, Bin, ClockInfo, ClockKind, Environment, Floor, Histogram, Launch, Measurement, NoiseSummary,
+    Origin, Parameter, Quantile, Run, Stop, Warning,
 };
 use bench::variant::Variant;
 
@@ -182,11 +182,21 @@ fn result(
         mean: Some(median * 1.05),
         min: Some(median * 0.94),
         max: Some(median * 40.0),
+        histogram: Some(histogram(median)),
         quantiles: if unit == "us" { vec![p99] } else { Vec::new() },
         batch: 1,
         launches,
         ..Measurement::default()
     }
+}
+
+/// Most samples around the median, a tail above.
+fn histogram(median: f64) -> Histogram {
+    let bin = |i: u32| {
+        let low = median * 0.9 * 1.01_f64.powi(i as i32);
+        Bin(low, low * 1.01, if i < 20 { 100 * u64::from(i.min(20 - i)) } else { 3 })
+    };
+    Histogram { relative_error: 0.01, bins: (0..80).map(bin).collect() }
 }
 
 /// Some results that were hard to measure, as there always are.

@@ -1,0 +1,380 @@
+//! Curves against an axis as SVG, drawn when the page is made: it is seen without a script, and printed as it is.
+//!
+//! Colours are classes of the page's style, `k0` to `k7` for curves and `kf` for what is no curve of its own, so a dark page
+//! needs no other drawing. The page's script adds texts under the pointer: each mark carries its own as a title.
+
+use maud::{Markup, html};
+
+use super::number::{group, sig, size};
+
+/// Units of the drawing; the page scales it.
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 330.0;
+/// Beside the curves.
+const TOP: f64 = 14.0;
+const RIGHT: f64 = 16.0;
+const BOTTOM: f64 = 46.0;
+/// A character of a tick on a phone, where letters are larger against the drawing.
+const CHARACTER: f64 = 9.0;
+/// Colours of curves.
+pub const COLOURS: usize = 8;
+
+/// An axis: what it counts, and from where to where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// Quantity and unit.
+    pub title: String,
+    /// Whether it is logarithmic.
+    pub log: bool,
+    /// Whether it counts bytes.
+    pub bytes: bool,
+    /// The least and the greatest value on it.
+    pub range: [f64; 2],
+}
+
+impl Axis {
+    fn scaled(&self, value: f64) -> f64 {
+        if self.log { value.log10() } else { value }
+    }
+
+    /// From end to end with some room, scaled.
+    fn ends(&self, share: f64) -> [f64; 2] {
+        let [low, high] = self.range.map(|v| self.scaled(v));
+        let span = high - low;
+        let pad = match (self.log, span > 0.0) {
+            (true, _) => (share * span).max(0.05),
+            (false, true) => share * span,
+            (false, false) => share * if high == 0.0 { 1.0 } else { high.abs() },
+        };
+        [low - pad, high + pad]
+    }
+
+    /// Values that are written beside it.
+    fn ticks(&self, [low, high]: [f64; 2]) -> Vec<(f64, String)> {
+        let all: Vec<(f64, String)> = match (self.log, self.bytes) {
+            (true, true) => {
+                let (first, last) = (self.range[0].log2().floor() as i32, self.range[1].log2().ceil() as i32);
+                let step = [1, 2, 3, 4].into_iter().find(|step| (last - first) / step <= 8).unwrap_or(6);
+                let shifts =
+                    (first.div_euclid(step) * step..=last).step_by(step as usize).filter(|s| *s >= 0);
+                shifts.map(|shift| (2f64.powi(shift), size(1 << shift.min(62)))).collect()
+            }
+            (true, false) => {
+                let steps: &[f64] = match high - low {
+                    d if d > 4.0 => &[1.0],
+                    d if d > 2.0 => &[1.0, 3.0],
+                    _ => &[1.0, 2.0, 5.0],
+                };
+                let decades = low.floor() as i32..=high.ceil() as i32;
+                decades
+                    .flat_map(|e| steps.iter().map(move |s| s * 10f64.powi(e)))
+                    .map(|v| (v, number(v)))
+                    .collect()
+            }
+            (false, bytes) => {
+                let power = 10f64.powf(((high - low) / 5.0).log10().floor());
+                let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|s| (high - low) / (s * power) <= 6.0);
+                let step = step.unwrap_or(10.0) * power;
+                let from = (low / step).ceil() as i64;
+                let to = (high / step).floor() as i64;
+                let text = |v: f64| if bytes { size(v as u64) } else { number(v) };
+                (from..=to).take(12).map(|i| i as f64 * step).map(|v| (v, text(v))).collect()
+            }
+        };
+        let inside = |(v, _): &(f64, String)| (low - 1e-9..=high + 1e-9).contains(&self.scaled(*v));
+        all.into_iter().filter(inside).map(|(v, text)| (self.scaled(v), text)).collect()
+    }
+}
+
+/// A value beside an axis: as few digits as it has.
+fn number(v: f64) -> String {
+    let (v, unit) = match v.abs() {
+        1e9.. => (v / 1e9, "G"),
+        1e6.. => (v / 1e6, "M"),
+        _ => (v, ""),
+    };
+    let text = if v.abs() >= 1000.0 { group(&format!("{v:.0}")) } else { sig(v, 3) };
+    let bare = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{bare}{unit}")
+}
+
+/// How a trace is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Not at all.
+    No,
+    /// By a line.
+    Solid,
+    /// By a line of dashes, of one of four kinds.
+    Dashed(usize),
+}
+
+/// What stands at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing that is seen; its text is found all the same.
+    No,
+    /// The symbol of its curve.
+    Full,
+    /// The symbol of its curve, hollow.
+    Hollow,
+    /// A short level line.
+    Level,
+}
+
+/// A point of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// On the axes.
+    pub at: [f64; 2],
+    /// Ends of its interval.
+    pub interval: Option<[f64; 2]>,
+    /// What is told of it, in lines.
+    pub text: String,
+    /// Run and result, if it is one.
+    pub cell: Option<(usize, usize)>,
+}
+
+/// Points that are shown and hidden together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// What its entry in the legend is called.
+    pub name: String,
+    /// Which curve's colour and symbol it has; none for what is no curve.
+    pub curve: Option<usize>,
+    /// How it is connected.
+    pub line: Line,
+    /// What stands at its points.
+    pub mark: Mark,
+    /// The points, from left to right.
+    pub points: Vec<Point>,
+}
+
+impl Trace {
+    fn class(&self) -> String {
+        self.curve.map_or_else(|| "kf".to_owned(), |curve| format!("k{}", curve % COLOURS))
+    }
+
+    fn dash(&self) -> Option<&'static str> {
+        match self.line {
+            Line::Dashed(kind) => Some(["6 4", "2 3", "6 3 2 3", "9 4"][kind % 4]),
+            Line::No | Line::Solid => None,
+        }
+    }
+
+    /// The symbol of its marks, among those of [`symbols`].
+    fn symbol(&self) -> Option<String> {
+        match self.mark {
+            Mark::No => None,
+            Mark::Level => Some("#level".to_owned()),
+            Mark::Full | Mark::Hollow => Some(format!("#s{}", self.curve.unwrap_or(0) % COLOURS)),
+        }
+    }
+}
+
+/// A plot of traces against two axes, which all panels of a figure share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    /// What a reader who does not see it is told.
+    pub label: String,
+    /// Horizontal.
+    pub x: Axis,
+    /// Vertical.
+    pub y: Axis,
+    /// What is drawn, the first below all others.
+    pub traces: Vec<Trace>,
+}
+
+/// Where values are in the drawing.
+struct Place {
+    x: [f64; 2],
+    y: [f64; 2],
+    left: f64,
+}
+
+impl Place {
+    fn x(&self, scaled: f64) -> f64 {
+        self.left + (scaled - self.x[0]) / (self.x[1] - self.x[0]) * (WIDTH - RIGHT - self.left)
+    }
+
+    fn y(&self, scaled: f64) -> f64 {
+        HEIGHT - BOTTOM - (scaled - self.y[0]) / (self.y[1] - self.y[0]) * (HEIGHT - BOTTOM - TOP)
+    }
+}
+
+impl Chart {
+    /// The SVG element, 560 units wide; the page scales it.
+    #[must_use]
+    pub fn markup(&self) -> Markup {
+        let (x, y) = (self.x.ends(0.03), self.y.ends(0.06));
+        let (across, up) = (self.x.ticks(x), self.y.ticks(y));
+        let widest = up.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0) as f64;
+        let place = Place { x, y, left: 30.0 + CHARACTER * widest };
+        html! {
+            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(self.label) {
+                (self.grid(&place, &across, &up))
+                @for trace in &self.traces { (self.trace(trace, &place)) }
+            }
+        }
+    }
+
+    fn grid(&self, place: &Place, across: &[(f64, String)], up: &[(f64, String)]) -> Markup {
+        let (left, bottom, right) = (place.left, HEIGHT - BOTTOM, WIDTH - RIGHT);
+        let mut lines = String::new();
+        for (v, _) in across {
+            lines += &format!("M{:.1} {TOP}V{bottom}", place.x(*v));
+        }
+        for (v, _) in up {
+            lines += &format!("M{left} {:.1}H{right}", place.y(*v));
+        }
+        html! {
+            g.grid {
+                path d=(lines) {}
+                // On a phone every other of the sizes is left out.
+                @for (i, (v, text)) in across.iter().enumerate() {
+                    text.odd[i % 2 == 1] x=(one(place.x(*v))) y=(bottom + 17.0) text-anchor="middle" { (text) }
+                }
+                @for (v, text) in up {
+                    text x=(one(left - 6.0)) y=(one(place.y(*v) + 4.0)) text-anchor="end" { (text) }
+                }
+                text x=(one((left + right) / 2.0)) y=(HEIGHT - 8.0) text-anchor="middle" { (self.x.title) }
+                text transform={ "translate(14 " (one((TOP + bottom) / 2.0)) ") rotate(-90)" } text-anchor="middle" { (self.y.title) }
+            }
+        }
+    }
+
+    fn trace(&self, trace: &Trace, place: &Place) -> Markup {
+        let at = |[x, y]: [f64; 2]| [place.x(self.x.scaled(x)), place.y(self.y.scaled(y))];
+        let drawn: Vec<(&Point, [f64; 2])> = trace.points.iter().map(|p| (p, at(p.at))).collect();
+        // A logarithmic axis has no place for what is not above nothing.
+        let drawn: Vec<_> = drawn.into_iter().filter(|(_, at)| at.iter().all(|v| v.is_finite())).collect();
+        let ways: Vec<String> = drawn.iter().map(|(_, [x, y])| format!("{x:.1} {y:.1}")).collect();
+        let mut bars = String::new();
+        for (point, [x, _]) in &drawn {
+            let Some(ends) = point.interval else { continue };
+            let [low, high] = ends.map(|v| place.y(self.y.scaled(v)));
+            if low.is_finite() && high.is_finite() {
+                bars += &format!("M{x:.1} {low:.1}V{high:.1}m-2.5 0h5M{:.1} {low:.1}h5", x - 2.5);
+            }
+        }
+        html! {
+            g class={ "trace " (trace.class()) @if trace.mark == Mark::Hollow { " hollow" } } data-name=(trace.name) {
+                @if trace.line != Line::No && ways.len() > 1 {
+                    path.line d={ "M" (ways.join("L")) } stroke-dasharray=[trace.dash()] {}
+                }
+                @if !bars.is_empty() { path.bars d=(bars) {} }
+                @for (point, [x, y]) in &drawn {
+                    @let cell = point.cell.map(|(run, result)| format!("{run},{result}"));
+                    use href=[trace.symbol()] x=(one(*x)) y=(one(*y)) data-cell=[cell] { title { (point.text) } }
+                }
+            }
+        }
+    }
+}
+
+/// A coordinate to a tenth.
+fn one(v: f64) -> String {
+    format!("{v:.1}")
+}
+
+/// The symbols that all drawings of a page use.
+#[must_use]
+pub fn symbols() -> Markup {
+    const SHAPES: [&str; COLOURS] = [
+        "M3.4 0A3.4 3.4 0 1 1 -3.4 0A3.4 3.4 0 1 1 3.4 0Z",
+        "M-3 -3H3V3H-3Z",
+        "M0 -4.2L4.2 0L0 4.2L-4.2 0Z",
+        "M0 -4.2L3.8 3H-3.8Z",
+        "M-3.4 -1.7L-1.7 -3.4L0 -1.7L1.7 -3.4L3.4 -1.7L1.7 0L3.4 1.7L1.7 3.4L0 1.7L-1.7 3.4L-3.4 1.7L-1.7 0Z",
+        "M0 4.2L3.8 -3H-3.8Z",
+        "M0 -4.4L1.2 -1.4L4.4 -1.4L1.9 .7L2.8 3.9L0 2L-2.8 3.9L-1.9 .7L-4.4 -1.4L-1.2 -1.4Z",
+        "M-1.3 -3.9H1.3V-1.3H3.9V1.3H1.3V3.9H-1.3V1.3H-3.9V-1.3H-1.3Z",
+    ];
+    html! {
+        svg.symbols width="0" height="0" aria-hidden="true" {
+            defs {
+                @for (i, shape) in SHAPES.iter().enumerate() { path id={ "s" (i) } d=(shape) {} }
+                path #level d="M-8 0H8" {}
+            }
+        }
+    }
+}
+
+/// The entries of a legend, each of which shows and hides the traces of its name.
+#[must_use]
+pub fn legend(label: &str, traces: &[&Trace]) -> Markup {
+    let mut named: Vec<&Trace> = Vec::new();
+    for trace in traces {
+        if !named.iter().any(|known| known.name == trace.name) {
+            named.push(trace);
+        }
+    }
+    html! {
+        div.legend role="group" aria-label=(label) {
+            @for trace in named {
+                button type="button" aria-pressed="true" {
+                    svg class={ (trace.class()) @if trace.mark == Mark::Hollow { " hollow" } } width="26" height="12" viewBox="-13 -6 26 12" aria-hidden="true" {
+                        path.line d="M-13 0H13" stroke-dasharray=[trace.dash()] {}
+                        @if trace.mark != Mark::Level { use href=[trace.symbol()] {} }
+                    }
+                    span { (trace.name) }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(log: bool, bytes: bool, range: [f64; 2]) -> Axis {
+        Axis { title: "a < b".to_owned(), log, bytes, range }
+    }
+
+    fn texts(axis: &Axis) -> Vec<String> {
+        axis.ticks(axis.ends(0.03)).into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn axes_have_few_round_numbers() {
+        let cases = [
+            (
+                axis(true, true, [1.0, 4_194_304.0]),
+                vec!["1 B", "8 B", "64 B", "512 B", "4 KiB", "32 KiB", "256 KiB", "2 MiB"],
+            ),
+            (axis(true, false, [0.13, 190.0]), vec!["0.3", "1", "3", "10", "30", "100"]),
+            (axis(true, false, [90.0, 11_000.0]), vec!["100", "300", "1,000", "3,000", "10,000"]),
+            (axis(false, false, [0.0, 886.0]), vec!["0", "200", "400", "600", "800"]),
+            (axis(true, false, [2e6, 9e6]), vec!["2M", "5M", "10M"]),
+        ];
+        for (axis, expected) in cases {
+            assert_eq!(texts(&axis), expected, "{axis:?}");
+        }
+        // All values the same, or nothing: still an axis.
+        assert!(
+            !texts(&axis(false, false, [0.0, 0.0])).is_empty()
+                && !texts(&axis(true, false, [5.0, 5.0])).is_empty()
+        );
+    }
+
+    #[test]
+    fn a_point_has_its_place_its_interval_and_its_text() {
+        let point = |x: f64, y: f64| Point {
+            at: [x, y],
+            interval: Some([y / 2.0, y * 2.0]),
+            text: "<b>".to_owned(),
+            cell: Some((0, 7)),
+        };
+        let points = vec![point(1.0, 1.0), point(1024.0, 100.0), point(2.0, 0.0)];
+        let trace =
+            Trace { name: "n".to_owned(), curve: Some(9), line: Line::Solid, mark: Mark::Hollow, points };
+        let (x, y) = (axis(true, true, [1.0, 1024.0]), axis(true, false, [1.0, 100.0]));
+        let chart = Chart { label: "plot".to_owned(), x, y, traces: vec![trace] };
+        let text = chart.markup().into_string();
+        assert_eq!(text.matches("<use href=\"#s1\"").count(), 2, "what is nothing has no place: {text}");
+        assert!(text.contains("class=\"trace k1 hollow\"") && text.contains("data-cell=\"0,7\""), "{text}");
+        assert!(text.contains("<title>&lt;b&gt;</title>") && text.contains("a &lt; b"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+}
