@@ -34,7 +34,7 @@ pub struct FloorOf {
 /// How much goes into the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Detail {
-    /// Quantiles asked for; default 0.5, 0.95, 0.99, 0.999, 0.9999.
+    /// Quantiles asked for; default 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999.
     pub quantiles: Vec<f64>,
     /// Samples stored of each launch; default 500.
     pub samples: usize,
@@ -42,7 +42,7 @@ pub struct Detail {
 
 impl Default for Detail {
     fn default() -> Self {
-        Self { quantiles: vec![0.5, 0.95, 0.99, 0.999, 0.9999], samples: 500 }
+        Self { quantiles: vec![0.5, 0.9, 0.95, 0.99, 0.999, 0.9999], samples: 500 }
     }
 }
 

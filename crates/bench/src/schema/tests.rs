@@ -28,6 +28,18 @@ fn the_documented_example_is_read_and_survives_a_round_trip() {
     assert_eq!(again, run);
 }
 
+/// Goal: the documentation of the CSV names every column, and none that there is not.
+#[test]
+fn the_columns_of_the_csv_are_documented() {
+    let mut text = Vec::new();
+    run().to_csv(&mut text).expect("csv");
+    let text = String::from_utf8(text).expect("text");
+    let head: std::collections::BTreeSet<&str> = text.lines().next().expect("a header").split(',').collect();
+    let rows = include_str!("../../../../docs/results-csv.md").lines().filter(|line| line.starts_with("| `"));
+    let named = rows.flat_map(|row| row.split('|').nth(1).expect("a column").split('`').skip(1).step_by(2));
+    assert_eq!(named.collect::<std::collections::BTreeSet<&str>>(), head);
+}
+
 #[test]
 fn the_required_keys_are_always_written() {
     let run = Run { results: vec![Measurement::default()], ..Run::default() };

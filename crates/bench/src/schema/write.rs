@@ -144,7 +144,7 @@ fn readable_as_usual(builder: &mut tempfile::Builder<'_, '_>) {
     let _ = builder;
 }
 
-const CSV_COLUMNS: [&str; 29] = [
+const CSV_COLUMNS: [&str; 30] = [
     "experiment",
     "device",
     "variant",
@@ -161,6 +161,7 @@ const CSV_COLUMNS: [&str; 29] = [
     "min",
     "max",
     "p50",
+    "p90",
     "p95",
     "p99",
     "p99.9",
@@ -197,6 +198,7 @@ fn csv_row(r: &Measurement) -> Vec<String> {
         number(r.min),
         number(r.max),
         quantile(0.5),
+        quantile(0.9),
         quantile(0.95),
         quantile(0.99),
         quantile(0.999),
