@@ -5,6 +5,7 @@ mod error;
 pub mod keys;
 mod levels;
 mod needs;
+mod only;
 mod peers;
 pub mod sizes;
 mod time;
@@ -53,7 +54,7 @@ pub struct Plan {
     pub peer: Option<String>,
     /// Message sizes in bytes; `None` for the usual ones.
     pub sizes: Option<Vec<u64>>,
-    /// Fewer sizes, variants and launches: under a minute.
+    /// Fewer sizes, variants and launches: half a minute.
     pub quick: bool,
     /// Seed of order and contents; `None` for [`SEED`].
     pub seed: Option<u64>,
@@ -61,6 +62,8 @@ pub struct Plan {
     pub launches: Option<u32>,
     /// Values of [`keys::KEYS`].
     pub set: BTreeMap<String, String>,
+    /// Levels that a variant must have to be measured, by factor; none for all variants.
+    pub only: BTreeMap<String, String>,
 }
 
 /// One device of a plan.
@@ -116,6 +119,7 @@ impl Plan {
         let chosen = devices::with_options(&names_of, &mut set);
         let levels = levels::take(&mut set, &names, &mut wrong);
         check_set(&mut set, &names, &mut wrong);
+        wrong.extend(only::mistakes(&names, &levels, &self.only));
         self.check_devices(&chosen, &mut wrong);
         let peers = self.peer.as_deref().map_or_else(Vec::new, |text| peers::read(text, &mut wrong));
         if self.peer.is_some() {
@@ -127,6 +131,7 @@ impl Plan {
         let choose = |name| self.choose(name, &names, &levels, &mut cells);
         let devices: Vec<Chosen> = chosen.into_iter().map(choose).collect();
         let mut parameters = self.parameters(&devices, &names, &values, &peers);
+        parameters.extend(only::parameter(&self.only));
         parameters.extend(levels.iter().map(|(factor, list)| Parameter {
             key: factor.name().to_owned(),
             value: join_numbers(list),
@@ -292,13 +297,14 @@ impl Plan {
         floors: fabric::FloorKind,
     ) -> Vec<Cell> {
         let sizes = self.sizes();
-        // An overview shows every experiment and not every variant.
-        let short = self.quick || self.experiments.is_empty();
+        // An overview shows every experiment and not every variant, unless some are asked for.
+        let short = (self.quick || self.experiments.is_empty()) && self.only.is_empty();
         let mut cells = Vec::new();
         for experiment in names.iter().filter(|e| e.name() != FLOOR) {
             let most = self.peer.as_ref().map(|_| self.count_peers());
             add(&mut cells, *experiment, &self.sizes_of(*experiment), (short, most), levels);
         }
+        cells.retain(|cell| only::has(&cell.variant, &self.only));
         match names.iter().any(|e| e.name() == FLOOR) {
             // Asked for by name, also those that no result needs.
             true => {

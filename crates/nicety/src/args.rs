@@ -27,7 +27,7 @@ const MORE: &str = "`nicety COMMAND --help` explains a command and shows example
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure; without an experiment an overview, with a report for the browser
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
     /// Be the other side of measurements from another machine or terminal
     #[command(after_long_help = SERVE)]
     Serve(ServeArgs),
@@ -69,8 +69,8 @@ pub(crate) struct BenchArgs {
     /// What to measure; none for an overview of everything
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) experiments: Vec<String>,
-    /// Device to measure (see `nicety devices`), shm unless named; several, with commas, are set side by side
-    #[arg(long, value_name = "DEV[,DEV...]", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    /// Device to measure (see `nicety devices`), shm unless configured; several, with commas, are set side by side
+    #[arg(short, long, value_name = "DEV[,DEV...]", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) device: Option<String>,
     /// The other side, where `nicety serve` runs; without it a second process of this machine
     ///
@@ -82,9 +82,12 @@ pub(crate) struct BenchArgs {
     /// Message sizes, such as 8,4K,1M or 1..4M
     ///
     /// Bytes with an optional K, M or G (powers of 1024); a..b doubles from a up to b.
-    #[arg(long, value_name = "LIST", value_parser = sizes::parse)]
+    #[arg(short, long, value_name = "LIST", value_parser = sizes::parse)]
     pub(crate) size: Option<Sizes>,
-    /// Fewer sizes, variants and launches: about a minute
+    /// Only variants with these levels, such as op=write,source=host,sink=host
+    #[arg(long, value_name = "FACTOR=LEVEL[,...]", value_delimiter = ',', value_parser = setting)]
+    pub(crate) only: Vec<(String, String)>,
+    /// Fewer sizes, variants and launches: about half a minute
     #[arg(long)]
     pub(crate) quick: bool,
     /// Seed of the order of measurements and of the data, 1 unless given
@@ -96,24 +99,38 @@ pub(crate) struct BenchArgs {
     /// Fresh starts of both processes; 6 or more carry a 95 % interval
     #[arg(long, value_name = "N")]
     pub(crate) launches: Option<u32>,
+    /// Samples of each cell in a launch, neither fewer nor more (min-count and max-count)
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) iterations: Option<u64>,
+    /// Seconds of timed work in all (budget)
+    #[arg(short = 'D', long, value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
     /// Write the results as JSON; - for standard output, which then carries nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
-    /// Write the results as CSV, a row for each; - as above
+    /// Write the results as CSV, a row for each (docs/results-csv.md); - as above
     #[arg(long, value_name = "FILE|-")]
     pub(crate) csv: Option<Target>,
+    /// Write the results for the textfile collector of Prometheus' node exporter; - as above
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) prometheus: Option<Target>,
     /// Write the report for the browser; the overview writes nicety-report.html anyway
     #[arg(long, value_name = "FILE|-")]
     pub(crate) html: Option<Target>,
     /// No colour and no live display: plain lines, as into a file
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Configuration instead of ~/.config/nicety/config.toml
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
     /// Measure what a plan file says; what was measured of it before is not measured again
     ///
     /// Results lie beside it: FILE.PART.json for each part, one page FILE.html, and FILE.journal, by which the same command
     /// goes on after an interruption.
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "size", "quick", "seed", "set",
-        "launches", "json", "csv", "html"])]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "size", "only", "quick", "seed",
+        "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "html"])]
     pub(crate) plan: Option<PathBuf>,
     /// With --plan: measure everything again; the old journal is kept as .old
     // What excludes --plan would excuse its absence.
@@ -125,15 +142,42 @@ pub(crate) struct BenchArgs {
     pub(crate) dry_run: bool,
 }
 
+/// How results are shown.
+#[derive(Debug, Args)]
+pub(crate) struct Shown {
+    /// All tables and findings instead of the first screen
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// A line for each result instead of the first screen
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) line: bool,
+    /// Nothing but value and unit of each result
+    #[arg(short, long, conflicts_with_all = ["full", "line"])]
+    pub(crate) quiet: bool,
+    /// The median, p90, p99 and p99.9 of each result with their bounds; each operation is timed by itself (batch=1)
+    #[arg(long, conflicts_with_all = ["full", "line", "quiet"])]
+    pub(crate) tail: bool,
+    /// No plots on the first screen
+    #[arg(long)]
+    pub(crate) no_plot: bool,
+    /// Also say what devices chose, and what was left out and why
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
 /// The report of an overview, in the current directory.
 pub(crate) const REPORT_FILE: &str = "nicety-report.html";
 
 /// After the list of experiments and parameters in `nicety bench --help`.
 pub(crate) const BENCH: &str = "\
 EXAMPLES
-  nicety bench --quick                    the overview in a minute, and nicety-report.html
+  nicety bench --quick                    the overview in half a minute, and nicety-report.html
   nicety bench                            the overview, with intervals as narrow as they get
   nicety bench latency --size 8           one experiment, one size
+  nicety bench latency --only op=write,source=host,sink=host -s 8 --line
+                                          one number, in a line; with -q nothing but value and unit
+  nicety bench latency -s 8 --only op=send,source=host,sink=host --tail
+                                          its tail, as far as the samples carry it
   nicety bench latency bandwidth --size 1..4M --json run.json --html run.html
   nicety bench --quick --device shm,iwarp,model:mt23108-vapi
                                           the same on several devices, side by side
@@ -144,6 +188,13 @@ EXAMPLES
   nicety bench hotspot --device iwarp --peer 10.0.0.2,10.0.0.3,10.0.0.4 --token-file token
                                           this host serves three, in each of which `nicety serve` runs
   nicety bench --plan survey.toml         a matrix of experiments, devices and sizes; docs/plan-files.md
+
+CONFIGURATION (~/.config/nicety/config.toml, or --config FILE; the command line goes before it)
+  device = \"iwarp\"      instead of shm
+  cores = \"2,3\"         of client and server
+  budget = 60           seconds, except with --quick
+  output = \"full\"       or \"screen\", \"line\"
+  plot = false
 
 Ctrl-C once ends both sides and keeps what was measured (exit status 130); twice ends at once.
 Files are written as a whole at the end; one that is already there stays until then. What an
@@ -271,15 +322,21 @@ pub(crate) struct ReportArgs {
     /// Where to write the page; - for standard output
     #[arg(short, long, value_name = "FILE|-", default_value = REPORT_FILE)]
     pub(crate) output: Target,
+    /// Each run on the terminal instead, as `nicety bench` ends
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) text: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 const REPORT: &str = "\
 One page with findings in words, plots, tables and all parameters. It carries its data and opens \
-without a network.
+without a network. Several runs are named by their files, and compared with the first.
 
 EXAMPLES
   nicety report run.json                       writes nicety-report.html
   nicety report before.json after.json -o both.html
+  nicety report run.json --text                the first screen; --full, --line, --quiet and --tail as in bench
   nicety report run.json -o - | gzip > run.html.gz";
 
 /// `nicety reproduce`
@@ -359,12 +416,15 @@ EXAMPLES
 /// `nicety compare`
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Result file of the old run
-    #[arg(value_name = "A.json")]
-    pub(crate) old: PathBuf,
-    /// Result file of the new run
-    #[arg(value_name = "B.json")]
-    pub(crate) new: PathBuf,
+    /// Result files of the old run and of the new one; with --baseline the new one only
+    #[arg(value_name = "RUN.json", required = true, num_args = 1..=2)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// The old run is the one that was kept under this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) baseline: Option<String>,
+    /// Keep the new run under this name, in ~/.local/share/nicety/baselines
+    #[arg(long, value_name = "NAME")]
+    pub(crate) save_baseline: Option<String>,
     /// Effects within this are no difference (5% or 0.05)
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     pub(crate) threshold: f64,
@@ -374,6 +434,9 @@ pub(crate) struct CompareArgs {
     /// Also write the comparison as JSON; - for standard output, which then carries nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
+    /// Also write the comparison as JUnit's XML, a test case for each cell; - as above
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) junit: Option<Target>,
 }
 
 const COMPARE: &str = "\
@@ -389,6 +452,9 @@ EXAMPLES
   nicety compare before.json after.json
   nicety compare before.json after.json --threshold 10%
   nicety compare main.json branch.json --strict --json -     in CI
+  nicety compare main.json branch.json --junit compare.xml   in CI that shows tests
+  nicety compare --save-baseline main main.json              keeps a run; later:
+  nicety compare --baseline main branch.json
 
 EXIT STATUS
   0  no cell is worse

@@ -3,6 +3,7 @@
 
 mod args;
 mod cmd;
+mod config;
 mod doctor;
 mod error;
 mod output;

@@ -39,6 +39,8 @@ pub(crate) struct Display<'a> {
     stopping: bool,
     /// Whether a stop keeps what was measured.
     keeps: bool,
+    /// Whether to say what devices chose, and what is left out.
+    verbose: bool,
 }
 
 impl<'a> Display<'a> {
@@ -56,7 +58,13 @@ impl<'a> Display<'a> {
             stop,
             stopping: false,
             keeps: true,
+            verbose: false,
         }
+    }
+
+    /// With what devices chose, and with what is left out and why; the results have both.
+    pub(crate) fn verbose(self, verbose: bool) -> Self {
+        Self { verbose, ..self }
     }
 
     /// The display for measurements of which a part is worth nothing.
@@ -100,7 +108,9 @@ impl Progress for Display<'_> {
         let key = (what.device.map(str::to_owned), what.cell.clone());
         match what.state {
             CellState::Measured { value, .. } => self.values.entry(key.clone()).or_default().push(value),
-            CellState::Skipped { why } if self.skipped.insert((key.0.clone(), why.to_owned())) => {
+            CellState::Skipped { why }
+                if self.verbose && self.skipped.insert((key.0.clone(), why.to_owned())) =>
+            {
                 self.say(&format!("left out {}{}: {why}", on(what.device), what.cell));
             }
             CellState::Skipped { .. } | CellState::Began => {}
@@ -135,6 +145,12 @@ impl Progress for Display<'_> {
 
     fn note(&mut self, text: &str) {
         self.say(text);
+    }
+
+    fn chosen(&mut self, text: &str) {
+        if self.verbose {
+            self.say(text);
+        }
     }
 }
 

@@ -142,6 +142,10 @@ pub trait Progress {
     fn cell(&mut self, what: &CellEvent<'_>);
     /// Shows a remark of a line.
     fn note(&mut self, text: &str);
+    /// Shows what a device chose at its start, which the result holds, too.
+    fn chosen(&mut self, text: &str) {
+        self.note(text);
+    }
 }
 
 /// Nobody is told.

@@ -431,7 +431,7 @@ impl Launch<'_, '_> {
                     self.all.noted(self.device, &notes);
                     let on =
                         named(self.plan, self.device).map_or_else(String::new, |name| format!("{name}: "));
-                    notes.iter().for_each(|n| self.progress.note(&format!("{on}{n}")));
+                    notes.iter().for_each(|n| self.progress.chosen(&format!("{on}{n}")));
                 }
             }
             News::Cell { index } => {

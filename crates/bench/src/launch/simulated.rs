@@ -100,7 +100,7 @@ struct View<'a> {
 impl View<'_> {
     fn notes(&mut self, notes: &[String]) {
         let on = self.device.map_or_else(String::new, |name| format!("{name}: "));
-        notes.iter().for_each(|note| self.progress.note(&format!("{on}{note}")));
+        notes.iter().for_each(|note| self.progress.chosen(&format!("{on}{note}")));
     }
 
     fn measured(

@@ -47,6 +47,16 @@ pub enum PlanError {
         /// What it takes.
         range: String,
     },
+    /// Levels that no variant has.
+    #[error("no variant has {asked}{hint}; {known}")]
+    Only {
+        /// Factors with their levels.
+        asked: String,
+        /// `, did you mean ...?`
+        hint: String,
+        /// What there is.
+        known: String,
+    },
     /// A size that no message has.
     #[error("a message cannot have {size} bytes; sizes go from 1 to {MAX_SIZE} (1 GiB)")]
     Size {

@@ -56,7 +56,7 @@ pub const KEYS: &[Key] = &[
     key(
         "budget",
         "s",
-        ("220", "30"),
+        ("220", "22"),
         Kind::Real(0.1, 86_400.0),
         "timed work in all, shared among cells and launches; a run takes at most about a fifth more",
     ),

@@ -30,6 +30,33 @@ fn every_mistake_is_named_with_what_exists_instead() {
     assert!(all.iter().all(|line| !line.contains('\n')));
 }
 
+/// Goal: of all variants those with the levels asked for, also such as a short overview leaves out; levels that there are
+/// not are named with those that there are.
+#[test]
+fn only_some_variants() {
+    let only =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(f, l)| ((*f).to_owned(), (*l).to_owned())).collect();
+    let asked = Plan {
+        experiments: vec!["latency".into()],
+        sizes: Some(vec![8]),
+        quick: true,
+        only: only(&[("op", "send"), ("source", "host"), ("sink", "nic")]),
+        ..plan()
+    };
+    let cells = asked.check().expect("a plan").cells;
+    let measured: Vec<&Cell> = cells.iter().filter(|c| c.experiment != FLOOR).collect();
+    assert_eq!(measured.len(), 1, "{measured:?}");
+    assert!(measured[0].variant.is(factor::OP, "send") && measured[0].variant.is(factor::SINK, "nic"));
+    for (pairs, part) in [
+        (&[("op", "sned")][..], "no variant has op=sned, did you mean \"send\"?; op can be cas, fadd, read,"),
+        (&[("opp", "send")], "did you mean \"op\"?; these experiments have the factors op, sink, source"),
+        (&[("op", "cas"), ("sink", "host"), ("source", "nic")], "not together"),
+    ] {
+        let all = refusals(&Plan { only: only(pairs), ..asked.clone() });
+        assert!(all.len() == 1 && all[0].contains(part), "{all:?}");
+    }
+}
+
 #[test]
 fn no_launches_and_no_sizes_are_refused() {
     let wrong = Plan { launches: Some(0), sizes: Some(Vec::new()), ..plan() };

@@ -90,6 +90,7 @@ fn plan(draft: &Draft, settings: &[(String, String)]) -> Plan {
         seed: draft.seed,
         launches: draft.launches.map(|(n, _)| u32::try_from(n).unwrap_or(u32::MAX)),
         set: settings.iter().cloned().collect(),
+        ..Plan::default()
     }
 }
 
@@ -121,6 +122,8 @@ fn line(draft: &Draft, error: &PlanError) -> usize {
         }
         PlanError::Value { key, .. } => setting(key),
         PlanError::Size { size: wrong } => size(wrong),
+        // A plan file cannot choose among variants.
+        PlanError::Only { .. } => None,
         PlanError::NoSizes => draft.sizes.as_ref().map(|(_, line)| *line),
         PlanError::VirtualPeer => first(&draft.peers),
         PlanError::Peer { peer } | PlanError::PeerTwice { peer } => named(&draft.peers, peer),

@@ -3,11 +3,15 @@
 mod file;
 mod words;
 
+use std::collections::BTreeMap;
+
 use bench::launch::{self, BenchError};
 use bench::plan::{Plan, PlanError};
 use bench::schema::Run;
 
+use super::shown::{self, Form};
 use crate::args::{BenchArgs, REPORT_FILE, Target};
+use crate::config::Config;
 use crate::error::{FAILED, Failure, OK, Outcome, USAGE, one_line};
 use crate::output::{self, Wanted};
 use crate::progress::Display;
@@ -22,18 +26,20 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     if let Some(path) = &args.plan {
         return file::run(path, args);
     }
-    let mut plan = plan(args).check_strictly().map_err(refused)?;
+    let config = Config::read(args.config.as_deref())?;
+    let mut plan = plan(args, &config).check_strictly().map_err(refused)?;
     if args.dry_run {
         Stream::Out.print(&words::outline(std::iter::once((None, &plan))))?;
         return Ok(OK);
     }
     plan.token = args.token.read()?;
     let outputs = Outputs::new(args);
+    let form = Form::of(&args.shown, &config);
     output::check(&outputs.wanted())?;
     let signals = Signals::install()?;
     words::judge(plan.is_virtual());
     words::foretell(&plan);
-    let mut display = Display::new(args.plain, &signals.stop);
+    let mut display = Display::new(args.plain, &signals.stop).verbose(args.shown.verbose);
     let measured = launch::run(&plan, &mut display, &signals.stop).map(words::stamped);
     display.clear();
     let interrupted = signals.status();
@@ -46,39 +52,62 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
         }),
         Ok(run) => {
             let outputs = if interrupted.is_some() { outputs.partial() } else { outputs };
-            deliver(args, &outputs, &run)?;
+            deliver(args, form, &outputs, &run)?;
             if interrupted.is_some() {
                 remark("interrupted: what was measured until then is shown; files of it are named .partial");
             }
             Ok(interrupted.unwrap_or(OK))
         }
-        Err(why) => Err(failed(args, &outputs, why, interrupted)),
+        Err(why) => Err(failed(args, form, &outputs, why, interrupted)),
     }
 }
 
 /// A failed run overwrites nothing; what it measured goes to the terminal and to files named `.partial`.
-fn failed(args: &BenchArgs, outputs: &Outputs, why: BenchError, interrupted: Option<u8>) -> Failure {
+fn failed(
+    args: &BenchArgs,
+    form: Form,
+    outputs: &Outputs,
+    why: BenchError,
+    interrupted: Option<u8>,
+) -> Failure {
     let mut failure = Failure::run(&why);
     failure.status = interrupted.unwrap_or(FAILED);
     if let Some(run) = why.partial.filter(|run| !run.results.is_empty())
-        && let Err(more) = deliver(args, &outputs.partial(), &words::stamped(*run))
+        && let Err(more) = deliver(args, form, &outputs.partial(), &words::stamped(*run))
     {
         failure.lines.extend(more.lines);
     }
     failure
 }
 
-fn plan(args: &BenchArgs) -> Plan {
+fn plan(args: &BenchArgs, config: &Config) -> Plan {
+    let device = args.device.as_ref().or(config.device.as_ref());
     Plan {
         experiments: args.experiments.clone(),
-        device: args.device.clone().unwrap_or_default(),
+        device: device.cloned().unwrap_or_default(),
         peer: args.peer.clone(),
         sizes: args.size.as_ref().map(|sizes| sizes.0.clone()),
         quick: args.quick,
         seed: args.seed,
         launches: args.launches,
-        set: args.set.iter().cloned().collect(),
+        set: settings(args, config),
+        only: args.only.iter().cloned().collect(),
     }
+}
+
+/// Parameters: the configured ones, over them what options stand for, over these what was set.
+fn settings(args: &BenchArgs, config: &Config) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut set = |key: &str, value: Option<String>| all.extend(value.map(|value| (key.to_owned(), value)));
+    set("cores", config.cores.clone());
+    // A quick run was asked to be quick.
+    set("budget", config.budget.filter(|_| !args.quick).map(|seconds| seconds.to_string()));
+    set("batch", args.shown.tail.then(|| "1".to_owned()));
+    set("min-count", args.iterations.map(|n| n.to_string()));
+    set("max-count", args.iterations.map(|n| n.to_string()));
+    set("budget", args.duration.map(|seconds| seconds.to_string()));
+    all.extend(args.set.iter().cloned());
+    all
 }
 
 /// All that is wrong, a line each.
@@ -90,6 +119,7 @@ fn refused(problems: Vec<PlanError>) -> Failure {
 struct Outputs {
     json: Option<Target>,
     csv: Option<Target>,
+    prometheus: Option<Target>,
     html: Option<Target>,
 }
 
@@ -98,17 +128,27 @@ impl Outputs {
     fn new(args: &BenchArgs) -> Self {
         let overview = args.experiments.is_empty();
         let html = args.html.clone().or_else(|| overview.then(|| Target::File(REPORT_FILE.into())));
-        Self { json: args.json.clone(), csv: args.csv.clone(), html }
+        Self { json: args.json.clone(), csv: args.csv.clone(), prometheus: args.prometheus.clone(), html }
     }
 
     /// Targets beside the files that were meant.
     fn partial(&self) -> Self {
         let beside = |target: &Option<Target>| output::partial(target.as_ref()?);
-        Self { json: beside(&self.json), csv: beside(&self.csv), html: beside(&self.html) }
+        Self {
+            json: beside(&self.json),
+            csv: beside(&self.csv),
+            prometheus: beside(&self.prometheus),
+            html: beside(&self.html),
+        }
     }
 
     fn wanted(&self) -> Vec<Wanted<'_>> {
-        let all = [("--json", &self.json), ("--csv", &self.csv), ("--html", &self.html)];
+        let all = [
+            ("--json", &self.json),
+            ("--csv", &self.csv),
+            ("--prometheus", &self.prometheus),
+            ("--html", &self.html),
+        ];
         all.into_iter()
             .filter_map(|(option, target)| Some(Wanted { option, target: target.as_ref()? }))
             .collect()
@@ -122,10 +162,9 @@ impl Outputs {
 }
 
 /// Shows and writes everything; one failure does not keep the rest back.
-fn deliver(args: &BenchArgs, outputs: &Outputs, run: &Run) -> Result<(), Failure> {
+fn deliver(args: &BenchArgs, form: Form, outputs: &Outputs, run: &Run) -> Result<(), Failure> {
     let people = outputs.people();
     let mut problems = Vec::new();
-    let mut text = report::terminal(run, people.width(), people.colour() && !args.plain);
     let mut written = String::new();
     for wanted in outputs.wanted() {
         match words::content(wanted.option, run).and_then(|text| output::write(wanted, &text)) {
@@ -133,10 +172,13 @@ fn deliver(args: &BenchArgs, outputs: &Outputs, run: &Run) -> Result<(), Failure
             Err(problem) => problems.extend(problem.lines),
         }
     }
-    if !written.is_empty() {
-        text += "\n";
-        text += &written;
+    // Who wants a value wants nothing else; and where the files are stands under an empty line.
+    if form == Form::Value {
+        written.clear();
+    } else if !written.is_empty() {
+        written.insert(0, '\n');
     }
+    let text = shown::text(run, form, (people, args.plain), written.lines().count()) + &written;
     if let Err(problem) = people.print(&text) {
         problems.extend(problem.lines);
     }

@@ -1,9 +1,13 @@
 //! `nicety compare`: is run B worse than run A? The statistics are `bench::stats`; here is what people and CI see.
 
+mod baseline;
 mod context;
 mod json;
+mod junit;
 mod text;
 mod words;
+
+use std::path::{Path, PathBuf};
 
 use bench::schema::{ReadError, Run};
 use bench::stats::{CompareOptions, Comparison, Verdict, compare_runs};
@@ -18,22 +22,68 @@ use crate::term::{self, Stream};
 /// # Errors
 /// Files that cannot be read, or that have nothing in common.
 pub(crate) fn run(args: &CompareArgs) -> Outcome {
-    let wanted = args.json.as_ref().map(|target| Wanted { option: "--json", target });
-    output::check(wanted.as_slice())?;
-    let read = |path| Run::read(path).map_err(|why: ReadError| Failure::usage(why));
-    let (old, new) = (read(&args.old)?, read(&args.new)?);
+    let wanted: Vec<Wanted<'_>> = [("--json", &args.json), ("--junit", &args.junit)]
+        .into_iter()
+        .filter_map(|(option, target)| Some(Wanted { option, target: target.as_ref()? }))
+        .collect();
+    output::check(&wanted)?;
+    let read = |path: &Path| Run::read(path).map_err(|why: ReadError| Failure::usage(why));
+    let (old, new) = match Sides::of(args)? {
+        Sides::One(path) => return keep(args, &read(&path)?),
+        Sides::Two(old, new) => (old, new),
+    };
+    let (files, old, new) = ([&old, &new].map(|path| path.display().to_string()), read(&old)?, read(&new)?);
     let options = CompareOptions { threshold: args.threshold, ..CompareOptions::default() };
     let compared = compare_runs(&old, &new, &options);
     if compared.cells.is_empty() {
-        return Err(nothing_in_common(args, &old, &new));
+        return Err(nothing_in_common(files, &old, &new));
     }
     let cautions = context::cautions(&old, &new, args.threshold);
-    let people = if args.json == Some(Target::Stdout) { Stream::Err } else { Stream::Out };
+    let taken = wanted.iter().any(|wanted| *wanted.target == Target::Stdout);
+    let people = if taken { Stream::Err } else { Stream::Out };
     people.print(&text::render(&compared, &cautions, people))?;
-    if let Some(wanted) = wanted {
-        output::write(wanted, &term::json(&json::Document::new(&compared, &cautions))?)?;
+    for wanted in wanted {
+        let text = match wanted.option {
+            "--junit" => junit::document(&compared, &cautions, args.strict),
+            _ => term::json(&json::Document::new(&compared, &cautions))?,
+        };
+        output::write(wanted, &text)?;
     }
+    keep(args, &new)?;
     Ok(status(&compared, args.strict))
+}
+
+/// What the command line has to compare.
+enum Sides {
+    /// A run that is only to be kept.
+    One(PathBuf),
+    /// The old run and the new one.
+    Two(PathBuf, PathBuf),
+}
+
+impl Sides {
+    fn of(args: &CompareArgs) -> Result<Self, Failure> {
+        match (&args.baseline, args.runs.as_slice()) {
+            (None, [old, new]) => Ok(Self::Two(old.clone(), new.clone())),
+            (Some(name), [new]) => Ok(Self::Two(baseline::find(name)?, new.clone())),
+            (None, [one]) if args.save_baseline.is_some() => Ok(Self::One(one.clone())),
+            (None, _) => Err(Failure::usage(
+                "there is one run and nothing to compare it with; give two files, or --baseline NAME and one",
+            )),
+            (Some(_), _) => {
+                Err(Failure::usage("the baseline is the old run; with --baseline give one file, the new one"))
+            }
+        }
+    }
+}
+
+/// Keeps the new run as a baseline, if that was asked for.
+fn keep(args: &CompareArgs, run: &Run) -> Outcome {
+    if let Some(name) = &args.save_baseline {
+        let path = baseline::keep(name, run)?;
+        term::remark(format_args!("kept as baseline {name}: {}", path.display()));
+    }
+    Ok(OK)
 }
 
 fn status(compared: &Comparison, strict: bool) -> u8 {
@@ -45,8 +95,7 @@ fn status(compared: &Comparison, strict: bool) -> u8 {
     }
 }
 
-fn nothing_in_common(args: &CompareArgs, old: &Run, new: &Run) -> Failure {
-    let (a, b) = (args.old.display(), args.new.display());
+fn nothing_in_common([a, b]: [String; 2], old: &Run, new: &Run) -> Failure {
     let why = match (old.results.first(), new.results.first()) {
         (None, _) => format!("{a} has no results"),
         (_, None) => format!("{b} has no results"),

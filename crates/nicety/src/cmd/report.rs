@@ -1,23 +1,39 @@
-//! `nicety report`: the page for runs that were measured before.
+//! `nicety report`: the page, or the screen, for runs that were measured before.
+
+use std::path::Path;
 
 use bench::schema::{ReadError, Run};
-use report::html;
 use report::number::plural;
+use report::{html, name_run};
 
+use super::shown::{self, Form};
 use crate::args::ReportArgs;
+use crate::config::Config;
 use crate::error::{Failure, OK, Outcome};
 use crate::output::{self, Wanted};
 use crate::term::Stream;
 
-/// Writes one page for all the runs given.
+/// Writes one page for all the runs given, or shows each.
 ///
 /// # Errors
 /// Runs that cannot be read, a page that cannot be written.
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let wanted = Wanted { option: "--output", target: &args.output };
-    output::check(&[wanted])?;
+    if !args.text {
+        output::check(&[wanted])?;
+    }
     let read = |path| Run::read(path).map_err(|why: ReadError| Failure::run(why));
-    let runs: Vec<Run> = args.runs.iter().map(read).collect::<Result<_, _>>()?;
+    let mut runs: Vec<Run> = args.runs.iter().map(read).collect::<Result<_, _>>()?;
+    if args.text {
+        let form = Form::of(&args.shown, &Config::read(None)?);
+        let texts: Vec<String> =
+            runs.iter().map(|run| shown::text(run, form, (Stream::Out, false), 0)).collect();
+        Stream::Out.print(&texts.join("\n"))?;
+        return Ok(OK);
+    }
+    if runs.len() > 1 {
+        runs.iter_mut().zip(&args.runs).for_each(|(run, path)| name_run(run, &name(path, &args.runs)));
+    }
     output::write(wanted, &html(&runs).map_err(Failure::run)?)?;
     if let Some(path) = args.output.file() {
         Stream::Out.print(&format!(
@@ -27,4 +43,11 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         ))?;
     }
     Ok(OK)
+}
+
+/// A file's name; its whole path where another file has the same name.
+fn name(path: &Path, all: &[std::path::PathBuf]) -> String {
+    let short =
+        path.file_name().filter(|name| all.iter().filter(|p| p.file_name() == Some(name)).count() == 1);
+    short.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }

@@ -25,7 +25,7 @@ fn a_measurement_is_shown_and_written_three_ways() {
     let dir = tempfile::tempdir().expect("directory");
     let ended = nicety_in(dir.path(), short(&["--json", "r.json", "--csv", "r.csv", "--html", "r.html"]));
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    for text in ["One-way latency", "Findings", "Results: r.json", "Report: r.html (open it"] {
+    for text in ["latency write 8 B", "Trust ", "Results: r.json", "Report: r.html (open it"] {
         assert!(ended.out.contains(text), "{text}: {}", ended.out);
     }
     assert!(!ended.out.contains('\x1b') && !ended.err.contains('\x1b'), "no colour in pipes");
@@ -38,12 +38,96 @@ fn a_measurement_is_shown_and_written_three_ways() {
     assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 3, "no temporary files");
 }
 
+/// A modelled card: exact, the same on every machine, and done at once.
+const MODEL: &str = "model:mt23108-vapi";
+
+/// Goal: one number is one line, and one value for scripts; short options are those of perftest. Method: a modelled card.
+#[test]
+fn one_number_is_one_line() {
+    let one = ["bench", "latency", "--only", "op=write,source=host,sink=host", "-s", "8", "-d", MODEL];
+    let told = |more: &[&str]| {
+        let ended = nicety(one.iter().chain(more));
+        assert_eq!((ended.status, ended.out.lines().count()), (Some(0), 1), "{ended:?}");
+        ended.out
+    };
+    let line = told(&["--line"]);
+    assert!(
+        line.starts_with("one-way latency, write (host -> host), 8 B, model:mt23108-vapi (virtual): "),
+        "{line}"
+    );
+    let value = told(&["-q", "-n", "40", "-D", "2"]);
+    let (number, unit) = value.trim_end().split_once(' ').expect("value and unit");
+    assert!(number.parse::<f64>().is_ok_and(|us| us > 1.0) && unit == "us", "{value}");
+    let tail = nicety(one.iter().chain(&["--tail"])).out;
+    assert_eq!(tail.lines().count(), 5, "{tail}");
+    assert!(tail.lines().nth(1).is_some_and(|l| l.trim_start().starts_with("p50 ")), "{tail}");
+    nicety(one.iter().chain(&["--line", "-q"])).is_error(2, "cannot be used with");
+    nicety(["bench", "latency", "--only", "op=rite"]).is_error(2, "did you mean \"write\"?");
+}
+
+/// Goal: a run ends with one screen, whatever it measured, and the same results give everything with --full.
+#[test]
+fn an_overview_ends_with_one_screen() {
+    let dir = tempfile::tempdir().expect("directory");
+    let both = format!("{MODEL},model:mt23108-ibal");
+    for devices in [MODEL, &both] {
+        let ended = nicety_in(dir.path(), ["bench", "--quick", "--device", devices, "--json", "r.json"]);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        assert!(ended.out.lines().count() <= 30, "{}", ended.out);
+        assert!(!ended.err.contains("left out"), "{}", ended.err);
+        for text in ["Trust     exact", "latency", "MB/s", "Report: nicety-report.html"] {
+            assert!(ended.out.contains(text), "{devices}: no {text} in {}", ended.out);
+        }
+        let full = nicety_in(dir.path(), ["report", "r.json", "--text", "--full"]).out;
+        assert!(full.lines().count() > 60 && full.contains("Findings"), "{full}");
+    }
+}
+
+/// Goal: what the configuration says holds unless the command line says otherwise; mistakes in it are named.
+#[test]
+fn a_configuration_is_the_default() {
+    let dir = tempfile::tempdir().expect("directory");
+    let config = dir.path().join("config.toml");
+    fs::write(&config, format!("device = \"{MODEL}\"\noutput = \"line\"\n")).expect("file");
+    let run = |more: &[&str]| {
+        let given = [
+            "bench",
+            "latency",
+            "-s",
+            "8",
+            "--only",
+            "op=send,source=host,sink=host",
+            "--config",
+            "config.toml",
+        ];
+        nicety_in(dir.path(), given.iter().chain(more))
+    };
+    let ended = run(&[]);
+    assert!(ended.out.contains(MODEL) && ended.out.lines().count() == 1, "{ended:?}");
+    assert!(run(&["--full"]).out.contains("Findings"));
+    assert!(run(&["-q", "-d", "model:mt23108-ibal"]).out.ends_with(" us\n"));
+    fs::write(&config, "devices = 1").expect("file");
+    run(&[]).is_error(2, "unknown field");
+    fs::remove_file(&config).expect("removed");
+    run(&[]).is_error(2, "cannot read the configuration");
+}
+
+#[test]
+fn results_for_prometheus_and_spreadsheets() {
+    let given = ["bench", "latency", "-s", "8", "--only", "op=write,source=nic,sink=nic", "-d", MODEL];
+    let prometheus = nicety(given.iter().chain(&["--prometheus", "-"])).out;
+    assert!(prometheus.contains("# TYPE nicety_one_way_latency_seconds gauge\n"), "{prometheus}");
+    assert!(prometheus.contains("stat=\"median\"} 0.00000"), "{prometheus}");
+    let csv = nicety(given.iter().chain(&["--csv", "-"])).out;
+    assert_eq!(csv.lines().next().map(|head| head.contains(",p50,p90,")), Some(true), "{csv}");
+}
+
 #[test]
 fn json_to_standard_output_stands_there_alone() {
     let ended = nicety(short(&["--json", "-"]));
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert_eq!(json(&ended.out)["schema"], "nicety-results/1");
-    assert!(ended.err.contains("One-way latency"), "people read it on standard error");
+    assert!(ended.err.contains("Trust "), "people read it on standard error");
 }
 
 #[test]

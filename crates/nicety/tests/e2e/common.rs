@@ -16,6 +16,7 @@ pub(crate) fn command() -> Command {
         .env_remove("NO_COLOR")
         .env_remove("COLUMNS")
         .env_remove("NICETY_TOKEN")
+        .env("XDG_CONFIG_HOME", "/nowhere")
         .env("TERM", "xterm")
         .stdin(Stdio::null());
     command

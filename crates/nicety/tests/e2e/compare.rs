@@ -66,6 +66,45 @@ fn what_cannot_be_told_is_loud_and_strict_makes_it_status_3() {
     assert_eq!(compare(&a, &a, &["--strict"]).status, Some(3));
 }
 
+/// Goal: a kept run is compared with by its name; names that are none, or that there are not, are told.
+#[test]
+fn a_named_baseline_is_kept_and_compared_with() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (a, b) = (made_up_run(1.0, 9000.0), made_up_run(1.5, 9000.0));
+    let (a, b) = (save(dir.path(), "a.json", &a), save(dir.path(), "b.json", &b));
+    let compare = |more: &[&str], file: &Path| -> Ended {
+        let mut command = crate::common::command();
+        command.env("XDG_DATA_HOME", dir.path()).arg("compare").args(more).arg(file);
+        command.output().expect("the command runs").into()
+    };
+    compare(&["--baseline", "main"], &b).is_error(2, "there are: none yet");
+    let kept = compare(&["--save-baseline", "main"], &a);
+    assert_eq!((kept.status, kept.out.as_str()), (Some(0), ""), "{kept:?}");
+    assert!(dir.path().join("nicety/baselines/main.json").is_file(), "{kept:?}");
+    let ended = compare(&["--baseline", "main"], &b);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.out.contains("1 worse, 1 same"), "{}", ended.out);
+    compare(&["--baseline", "mian"], &b).is_error(2, "did you mean \"main\"?");
+    for name in ["", "../main", ".hidden", "a/b"] {
+        compare(&["--save-baseline", name], &a).is_error(2, "is no name of a baseline");
+    }
+    compare(&[], &a).is_error(2, "nothing to compare it with");
+    // Compared with the old one first, and then in its place.
+    assert_eq!(compare(&["--baseline", "main", "--save-baseline", "main"], &b).status, Some(1));
+    assert_eq!(compare(&["--baseline", "main"], &b).status, Some(0));
+}
+
+#[test]
+fn a_comparison_is_test_cases_for_ci() {
+    let dir = tempfile::tempdir().expect("directory");
+    let a = save(dir.path(), "a.json", &made_up_run(1.0, 9000.0));
+    let b = save(dir.path(), "b.json", &made_up_run(1.5, 9000.0));
+    let ended = compare(&a, &b, &["--junit", "-"]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.out.starts_with("<?xml") && ended.err.contains("1 worse, 1 same"), "{ended:?}");
+    assert!(ended.out.contains("tests=\"2\" failures=\"1\" skipped=\"0\""), "{}", ended.out);
+}
+
 #[test]
 fn cells_of_one_side_are_listed() {
     let dir = tempfile::tempdir().expect("directory");

@@ -13,7 +13,10 @@ fn runs_become_one_page() {
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert_eq!(ended.out, "Report of 2 runs: both.html (open it in a browser)\n");
     let page = fs::read_to_string(dir.path().join("both.html")).expect("the page");
-    assert!(page.contains("</html>"));
+    assert!(
+        page.contains("</html>") && page.contains("b.json against a.json"),
+        "runs are named by their files"
+    );
     let ended = nicety_in(dir.path(), ["report", "a.json"]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
     assert!(dir.path().join("nicety-report.html").exists(), "the default name");

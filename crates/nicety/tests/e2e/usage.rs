@@ -34,7 +34,7 @@ fn help_is_short_or_long_and_the_long_one_has_examples() {
 fn what_is_unknown_is_answered_in_one_line_with_what_was_meant() {
     nicety(["doktor"]).is_error(2, "did you mean 'doctor'?");
     nicety(["doctor", "--jsn"]).is_error(2, "did you mean '--json'?");
-    nicety(["compare"]).is_error(2, "<A.json> <B.json>");
+    nicety(["compare"]).is_error(2, "<RUN.json>");
     nicety(["compare", "a", "b", "c"]).is_error(2, "see `nicety compare --help`");
     nicety(["completions", "fsh"]).is_error(2, "possible values: bash");
     nicety(["--wrong"]).is_error(2, "unexpected argument '--wrong'");

@@ -127,7 +127,10 @@ mod tests {
         let curve = |at: &str, middle: f64| {
             [(1, 1.0), (512, middle), (4096, 9.0)].map(|(size, us)| point("latency", at, size, us)).to_vec()
         };
-        let found = cost(&series(&[run([curve(NIC, 1.0), curve(HOST, 4.3)].concat())]), None);
+        let found = cost(
+            &series(&[run([curve(NIC, 1.0), curve(HOST, 4.3)].concat())]),
+            &Noise(&Environment::default()),
+        );
         assert_eq!(found[0].tone, Tone::Fact);
         assert!(found[0].text.contains("write (nic → host) at 512 B: 4.30×"), "{}", found[0].text);
         let told = "no difference seen at 1 B, 4.30× at 512 B, no difference seen at 4 KiB";

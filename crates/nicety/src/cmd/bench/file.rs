@@ -9,6 +9,8 @@ use report::number::plural;
 
 use super::words;
 use crate::args::{BenchArgs, Target};
+use crate::cmd::shown::{self, Form};
+use crate::config::Config;
 use crate::error::{FAILED, Failure, OK, Outcome, USAGE};
 use crate::output::{self, Wanted};
 use crate::progress::Display;
@@ -21,6 +23,7 @@ use crate::term::{Paint, Stream, remark};
 /// A file with mistakes, all of which are said; files that cannot be written; another machine's journal; parts that
 /// failed, when all others are done.
 pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
+    let form = Form::of(&args.shown, &Config::read(args.config.as_deref())?);
     let text = std::fs::read_to_string(path).map_err(|why| {
         Failure::usage(format!("cannot read the plan {}: {why}; check its name", path.display()))
     })?;
@@ -49,7 +52,7 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
         words::judge(plans().all(bench::plan::CheckedPlan::is_virtual));
         plans().for_each(words::foretell);
     }
-    let mut survey = Survey { args, beside, journal, signals, runs: Vec::new(), problems: Vec::new() };
+    let mut survey = Survey { args, form, beside, journal, signals, runs: Vec::new(), problems: Vec::new() };
     survey.measure(&parts)?;
     survey.end(&parts)
 }
@@ -146,6 +149,7 @@ fn named(target: Target, whole: bool) -> Target {
 /// A plan file under way.
 struct Survey<'a> {
     args: &'a BenchArgs,
+    form: Form,
     beside: Beside,
     journal: Journal,
     signals: Signals,
@@ -159,7 +163,8 @@ impl Survey<'_> {
         let command = WorkerCommand::own().map_err(Failure::run)?;
         for (number, part) in parts.iter().enumerate() {
             remark(format_args!("part {} ({} of {})", part.name, number + 1, parts.len()));
-            let mut display = Display::new(self.args.plain, &self.signals.stop);
+            let mut display =
+                Display::new(self.args.plain, &self.signals.stop).verbose(self.args.shown.verbose);
             let journal = Some(&mut self.journal);
             let measured =
                 launch::run_keeping(&command, &part.plan, journal, &mut display, &self.signals.stop);
@@ -187,7 +192,7 @@ impl Survey<'_> {
         let (people, colour) = (Stream::Out, Stream::Out.colour() && !self.args.plain);
         let target = named(self.beside.results(part), whole);
         let mut text = format!("{}\n", Paint::Strong.on(&format!("Part {}", part.name), colour));
-        text += &report::terminal(&run, people.width(), colour);
+        text += &shown::text(&run, self.form, (people, self.args.plain), 4);
         let wanted = Wanted { option: "--json", target: &target };
         match words::content("--json", &run).and_then(|json| output::renew(wanted, &json)) {
             Ok(()) => text += &format!("\n{}", words::notice(wanted)),

@@ -59,6 +59,7 @@ pub(super) fn content(option: &str, run: &Run) -> Result<String, Failure> {
             run.to_csv(&mut text).map_err(Failure::run)?;
             Ok(String::from_utf8_lossy(&text).into_owned())
         }
+        "--prometheus" => Ok(report::prometheus(run)),
         _ => report::html(std::slice::from_ref(run)).map_err(Failure::run),
     }
 }
@@ -68,6 +69,7 @@ pub(super) fn notice(wanted: Wanted<'_>) -> String {
     let what = match wanted.option {
         "--json" => "Results",
         "--csv" => "Results as CSV",
+        "--prometheus" => "Results for Prometheus",
         _ => "Report",
     };
     let how = if what == "Report" { " (open it in a browser)" } else { "" };

@@ -1,0 +1,50 @@
+//! How the results of a run stand on the terminal: the first screen, all tables, or a line each.
+
+use bench::schema::Run;
+use report::Look;
+
+use crate::args::Shown;
+use crate::config::{Config, Output};
+use crate::term::Stream;
+
+/// Which form was asked for, here or in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Screen { plot: bool },
+    Full,
+    Line,
+    Value,
+    Tail,
+}
+
+impl Form {
+    pub(crate) fn of(shown: &Shown, config: &Config) -> Self {
+        match (shown, config.output) {
+            (Shown { quiet: true, .. }, _) => Self::Value,
+            (Shown { tail: true, .. }, _) => Self::Tail,
+            (Shown { line: true, .. }, _) => Self::Line,
+            (Shown { full: true, .. }, _) => Self::Full,
+            (_, Output::Line) => Self::Line,
+            (_, Output::Full) => Self::Full,
+            (_, Output::Screen) => Self::Screen { plot: !shown.no_plot && config.plot.unwrap_or(true) },
+        }
+    }
+}
+
+/// Lines that one sees at once.
+const LINES: usize = 30;
+
+/// The text for people; `below` lines follow it.
+pub(crate) fn text(run: &Run, form: Form, (people, plain): (Stream, bool), below: usize) -> String {
+    let (width, colour) = (people.width(), people.colour() && !plain);
+    match form {
+        Form::Screen { plot } => {
+            let lines = LINES.saturating_sub(below);
+            report::screen(run, Look { width, lines, colour, plot })
+        }
+        Form::Full => report::terminal(run, width, colour),
+        Form::Line => report::lines(run, colour),
+        Form::Value => report::values(run),
+        Form::Tail => report::tails(run, colour),
+    }
+}
