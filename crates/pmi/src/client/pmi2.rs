@@ -1,0 +1,122 @@
+//! PMI-2 as a rank speaks it: joining in five questions, and how each request is written.
+
+use super::{Awaited, Failure, Job, Next, Request, checked, count_of, granted, name_of, refusal, version_of};
+use crate::mapping;
+use crate::spawn::OwnError;
+use crate::wire::{Draft, Framing, Message};
+
+/// What the server's next answer is about, while a rank joins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Version,
+    Place,
+    Name,
+    Mapping,
+    UniverseSize,
+}
+
+/// The machine of PMI-2.
+#[derive(Debug)]
+pub(super) struct Pmi2 {
+    step: Step,
+}
+
+impl Pmi2 {
+    /// A rank, and what it says first: a line still.
+    pub(super) fn new() -> (Self, Vec<u8>) {
+        let first = Draft::new(Framing::Lines, "init").with("pmi_version", 2).with("pmi_subversion", 0);
+        (Self { step: Step::Version }, first.finish())
+    }
+
+    /// The answer to the first line is a line, too.
+    pub(super) fn framing(&self) -> Framing {
+        if self.step == Step::Version { Framing::Lines } else { Framing::Packets }
+    }
+
+    /// The server's next answer, and what there is to say to it.
+    pub(super) fn join(&mut self, message: &Message<'_>, job: &mut Job) -> Result<Next, Failure> {
+        let (step, command) = match self.step {
+            Step::Version => {
+                job.version = version_of(message, 2)?;
+                (Step::Place, draft("fullinit").with("pmirank", job.rank).with("threaded", "FALSE"))
+            }
+            Step::Place => {
+                granted(message, "fullinit-response", "to let this rank join")?;
+                job.rank = message.need_number("rank")?;
+                job.size = message.need_number("size")?;
+                checked(job.clone())?;
+                job.appnum = message.number("appnum")?.and_then(count_of);
+                (Step::Name, draft("job-getid"))
+            }
+            Step::Name => {
+                granted(message, "job-getid-response", "the job's name")?;
+                job.name = name_of(message, "jobid")?;
+                (Step::Mapping, attribute("PMI_process_mapping"))
+            }
+            Step::Mapping => {
+                if let Some(text) = found(message)? {
+                    job.nodes = Some(mapping::nodes(text, job.size)?);
+                }
+                (Step::UniverseSize, attribute("universeSize"))
+            }
+            Step::UniverseSize => {
+                if found(message)?.is_some() {
+                    job.universe_size = count_of(message.need_number("value")?);
+                }
+                return Ok(Next::Joined);
+            }
+        };
+        self.step = step;
+        Ok(Next::Say(command.finish()))
+    }
+}
+
+fn draft(name: &str) -> Draft {
+    Draft::new(Framing::Packets, name)
+}
+
+fn attribute(key: &str) -> Draft {
+    draft("info-getjobattr").with("key", key)
+}
+
+/// An attribute of the job, which a server need not have.
+fn found<'a>(message: &Message<'a>) -> Result<Option<&'a str>, Failure> {
+    const EXPECTED: &str = "info-getjobattr-response";
+    if message.name() == EXPECTED && (refusal(message)?.is_some() || message.get("found") == Some("FALSE")) {
+        return Ok(None);
+    }
+    granted(message, EXPECTED, "an attribute of the job")?;
+    Ok(Some(message.need("value")?))
+}
+
+/// The name of the message that answers a request.
+pub(super) fn reply_to(awaited: Awaited) -> &'static str {
+    match awaited {
+        Awaited::Put => "kvs-put-response",
+        Awaited::Get => "kvs-get-response",
+        Awaited::Fence => "kvs-fence-response",
+        Awaited::Publish => "name-publish-response",
+        Awaited::Unpublish => "name-unpublish-response",
+        Awaited::Lookup => "name-lookup-response",
+        Awaited::Spawn => "spawn-response",
+        Awaited::Finalize => "finalize-response",
+    }
+}
+
+/// A request as bytes.
+pub(super) fn write(request: &Request<'_>, name: &str) -> Result<Vec<u8>, OwnError> {
+    let draft = match *request {
+        Request::Put { key, value } => draft("kvs-put").with("key", key).with("value", value),
+        Request::Get { key } => draft("kvs-get").with("jobid", name).with("srcid", -1).with("key", key),
+        // Barriers of groups were refused before.
+        Request::Fence | Request::Barrier { .. } => draft("kvs-fence"),
+        Request::Publish { service, port } => draft("name-publish").with("name", service).with("port", port),
+        Request::Unpublish { service } => draft("name-unpublish").with("name", service),
+        Request::Lookup { service } => draft("name-lookup").with("name", service),
+        Request::Spawn(spawn) => return spawn.to_packet(),
+        // There is no place for a code.
+        Request::Abort { message, .. } => draft("abort").with("isworld", "TRUE").with("msg", message),
+        Request::Finalize => draft("finalize"),
+    };
+    Ok(draft.finish())
+}

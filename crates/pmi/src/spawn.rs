@@ -1,0 +1,371 @@
+//! Programs that a rank wants started: written for either protocol, read from PMI-1.
+//!
+//! In PMI-1 each program is a group of lines, from `mcmd=spawn` to `endcmd`, of which every line has one key and a value that goes on
+//! to its end, blanks included. What is put for the new job stands in all groups; a server reads it in the first.
+
+use crate::value::{KEY_LEN_MAX, TextError, VALUE_LEN_MAX, check_key, check_line, check_value};
+use crate::wire::{COMMAND_LEN_MAX, Draft, Framing, excerpt};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// The most programs of one request.
+pub const PROGRAMS_MAX: usize = 64;
+/// The most bytes of one request, and what is counted for each of its lines beside its text.
+pub const REQUEST_LEN_MAX: usize = 64 * 1024;
+const LINE_COST: usize = 64;
+
+/// A program, and how many processes of it are wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Program {
+    /// The file, as the process manager will look for it.
+    pub file: String,
+    /// How many processes, one at least.
+    pub processes: u32,
+    /// Arguments, without the program's name.
+    pub arguments: Vec<String>,
+    /// Hints for the process manager, such as `wdir`.
+    pub info: Vec<(String, String)>,
+}
+
+/// Programs that form one job, with what its ranks find in their key-value space.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Spawn {
+    /// Ranks are numbered through all of them in this order.
+    pub programs: Vec<Program>,
+    /// Put before the first of them starts.
+    pub preput: Vec<(String, String)>,
+}
+
+/// Why a rank's own request is not sent.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum OwnError {
+    /// No programs, or too many.
+    #[error("{0} programs to spawn: between 1 and {PROGRAMS_MAX} can be asked for")]
+    Programs(usize),
+    /// A program without processes.
+    #[error("no process of {0:?} is wanted: ask for one at least, or leave it out")]
+    Processes(String),
+    /// More than [`REQUEST_LEN_MAX`].
+    #[error("the request to spawn has {0} bytes, {REQUEST_LEN_MAX} is the most: pass arguments in a file")]
+    TooLong(usize),
+    /// A text that not every server carries.
+    #[error(transparent)]
+    Text(#[from] TextError),
+}
+
+/// What is wrong with a peer's request.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum PeerError {
+    /// A line that is no key and value, or comes twice.
+    #[error("in a request to spawn there is a line that cannot be used: {0:?}")]
+    Line(String),
+    /// More than [`REQUEST_LEN_MAX`].
+    #[error("a request to spawn goes on after {REQUEST_LEN_MAX} bytes")]
+    TooLong,
+    /// A key that must be there, with what it may be.
+    #[error("in a request to spawn, {key} is missing or wrong: {found:?}")]
+    Key {
+        /// Its name.
+        key: String,
+        /// What stands there, empty if nothing does.
+        found: String,
+    },
+}
+
+impl Spawn {
+    /// Whether every server could read this.
+    fn check(&self, framing: Framing) -> Result<(), OwnError> {
+        if self.programs.is_empty() || self.programs.len() > PROGRAMS_MAX {
+            return Err(OwnError::Programs(self.programs.len()));
+        }
+        let max = COMMAND_LEN_MAX;
+        for program in &self.programs {
+            if program.processes == 0 {
+                return Err(OwnError::Processes(excerpt(&program.file)));
+            }
+            check_line("program", &program.file, max, framing)?;
+            for argument in &program.arguments {
+                check_line("argument", argument, max, framing)?;
+            }
+            for (key, value) in &program.info {
+                check_key(key, max)?;
+                check_line("hint", value, max, framing)?;
+            }
+        }
+        for (key, value) in &self.preput {
+            check_key(key, KEY_LEN_MAX)?;
+            check_value(value, VALUE_LEN_MAX)?;
+        }
+        Ok(())
+    }
+
+    /// The request in PMI-1.
+    pub(crate) fn to_lines(&self) -> Result<Vec<u8>, OwnError> {
+        self.check(Framing::Lines)?;
+        let mut text = String::new();
+        for (index, program) in self.programs.iter().enumerate() {
+            let mut line = |key: &str, value: &str| text.extend([key, "=", value, "\n"]);
+            line("mcmd", "spawn");
+            line("nprocs", &program.processes.to_string());
+            line("execname", &program.file);
+            line("totspawns", &self.programs.len().to_string());
+            line("spawnssofar", &(index + 1).to_string());
+            line("argcnt", &program.arguments.len().to_string());
+            for (number, argument) in (1..).zip(&program.arguments) {
+                line(&format!("arg{number}"), argument);
+            }
+            for (what, pairs) in [("preput", &self.preput), ("info", &program.info)] {
+                line(&format!("{what}_num"), &pairs.len().to_string());
+                for (number, (key, text)) in pairs.iter().enumerate() {
+                    line(&format!("{what}_key_{number}"), key);
+                    line(&format!("{what}_val_{number}"), text);
+                }
+            }
+            text.push_str("endcmd\n");
+        }
+        bounded(text.into_bytes())
+    }
+
+    /// The request in PMI-2.
+    pub(crate) fn to_packet(&self) -> Result<Vec<u8>, OwnError> {
+        self.check(Framing::Packets)?;
+        let mut draft = Draft::new(Framing::Packets, "spawn")
+            .with("ncmds", self.programs.len())
+            .with("preputcount", self.preput.len());
+        for (number, (key, value)) in self.preput.iter().enumerate() {
+            draft = draft.with(format!("ppkey{number}"), key).with(format!("ppval{number}"), value);
+        }
+        for program in &self.programs {
+            draft = draft.with("subcmd", &program.file).with("maxprocs", program.processes);
+            draft = draft.with("argc", program.arguments.len());
+            for (number, argument) in program.arguments.iter().enumerate() {
+                draft = draft.with(format!("argv{number}"), argument);
+            }
+            draft = draft.with("infokeycount", program.info.len());
+            for (number, (key, value)) in program.info.iter().enumerate() {
+                draft = draft.with(format!("infokey{number}"), key).with(format!("infoval{number}"), value);
+            }
+        }
+        bounded(draft.finish())
+    }
+}
+
+fn bounded(request: Vec<u8>) -> Result<Vec<u8>, OwnError> {
+    if request.len() > REQUEST_LEN_MAX { Err(OwnError::TooLong(request.len())) } else { Ok(request) }
+}
+
+/// A peer's request in PMI-1 until it is whole.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// Of the program whose lines come; none between two programs.
+    lines: Option<BTreeMap<String, String>>,
+    spawn: Spawn,
+    cost: usize,
+}
+
+impl Reader {
+    /// Whether a line begins such a request.
+    pub(crate) fn begins(line: &str) -> bool {
+        line == "mcmd=spawn"
+    }
+
+    /// Takes the next line; the request, if that was its last.
+    pub(crate) fn line(&mut self, line: &str) -> Result<Option<Spawn>, PeerError> {
+        self.cost += line.len() + LINE_COST;
+        if self.cost > REQUEST_LEN_MAX {
+            return Err(PeerError::TooLong);
+        }
+        let Some(lines) = &mut self.lines else {
+            if !Self::begins(line) {
+                return Err(PeerError::Line(excerpt(line)));
+            }
+            self.lines = Some(BTreeMap::new());
+            return Ok(None);
+        };
+        if line == "endcmd" {
+            let program = Lines(std::mem::take(lines));
+            self.lines = None;
+            return self.program(&program);
+        }
+        let wrong = || PeerError::Line(excerpt(line));
+        let (key, value) = line.split_once('=').filter(|_| !Self::begins(line)).ok_or_else(wrong)?;
+        match lines.insert(key.to_owned(), value.to_owned()) {
+            None => Ok(None),
+            Some(_) => Err(wrong()),
+        }
+    }
+
+    /// Adds a program; the request, if that was the last.
+    fn program(&mut self, lines: &Lines) -> Result<Option<Spawn>, PeerError> {
+        let so_far = self.spawn.programs.len() + 1;
+        let total = lines.number("totspawns", 1..=PROGRAMS_MAX)?;
+        lines.number("spawnssofar", so_far..=so_far.min(total))?;
+        if so_far == 1 {
+            self.spawn.preput = lines.pairs("preput")?;
+        }
+        let arguments = lines.number("argcnt", 0..=REQUEST_LEN_MAX)?;
+        let program = Program {
+            file: lines.text("execname")?.to_owned(),
+            processes: lines.number("nprocs", 1..=crate::mapping::RANKS_MAX as usize)? as u32,
+            arguments: (1..=arguments)
+                .map(|number| lines.text(&format!("arg{number}")).map(str::to_owned))
+                .collect::<Result<_, _>>()?,
+            info: lines.pairs("info")?,
+        };
+        self.spawn.programs.push(program);
+        Ok((so_far == total).then(|| std::mem::take(&mut self.spawn)))
+    }
+}
+
+/// The lines of one program.
+struct Lines(BTreeMap<String, String>);
+
+impl Lines {
+    fn wrong(&self, key: &str) -> PeerError {
+        PeerError::Key {
+            key: key.to_owned(),
+            found: self.0.get(key).map_or_else(String::new, |text| excerpt(text)),
+        }
+    }
+
+    fn text(&self, key: &str) -> Result<&str, PeerError> {
+        self.0.get(key).map(String::as_str).ok_or_else(|| self.wrong(key))
+    }
+
+    fn number(&self, key: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, PeerError> {
+        let number = self.text(key)?.parse().ok();
+        number.filter(|number| range.contains(number)).ok_or_else(|| self.wrong(key))
+    }
+
+    /// Keys and values numbered from 0; their number may be missing, as that of none.
+    fn pairs(&self, what: &str) -> Result<Vec<(String, String)>, PeerError> {
+        let count = format!("{what}_num");
+        if !self.0.contains_key(&count) {
+            return Ok(Vec::new());
+        }
+        let pair = |number: usize| {
+            let text = |part: &str| self.text(&format!("{what}_{part}_{number}")).map(str::to_owned);
+            Ok((text("key")?, text("val")?))
+        };
+        (0..self.number(&count, 0..=REQUEST_LEN_MAX)?).map(pair).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Spawn {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let first = Program {
+            file: "/bin/a".into(),
+            processes: 2,
+            arguments: vec!["x y".into(), "-n=1".into()],
+            info: vec![pair("wdir", "/tmp")],
+        };
+        let second = Program { file: "b".into(), processes: 1, ..Program::default() };
+        Spawn { programs: vec![first, second], preput: vec![pair("PARENT_ROOT_PORT_NAME", "tag#0$x")] }
+    }
+
+    const LINES: &str = "mcmd=spawn\nnprocs=2\nexecname=/bin/a\ntotspawns=2\nspawnssofar=1\nargcnt=2\narg1=x y\n\
+        arg2=-n=1\npreput_num=1\npreput_key_0=PARENT_ROOT_PORT_NAME\npreput_val_0=tag#0$x\ninfo_num=1\ninfo_key_0=wdir\n\
+        info_val_0=/tmp\nendcmd\nmcmd=spawn\nnprocs=1\nexecname=b\ntotspawns=2\nspawnssofar=2\nargcnt=0\npreput_num=1\n\
+        preput_key_0=PARENT_ROOT_PORT_NAME\npreput_val_0=tag#0$x\ninfo_num=0\nendcmd\n";
+
+    fn read(lines: &str) -> Result<Option<Spawn>, PeerError> {
+        let mut reader = Reader::default();
+        for line in lines.lines() {
+            if let Some(spawn) = reader.line(line)? {
+                return Ok(Some(spawn));
+            }
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn a_request_in_lines_both_ways() {
+        assert_eq!(
+            request().to_lines().map(|bytes| String::from_utf8(bytes).expect("text")),
+            Ok(LINES.into())
+        );
+        assert_eq!(read(LINES), Ok(Some(request())));
+    }
+
+    #[test]
+    fn a_request_in_a_packet() {
+        let packet = request().to_packet().map(|bytes| String::from_utf8(bytes).expect("text"));
+        let text = "cmd=spawn;ncmds=2;preputcount=1;ppkey0=PARENT_ROOT_PORT_NAME;ppval0=tag#0$x;subcmd=/bin/a;maxprocs=2;\
+                    argc=2;argv0=x y;argv1=-n=1;infokeycount=1;infokey0=wdir;infoval0=/tmp;subcmd=b;maxprocs=1;argc=0;\
+                    infokeycount=0;";
+        assert_eq!(packet, Ok(format!("{:6}{text}", text.len())));
+    }
+
+    #[test]
+    fn what_a_server_would_misread_is_not_sent() {
+        let with = |change: fn(&mut Spawn)| {
+            let mut spawn = request();
+            change(&mut spawn);
+            assert_eq!(spawn.to_packet().err(), spawn.to_lines().err());
+            spawn.to_lines().err()
+        };
+        assert_eq!(with(|spawn| spawn.programs.clear()), Some(OwnError::Programs(0)));
+        assert_eq!(
+            with(|spawn| spawn.programs.resize(65, request().programs[0].clone())),
+            Some(OwnError::Programs(65))
+        );
+        assert_eq!(with(|spawn| spawn.programs[1].processes = 0), Some(OwnError::Processes("b".into())));
+        for (wrong, in_lines) in [("a\nendcmd", true), ("a\\b", true), ("", true), ("a;b", false)] {
+            let mut spawn = request();
+            spawn.programs[0].arguments[0] = wrong.into();
+            assert_eq!(matches!(spawn.to_lines(), Err(OwnError::Text(_))), in_lines, "{wrong:?}");
+            assert!(matches!(spawn.to_packet(), Err(OwnError::Text(_))), "{wrong:?}");
+        }
+        let long = |spawn: &mut Spawn| spawn.programs[0].arguments = vec!["a".repeat(1000); 70];
+        let mut spawn = request();
+        long(&mut spawn);
+        assert!(matches!(spawn.to_lines(), Err(OwnError::TooLong(_))));
+        assert!(matches!(spawn.to_packet(), Err(OwnError::TooLong(_))));
+    }
+
+    /// Goal: nothing is started by a request that is not whole and right. Method: each line left out, twice, or with another value.
+    #[test]
+    fn damaged_requests_are_refused() {
+        let lines: Vec<&str> = LINES.lines().collect();
+        for at in 0..lines.len() {
+            // Without their number, there are no hints and nothing is put.
+            let without = [&lines[..at], &lines[at + 1..]].concat().join("\n");
+            let is_count = lines[at].starts_with("info_num") || lines[at].starts_with("preput_num");
+            let is_second = lines[at].contains("preput") && at > lines.len() / 2;
+            if !is_count && !is_second {
+                assert!(!matches!(read(&without), Ok(Some(_))), "without {:?}", lines[at]);
+            }
+            let twice = [&lines[..=at], &lines[at..]].concat().join("\n");
+            if at + 1 < lines.len() {
+                assert!(!matches!(read(&twice), Ok(Some(_))), "twice {:?}", lines[at]);
+            }
+        }
+        for (old, new) in [
+            ("nprocs=2", "nprocs=0"),
+            ("nprocs=2", "nprocs=-1"),
+            ("nprocs=2", "nprocs=1048577"),
+            ("totspawns=2", "totspawns=0"),
+            ("totspawns=2", "totspawns=65"),
+            ("spawnssofar=2", "spawnssofar=1"),
+            ("spawnssofar=1", "spawnssofar=2"),
+            ("argcnt=2", "argcnt=3"),
+            ("argcnt=2", "argcnt=99999999999999999999"),
+            ("info_num=1", "info_num=2"),
+        ] {
+            assert!(matches!(read(&LINES.replace(old, new)), Err(PeerError::Key { .. })), "{new}");
+        }
+    }
+
+    #[test]
+    fn a_request_has_an_end() {
+        let mut reader = Reader::default();
+        assert_eq!(reader.line("mcmd=spawn"), Ok(None));
+        let most = REQUEST_LEN_MAX / (LINE_COST + 10);
+        let refused = (0..2 * most).position(|number| reader.line(&format!("arg{number:05}=x")) != Ok(None));
+        assert!(refused.is_some_and(|at| (most - 1..=most).contains(&at)), "{refused:?} of {most}");
+    }
+}
