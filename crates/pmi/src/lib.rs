@@ -7,6 +7,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`client`] | a rank's side: [`client::Client`] speaks PMI-1 or PMI-2 |
+//! | [`server`] | a launcher's side: [`server::Server`] serves PMI-1 to the ranks of many jobs |
 //! | [`mapping`] | `PMI_process_mapping`: which rank is on which node, read and written |
 //! | [`spawn`] | programs that a rank wants started |
 //! | [`value`] | which keys and values every server carries, and bytes as such a value |
@@ -23,6 +24,7 @@
 //! | mpiexec.gforker | 1.1 | no | no process mapping; no answer at all to name publishing |
 //! | Slurm, `--mpi=pmi2` | 1.1 | yes | takes each read for one command |
 //! | Slurm `--mpi=pmix`, prterun | no | no | PMIx, which is a library's interface and no wire to be spoken from outside |
+//! | [`server::Server`] | 1.2 | refused, on which a client may fall back | |
 //!
 //! The client announces 1.1, since older servers end the job of one that announces more, and takes what the server answers.
 //!
@@ -34,6 +36,7 @@
 //! | Put, get, fence; barriers of nodes and lists of ranks | done | the latter are PMI 1.2's; a server of less refuses them |
 //! | Publishing names; spawning, several programs at once; abort | done | who starts programs is the server's owner |
 //! | Escapes in values | never | servers disagree on them; [`value`] says what is sent instead |
+//! | `PMI_PORT` | a rank's side | a port is open to every user of the machine, so the server has none |
 //! | PMI-2's node attributes, threads, connecting of jobs | never | nothing here needs them |
 //! | Spawning from a program that nobody launched | never | there is nobody to ask |
 
@@ -41,6 +44,7 @@
 
 pub mod client;
 pub mod mapping;
+pub mod server;
 pub mod spawn;
 pub mod value;
 pub mod wire;
