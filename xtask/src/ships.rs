@@ -17,7 +17,7 @@ const PACKAGES: [&str; 3] = ["conformance", "siege", "xtask"];
 const FEATURES: [&str; 2] = ["lab", "testing"];
 
 /// Modules for tests, by package and path.
-const MODULES: [(&str, &str); 7] = [
+const MODULES: [(&str, &str); 8] = [
     ("conformance", ""),
     ("iwarp", "fuzzing"),
     ("iwarp", "testing"),
@@ -25,6 +25,7 @@ const MODULES: [(&str, &str); 7] = [
     ("nic-soft", "shm::fuzzing"),
     ("nic-soft", "shm::lab"),
     ("nic-soft", "lab"),
+    ("pmi", "fuzzing"),
 ];
 
 /// Checks packages and features, and then the files of a release build; says what was looked at.

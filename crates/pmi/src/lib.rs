@@ -12,6 +12,7 @@
 //! | [`spawn`] | programs that a rank wants started |
 //! | [`value`] | which keys and values every server carries, and bytes as such a value |
 //! | [`wire`] | messages on the wire: lines and packets |
+//! | `fuzzing` | what the fuzz targets call; it does not ship |
 //!
 //! # Who speaks what
 //!
@@ -43,6 +44,8 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod mapping;
 pub mod server;
 pub mod spawn;
