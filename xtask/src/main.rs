@@ -62,7 +62,8 @@ enum Check {
     Loom,
     /// Run the tests of the protocol and of what every C face needs under Miri.
     Miri,
-    /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL; minutes, not in CI.
+    /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL, MPICH's launchers;
+    /// minutes, not in CI.
     Interop {
         /// Run only these cases; may be given more than once.
         #[arg(long, value_name = "CASE")]

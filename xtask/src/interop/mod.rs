@@ -1,5 +1,5 @@
 //! `cargo xtask interop`: ours against others' programs: the device `iwarp` against Linux's, in a guest that is made for
-//! this and ended after it, and uDAPL under Debian's test programs. `docs/interop.md` says what is shown against whom.
+//! this and ended after it, uDAPL under Debian's test programs, and PMI with MPICH's launchers and programs. `docs/interop.md` says what is shown against whom.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `proxy` | between the two ends: bytes flipped, held back, added |
 //! | `lab`, `cases` | what a case in the guest has at hand; those cases |
 //! | `dat` | programs built against DAT, on this machine |
+//! | `launchers` | MPICH's launchers and programs, on this machine |
 //!
 //! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
 //! packages in `tools`, and a variant of [`Against`].
@@ -20,6 +21,7 @@ mod dat;
 mod guest;
 mod image;
 mod lab;
+mod launchers;
 mod limited;
 mod proxy;
 mod tools;
@@ -30,6 +32,7 @@ use std::time::Instant;
 
 use dat::Programs;
 use lab::Lab;
+use launchers::Mpich;
 
 /// That a case holds, with what was seen.
 pub(crate) struct Verdict(pub(crate) String);
@@ -51,11 +54,13 @@ pub(crate) enum Against {
     Siw(fn(&mut Lab) -> Result<Verdict>),
     /// Programs built against DAT.
     Dat(fn(&mut Programs) -> Result<Verdict>),
+    /// MPICH's launchers and programs.
+    Mpich(fn(&mut Mpich) -> Result<Verdict>),
 }
 
 /// All cases, in order.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    cases::CASES.iter().chain(dat::CASES)
+    cases::CASES.iter().chain(dat::CASES).chain(launchers::CASES)
 }
 
 /// Prints the cases.
@@ -104,6 +109,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
 struct Parties {
     lab: Option<Lab>,
     programs: Option<Programs>,
+    mpich: Option<Mpich>,
 }
 
 impl Parties {
@@ -114,9 +120,11 @@ impl Parties {
         };
         let guest = wants(|run| matches!(run, Against::Siw(_))) && can("siw", tools::provide_guest());
         let dat = wants(|run| matches!(run, Against::Dat(_))) && can("DAT's programs", tools::provide_dat());
+        let mpich = wants(|run| matches!(run, Against::Mpich(_))) && can("MPICH", tools::provide_mpich());
         Ok(Self {
             lab: guest.then(|| Lab::open(workspace)).transpose()?,
             programs: dat.then(|| Programs::open(workspace)).transpose()?,
+            mpich: mpich.then(|| Mpich::open(workspace)).transpose()?,
         })
     }
 
@@ -132,6 +140,11 @@ impl Parties {
                 let programs = self.programs.as_mut()?;
                 programs.begin(case.name);
                 run(programs)
+            }
+            Against::Mpich(run) => {
+                let mpich = self.mpich.as_mut()?;
+                mpich.begin(case.name);
+                run(mpich)
             }
         })
     }

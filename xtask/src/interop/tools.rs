@@ -17,6 +17,8 @@ const FOR_GUEST: &Needed = &[
 ];
 /// Programs built against DAT.
 const FOR_DAT: &Needed = &[("dtest", "dapl2-utils"), ("dapltest", "dapl2-utils"), ("stdbuf", "coreutils")];
+/// What installs MPICH, and builds a program against it.
+const FOR_MPICH: &Needed = &[("python3", "python3"), ("gcc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")];
 
 /// Why there can be no guest here, if there cannot; packages that are missing are installed where that is allowed.
 pub(crate) fn provide_guest() -> Result<(), String> {
@@ -33,4 +35,12 @@ pub(crate) fn provide_guest() -> Result<(), String> {
 /// Why Debian's programs for uDAPL cannot be had here, if they cannot.
 pub(crate) fn provide_dat() -> Result<(), String> {
     provide(FOR_DAT).map(drop)
+}
+
+/// Why MPICH cannot be had here, if it cannot.
+pub(crate) fn provide_mpich() -> Result<(), String> {
+    if !cfg!(target_os = "linux") {
+        return Err("its package for Python is taken for Linux".into());
+    }
+    provide(FOR_MPICH).map(drop)
 }

@@ -1,0 +1,174 @@
+//! The cases of launchers: a rank of ours under launchers of others, and programs of others under a launcher of ours. They need no
+//! guest; MPICH, with its launchers, is Python's package of it.
+
+use super::guest::tail;
+use super::limited::Running;
+use super::{Against, Case, Verdict};
+use crate::workspace::{Workspace, run};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "launch-hydra",
+        shows: "PMI-1 under MPICH's mpiexec",
+        run: Against::Mpich(|m| m.ours(HYDRA, "", "1.2")),
+    },
+    Case {
+        name: "launch-port",
+        shows: "the same over TCP",
+        run: Against::Mpich(|m| m.ours("mpiexec.hydra -pmi-port", "", "1.2")),
+    },
+    Case { name: "launch-pmi2", shows: "PMI-2", run: Against::Mpich(|m| m.ours(HYDRA, "--pmi2", "2.0")) },
+    Case {
+        name: "launch-gforker",
+        shows: "PMI-1 under mpiexec.gforker",
+        run: Against::Mpich(|m| m.ours("mpiexec.gforker", "", "1.1")),
+    },
+    Case {
+        name: "launch-mpich",
+        shows: "MPICH's programs under our server",
+        run: Against::Mpich(Mpich::theirs),
+    },
+];
+
+const HYDRA: &str = "mpiexec.hydra";
+/// Their package, in the version that this was written against.
+const PACKAGE: &str = "mpich==5.0.2";
+/// How long a job may run.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Sizes of jobs. MPICH spins, so that many ranks on few cores take their time.
+const SIZES: [u32; 3] = [1, 2, 4];
+
+/// MPICH, our programs, and one that is built against it.
+pub(crate) struct Mpich {
+    theirs: PathBuf,
+    ours: PathBuf,
+    sum: PathBuf,
+    folder: PathBuf,
+    case: &'static str,
+    step: u32,
+}
+
+impl Mpich {
+    /// Installs what is theirs and builds what is ours.
+    pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
+        run(&mut workspace.cargo(&["build", "--quiet", "--package", "pmi", "--examples"]))?;
+        let folder = workspace.target().join("interop/launchers");
+        fs::create_dir_all(&folder)?;
+        let environment = folder.join("mpich");
+        let (theirs, sum) = (environment.join("bin"), folder.join("sum"));
+        if !theirs.join(HYDRA).exists() {
+            run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+            let mut pip = Command::new(theirs.join("pip"));
+            run(pip.args(["install", "--quiet", "--disable-pip-version-check", PACKAGE]))?;
+        }
+        let source = workspace.root.join("xtask/interop/sum.c");
+        run(Command::new(theirs.join("mpicc_abi")).arg(source).arg("-o").arg(&sum))?;
+        let ours = workspace.target().join("debug/examples");
+        Ok(Self { theirs, ours, sum, folder, case: "", step: 0 })
+    }
+
+    /// Another case begins.
+    pub(crate) fn begin(&mut self, case: &'static str) {
+        (self.case, self.step) = (case, 0);
+    }
+
+    /// What the ranks of a job say, in order.
+    fn said(&mut self, command: &mut Command) -> Result<Vec<String>> {
+        self.step += 1;
+        let log = self.folder.join(format!("{}-{}.log", self.case, self.step));
+        let finished = Running::start(command, &log)?.finish(LIMIT)?;
+        ensure!(finished.is_good(), "it ended with {:?}: {}", finished.status, tail(&finished.output));
+        let mut lines: Vec<String> =
+            finished.output.lines().filter(|line| line.starts_with("rank ")).map(str::to_owned).collect();
+        lines.sort();
+        Ok(lines)
+    }
+
+    /// Our rank under one of their launchers; on a descriptor, also with children.
+    fn ours(&mut self, launcher: &str, option: &str, version: &str) -> Result<Verdict> {
+        let mut words = launcher.split(' ');
+        let launcher = self.theirs.join(words.next().context("a launcher has a name")?);
+        let launch = |size: u32| {
+            let mut command = Command::new(&launcher);
+            command.args(words.clone()).args(["-n", &size.to_string()]);
+            command
+        };
+        let hello = self.ours.join("hello_pmi");
+        let knows_nodes = self.case != "launch-gforker";
+        for size in SIZES {
+            let said = self.said(launch(size).arg(&hello).args(option.split_whitespace()))?;
+            expect(&said, &hellos(size, version, knows_nodes, ""))?;
+        }
+        let mut ranks = SIZES.iter().sum::<u32>();
+        if self.case != "launch-port" {
+            let said = self.said(launch(2).arg(&hello).arg("--spawn").args(option.split_whitespace()))?;
+            let children = hellos(2, version, knows_nodes, ", started by rank-0");
+            expect(&said, &[hellos(2, version, knows_nodes, ""), children].concat())?;
+            ranks += 4;
+        }
+        Ok(Verdict(format!("{ranks} ranks by PMI {version}")))
+    }
+
+    /// Their programs under our launcher, and ours.
+    fn theirs(&mut self) -> Result<Verdict> {
+        let launcher = self.ours.join("mini_launcher");
+        let launch = |size: u32| {
+            let mut command = Command::new(&launcher);
+            command.arg(size.to_string());
+            command
+        };
+        let sum_program = self.sum.clone();
+        for size in SIZES {
+            let sum = size * (size - 1) / 2;
+            let expected: Vec<String> =
+                (0..size).map(|rank| format!("rank {rank} of {size}, sum {sum}")).collect();
+            let said = self.said(launch(size).arg(&sum_program))?;
+            expect(&said, &expected)?;
+        }
+        let said = self.said(launch(1).arg(sum_program).arg("spawn"))?;
+        expect(
+            &said,
+            &["rank 0 of 1, sum 0", "rank 0 of 2, a child, sum 1", "rank 1 of 2, a child, sum 1"]
+                .map(str::to_owned),
+        )?;
+        let hello = self.ours.join("hello_pmi");
+        let said = self.said(launch(4).arg(hello))?;
+        expect(&said, &hellos(4, "1.2", true, ""))?;
+        Ok(Verdict("jobs of 1, 2 and 4 ranks, a job that starts another".to_owned()))
+    }
+}
+
+/// What our ranks say, each with its neighbour; all are on one node.
+fn hellos(size: u32, version: &str, knows_nodes: bool, more: &str) -> Vec<String> {
+    let nodes = if knows_nodes { format!("{:?}", vec![0; size as usize]) } else { "unknown".to_owned() };
+    let hello = |rank| {
+        format!("rank {rank} of {size}, PMI {version}, nodes {nodes}, found rank {}{more}", (rank + 1) % size)
+    };
+    (0..size).map(hello).collect()
+}
+
+fn expect(said: &[String], expected: &[String]) -> Result<()> {
+    let mut expected = expected.to_vec();
+    expected.sort();
+    ensure!(said == expected, "the ranks say {said:?}, and should say {expected:?}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_says_nothing_is_missed() {
+        let all = hellos(2, "1.2", true, "");
+        assert_eq!(all[1], "rank 1 of 2, PMI 1.2, nodes [0, 0], found rank 0");
+        assert!(expect(&all, &all).is_ok());
+        assert!(expect(&all[..1], &all).is_err());
+        assert!(expect(&all, &hellos(2, "1.2", false, "")).is_err());
+    }
+}
