@@ -218,7 +218,7 @@ fn devices_share_the_time_and_each_has_its_own_floors() {
     assert_eq!([twins(0), twins(1), twins(2)], [1, 1, 0]);
     let sampling = checked.sampling(0, checked.real_cells(), crate::sample::Calibration::default());
     let all = sampling.time_max_ns * f64::from(checked.launches()) * checked.real_cells() as f64;
-    assert!((all / 30e9 - 1.0).abs() < 1e-9, "{all}");
+    assert!((all / 22e9 - 1.0).abs() < 1e-9, "{all}");
     let wrong = of("shm,iwarp,shm,ibarp").expect_err("refused");
     let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     assert!(wrong[0].contains("\"shm\" was given twice") && wrong[1].contains("ibarp"), "{wrong:?}");
