@@ -12,10 +12,13 @@ use super::completions::Completions;
 use super::doorbell::{Rung, ring};
 use super::inner::Inner;
 use super::polling::Polling;
+use super::shared::Shared;
 
 /// A program's hold on a completion queue.
 pub(super) struct CqHandle {
     device: Arc<Inner>,
+    /// The device's, held here as well: every poll looks at it.
+    shared: Arc<Shared>,
     pub(super) polling: Arc<Polling>,
 }
 
@@ -24,7 +27,7 @@ impl CqHandle {
         let channel = channel.map(|channel| channel.channel.clone());
         let polling = Arc::new(Polling::new(Completions::new(&device.shared, cqe, channel)?));
         device.objects.add_cq(&polling);
-        Ok(Self { device: device.clone(), polling })
+        Ok(Self { device: device.clone(), shared: device.shared.clone(), polling })
     }
 
     fn completions(&self) -> &Completions {
@@ -43,7 +46,7 @@ impl CqOps for CqHandle {
 
     #[inline]
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
-        let shared = &self.device.shared;
+        let shared = &*self.shared;
         shared.birth.check()?;
         let (sends, receives) = self.polling.poll(shared, wcs)?;
         if shared.has_condemned() {

@@ -229,10 +229,12 @@ impl Polling {
     }
 
     /// Whether more completions wait than the queue has entries.
+    #[inline]
     fn is_overrun(&self, side: &PollSide) -> bool {
-        if !self.completions.may_overrun() {
-            return false;
-        }
+        self.completions.may_overrun() && self.has_too_many(side)
+    }
+
+    fn has_too_many(&self, side: &PollSide) -> bool {
         // Among many, those that have something have said so; otherwise they are looked at.
         let few = if self.has_many.load(Ordering::Relaxed) { &[][..] } else { &side.receivers };
         let received = side.arrived + few.iter().map(|qp| qp.receiving.waiting()).sum::<usize>();
