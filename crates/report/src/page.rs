@@ -11,7 +11,7 @@ use super::screen::trust;
 use super::series::{capital, series};
 use super::shell::{document, embedded};
 use super::{compared, plots, side_table, table, words};
-use bench::schema::{Environment, NoiseSummary, Run};
+use bench::schema::{Bin, Environment, NoiseSummary, Run};
 
 /// The whole page.
 pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
@@ -21,7 +21,7 @@ pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
     let mut data = Vec::new();
     for (i, run) in runs.iter().enumerate() {
         run.to_json()?; // Refuses numbers that JSON cannot hold.
-        data.push((format!("run-{}", i + 1), embedded(&without_samples(run))?));
+        data.push((format!("run-{}", i + 1), embedded(&carried(run))?));
     }
     let sides = side_table::section(&figures, &columns, runs);
     let compared = compared::section(runs);
@@ -47,11 +47,28 @@ pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
     Ok(document(&title(runs), &body, &data))
 }
 
-/// What a page carries of a run: single samples are a third of a result file, and nothing here shows them.
-fn without_samples(run: &Run) -> Run {
+/// Bins of a distribution that a page carries at most: its drawing has no more bars.
+const BINS: usize = 72;
+
+/// What a page carries of a run: nothing here shows single samples, which are a third of a result file, or finer bins.
+fn carried(run: &Run) -> Run {
     let mut carried = run.clone();
-    carried.results.iter_mut().flat_map(|r| &mut r.launches).for_each(|launch| launch.samples.clear());
+    for r in &mut carried.results {
+        r.launches.iter_mut().for_each(|launch| launch.samples.clear());
+        if let Some(histogram) = &mut r.histogram {
+            while histogram.bins.len() > BINS {
+                histogram.bins = histogram.bins.chunks(2).map(joined).collect();
+                histogram.relative_error *= 2.0;
+            }
+        }
+    }
     carried
+}
+
+/// Neighbouring bins as one.
+fn joined(bins: &[Bin]) -> Bin {
+    let (first, last) = (bins[0], bins[bins.len() - 1]);
+    Bin(first.0, last.1, bins.iter().map(|bin| bin.2).sum())
 }
 
 fn title(runs: &[Run]) -> String {
@@ -229,7 +246,7 @@ fn environment(runs: &[Run]) -> Markup {
                 p {
                     button.download type="button" data-run={ "run-" (i + 1) } { "Save this run's data (JSON)" }
                     " Read it again with " code { "nicety report" } " or " code { "nicety compare" } ". It has six digits of each \
-                     number, and not the single samples, which " code { "nicety bench --json" } " writes."
+                     number, distributions of at most 72 bins, and no single samples; all of it is what " code { "nicety bench --json" } " writes."
                 }
             }
         }
@@ -308,11 +325,28 @@ fn reading(runs: &[Run]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bench::schema::{Histogram, Measurement};
 
     #[test]
     fn an_empty_run_still_has_a_page() {
         let text = page(&[Run::default()]).expect("a page");
         assert!(text.contains("Nothing measured") && text.contains("Nothing to plot"));
+    }
+
+    /// Goal: fewer bins hold the same samples between the same ends. Method: an odd number of bins with a gap.
+    #[test]
+    fn a_distribution_becomes_coarser_and_loses_nothing() {
+        let bins: Vec<Bin> =
+            (0..301u32).map(|i| Bin(f64::from(i), f64::from(i) + 0.9, u64::from(i % 7))).collect();
+        let counted = |bins: &[Bin]| bins.iter().map(|bin| bin.2).sum::<u64>();
+        let all = counted(&bins);
+        let histogram = Some(Histogram { relative_error: 0.01, bins });
+        let run =
+            Run { results: vec![Measurement { histogram, ..Measurement::default() }], ..Run::default() };
+        let kept = carried(&run).results.remove(0).histogram.expect("a distribution");
+        assert!(kept.bins.len() <= BINS && counted(&kept.bins) == all, "{} bins", kept.bins.len());
+        assert_eq!((kept.bins[0].0, kept.bins[kept.bins.len() - 1].1), (0.0, 300.9));
+        assert!(kept.bins.is_sorted_by(|a, b| a.1 <= b.0) && kept.relative_error == 0.08);
     }
 
     #[test]
