@@ -16,7 +16,7 @@ use super::link::Link;
 use super::qp::QpInner;
 use super::queues::state;
 use super::shared::{Shared, machine_time};
-use super::socket::{connect_to, connects_to_itself, failure, hear, say};
+use super::socket::{connect_to, failure, hear, parted_from_itself, say};
 use crate::fork::Fd;
 
 /// What the active side wants.
@@ -104,7 +104,7 @@ impl Active {
             Ok(Ok(())) => {}
             Ok(Err(errno)) | Err(errno) => return Err(failure(self.addr, errno)),
         }
-        if connects_to_itself(socket) {
+        if parted_from_itself(socket) {
             // Nobody listens, and chance gave this side the very port that it wants to reach.
             return Err(CmFailure::Refused(self.addr));
         }

@@ -10,8 +10,8 @@ use rustix::net::sockopt::{
     set_tcp_keepintvl, set_tcp_nodelay,
 };
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getpeername, getsockname, listen,
-    socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect_unspec, getpeername,
+    getsockname, listen, socket_with,
 };
 use verbs::{CmFailure, Error, Result};
 
@@ -89,10 +89,17 @@ pub(super) fn check_own(ip: IpAddr) -> Result<()> {
     })
 }
 
-/// Whether both ends of a connection are this one socket: TCP does that if a port of this host that nobody listens on is
-/// chosen as the own port, too.
-pub(super) fn connects_to_itself(socket: &Fd) -> bool {
-    matches!((getsockname(socket), getpeername(socket)), (Ok(near), Ok(Some(far))) if near == far)
+/// Whether both ends of a connection were this one socket: TCP does that if a port of this host that nobody listens on is
+/// chosen as the own port, too. The port is given back then, at once: closed in the usual way it would be kept for a minute from
+/// whoever wants to listen there.
+pub(super) fn parted_from_itself(socket: &Fd) -> bool {
+    let is_itself =
+        matches!((getsockname(socket), getpeername(socket)), (Ok(near), Ok(Some(far))) if near == far);
+    if is_itself {
+        // If that fails, the port is taken for that minute, and nothing else.
+        let _ = connect_unspec(socket);
+    }
+    is_itself
 }
 
 /// A socket that is connecting, from this device's side if it keeps to one.
@@ -145,5 +152,28 @@ pub(super) fn hear(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno
         Ok((_, n)) => Ok(Some(n)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
         Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// Goal: whoever asks for a listener that has gone, and is given its very port for that, does not keep the next one from
+    /// it. Method: the case itself, made by hand, while the socket is still open.
+    #[test]
+    fn a_port_that_was_connected_to_itself_is_free_at_once() {
+        let socket = new_socket(Ipv4Addr::LOCALHOST.into()).expect("a socket");
+        bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+        let port = getsockname(&socket).expect("an address");
+        let addr = SocketAddr::try_from(port).expect("an address of the internet");
+        assert!(!parted_from_itself(&socket), "it is not connected yet");
+        let begun = rustix::net::connect(&socket, &addr);
+        assert!(matches!(begun, Ok(()) | Err(Errno::INPROGRESS)), "{begun:?}");
+        assert!(parted_from_itself(&socket));
+        let (_listener, at) = listen_at(addr, 1).expect("the port");
+        assert_eq!(at, addr);
     }
 }
