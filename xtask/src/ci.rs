@@ -67,7 +67,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "release",
-        command: "cargo build --release --package nicety --package abi-dapl && target/release/nicety --version",
+        command: "cargo build --release --package nicety --package abi-dapl --package abi-mpi && target/release/nicety --version",
         run: release,
     },
 ];

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 
 /// The packages that ship, and the file that each becomes.
-pub(crate) const SHIPPED: [(&str, &str); 2] = [("nicety", "nicety"), ("abi-dapl", "libnicety_dat.so")];
+pub(crate) const SHIPPED: [(&str, &str); 3] =
+    [("nicety", "nicety"), ("abi-dapl", "libnicety_dat.so"), ("abi-mpi", "libmpi_abi.so")];
 
 /// Packages for tests.
 const PACKAGES: [&str; 3] = ["conformance", "siege", "xtask"];

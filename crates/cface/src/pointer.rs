@@ -52,6 +52,12 @@ impl<T> Out<T> {
         }
     }
 
+    /// The place so many results behind this one, in an array of them; NULL stays NULL.
+    #[inline]
+    pub fn nth(self, at: usize) -> Self {
+        if self.is_some() { Self(self.0.wrapping_add(at)) } else { self }
+    }
+
     /// What lies there, for arguments that go both ways; nothing for NULL.
     pub fn get(self) -> Option<T>
     where
@@ -207,6 +213,8 @@ mod tests {
         out.required("missing").expect("it is there").set(0x0403_0201);
         assert_eq!(out.get(), Some(0x0403_0201));
         assert_eq!(&room[..6], [0, 1, 2, 3, 4, 0]);
+        out.nth(1).set(0x0807_0605);
+        assert_eq!((out.get(), &room[5..10]), (Some(0x0403_0201), &[5, 6, 7, 8, 0][..]));
     }
 
     #[test]
@@ -214,6 +222,7 @@ mod tests {
         // SAFETY: NULL is allowed.
         let out = unsafe { Out::<u32>::new(std::ptr::null_mut()) };
         out.set(1);
+        out.nth(3).set(1);
         assert_eq!((out.is_some(), out.get()), (false, None));
         assert_eq!(out.required(3).map(|_| ()), Err(3));
         // SAFETY: as above.

@@ -1,0 +1,141 @@
+//! Makes the exported functions of functions.txt and the constants of constants.txt, and says how the library is linked: with
+//! the name that programs look for, and with the weak `MPI_` names, which rustc's own list of symbols does not have. That is a
+//! second version script, which lld takes; rustc brings lld and uses it on x86-64.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::{env, fs};
+
+fn main() {
+    for file in ["build.rs", "functions.txt", "constants.txt"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let read = |file: &str| fs::read_to_string(file).expect("a table of this crate");
+    let write = |file: &str, text: String| fs::write(out.join(file), text).expect("cargo made the folder");
+    write("exports.rs", exports(&read("functions.txt")));
+    write("constants.rs", constants(&read("constants.txt")));
+    write("weak.map", "{ global: MPI_*; };\n".to_owned());
+    let script = out.join("weak.map");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi_abi.so.1");
+    // Threads of a device may still be on their way out when a program unloads the library.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}
+
+/// A line of functions.txt.
+struct Function<'a> {
+    is_missing: bool,
+    returns: &'a str,
+    name: &'a str,
+    /// Name and type in Rust.
+    arguments: Vec<(String, String)>,
+}
+
+fn parse(line: &str) -> Function<'_> {
+    let prototype = line.split(';').next().unwrap_or(line).trim();
+    let (head, arguments) = prototype.split_once('(').expect("a prototype");
+    let words: Vec<&str> = head.split(' ').collect();
+    let [state, returns, name] = words[..] else { panic!("no state, type and name: {line}") };
+    let arguments = arguments.strip_suffix(')').expect("a prototype").split(", ");
+    let arguments = arguments.filter(|argument| !matches!(*argument, "void" | "...")).map(argument);
+    Function { is_missing: state == "missing", returns, name, arguments: arguments.collect() }
+}
+
+/// Name and type of an argument, from C.
+fn argument(text: &str) -> (String, String) {
+    let (text, is_array) = match text.split_once('[') {
+        Some((before, _)) => (before, true),
+        None => (text, false),
+    };
+    let start = text.rfind([' ', '*']).expect("a type before the name") + 1;
+    let (kind, name) = (text[..start].trim(), &text[start..]);
+    let is_const = kind.starts_with("const ");
+    let kind = kind.trim_start_matches("const ");
+    let stars = kind.matches('*').count();
+    let base = kind.trim_end_matches(['*', ' ']);
+    let rust = match (base, stars, is_array) {
+        ("void", 1, false) => "Address".to_owned(),
+        ("char", 0, true) | ("char", 1, false) if is_const => "Text".to_owned(),
+        (base, 0, false) => plain(base).to_owned(),
+        // What a call looks at by itself: vectors of strings, and functions.
+        ("char", 2 | 3, _) | ("char", 1, true) => "Address".to_owned(),
+        (base, 1, _) if base.ends_with("function") || base.ends_with("function_c") => "Address".to_owned(),
+        (base, ..) if is_const => format!("In<{}>", plain(base)),
+        (base, ..) => format!("Out<{}>", plain(base)),
+    };
+    (name.to_owned(), rust)
+}
+
+/// A type that is no pointer.
+fn plain(base: &str) -> &str {
+    match base {
+        "int" | "MPI_T_cb_safety" | "MPI_T_source_order" => "i32",
+        "char" => "u8",
+        "double" => "f64",
+        "MPI_Aint" | "MPI_Count" | "MPI_Offset" => "i64",
+        "MPI_Status" => "Status",
+        // The functions of MPI_T are passed without a star.
+        tool if tool.starts_with("MPI_T_") => "Address",
+        handle => handle.strip_prefix("MPI_").expect("a type of MPI's"),
+    }
+}
+
+fn exports(table: &str) -> String {
+    let functions: Vec<Function> =
+        table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(parse).collect();
+    let arity: BTreeMap<&str, usize> =
+        functions.iter().map(|function| (function.name, function.arguments.len())).collect();
+    let mut text = String::new();
+    for function in &functions {
+        let Function { name, arguments, .. } = function;
+        let list: Vec<String> = arguments.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
+        let names: Vec<&str> = arguments.iter().map(|(name, _)| name.as_str()).collect();
+        let (list, names) = (list.join(", "), names.join(", "));
+        // The form for large counts is the other with wider integers, unless it has more arguments.
+        let twin = name.strip_suffix("_c").filter(|twin| arity.get(twin) == Some(&arguments.len()));
+        let body = twin.unwrap_or(name).trim_start_matches("MPI_").to_lowercase();
+        let returns = plain(function.returns);
+        let is_value = returns != "i32" || name.ends_with("_toint");
+        let how = if is_value {
+            format!("value calls::{body}({names})")
+        } else if function.is_missing {
+            format!("missing {}", whose(function))
+        } else {
+            format!("call {} calls::{body}({names})", whose(function))
+        };
+        writeln!(text, "export! {{ P{name} \"{name}\" ({list}) -> {returns}, {how} }}").expect("a string");
+    }
+    text
+}
+
+/// Whose error handler hears of an error: the first communicator, file, window or session among the arguments.
+fn whose(function: &Function) -> String {
+    if function.name.starts_with("MPI_T_") {
+        return "(Whose::Caller)".to_owned();
+    }
+    let owner = function.arguments.iter().find_map(|(name, kind)| match kind.as_str() {
+        "Comm" => Some(format!("(Whose::Comm({name}))")),
+        "Session" => Some(format!("(Whose::Session({name}))")),
+        "File" => Some("(Whose::Caller)".to_owned()),
+        _ => None,
+    });
+    let is_file = function.name.starts_with("MPI_File_");
+    owner.unwrap_or_else(|| if is_file { "(Whose::Caller)" } else { "(Whose::Process)" }.to_owned())
+}
+
+fn constants(table: &str) -> String {
+    let mut text = String::new();
+    for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (name, value) = line.split_once(' ').expect("a name and a value");
+        let (kind, number) = match value.rsplit_once(' ') {
+            Some(("(MPI_Offset)", number)) => ("i64", number),
+            Some((_, number)) => ("usize", number),
+            None if value.starts_with("MPI_") => ("usize", value),
+            None => ("i32", value),
+        };
+        writeln!(text, "pub(crate) const {name}: {kind} = {number};").expect("a string");
+    }
+    text
+}

@@ -1,0 +1,77 @@
+//! How a call answers: no panic leaves it, and its errors go through the error handler of the object that was used.
+
+use cface::contain;
+
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS};
+use crate::handler;
+use crate::types::{Comm, Session};
+
+/// Whose error handler hears of an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Whose {
+    /// The caller's own: the call returns. So with files, whose default handler does that, and with MPI_T, which has none.
+    Caller,
+    /// That of `MPI_COMM_SELF`, for what belongs to no communicator.
+    Process,
+    /// A communicator's.
+    Comm(Comm),
+    /// A session's.
+    Session(Session),
+}
+
+/// Why a call fails.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    /// The error's code, of which a class is one.
+    pub(crate) code: i32,
+    /// What was wrong, and with which argument.
+    pub(crate) text: String,
+}
+
+/// What the bodies of calls return.
+pub(crate) type Answer<T = ()> = Result<T, Fault>;
+
+impl Fault {
+    pub(crate) fn new(code: i32, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+}
+
+/// What is not there.
+pub(crate) fn unsupported() -> Answer {
+    Err(Fault::new(
+        MPI_ERR_UNSUPPORTED_OPERATION,
+        "this library does not have it; CAVEATS.md says what it has",
+    ))
+}
+
+/// Runs a call that answers with an error code.
+#[inline]
+pub(crate) fn answer(name: &'static str, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
+    match contain(body) {
+        Ok(Ok(())) => MPI_SUCCESS,
+        Ok(Err(fault)) => report(name, whose, fault),
+        Err(_) => report(
+            name,
+            whose,
+            Fault::new(MPI_ERR_INTERN, "an error of this library's own; it is described above"),
+        ),
+    }
+}
+
+/// Runs a call that answers with a value, which cannot fail.
+#[inline]
+pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
+    match contain(body) {
+        Ok(value) => value,
+        // There is no code to return: what is wrong stands on standard error.
+        Err(_) => std::process::abort(),
+    }
+}
+
+#[cold]
+fn report(name: &'static str, whose: Whose, fault: Fault) -> i32 {
+    let code = fault.code;
+    // A handler of the program's is its own code: if that panics, as a Rust program's may, it has said so.
+    contain(|| handler::call(name, whose, &fault)).unwrap_or(code)
+}

@@ -1,0 +1,31 @@
+//! Handles as integers: a predefined handle is its own value.
+
+use crate::types::{Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win};
+
+macro_rules! integers {
+    ($($kind:ident: $to:ident, $from:ident;)*) => {
+        $(
+            pub(crate) fn $to(handle: $kind) -> i32 {
+                handle.value() as i32
+            }
+
+            pub(crate) fn $from(number: i32) -> $kind {
+                $kind::new(number as usize)
+            }
+        )*
+    };
+}
+
+integers! {
+    Comm: comm_toint, comm_fromint;
+    Datatype: type_toint, type_fromint;
+    Errhandler: errhandler_toint, errhandler_fromint;
+    File: file_toint, file_fromint;
+    Group: group_toint, group_fromint;
+    Info: info_toint, info_fromint;
+    Message: message_toint, message_fromint;
+    Op: op_toint, op_fromint;
+    Request: request_toint, request_fromint;
+    Session: session_toint, session_fromint;
+    Win: win_toint, win_fromint;
+}

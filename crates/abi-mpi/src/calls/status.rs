@@ -1,0 +1,57 @@
+//! Statuses: their public fields, and what may be set of the others.
+
+use cface::{In, Out};
+
+use crate::answer::{Answer, Fault};
+use crate::constants::MPI_ERR_ARG;
+use crate::types::Status;
+
+/// A status that is passed, which may not be `MPI_STATUS_IGNORE`.
+pub(crate) fn given(status: In<Status>) -> Answer<Status> {
+    status.required(Fault::new(MPI_ERR_ARG, "status: MPI_STATUS_IGNORE holds nothing"))
+}
+
+/// Changes a status that is passed.
+pub(crate) fn change(status: Out<Status>, how: impl FnOnce(&mut Status)) -> Answer {
+    let ignored = || Fault::new(MPI_ERR_ARG, "status: MPI_STATUS_IGNORE cannot be set");
+    let mut changed = status.get().ok_or_else(ignored)?;
+    how(&mut changed);
+    status.set(changed);
+    Ok(())
+}
+
+pub(crate) fn status_get_source(status: In<Status>, source: Out<i32>) -> Answer {
+    source.set(given(status)?.source);
+    Ok(())
+}
+
+pub(crate) fn status_get_tag(status: In<Status>, tag: Out<i32>) -> Answer {
+    tag.set(given(status)?.tag);
+    Ok(())
+}
+
+pub(crate) fn status_get_error(status: In<Status>, error: Out<i32>) -> Answer {
+    error.set(given(status)?.error);
+    Ok(())
+}
+
+pub(crate) fn test_cancelled(status: In<Status>, flag: Out<i32>) -> Answer {
+    flag.set(given(status)?.is_cancelled().into());
+    Ok(())
+}
+
+pub(crate) fn status_set_source(status: Out<Status>, source: i32) -> Answer {
+    change(status, |status| status.source = source)
+}
+
+pub(crate) fn status_set_tag(status: Out<Status>, tag: i32) -> Answer {
+    change(status, |status| status.tag = tag)
+}
+
+pub(crate) fn status_set_error(status: Out<Status>, error: i32) -> Answer {
+    change(status, |status| status.error = error)
+}
+
+pub(crate) fn status_set_cancelled(status: Out<Status>, flag: i32) -> Answer {
+    change(status, |status| status.set_cancelled(flag != 0))
+}

@@ -1,0 +1,223 @@
+//! What is made of the tables of functions and constants: include/mpi.h, the exported symbols, the list in CAVEATS.md. After a
+//! change of a table, `BLESS=1 cargo test -p abi-mpi --test table` writes the header and the list.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{compile, has_compiler, library, run};
+
+/// Lines of a table that are no comments.
+fn lines(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// A function of the table: how far it is there, what of it is not, its name and its prototype.
+struct Function<'a> {
+    state: &'a str,
+    left_out: Option<&'a str>,
+    name: &'a str,
+    prototype: &'a str,
+}
+
+fn functions() -> Vec<Function<'static>> {
+    let parse = |line: &'static str| {
+        let (prototype, left_out) = match line.split_once(';') {
+            Some((prototype, left_out)) => (prototype.trim(), Some(left_out.trim())),
+            None => (line, None),
+        };
+        let (state, prototype) = prototype.split_once(' ').expect("a state");
+        let name = prototype.split(['(', ' ']).nth(1).expect("a name");
+        Function { state, left_out, name, prototype }
+    };
+    lines(include_str!("../functions.txt")).map(parse).collect()
+}
+
+/// `include/mpi.h`.
+fn header() -> String {
+    let mut text = include_str!("../header/types.h").to_owned();
+    text.push_str("\n/* Constants. */\n");
+    for line in lines(include_str!("../constants.txt")) {
+        let (name, value) = line.split_once(' ').expect("a name and a value");
+        let value = if value.starts_with('(') { format!("({value})") } else { value.to_owned() };
+        writeln!(text, "#define {name} {value}").expect("a string");
+    }
+    text.push_str("\n/* Functions. */\n");
+    for prefix in ["", "P"] {
+        for Function { name, prototype, .. } in functions() {
+            let prototype = prototype.replacen(&format!(" {name}("), &format!(" {prefix}{name}("), 1);
+            writeln!(text, "{prototype};").expect("a string");
+        }
+    }
+    text.push_str("\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+    text
+}
+
+/// Holds a file to what the tables make of it, or writes it.
+fn hold(path: &Path, expected: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(path, expected).expect("written");
+        return;
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    let (path, hint) = (path.display(), "BLESS=1 cargo test -p abi-mpi --test table writes it");
+    for (line, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "line {} of {path}; {hint}", line + 1);
+    }
+    assert_eq!(found.len(), expected.len(), "{path} has another length; {hint}");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_header_is_what_the_tables_say() {
+    hold(&Path::new(env!("CARGO_MANIFEST_DIR")).join("include/mpi.h"), &header());
+}
+
+const BEGIN: &str = "<!-- From crates/abi-mpi/functions.txt: ";
+const END: &str = "<!-- End of the functions of MPI. -->";
+
+/// The list in CAVEATS.md: names without `MPI_`; `(_c)` is the form for large counts beside the other.
+fn list() -> String {
+    let functions = functions();
+    let states: BTreeMap<&str, &str> =
+        functions.iter().map(|function| (function.name, function.state)).collect();
+    let mut by_state: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut partial = String::new();
+    for Function { state, left_out, name, .. } in &functions {
+        let plain = name.strip_suffix("_c").and_then(|plain| states.get(plain));
+        if plain == Some(state) {
+            continue;
+        }
+        let twin = states.get(format!("{name}_c").as_str()) == Some(state);
+        let short = format!("{}{}", &name["MPI_".len()..], if twin { "(_c)" } else { "" });
+        if *state == "partial" {
+            let left_out = left_out.expect("what is partial says what is left out");
+            writeln!(partial, "- `{short}`: {left_out}").expect("a string");
+        } else {
+            by_state.entry(state).or_default().push(short);
+        }
+    }
+    let count = |wanted: &str| states.values().filter(|state| **state == wanted).count();
+    let mut text = format!("{BEGIN}BLESS=1 cargo test -p abi-mpi --test table -->\n");
+    for (state, word) in [("done", "Done"), ("partial", "Partial"), ("missing", "Not there")] {
+        let names = by_state.get(state).map(|names| names.join(", ")).unwrap_or_default();
+        write!(text, "\n**{word}, {} of {}.**", count(state), states.len()).expect("a string");
+        if state == "partial" {
+            write!(text, "\n\n{partial}").expect("a string");
+        } else {
+            wrap(&mut text, &names);
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Appends words, in lines of at most 120 characters.
+fn wrap(text: &mut String, words: &str) {
+    let mut width = 40;
+    for word in words.split(' ') {
+        width += word.len() + 1;
+        let break_here = width > 120;
+        if break_here {
+            width = word.len();
+        }
+        text.push(if break_here { '\n' } else { ' ' });
+        text.push_str(word);
+    }
+    text.push('\n');
+}
+
+#[test]
+fn caveats_has_the_list() {
+    let path = root().join("CAVEATS.md");
+    let caveats = fs::read_to_string(&path).expect("it is there");
+    let (before, rest) = caveats.split_once(BEGIN).expect("the list has a beginning");
+    let (_, after) = rest.split_once(END).expect("and an end");
+    hold(&path, &format!("{before}{}{END}{after}", list()));
+}
+
+#[test]
+fn every_function_is_there_once_with_a_known_state() {
+    let functions = functions();
+    assert_eq!(functions.len(), 664);
+    let mut names: Vec<&str> = functions.iter().map(|function| function.name).collect();
+    names.dedup();
+    assert_eq!(names.len(), 664, "a name occurs twice");
+    for Function { state, left_out, name, .. } in functions {
+        assert!(["done", "partial", "missing"].contains(&state), "{name}: {state}");
+        assert_eq!(left_out.is_some(), state == "partial", "{name} says what is left out if it is partial");
+    }
+}
+
+#[test]
+fn every_function_is_exported_under_both_names() {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output();
+    let Ok(output) = output else {
+        eprintln!("SKIPPED: there is no nm here; apt-get install binutils");
+        return;
+    };
+    let mut symbols = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).expect("text").lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [address, kind, name] = words[..] else { panic!("no symbol: {line}") };
+        symbols.insert(name.to_owned(), (address.to_owned(), kind.to_owned()));
+    }
+    for Function { name, .. } in functions() {
+        let (strong, kind) = symbols.remove(&format!("P{name}")).unwrap_or_else(|| panic!("no P{name}"));
+        assert_eq!(kind, "T", "P{name} is strong");
+        assert_eq!(symbols.remove(name), Some((strong, "W".to_owned())), "{name} is a weak name for it");
+    }
+    let more: Vec<_> = symbols.keys().filter(|name| name.contains("MPI")).collect();
+    assert!(more.is_empty(), "exported without being in the table: {more:?}");
+}
+
+/// The header in C and C++, with all warnings; and the layout of what is passed.
+#[test]
+fn the_header_compiles() {
+    if !has_compiler() {
+        return;
+    }
+    let source = "#include <mpi.h>\n#include <stddef.h>\n\
+        _Static_assert(sizeof(MPI_Status) == 32 && _Alignof(MPI_Status) == 4, \"\");\n\
+        _Static_assert(offsetof(MPI_Status, MPI_TAG) == 4 && offsetof(MPI_Status, MPI_ERROR) == 8, \"\");\n\
+        _Static_assert(sizeof(MPI_Aint) == 8 && sizeof(MPI_Count) == 8 && sizeof(MPI_Offset) == 8, \"\");\n\
+        _Static_assert(sizeof(MPI_Comm) == 8, \"\");\n\
+        int main(void) { return MPI_COMM_WORLD == (MPI_Comm) 0x101 && MPI_ANY_TAG == -2 ? 0 : 1; }\n";
+    let strict = ["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror"];
+    let program = compile("header", source, &strict);
+    run(Command::new(program.path()));
+}
+
+/// A tracer that is loaded before sees a call and passes it on.
+#[test]
+fn a_preloaded_tracer_sees_calls() {
+    if !has_compiler() {
+        return;
+    }
+    let tracer = "#include <mpi.h>\n#include <stdio.h>\n\
+        int MPI_Get_version(int *version, int *subversion) {\n\
+            int code = PMPI_Get_version(version, subversion);\n\
+            *subversion += 40;\n\
+            return code;\n\
+        }\n";
+    let program = "#include <mpi.h>\n#include <stdio.h>\n\
+        int main(void) {\n\
+            int version, subversion;\n\
+            MPI_Get_version(&version, &subversion);\n\
+            printf(\"%d.%d\\n\", version, subversion);\n\
+            return 0;\n\
+        }\n";
+    let tracer = compile("tracer", tracer, &["-shared", "-fPIC"]);
+    let program = compile("traced", program, &[]);
+    assert_eq!(run(Command::new(program.path())), "5.0\n");
+    let mut traced = Command::new(program.path());
+    traced.env("LD_PRELOAD", tracer.path());
+    assert_eq!(run(traced), "5.40\n");
+}
