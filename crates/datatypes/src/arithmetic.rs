@@ -1,0 +1,169 @@
+//! What the predefined operators do to elements of basic types, in bytes that need no alignment.
+//!
+//! Elements of the types that the machine has are taken as arrays of bytes of a known length, which the compiler turns into
+//! vector instructions. Floating point of other formats goes through software.
+
+use crate::float::{Format, Number};
+use crate::{Basic, Kind, Operator, integer};
+use std::cmp::Ordering;
+
+/// `right` becomes `left op right`; a combination that is illegal leaves it as it is.
+pub(crate) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut [u8]) {
+    match (basic.kind(), basic.size()) {
+        (Kind::CUnsigned | Kind::Byte, 1) => reduce_u8(operator, left, right),
+        (Kind::CUnsigned, 2) => reduce_u16(operator, left, right),
+        (Kind::CUnsigned, 4) => reduce_u32(operator, left, right),
+        (Kind::CUnsigned, 8) => reduce_u64(operator, left, right),
+        // Truth values are only ever zero or not.
+        (Kind::CSigned | Kind::FInteger | Kind::Multi | Kind::Logical, size) => match size {
+            1 => reduce_i8(operator, left, right),
+            2 => reduce_i16(operator, left, right),
+            4 => reduce_i32(operator, left, right),
+            8 => reduce_i64(operator, left, right),
+            _ => reduce_i128(operator, left, right),
+        },
+        (Kind::Real, 4) => reduce_f32(operator, left, right),
+        (Kind::Real, 8) => reduce_f64(operator, left, right),
+        (Kind::Complex, 8) if operator == Operator::Prod => multiply_complex_f32(left, right),
+        (Kind::Complex, 16) if operator == Operator::Prod => multiply_complex_f64(left, right),
+        // The sum of complex numbers is that of their parts.
+        (Kind::Complex, 8) => reduce_f32(operator, left, right),
+        (Kind::Complex, 16) => reduce_f64(operator, left, right),
+        (kind, _) => {
+            if let Some(format) = basic.format() {
+                reduce_soft(operator, kind, format, left, right);
+            }
+        }
+    }
+}
+
+/// Which of two elements is greater; none for a NaN, and for what has no order.
+pub(crate) fn compare(basic: Basic, left: &[u8], right: &[u8]) -> Option<Ordering> {
+    match (basic.kind(), basic.format()) {
+        (Kind::Real, Some(format)) => format.read(left).compare(format.read(right)),
+        (Kind::CUnsigned, _) => Some(integer::read(left, false).cmp(&integer::read(right, false))),
+        (Kind::CSigned | Kind::FInteger | Kind::Multi, _) => {
+            Some(integer::read(left, true).cmp(&integer::read(right, true)))
+        }
+        _ => None,
+    }
+}
+
+/// Replaces each `N` bytes on the right by what both sides make.
+fn each<const N: usize>(left: &[u8], right: &mut [u8], combine: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+    let (left, _) = left.as_chunks::<N>();
+    let (right, _) = right.as_chunks_mut::<N>();
+    for (right, left) in right.iter_mut().zip(left) {
+        *right = combine(*left, *right);
+    }
+}
+
+macro_rules! integers {
+    ($($name:ident $type:ty;)*) => {$(
+        fn $name(operator: Operator, left: &[u8], right: &mut [u8]) {
+            macro_rules! with {
+                ($combine:expr) => {
+                    each(left, right, |left, right| {
+                        let combine: fn($type, $type) -> $type = $combine;
+                        combine(<$type>::from_ne_bytes(left), <$type>::from_ne_bytes(right)).to_ne_bytes()
+                    })
+                };
+            }
+            match operator {
+                Operator::Sum => with!(|a, b| a.wrapping_add(b)),
+                Operator::Prod => with!(|a, b| a.wrapping_mul(b)),
+                Operator::Min => with!(|a, b| a.min(b)),
+                Operator::Max => with!(|a, b| a.max(b)),
+                Operator::Band => with!(|a, b| a & b),
+                Operator::Bor => with!(|a, b| a | b),
+                Operator::Bxor => with!(|a, b| a ^ b),
+                Operator::Land => with!(|a, b| <$type>::from(a != 0 && b != 0)),
+                Operator::Lor => with!(|a, b| <$type>::from(a != 0 || b != 0)),
+                Operator::Lxor => with!(|a, b| <$type>::from((a != 0) != (b != 0))),
+                Operator::Minloc | Operator::Maxloc | Operator::Replace | Operator::NoOp => {}
+            }
+        }
+    )*};
+}
+
+integers! {
+    reduce_i8 i8;
+    reduce_i16 i16;
+    reduce_i32 i32;
+    reduce_i64 i64;
+    reduce_i128 i128;
+    reduce_u8 u8;
+    reduce_u16 u16;
+    reduce_u32 u32;
+    reduce_u64 u64;
+}
+
+macro_rules! floats {
+    ($($name:ident $complex:ident $type:ty, $size:literal;)*) => {$(
+        fn $name(operator: Operator, left: &[u8], right: &mut [u8]) {
+            macro_rules! with {
+                ($combine:expr) => {
+                    each(left, right, |left, right| {
+                        let combine: fn($type, $type) -> $type = $combine;
+                        combine(<$type>::from_ne_bytes(left), <$type>::from_ne_bytes(right)).to_ne_bytes()
+                    })
+                };
+            }
+            match operator {
+                Operator::Sum => with!(|a, b| a + b),
+                Operator::Prod => with!(|a, b| a * b),
+                // As software has it: the right one unless the left one wins.
+                Operator::Min => with!(|a, b| if a < b { a } else { b }),
+                Operator::Max => with!(|a, b| if a > b { a } else { b }),
+                _ => {}
+            }
+        }
+
+        fn $complex(left: &[u8], right: &mut [u8]) {
+            const SIZE: usize = $size;
+            let (left, _) = left.as_chunks::<SIZE>();
+            let (left, _) = left.as_chunks::<2>();
+            let (right, _) = right.as_chunks_mut::<SIZE>();
+            let (right, _) = right.as_chunks_mut::<2>();
+            for ([re, im], [a, b]) in right.iter_mut().zip(left) {
+                let (a, b) = (<$type>::from_ne_bytes(*a), <$type>::from_ne_bytes(*b));
+                let (c, d) = (<$type>::from_ne_bytes(*re), <$type>::from_ne_bytes(*im));
+                *re = (a * c - b * d).to_ne_bytes();
+                *im = (a * d + b * c).to_ne_bytes();
+            }
+        }
+    )*};
+}
+
+floats! {
+    reduce_f32 multiply_complex_f32 f32, 4;
+    reduce_f64 multiply_complex_f64 f64, 8;
+}
+
+/// Floating point that the machine's types do not have.
+fn reduce_soft(operator: Operator, kind: Kind, format: Format, left: &[u8], right: &mut [u8]) {
+    let rounded = |number: Number| format.decode(format.encode(number));
+    let product = |a: Number, b: Number| rounded(a.multiply(b));
+    if kind == Kind::Complex && operator == Operator::Prod {
+        let width = 2 * format.bytes;
+        for (left, right) in left.chunks_exact(width).zip(right.chunks_exact_mut(width)) {
+            let halves =
+                |bytes: &[u8]| (format.read(&bytes[..format.bytes]), format.read(&bytes[format.bytes..]));
+            let ((a, b), (c, d)) = (halves(left), halves(right));
+            format.write(product(a, c).add(product(b, d).negate()), &mut right[..format.bytes]);
+            format.write(product(a, d).add(product(b, c)), &mut right[format.bytes..]);
+        }
+        return;
+    }
+    for (left, right) in left.chunks_exact(format.bytes).zip(right.chunks_exact_mut(format.bytes)) {
+        let (a, b) = (format.read(left), format.read(right));
+        let result = match operator {
+            Operator::Sum => a.add(b),
+            Operator::Prod => a.multiply(b),
+            Operator::Min if a.compare(b) == Some(Ordering::Less) => a,
+            Operator::Max if a.compare(b) == Some(Ordering::Greater) => a,
+            _ => b,
+        };
+        format.write(result, right);
+    }
+}

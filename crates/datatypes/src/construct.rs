@@ -1,0 +1,248 @@
+//! The constructors: each checks its arguments, and says what it repeats.
+
+use crate::contents::Given;
+use crate::datatype::{Block, Shape, index_offset};
+use crate::{Basic, Combiner, Datatype, Error, ErrorKind, Kind, Result};
+
+/// What MPI says for "not given".
+const UNDEFINED: i64 = -32766;
+
+/// A count that is not negative.
+pub(crate) fn counted(name: &str, count: i64) -> Result<i64> {
+    if count < 0 {
+        return Err(Error::new(ErrorKind::Count, format!("{name}: {count} is negative")));
+    }
+    Ok(count)
+}
+
+/// Lists of one length; that length.
+pub(crate) fn of_one_length(name: &str, length: usize, other: &str, found: usize) -> Result<i64> {
+    if length != found {
+        return Err(Error::arg(format!("{other}: {found} of them, but {length} {name}")));
+    }
+    Ok(length as i64)
+}
+
+/// From elements to bytes.
+fn scaled(name: &str, elements: i64, old: &Datatype) -> Result<i64> {
+    let each = old.extent();
+    elements
+        .checked_mul(each)
+        .ok_or_else(|| Error::wide(&format!("{name}: {elements} extents of {each} bytes")))
+}
+
+fn blocks(lengths: &[i64], displacements: &[i64], old: &Datatype) -> Result<Shape> {
+    let block = |(at, (&count, &displacement)): (usize, (&i64, &i64))| {
+        let count = counted("blocklengths", count).map_err(|error| at_index(error, at))?;
+        Ok(Block { displacement, count, old: old.clone() })
+    };
+    let blocks: Result<Vec<_>> = lengths.iter().zip(displacements).enumerate().map(block).collect();
+    Ok(Shape::Blocks(blocks?))
+}
+
+fn at_index(error: Error, at: usize) -> Error {
+    Error { text: format!("{} (at index {at})", error.text), ..error }
+}
+
+/// Constructors. Counts and blocklengths may be zero, displacements and strides negative, and elements may overlap. An error is
+/// of the kind that MPI gives it, and names the argument; so is one if sizes or addresses pass 64 bits.
+impl Datatype {
+    /// `count` elements that follow each other.
+    ///
+    /// # Errors
+    /// If the count is negative or too large.
+    pub fn contiguous(count: i64, old: &Self) -> Result<Self> {
+        let shape =
+            Shape::Strided { count: 1, blocklength: counted("count", count)?, stride: 0, old: old.clone() };
+        Self::made(Given::new(Combiner::Contiguous, vec![count], vec![], vec![old.clone()]), shape)
+    }
+
+    /// `count` blocks of `blocklength` elements, each `stride` extents behind the one before.
+    ///
+    /// # Errors
+    /// If a count is negative, or all together too large.
+    pub fn vector(count: i64, blocklength: i64, stride: i64, old: &Self) -> Result<Self> {
+        let given = Given::new(Combiner::Vector, vec![count, blocklength, stride], vec![], vec![old.clone()]);
+        Self::strided(given, count, blocklength, scaled("stride", stride, old)?, old)
+    }
+
+    /// `count` blocks of `blocklength` elements, each `stride` bytes behind the one before.
+    ///
+    /// # Errors
+    /// If a count is negative, or all together too large.
+    pub fn hvector(count: i64, blocklength: i64, stride: i64, old: &Self) -> Result<Self> {
+        let given = Given::new(Combiner::Hvector, vec![count, blocklength], vec![stride], vec![old.clone()]);
+        Self::strided(given, count, blocklength, stride, old)
+    }
+
+    fn strided(given: Given, count: i64, blocklength: i64, stride: i64, old: &Self) -> Result<Self> {
+        let (count, blocklength) = (counted("count", count)?, counted("blocklength", blocklength)?);
+        Self::made(given, Shape::Strided { count, blocklength, stride, old: old.clone() })
+    }
+
+    /// Blocks at displacements in extents.
+    ///
+    /// # Errors
+    /// If the lists differ in length, a blocklength is negative, or all together too large.
+    pub fn indexed(blocklengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self> {
+        let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
+        let integers = [&[count], blocklengths, displacements].concat();
+        let given = Given::new(Combiner::Indexed, integers, vec![], vec![old.clone()]);
+        let bytes: Result<Vec<_>> =
+            displacements.iter().map(|&at| scaled("displacements", at, old)).collect();
+        Self::made(given, blocks(blocklengths, &bytes?, old)?)
+    }
+
+    /// Blocks at displacements in bytes.
+    ///
+    /// # Errors
+    /// If the lists differ in length, a blocklength is negative, or all together too large.
+    pub fn hindexed(blocklengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self> {
+        let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
+        let integers = [&[count], blocklengths].concat();
+        let given = Given::new(Combiner::Hindexed, integers, displacements.to_vec(), vec![old.clone()]);
+        Self::made(given, blocks(blocklengths, displacements, old)?)
+    }
+
+    /// Blocks of one length at displacements in extents.
+    ///
+    /// # Errors
+    /// If the blocklength is negative, or all together too large.
+    pub fn indexed_block(blocklength: i64, displacements: &[i64], old: &Self) -> Result<Self> {
+        let lengths = vec![counted("blocklength", blocklength)?; displacements.len()];
+        let integers = [&[displacements.len() as i64, blocklength], displacements].concat();
+        let given = Given::new(Combiner::IndexedBlock, integers, vec![], vec![old.clone()]);
+        let bytes: Result<Vec<_>> =
+            displacements.iter().map(|&at| scaled("displacements", at, old)).collect();
+        Self::made(given, blocks(&lengths, &bytes?, old)?)
+    }
+
+    /// Blocks of one length at displacements in bytes.
+    ///
+    /// # Errors
+    /// If the blocklength is negative, or all together too large.
+    pub fn hindexed_block(blocklength: i64, displacements: &[i64], old: &Self) -> Result<Self> {
+        let lengths = vec![counted("blocklength", blocklength)?; displacements.len()];
+        let integers = vec![displacements.len() as i64, blocklength];
+        let given = Given::new(Combiner::HindexedBlock, integers, displacements.to_vec(), vec![old.clone()]);
+        Self::made(given, blocks(&lengths, displacements, old)?)
+    }
+
+    /// Blocks of a type each, at displacements in bytes; `MPI_Type_create_struct`.
+    ///
+    /// # Errors
+    /// If the lists differ in length, a blocklength is negative, or all together too large.
+    pub fn structure(blocklengths: &[i64], displacements: &[i64], types: &[Self]) -> Result<Self> {
+        let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
+        of_one_length("blocklengths", blocklengths.len(), "types", types.len())?;
+        let integers = [&[count], blocklengths].concat();
+        let given = Given::new(Combiner::Struct, integers, displacements.to_vec(), types.to_vec());
+        let mut blocks = Vec::with_capacity(types.len());
+        for (at, old) in types.iter().enumerate() {
+            let count = counted("blocklengths", blocklengths[at]).map_err(|error| at_index(error, at))?;
+            blocks.push(Block { displacement: displacements[at], count, old: old.clone() });
+        }
+        Self::made(given, Shape::Blocks(blocks))
+    }
+
+    /// The same elements with another lower bound and extent, in bytes.
+    ///
+    /// # Errors
+    /// If the upper bound passes 64 bits.
+    pub fn resized(old: &Self, lb: i64, extent: i64) -> Result<Self> {
+        let given = Given::new(Combiner::Resized, vec![], vec![lb, extent], vec![old.clone()]);
+        Self::bounded(given, old, lb, extent)
+    }
+
+    /// Another object that is the same type, committed if this one is.
+    #[must_use]
+    pub fn duplicate(old: &Self) -> Self {
+        let given = Given::new(Combiner::Dup, vec![], vec![], vec![old.clone()]);
+        let dup =
+            Self::made(given, Shape::Same(old.clone())).expect("the bounds of a type that is there fit");
+        if old.is_committed() {
+            dup.commit();
+        }
+        dup
+    }
+
+    /// Fortran's integer with at least so many decimal digits, committed.
+    ///
+    /// # Errors
+    /// If there is none with so many.
+    pub fn f90_integer(range: i64) -> Result<Self> {
+        let basic = match range {
+            ..=2 => Basic::Integer1,
+            3..=4 => Basic::Integer2,
+            5..=9 => Basic::Integer4,
+            10..=18 => Basic::Integer8,
+            19..=38 => Basic::Integer16,
+            _ => return Err(Error::arg(format!("r: no integer type has {range} decimal digits"))),
+        };
+        Ok(Self::f90(Combiner::F90Integer, vec![range], basic))
+    }
+
+    /// Fortran's real with at least these decimal digits and decimal exponents, committed. `None` is `MPI_UNDEFINED`.
+    ///
+    /// # Errors
+    /// If both are undefined, or there is no such type.
+    pub fn f90_real(precision: Option<i64>, range: Option<i64>) -> Result<Self> {
+        let basics = [Basic::Real4, Basic::Real8, Basic::Real16];
+        let integers = vec![precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED)];
+        Ok(Self::f90(Combiner::F90Real, integers, f90_choice(precision, range, basics)?))
+    }
+
+    /// Fortran's complex of such reals, committed. `None` is `MPI_UNDEFINED`.
+    ///
+    /// # Errors
+    /// If both are undefined, or there is no such type.
+    pub fn f90_complex(precision: Option<i64>, range: Option<i64>) -> Result<Self> {
+        let basics = [Basic::Complex8, Basic::Complex16, Basic::Complex32];
+        let integers = vec![precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED)];
+        Ok(Self::f90(Combiner::F90Complex, integers, f90_choice(precision, range, basics)?))
+    }
+
+    fn f90(combiner: Combiner, integers: Vec<i64>, basic: Basic) -> Self {
+        let given = Given::new(combiner, integers, vec![], vec![]);
+        let datatype = Self::made(given, Shape::Same(basic.into())).expect("the bounds of a basic type fit");
+        datatype.commit();
+        datatype
+    }
+
+    /// The pair of a value and an index that `MPI_MINLOC` and `MPI_MAXLOC` reduce, laid out as in a C struct, committed; the
+    /// predefined one if there is one. None if the types make no pair: that is `MPI_DATATYPE_NULL`.
+    ///
+    /// # Errors
+    /// If one of them is not predefined.
+    pub fn value_index(value: &Self, index: &Self) -> Result<Option<Self>> {
+        let basic = |name: &str, datatype: &Self| {
+            let text = format!("{name}: {datatype:?} is not predefined");
+            datatype.basic().ok_or_else(|| Error::new(ErrorKind::Type, text))
+        };
+        let (first, second) = (basic("value_type", value)?, basic("index_type", index)?);
+        if let Some(&pair) = Basic::ALL.iter().find(|pair| pair.pair() == Some((first, second))) {
+            return Ok(Some(pair.into()));
+        }
+        if !(first.is_integer() || first.kind() == Kind::Real) || !second.is_integer() {
+            return Ok(None);
+        }
+        let given = Given::new(Combiner::ValueIndex, vec![], vec![], vec![value.clone(), index.clone()]);
+        let block = |displacement, old: &Self| Block { displacement, count: 1, old: old.clone() };
+        let blocks = vec![block(0, value), block(i64::from(index_offset(first, second)), index)];
+        let pair = Self::made(given, Shape::Blocks(blocks))?;
+        pair.commit();
+        Ok(Some(pair))
+    }
+}
+
+/// The smallest of three floating point types, of 4, 8 and 16 bytes, with these digits and exponents.
+fn f90_choice(precision: Option<i64>, range: Option<i64>, types: [Basic; 3]) -> Result<Basic> {
+    if precision.is_none() && range.is_none() {
+        return Err(Error::arg("p and r: both are undefined"));
+    }
+    let (digits, exponents) = (precision.unwrap_or(0), range.unwrap_or(0));
+    let fits = [(6, 37), (15, 307), (33, 4931)].iter().position(|&(p, r)| digits <= p && exponents <= r);
+    fits.map(|at| types[at]).ok_or_else(|| {
+        Error::arg(format!("p and r: no real type has {digits} digits and exponents to {exponents}"))
+    })
+}

@@ -1,0 +1,383 @@
+//! A datatype: what it repeats, its bounds, and its layout, flattened once.
+
+use crate::bounds::Bounds;
+use crate::contents::Given;
+use crate::cursor::{Cursor, Runs};
+use crate::layout::{Body, Builder, Piece};
+use crate::signature::Signature;
+use crate::{Basic, Combiner, Error, Result};
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Bytes at an offset from a buffer's address; from address 0 with `MPI_BOTTOM`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// From the buffer's address, in bytes.
+    pub offset: i64,
+    /// In bytes, at least one.
+    pub length: u64,
+}
+
+/// A datatype. A clone is cheap and is the same object, as MPI's handles are; counts, strides and addresses have 64 bits.
+#[derive(Clone)]
+pub struct Datatype {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    given: Given,
+    shape: Shape,
+    bounds: Bounds,
+    lb: i64,
+    ub: i64,
+    signature: Signature,
+    committed: AtomicBool,
+    /// Runs of bytes, whatever they mean.
+    layout: OnceLock<Arc<[Piece]>>,
+    /// Runs of one basic type each.
+    typed: OnceLock<Arc<[Piece]>>,
+}
+
+/// What a type map repeats.
+#[derive(Clone)]
+pub(crate) enum Shape {
+    Basic(Basic),
+    /// Another's type map, perhaps with other bounds.
+    Same(Datatype),
+    /// `count` blocks at a stride in bytes, each of `blocklength` elements that follow each other.
+    Strided {
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        old: Datatype,
+    },
+    Blocks(Vec<Block>),
+}
+
+/// Elements that follow each other, at a displacement in bytes.
+#[derive(Clone)]
+pub(crate) struct Block {
+    pub(crate) displacement: i64,
+    pub(crate) count: i64,
+    pub(crate) old: Datatype,
+}
+
+/// What one element is to an operator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Element {
+    Single(Basic),
+    /// Of two basic types that are no pairs.
+    Pair(Basic, Basic),
+}
+
+impl From<Basic> for Datatype {
+    fn from(basic: Basic) -> Self {
+        let align = i64::from(basic.align());
+        let end =
+            basic.pair().map_or(basic.size(), |(value, index)| index_offset(value, index) + index.size());
+        let bounds = Bounds::of(i64::from(basic.size()), i64::from(end), align);
+        let datatype = Self::assemble(Given::named(), Shape::Basic(basic), bounds, Signature::of(basic));
+        let datatype = datatype.expect("a few bytes do not pass 64 bits");
+        datatype.commit();
+        datatype
+    }
+}
+
+/// Where the index of a pair is, in bytes from its start: aligned behind the value.
+pub(crate) fn index_offset(value: Basic, index: Basic) -> u32 {
+    value.size().next_multiple_of(index.align())
+}
+
+impl Datatype {
+    /// A type of this shape, if its addresses fit.
+    pub(crate) fn made(given: Given, shape: Shape) -> Result<Self> {
+        let wide = || Error::wide(given.arguments());
+        let bounds = shape.bounds().ok_or_else(wide)?;
+        let signature = shape.signature();
+        Self::assemble(given, shape, bounds, signature)
+    }
+
+    /// The same elements with other bounds.
+    pub(crate) fn bounded(given: Given, old: &Self, lb: i64, extent: i64) -> Result<Self> {
+        let bounds = old.inner.bounds.resized(lb, extent).ok_or_else(|| Error::wide("lb and extent"))?;
+        Self::assemble(given, Shape::Same(old.clone()), bounds, old.inner.signature)
+    }
+
+    fn assemble(given: Given, shape: Shape, bounds: Bounds, signature: Signature) -> Result<Self> {
+        let wide = || Error::wide(given.arguments());
+        let (lb, ub) = bounds.bounds().ok_or_else(wide)?;
+        ub.checked_sub(lb).ok_or_else(wide)?;
+        if let Some((first, end)) = bounds.data {
+            end.checked_sub(first).ok_or_else(wide)?;
+        }
+        let (committed, layout, typed) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
+        let inner = Inner { given, shape, bounds, lb, ub, signature, committed, layout, typed };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    pub(crate) fn given(&self) -> &Given {
+        &self.inner.given
+    }
+
+    /// A type that differs in how it says what it was given, and in being nobody else's.
+    pub(crate) fn with_given(&self, given: Given) -> Self {
+        let inner = &self.inner;
+        let again = Self::assemble(given, inner.shape.clone(), inner.bounds, inner.signature);
+        again.expect("these bounds were checked when the type was made")
+    }
+
+    /// The predefined type that this is, if it is one.
+    pub fn basic(&self) -> Option<Basic> {
+        match self.inner.shape {
+            Shape::Basic(basic) => Some(basic),
+            _ => None,
+        }
+    }
+
+    /// What an operator finds in it: a basic type, a pair, or nothing that can be reduced.
+    pub(crate) fn element(&self) -> Option<Element> {
+        match (&self.inner.shape, self.combiner()) {
+            (Shape::Basic(basic), _) => Some(match basic.pair() {
+                Some((value, index)) => Element::Pair(value, index),
+                None => Element::Single(*basic),
+            }),
+            (Shape::Blocks(blocks), Combiner::ValueIndex) => {
+                Some(Element::Pair(blocks[0].old.basic()?, blocks[1].old.basic()?))
+            }
+            (
+                Shape::Same(old),
+                Combiner::Dup | Combiner::F90Integer | Combiner::F90Real | Combiner::F90Complex,
+            ) => old.element(),
+            _ => None,
+        }
+    }
+
+    /// Whether both are the same object: clones of each other, or the same predefined type.
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner) || (self.basic().is_some() && self.basic() == other.basic())
+    }
+
+    /// Bytes of data in one element.
+    pub fn size(&self) -> i64 {
+        self.inner.bounds.size
+    }
+
+    /// The lower bound, in bytes from the origin.
+    pub fn lb(&self) -> i64 {
+        self.inner.lb
+    }
+
+    /// The upper bound, in bytes from the origin.
+    pub fn ub(&self) -> i64 {
+        self.inner.ub
+    }
+
+    /// From one element to the next, in bytes.
+    pub fn extent(&self) -> i64 {
+        self.inner.ub - self.inner.lb
+    }
+
+    /// Where the data begins, in bytes from the origin; 0 without data.
+    pub fn true_lb(&self) -> i64 {
+        self.inner.bounds.data.map_or(0, |(first, _)| first)
+    }
+
+    /// Behind the last byte of data, in bytes from the origin; 0 without data.
+    pub fn true_ub(&self) -> i64 {
+        self.inner.bounds.data.map_or(0, |(_, end)| end)
+    }
+
+    /// From the first byte of data to behind the last one, in bytes.
+    pub fn true_extent(&self) -> i64 {
+        self.true_ub() - self.true_lb()
+    }
+
+    /// `MPI_Type_commit`: flattens it, if that is not done. All clones are committed with it.
+    pub fn commit(&self) {
+        self.layout();
+        self.inner.committed.store(true, Ordering::Release);
+    }
+
+    /// Whether it may be used to communicate.
+    pub fn is_committed(&self) -> bool {
+        self.inner.committed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.inner.bounds
+    }
+
+    fn layout(&self) -> &Arc<[Piece]> {
+        self.inner.layout.get_or_init(|| self.inner.shape.flatten(false))
+    }
+
+    pub(crate) fn typed(&self) -> &Arc<[Piece]> {
+        self.inner.typed.get_or_init(|| self.inner.shape.flatten(true))
+    }
+
+    fn pieces(&self, typed: bool) -> &Arc<[Piece]> {
+        if typed { self.typed() } else { self.layout() }
+    }
+}
+
+/// Where the data of `count` elements is. A negative count, or one with which sizes or addresses pass 64 bits, is an error of
+/// kind [`Count`](crate::ErrorKind::Count).
+impl Datatype {
+    fn repeated(&self, count: i64) -> Result<Bounds> {
+        if count < 0 {
+            return Err(Error::new(crate::ErrorKind::Count, format!("count: {count} is negative")));
+        }
+        let bounds = self.inner.bounds.repeated(count, self.extent());
+        bounds.filter(|all| all.data.is_none_or(|(first, end)| end.checked_sub(first).is_some())).ok_or_else(
+            || {
+                let each =
+                    format!("count: {count} elements, each of {} bytes every {}", self.size(), self.extent());
+                Error::wide(&each)
+            },
+        )
+    }
+
+    /// Bytes of data in `count` elements.
+    ///
+    /// # Errors
+    /// If the count is negative or too large.
+    pub fn bytes(&self, count: i64) -> Result<u64> {
+        Ok(self.repeated(count)?.size as u64)
+    }
+
+    /// From the first byte touched to behind the last one; empty without data.
+    ///
+    /// # Errors
+    /// If the count is negative or too large.
+    pub fn span(&self, count: i64) -> Result<Range<i64>> {
+        let (first, end) = self.repeated(count)?.data.unwrap_or((0, 0));
+        Ok(first..end)
+    }
+
+    /// The one run that `count` elements are in the order of the type map; none if there are gaps, if there is no data, or if
+    /// the count is illegal.
+    pub fn single_run(&self, count: i64) -> Option<Run> {
+        let [piece] = &**self.layout() else { return None };
+        let Body::Runs { length, count: 1, .. } = piece.body else { return None };
+        if count != 1 && (count < 1 || self.extent() != length as i64) {
+            return None;
+        }
+        let bytes = self.bytes(count).ok()?;
+        self.span(count).ok()?;
+        Some(Run { offset: piece.offset, length: bytes })
+    }
+
+    /// All runs in the order of the type map, merged where one begins where the one before ended.
+    ///
+    /// # Errors
+    /// If the count is negative or too large.
+    pub fn runs(&self, count: i64) -> Result<Runs> {
+        Ok(Runs::new(self.cursor(count)?))
+    }
+
+    /// A place in the packed form of `count` elements: its start.
+    ///
+    /// # Errors
+    /// If the count is negative or too large.
+    pub fn cursor(&self, count: i64) -> Result<Cursor> {
+        let total = self.bytes(count)?;
+        Ok(Cursor::new(self.all(self.layout(), count), total))
+    }
+
+    /// A place in `count` elements of which each run is of one basic type.
+    pub(crate) fn typed_cursor(&self, count: i64) -> Result<Cursor> {
+        let total = self.bytes(count)?;
+        Ok(Cursor::new(self.all(self.typed(), count), total))
+    }
+
+    fn all(&self, pieces: &Arc<[Piece]>, count: i64) -> Arc<[Piece]> {
+        if count == 1 {
+            return Arc::clone(pieces);
+        }
+        let mut builder = Builder::default();
+        builder.repeat(pieces, 0, count as u64, self.extent());
+        builder.finish()
+    }
+
+    /// The sequence of basic types of `count` elements; none if the count is negative.
+    pub fn signature(&self, count: i64) -> Option<Signature> {
+        Some(self.inner.signature.repeated(u64::try_from(count).ok()?))
+    }
+}
+
+impl Shape {
+    fn bounds(&self) -> Option<Bounds> {
+        match self {
+            Self::Basic(basic) => Some(Datatype::from(*basic).bounds()),
+            Self::Same(old) => Some(old.bounds()),
+            Self::Strided { count, blocklength, stride, old } => {
+                old.bounds().repeated(*blocklength, old.extent())?.repeated(*count, *stride)
+            }
+            Self::Blocks(blocks) => blocks.iter().try_fold(Bounds::EMPTY, |all, block| {
+                let repeated = block.old.bounds().repeated(block.count, block.old.extent())?;
+                all.and(repeated.shifted(block.displacement)?)
+            }),
+        }
+    }
+
+    fn signature(&self) -> Signature {
+        match self {
+            Self::Basic(basic) => Signature::of(*basic),
+            Self::Same(old) => old.inner.signature,
+            Self::Strided { count, blocklength, old, .. } => {
+                old.inner.signature.repeated(*blocklength as u64).repeated(*count as u64)
+            }
+            Self::Blocks(blocks) => blocks.iter().fold(Signature::EMPTY, |all, block| {
+                all.then(block.old.inner.signature.repeated(block.count as u64))
+            }),
+        }
+    }
+
+    /// The pieces of the type map: with their basic types, or as bytes.
+    fn flatten(&self, typed: bool) -> Arc<[Piece]> {
+        let mut builder = Builder::default();
+        match self {
+            Self::Basic(basic) => flatten_basic(*basic, typed, &mut builder),
+            Self::Same(old) => return Arc::clone(old.pieces(typed)),
+            Self::Strided { count, blocklength, stride, old } => {
+                let mut block = Builder::default();
+                block.repeat(old.pieces(typed), 0, *blocklength as u64, old.extent());
+                builder.repeat(&block.finish(), 0, *count as u64, *stride);
+            }
+            Self::Blocks(blocks) => {
+                for block in blocks {
+                    let pieces = block.old.pieces(typed);
+                    builder.repeat(pieces, block.displacement, block.count as u64, block.old.extent());
+                }
+            }
+        }
+        builder.finish()
+    }
+}
+
+fn flatten_basic(basic: Basic, typed: bool, builder: &mut Builder) {
+    let mut push = |basic: Basic, offset: u32| {
+        let (basic, count) = if typed { (basic, 1) } else { (Basic::Byte, u64::from(basic.size())) };
+        builder.push(Piece::run(basic, i64::from(offset), count));
+    };
+    match basic.pair() {
+        Some((value, index)) => {
+            push(value, 0);
+            push(index, index_offset(value, index));
+        }
+        None => push(basic, 0),
+    }
+}
+
+impl fmt::Debug for Datatype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.basic() {
+            Some(basic) => f.write_str(basic.name()),
+            None => {
+                write!(f, "{:?} of {} bytes in [{}, {})", self.combiner(), self.size(), self.lb(), self.ub())
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! From bytes that came to elements: `MPI_Get_count`, `MPI_Get_elements`, and back.
+
+use crate::Datatype;
+use crate::layout::{Body, Piece};
+
+impl Datatype {
+    /// Whole elements in so many bytes, for `MPI_Get_count`; none, which is `MPI_UNDEFINED`, if a part of one is left.
+    pub fn count_in(&self, bytes: u64) -> Option<i64> {
+        match self.size() as u64 {
+            0 => (bytes == 0).then_some(0),
+            size if bytes % size == 0 => i64::try_from(bytes / size).ok(),
+            _ => None,
+        }
+    }
+
+    /// Basic elements in so many bytes, for `MPI_Get_elements`; none, which is `MPI_UNDEFINED`, if a part of one is left. A pair
+    /// is two elements.
+    pub fn elements_in(&self, bytes: u64) -> Option<i64> {
+        let size = self.size() as u64;
+        if size == 0 {
+            return (bytes == 0).then_some(0);
+        }
+        let whole = (bytes / size).checked_mul(elements(self.typed()))?;
+        i64::try_from(whole.checked_add(elements_before(self.typed(), bytes % size)?)?).ok()
+    }
+
+    /// The bytes that so many basic elements take, for `MPI_Status_set_elements`; none if this type has no data, the number is
+    /// negative, or the bytes pass 64 bits.
+    pub fn bytes_of_elements(&self, count: i64) -> Option<u64> {
+        let count = u64::try_from(count).ok()?;
+        let each = elements(self.typed());
+        if each == 0 {
+            return (count == 0).then_some(0);
+        }
+        (count / each).checked_mul(self.size() as u64)?.checked_add(bytes_before(self.typed(), count % each))
+    }
+}
+
+fn elements(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|piece| piece.elements).sum()
+}
+
+/// Elements in the first bytes of a list, which has more; none if they end within an element.
+fn elements_before(pieces: &[Piece], mut bytes: u64) -> Option<u64> {
+    let mut elements = 0;
+    for piece in pieces {
+        if bytes >= piece.bytes {
+            elements += piece.elements;
+            bytes -= piece.bytes;
+            continue;
+        }
+        return Some(match &piece.body {
+            Body::Runs { basic, .. } if bytes % u64::from(basic.size()) == 0 => {
+                elements + bytes / u64::from(basic.size())
+            }
+            Body::Runs { .. } => return None,
+            Body::Loop { count, pieces, .. } => {
+                let each = piece.bytes / count;
+                elements + bytes / each * (piece.elements / count) + elements_before(pieces, bytes % each)?
+            }
+        });
+    }
+    Some(elements)
+}
+
+/// Bytes of the first elements of a list, which has more.
+fn bytes_before(pieces: &[Piece], mut elements: u64) -> u64 {
+    let mut bytes = 0;
+    for piece in pieces {
+        if elements >= piece.elements {
+            bytes += piece.bytes;
+            elements -= piece.elements;
+            continue;
+        }
+        return match &piece.body {
+            Body::Runs { basic, .. } => bytes + elements * u64::from(basic.size()),
+            Body::Loop { count, pieces, .. } => {
+                let each = piece.elements / count;
+                bytes + elements / each * (piece.bytes / count) + bytes_before(pieces, elements % each)
+            }
+        };
+    }
+    bytes
+}

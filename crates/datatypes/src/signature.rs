@@ -1,0 +1,90 @@
+//! Type signatures: the sequence of basic types of a type map, as a number that repeats and joins without walking it.
+
+use crate::Basic;
+
+/// Polynomials are taken modulo this prime, 2^61 - 1.
+const PRIME: u64 = (1 << 61) - 1;
+/// Where they are evaluated: a number without meaning, large and odd.
+const POINT: u64 = 0x0bad_5eed_c0de_cafd;
+
+/// A sequence of basic types. Equal sequences are equal; unequal ones differ but for one chance in 2^50 or so.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Signature {
+    /// Basic types in the sequence.
+    pub elements: u64,
+    /// Their handles as a polynomial, modulo [`PRIME`].
+    hash: u64,
+}
+
+impl Signature {
+    /// Of no elements.
+    pub(crate) const EMPTY: Self = Self { elements: 0, hash: 0 };
+
+    /// Of one element; a pair is two.
+    pub(crate) fn of(basic: Basic) -> Self {
+        match basic.pair() {
+            Some((value, index)) => Self::of(value).then(Self::of(index)),
+            None => Self { elements: 1, hash: u64::from(basic.abi()) },
+        }
+    }
+
+    /// This sequence, and behind it the other one.
+    pub(crate) fn then(self, next: Self) -> Self {
+        let hash = (multiply(self.hash, power(POINT, next.elements)) + next.hash) % PRIME;
+        Self { elements: self.elements.wrapping_add(next.elements), hash }
+    }
+
+    /// This sequence so many times, in steps logarithmic in their number.
+    pub(crate) fn repeated(self, count: u64) -> Self {
+        let (mut result, mut doubled, mut left) = (Self::EMPTY, self, count);
+        while left > 0 {
+            if left & 1 == 1 {
+                result = result.then(doubled);
+            }
+            doubled = doubled.then(doubled);
+            left >>= 1;
+        }
+        result
+    }
+}
+
+fn multiply(a: u64, b: u64) -> u64 {
+    (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64
+}
+
+fn power(base: u64, exponent: u64) -> u64 {
+    let (mut result, mut square, mut left) = (1, base, exponent);
+    while left > 0 {
+        if left & 1 == 1 {
+            result = multiply(result, square);
+        }
+        square = multiply(square, square);
+        left >>= 1;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joining_knows_order_and_nothing_of_grouping() {
+        let (int, float) = (Signature::of(Basic::Int), Signature::of(Basic::Float));
+        assert_ne!(int.then(float), float.then(int));
+        assert_eq!(int.then(float).then(int), int.then(float.then(int)));
+        assert_eq!(Signature::of(Basic::FloatInt), float.then(int));
+        assert_eq!(
+            int.then(float).repeated(3),
+            (0..3).fold(Signature::EMPTY, |all, _| all.then(int).then(float))
+        );
+        assert_eq!(int.repeated(0), Signature::EMPTY);
+        assert_ne!(int.repeated(2), int.repeated(3));
+    }
+
+    #[test]
+    fn many_elements_take_few_steps() {
+        let many = Signature::of(Basic::Double).repeated(1 << 62);
+        assert_eq!(many.elements, 1 << 62);
+    }
+}
