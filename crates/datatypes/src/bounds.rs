@@ -34,7 +34,7 @@ impl Bounds {
         Some((first, end.checked_add(padding)?))
     }
 
-    /// The same with bounds set; none if the upper one passes 64 bits.
+    /// These elements with bounds set; none if the upper one passes 64 bits.
     pub(crate) fn resized(self, lb: i64, extent: i64) -> Option<Self> {
         Some(Self { marks: Some((lb, lb.checked_add(extent)?)), ..self })
     }
@@ -54,7 +54,7 @@ impl Bounds {
         Some(Self { size, data: union(self.data, last.data), marks: union(self.marks, last.marks), ..self })
     }
 
-    /// Both together.
+    /// Both type maps together, one behind the other; none if anything passes 64 bits.
     pub(crate) fn and(self, other: Self) -> Option<Self> {
         Some(Self {
             size: self.size.checked_add(other.size)?,

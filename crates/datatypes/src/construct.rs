@@ -145,7 +145,7 @@ impl Datatype {
         Self::made(given, Shape::Blocks(blocks))
     }
 
-    /// The same elements with another lower bound and extent, in bytes.
+    /// The elements of another type with a new lower bound and extent, in bytes.
     ///
     /// # Errors
     /// If the upper bound passes 64 bits.

@@ -113,7 +113,7 @@ impl Given {
         }
     }
 
-    /// The same, its counts given as large ones. Displacements and bounds are counts then, too.
+    /// These arguments, with counts given as large ones. Displacements and bounds are counts then, too.
     fn with_large_counts(mut self) -> Self {
         let contents = &mut self.contents;
         let integers = std::mem::take(&mut contents.integers);

@@ -99,7 +99,7 @@ impl Datatype {
         Self::assemble(given, shape, bounds, signature)
     }
 
-    /// The same elements with other bounds.
+    /// The elements of another type with new bounds.
     pub(crate) fn bounded(given: Given, old: &Self, lb: i64, extent: i64) -> Result<Self> {
         let bounds = old.inner.bounds.resized(lb, extent).ok_or_else(|| Error::wide("lb and extent"))?;
         Self::assemble(given, Shape::Same(old.clone()), bounds, old.inner.signature)

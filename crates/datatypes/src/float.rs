@@ -227,9 +227,10 @@ fn jam(significand: u128, shift: u32) -> u128 {
 fn multiply_wide(a: u128, b: u128) -> (i32, u128) {
     const LOW: u128 = u64::MAX as u128;
     let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);
-    let middle = (a0 * b0 >> 64) + (a1 * b0 & LOW) + (a0 * b1 & LOW);
-    let low = (middle << 64) | (a0 * b0 & LOW);
-    let high = a1 * b1 + (a1 * b0 >> 64) + (a0 * b1 >> 64) + (middle >> 64);
+    let (lowest, cross, other) = (a0 * b0, a1 * b0, a0 * b1);
+    let middle = (lowest >> 64) + (cross & LOW) + (other & LOW);
+    let low = (middle << 64) | (lowest & LOW);
+    let high = a1 * b1 + (cross >> 64) + (other >> 64) + (middle >> 64);
     let bits = 128 - high.leading_zeros();
     match bits {
         0 => (0, low),

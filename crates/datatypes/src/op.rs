@@ -94,7 +94,7 @@ pub trait UserFunction: Send + Sync {
     fn apply(&self, left: &[u8], right: &mut [u8], count: i64, datatype: &Datatype) -> Result<()>;
 }
 
-/// What reduces.
+/// An operator that reduces elements of two buffers into one.
 #[derive(Clone)]
 pub enum Op {
     /// One of the standard's.

@@ -8,7 +8,7 @@ impl Datatype {
     pub fn count_in(&self, bytes: u64) -> Option<i64> {
         match self.size() as u64 {
             0 => (bytes == 0).then_some(0),
-            size if bytes % size == 0 => i64::try_from(bytes / size).ok(),
+            size if bytes.is_multiple_of(size) => i64::try_from(bytes / size).ok(),
             _ => None,
         }
     }
@@ -50,7 +50,7 @@ fn elements_before(pieces: &[Piece], mut bytes: u64) -> Option<u64> {
             continue;
         }
         return Some(match &piece.body {
-            Body::Runs { basic, .. } if bytes % u64::from(basic.size()) == 0 => {
+            Body::Runs { basic, .. } if bytes.is_multiple_of(u64::from(basic.size())) => {
                 elements + bytes / u64::from(basic.size())
             }
             Body::Runs { .. } => return None,

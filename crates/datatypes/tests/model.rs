@@ -271,7 +271,7 @@ proptest! {
         if let (Some(elements), true) = (expected, size > 0) {
             prop_assert_eq!(datatype.bytes_of_elements(elements), Some(bytes));
         }
-        let whole = if size == 0 { (bytes == 0).then_some(0) } else { (bytes % size == 0).then(|| (bytes / size) as i64) };
+        let whole = if size == 0 { (bytes == 0).then_some(0) } else { bytes.is_multiple_of(size).then(|| (bytes / size) as i64) };
         prop_assert_eq!(datatype.count_in(bytes), whole);
     }
 
