@@ -19,7 +19,7 @@ use crate::{ClockKind, Host, HostOps, Span, Task, Time, Wakes};
 /// Turns of [`Host::poll`] before each further look is preceded by a yield: some tens of microseconds, so that
 /// a ping-pong of large messages between pinned processes never makes a system call.
 const POLL_TURNS_BEFORE_YIELD: u32 = 4096;
-/// Turns of [`Host::poll`] between two looks at the clock.
+/// Turns of [`Host::poll`] between two looks at the clock, until it yields.
 const POLL_TURNS_PER_CHECK: u32 = 1024;
 /// The longest time that a wait yields before it sleeps: a few futex wake-ups (5 us each).
 const YIELD_NS_MAX: u32 = 50_000;
@@ -100,6 +100,10 @@ impl HostOps for Real {
             let after = self.now();
             if after.since(before).as_ns() > CROWDED_NS {
                 self.crowded_until.store((after + CROWDED_SPAN).as_ps(), Ordering::Relaxed);
+            }
+            if turn.polls {
+                // A yield may take milliseconds: so many of them would be seconds after the deadline.
+                return true;
             }
         }
         (turn.count + 1).is_multiple_of(if turn.polls { POLL_TURNS_PER_CHECK } else { EAGER_LOOKS })
@@ -261,6 +265,21 @@ mod tests {
         assert_eq!(host.poll("test", host.after(Span::from_secs(20)), look), Some(()));
         drop(bringer);
         assert_eq!(host.poll("test", host.after(Span::from_ms(5)), || None::<()>), None);
+    }
+
+    /// Goal: however long yields take, a poll is not much later than its deadline. Method: how often it looks after that.
+    #[test]
+    fn a_poll_that_yields_looks_at_the_clock_each_time() {
+        let (host, looks) = (host(), std::cell::Cell::new(0_u32));
+        let deadline = host.after(Span::from_ms(20)).expect("a deadline");
+        let look = || {
+            if host.now() > deadline {
+                looks.set(looks.get() + 1);
+            }
+            None::<()>
+        };
+        assert_eq!(host.poll("test", Some(deadline), look), None);
+        assert!(looks.get() <= 2, "{} looks after the deadline", looks.get());
     }
 
     #[test]
