@@ -7,7 +7,7 @@ use nic_soft::shm::CopyPath;
 use verbs::{CmEvent, ConnParam, ConnectRequest, Cq, Listener, Qp};
 
 use super::Field;
-use super::estate::{self, Estate, Remotes, Traffic};
+use super::estate::{self, Estate, Remotes, Slowest, Traffic};
 use super::liar::{Lie, Moment};
 use crate::attack::Tally;
 use crate::chance::Rng;
@@ -141,7 +141,7 @@ impl Arena {
     fn round(&mut self, lie: &Lie, tally: &mut Tally) -> Result<End> {
         let order = lie.line();
         self.liar()?.tell(&order)?;
-        let mut traffic = Traffic::default();
+        let mut traffic = Traffic::new();
         let Some((said, went_on)) = self.accept_and_work(lie, &mut traffic)? else {
             // It is a liar: it may crash, or wait for its own lie.
             self.liar = None;
@@ -164,9 +164,11 @@ impl Arena {
         tally.outside += outside + traffic.overstated;
         tally.doubled += traffic.doubled;
         tally.hung += lost;
-        tally.noticed(traffic.slowest);
-        if traffic.slowest > Duration::from_secs(1) {
-            tally.note(format!("{:?} for a call: {:?} {said} ({order})", traffic.slowest, self.copy));
+        let Slowest { name, took, starved } = traffic.slowest;
+        tally.noticed(took);
+        if took > Duration::from_secs(1) {
+            let round = format!("{:?} {said} ({order})", self.copy);
+            tally.note(format!("{took:?} for {name}, {starved:?} of that without a processor: {round}"));
         }
         let bad = counts.iter().any(|(count, _)| *count > 0);
         Ok(End::Lied { said, went_on, bad })
@@ -236,7 +238,7 @@ impl Arena {
         }
         if let Some((qp, cq, _)) = current {
             traffic.end(&self.estate, &qp, &cq);
-            traffic.timed(|| drop((qp, cq)));
+            traffic.timed("Qp::drop", || drop((qp, cq)));
         }
         if !first {
             let _ = child.tell("end");
@@ -256,7 +258,7 @@ impl Arena {
         traffic.receive(&self.estate, &qp, shared);
         let param = ConnParam::with_private_data(self.estate.remotes().pack());
         // A refusal is an answer.
-        let _ = traffic.timed(|| self.estate.cm.accept(request, &qp, &param));
+        let _ = traffic.timed("Cm::accept", || self.estate.cm.accept(request, &qp, &param));
         Ok((qp, cq, peer))
     }
 

@@ -246,21 +246,49 @@ pub(super) struct Traffic {
     pub(super) doubled: u64,
     /// Messages that were said to be longer than the receive has room for.
     pub(super) overstated: u64,
-    /// The longest that a call took.
-    pub(super) slowest: Duration,
+    /// The call that took longest.
+    pub(super) slowest: Slowest,
+    starved_before: Duration,
     shared: bool,
     flushed: bool,
+}
+
+/// A call that takes longer is asked how much of that it waited for a processor.
+const WORTH_ASKING: Duration = Duration::from_millis(300);
+
+/// The call that took longest.
+#[derive(Default)]
+pub(super) struct Slowest {
+    pub(super) name: &'static str,
+    pub(super) took: Duration,
+    /// How long the thread had been ready and waited for a processor, since the traffic began.
+    pub(super) starved: Duration,
+}
+
+/// How long this thread has been ready to run and had no processor (the second figure of schedstat, ns).
+fn awaited_a_processor() -> Duration {
+    let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(said.split(' ').nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
 /// The numbers of receives begin here, those of requests at 0.
 const RECEIVE: u64 = 1 << 32;
 
 impl Traffic {
+    pub(super) fn new() -> Self {
+        Self { starved_before: awaited_a_processor(), ..Self::default() }
+    }
+
     /// Makes a call, and takes its time.
-    pub(super) fn timed<T>(&mut self, call: impl FnOnce() -> T) -> T {
+    pub(super) fn timed<T>(&mut self, name: &'static str, call: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = call();
-        self.slowest = self.slowest.max(began.elapsed());
+        let took = began.elapsed();
+        if took > self.slowest.took {
+            // Asked for only when it matters: asking takes as long as a call does.
+            let starved = if took > WORTH_ASKING { awaited_a_processor() } else { Duration::ZERO };
+            self.slowest = Slowest { name, took, starved: starved.saturating_sub(self.starved_before) };
+        }
         result
     }
 
@@ -296,14 +324,14 @@ impl Traffic {
         for (i, (op, len)) in requests.into_iter().enumerate() {
             let sge = [estate.start(i % 2 == 1).sge(0, len)];
             let wr = SendWr::new(self.sent, op, &sge);
-            if self.timed(|| qp.post_send(&wr)).is_err() {
+            if self.timed("Qp::post_send", || qp.post_send(&wr)).is_err() {
                 return;
             }
             self.sent += 1;
         }
         if qp.init().recv_cq.req_notify(false).is_ok() {
             // Whether there is an event is the peer's to say.
-            self.timed(|| estate.channel.poll_event());
+            self.timed("CompChannel::poll_event", || estate.channel.poll_event());
         }
     }
 
@@ -312,7 +340,7 @@ impl Traffic {
         let began = Instant::now();
         let mut wcs = [Wc::default(); 16];
         loop {
-            let Ok(n) = self.timed(|| cq.poll(&mut wcs)) else { return };
+            let Ok(n) = self.timed("Cq::poll", || cq.poll(&mut wcs)) else { return };
             wcs[..n].iter().for_each(|wc| self.count(wc));
             if self.answered >= self.sent || began.elapsed() >= limit {
                 return;
@@ -332,7 +360,7 @@ impl Traffic {
         for remote in [peer.nic, RemoteAddr { addr, ..peer.nic }] {
             let sge = [estate.start(false).sge(0, 8)];
             let wr = SendWr::new(self.sent, SendOp::Write(remote), &sge);
-            if self.timed(|| qp.post_send(&wr)).is_err() {
+            if self.timed("Qp::post_send", || qp.post_send(&wr)).is_err() {
                 return;
             }
             self.sent += 1;
@@ -362,8 +390,8 @@ impl Traffic {
     /// Ends the connection, and waits for everything to come back.
     pub(super) fn end(&mut self, estate: &Estate, qp: &Qp, cq: &Cq) {
         // It may have ended already.
-        let _ = self.timed(|| estate.cm.disconnect(qp));
-        self.timed(|| qp.to_error());
+        let _ = self.timed("Cm::disconnect", || estate.cm.disconnect(qp));
+        self.timed("Qp::to_error", || qp.to_error());
         // What a shared queue delivered is not waited for: it was there before.
         self.poll(cq, Duration::ZERO);
         let began = Instant::now();
