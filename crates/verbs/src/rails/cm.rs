@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use host::Wake;
 
-use super::channel::Announced;
+use super::announced::Announced;
 use super::device::Inner;
 use super::hello::{Hello, Kind, refusal};
 use super::qp::{QpHandle, QpInner};
@@ -23,7 +23,7 @@ pub(super) struct CmInner {
 impl CmInner {
     pub(super) fn create(device: &Arc<Inner>) -> Result<Arc<Self>> {
         let of_rails = device.rails.iter().map(crate::Device::create_cm).collect::<Result<_>>()?;
-        let cm = Arc::new(Self { device: device.clone(), of_rails, events: Announced::new(device)? });
+        let cm = Arc::new(Self { device: device.clone(), of_rails, events: Announced::new(&device.host)? });
         device.add_cm(&cm);
         Ok(cm)
     }

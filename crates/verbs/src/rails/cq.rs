@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use host::{Bell, Lock, Wake};
 
 use super::channel::ChannelInner;
-use super::device::{Inner, unpoisoned};
+use super::device::Inner;
 use super::known::Known;
-use super::qp::{QpInner, Wants};
+use super::lock::unpoisoned;
+use super::qp::QpInner;
+use super::wants::Wants;
 use crate::provider::CqOps;
 use crate::{AsyncEvent, Cq, Error, Result, Wc, WcOpcode};
 

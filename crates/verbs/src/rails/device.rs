@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use host::{ClockKind, Host, Rate, Span};
 
@@ -12,9 +12,11 @@ use super::cm::{CmHandle, CmInner};
 use super::cq::CqInner;
 use super::domain::RailsPd;
 use super::keys::{Chance, ENTRIES, Keys};
-use super::qp::{OWN_REQUESTS, PIECES_MAX, QpInner, state};
-use super::service::Service;
+use super::lock::unpoisoned;
+use super::qp::{OWN_REQUESTS, QpInner, state};
+use super::request::PIECES_MAX;
 use super::srq::SrqInner;
+use super::wake::WakeUp;
 use super::worker::{INLINE_MAX, Worker};
 use super::{Engine, RAILS_MAX, RailsConfig, hello};
 use crate::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
@@ -61,7 +63,8 @@ pub(super) struct Inner {
     events: Mutex<VecDeque<AsyncEvent>>,
     /// Where completion queues of each rail report to, where the rail has channels.
     pub(super) channels: Vec<Option<CompChannel>>,
-    pub(super) service: Service,
+    /// Wakes the service.
+    pub(super) service: WakeUp,
     /// The rails' threads; none if the program's serve all rails.
     pub(super) workers: Vec<Arc<Worker>>,
 }
@@ -70,11 +73,6 @@ pub(super) struct Inner {
 struct BackDoor {
     cms: Vec<Cm>,
     listeners: Vec<Listener>,
-}
-
-pub(super) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these locks half-way through a change.
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// What is left of a map's entry.
@@ -124,7 +122,7 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
         lame: Mutex::default(),
         events: Mutex::default(),
         channels,
-        service: Service::new(is_virtual)?,
+        service: WakeUp::new(is_virtual)?,
         workers: match config.engine {
             Engine::One => Vec::new(),
             Engine::Threads => rails.iter().map(|_| Arc::new(Worker::new())).collect(),
@@ -132,8 +130,8 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
         host,
         rails,
     });
-    Service::start(&inner)?;
-    super::worker::start(&inner)?;
+    super::service::start(&inner)?;
+    super::threads::start(&inner)?;
     Ok(Device::new(Arc::new(RailsDevice(inner))))
 }
 

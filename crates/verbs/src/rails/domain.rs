@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::device::{Inner, unpoisoned};
+use super::device::Inner;
 use super::keys::{ENTRIES, ENTRY_BYTES};
+use super::lock::unpoisoned;
 use super::qp::{QpHandle, QpInner};
 use super::srq::SrqInner;
 use crate::provider::{MrOps, PdOps, QpOps, SrqOps};

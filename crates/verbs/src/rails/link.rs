@@ -19,8 +19,9 @@ use host::{Held, Time};
 
 use super::RAILS_MAX;
 use super::cm::CmInner;
-use super::device::{Inner, unpoisoned};
+use super::device::Inner;
 use super::hello::{Hello, Kind, More, read_addrs, read_refusal, write_addrs};
+use super::lock::unpoisoned;
 use super::qp::{QpInner, state};
 use crate::{Cm, CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};
 

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, Weak};
 use host::{Held, Span};
 
 use super::RAILS_MAX;
-use super::device::unpoisoned;
 use super::link::{Health, Link, Phase};
+use super::lock::unpoisoned;
 use super::mail::Letter;
 use super::qp::{QpInner, state};
 use crate::AsyncEvent;

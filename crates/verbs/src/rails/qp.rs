@@ -1,7 +1,7 @@
 //! Queue pairs: a lane on each rail, and what posting to the whole means.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::{Arc, RwLock};
 
 use host::{Held, Lock};
 
@@ -11,13 +11,13 @@ use super::domain::PdInner;
 use super::link::Link;
 use super::mail::Mailbox;
 use super::receives::Receives;
+use super::request::PIECES_MAX;
 use super::sends::{Sends, is_loss};
 use super::srq::SrqInner;
+use super::wants::Wants;
 use crate::provider::{QpOps, own};
 use crate::{Data, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendOp, SendWr, Sge, Wc, WcStatus};
 
-/// The most pieces of a request.
-pub(super) const PIECES_MAX: usize = 32;
 /// Requests of the device's own, beside the program's, on a lane.
 pub(super) const OWN_REQUESTS: u32 = 2;
 
@@ -30,22 +30,8 @@ pub(super) mod state {
     pub(in crate::rails) const ERROR: u8 = 4;
 }
 
-/// What a completion asks for beside its report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wants {
-    /// The queue pair fails.
-    pub(super) failure: bool,
-    /// The lane has died.
-    pub(super) mourning: bool,
-    /// A lane has died before, and this may have been what was missing.
-    pub(super) mending: bool,
-    /// Requests wait for completions: somebody is to look after them.
-    pub(super) attention: bool,
-}
-
 pub(super) struct QpInner {
     pub(super) num: u32,
-    itself: Weak<Self>,
     pub(super) pd: Arc<PdInner>,
     lanes: RwLock<Vec<Arc<Qp>>>,
     pub(super) send_cq: Arc<CqInner>,
@@ -77,9 +63,8 @@ impl QpInner {
         let receives = Receives::new(srq.is_none().then_some(&init.cap), recv_lane);
         let mailbox = Mailbox::new(&pd.pds)?;
         let scratch = pd.take_scratch()?;
-        let qp = Arc::new_cyclic(|itself| Self {
+        let qp = Arc::new(Self {
             num: device.fresh(),
-            itself: itself.clone(),
             scratch,
             pd: pd.clone(),
             lanes: RwLock::default(),
@@ -133,11 +118,6 @@ impl QpInner {
     /// How many receives may complete at a time.
     fn receives_at_most(&self) -> u32 {
         self.srq.as_ref().map_or(self.cap.max_recv_wr, |srq| srq.depth)
-    }
-
-    /// Itself, as others may keep it.
-    pub(super) fn itself(&self) -> Weak<Self> {
-        self.itself.clone()
     }
 
     pub(super) fn lane(&self, lane: usize) -> Arc<Qp> {

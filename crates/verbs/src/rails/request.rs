@@ -2,9 +2,10 @@
 
 use super::RAILS_MAX;
 use super::keys::LaneKeys;
-use super::qp::PIECES_MAX;
 use crate::{RemoteAddr, SendFlags, SendOp, Sge, WcStatus};
 
+/// The most pieces of a request.
+pub(super) const PIECES_MAX: usize = 32;
 /// Where stripes may end, so that no two lanes share a line of memory.
 pub(super) const LINE: u64 = 64;
 

@@ -9,10 +9,11 @@ use super::hello::{Hello, More};
 use super::keys::{LaneKeys, Met, offset_of, unveil};
 use super::mail::Letter;
 use super::pace::Pace;
-use super::qp::{PIECES_MAX, QpInner, Wants};
+use super::qp::QpInner;
 use super::request::{
-    Class, EMPTY, LINE, Lanes, Slot, class, key_of, of_lane, part, remote_of, takes_a_receive,
+    Class, EMPTY, LINE, Lanes, PIECES_MAX, Slot, class, key_of, of_lane, part, remote_of, takes_a_receive,
 };
+use super::wants::Wants;
 use crate::{Data, Error, Qp, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
 
 /// The number of the device's own request that reads an entry of the peer's table.
@@ -175,7 +176,9 @@ impl Sends {
     fn hand(&self, qp: &QpInner, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
         match qp.device().workers.get(lane) {
             // What is not worth waking a thread for, unless it would overtake something.
-            Some(worker) if is_stripe || !worker.is_idle() => worker.post(qp, self.rails[lane].clone(), wr),
+            Some(worker) if is_stripe || !worker.is_idle() => {
+                worker.post(&qp.device().host, qp.num, self.rails[lane].clone(), wr)
+            }
             _ => self.rails[lane].post_send(wr),
         }
     }

@@ -6,57 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use host::{Bell, Host, Span};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::device::Inner;
 use crate::{Cm, CompChannel, Error, Result};
 
-/// A counter that is readable while it is not zero; none in virtual time.
-pub(super) fn counter(is_virtual: bool) -> Result<Option<OwnedFd>> {
-    if is_virtual {
-        return Ok(None);
-    }
-    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
-    eventfd(0, flags).map(Some).map_err(|e| Error::system("cannot create a descriptor for events", e))
-}
-
-pub(super) struct Service {
-    /// Wakes the thread; none in virtual time.
-    wake_up: Option<Arc<OwnedFd>>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Service {
-    pub(super) fn new(is_virtual: bool) -> Result<Self> {
-        Ok(Self { wake_up: counter(is_virtual)?.map(Arc::new), stop: Arc::default() })
-    }
-
-    /// Starts it; it ends with the device.
-    pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
-        let (weak, stop) = (Arc::downgrade(device), device.service.stop.clone());
-        let host = device.host.clone();
-        let started = match device.service.wake_up.clone() {
-            Some(wake_up) => host.spawn("rails", None, move || watch(&weak, &wake_up, &stop)),
-            None => {
-                let own = host.clone();
-                host.spawn("rails", None, move || attend(&own, &weak, &stop))
-            }
-        };
-        started.map(drop).map_err(|e| Error::system("cannot start the thread of the rails", e))
-    }
-
-    /// There is something new to sleep on.
-    pub(super) fn wake(&self) {
-        if let Some(fd) = &self.wake_up {
-            // A full counter wakes as well.
-            let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+/// Starts it; it ends with the device.
+pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
+    let (weak, stop) = (Arc::downgrade(device), device.service.is_over.clone());
+    let host = device.host.clone();
+    let started = match device.service.fd.clone() {
+        Some(wake_up) => host.spawn("rails", None, move || watch(&weak, &wake_up, &stop)),
+        None => {
+            let own = host.clone();
+            host.spawn("rails", None, move || attend(&own, &weak, &stop))
         }
-    }
-
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.wake();
-    }
+    };
+    started.map(drop).map_err(|e| Error::system("cannot start the thread of the rails", e))
 }
 
 /// The rank of virtual time. News of the machine wake it; time alone only where something may take too long.
