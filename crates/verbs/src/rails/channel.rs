@@ -1,4 +1,4 @@
-//! Completion channels: the numbers of completion queues that have reported.
+//! The API's hold on a completion channel: the numbers of completion queues that have reported.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -6,32 +6,30 @@ use std::sync::Arc;
 use host::Wake;
 
 use super::announced::Announced;
-use super::device::Inner;
+use super::inner::Inner;
+use super::progress::progress_channels;
 use crate::Result;
 use crate::provider::CompChannelOps;
 
-pub(super) struct ChannelInner {
+pub(super) struct ChannelHandle {
     device: Arc<Inner>,
-    reports: Announced<u32>,
+    pub(super) reports: Arc<Announced<u32>>,
 }
 
-impl ChannelInner {
-    pub(super) fn create(device: &Arc<Inner>) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self { device: device.clone(), reports: Announced::new(&device.host)? }))
-    }
-
-    pub(super) fn report(&self, cq: u32) {
-        self.reports.push(cq);
+impl ChannelHandle {
+    pub(super) fn create(device: &Arc<Inner>) -> Result<Self> {
+        let reports = Arc::new(Announced::new(&device.shared.host)?);
+        Ok(Self { device: device.clone(), reports })
     }
 }
 
-impl CompChannelOps for ChannelInner {
+impl CompChannelOps for ChannelHandle {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.reports.fd()
     }
 
     fn poll_event(&self) -> Option<u32> {
-        self.device.progress_channels();
+        progress_channels(&self.device);
         self.reports.pop()
     }
 

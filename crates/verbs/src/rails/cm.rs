@@ -1,4 +1,5 @@
-//! Connection channels: one on each rail behind each of the program's, and listeners, on the first rail.
+//! Connection channels: what comes by those of the rails goes to the queue pairs, and requests of peers to the program's listeners,
+//! which are on the first rail.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -6,67 +7,80 @@ use std::sync::Arc;
 
 use host::Wake;
 
-use super::announced::Announced;
-use super::device::Inner;
+use super::cm_events::CmEvents;
+use super::connect;
+use super::handle::QpHandle;
 use super::hello::{Hello, Kind, refusal};
-use super::qp::{QpHandle, QpInner};
+use super::inner::Inner;
+use super::progress::progress_channels;
+use super::qp::QpInner;
 use crate::provider::{CmOps, ListenerOps, RequestOps, own};
 use crate::{Cm, CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
 
-/// A channel of the program.
-pub(super) struct CmInner {
-    pub(super) device: Arc<Inner>,
-    of_rails: Vec<Cm>,
-    events: Announced<(Option<SocketAddr>, CmEvent)>,
-}
-
-impl CmInner {
-    pub(super) fn create(device: &Arc<Inner>) -> Result<Arc<Self>> {
-        let of_rails = device.rails.iter().map(crate::Device::create_cm).collect::<Result<_>>()?;
-        let cm = Arc::new(Self { device: device.clone(), of_rails, events: Announced::new(&device.host)? });
-        device.add_cm(&cm);
-        Ok(cm)
-    }
-
-    pub(super) fn of_rails(&self) -> &[Cm] {
-        &self.of_rails
-    }
-
-    /// The channel on a rail.
-    pub(super) fn on(&self, rail: usize) -> &Cm {
-        &self.of_rails[rail]
-    }
-
-    pub(super) fn push(&self, event: CmEvent) {
-        self.events.push((None, event));
-    }
-
-    /// Takes what the rails have.
-    pub(super) fn progress(self: &Arc<Self>) {
-        for (rail, cm) in self.of_rails.iter().enumerate() {
-            while let Some(event) = cm.poll_event() {
-                self.device.on_event(rail, cm, event, Some(self));
+/// Takes whatever rails have to say, and goes on with what waited for it.
+pub(super) fn progress(device: &Arc<Inner>) {
+    for cm in device.live_cms() {
+        for (rail, of_rail) in cm.of_rails.iter().enumerate() {
+            while let Some(event) = of_rail.poll_event() {
+                on_event(device, rail, of_rail, event, Some(&cm));
             }
         }
     }
-
-    /// Somebody wants to connect to one of the program's listeners.
-    pub(super) fn on_request(self: &Arc<Self>, mut request: ConnectRequest) {
-        let said = std::mem::take(&mut request.private_data);
-        let rails = self.device.rails.len();
-        let fits =
-            |hello: &Hello| hello.kind == Kind::New && hello.lane == 0 && hello.rails as usize == rails;
-        let Some((hello, rest)) = Hello::read(&said).filter(|(hello, _)| fits(hello)) else {
-            // A peer of another kind, or with another number of rails, which learns why. It may have gone already.
-            let _ = request.reject(&refusal(rails));
-            return;
-        };
-        // A rail's depths are not the program's: the rails read, too.
-        let (info, local) = (ConnInfo { depths: None, ..request.info }, request.info.local);
-        let ops = Box::new(RailsRequest { device: self.device.clone(), request, hello });
-        let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest.to_vec(), info));
-        self.events.push((Some(local), event));
+    for (rail, cm) in device.back_cms().iter().enumerate() {
+        while let Some(event) = cm.poll_event() {
+            on_event(device, rail, cm, event, None);
+        }
     }
+    progress_channels(device);
+    // Accepted queue pairs whose lanes did not come in time have failed.
+    device.expected.work(|qp| !connect::give_up_if_overdue(device, qp));
+}
+
+/// Something happened to a connection of a rail; `of` is the program's channel that it came by.
+fn on_event(device: &Arc<Inner>, rail: usize, cm: &Cm, event: CmEvent, of: Option<&Arc<CmEvents>>) {
+    match event {
+        CmEvent::ConnectRequest(request) => match of {
+            Some(of) => on_request(device, of, request),
+            None => connect::join(device, rail, cm, request),
+        },
+        CmEvent::Established { qp_num, private_data, info } => {
+            if let Some(qp) = device.qp_of_lane(rail, qp_num) {
+                connect::lane_is_up(device, &qp, rail, qp_num, &private_data, info);
+            }
+        }
+        CmEvent::Rejected { qp_num, private_data } => {
+            if let Some(qp) = device.qp_of_lane(rail, qp_num) {
+                connect::lane_was_rejected(device, &qp, rail, qp_num, private_data);
+            }
+        }
+        CmEvent::ConnectFailed { qp_num, why } => {
+            if let Some(qp) = device.qp_of_lane(rail, qp_num) {
+                connect::lane_failed(device, &qp, rail, qp_num, why);
+            }
+        }
+        CmEvent::Disconnected { qp_num } => {
+            if let Some(qp) = device.qp_of_lane(rail, qp_num) {
+                connect::lane_disconnected(device, &qp, rail, qp_num);
+            }
+        }
+    }
+}
+
+/// Somebody wants to connect to one of the program's listeners.
+fn on_request(device: &Arc<Inner>, cm: &CmEvents, mut request: ConnectRequest) {
+    let said = std::mem::take(&mut request.private_data);
+    let rails = device.shared.width();
+    let fits = |hello: &Hello| hello.kind == Kind::New && hello.lane == 0 && hello.rails as usize == rails;
+    let Some((hello, rest)) = Hello::read(&said).filter(|(hello, _)| fits(hello)) else {
+        // A peer of another kind, or with another number of rails, which learns why. It may have gone already.
+        let _ = request.reject(&refusal(rails));
+        return;
+    };
+    // A rail's depths are not the program's: the rails read, too.
+    let (info, local) = (ConnInfo { depths: None, ..request.info }, request.info.local);
+    let ops = Box::new(RailsRequest { device: device.clone(), request, hello });
+    let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest.to_vec(), info));
+    cm.events.push((Some(local), event));
 }
 
 /// A request that waits for the program's answer.
@@ -79,15 +93,15 @@ struct RailsRequest {
 impl RequestOps for RailsRequest {
     fn accept(self: Box<Self>, cm: &dyn CmOps, qp: &Qp, param: &ConnParam) -> Result<()> {
         let any: &dyn std::any::Any = cm;
-        let cm: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
-        if !Arc::ptr_eq(&cm.0.device, &self.device) {
+        let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
+        if !Arc::ptr_eq(&handle.device, &self.device) {
             return Err(Error::Foreign { what: "the event channel" });
         }
-        own_qp(qp)?.accept(&cm.0, self.request, &self.hello, param)
+        connect::accept(&self.device, &own_qp(qp)?, &handle.cm, self.request, &self.hello, param)
     }
 
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
-        let limit = u64::from(self.device.attr.max_private_data);
+        let limit = u64::from(self.device.shared.attr.max_private_data);
         if private_data.len() as u64 > limit {
             self.request.reject(&[])?;
             return Error::check_limit("bytes of private data", private_data.len() as u64, limit);
@@ -99,14 +113,14 @@ impl RequestOps for RailsRequest {
 /// The queue pair behind the API's.
 fn own_qp(qp: &Qp) -> Result<Arc<QpInner>> {
     let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
-    Ok(handle.0.clone())
+    Ok(handle.qp.clone())
 }
 
 /// The API's hold on a listener.
 struct ListenerHandle {
     of_rail: Option<Listener>,
     addr: SocketAddr,
-    cm: Arc<CmInner>,
+    cm: Arc<CmEvents>,
 }
 
 impl ListenerOps for ListenerHandle {
@@ -124,36 +138,47 @@ impl Drop for ListenerHandle {
 }
 
 /// The API's hold on a channel.
-pub(super) struct CmHandle(pub(super) Arc<CmInner>);
+pub(super) struct CmHandle {
+    device: Arc<Inner>,
+    cm: Arc<CmEvents>,
+}
+
+impl CmHandle {
+    pub(super) fn create(device: &Arc<Inner>) -> Result<Self> {
+        let cm = Arc::new(CmEvents::new(&device.shared)?);
+        device.add_cm(&cm);
+        Ok(Self { device: device.clone(), cm })
+    }
+}
 
 impl CmOps for CmHandle {
     fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
-        let listener = self.0.on(0).listen(addr, backlog)?;
+        let listener = self.cm.on(0).listen(addr, backlog)?;
         let addr = listener.addr();
-        Ok(Box::new(ListenerHandle { of_rail: Some(listener), addr, cm: self.0.clone() }))
+        Ok(Box::new(ListenerHandle { of_rail: Some(listener), addr, cm: self.cm.clone() }))
     }
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
-        self.0.device.check()?;
-        own_qp(qp)?.connect(&self.0, addr, param)
+        self.device.shared.check()?;
+        connect::connect(&self.device, &own_qp(qp)?, &self.cm, addr, param)
     }
 
     fn disconnect(&self, qp: &Qp) -> Result<()> {
-        self.0.device.check()?;
-        own_qp(qp)?.disconnect()
+        self.device.shared.check()?;
+        connect::disconnect(&*own_qp(qp)?)
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
-        self.0.device.check().ok()?;
-        self.0.device.progress();
-        self.0.events.pop().map(|(_, event)| event)
+        self.device.shared.check().ok()?;
+        progress(&self.device);
+        self.cm.events.pop().map(|(_, event)| event)
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(self.0.events.bell())
+        Wake::by(self.cm.events.bell())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.events.fd()
+        self.cm.events.fd()
     }
 }

@@ -2,17 +2,15 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::device::Inner;
 use super::keys::{ENTRIES, ENTRY_BYTES};
 use super::lock::unpoisoned;
-use super::qp::{QpHandle, QpInner};
-use super::srq::SrqInner;
-use crate::provider::{MrOps, PdOps, QpOps, SrqOps};
-use crate::{Access, Buf, Error, MemoryKind, Mr, Pd, QpInit, Result, Sge, SrqInit};
+use super::shared::Shared;
+use crate::provider::MrOps;
+use crate::{Access, Buf, Error, MemoryKind, Mr, Pd, Result, Sge};
 
 /// What queue pairs and regions of a domain keep.
 pub(super) struct PdInner {
-    pub(super) device: Arc<Inner>,
+    pub(super) shared: Arc<Shared>,
     pub(super) pds: Vec<Pd>,
     table: Buf,
     /// The table on each rail, for peers to read.
@@ -36,6 +34,43 @@ struct Places {
 const PLACES: u32 = 8192;
 
 impl PdInner {
+    pub(super) fn alloc(shared: &Arc<Shared>) -> Result<Self> {
+        let pds: Vec<Pd> = shared.rails.iter().map(crate::Device::alloc_pd).collect::<Result<_>>()?;
+        let table = Buf::alloc(ENTRIES as usize * ENTRY_BYTES)?;
+        let tables = pds.iter().map(|pd| pd.reg_mr(&table, Access::REMOTE_READ)).collect::<Result<_>>()?;
+        let scratch = Buf::alloc(PLACES as usize * ENTRY_BYTES)?;
+        let scratch_mrs =
+            pds.iter().map(|pd| pd.reg_mr(&scratch, Access::LOCAL_WRITE)).collect::<Result<_>>()?;
+        Ok(Self {
+            shared: shared.clone(),
+            pds,
+            table,
+            tables,
+            regions: Mutex::default(),
+            scratch,
+            scratch_mrs,
+            places: Mutex::default(),
+        })
+    }
+
+    pub(super) fn reg_mr(self: &Arc<Self>, buf: &Buf, access: Access) -> Result<RailsMr> {
+        if buf.kind() == MemoryKind::Nic {
+            return Err(Error::Foreign { what: "NIC memory of one rail" });
+        }
+        let mrs: Vec<Mr> = self.pds.iter().map(|pd| pd.reg_mr(buf, access)).collect::<Result<_>>()?;
+        let by_rail = |of: fn(&Mr) -> u32| std::array::from_fn(|rail| mrs.get(rail).map_or(0, of));
+        let (remote, local) = (by_rail(Mr::rkey), by_rail(Mr::lkey));
+        let full = Error::Limit {
+            what: "the number of memory regions",
+            given: u64::from(ENTRIES) + 1,
+            limit: u64::from(ENTRIES),
+        };
+        let key = self.shared.keys.insert(remote, local, &self.table).ok_or(full)??;
+        let region = Arc::new(Region { pd: self.clone(), key, addr: mrs[0].addr(), mrs: Mutex::new(mrs) });
+        unpoisoned(&self.regions).push(Arc::downgrade(&region));
+        Ok(RailsMr(region))
+    }
+
     /// Where the table lies, for a peer on this lane.
     pub(super) fn table_on(&self, lane: usize) -> (u64, u32) {
         (self.tables[lane].addr(), self.tables[lane].rkey())
@@ -68,7 +103,7 @@ impl PdInner {
 
     /// A peer took away the region with this key of a lane: it goes on all others, too. Its key.
     pub(super) fn invalidate(&self, lane: usize, lane_key: u32) -> Option<u32> {
-        let key = self.device.keys.find(lane, lane_key)?;
+        let key = self.shared.keys.find(lane, lane_key)?;
         let mut regions = unpoisoned(&self.regions);
         regions.retain(|region| region.strong_count() > 0);
         let region = regions.iter().filter_map(Weak::upgrade).find(|region| region.key == key);
@@ -78,59 +113,6 @@ impl PdInner {
             let _ = region.give_up();
         }
         Some(key)
-    }
-}
-
-/// The API's hold on a domain.
-pub(super) struct RailsPd(Arc<PdInner>);
-
-impl RailsPd {
-    pub(super) fn alloc(device: &Arc<Inner>) -> Result<Self> {
-        let pds: Vec<Pd> = device.rails.iter().map(crate::Device::alloc_pd).collect::<Result<_>>()?;
-        let table = Buf::alloc(ENTRIES as usize * ENTRY_BYTES)?;
-        let tables = pds.iter().map(|pd| pd.reg_mr(&table, Access::REMOTE_READ)).collect::<Result<_>>()?;
-        let scratch = Buf::alloc(PLACES as usize * ENTRY_BYTES)?;
-        let scratch_mrs =
-            pds.iter().map(|pd| pd.reg_mr(&scratch, Access::LOCAL_WRITE)).collect::<Result<_>>()?;
-        Ok(Self(Arc::new(PdInner {
-            device: device.clone(),
-            pds,
-            table,
-            tables,
-            regions: Mutex::default(),
-            scratch,
-            scratch_mrs,
-            places: Mutex::default(),
-        })))
-    }
-}
-
-impl PdOps for RailsPd {
-    fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Box<dyn MrOps>> {
-        let pd = &self.0;
-        if buf.kind() == MemoryKind::Nic {
-            return Err(Error::Foreign { what: "NIC memory of one rail" });
-        }
-        let mrs: Vec<Mr> = pd.pds.iter().map(|of_rail| of_rail.reg_mr(buf, access)).collect::<Result<_>>()?;
-        let by_rail = |of: fn(&Mr) -> u32| std::array::from_fn(|rail| mrs.get(rail).map_or(0, of));
-        let (remote, local) = (by_rail(Mr::rkey), by_rail(Mr::lkey));
-        let full = Error::Limit {
-            what: "the number of memory regions",
-            given: u64::from(ENTRIES) + 1,
-            limit: u64::from(ENTRIES),
-        };
-        let key = pd.device.keys.insert(remote, local, &pd.table).ok_or(full)??;
-        let region = Arc::new(Region { pd: pd.clone(), key, addr: mrs[0].addr(), mrs: Mutex::new(mrs) });
-        unpoisoned(&pd.regions).push(Arc::downgrade(&region));
-        Ok(Box::new(RailsMr(region)))
-    }
-
-    fn create_qp(&self, init: &QpInit) -> Result<Arc<dyn QpOps>> {
-        Ok(Arc::new(QpHandle(QpInner::create(&self.0, init)?)))
-    }
-
-    fn create_srq(&self, init: SrqInit) -> Result<Arc<dyn SrqOps>> {
-        Ok(SrqInner::create(&self.0, init)?)
     }
 }
 
@@ -145,7 +127,7 @@ struct Region {
 impl Region {
     /// Deregisters on all rails, and says what the first that refused said.
     fn give_up(&self) -> Result<()> {
-        self.pd.device.keys.remove(self.key, &self.pd.table);
+        self.pd.shared.keys.remove(self.key, &self.pd.table);
         let mrs = std::mem::take(&mut *unpoisoned(&self.mrs));
         mrs.into_iter().map(Mr::dereg).fold(Ok(()), Result::and)
     }
@@ -159,7 +141,7 @@ impl Drop for Region {
 }
 
 /// The API's hold on a region.
-struct RailsMr(Arc<Region>);
+pub(super) struct RailsMr(Arc<Region>);
 
 impl MrOps for RailsMr {
     fn lkey(&self) -> u32 {

@@ -10,16 +10,18 @@
 //! Until then no request starts. Writes and reads may so be carried out twice, messages are not; an atomic in doubt cannot
 //! be decided, and fails the queue pair. The death of the last lane is the connection's.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
 use host::{Held, Span};
 
 use super::RAILS_MAX;
+use super::inner::Inner;
 use super::link::{Health, Link, Phase};
-use super::lock::unpoisoned;
 use super::mail::Letter;
-use super::qp::{QpInner, state};
+use super::outcome::{end, gone_early};
+use super::qp::QpInner;
+use super::rejoin::forget_attempt;
+use super::state;
 use crate::AsyncEvent;
 
 /// How long the peer may take to agree that a lane has died; then the connection is over.
@@ -27,225 +29,219 @@ const PATIENCE: Span = Span::from_secs(30);
 /// Until a lane is tried again for the first time: by then the peer has settled its death, too.
 const MOMENT: Span = Span::from_ms(20);
 
-impl QpInner {
-    /// A queue pair of a lane has lost its connection.
-    pub(super) fn lane_disconnected(self: &Arc<Self>, lane: usize, num: u32) {
-        if !self.attempt_failed(lane, num) && self.lane(lane).num() == num {
-            self.lane_is_down(lane);
-        }
-    }
+/// How far it has come with settling what lanes that died mean.
+pub(super) enum Mended {
+    /// There is nothing to settle, or the connection has ended.
+    Done,
+    /// Something is still to come.
+    Waits,
+    /// It is settled; `waits`: there are requests that only completions can start.
+    Settled { waits: bool },
+}
 
-    /// A lane has died, or the whole connection ends.
-    pub(super) fn lane_is_down(self: &Arc<Self>, lane: usize) {
-        // The rail may say that it was no accident.
-        self.device().poll_rails();
-        let mut link = self.link();
-        match link.phase {
-            Phase::Connecting | Phase::Accepting => return self.gone_early(link, lane),
-            Phase::None | Phase::Over => return,
-            Phase::Up => {}
+/// A lane has died, or the whole connection ends. Whether this closed the lane: then it is to be mended.
+pub(super) fn lane_is_down(device: &Inner, qp: &Arc<QpInner>, lane: usize) -> bool {
+    // The rail may say that it was no accident.
+    device.poll_rails();
+    let mut link = qp.link();
+    match link.phase {
+        Phase::Connecting | Phase::Accepting => {
+            gone_early(device, qp, link, lane);
+            return false;
         }
-        let others = (0..self.width()).any(|at| at != lane && link.lanes[at].health == Health::Up);
-        if self.now() == state::ERROR || (!others && link.lanes[lane].health == Health::Up) {
-            drop(link);
-            return self.end();
-        }
-        if link.lanes[lane].health != Health::Up {
-            return;
-        }
-        link.lanes[lane].health = Health::Dying;
-        link.lanes[lane].due = self.device().host.after(PATIENCE);
+        Phase::None | Phase::Over => return false,
+        Phase::Up => {}
+    }
+    let others = (0..qp.width()).any(|at| at != lane && link.is_up(at));
+    if qp.now() == state::ERROR || (!others && link.is_up(lane)) {
         drop(link);
-        self.close(lane);
-        enlist(&self.device().mending, self);
-        self.device().service.wake();
-        self.device().host.signal();
-        self.mend();
+        end(device, qp);
+        return false;
     }
-
-    /// Closes this side's end of a lane that is dying.
-    fn close(&self, lane: usize) {
-        self.sends().hold(lane);
-        let mut receives = self.receives();
-        if receives.lane == lane {
-            receives.hold();
-        }
-        drop(receives);
-        self.is_mending.store(true, Ordering::Relaxed);
-        self.lane(lane).to_error();
-        let mut link = self.link();
-        if link.lanes[lane].health == Health::Dying {
-            link.lanes[lane].health = Health::Draining;
-            link.lanes[lane].closed = Some(self.device().host.now());
-        }
+    if !link.is_up(lane) {
+        return false;
     }
+    link.lanes[lane].health = Health::Dying;
+    link.lanes[lane].due = qp.shared().host.after(PATIENCE);
+    drop(link);
+    close(qp, lane);
+    device.mending.add(qp);
+    qp.shared().service.wake();
+    qp.shared().host.signal();
+    true
+}
 
-    /// The peer may have written that it has closed a lane of which this side thinks well.
-    pub(super) fn look_at_mail(self: &Arc<Self>) {
-        if self.now() != state::READY_TO_SEND {
-            return;
-        }
-        self.write_mail();
-        for lane in 0..self.width() {
-            let Some(letter) = self.mailbox.read(lane) else { continue };
-            let mut link = self.link();
-            let known = &mut link.lanes[lane];
-            match known.health {
-                Health::Up if known.generation == letter.generation => {
-                    drop(link);
-                    self.lane_is_down(lane);
-                }
-                // It was connected for the peer only, which waits for this side to say so.
-                Health::Down if letter.generation > known.generation => {
-                    known.generation = letter.generation;
-                    known.tried = known.tried.max(letter.generation);
-                    let forgotten = known.joining.take_if(|(generation, _)| *generation <= letter.generation);
-                    drop(link);
-                    self.forget_attempt(lane, forgotten);
-                    let recv_lane = self.receives().lane as u8;
-                    self.put_letter(lane, Letter { recv_lane, received: 0, ..letter });
-                    self.write_mail();
-                }
-                _ => {}
-            }
-        }
+/// Closes this side's end of a lane that is dying.
+fn close(qp: &QpInner, lane: usize) {
+    let host = &qp.shared().host;
+    qp.sending.lock(host).hold(lane);
+    let mut receives = qp.receiving.lock(host);
+    if receives.lane == lane {
+        receives.hold();
     }
-
-    /// Goes on with settling what lanes that died mean. Whether it is not done.
-    pub(super) fn mend(self: &Arc<Self>) -> bool {
-        self.send_cq.progress();
-        self.recv_cq.progress();
-        self.go_on_mending()
-    }
-
-    /// As [`QpInner::mend`], with what has been taken from the rails.
-    pub(super) fn go_on_mending(self: &Arc<Self>) -> bool {
-        if self.now() == state::ERROR || !self.is_mending.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut link = self.link();
-        if link.phase != Phase::Up {
-            return false;
-        }
-        let now = self.device().host.now();
-        let late = |health, due: Option<_>| health != Health::Down && due.is_some_and(|due| now >= due);
-        if link.lanes.iter().any(|lane| lane.health != Health::Up && late(lane.health, lane.due)) {
-            drop(link);
-            self.end();
-            return false;
-        }
-        if !self.drain(&mut link) {
-            drop(link);
-            self.end();
-            return false;
-        }
-        let died = self.answers(&link);
-        let settled = died.filter(|_| {
-            let sends = self.sends();
-            sends.is_quiet() && sends.mail_has_come()
-        });
-        let Some(died) = settled else {
-            drop(link);
-            self.write_mail();
-            return true;
-        };
-        self.settle(link, &died);
-        false
-    }
-
-    /// Lanes from which everything has come back: there is a letter about each. False if there is no lane for messages.
-    fn drain(&self, link: &mut Link) -> bool {
-        for lane in 0..self.width() {
-            if link.lanes[lane].health != Health::Draining || self.sends().outstanding(lane) > 0 {
-                continue;
-            }
-            let next = (1..self.width()).map(|step| (lane + step) % self.width());
-            let next = next.clone().find(|&at| link.lanes[at].health == Health::Up);
-            let mut receives = self.receives();
-            if receives.lane == lane
-                && let Some(srq) = &self.srq
-            {
-                let next = srq.lane();
-                if next == lane {
-                    // The queue has not left it yet.
-                    continue;
-                }
-                if link.lanes[next].health != Health::Up {
-                    return false;
-                }
-                receives.follow(self, next);
-            } else if receives.lane == lane {
-                let (true, Some(next)) = (receives.are_back(), next) else { continue };
-                receives.move_to(self, next);
-            }
-            let (recv_lane, received) = (receives.lane as u8, receives.received(lane));
-            drop(receives);
-            let generation = link.lanes[lane].generation;
-            self.put_letter(lane, Letter { generation, recv_lane, received });
-            link.lanes[lane].health = Health::Told;
-        }
-        true
-    }
-
-    fn put_letter(&self, lane: usize, letter: Letter) {
-        self.mailbox.put(lane, letter);
-        self.sends().has_mail();
-    }
-
-    /// The peer's letters about lanes that died here, if there is one for each.
-    fn answers(&self, link: &Link) -> Option<[Option<Letter>; RAILS_MAX]> {
-        let mut died = [None; RAILS_MAX];
-        for (lane, known) in link.lanes.iter().enumerate().take(self.width()) {
-            match known.health {
-                Health::Up | Health::Down => {}
-                Health::Told => {
-                    let letter = self.mailbox.read(lane);
-                    died[lane] = Some(letter.filter(|letter| letter.generation == known.generation)?);
-                }
-                Health::Dying | Health::Draining => return None,
-            }
-        }
-        Some(died)
-    }
-
-    /// Both ends know of the lanes that died: goes on without them.
-    fn settle(self: &Arc<Self>, mut link: Held<'_, Link>, died: &[Option<Letter>; RAILS_MAX]) {
-        if !self.sends().settle(died) {
-            drop(link);
-            return self.end();
-        }
-        let retry = self.device().host.now() + MOMENT;
-        for (lane, _) in died.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
-            link.lanes[lane].health = Health::Down;
-            link.lanes[lane].due = Some(retry);
-        }
-        self.is_mending.store(false, Ordering::Relaxed);
-        drop(link);
-        for (lane, _) in died.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
-            let rail = self.device().rail_names[lane].clone();
-            self.device().async_event(AsyncEvent::RailDown { qp_num: self.num, rail });
-        }
-        self.with_sends(|_| ());
-        self.send_cq.announce();
-        enlist(&self.device().lame, self);
-        self.device().service.wake();
-        self.device().host.signal();
-    }
-
-    /// Writes letters to the peer, if there are any, on a lane that lives.
-    fn write_mail(&self) {
-        let link = self.link();
-        let live: Vec<usize> =
-            (0..self.width()).filter(|&lane| link.lanes[lane].health == Health::Up).collect();
-        drop(link);
-        self.sends().write_mail(self, live.into_iter());
+    drop(receives);
+    qp.lent.set_mending(true);
+    qp.lane(lane).to_error();
+    let mut link = qp.link();
+    if link.lanes[lane].health == Health::Dying {
+        link.lanes[lane].health = Health::Draining;
+        link.lanes[lane].closed = Some(host.now());
     }
 }
 
-/// Puts a queue pair on a list, once.
-fn enlist(list: &Mutex<Vec<Weak<QpInner>>>, qp: &Arc<QpInner>) {
-    let mut list = unpoisoned(list);
-    if !list.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(qp))) {
-        list.push(Arc::downgrade(qp));
+/// The peer may have written that it has closed a lane of which this side thinks well.
+pub(super) fn look_at_mail(device: &Inner, qp: &Arc<QpInner>) {
+    if qp.now() != state::READY_TO_SEND {
+        return;
     }
+    write_mail(qp);
+    for lane in 0..qp.width() {
+        let Some(letter) = qp.lent.mailbox.read(lane) else { continue };
+        let mut link = qp.link();
+        let known = &mut link.lanes[lane];
+        match known.health {
+            Health::Up if known.generation == letter.generation => {
+                drop(link);
+                // What comes of it is settled with all that the device is to mend.
+                lane_is_down(device, qp, lane);
+            }
+            // It was connected for the peer only, which waits for this side to say so.
+            Health::Down if letter.generation > known.generation => {
+                known.generation = letter.generation;
+                known.tried = known.tried.max(letter.generation);
+                let forgotten = known.joining.take_if(|(generation, _)| *generation <= letter.generation);
+                drop(link);
+                forget_attempt(device, lane, forgotten);
+                let recv_lane = qp.receiving.lane(&qp.shared().host) as u8;
+                put_letter(qp, lane, Letter { recv_lane, received: 0, ..letter });
+                write_mail(qp);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Goes on with settling what lanes that died mean, with what has been taken from the rails.
+pub(super) fn go_on(device: &Inner, qp: &Arc<QpInner>) -> Mended {
+    if qp.now() == state::ERROR || !qp.lent.is_mending() {
+        return Mended::Done;
+    }
+    let mut link = qp.link();
+    if link.phase != Phase::Up {
+        return Mended::Done;
+    }
+    let now = qp.shared().host.now();
+    let late = |health, due: Option<_>| health != Health::Down && due.is_some_and(|due| now >= due);
+    let is_late = link.lanes.iter().any(|lane| lane.health != Health::Up && late(lane.health, lane.due));
+    if is_late || !drain(qp, &mut link) {
+        drop(link);
+        end(device, qp);
+        return Mended::Done;
+    }
+    let died = answers(qp, &link);
+    let settled = died.filter(|_| {
+        let sends = qp.sending.lock(&qp.shared().host);
+        sends.is_quiet() && sends.mail_has_come()
+    });
+    let Some(died) = settled else {
+        drop(link);
+        write_mail(qp);
+        return Mended::Waits;
+    };
+    settle(device, qp, link, &died)
+}
+
+/// Lanes from which everything has come back: there is a letter about each. False if there is no lane for messages.
+fn drain(qp: &QpInner, link: &mut Link) -> bool {
+    let (shared, completions) = (qp.shared(), &qp.receiving.completions);
+    for lane in 0..qp.width() {
+        if link.lanes[lane].health != Health::Draining || qp.sending.lock(&shared.host).outstanding(lane) > 0
+        {
+            continue;
+        }
+        let mut receives = qp.receiving.lock(&shared.host);
+        if receives.lane == lane
+            && let Some(srq) = &qp.receiving.srq
+        {
+            let next = srq.lane();
+            if next == lane {
+                // The queue has not left it yet.
+                continue;
+            }
+            if !link.is_up(next) {
+                return false;
+            }
+            receives.follow(completions, next);
+        } else if receives.lane == lane {
+            let next = (1..qp.width()).map(|step| (lane + step) % qp.width()).find(|&at| link.is_up(at));
+            let (true, Some(next)) = (receives.are_back(), next) else { continue };
+            receives.move_to(shared, completions, next);
+        }
+        let (recv_lane, received) = (receives.lane as u8, receives.received(lane));
+        drop(receives);
+        let generation = link.lanes[lane].generation;
+        put_letter(qp, lane, Letter { generation, recv_lane, received });
+        link.lanes[lane].health = Health::Told;
+    }
+    true
+}
+
+fn put_letter(qp: &QpInner, lane: usize, letter: Letter) {
+    qp.lent.mailbox.put(lane, letter);
+    qp.sending.lock(&qp.shared().host).has_mail();
+}
+
+/// The peer's letters about lanes that died here, if there is one for each.
+fn answers(qp: &QpInner, link: &Link) -> Option<[Option<Letter>; RAILS_MAX]> {
+    let mut died = [None; RAILS_MAX];
+    for (lane, known) in link.lanes.iter().enumerate().take(qp.width()) {
+        match known.health {
+            Health::Up | Health::Down => {}
+            Health::Told => {
+                let letter = qp.lent.mailbox.read(lane);
+                died[lane] = Some(letter.filter(|letter| letter.generation == known.generation)?);
+            }
+            Health::Dying | Health::Draining => return None,
+        }
+    }
+    Some(died)
+}
+
+/// Both ends know of the lanes that died: goes on without them.
+fn settle(
+    device: &Inner,
+    qp: &Arc<QpInner>,
+    mut link: Held<'_, Link>,
+    died: &[Option<Letter>; RAILS_MAX],
+) -> Mended {
+    let shared = qp.shared();
+    if !qp.sending.lock(&shared.host).settle(died) {
+        drop(link);
+        end(device, qp);
+        return Mended::Done;
+    }
+    let retry = shared.host.now() + MOMENT;
+    for (lane, _) in died.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
+        link.lanes[lane].health = Health::Down;
+        link.lanes[lane].due = Some(retry);
+    }
+    qp.lent.set_mending(false);
+    drop(link);
+    for (lane, _) in died.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
+        let rail = shared.rail_names[lane].clone();
+        shared.async_event(AsyncEvent::RailDown { qp_num: qp.num(), rail });
+    }
+    let ((), waits) = qp.with_sends(|_| ());
+    device.lame.add(qp);
+    shared.service.wake();
+    shared.host.signal();
+    Mended::Settled { waits }
+}
+
+/// Writes letters to the peer, if there are any, on a lane that lives.
+fn write_mail(qp: &QpInner) {
+    let link = qp.link();
+    let live: Vec<usize> = (0..qp.width()).filter(|&lane| link.is_up(lane)).collect();
+    drop(link);
+    qp.sending.lock(&qp.shared().host).write_mail(&qp.lent, live.into_iter());
 }

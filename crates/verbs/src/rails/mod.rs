@@ -18,46 +18,73 @@
 //! - **Progress** is made by whoever polls, or by a thread for each rail ([`Engine`]), and by a service (`service`) for what
 //!   nobody polls for.
 //!
+//! Each file uses only those in its own row and in rows above it, never in a circle.
+//!
 //! | file | what it holds |
 //! |---|---|
-//! | `device`, `domain`, `srq`, `cq`, `channel` | the objects of the API |
-//! | `known` | queue pairs by their lanes, for whoever takes completions |
-//! | `qp`, `receives` | queue pairs; receives, on whichever lane takes messages |
-//! | `sends`, `request` | the queue of send requests: when each may start, on which lanes, and how it ends; a request |
-//! | `keys` | keys of regions here, and of the peer's |
-//! | `cm`, `link`, `hello` | connection channels; connecting all lanes of a queue pair; what the ends tell each other |
-//! | `pace` | how fast each lane is, and what it is given |
-//! | `mend`, `mail`, `rejoin` | a lane that dies; what the ends write each other then; a lane that comes back |
-//! | `stay` | what a queue pair does when its shared receive queue leaves a rail |
-//! | `worker` | the threads of the threaded engine |
+//! | `config`, `state`, `wants`, `lock` | what is set; how far a queue pair has come; what it asks for; mutexes |
+//! | `announced`, `wake`, `worker` | queues with a descriptor; what wakes the service; what a rail's thread is to post |
+//! | `keys`, `request`, `pace` | keys here and the peer's; a send request; how fast each lane is, and what it is given |
+//! | `hello`, `mail` | what the ends tell each other when they connect, and about lanes that died |
+//! | `shared` | what all objects share |
+//! | `completions` | where completions go: a ring, who is told of them, what is to be expected |
+//! | `domain`, `srq`, `cm_events` | domains and regions; shared receive queues; events of connections |
+//! | `lent`, `link` | what a queue pair lends its halves; its connection |
+//! | `sends`, `sending` | the queue of send requests: when each may start, on which lanes, and how it ends; the sending half |
+//! | `receives`, `receiving` | receives, on whichever lane takes messages; the receiving half |
+//! | `qp` | queue pairs: lanes, halves, connection |
+//! | `known`, `polling` | queue pairs by their lanes; who takes completions from rails for them |
+//! | `inner` | the device's objects by number |
+//! | `words`, `outcome` | what this side says on a lane; what the program is told of a connection |
+//! | `rejoin`, `mend` | a lane that comes back; a lane that dies |
+//! | `progress` | taking completions, and doing what queue pairs ask for then |
+//! | `stay`, `connect` | a shared receive queue that leaves a rail; connecting all lanes of a queue pair |
+//! | `cq`, `channel`, `handle`, `pd`, `cm` | the API's holds on the objects; `cm` takes rails' events of connections, too |
+//! | `threads` | the threads of the threaded engine |
 //! | `service` | the thread (in virtual time, the rank) that makes progress for those who sleep |
+//! | `device` | making a device |
 
 mod announced;
 mod channel;
 mod cm;
+mod cm_events;
+mod completions;
 mod config;
+mod connect;
 mod cq;
 mod device;
 mod domain;
+mod handle;
 mod hello;
+mod inner;
 mod keys;
 mod known;
+mod lent;
 mod link;
 mod lock;
 mod mail;
 mod mend;
+mod outcome;
 mod pace;
+mod pd;
+mod polling;
+mod progress;
 mod qp;
 mod receives;
+mod receiving;
 mod rejoin;
 mod request;
+mod sending;
 mod sends;
 mod service;
+mod shared;
 mod srq;
+mod state;
 mod stay;
 mod threads;
 mod wake;
 mod wants;
+mod words;
 mod worker;
 
 pub use config::{Engine, RAILS_MAX, RailsConfig};

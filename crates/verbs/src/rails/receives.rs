@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::RAILS_MAX;
-use super::qp::{QpInner, local_pieces};
+use super::completions::Completions;
+use super::shared::Shared;
 use super::srq::SrqInner;
 use crate::{Error, Qp, QpCap, RecvWr, Result, Sge, Wc, WcOpcode, WcStatus};
 
@@ -72,15 +73,15 @@ impl Receives {
         number as usize & (self.wr_ids.len() - 1)
     }
 
-    pub(super) fn post(&mut self, qp: &QpInner, wr: &RecvWr<'_>) -> Result<()> {
+    pub(super) fn post(&mut self, shared: &Shared, completions: &Completions, wr: &RecvWr<'_>) -> Result<()> {
         if self.free == 0 {
             self.refused = true;
             return Err(Error::QueueFull { queue: "receive", depth: self.depth });
         }
         let place = self.place(self.next);
         if !self.held && self.posted == self.next {
-            self.expect(qp);
-            self.lay(qp, self.next, wr.sges)?;
+            self.expect(completions);
+            self.lay(shared, self.next, wr.sges)?;
             self.posted += 1;
         }
         self.wr_ids[place] = wr.wr_id;
@@ -137,26 +138,26 @@ impl Receives {
     }
 
     /// Shared receives lie on this lane from now on.
-    pub(super) fn follow(&mut self, qp: &QpInner, lane: usize) {
-        qp.recv_cq.expect(lane);
-        qp.recv_cq.expect_no_more(self.lane);
+    pub(super) fn follow(&mut self, completions: &Completions, lane: usize) {
+        completions.expect(lane);
+        completions.expect_no_more(self.lane);
         self.lane = lane;
         self.broken.clear();
     }
 
     /// Something is about to lie on the lane.
-    pub(super) fn expect(&mut self, qp: &QpInner) {
+    pub(super) fn expect(&mut self, completions: &Completions) {
         if !self.expects {
             self.expects = true;
-            qp.recv_cq.expect(self.lane);
+            completions.expect(self.lane);
         }
     }
 
     /// If nothing lies on the lane any more, nothing is to be expected of it.
-    pub(super) fn expect_no_more(&mut self, qp: &QpInner) {
+    pub(super) fn expect_no_more(&mut self, completions: &Completions) {
         if self.expects && !self.wr_ids.is_empty() && self.are_back() {
             self.expects = false;
-            qp.recv_cq.expect_no_more(self.lane);
+            completions.expect_no_more(self.lane);
         }
     }
 
@@ -191,18 +192,18 @@ impl Receives {
     }
 
     /// Lays what waits on the lane that takes messages from now on.
-    pub(super) fn move_to(&mut self, qp: &QpInner, lane: usize) {
-        self.expect_no_more(qp);
+    pub(super) fn move_to(&mut self, shared: &Shared, completions: &Completions, lane: usize) {
+        self.expect_no_more(completions);
         (self.lane, self.held, self.flushed, self.posted) = (lane, false, 0, self.done);
         if self.posted < self.next {
-            self.expect(qp);
+            self.expect(completions);
         }
         while self.posted < self.next {
             let place = self.place(self.posted);
             let from = place * self.pieces_each;
             let sges = &self.pieces[from..from + usize::from(self.counts[place])];
             // A lane that has failed takes and flushes them. What it refuses stays, and is laid on the next.
-            if self.lay(qp, self.posted, sges).is_err() {
+            if self.lay(shared, self.posted, sges).is_err() {
                 self.held = true;
                 return;
             }
@@ -230,10 +231,9 @@ impl Receives {
     }
 
     /// Posts a receive to the lane.
-    fn lay(&self, qp: &QpInner, number: u64, sges: &[Sge]) -> Result<()> {
-        local_pieces(qp.device(), self.lane, sges, |sges| {
-            self.lanes[self.lane].post_recv(&RecvWr::new(number, sges))
-        })
+    fn lay(&self, shared: &Shared, number: u64, sges: &[Sge]) -> Result<()> {
+        shared
+            .local_pieces(self.lane, sges, |sges| self.lanes[self.lane].post_recv(&RecvWr::new(number, sges)))
     }
 }
 

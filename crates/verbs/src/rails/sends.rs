@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::RAILS_MAX;
-use super::cq::Sink;
-use super::device::Inner;
+use super::completions::{Completions, Sink};
 use super::hello::{Hello, More};
 use super::keys::{LaneKeys, Met, offset_of, unveil};
+use super::lent::Lent;
 use super::mail::Letter;
 use super::pace::Pace;
-use super::qp::QpInner;
 use super::request::{
     Class, EMPTY, LINE, Lanes, PIECES_MAX, Slot, class, key_of, of_lane, part, remote_of, takes_a_receive,
 };
+use super::shared::Shared;
 use super::wants::Wants;
 use crate::{Data, Error, Qp, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
 
@@ -43,6 +43,8 @@ struct PeerMail {
 
 /// Requests between `head` and `next` have started, those between `next` and `tail` have not, or start again.
 pub(super) struct Sends {
+    completions: Arc<Completions>,
+    signals_all: bool,
     rails: Vec<Arc<Qp>>,
     depth: u32,
     /// By places, of which there are a power of two.
@@ -92,10 +94,18 @@ pub(super) fn is_loss(status: WcStatus) -> bool {
 }
 
 impl Sends {
-    pub(super) fn new(cap: &QpCap, lanes: usize, weights: &[f64]) -> Self {
+    pub(super) fn new(
+        shared: &Shared,
+        cap: &QpCap,
+        signals_all: bool,
+        completions: Arc<Completions>,
+    ) -> Self {
+        let lanes = shared.width();
         let (depth, pieces_each) = (cap.max_send_wr, cap.max_send_sge as usize);
         let (places, inline_each) = (depth.next_power_of_two() as usize, cap.max_inline as usize);
         Self {
+            completions,
+            signals_all,
             rails: Vec::new(),
             depth,
             slots: vec![EMPTY; places],
@@ -111,7 +121,7 @@ impl Sends {
             unreported: 0,
             lanes,
             live: ((1_u32 << lanes) - 1) as u8,
-            pace: Pace::new(lanes, weights),
+            pace: Pace::new(lanes, &shared.config.weights),
             message_lane: 0,
             peer: [None; RAILS_MAX],
             peer_mail: PeerMail::default(),
@@ -151,18 +161,18 @@ impl Sends {
     }
 
     /// Something is about to be posted to a lane.
-    fn expect(&mut self, qp: &QpInner, lane: usize) {
+    fn expect(&mut self, lane: usize) {
         if self.expects & 1 << lane == 0 {
             self.expects |= 1 << lane;
-            qp.send_cq.expect(lane);
+            self.completions.expect(lane);
         }
     }
 
     /// If a lane has no request any more, nothing is to be expected of it.
-    pub(super) fn expect_no_more(&mut self, qp: &QpInner, lane: usize) {
+    pub(super) fn expect_no_more(&mut self, lane: usize) {
         if self.flight[lane].posted == 0 && self.expects & 1 << lane != 0 {
             self.expects &= !(1 << lane);
-            qp.send_cq.expect_no_more(lane);
+            self.completions.expect_no_more(lane);
         }
     }
 
@@ -173,11 +183,11 @@ impl Sends {
     }
 
     /// Posts to a lane, or has its rail's thread do so.
-    fn hand(&self, qp: &QpInner, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
-        match qp.device().workers.get(lane) {
+    fn hand(&self, own: &Lent, lane: usize, wr: &SendWr<'_>, is_stripe: bool) -> Result<()> {
+        match own.shared().workers.get(lane) {
             // What is not worth waking a thread for, unless it would overtake something.
             Some(worker) if is_stripe || !worker.is_idle() => {
-                worker.post(&qp.device().host, qp.num, self.rails[lane].clone(), wr)
+                worker.post(&own.shared().host, own.num, self.rails[lane].clone(), wr)
             }
             _ => self.rails[lane].post_send(wr),
         }
@@ -244,13 +254,13 @@ impl Sends {
     }
 
     /// Starts what can be started, and reports what has ended.
-    pub(super) fn advance(&mut self, qp: &QpInner, sink: &mut Sink<'_>) {
-        while self.next < self.tail && self.failed.is_none() && !self.held && self.start(qp) {}
-        while self.head < self.tail && self.report(qp, sink) {}
+    pub(super) fn advance(&mut self, own: &Lent, sink: &mut Sink<'_>) {
+        while self.next < self.tail && self.failed.is_none() && !self.held && self.start(own) {}
+        while self.head < self.tail && self.report(own, sink) {}
     }
 
     /// Starts the next request, if it may be; whether it was.
-    fn start(&mut self, qp: &QpInner) -> bool {
+    fn start(&mut self, own: &Lent) -> bool {
         let place = self.place(self.next);
         let slot = &self.slots[place];
         if slot.done {
@@ -264,16 +274,16 @@ impl Sends {
             Some(key) => match self.met.get(key) {
                 Some(keys) => Some(*keys),
                 None => {
-                    self.ask(qp, key);
+                    self.ask(own, key);
                     return false;
                 }
             },
         };
-        let Some(lanes) = self.choose(qp.device(), slot) else { return false };
+        let Some(lanes) = self.choose(own.shared(), slot) else { return false };
         self.next += 1;
         (self.slots[place].lanes, self.slots[place].status) = (lanes, WcStatus::Success);
         for lane in (0..self.lanes).filter(|&lane| lanes.has(lane)) {
-            if let Err(why) = self.post(qp, place, lane, keys.as_ref()) {
+            if let Err(why) = self.post(own, place, lane, keys.as_ref()) {
                 // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
                 debug_assert!(false, "a lane refused: {why}");
                 self.slots[place].status = WcStatus::LocQpOpErr;
@@ -285,8 +295,8 @@ impl Sends {
         true
     }
 
-    fn post(&mut self, qp: &QpInner, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
-        self.expect(qp, lane);
+    fn post(&mut self, own: &Lent, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
+        self.expect(lane);
         let slot = &self.slots[place];
         let ((from, to), is_stripe) = (slot.lanes.range(lane, slot.len), slot.lanes.is_striped());
         let (wr_id, op) = (self.next - 1, of_lane(slot.op, lane, keys, from));
@@ -294,12 +304,12 @@ impl Sends {
         if let Some(len) = slot.inline {
             let at = place * self.inline_each;
             let data = Data::Inline(&self.inline[at..at + len]);
-            self.hand(qp, lane, &SendWr { wr_id, op, data, flags }, false)?;
+            self.hand(own, lane, &SendWr { wr_id, op, data, flags }, false)?;
         } else {
             let at = place * self.pieces_each;
             let post = |sges: &[Sge]| {
-                super::qp::local_pieces(qp.device(), lane, sges, |sges| {
-                    self.hand(qp, lane, &SendWr { wr_id, op, data: Data::Sges(sges), flags }, is_stripe)
+                own.shared().local_pieces(lane, sges, |sges| {
+                    self.hand(own, lane, &SendWr { wr_id, op, data: Data::Sges(sges), flags }, is_stripe)
                 })
             };
             let all = &self.pieces[at..at + slot.pieces];
@@ -321,7 +331,7 @@ impl Sends {
             flight.writes += 1;
         }
         if is_stripe {
-            self.pace.begin(lane, qp.device().host.now());
+            self.pace.begin(lane, own.shared().host.now());
         }
         if takes_a_receive(slot.op) {
             slot.number = flight.messages;
@@ -331,14 +341,14 @@ impl Sends {
     }
 
     /// Reads what the peer's table has for this key.
-    fn ask(&mut self, qp: &QpInner, key: u32) {
+    fn ask(&mut self, own: &Lent, key: u32) {
         let lane = self.message_lane;
         let Some(hello) = self.peer[lane].filter(|_| self.asking.is_none()) else { return };
         let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
         let wr = SendWr::new(ASK, SendOp::Read(remote), &[]);
-        let sges = [qp.pd.scratch_on(lane, qp.scratch)];
-        self.expect(qp, lane);
-        match self.hand(qp, lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
+        let sges = [own.pd.scratch_on(lane, own.scratch)];
+        self.expect(lane);
+        match self.hand(own, lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
             Ok(()) => {
                 self.asking = Some(key);
                 self.flight[lane].posted += 1;
@@ -361,31 +371,31 @@ impl Sends {
     }
 
     /// Writes letters, if there are any and none are on their way, on one of these lanes, and rather not behind messages.
-    pub(super) fn write_mail(&mut self, qp: &QpInner, lanes: impl Iterator<Item = usize>) {
+    pub(super) fn write_mail(&mut self, own: &Lent, lanes: impl Iterator<Item = usize>) {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
         let Some(lane) = carrier.filter(|_| self.has_mail && !self.writing_mail) else { return };
         let remote = RemoteAddr { addr: self.peer_mail.addr, rkey: self.peer_mail.keys[lane] };
-        let sges = [qp.mailbox.out(lane)];
+        let sges = [own.mailbox.out(lane)];
         let wr = SendWr::new(MAIL, SendOp::Write(remote), &sges);
-        self.expect(qp, lane);
+        self.expect(lane);
         // What is refused is tried again.
-        if self.hand(qp, lane, &wr, false).is_ok() {
+        if self.hand(own, lane, &wr, false).is_ok() {
             (self.has_mail, self.writing_mail) = (false, true);
             self.flight[lane].posted += 1;
         }
     }
 
     /// The lanes on which a request may start now.
-    fn choose(&self, device: &Inner, slot: &Slot) -> Option<Lanes> {
+    fn choose(&self, shared: &Shared, slot: &Slot) -> Option<Lanes> {
         let kind = class(slot.op);
         let count = self.live.count_ones();
         let striped = kind != Class::Message
             && slot.inline.is_none()
             && count > 1
-            && slot.len >= device.config.stripe_min.max(LINE * u64::from(count));
+            && slot.len >= shared.config.stripe_min.max(LINE * u64::from(count));
         let lanes = match kind {
             _ if striped => Lanes::striped(slot.len, self.live, &self.pace.shares),
-            Class::Write => Lanes::whole(self.least_busy(device)),
+            Class::Write => Lanes::whole(self.least_busy(shared)),
             _ => Lanes::whole(self.message_lane),
         };
         let busy = |lane: &usize| {
@@ -407,8 +417,8 @@ impl Sends {
     }
 
     /// The message lane, unless it has much to do and another has less.
-    fn least_busy(&self, device: &Inner) -> usize {
-        let much = self.flight[self.message_lane].bytes >= device.config.stripe_min;
+    fn least_busy(&self, shared: &Shared) -> usize {
+        let much = self.flight[self.message_lane].bytes >= shared.config.stripe_min;
         let by_bytes = |lane: &usize| (self.flight[*lane].bytes, *lane);
         let live = (0..self.lanes).filter(|lane| self.live & 1 << lane != 0);
         match much {
@@ -439,10 +449,10 @@ impl Sends {
     }
 
     /// A lane's part of a request has ended.
-    pub(super) fn complete(&mut self, qp: &QpInner, lane: usize, wc: &Wc) {
+    pub(super) fn complete(&mut self, own: &Lent, lane: usize, wc: &Wc) {
         self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
         match wc.wr_id {
-            ASK => return self.answer(qp, wc),
+            ASK => return self.answer(own, wc),
             MAIL => {
                 self.writing_mail = false;
                 self.has_mail |= !wc.is_ok();
@@ -463,7 +473,7 @@ impl Sends {
         slot.pending = slot.pending.saturating_sub(1);
         slot.bytes = slot.bytes.saturating_add(wc.byte_len);
         if slot.lanes.is_striped() {
-            self.pace.end(lane, to - from, qp.device().host.now());
+            self.pace.end(lane, to - from, own.shared().host.now());
         }
         if wc.is_ok() {
             flight.arrived = flight.arrived.wrapping_add(u32::from(takes_a_receive(slot.op)));
@@ -483,9 +493,9 @@ impl Sends {
     }
 
     /// The entry of the peer's table has come.
-    fn answer(&mut self, qp: &QpInner, wc: &Wc) {
+    fn answer(&mut self, own: &Lent, wc: &Wc) {
         let Some(key) = self.asking.take() else { return };
-        if let Some(entry) = qp.pd.scratch_read(qp.scratch).filter(|_| wc.is_ok()) {
+        if let Some(entry) = own.pd.scratch_read(own.scratch).filter(|_| wc.is_ok()) {
             return self.met.insert(key, unveil(key, &entry));
         }
         let place = self.place(self.next);
@@ -567,7 +577,7 @@ impl Sends {
     }
 
     /// Reports the oldest request, if it has ended; whether it has.
-    fn report(&mut self, qp: &QpInner, sink: &mut Sink<'_>) -> bool {
+    fn report(&mut self, own: &Lent, sink: &mut Sink<'_>) -> bool {
         let slot = &self.slots[self.place(self.head)];
         let started = self.head < self.next;
         let open = slot.pending > 0 || (slot.lost && !self.killed);
@@ -582,10 +592,10 @@ impl Sends {
             status,
             opcode: slot.op.opcode(),
             byte_len: if slot.op.fetches() { slot.bytes } else { 0 },
-            qp_num: qp.num,
+            qp_num: own.num,
             ..Wc::default()
         };
-        let is_silent = wc.is_ok() && !slot.flags.contains(SendFlags::SIGNALED) && !qp.signals_all();
+        let is_silent = wc.is_ok() && !slot.flags.contains(SendFlags::SIGNALED) && !self.signals_all;
         self.head += 1;
         self.next = self.next.max(self.head);
         self.unreported += 1;

@@ -8,14 +8,20 @@ use std::sync::{Arc, Weak};
 use host::{Bell, Host, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::device::Inner;
-use crate::{Cm, CompChannel, Error, Result};
+use super::cm;
+use super::inner::Inner;
+use super::mend::look_at_mail;
+use super::progress::mend;
+use super::rejoin::rejoin;
+use super::state;
+use super::stay::look_at_shared;
+use crate::{Cm, CompChannel, Error, QpState, Result};
 
 /// Starts it; it ends with the device.
 pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
-    let (weak, stop) = (Arc::downgrade(device), device.service.is_over.clone());
-    let host = device.host.clone();
-    let started = match device.service.fd.clone() {
+    let (weak, stop) = (Arc::downgrade(device), device.shared.service.is_over.clone());
+    let host = device.shared.host.clone();
+    let started = match device.shared.service.fd.clone() {
         Some(wake_up) => host.spawn("rails", None, move || watch(&weak, &wake_up, &stop)),
         None => {
             let own = host.clone();
@@ -34,7 +40,7 @@ fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
         let look = || match device.upgrade().filter(|_| !stop.load(Ordering::Acquire)) {
             None => Some(()),
             Some(device) => {
-                device.serve();
+                serve(&device);
                 (short(&device) != patience).then_some(())
             }
         };
@@ -49,7 +55,7 @@ fn attend(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
 
 /// How soon to look again, where that is soon.
 fn short(device: &Inner) -> Option<Span> {
-    Some(device.patience()).filter(|patience| *patience < Span::from_ms(100))
+    Some(patience(device)).filter(|patience| *patience < Span::from_ms(100))
 }
 
 /// The thread of real time.
@@ -57,11 +63,11 @@ fn watch(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let (cms, channels, patience) = {
             let Some(device) = device.upgrade() else { return };
-            device.serve();
-            let cms: Vec<Cm> = device.live_cms().iter().flat_map(|cm| cm.of_rails().to_vec()).collect();
+            serve(&device);
+            let cms: Vec<Cm> = device.live_cms().iter().flat_map(|cm| cm.of_rails.clone()).collect();
             let cms: Vec<Cm> = cms.into_iter().chain(device.back_cms().iter().cloned()).collect();
-            let channels: Vec<CompChannel> = device.channels.iter().flatten().cloned().collect();
-            (cms, channels, device.patience().to_std())
+            let channels: Vec<CompChannel> = device.shared.channels.iter().flatten().cloned().collect();
+            (cms, channels, patience(&device).to_std())
         };
         let fds = cms.iter().filter_map(Cm::fd).chain(channels.iter().filter_map(CompChannel::fd));
         let fds = fds.chain([wake_up.as_fd()]);
@@ -72,4 +78,31 @@ fn watch(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
         let _ = poll(&mut fds, Some(&patience));
         while rustix::io::read(wake_up, &mut [0; 8]).is_ok() {}
     }
+}
+
+/// What the service does each time it wakes up.
+fn serve(device: &Arc<Inner>) {
+    cm::progress(device);
+    for qp in device.live_qps() {
+        if qp.uses_an_overrun_queue() && qp.state() != QpState::Error {
+            qp.fail();
+        }
+        look_at_mail(device, &qp);
+        look_at_shared(device, &qp);
+    }
+    device.mending.work(|qp| mend(device, qp));
+    device.lame.work(|qp| rejoin(device, qp));
+}
+
+/// How soon the service is to look again, even if nothing is announced.
+fn patience(device: &Inner) -> Span {
+    if !device.mending.is_empty() {
+        return Span::from_ms(2);
+    }
+    if !device.expected.is_empty() || !device.lame.is_empty() {
+        return Span::from_ms(50);
+    }
+    // A peer may have closed a lane, and written so; that is not announced.
+    let connected = device.live_qps().any(|qp| qp.now() == state::READY_TO_SEND);
+    if connected { Span::from_ms(100) } else { Span::from_secs(5) }
 }

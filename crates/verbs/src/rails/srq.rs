@@ -11,8 +11,6 @@ use std::sync::Arc;
 use host::{Held, Lock, Span, Time};
 
 use super::domain::PdInner;
-use super::qp::local_pieces;
-use crate::provider::SrqOps;
 use crate::{AsyncEvent, Error, RecvWr, Result, Sge, Srq, SrqInit};
 
 /// How long a lane is to have been closed before it is believed that all of its completions can be seen. That the queue pair
@@ -65,13 +63,12 @@ pub(super) struct SrqInner {
 }
 
 impl SrqInner {
-    pub(super) fn create(pd: &Arc<PdInner>, init: SrqInit) -> Result<Arc<Self>> {
-        let device = &pd.device;
+    pub(super) fn new(pd: &Arc<PdInner>, init: SrqInit) -> Result<Self> {
+        let shared = &pd.shared;
         let of_rails: Vec<Srq> = pd.pds.iter().map(|pd| pd.create_srq(init)).collect::<Result<_>>()?;
-        let ids: Vec<u32> = of_rails.iter().map(Srq::id).collect();
         let receives = Receives {
             of_rails,
-            lane: device.next_lane(),
+            lane: shared.next_lane(),
             leaving_for: None,
             members: BTreeMap::new(),
             places: vec![Place::default(); init.max_wr as usize],
@@ -79,14 +76,12 @@ impl SrqInner {
             next: 0,
             limit: 0,
         };
-        let (pd, id, depth) = (pd.clone(), device.fresh(), init.max_wr);
-        let srq = Arc::new(Self { id, pd, depth, init, receives: Lock::new(receives) });
-        ids.into_iter().enumerate().for_each(|(rail, id)| srq.pd.device.add_srq(rail, id, &srq));
-        Ok(srq)
+        let (pd, id, depth) = (pd.clone(), shared.fresh(), init.max_wr);
+        Ok(Self { id, pd, depth, init, receives: Lock::new(receives) })
     }
 
     fn receives(&self) -> Held<'_, Receives> {
-        self.receives.lock(&self.pd.device.host)
+        self.receives.lock(&self.pd.shared.host)
     }
 
     /// The rail's queue, for a lane that is made.
@@ -129,14 +124,20 @@ impl SrqInner {
         self.receives().members.remove(&num);
     }
 
-    /// Leaves a rail for another, if it is there.
+    /// The rails' queues, by their numbers there.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        self.receives().of_rails.iter().map(Srq::id).collect()
+    }
+
+    /// Leaves a rail for another, if it is there. Then: the queue that it had on that rail, and the number of the one that it has
+    /// there from now on.
     ///
     /// # Errors
     /// When the rail has no room for a fresh queue, of those that come back.
-    pub(super) fn leave(self: &Arc<Self>, rail: usize, other: usize) -> Result<()> {
+    pub(super) fn leave(&self, rail: usize, other: usize) -> Result<Option<(Srq, u32)>> {
         let mut receives = self.receives();
         if receives.lane != rail || receives.leaving_for.is_some() {
-            return Ok(());
+            return Ok(None);
         }
         // What lies on the old one is consumed by nobody: it goes with the lanes that it has.
         let fresh = self.pd.pds[rail].create_srq(self.init)?;
@@ -144,16 +145,13 @@ impl SrqInner {
         let old = std::mem::replace(&mut receives.of_rails[rail], fresh);
         receives.leaving_for = Some(other);
         receives.members.values_mut().for_each(|stay| *stay = Stay::On);
-        drop(receives);
-        self.pd.device.forget_srq(rail, old.id());
-        self.pd.device.add_srq(rail, id, self);
-        Ok(())
+        Ok(Some((old, id)))
     }
 
     /// A queue pair has closed its lane on the rail that is left. Whether that is so long ago that all that it has brought can be
     /// taken.
     pub(super) fn is_closed(&self, num: u32) -> bool {
-        let now = self.pd.device.host.now();
+        let now = self.pd.shared.host.now();
         let mut receives = self.receives();
         match receives.members.get(&num).copied().unwrap_or(Stay::Off) {
             Stay::On => drop(receives.members.insert(num, Stay::Closed(now))),
@@ -198,9 +196,9 @@ impl SrqInner {
         place.lap = place.lap.wrapping_add(1);
         let number = u64::from(place.lap) << 32 | u64::from(at);
         let of_rail = &receives.of_rails[receives.lane];
-        local_pieces(&self.pd.device, receives.lane, &place.pieces, |sges| {
-            of_rail.post_recv(&RecvWr::new(number, sges))
-        })
+        self.pd
+            .shared
+            .local_pieces(receives.lane, &place.pieces, |sges| of_rail.post_recv(&RecvWr::new(number, sges)))
     }
 
     /// A receive has been consumed: the program's number of it. `None` if it lies elsewhere now.
@@ -223,26 +221,11 @@ impl SrqInner {
         }
         drop(receives);
         if counts {
-            self.pd.device.async_event(AsyncEvent::SrqLimitReached { srq: self.id });
+            self.pd.shared.async_event(AsyncEvent::SrqLimitReached { srq: self.id });
         }
     }
-}
 
-impl Drop for SrqInner {
-    fn drop(&mut self) {
-        for (rail, of_rail) in self.receives.get_mut().of_rails.iter().enumerate() {
-            self.pd.device.forget_srq(rail, of_rail.id());
-        }
-    }
-}
-
-impl SrqOps for SrqInner {
-    fn id(&self) -> u32 {
-        self.id
-    }
-
-    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
-        self.pd.device.check()?;
+    pub(super) fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         let most = self.init.max_sge.into();
         Error::check_limit("the number of pieces of the receive", wr.sges.len() as u64, most)?;
         let mut receives = self.receives();
@@ -266,7 +249,7 @@ impl SrqOps for SrqInner {
         Ok(())
     }
 
-    fn arm_limit(&self, limit: u32) -> Result<()> {
+    pub(super) fn arm_limit(&self, limit: u32) -> Result<()> {
         let mut receives = self.receives();
         receives.limit = limit;
         receives.of_rails[receives.lane].arm_limit(limit)

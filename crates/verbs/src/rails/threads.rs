@@ -6,18 +6,20 @@ use std::sync::{Arc, Weak};
 
 use host::{ClockKind, Host, real};
 
-use super::cq::{CqInner, Sink};
-use super::device::Inner;
+use super::completions::Sink;
+use super::inner::Inner;
+use super::polling::Polling;
+use super::progress::{grant, take, tell_of_reports};
 use super::worker::Worker;
 use crate::{Error, Result, Wc, WcOpcode, WcStatus};
 
 /// Starts a thread for each rail; they end with the device.
 pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
-    let host = &device.host;
+    let (host, workers) = (&device.shared.host, &device.shared.workers);
     let cores = if host.clock() == ClockKind::Virtual { Vec::new() } else { real::allowed_cores() };
-    for rail in 0..device.workers.len() {
+    for rail in 0..workers.len() {
         let (weak, own) = (Arc::downgrade(device), host.clone());
-        let worker = device.workers[rail].clone();
+        let worker = workers[rail].clone();
         let core = (!cores.is_empty()).then(|| cores[rail % cores.len()]);
         host.spawn("rail", core, move || run(&own, rail, &worker, &weak))
             .map_err(|e| Error::system("cannot start the thread of a rail", e))?;
@@ -26,17 +28,17 @@ pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
 }
 
 fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
-    let mut cqs: Vec<Arc<CqInner>> = Vec::new();
+    let mut cqs: Vec<Arc<Polling>> = Vec::new();
     while !worker.is_over() {
         // Each time that there was something, waiting begins anew, so that it sleeps only after a while of nothing.
         let look = || {
             let device = device.upgrade().filter(|_| !worker.is_over());
             let Some(device) = device else { return Some(()) };
             let mut any = work(&device, rail, worker);
-            device.cqs_into(rail, &mut cqs);
+            device.cqs_into(&mut cqs);
             for cq in cqs.drain(..) {
-                any |= cq.take_from_rail(rail, &mut Sink::ring(&cq)).unwrap_or(false);
-                cq.tell_of_reports();
+                any |= take(&device, &cq, rail, &mut Sink::ring(&cq.completions)).unwrap_or(false);
+                tell_of_reports(&device, &cq);
             }
             any.then_some(())
         };
@@ -54,7 +56,9 @@ fn work(device: &Inner, rail: usize, worker: &Worker) -> bool {
         // The lane has room for all requests of the queue, and takes them in any state that it can be in now.
         let status = WcStatus::LocQpOpErr;
         let wc = Wc { wr_id, status, opcode: WcOpcode::Send, ..Wc::default() };
-        let wants = qp.on_sent(rail, &wc, &mut Sink::ring(&qp.send_cq));
-        qp.grant(rail, wants);
+        let wants = qp.on_sent(rail, &wc, &mut Sink::ring(&qp.sending.completions));
+        if let Some(polling) = device.polling(&qp.sending.completions) {
+            grant(device, &polling, &qp, rail, wants);
+        }
     })
 }

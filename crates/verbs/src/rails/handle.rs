@@ -1,0 +1,106 @@
+//! The API's holds on queue pairs and shared receive queues; with them, the device forgets what they hold.
+
+use std::sync::Arc;
+
+use super::inner::Inner;
+use super::polling::Polling;
+use super::progress::{mourn, watch};
+use super::qp::QpInner;
+use super::srq::SrqInner;
+use super::state;
+use crate::provider::{QpOps, SrqOps};
+use crate::{Qp, QpState, RecvWr, Result, SendWr};
+
+pub(super) struct QpHandle {
+    device: Arc<Inner>,
+    pub(super) qp: Arc<QpInner>,
+    /// Who polls for its send requests.
+    send: Arc<Polling>,
+}
+
+impl QpHandle {
+    pub(super) fn new(device: &Arc<Inner>, qp: Arc<QpInner>, send: Arc<Polling>) -> Self {
+        device.add_qp(&qp);
+        Self { device: device.clone(), qp, send }
+    }
+}
+
+impl Drop for QpHandle {
+    fn drop(&mut self) {
+        self.device.forget_qp(&self.qp);
+    }
+}
+
+impl QpOps for QpHandle {
+    fn num(&self) -> u32 {
+        self.qp.num()
+    }
+
+    fn state(&self) -> QpState {
+        let qp = &self.qp;
+        if qp.now() != state::ERROR && qp.shared().check().is_ok() {
+            if qp.uses_an_overrun_queue() {
+                qp.fail();
+            } else {
+                let is_dead = |lane: &Arc<Qp>| lane.state() == QpState::Error;
+                let lanes = qp.lanes();
+                let dead: Vec<usize> = (0..lanes.len()).filter(|&at| is_dead(&lanes[at])).collect();
+                dead.into_iter().for_each(|lane| mourn(&self.device, qp, lane));
+            }
+        }
+        qp.state()
+    }
+
+    fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
+        self.qp.shared().check()?;
+        let (posted, waits) = self.qp.post_send(wr);
+        if waits {
+            watch(&self.device, &self.send);
+        }
+        posted
+    }
+
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.qp.shared().check()?;
+        self.qp.post_recv(wr)
+    }
+
+    fn to_error(&self) {
+        if self.qp.shared().check().is_ok() {
+            self.qp.fail();
+        }
+    }
+}
+
+pub(super) struct SrqHandle {
+    device: Arc<Inner>,
+    pub(super) srq: Arc<SrqInner>,
+}
+
+impl SrqHandle {
+    pub(super) fn new(device: &Arc<Inner>, srq: Arc<SrqInner>) -> Self {
+        srq.ids().into_iter().enumerate().for_each(|(rail, id)| device.add_srq(rail, id, &srq));
+        Self { device: device.clone(), srq }
+    }
+}
+
+impl Drop for SrqHandle {
+    fn drop(&mut self) {
+        self.srq.ids().into_iter().enumerate().for_each(|(rail, id)| self.device.forget_srq(rail, id));
+    }
+}
+
+impl SrqOps for SrqHandle {
+    fn id(&self) -> u32 {
+        self.srq.id
+    }
+
+    fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
+        self.device.shared.check()?;
+        self.srq.post_recv(wr)
+    }
+
+    fn arm_limit(&self, limit: u32) -> Result<()> {
+        self.srq.arm_limit(limit)
+    }
+}

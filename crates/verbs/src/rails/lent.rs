@@ -1,0 +1,50 @@
+//! What a queue pair lends its halves for a call: who it is, its state, and its own memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::domain::PdInner;
+use super::mail::Mailbox;
+use super::shared::Shared;
+use super::state::State;
+use crate::Result;
+
+pub(super) struct Lent {
+    pub(super) num: u32,
+    pub(super) pd: Arc<PdInner>,
+    pub(super) state: State,
+    pub(super) mailbox: Mailbox,
+    /// Its place in the domain's scratch memory.
+    pub(super) scratch: u32,
+    /// A lane has died, and the rest goes on as soon as both ends know.
+    is_mending: AtomicBool,
+}
+
+impl Lent {
+    pub(super) fn new(pd: &Arc<PdInner>) -> Result<Self> {
+        let mailbox = Mailbox::new(&pd.pds)?;
+        let scratch = pd.take_scratch()?;
+        let (num, state, is_mending) = (pd.shared.fresh(), State::new(), AtomicBool::new(false));
+        Ok(Self { num, pd: pd.clone(), state, mailbox, scratch, is_mending })
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.pd.shared
+    }
+
+    #[inline]
+    pub(super) fn is_mending(&self) -> bool {
+        self.is_mending.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_mending(&self, is_mending: bool) {
+        self.is_mending.store(is_mending, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.pd.give_scratch(self.scratch);
+    }
+}

@@ -1,0 +1,147 @@
+//! What all objects of a device share; none of them is known here.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use host::Host;
+
+use super::config::{Engine, RailsConfig};
+use super::keys::{Chance, Keys};
+use super::lock::unpoisoned;
+use super::request::PIECES_MAX;
+use super::wake::WakeUp;
+use super::worker::Worker;
+use crate::{Access, AsyncEvent, Buf, CompChannel, Device, DeviceAttr, Error, Mr, Pd, Result, Sge};
+
+/// Asynchronous events that wait to be fetched; with so many there, further ones are lost.
+const EVENTS_MAX: usize = 4096;
+
+/// What all objects of a device share.
+pub(super) struct Shared {
+    pub(super) host: Host,
+    pub(super) attr: DeviceAttr,
+    pub(super) config: RailsConfig,
+    pub(super) name: String,
+    pub(super) rails: Vec<Device>,
+    /// Their names, for events.
+    pub(super) rail_names: Vec<Arc<str>>,
+    pub(super) keys: Keys,
+    /// On each rail, a region without rights in a domain of its own: its keys are wrong everywhere.
+    nobody: Vec<(Pd, Mr)>,
+    next: AtomicU32,
+    turn: AtomicU32,
+    chance: Mutex<Chance>,
+    events: Mutex<VecDeque<AsyncEvent>>,
+    /// Where completion queues of each rail report to, where the rail has channels.
+    pub(super) channels: Vec<Option<CompChannel>>,
+    /// Wakes the service.
+    pub(super) service: WakeUp,
+    /// What the rails' threads are to do; none if the program's serve all rails.
+    pub(super) workers: Vec<Arc<Worker>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        rails: Vec<Device>,
+        config: &RailsConfig,
+        attr: DeviceAttr,
+        is_virtual: bool,
+    ) -> Result<Self> {
+        Ok(Self {
+            host: rails[0].host().clone(),
+            attr,
+            config: config.clone(),
+            name: format!("rails({})", rails.iter().map(Device::name).collect::<Vec<_>>().join(",")),
+            rail_names: rails.iter().map(|rail| rail.name().into()).collect(),
+            keys: Keys::new(Chance::new(is_virtual)),
+            nobody: rails.iter().map(nobody).collect::<Result<_>>()?,
+            next: AtomicU32::new(1),
+            turn: AtomicU32::new(0),
+            chance: Mutex::new(Chance::new(is_virtual)),
+            events: Mutex::default(),
+            channels: rails.iter().map(|rail| rail.create_comp_channel().ok()).collect(),
+            service: WakeUp::new(is_virtual)?,
+            workers: match config.engine {
+                Engine::One => Vec::new(),
+                Engine::Threads => rails.iter().map(|_| Arc::new(Worker::new())).collect(),
+            },
+            rails,
+        })
+    }
+
+    /// How many rails there are.
+    #[inline]
+    pub(super) fn width(&self) -> usize {
+        self.rails.len()
+    }
+
+    /// Refuses a call in a forked child, of which the first rail knows as well as any: before this side's own state, of which the
+    /// child has a copy that may be half changed.
+    #[inline]
+    pub(super) fn check(&self) -> Result<()> {
+        self.rails[0].ops().check()
+    }
+
+    /// A number that no other object of the device has.
+    pub(super) fn fresh(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The lane whose turn it is to take messages.
+    pub(super) fn next_lane(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed) as usize % self.rails.len()
+    }
+
+    pub(super) fn token(&self) -> u64 {
+        unpoisoned(&self.chance).next()
+    }
+
+    /// A key of a rail, as it has it, that allows nothing: for keys that name nothing.
+    pub(super) fn nobody(&self, rail: usize) -> &Mr {
+        &self.nobody[rail].1
+    }
+
+    /// Tells the program of something that no call has asked for.
+    pub(super) fn async_event(&self, event: AsyncEvent) {
+        let mut events = unpoisoned(&self.events);
+        // Peers cause them, and nobody need fetch them.
+        if events.len() < EVENTS_MAX {
+            events.push_back(event);
+        }
+        drop(events);
+        self.host.signal();
+    }
+
+    pub(super) fn take_event(&self) -> Option<AsyncEvent> {
+        unpoisoned(&self.events).pop_front()
+    }
+
+    /// Does `post` with pieces as a lane knows them. A key that names nothing becomes one of the lane's that allows nothing,
+    /// so that the lane refuses it as it refuses any.
+    #[inline]
+    pub(super) fn local_pieces<R>(
+        &self,
+        lane: usize,
+        sges: &[Sge],
+        post: impl FnOnce(&[Sge]) -> Result<R>,
+    ) -> Result<R> {
+        let local = |sge: &Sge| {
+            let lkey = self.keys.get(sge.lkey, lane).unwrap_or_else(|| self.nobody(lane).lkey());
+            Sge { lkey, ..*sge }
+        };
+        if let [one] = sges {
+            return post(&[local(one)]);
+        }
+        Error::check_limit("pieces of a request", sges.len() as u64, PIECES_MAX as u64)?;
+        let mut pieces = [Sge::default(); PIECES_MAX];
+        pieces.iter_mut().zip(sges).for_each(|(piece, sge)| *piece = local(sge));
+        post(&pieces[..sges.len()])
+    }
+}
+
+fn nobody(rail: &Device) -> Result<(Pd, Mr)> {
+    let pd = rail.alloc_pd()?;
+    let mr = pd.reg_mr(&Buf::alloc(1)?, Access::empty())?;
+    Ok((pd, mr))
+}
