@@ -19,6 +19,7 @@ const TREES: &[&str] = &[
     "crates/nic-soft/src/shm/",
     "crates/nicety/src/",
     "crates/report/src/",
+    "crates/verbs/src/rails/",
 ];
 
 /// Where the files of a crate begin.

@@ -23,8 +23,8 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `config`, `state`, `wants`, `lock` | what is set; how far a queue pair has come; what it asks for; mutexes |
-//! | `announced`, `wake`, `worker` | queues with a descriptor; what wakes the service; what a rail's thread is to post |
 //! | `keys`, `request`, `pace` | keys here and the peer's; a send request; how fast each lane is, and what it is given |
+//! | `announced`, `wake`, `worker` | queues with a descriptor; what wakes the service; what a rail's thread is to post |
 //! | `hello`, `mail` | what the ends tell each other when they connect, and about lanes that died |
 //! | `shared` | what all objects share |
 //! | `completions` | where completions go: a ring, who is told of them, what is to be expected |
