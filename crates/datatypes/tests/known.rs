@@ -28,7 +28,7 @@ fn external(basic: Basic, bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// C's `long double` 1.5 on this machine.
 fn long_double() -> Vec<u8> {
-    let bits: u128 = if cfg!(target_arch = "x86_64") { 0x3fff_c000_0000_0000_0000 } else { 0x3fff_8 << 108 };
+    let bits: u128 = if cfg!(target_arch = "x86_64") { 0x3fff_c000_0000_0000_0000 } else { 0x3_fff8 << 108 };
     bits.to_ne_bytes().to_vec()
 }
 

@@ -96,7 +96,7 @@ fn list(old: Both, at: Vec<(i64, i64)>, how: u8) -> Both {
         2 => Datatype::indexed_block(same, &displacements, &datatype),
         _ => Datatype::hindexed_block(same, &displacements, &datatype),
     };
-    let unit = if how % 2 == 0 { model.extent() } else { 1 };
+    let unit = if how.is_multiple_of(2) { model.extent() } else { 1 };
     let length = |block: &(i64, i64)| if how < 2 { block.0 } else { same };
     let blocks = at.iter().map(|block| (length(block), block.1 * unit, &model));
     (made.expect("small numbers"), Model::blocks(blocks))
