@@ -99,7 +99,7 @@ pub(super) fn mend(device: &Inner, qp: &Arc<QpInner>) -> bool {
     go_on_mending(device, qp)
 }
 
-/// As [`mend`], with what has been taken from the rails.
+/// As [`mend()`], with what has been taken from the rails.
 fn go_on_mending(device: &Inner, qp: &Arc<QpInner>) -> bool {
     match mend::go_on(device, qp) {
         Mended::Done => false,
