@@ -1,5 +1,7 @@
 //! The command line: every option with its help, and an example for each thing one does with it.
 
+mod mpi;
+
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use clap_complete::Shell;
 
 use crate::error::Failure;
 use crate::sizes::{self, Sizes};
+pub(crate) use mpi::{Bind, MapBy, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs, Readers};
 
 /// RDMA on any machine, measured so that one can believe the numbers.
 #[derive(Debug, Parser)]
@@ -46,6 +49,12 @@ pub(crate) enum Command {
     /// Run somebody else's program, built against uDAPL, on one of the devices
     #[command(after_long_help = RUN)]
     Run(RunArgs),
+    /// Run a parallel program: ranks on this host and others, started, served and ended together
+    #[command(after_long_help = mpi::MPIRUN)]
+    Mpirun(Box<MpirunArgs>),
+    /// Compile a C program for MPI's standard ABI
+    #[command(after_long_help = mpi::MPICC)]
+    Mpicc(MpiccArgs),
     /// Check this machine: what would spoil numbers, why, and the remedy
     #[command(after_long_help = DOCTOR)]
     Doctor(DoctorArgs),

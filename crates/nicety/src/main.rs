@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod beside;
 mod cmd;
 mod config;
 mod doctor;
 mod error;
 mod output;
 mod progress;
+mod quote;
 mod signals;
 mod sizes;
 mod start;
@@ -22,7 +24,7 @@ use signals::Signals;
 use term::Stream;
 
 fn main() -> ExitCode {
-    let ended = match usage::parse(std::env::args_os()) {
+    let ended = match usage::parse(cmd::mpirun::line::modern(std::env::args_os())) {
         Ok(Some(cli)) => dispatch(cli),
         Ok(None) => Ok(ExitCode::SUCCESS),
         Err(failure) => Err(failure),
@@ -43,6 +45,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Report(args)) => cmd::report::run(&args),
         Some(Command::Reproduce(args)) => cmd::reproduce::run(&args),
         Some(Command::Run(args)) => cmd::run::run(&args),
+        Some(Command::Mpirun(args)) => cmd::mpirun::run(&args),
+        Some(Command::Mpicc(args)) => cmd::mpicc::run(&args),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Explain(args)) => cmd::explain::run(&args),
         Some(Command::Completions { shell }) => completions(shell),

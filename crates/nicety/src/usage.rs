@@ -73,7 +73,7 @@ fn whose(args: &[OsString]) -> String {
 }
 
 /// The parser's message without its decoration: what, which one was probably meant, where to read on.
-fn explain(wrong: &clap::Error, help: &str) -> Failure {
+pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
     let text = wrong.render().to_string();
     let body = text.strip_prefix("error: ").unwrap_or(&text);
     let what = body.split("\n\n").next().unwrap_or(body);

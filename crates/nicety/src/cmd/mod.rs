@@ -5,6 +5,8 @@ pub(crate) mod compare;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod mpicc;
+pub(crate) mod mpirun;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod run;

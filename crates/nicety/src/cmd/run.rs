@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use crate::args::RunArgs;
+use crate::beside;
 use crate::error::{Failure, Outcome};
 use crate::signals::Signals;
 
 /// The provider library, as cargo names it.
 const LIBRARY: &str = "libnicety_dat.so";
-
-/// Where it may lie, from the directory of this program.
-const PLACES: [&str; 3] = [".", "deps", "../lib"];
 
 /// Runs the program, and ends as it does.
 ///
@@ -34,7 +32,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         Some(path) => {
             path.canonicalize().map_err(|why| Failure::usage(format!("{}: {why}", path.display())))?
         }
-        None => find(&own_directory()?)?,
+        None => find(&beside::own_directory()?)?,
     };
     let config = write_config(&dat_conf(&args.ia, &args.device, &library)?)?;
     let (program, rest) = args.command.split_first().ok_or_else(|| Failure::usage("no command is given"))?;
@@ -47,17 +45,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     Ok(status_of(status))
 }
 
-fn own_directory() -> Result<PathBuf, Failure> {
-    let own =
-        std::env::current_exe().map_err(|why| Failure::run(format!("where this program lies: {why}")))?;
-    Ok(own.parent().map(Path::to_path_buf).unwrap_or_default())
-}
-
 /// The provider library beside this program.
 fn find(own: &Path) -> Result<PathBuf, Failure> {
-    let found = PLACES.iter().map(|place| own.join(place).join(LIBRARY)).find(|path| path.exists());
-    let found = found.and_then(|path| path.canonicalize().ok());
-    found.ok_or_else(|| {
+    beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
         Failure::run(format!(
             "{LIBRARY} is not beside this program in {}; build it with `cargo build --release -p abi-dapl`, or say \
              --library PATH",

@@ -6,6 +6,7 @@ mod compare;
 mod devices;
 mod doctor;
 mod hosts;
+mod mpirun;
 mod namespaces;
 mod peers;
 mod plan_file;

@@ -6,8 +6,18 @@ use std::process::Stdio;
 
 use crate::common::{command, nicety};
 
-const COMMANDS: [&str; 8] =
-    ["bench", "serve", "devices", "compare", "report", "reproduce", "doctor", "completions"];
+const COMMANDS: [&str; 10] = [
+    "bench",
+    "serve",
+    "devices",
+    "compare",
+    "report",
+    "reproduce",
+    "mpirun",
+    "mpicc",
+    "doctor",
+    "completions",
+];
 
 #[test]
 fn alone_it_says_where_to_start() {

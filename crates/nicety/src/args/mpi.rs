@@ -1,0 +1,186 @@
+//! The options of `nicety mpirun` and `nicety mpicc`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, ValueEnum};
+
+/// `nicety mpirun`
+#[derive(Debug, Args)]
+pub(crate) struct MpirunArgs {
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Hosts with the ranks that each takes before the next does, 1 unless given; this one is known by name, others by ssh
+    #[arg(long, value_name = "HOST[:RANKS][,...]", value_delimiter = ',', conflicts_with = "hostfile")]
+    pub(crate) host: Vec<String>,
+    /// File with a host in each line, as --host has them, or as HOST slots=RANKS; # begins a remark
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hostfile: Option<PathBuf>,
+    /// How another host is reached: this, the host and a command for its shell
+    #[arg(long, value_name = "COMMAND", default_value = "ssh -o BatchMode=yes")]
+    pub(crate) rsh: String,
+    /// The rank that is given standard input; or all, or none
+    #[arg(long, value_name = "RANK|all|none", default_value = "0", value_parser = readers)]
+    pub(crate) stdin: Readers,
+    /// Begin each line of output with its rank: [3] text
+    #[arg(long)]
+    pub(crate) tag: bool,
+    /// End all ranks after so many seconds, with status 124
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// What a rank is bound to: a core of its own, as long as there are cores, or nothing
+    #[arg(long, value_enum, value_name = "core|none", default_value = "none", hide_possible_values = true)]
+    pub(crate) bind: Bind,
+    /// In which order ranks are bound to cores: neighbours first, or sockets in turn
+    #[arg(long, value_enum, value_name = "core|socket|none", hide_possible_values = true)]
+    pub(crate) map_by: Option<MapBy>,
+    /// Device that the ranks' MPI library takes (NICETY_DEVICE; see `nicety devices`)
+    #[arg(long, value_name = "DEV")]
+    pub(crate) device: Option<String>,
+    /// The MPI library for programs of the standard ABI, if not the one beside this program; none leaves it to the program
+    #[arg(long = "library", value_name = "PATH|none")]
+    pub(crate) mpi_library: Option<PathBuf>,
+    /// Say what would be started where, and end
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The part of this command on another host; started by it
+    #[arg(long, hide = true)]
+    pub(crate) agent: bool,
+    /// Ends the ranks if this command is killed; started by it
+    #[arg(long, hide = true)]
+    pub(crate) guard: bool,
+}
+
+/// One program and its ranks; several are separated by `:`.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramArgs {
+    /// Ranks of this program, 1 unless given; -np is the same
+    #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    pub(crate) ranks: Option<u32>,
+    /// A variable for these ranks: of this value, or of that which it has here; hosts reached by ssh have no others of here
+    #[arg(short = 'x', value_name = "VAR[=VALUE]")]
+    pub(crate) variables: Vec<OsString>,
+    /// Directory that these ranks start in, on each host; this one unless given
+    #[arg(long, value_name = "DIR")]
+    pub(crate) wdir: Option<PathBuf>,
+    /// The program with its arguments; then, after a colon by itself, the next with its -n, -x and --wdir
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
+
+pub(crate) use pmi::mapping::RANKS_MAX;
+
+/// What stands behind a colon.
+#[derive(Debug, Parser)]
+#[command(name = "nicety mpirun", no_binary_name = true)]
+pub(crate) struct NextProgram {
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+/// Who is given standard input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Readers {
+    All,
+    None,
+    Rank(u32),
+}
+
+/// What a rank is bound to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Bind {
+    Core,
+    None,
+}
+
+/// In which order ranks get cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, serde::Serialize, serde::Deserialize)]
+pub(crate) enum MapBy {
+    Core,
+    Socket,
+    None,
+}
+
+fn readers(text: &str) -> Result<Readers, String> {
+    match text {
+        "all" => Ok(Readers::All),
+        "none" => Ok(Readers::None),
+        rank => {
+            rank.parse().map(Readers::Rank).map_err(|_| format!("{text:?} is no rank; write 0, all or none"))
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
+    number
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("{text:?} is no number of seconds; write for example 90 or 0.5"))
+}
+
+pub(super) const MPIRUN: &str = "\
+Any program built against MPI's standard ABI (`nicety mpicc`, mpicc_abi of MPICH 5), and any other \
+that speaks PMI-1 to whoever starts it, such as those of MPICH. The library beside this program is \
+put behind LD_LIBRARY_PATH, so that a program finds it without being told.
+
+Lines of different ranks are not mixed. When a rank fails, dies or leaves without MPI_Finalize, one \
+line says which and how, and all others are ended within two seconds, with the processes that they \
+started. Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all ranks; a second Ctrl-C \
+kills them.
+
+EXAMPLES
+  nicety mpirun -n 4 ./program input.dat          four ranks on this host
+  nicety mpirun -n 4 --tag ./program              who says what: [2] text
+  nicety mpirun -n 2 --bind core --device iwarp ./program
+                                                  over TCP, each rank on a core of its own
+  nicety mpirun --host a:2,b:2 -n 4 -x OMP_NUM_THREADS=1 ./program
+                                                  two ranks on either host, by ssh
+  nicety mpirun -n 1 ./master : -n 3 --wdir /tmp ./worker
+                                                  two programs, one job
+  nicety mpirun -n 4 python3 script.py < input    standard input goes to rank 0
+  nicety mpirun -n 64 --hostfile hosts --dry-run ./program
+                                                  what would be started where
+
+EXIT STATUS
+  0    every rank ended well             124  --timeout was over
+  N    of the first rank that failed     128+S  a rank was ended by signal S
+  1    the job could not be run          2  the command line cannot be used";
+
+/// `nicety mpicc`
+#[derive(Debug, Args)]
+pub(crate) struct MpiccArgs {
+    /// Print the command line of the compiler, and end
+    #[arg(long, alias = "showme")]
+    pub(crate) show: bool,
+    /// What the compiler is given
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+pub(super) const MPICC: &str = "\
+The compiler is $CC, or cc. It is told where mpi.h and libmpi_abi lie, which are looked for beside \
+this program; the program will find the library there, too. Such a program runs with every MPI \
+library of the standard ABI.
+
+EXAMPLES
+  nicety mpicc -O2 -o ring ring.c && nicety mpirun -n 4 ./ring
+  nicety mpicc --show -c part.c                   what the compiler would be told
+  CC=clang nicety mpicc -o ring ring.c            another compiler";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_and_seconds() {
+        assert_eq!(readers("all"), Ok(Readers::All));
+        assert_eq!(readers("none"), Ok(Readers::None));
+        assert_eq!(readers("3"), Ok(Readers::Rank(3)));
+        assert!(readers("-1").is_err() && readers("").is_err() && readers("some").is_err());
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "0", "-1", "nan", "inf", "1e300", "x"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,528 @@
+//! The processes of one host: started, fed, listened to, and ended with all that they have started.
+//!
+//! Each leads a process group of its own. One that has ended stays a zombie until its group is killed, so that its id cannot have
+//! become another's by then.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit, waitid,
+};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::guard::Guard;
+use super::message::{End, Library, News, Order, Start, Stream};
+use super::wake::Wanted;
+use super::{program, topology};
+use crate::beside;
+
+/// What processes have to end by themselves once they are asked to.
+const GRACE: Duration = Duration::from_millis(500);
+/// What a process may leave unread of what it asked for.
+const PMI_UNREAD_MAX: usize = 256 << 10;
+/// The most bytes that are read at once.
+const PIECE: usize = 64 << 10;
+/// Descriptors of a process: PMI, input, output and errors; those of its start come and go.
+const DESCRIPTORS: u64 = 4;
+/// Descriptors of all else.
+const DESCRIPTORS_BESIDE: u64 = 32;
+/// Variables by which another launcher would be found, or which say what is no more true.
+const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK"];
+
+/// Which of a process's descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    Pmi,
+    Input,
+    Output(Stream),
+}
+
+/// What a process writes to.
+#[derive(Debug)]
+enum Outlet {
+    Out(ChildStdout),
+    Err(ChildStderr),
+}
+
+impl Outlet {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Out(pipe) => pipe.as_fd(),
+            Self::Err(pipe) => pipe.as_fd(),
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Out(pipe) => pipe.read(bytes),
+            Self::Err(pipe) => pipe.read(bytes),
+        }
+    }
+}
+
+/// A process, and our ends of its streams until they are closed.
+#[derive(Debug)]
+struct Member {
+    child: Child,
+    group: Pid,
+    pmi: Option<UnixStream>,
+    to_pmi: Vec<u8>,
+    input: Option<ChildStdin>,
+    to_input: Vec<u8>,
+    outlets: BTreeMap<Stream, Outlet>,
+    has_ended: bool,
+}
+
+/// The processes of this host.
+#[derive(Debug)]
+pub(super) struct Crew {
+    own: PathBuf,
+    guard: Option<Guard>,
+    members: BTreeMap<u32, Member>,
+    news: VecDeque<News>,
+    has_failed: bool,
+    /// Once they are to end: when all are killed that still run, or are killed again.
+    kill_at: Option<Instant>,
+    was_killed: bool,
+    is_gone: bool,
+}
+
+impl Crew {
+    /// A crew without processes.
+    pub(super) fn new() -> Self {
+        let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+        Self {
+            own,
+            guard: None,
+            members: BTreeMap::new(),
+            news: VecDeque::new(),
+            has_failed: false,
+            kill_at: None,
+            was_killed: false,
+            is_gone: false,
+        }
+    }
+
+    pub(super) fn news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.kill_at
+    }
+
+    /// What to sleep on; output only if there is room for it.
+    pub(super) fn wanted(&self, with_output: bool) -> impl Iterator<Item = Wanted<'_, (u32, Part)>> {
+        self.members.iter().flat_map(move |(&number, member)| {
+            let writes = |waits: bool| if waits { PollFlags::OUT } else { PollFlags::empty() };
+            let pmi = member.pmi.iter().map(move |stream| {
+                ((number, Part::Pmi), stream.as_fd(), PollFlags::IN | writes(!member.to_pmi.is_empty()))
+            });
+            let input = member.input.iter().filter(|_| !member.to_input.is_empty());
+            let input = input.map(move |pipe| ((number, Part::Input), pipe.as_fd(), PollFlags::OUT));
+            let outlets = member.outlets.iter().filter(move |_| with_output);
+            let outlets = outlets
+                .map(move |(&stream, outlet)| ((number, Part::Output(stream)), outlet.fd(), PollFlags::IN));
+            pmi.chain(input).chain(outlets)
+        })
+    }
+
+    /// Reads or writes what can be at once.
+    pub(super) fn ready(&mut self, (number, part): (u32, Part)) {
+        match part {
+            Part::Pmi => {
+                self.read_pmi(number);
+                self.write_pmi(number);
+            }
+            Part::Input => self.write_input(number),
+            Part::Output(stream) => _ = self.read_output(number, stream),
+        }
+    }
+
+    /// Does what it is told.
+    pub(super) fn order(&mut self, order: Order) {
+        match order {
+            Order::Start(number, start) => {
+                let news = match self.start(number, &start) {
+                    Ok(pid) => News::Started(number, pid),
+                    Err(why) => {
+                        self.has_failed = true;
+                        News::NotStarted(number, why)
+                    }
+                };
+                self.news.push_back(news);
+            }
+            Order::Pmi(number, bytes) => {
+                if let Some(member) = self.members.get_mut(&number) {
+                    member.to_pmi.extend_from_slice(&bytes);
+                    self.write_pmi(number);
+                }
+            }
+            Order::Input(number, bytes) => self.give_input(number, &bytes),
+            Order::Signal(signal) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.signal(signal);
+                }
+            }
+            Order::End => self.end(),
+            Order::Kill => self.kill(),
+        }
+        self.bury_if_over();
+    }
+
+    /// Looks who has ended, and whether time is over for the rest.
+    pub(super) fn look(&mut self) {
+        let running: Vec<(u32, Pid)> = self
+            .members
+            .iter()
+            .filter(|(_, member)| !member.has_ended)
+            .map(|(number, member)| (*number, member.group))
+            .collect();
+        for (number, pid) in running {
+            if let Some(end) = ended(pid) {
+                self.end_of(number, end);
+            }
+        }
+        if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+            self.kill();
+        }
+        self.bury_if_over();
+    }
+
+    /// Starts a process; its id.
+    fn start(&mut self, number: u32, start: &Start) -> Result<u32, String> {
+        if self.has_failed {
+            return Err("nothing more is started, as another did not start; mend that first".to_owned());
+        }
+        let (name, arguments) = start.command.split_first().ok_or("no program is given; name one")?;
+        let file = program::find(name, Path::new(&start.directory), self.variable(start, "PATH"))?;
+        reserve(start.local_size)?;
+        let count = self.members.len();
+        let failed = |why: io::Error| refusal(name, &why, count);
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let mut command = Command::new(&file);
+        command.arg0(name).args(arguments).current_dir(&start.directory).process_group(0);
+        self.describe(&mut command, start, theirs.as_raw_fd());
+        command.stdin(if start.reads { Stdio::piped() } else { Stdio::null() });
+        let output = || if start.writes_itself { Stdio::inherit() } else { Stdio::piped() };
+        command.stdout(output()).stderr(output());
+        let guard = self.guard()?;
+        let child = spawn(&mut command, &theirs, start).map_err(failed)?;
+        let pid = child.id();
+        guard.watch(Pid::from_child(&child));
+        self.members.insert(number, Member::new(child, ours));
+        Ok(pid)
+    }
+
+    /// Who ends the processes if nobody else can.
+    fn guard(&mut self) -> Result<&mut Guard, String> {
+        if self.guard.is_none() {
+            let guard = Guard::start(&self.own);
+            self.guard = Some(guard.map_err(|why| {
+                format!(
+                    "the guard of the processes cannot be started: {why}; check the limits of `ulimit -a`"
+                )
+            })?);
+        }
+        self.guard.as_mut().ok_or_else(|| "the guard is not there; please report this bug".to_owned())
+    }
+
+    /// A variable as the process will have it.
+    fn variable(&self, start: &Start, name: &str) -> Option<OsString> {
+        let own = start.variables.iter().rev().find(|(own, _)| own == name);
+        own.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(name))
+    }
+
+    /// Gives a process its variables.
+    fn describe(&self, command: &mut Command, start: &Start, pmi: i32) {
+        const SEARCHED: &str = "LD_LIBRARY_PATH";
+        FOREIGN.iter().for_each(|name| _ = command.env_remove(name));
+        let directory = match &start.mpi {
+            Library::None => None,
+            Library::In(directory) => Some(PathBuf::from(directory)),
+            Library::Beside => self.own.parent().and_then(beside::mpi),
+        };
+        command.envs(start.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = directory {
+            // Behind what the user has chosen, and before what stands in the program.
+            let chosen = self.variable(start, SEARCHED).filter(|chosen| !chosen.is_empty());
+            let all = chosen.iter().flat_map(|chosen| std::env::split_paths(chosen)).chain([directory]);
+            if let Ok(all) = std::env::join_paths(all) {
+                command.env(SEARCHED, all);
+            }
+        }
+        command
+            .env("PMI_FD", pmi.to_string())
+            .env("MPI_LOCALRANKID", start.local_rank.to_string())
+            .env("MPI_LOCALNRANKS", start.local_size.to_string());
+    }
+
+    fn member(&mut self, number: u32) -> Option<&mut Member> {
+        self.members.get_mut(&number)
+    }
+
+    /// Passes on what a process says to its manager.
+    fn read_pmi(&mut self, number: u32) {
+        let mut bytes = [0; 4096];
+        loop {
+            let Some(stream) = self.member(number).and_then(|member| member.pmi.as_mut()) else { return };
+            match stream.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(n) => self.news.push_back(News::Pmi(number, bytes[..n].to_vec())),
+                Err(why) if why.kind() == ErrorKind::WouldBlock => return,
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                // A process that was killed with answers unread resets its stream.
+                Err(_) => break,
+            }
+        }
+        self.close_pmi(number);
+    }
+
+    fn close_pmi(&mut self, number: u32) {
+        let Some(member) = self.member(number) else { return };
+        member.to_pmi.clear();
+        if member.pmi.take().is_some() {
+            self.news.push_back(News::Pmi(number, Vec::new()));
+        }
+    }
+
+    fn write_pmi(&mut self, number: u32) {
+        let Some(member) = self.member(number) else { return };
+        let Some(stream) = member.pmi.as_mut() else { return member.to_pmi.clear() };
+        // If its end is broken, that is read next.
+        write_some(stream, &mut member.to_pmi);
+        if member.to_pmi.len() > PMI_UNREAD_MAX {
+            self.close_pmi(number);
+        }
+    }
+
+    /// Takes input for a process; none: its end.
+    fn give_input(&mut self, number: u32, bytes: &[u8]) {
+        let Some(member) = self.member(number) else {
+            return self.news.push_back(News::InputTaken(number));
+        };
+        if bytes.is_empty() {
+            member.input = None;
+        }
+        member.to_input.extend_from_slice(bytes);
+        self.write_input(number);
+    }
+
+    fn write_input(&mut self, number: u32) {
+        let Some(member) = self.member(number) else { return };
+        let is_open = member.input.as_mut().is_some_and(|pipe| write_some(pipe, &mut member.to_input));
+        if !is_open {
+            member.input = None;
+            member.to_input.clear();
+        }
+        if member.to_input.is_empty() {
+            self.news.push_back(News::InputTaken(number));
+        }
+    }
+
+    /// Passes on what a process writes; whether there may be more at once.
+    fn read_output(&mut self, number: u32, stream: Stream) -> bool {
+        let Some(outlet) = self.member(number).and_then(|member| member.outlets.get_mut(&stream)) else {
+            return false;
+        };
+        let mut bytes = vec![0; PIECE];
+        match outlet.read(&mut bytes) {
+            Ok(n) if n > 0 => {
+                bytes.truncate(n);
+                self.news.push_back(News::Output(number, stream, bytes));
+                return true;
+            }
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return false,
+            _ => {}
+        }
+        if let Some(member) = self.member(number) {
+            member.outlets.remove(&stream);
+        }
+        self.news.push_back(News::Output(number, stream, Vec::new()));
+        false
+    }
+
+    /// A process has ended: what it still said goes before that.
+    fn end_of(&mut self, number: u32, end: End) {
+        self.read_pmi(number);
+        self.close_pmi(number);
+        self.drain(number);
+        if let Some(member) = self.member(number) {
+            member.has_ended = true;
+            member.input = None;
+            member.to_input.clear();
+        }
+        self.news.push_back(News::Ended(number, end));
+    }
+
+    /// Passes on what a process has written up to now; not more than a pipe holds, as a child of it may write on.
+    fn drain(&mut self, number: u32) {
+        for stream in [Stream::Out, Stream::Err] {
+            for _ in 0..16 {
+                if !self.read_output(number, stream) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Asks all to end. They are killed when their time is over, or when nobody is there who could be asked.
+    fn end(&mut self) {
+        let is_quiet = |member: &Member| member.has_ended && member.outlets.is_empty();
+        if self.kill_at.is_none() && !self.members.values().all(is_quiet) {
+            self.signal(Signal::TERM);
+            self.signal(Signal::CONT);
+        }
+        self.kill_at.get_or_insert_with(|| Instant::now() + GRACE);
+    }
+
+    fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.was_killed = true;
+        self.kill_at = Some(Instant::now() + GRACE);
+    }
+
+    fn signal(&self, signal: Signal) {
+        for member in self.members.values() {
+            // Of a group whose last process is a zombie there is nobody to take it.
+            let _ = kill_process_group(member.group, signal);
+        }
+    }
+
+    /// Once an end was asked for, all have ended, and nobody writes any more or may: kills what they left, and reaps them.
+    fn bury_if_over(&mut self) {
+        let is_quiet = |member: &Member| member.has_ended && (self.was_killed || member.outlets.is_empty());
+        if self.is_gone || self.kill_at.is_none() || !self.members.values().all(is_quiet) {
+            return;
+        }
+        self.signal(Signal::KILL);
+        let numbers: Vec<u32> = self.members.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.drain(number));
+        for (_, mut member) in std::mem::take(&mut self.members) {
+            // It is known to have ended.
+            let _ = member.child.wait();
+        }
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
+        }
+        self.is_gone = true;
+        self.kill_at = None;
+        self.news.push_back(News::Gone);
+    }
+}
+
+impl Member {
+    fn new(mut child: Child, pmi: UnixStream) -> Self {
+        let group = Pid::from_child(&child);
+        let outlets = [
+            child.stdout.take().map(|pipe| (Stream::Out, Outlet::Out(pipe))),
+            child.stderr.take().map(|pipe| (Stream::Err, Outlet::Err(pipe))),
+        ];
+        let outlets: BTreeMap<Stream, Outlet> = outlets.into_iter().flatten().collect();
+        let input = child.stdin.take();
+        let streams = outlets.values().map(Outlet::fd).chain(input.iter().map(AsFd::as_fd));
+        for fd in streams.chain([pmi.as_fd()]) {
+            // Of a descriptor that is open this cannot fail.
+            let _ = rustix::io::ioctl_fionbio(fd, true);
+        }
+        Self {
+            child,
+            group,
+            pmi: Some(pmi),
+            to_pmi: Vec::new(),
+            input,
+            to_input: Vec::new(),
+            outlets,
+            has_ended: false,
+        }
+    }
+}
+
+/// Why the system did not start a program, in words, and what to do.
+fn refusal(name: &OsStr, why: &io::Error, started: usize) -> String {
+    let shown = Path::new(name).display();
+    match why.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => format!(
+            "{shown} cannot be started: {why}; {started} processes of this mpirun were: ask for fewer, or raise `ulimit -u` and \
+             `ulimit -n`"
+        ),
+        Some(Errno::NOENT) => format!(
+            "{shown} cannot be started: its interpreter is not there; look at its first line, or at what `file` says of it"
+        ),
+        _ => format!("{shown} cannot be started: {why}; is it a program for this machine?"),
+    }
+}
+
+/// Starts a process bound as it should be, with its end of the PMI stream, which goes to no other.
+fn spawn(command: &mut Command, pmi: &UnixStream, start: &Start) -> io::Result<Child> {
+    let processors = start.bind.map(|order| topology::binding(order, start.local_rank)).unwrap_or_default();
+    if processors.is_empty() {
+        fcntl_setfd(pmi, FdFlags::empty())?;
+        return command.spawn();
+    }
+    // A process is bound from its first instruction on if it inherits that.
+    let before = sched_getaffinity(None)?;
+    let mut wanted = CpuSet::new();
+    processors.into_iter().for_each(|processor| wanted.set(processor));
+    sched_setaffinity(None, &wanted)?;
+    fcntl_setfd(pmi, FdFlags::empty())?;
+    let child = command.spawn();
+    sched_setaffinity(None, &before)?;
+    child
+}
+
+/// How a process ended, if it has. It stays a zombie.
+fn ended(pid: Pid) -> Option<End> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = waitid(WaitId::Pid(pid), options).ok()??;
+    let small = |number: i32| u8::try_from(number & 0xff).unwrap_or(u8::MAX);
+    match status.exit_status() {
+        Some(code) => Some(End::Exit(small(code))),
+        None => status.terminating_signal().map(|signal| End::Signal(small(signal))),
+    }
+}
+
+/// Writes as much as goes at once; whether there is somebody to read.
+pub(super) fn write_some(to: &mut impl Write, bytes: &mut Vec<u8>) -> bool {
+    let mut done = 0;
+    let is_open = loop {
+        if done == bytes.len() {
+            break true;
+        }
+        match to.write(&bytes[done..]) {
+            Ok(n) => done += n,
+            Err(why) if why.kind() == ErrorKind::WouldBlock => break true,
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break false,
+        }
+    };
+    bytes.drain(..done);
+    is_open
+}
+
+/// Makes sure of the descriptors for so many processes: as many as there may be, if the usual number is too small.
+fn reserve(processes: u32) -> Result<(), String> {
+    let needed = u64::from(processes) * DESCRIPTORS + DESCRIPTORS_BESIDE;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
+        return Err(format!(
+            "{processes} ranks on one host need {needed} descriptors, and {maximum} is the limit; start fewer, or raise \
+             `ulimit -Hn`"
+        ));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })
+        .map_err(|why| format!("{processes} ranks need {needed} descriptors: {why}; raise `ulimit -n`"))
+}

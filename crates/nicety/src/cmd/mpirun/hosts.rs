@@ -1,0 +1,151 @@
+//! Hosts of a job, as `--host` and host files name them, and which rank goes to which.
+
+use std::path::Path;
+
+use crate::error::Failure;
+
+/// A host and the ranks that it takes before the next does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) slots: u32,
+}
+
+/// Hosts of `--host`: `a`, `b:2`, `[fe80::1]:4`.
+///
+/// # Errors
+/// The first that cannot be read.
+pub(super) fn of_words(words: &[String]) -> Result<Vec<Host>, Failure> {
+    words.iter().map(|word| host(word).map_err(|why| Failure::usage(format!("--host: {why}")))).collect()
+}
+
+/// Hosts of a file.
+///
+/// # Errors
+/// If it cannot be read, or the first line that cannot.
+pub(super) fn of_file(path: &Path) -> Result<Vec<Host>, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|why| {
+        Failure::usage(format!("the host file {shown} cannot be read: {why}; check its path"))
+    })?;
+    let mut hosts = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split('#').next().unwrap_or_default();
+        if !line.trim().is_empty() {
+            let host = in_file(line);
+            hosts.push(host.map_err(|why| Failure::usage(format!("line {number} of {shown}: {why}")))?);
+        }
+    }
+    if hosts.is_empty() {
+        return Err(Failure::usage(format!("the host file {shown} names no host; write one in each line")));
+    }
+    Ok(hosts)
+}
+
+/// A line of a host file.
+fn in_file(line: &str) -> Result<Host, String> {
+    let mut words = line.split_whitespace();
+    let mut host = host(words.next().unwrap_or_default())?;
+    for word in words {
+        match word.split_once('=') {
+            Some(("slots", number)) => host.slots = slots(number)?,
+            // What other launchers may have there says nothing about the number of ranks.
+            Some(("max_slots" | "max-slots", _)) => {}
+            _ => {
+                return Err(format!(
+                    "{word:?} is not slots=RANKS; write HOST, HOST:RANKS or HOST slots=RANKS"
+                ));
+            }
+        }
+    }
+    Ok(host)
+}
+
+/// `HOST[:RANKS]`.
+fn host(word: &str) -> Result<Host, String> {
+    let (name, number) = match word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, rest)) => (name, rest.strip_prefix(':')),
+        // More colons than one are an address.
+        None if word.matches(':').count() > 1 => (word, None),
+        None => word.split_once(':').map_or((word, None), |(name, number)| (name, Some(number))),
+    };
+    // A name that begins with a dash would be an option of ssh.
+    if name.is_empty()
+        || name.starts_with('-')
+        || name.contains(|c: char| c.is_whitespace() || c.is_control())
+    {
+        return Err(format!("{word:?} names no host; write for example node1 or node1:4"));
+    }
+    Ok(Host { name: name.to_owned(), slots: number.map_or(Ok(1), slots)? })
+}
+
+fn slots(number: &str) -> Result<u32, String> {
+    let slots = number.parse().ok().filter(|slots| *slots > 0);
+    slots.ok_or_else(|| format!("{number:?} is no number of ranks; write for example node1:4"))
+}
+
+/// The host of each of so many ranks: as many as it takes on each, and again from the first on if there are more.
+pub(super) fn placed(hosts: &[Host], ranks: usize) -> Vec<usize> {
+    let round = hosts.iter().enumerate().flat_map(|(at, host)| std::iter::repeat_n(at, host.slots as usize));
+    round.cycle().take(ranks).collect()
+}
+
+/// Whether a name is this host.
+pub(super) fn is_here(name: &str) -> bool {
+    ["localhost", "127.0.0.1", "::1"].contains(&name) || name == own_name()
+}
+
+/// What this host calls itself.
+pub(super) fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str, slots: u32) -> Host {
+        Host { name: name.to_owned(), slots }
+    }
+
+    #[test]
+    fn hosts_of_words() {
+        for (word, expected) in [
+            ("a", named("a", 1)),
+            ("user@a.b:12", named("user@a.b", 12)),
+            ("[::1]:2", named("::1", 2)),
+            ("[::1]", named("::1", 1)),
+            ("fe80::1", named("fe80::1", 1)),
+        ] {
+            assert_eq!(host(word), Ok(expected), "{word}");
+        }
+        for word in ["", ":2", "a:", "a:0", "a:x", "-oProxyCommand=x", "a b"] {
+            assert!(host(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_a_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("hosts");
+        let read = |text: &str| {
+            std::fs::write(&path, text).expect("a file");
+            of_file(&path).map_err(|failure| failure.lines[0].clone())
+        };
+        assert_eq!(
+            read("# nodes\na:2\n\nb slots=3 max_slots=4 # two\nc\n"),
+            Ok(vec![named("a", 2), named("b", 3), named("c", 1)])
+        );
+        assert!(read("a\nb 2\n").expect_err("no number").contains("line 2 of"));
+        assert!(read("# none\n").expect_err("no hosts").contains("names no host"));
+        assert!(of_file(Path::new("/nowhere")).is_err());
+    }
+
+    #[test]
+    fn hosts_are_filled_in_turn() {
+        let hosts = [named("a", 2), named("b", 1)];
+        assert_eq!(placed(&hosts, 2), [0, 0]);
+        assert_eq!(placed(&hosts, 5), [0, 0, 1, 0, 0]);
+        assert!(is_here(&own_name()) && is_here("localhost") && !is_here("no-such-host"));
+    }
+}

@@ -1,0 +1,299 @@
+//! What mpirun and the crew of a host say to each other: by calls on this host, as frames over ssh on another.
+//!
+//! A frame is the length of what follows and a kind, then the number of a process, then a body. Processes are numbered through
+//! all that this mpirun starts; in the first job, the number is the rank.
+
+use std::ffi::OsString;
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::MapBy;
+
+/// More than any frame has: the variables and arguments of a process are limited to 6 MiB by the kernel, and grow as JSON.
+const FRAME_LEN_MAX: usize = 64 << 20;
+/// Kind and number.
+const HEAD_LEN: usize = 5;
+
+/// A process to be started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Start {
+    /// The program and its arguments.
+    pub(super) command: Vec<OsString>,
+    /// Where it starts.
+    pub(super) directory: OsString,
+    /// Variables beside those that the crew has.
+    pub(super) variables: Vec<(OsString, OsString)>,
+    /// Its place among the processes of its job on this host, and how many they are.
+    pub(super) local_rank: u32,
+    pub(super) local_size: u32,
+    /// In which order ranks are bound to cores, if they are.
+    pub(super) bind: Option<MapBy>,
+    /// Which library of MPI's standard ABI it may find.
+    pub(super) mpi: Library,
+    /// Whether it is given standard input.
+    pub(super) reads: bool,
+    /// Whether it writes where mpirun writes, by itself.
+    pub(super) writes_itself: bool,
+}
+
+/// Which library of MPI's standard ABI a program may find.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) enum Library {
+    /// None of ours.
+    #[default]
+    None,
+    /// The one beside this command, if it is there.
+    Beside,
+    /// The one in this directory.
+    In(OsString),
+}
+
+/// What the crew of a host is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    Start(u32, Box<Start>),
+    /// Bytes of PMI.
+    Pmi(u32, Vec<u8>),
+    /// Standard input; no bytes: its end.
+    Input(u32, Vec<u8>),
+    /// A signal for all processes.
+    Signal(i32),
+    /// End all processes: ask, then kill.
+    End,
+    /// Kill all processes.
+    Kill,
+}
+
+/// Where a process writes to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Exit(u8),
+    Signal(u8),
+}
+
+/// Who the crew of another host is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) version: String,
+    /// As its host calls itself.
+    pub(super) host: String,
+    pub(super) cores: u32,
+}
+
+/// What happened on a host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum News {
+    Hello(Hello),
+    /// A process runs, under this id.
+    Started(u32, u32),
+    /// A process cannot be started, and why.
+    NotStarted(u32, String),
+    /// Bytes of PMI; none: their end.
+    Pmi(u32, Vec<u8>),
+    /// What it wrote; none: the end.
+    Output(u32, Stream, Vec<u8>),
+    /// The input that it was given is passed on, or never will be.
+    InputTaken(u32),
+    Ended(u32, End),
+    /// Nothing is left of what was started, and nothing follows.
+    Gone,
+    /// The crew cannot be reached any more, and why.
+    Lost(String),
+}
+
+/// A frame with its number.
+fn frame(kind: u8, number: u32, body: &[u8]) -> Vec<u8> {
+    let len = (HEAD_LEN + body.len()) as u32;
+    [&len.to_le_bytes()[..], &[kind], &number.to_le_bytes(), body].concat()
+}
+
+/// A value that only memory could keep from becoming JSON.
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+impl Order {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Start(number, start) => frame(b'S', *number, &json(start)),
+            Self::Pmi(number, bytes) => frame(b'P', *number, bytes),
+            Self::Input(number, bytes) => frame(b'I', *number, bytes),
+            Self::Signal(signal) => frame(b'U', signal.unsigned_abs(), &[]),
+            Self::End => frame(b'E', 0, &[]),
+            Self::Kill => frame(b'K', 0, &[]),
+        }
+    }
+
+    pub(super) fn decode((kind, number, body): Frame) -> Option<Self> {
+        Some(match kind {
+            b'S' => Self::Start(number, serde_json::from_slice(&body).ok()?),
+            b'P' => Self::Pmi(number, body),
+            b'I' => Self::Input(number, body),
+            b'U' => Self::Signal(number.try_into().ok()?),
+            b'E' => Self::End,
+            b'K' => Self::Kill,
+            _ => return None,
+        })
+    }
+}
+
+impl News {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Hello(hello) => frame(b'h', 0, &json(hello)),
+            Self::Started(number, pid) => frame(b's', *number, &pid.to_le_bytes()),
+            Self::NotStarted(number, why) => frame(b'n', *number, why.as_bytes()),
+            Self::Pmi(number, bytes) => frame(b'p', *number, bytes),
+            Self::Output(number, Stream::Out, bytes) => frame(b'o', *number, bytes),
+            Self::Output(number, Stream::Err, bytes) => frame(b'e', *number, bytes),
+            Self::InputTaken(number) => frame(b't', *number, &[]),
+            Self::Ended(number, End::Exit(code)) => frame(b'x', *number, &[*code]),
+            Self::Ended(number, End::Signal(signal)) => frame(b'k', *number, &[*signal]),
+            Self::Gone => frame(b'g', 0, &[]),
+            Self::Lost(why) => frame(b'l', 0, why.as_bytes()),
+        }
+    }
+
+    pub(super) fn decode((kind, number, body): Frame) -> Option<Self> {
+        let text = |body| String::from_utf8(body).ok();
+        Some(match kind {
+            b'h' => Self::Hello(serde_json::from_slice(&body).ok()?),
+            b's' => Self::Started(number, u32::from_le_bytes(body.try_into().ok()?)),
+            b'n' => Self::NotStarted(number, text(body)?),
+            b'p' => Self::Pmi(number, body),
+            b'o' => Self::Output(number, Stream::Out, body),
+            b'e' => Self::Output(number, Stream::Err, body),
+            b't' => Self::InputTaken(number),
+            b'x' => Self::Ended(number, End::Exit(*body.first()?)),
+            b'k' => Self::Ended(number, End::Signal(*body.first()?)),
+            b'g' => Self::Gone,
+            b'l' => Self::Lost(text(body)?),
+            _ => return None,
+        })
+    }
+}
+
+/// A kind, a number and a body.
+pub(super) type Frame = (u8, u32, Vec<u8>);
+
+/// Bytes of the other side until they are frames.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Frames {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next frame, if it is whole.
+    ///
+    /// # Errors
+    /// The first bytes of what cannot be one.
+    pub(super) fn next(&mut self) -> Result<Option<Frame>, String> {
+        let rest = &self.bytes[self.taken..];
+        let Some((len, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let len = u32::from_le_bytes(*len) as usize;
+        if !(HEAD_LEN..=FRAME_LEN_MAX).contains(&len) {
+            let text = self.bytes[self.taken..].iter().take(80).copied().collect::<Vec<u8>>();
+            return Err(String::from_utf8_lossy(&text).into_owned());
+        }
+        let Some(rest) = rest.get(..len) else { return Ok(None) };
+        let number = u32::from_le_bytes([rest[1], rest[2], rest[3], rest[4]]);
+        let frame = (rest[0], number, rest[HEAD_LEN..].to_vec());
+        self.taken += 4 + len;
+        Ok(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders() -> Vec<Order> {
+        let start = Start {
+            command: vec!["./a".into(), std::os::unix::ffi::OsStringExt::from_vec(vec![0xff])],
+            directory: "/tmp".into(),
+            variables: vec![("A".into(), "b=c".into())],
+            local_size: 2,
+            bind: Some(MapBy::Socket),
+            mpi: Library::In("/lib".into()),
+            reads: true,
+            ..Start::default()
+        };
+        vec![
+            Order::Start(7, Box::new(start)),
+            Order::Pmi(1, b"cmd=init\n".to_vec()),
+            Order::Input(2, Vec::new()),
+            Order::Signal(15),
+            Order::End,
+            Order::Kill,
+        ]
+    }
+
+    fn news() -> Vec<News> {
+        vec![
+            News::Hello(Hello { version: "1".into(), host: "a".into(), cores: 2 }),
+            News::Started(1, 4711),
+            News::NotStarted(1, "why".into()),
+            News::Pmi(3, vec![0, 255]),
+            News::Output(1, Stream::Out, b"x\n".to_vec()),
+            News::Output(1, Stream::Err, Vec::new()),
+            News::InputTaken(u32::MAX),
+            News::Ended(0, End::Exit(3)),
+            News::Ended(0, End::Signal(9)),
+            News::Gone,
+            News::Lost("why".into()),
+        ]
+    }
+
+    fn frames(bytes: &[u8], step: usize) -> Vec<Frame> {
+        let mut frames = Frames::default();
+        let mut found = Vec::new();
+        for piece in bytes.chunks(step) {
+            frames.push(piece);
+            while let Some(frame) = frames.next().expect("frames") {
+                found.push(frame);
+            }
+        }
+        found
+    }
+
+    /// Goal: what is said arrives, however it is cut. Method: everything that can be said, in pieces of several sizes.
+    #[test]
+    fn both_ways() {
+        for step in [1, 3, 7, 10_000] {
+            let bytes: Vec<u8> = orders().iter().flat_map(Order::encode).collect();
+            let found: Option<Vec<Order>> = frames(&bytes, step).into_iter().map(Order::decode).collect();
+            assert_eq!(found, Some(orders()));
+            let bytes: Vec<u8> = news().iter().flat_map(News::encode).collect();
+            let found: Option<Vec<News>> = frames(&bytes, step).into_iter().map(News::decode).collect();
+            assert_eq!(found, Some(news()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_is_shown() {
+        let mut frames = Frames::default();
+        frames.push(b"bash: nicety: command not found\n");
+        assert_eq!(frames.next(), Err("bash: nicety: command not found\n".to_owned()));
+        let mut frames = Frames::default();
+        frames.push(&[0, 0, 0, 0]);
+        assert!(frames.next().is_err());
+        assert_eq!(Order::decode((b'?', 0, Vec::new())), None);
+        assert_eq!(Order::decode((b'S', 0, b"{}".to_vec())), None);
+        assert_eq!(News::decode((b'x', 0, Vec::new())), None);
+        assert_eq!(News::decode((b's', 0, vec![1])), None);
+    }
+}

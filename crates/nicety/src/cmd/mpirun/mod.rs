@@ -1,0 +1,50 @@
+//! `nicety mpirun`: ranks of a parallel program, started on this host and on others, served, listened to and ended together.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `line` | the command line: `-np`, and programs that colons separate |
+//! | `hosts`, `topology`, `program` | hosts and who goes where; cores; files of programs |
+//! | `plan` | what is to be started where |
+//! | `job` | a job from its first process to its last: PMI is served, output passed on, failures judged |
+//! | `crew`, `guard` | the processes of one host, and who ends them if nobody else can |
+//! | `remote`, `agent`, `message` | the crew of another host, from both sides, and what they say to each other |
+//! | `printer`, `input`, `wake`, `words` | output in whole lines; input; what the loops sleep on; sentences |
+
+mod agent;
+mod crew;
+mod guard;
+mod hosts;
+mod input;
+mod job;
+pub(crate) mod line;
+mod message;
+mod plan;
+mod printer;
+mod program;
+mod remote;
+mod topology;
+mod wake;
+mod words;
+
+use crate::args::MpirunArgs;
+use crate::error::{OK, Outcome};
+use crate::term::Stream;
+
+/// Runs the job; its first failure is the status.
+///
+/// # Errors
+/// What cannot be started.
+pub(crate) fn run(args: &MpirunArgs) -> Outcome {
+    if args.agent {
+        return agent::run();
+    }
+    if args.guard {
+        return guard::run();
+    }
+    let plan = plan::Plan::new(args)?;
+    if args.dry_run {
+        Stream::Out.print(&plan.text())?;
+        return Ok(OK);
+    }
+    job::run(plan)
+}

@@ -1,0 +1,220 @@
+//! What ranks write, on its way out: in whole lines, with a tag if that is wished.
+//!
+//! A line that is not finished is held back until it is, or until its rank's stream ends. On a terminal, where it may be a question,
+//! it is shown after a moment; if another rank then has something to say, that begins a new line.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Write};
+use std::time::{Duration, Instant};
+
+/// Longer lines are cut.
+const LINE_MAX: usize = 64 << 10;
+/// What is kept for a reader who is slower than the ranks.
+const ROOM: usize = 256 << 10;
+/// A pipe that takes anything takes so much.
+const PIECE: usize = 4096;
+/// How long the beginning of a line is held back on a terminal.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// One of mpirun's own streams.
+#[derive(Debug)]
+pub(super) struct Printer<W> {
+    to: W,
+    /// What stands before each line: nothing, or `[3] `.
+    is_tagged: bool,
+    is_terminal: bool,
+    /// Beginnings of lines, by rank, and when they came.
+    held: BTreeMap<u32, (Vec<u8>, Instant)>,
+    /// Whose unfinished line was written last.
+    open: Option<u32>,
+    out: Vec<u8>,
+}
+
+impl<W: Write> Printer<W> {
+    pub(super) fn new(to: W, is_tagged: bool, is_terminal: bool) -> Self {
+        Self { to, is_tagged, is_terminal, held: BTreeMap::new(), open: None, out: Vec::new() }
+    }
+
+    /// Takes what a rank wrote; none: there will be no more of it.
+    pub(super) fn take(&mut self, rank: u32, tag: &str, bytes: &[u8], now: Instant) {
+        let (mut line, since) = self.held.remove(&rank).unwrap_or((Vec::new(), now));
+        if bytes.is_empty() {
+            if !line.is_empty() {
+                self.write(rank, tag, &line);
+            }
+            return;
+        }
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let (lines, rest) = bytes.split_at(whole);
+        if !lines.is_empty() {
+            line.extend_from_slice(lines);
+            self.write(rank, tag, &line);
+            line.clear();
+        }
+        line.extend_from_slice(rest);
+        while line.len() >= LINE_MAX {
+            let rest = line.split_off(LINE_MAX);
+            self.write(rank, tag, &line);
+            line = rest;
+        }
+        if !line.is_empty() {
+            self.held.insert(rank, (line, if lines.is_empty() { since } else { now }));
+        }
+    }
+
+    /// Puts lines, the last of which may be unfinished, among what is to be written.
+    fn write(&mut self, rank: u32, tag: &str, lines: &[u8]) {
+        if self.open.is_some_and(|open| open != rank) {
+            self.out.push(b'\n');
+            self.open = None;
+        }
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            if self.is_tagged && self.open.is_none() {
+                self.out.extend_from_slice(tag.as_bytes());
+            }
+            self.out.extend_from_slice(line);
+            self.open = (!line.ends_with(b"\n")).then_some(rank);
+        }
+    }
+
+    /// A line of mpirun's own.
+    pub(super) fn remark(&mut self, line: &str) {
+        if self.open.take().is_some() {
+            self.out.push(b'\n');
+        }
+        self.out.extend_from_slice(line.as_bytes());
+    }
+
+    /// When [`Self::show`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let oldest = self.held.values().map(|(_, since)| *since).min();
+        oldest.filter(|_| self.is_terminal).map(|since| since + MOMENT)
+    }
+
+    /// Shows beginnings of lines that have waited long enough.
+    pub(super) fn show(&mut self, now: Instant, tag: impl Fn(u32) -> String) {
+        if self.deadline().is_none_or(|at| now < at) {
+            return;
+        }
+        for (rank, (line, since)) in std::mem::take(&mut self.held) {
+            if since + MOMENT <= now {
+                self.write(rank, &tag(rank), &line);
+            } else {
+                self.held.insert(rank, (line, since));
+            }
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.out.len() < ROOM
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Writes as much as a pipe takes that is ready.
+    ///
+    /// # Errors
+    /// The system's: there is no reader any more, or no room.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let n = self.out.len().min(PIECE);
+        match self.to.write(&self.out[..n]).and_then(|n| self.to.flush().map(|()| n)) {
+            Ok(n) => drop(self.out.drain(..n)),
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(why) => {
+                // Whatever becomes of the job, nobody can be shown more.
+                self.out.clear();
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Desk {
+        printer: Printer<Vec<u8>>,
+        began: Instant,
+    }
+
+    impl Desk {
+        fn new(is_tagged: bool, is_terminal: bool) -> Self {
+            Self { printer: Printer::new(Vec::new(), is_tagged, is_terminal), began: Instant::now() }
+        }
+
+        /// A rank writes, so many milliseconds after the beginning.
+        fn at(&mut self, ms: u64, rank: u32, text: &str) -> &mut Self {
+            let now = self.began + Duration::from_millis(ms);
+            self.printer.show(now, tag);
+            self.printer.take(rank, &tag(rank), text.as_bytes(), now);
+            self
+        }
+
+        fn text(&mut self) -> String {
+            while self.printer.has_news() {
+                self.printer.flush().expect("memory takes all");
+            }
+            String::from_utf8(self.printer.to.clone()).expect("text")
+        }
+    }
+
+    fn tag(rank: u32) -> String {
+        format!("[{rank}] ")
+    }
+
+    #[test]
+    fn lines_of_ranks_are_not_mixed() {
+        let mut desk = Desk::new(false, false);
+        desk.at(0, 0, "a")
+            .at(0, 1, "x\ny")
+            .at(900, 0, "b\nc")
+            .at(900, 1, "z\n")
+            .at(900, 0, "")
+            .at(900, 1, "");
+        assert_eq!(desk.text(), "x\nab\nyz\nc");
+        let mut tagged = Desk::new(true, false);
+        tagged.at(0, 0, "a").at(0, 1, "x\ny").at(0, 0, "b\n").at(0, 1, "").at(0, 0, "end\n");
+        assert_eq!(tagged.text(), "[1] x\n[0] ab\n[1] y\n[0] end\n");
+    }
+
+    #[test]
+    fn a_question_is_shown_on_a_terminal() {
+        let mut desk = Desk::new(true, true);
+        desk.at(0, 0, "how many? ").at(50, 1, "x\n");
+        assert_eq!(desk.text(), "[1] x\n");
+        assert_eq!(desk.printer.deadline(), Some(desk.began + MOMENT));
+        desk.at(100, 0, "3\n").at(200, 0, "?").at(301, 1, "y\n").at(301, 0, "\n");
+        assert_eq!(desk.text(), "[1] x\n[0] how many? 3\n[0] ?\n[1] y\n[0] \n");
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_nothing_is_lost() {
+        let mut desk = Desk::new(false, false);
+        let long = "a".repeat(LINE_MAX * 2 + 5);
+        desk.at(0, 0, &long);
+        assert_eq!(desk.printer.out.len(), 2 * LINE_MAX);
+        desk.at(0, 0, "\n");
+        assert_eq!(desk.text(), long + "\n");
+    }
+
+    #[test]
+    fn a_reader_who_has_left_is_an_error() {
+        struct Broken;
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut printer = Printer::new(Broken, false, false);
+        printer.take(0, "", b"x\n", Instant::now());
+        assert_eq!(printer.flush().map_err(|why| why.kind()), Err(ErrorKind::BrokenPipe));
+        assert!(!printer.has_news());
+    }
+}

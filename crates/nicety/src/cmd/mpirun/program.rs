@@ -1,0 +1,83 @@
+//! The file of a program: found as a shell would, or a reason why there is none.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+/// The file that a name stands for: in the directories of `path`, or, if it has a slash in it, as seen from `directory`.
+///
+/// # Errors
+/// In words, why it cannot be started, and what to do.
+pub(super) fn find(name: &OsStr, directory: &Path, path: Option<OsString>) -> Result<PathBuf, String> {
+    let shown = Path::new(name).display();
+    if !directory.is_dir() {
+        return Err(format!("the directory {} is not there; choose another by --wdir", directory.display()));
+    }
+    if name.as_encoded_bytes().contains(&b'/') {
+        let file = directory.join(name);
+        return match obstacle(&file) {
+            None => Ok(file),
+            Some(why) => Err(format!("{shown} cannot be started: {why}")),
+        };
+    }
+    let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let files = std::env::split_paths(&path).map(|entry| directory.join(entry).join(name));
+    if let Some(file) = files.into_iter().find(|file| obstacle(file).is_none()) {
+        return Ok(file);
+    }
+    let is_here = obstacle(&directory.join(name)).is_none();
+    let how = if is_here {
+        format!("write ./{shown} for the one in this directory")
+    } else {
+        "give its path, or add its directory to PATH".to_owned()
+    };
+    Err(format!("no program {shown} is found in PATH; {how}"))
+}
+
+/// Why a file cannot be started.
+fn obstacle(file: &Path) -> Option<String> {
+    match std::fs::metadata(file) {
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
+            Some("there is no such file; check the path, or --wdir, from where it is looked for".to_owned())
+        }
+        Err(why) => Some(format!("{why}; check the path")),
+        Ok(data) if !data.is_file() => Some("it is no file; name the program itself".to_owned()),
+        Ok(_) if access(file, Access::EXEC_OK).is_err() => {
+            Some(format!("it is not executable; chmod +x {}", file.display()))
+        }
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn programs_are_found_or_the_reason_is_said() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        for (name, mode) in [("good", 0o755), ("plain", 0o644)] {
+            std::fs::write(at(name), "#!/bin/sh\n").expect("a file");
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).expect("a mode");
+        }
+        let find = |name: &str, path: &str| find(name.as_ref(), dir.path(), Some(path.into()));
+        assert_eq!(find("./good", ""), Ok(at("./good")));
+        assert_eq!(find("good", &format!("/nowhere:{}", dir.path().display())), Ok(at("good")));
+        assert!(find("sh", "/bin").is_ok());
+        for (name, hint) in [
+            ("good", "write ./good"),
+            ("missing", "add its directory to PATH"),
+            ("./missing", "no such file"),
+            ("./plain", "chmod +x"),
+            ("./", "it is no file"),
+        ] {
+            let why = find(name, "/nowhere").expect_err(name);
+            assert!(why.contains(hint) && why.contains("; "), "{why}");
+        }
+        let why = super::find("sh".as_ref(), &at("missing"), None).expect_err("no directory");
+        assert!(why.contains("--wdir"), "{why}");
+    }
+}

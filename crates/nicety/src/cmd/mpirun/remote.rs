@@ -1,0 +1,289 @@
+//! The crew of another host: an agent, reached by ssh or whatever the user names, that is told and tells everything in frames.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::io::ioctl_fionbio;
+
+use super::crew::write_some;
+use super::message::{Frames, Hello, News, Order};
+use super::wake::Wanted;
+use crate::quote::shell_words;
+
+/// What of its complaints is kept.
+const SAID_MAX: usize = 4096;
+const PIECE: usize = 64 << 10;
+/// How long an agent that was told to end everything may be silent.
+const PARTING: Duration = Duration::from_secs(3);
+/// How often and after how long one looks whether the program that reached it has ended, before it is killed.
+const LOOKS: u32 = 50;
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Of this program, and of agents that it can talk to.
+pub(super) fn version() -> String {
+    format!("{} {}", env!("CARGO_PKG_VERSION"), option_env!("NICETY_COMMIT").unwrap_or_default())
+        .trim()
+        .to_owned()
+}
+
+/// What reaches the agent of a host: this program, by the path that it has here.
+pub(super) fn command(rsh: &[String], host: &str) -> Vec<OsString> {
+    let own = std::env::current_exe().unwrap_or_else(|_| "nicety".into());
+    let there = format!("exec {} mpirun --agent", shell_words([&own.into_os_string()]));
+    rsh.iter().map(OsString::from).chain([host.into(), there.into()]).collect()
+}
+
+/// Which of its descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Link {
+    To,
+    From,
+    Errors,
+}
+
+/// A host that is not this one.
+#[derive(Debug)]
+pub(super) struct Remote {
+    /// By which program it is reached.
+    way: String,
+    child: Child,
+    to: Option<ChildStdin>,
+    orders: Vec<u8>,
+    from: Option<ChildStdout>,
+    frames: Frames,
+    errors: Option<ChildStderr>,
+    said: Vec<u8>,
+    news: VecDeque<News>,
+    is_heard: bool,
+    /// Once it was told to end everything: when that is given up.
+    give_up_at: Option<Instant>,
+    is_gone: bool,
+}
+
+impl Remote {
+    /// Reaches for it. Whether it is there shows later.
+    ///
+    /// # Errors
+    /// If not even the program starts that should reach it.
+    pub(super) fn start(rsh: &[String], host: &str) -> Result<Self, String> {
+        let words = command(rsh, host);
+        let failed = |why| format!("{} cannot be started: {why}; name another way by --rsh", rsh[0]);
+        // The terminal's signals are for mpirun, which passes them on.
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let (to, from, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let fds =
+            [to.as_ref().map(AsFd::as_fd), from.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)];
+        for fd in fds.into_iter().flatten() {
+            // Of a descriptor that is open this cannot fail.
+            let _ = ioctl_fionbio(fd, true);
+        }
+        Ok(Self {
+            way: rsh[0].clone(),
+            child,
+            to,
+            orders: Vec::new(),
+            from,
+            frames: Frames::default(),
+            errors,
+            said: Vec::new(),
+            news: VecDeque::new(),
+            is_heard: false,
+            give_up_at: None,
+            is_gone: false,
+        })
+    }
+
+    pub(super) fn news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// What to sleep on; what the host says only if there is room for output.
+    pub(super) fn wanted(&self, with_output: bool) -> impl Iterator<Item = Wanted<'_, Link>> {
+        let to = self.to.iter().filter(|_| !self.orders.is_empty());
+        let to = to.map(|pipe| (Link::To, pipe.as_fd(), PollFlags::OUT));
+        let from = self.from.iter().filter(move |_| with_output);
+        let from = from.map(|pipe| (Link::From, pipe.as_fd(), PollFlags::IN));
+        let errors = self.errors.iter().map(|pipe| (Link::Errors, pipe.as_fd(), PollFlags::IN));
+        to.chain(from).chain(errors)
+    }
+
+    pub(super) fn ready(&mut self, link: Link) {
+        match link {
+            Link::To => self.send(),
+            Link::From => self.receive(),
+            Link::Errors => self.listen(),
+        }
+    }
+
+    pub(super) fn order(&mut self, order: &Order) {
+        if matches!(order, Order::End | Order::Kill) {
+            self.give_up_at.get_or_insert_with(|| Instant::now() + PARTING);
+            if !self.is_heard {
+                return self.give_up();
+            }
+        }
+        self.orders.extend(order.encode());
+        self.send();
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.give_up_at.filter(|_| !self.is_gone)
+    }
+
+    /// Looks whether its time is over.
+    pub(super) fn look(&mut self) {
+        if self.deadline().is_some_and(|at| at <= Instant::now()) {
+            self.give_up();
+        }
+    }
+
+    /// Cuts it off. An agent that is there ends everything when its orders end.
+    fn give_up(&mut self) {
+        (self.to, self.from) = (None, None);
+        // It may have ended, which is as good.
+        let _ = self.child.kill();
+        self.is_gone = true;
+        self.news.push_back(News::Gone);
+    }
+
+    fn send(&mut self) {
+        let is_open = self.to.as_mut().is_some_and(|pipe| write_some(pipe, &mut self.orders));
+        if !is_open {
+            // Why is heard from the other direction.
+            self.to = None;
+            self.orders.clear();
+        }
+    }
+
+    /// Takes what the host says.
+    fn receive(&mut self) {
+        let mut bytes = vec![0; PIECE];
+        match self.from.as_mut().map(|pipe| pipe.read(&mut bytes)) {
+            Some(Ok(n)) if n > 0 => self.frames.push(&bytes[..n]),
+            Some(Err(why)) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
+            _ => return self.lose(None),
+        }
+        loop {
+            let frame = match self.frames.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return,
+                Err(text) => return self.lose(Some(text)),
+            };
+            match News::decode(frame) {
+                Some(News::Hello(hello)) if hello.version != version() => {
+                    return self.lose(Some(foreign(&hello)));
+                }
+                Some(news) => {
+                    self.is_heard = true;
+                    self.is_gone |= news == News::Gone;
+                    self.news.push_back(news);
+                }
+                None => return self.lose(Some("a frame that is none".to_owned())),
+            }
+        }
+    }
+
+    /// Keeps the last of its complaints.
+    fn listen(&mut self) {
+        let mut bytes = [0; SAID_MAX];
+        match self.errors.as_mut().map(|pipe| pipe.read(&mut bytes)) {
+            Some(Ok(n)) if n > 0 => {
+                self.said.extend_from_slice(&bytes[..n]);
+                self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
+            }
+            Some(Err(why)) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            _ => self.errors = None,
+        }
+    }
+
+    /// It cannot be talked to any more: because of what it said, or because it is silent.
+    fn lose(&mut self, said: Option<String>) {
+        (self.to, self.from) = (None, None);
+        if self.is_gone {
+            return;
+        }
+        self.is_gone = true;
+        for _ in 0..LOOKS {
+            if said.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some()) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        // It may have ended, which is as good.
+        let _ = self.child.kill();
+        let ended = self.child.wait().map_or_else(|why| why.to_string(), |status| status.to_string());
+        self.listen();
+        let last = String::from_utf8_lossy(&self.said);
+        let last = last.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let why = match said {
+            Some(said) => format!("its agent says {said:?}"),
+            None if last.is_empty() => format!("{} ended ({ended})", self.way),
+            None => format!("{} ended ({ended}): {last}", self.way),
+        };
+        self.news.push_back(News::Lost(why));
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // All that it reached is gone, or learns of its end by this.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn foreign(hello: &Hello) -> String {
+    format!("that it is nicety {}; this is {}", hello.version, version())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::mpirun::wake;
+
+    /// What comes from a host whose shell runs a script instead of an agent.
+    fn last_news(script: &str) -> News {
+        let mut remote = Remote::start(&["sh".into(), "-c".into(), script.into()], "host").expect("sh");
+        loop {
+            if let Some(news) = remote.news() {
+                return news;
+            }
+            let wanted: Vec<_> = remote.wanted(true).collect();
+            let ready = wake::wait(&wanted, None).expect("a wait");
+            ready.into_iter().for_each(|link| remote.ready(link));
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_not_reached_says_why() {
+        let lost = |script: &str| match last_news(script) {
+            News::Lost(why) => why,
+            news => panic!("{news:?}"),
+        };
+        let why = lost("echo banner >&2; echo 'host: no route' >&2; exit 255");
+        assert_eq!(why, "sh ended (exit status: 255): host: no route");
+        assert_eq!(lost("exit 0"), "sh ended (exit status: 0)");
+        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent says \"welcome to host"));
+    }
+
+    #[test]
+    fn an_agent_of_another_version_is_refused() {
+        let hello = Hello { version: "0.0.1".to_owned(), host: String::new(), cores: 1 };
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("hello");
+        std::fs::write(&path, News::Hello(hello).encode()).expect("a file");
+        let News::Lost(why) = last_news(&format!("cat {}; sleep 100", path.display())) else {
+            panic!("it is taken")
+        };
+        assert!(why.contains("that it is nicety 0.0.1; this is "), "{why}");
+    }
+}

@@ -1,0 +1,55 @@
+//! How mpirun speaks of what happens.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use report::number::plural;
+
+use super::hosts;
+
+/// A signal by number and name.
+pub(super) fn signal(number: u8) -> String {
+    let name = signal_hook::low_level::signal_name(i32::from(number));
+    name.map_or_else(|| format!("signal {number}"), |name| format!("signal {number} ({name})"))
+}
+
+/// What becomes of those that still run.
+pub(super) fn others(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => "; the other rank is ended".to_owned(),
+        count => format!("; the other {count} ranks are ended"),
+    }
+}
+
+pub(super) fn timed_out(given: Duration, running: usize) -> String {
+    let are = if running == 1 { "runs" } else { "run" };
+    format!("--timeout {} is over, and {} still {are}", given.as_secs_f64(), plural(running, "rank"))
+}
+
+/// More ranks than cores.
+pub(super) fn sharing(ranks: usize, cores: usize, host: &str) -> String {
+    format!("{ranks} ranks share {} of {host}, so their times say little", plural(cores, "core"))
+}
+
+/// The name of a job's key-value space: no other's on any host, ever.
+pub(super) fn job_name(number: usize) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let host: String = hosts::own_name().chars().filter(char::is_ascii_alphanumeric).take(64).collect();
+    format!("nicety_{host}_{}_{}_{number}", std::process::id(), now.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences() {
+        assert_eq!(signal(9), "signal 9 (SIGKILL)");
+        assert_eq!(signal(64), "signal 64");
+        assert_eq!((others(0), others(1)), (String::new(), "; the other rank is ended".to_owned()));
+        assert_eq!(others(3), "; the other 3 ranks are ended");
+        assert_eq!(timed_out(Duration::from_millis(500), 1), "--timeout 0.5 is over, and 1 rank still runs");
+        assert_eq!(sharing(4, 2, "vm"), "4 ranks share 2 cores of vm, so their times say little");
+        assert_ne!(job_name(0), job_name(1));
+    }
+}

@@ -1,0 +1,498 @@
+//! `nicety mpirun`, end to end. After each job, nothing that it started is left.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::common::{Ended, command, signal, wait};
+
+/// What a test waits at most for what must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// By which processes of a stage are known.
+const MARK: &str = "NICETY_TEST_STAGE";
+
+/// Words of PMI-1 for ranks that are scripts.
+const PMI: &str = r#"#!/bin/bash
+pmi() { echo "cmd=$*" >&$PMI_FD; read -r answer <&$PMI_FD; }
+join() { pmi init pmi_version=1 pmi_subversion=1; pmi get_my_kvsname; kvs=${answer##*kvsname=}; }
+leave() { pmi finalize; }
+ring() {
+    next=$(( (PMI_RANK + 1) % PMI_SIZE ))
+    join; pmi put kvsname=$kvs key=card$PMI_RANK value=at$PMI_RANK
+    pmi barrier_in; pmi get kvsname=$kvs key=card$next
+    echo "rank $PMI_RANK finds ${answer##*value=}"; leave
+}
+"#;
+
+/// A directory with programs, and the processes that are started from it.
+struct Stage {
+    dir: tempfile::TempDir,
+    mark: String,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mark = format!("{MARK}={}", dir.path().display());
+        Self { dir, mark }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a program.
+    fn program(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).expect("a file");
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("a mode");
+        format!("./{name}")
+    }
+
+    /// Writes a program of a rank.
+    fn rank(&self, name: &str, body: &str) -> String {
+        self.program(name, &format!("{PMI}{body}\n"))
+    }
+
+    /// Writes what stands for ssh: it runs the command of the agent on this host.
+    fn rsh(&self) -> String {
+        let path = self.program("rsh", "#!/bin/sh\necho welcome to $1 >&2\nshift\nexec sh -c \"$*\"\n");
+        self.path(&path).to_str().expect("a path").to_owned()
+    }
+
+    fn mpirun(&self, args: &[&str]) -> Command {
+        let mut mpirun = command();
+        let (name, value) = self.mark.split_once('=').expect("a variable");
+        mpirun.arg("mpirun").args(args).env(name, value).current_dir(self.dir.path());
+        mpirun
+    }
+
+    /// Runs a job to its end.
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> Ended {
+        let ended = self.mpirun(args).output().expect("the command runs").into();
+        self.is_empty();
+        ended
+    }
+
+    /// Starts a job whose output is read here.
+    fn start(&self, args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
+        let mut mpirun = self.mpirun(args);
+        mpirun.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut mpirun = mpirun.spawn().expect("the command runs");
+        let out = BufReader::new(mpirun.stdout.take().expect("its output"));
+        (mpirun, out)
+    }
+
+    /// The processes of this stage.
+    fn processes(&self) -> Vec<String> {
+        let entries = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+        let is_ours = |path: &PathBuf| {
+            let environment = fs::read(path.join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == self.mark.as_bytes())
+        };
+        let name = |path: PathBuf| {
+            let words = fs::read(path.join("cmdline")).unwrap_or_default();
+            format!("{}: {}", path.display(), String::from_utf8_lossy(&words).replace('\0', " "))
+        };
+        entries.map(|entry| entry.path()).filter(is_ours).map(name).collect()
+    }
+
+    /// Waits until no process is left.
+    #[track_caller]
+    fn is_empty(&self) {
+        let began = Instant::now();
+        while let left @ [_, ..] = &self.processes()[..] {
+            assert!(began.elapsed() < PATIENCE, "left behind: {left:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Lines in order, as ranks write in any.
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Reads lines until so many have come.
+#[track_caller]
+fn lines(from: &mut impl std::io::BufRead, count: usize) -> Vec<String> {
+    let lines: Vec<String> = from.lines().take(count).map(|line| line.expect("text")).collect();
+    assert_eq!(lines.len(), count, "it ended before: {lines:?}");
+    lines
+}
+
+/// What it says when it ends.
+fn rest(mut mpirun: Child) -> Ended {
+    let status = wait(&mut mpirun);
+    let mut err = String::new();
+    mpirun.stderr.take().expect("its errors").read_to_string(&mut err).expect("text");
+    Ended { status, out: String::new(), err }
+}
+
+/// Without the remark that ranks share cores, which depends on the machine.
+fn remarks(ended: &Ended) -> Vec<&str> {
+    ended.err.lines().filter(|line| !line.contains("so their times say little")).collect()
+}
+
+/// The one remark of a job that failed, and its status.
+#[track_caller]
+fn remark(ended: &Ended, status: i32) -> &str {
+    assert_eq!(ended.status, Some(status), "{ended:?}");
+    let [line] = remarks(ended)[..] else { panic!("one line is due: {ended:?}") };
+    assert!(line.starts_with("nicety: "), "{line}");
+    line
+}
+
+#[test]
+fn ranks_know_who_they_are_and_find_each_other() {
+    let stage = Stage::new();
+    let who = "echo $PMI_RANK of $PMI_SIZE, $MPI_LOCALRANKID of $MPI_LOCALNRANKS, $NICETY_DEVICE";
+    let ended = stage.run(&["-np", "3", "--tag", "--device", "iwarp", "sh", "-c", who]);
+    assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]));
+    let expected = [0, 1, 2].map(|rank| format!("[{rank}] {rank} of 3, {rank} of 3, iwarp"));
+    assert_eq!(sorted(&ended.out), expected);
+    let ring = stage.rank("ring", "ring");
+    let ended = stage.run(&["-n", "4", &ring]);
+    assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]));
+    let expected = [0, 1, 2, 3].map(|rank| format!("rank {rank} finds at{}", (rank + 1) % 4));
+    assert_eq!(sorted(&ended.out), expected);
+}
+
+#[test]
+fn the_first_failure_is_the_status() {
+    let stage = Stage::new();
+    let ended = stage.run(&["-n", "2", "sh", "-c", "[ $PMI_RANK = 0 ] || exit 7; sleep 1000"]);
+    let line = remark(&ended, 7);
+    assert!(
+        line.contains("rank 1 on ") && line.contains(") exited with 7; the other rank is ended"),
+        "{line}"
+    );
+    let late = stage.rank("late", "join; leave; exit 3");
+    let ended = stage.run(&["-n", "1", &late]);
+    assert!(remark(&ended, 3).contains("exited with 3 after MPI_Finalize"), "{ended:?}");
+    let abort = stage
+        .rank("abort", "join; [ $PMI_RANK = 0 ] && pmi abort exitcode=9 message=so it is; pmi barrier_in");
+    let ended = stage.run(&["-n", "3", &abort]);
+    let line = remark(&ended, 9);
+    assert!(
+        line.contains("rank 0 on ") && line.contains("aborts the job with 9: so it is; the other 2 ranks"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_rank_that_leaves_the_others_waiting_ends_them() {
+    let stage = Stage::new();
+    let waiting = "join; [ $PMI_RANK = 1 ] || { pmi barrier_in; sleep 1000; }\n";
+    for (name, end, status, what) in [
+        ("killed", "kill -9 $$", 137, "was ended by signal 9 (SIGKILL); the other"),
+        ("failed", "exit 3", 3, "exited with 3 without MPI_Finalize; the other"),
+        ("vanished", "exit 0", 1, "exited with 0 without MPI_Finalize; the other"),
+        ("closed", "eval \"exec $PMI_FD>&-\"; sleep 1000", 1, "closed its connection to mpirun"),
+        ("nonsense", "echo nonsense >&$PMI_FD; sleep 1000", 1, "does not keep to PMI"),
+    ] {
+        let rank = stage.rank(name, &format!("{waiting}{end}"));
+        let ended = stage.run(&["-n", "3", &rank]);
+        let line = remark(&ended, status);
+        assert!(line.contains("rank 1 on ") && line.contains(what), "{name}: {line}");
+    }
+    let silent = stage.rank("silent", "[ $PMI_RANK = 1 ] && exit 0; join; pmi barrier_in; sleep 1000");
+    let ended = stage.run(&["-n", "2", &silent]);
+    assert!(remark(&ended, 1).contains("rank 1 on "), "{ended:?}");
+    assert!(ended.err.contains("without MPI_Init, which other ranks have called"), "{ended:?}");
+}
+
+/// Goal: processes that ranks have started end with the job, even those that nobody can ask. Method: children that sleep, some deaf
+/// to all but SIGKILL, of ranks that end well and of such that do not.
+#[test]
+fn children_of_ranks_go_too() {
+    let stage = Stage::new();
+    let ended = stage.run(&["-n", "2", "sh", "-c", "sleep 1000 & exit 0"]);
+    assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]));
+    let deaf = "trap '' TERM INT; (trap '' TERM INT; sleep 1000) & sleep 1000; sleep 1000";
+    let ended = stage.run(&["-n", "1", "sh", "-c", deaf, ":", "-n", "1", "sh", "-c", "exit 4"]);
+    remark(&ended, 4);
+}
+
+#[test]
+fn ranks_end_with_an_mpirun_that_is_killed() {
+    let stage = Stage::new();
+    let rsh = stage.rsh();
+    for hosts in [&[][..], &["--host", "a,b", "--rsh", &rsh]] {
+        let rank = stage.rank("rank", "trap '' TERM HUP; join; sleep 1000 & echo up; sleep 1000; sleep 1000");
+        let args = [&["-n", "2"], hosts, &[rank.as_str()]].concat();
+        let (mut mpirun, mut out) = stage.start(&args);
+        assert_eq!(lines(&mut out, 2), ["up", "up"]);
+        mpirun.kill().expect("it runs");
+        assert_eq!(wait(&mut mpirun), None);
+        stage.is_empty();
+    }
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let stage = Stage::new();
+    let rsh = stage.rsh();
+    for hosts in [&[][..], &["--host", "a,b", "--rsh", &rsh]] {
+        let with = |body: &str| {
+            let args = [&["-n", "2"], hosts, &["sh", "-c", body]].concat();
+            let (mpirun, mut out) = stage.start(&args);
+            assert_eq!(lines(&mut out, 2), ["up", "up"]);
+            (mpirun, out)
+        };
+        let patient = "trap 'echo usr; exit 0' USR1; sleep 1000 & echo up; wait";
+        let (mpirun, mut out) = with(patient);
+        signal(&mpirun, Signal::USR1);
+        assert_eq!(lines(&mut out, 2), ["usr", "usr"]);
+        let ended = rest(mpirun);
+        assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]));
+        // Whoever does not listen dies of it, without many words.
+        let (mpirun, _out) = with("echo up; sleep 1000; :");
+        signal(&mpirun, Signal::TERM);
+        let ended = rest(mpirun);
+        assert_eq!((ended.status, remarks(&ended)), (Some(143), vec![]));
+        let (mpirun, mut out) =
+            with("trap 'echo no' INT; trap '' TERM; echo up; while :; do sleep 0.05; done");
+        signal(&mpirun, Signal::INT);
+        assert_eq!(lines(&mut out, 2), ["no", "no"]);
+        signal(&mpirun, Signal::INT);
+        let ended = rest(mpirun);
+        assert_eq!((ended.status, remarks(&ended)), (Some(130), vec![]));
+        stage.is_empty();
+    }
+}
+
+#[test]
+fn input_goes_to_whom_it_is_for() {
+    let stage = Stage::new();
+    let rsh = stage.rsh();
+    // More than a pipe holds, and no newline at its end.
+    let input = "line of input\n".repeat(20_000) + "end";
+    for hosts in [&[][..], &["--host", "a,b", "--rsh", &rsh]] {
+        for (to, readers) in
+            [(&[][..], 1), (&["--stdin", "1"], 1), (&["--stdin", "all"], 2), (&["--stdin", "none"], 0)]
+        {
+            let args = [hosts, to, &["-n", "2", "sh", "-c", "cat >in$PMI_RANK"]].concat();
+            let (mut mpirun, _out) = stage.start(&args);
+            // Where nobody reads, it is not taken either.
+            let _ = mpirun.stdin.take().expect("its input").write_all(input.as_bytes());
+            let ended = rest(mpirun);
+            assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]), "{args:?}");
+            let read = |rank: &str| fs::read_to_string(stage.path(rank)).expect("a file") == input;
+            let found: Vec<&str> = ["in0", "in1"].into_iter().filter(|rank| read(rank)).collect();
+            assert_eq!(found.len(), readers, "{args:?}: {found:?}");
+            assert!(to != ["--stdin", "1"] || found == ["in1"], "{found:?}");
+            stage.is_empty();
+        }
+    }
+}
+
+/// Goal: what ranks write arrives whole, line by line, on either stream. Method: lines in pieces, from four ranks at once.
+#[test]
+fn lines_of_output_stay_whole() {
+    let stage = Stage::new();
+    let rsh = stage.rsh();
+    let body = "i=0; while [ $i -lt 300 ]; do printf %s $PMI_RANK-; printf '%s\\n' $i; echo e$PMI_RANK-$i >&2; i=$((i+1)); done";
+    for hosts in [&[][..], &["--host", "a,b", "--rsh", &rsh]] {
+        let args = [&["-n", "4"], hosts, &["sh", "-c", body]].concat();
+        let ended = stage.run(&args);
+        let all = |before: &str| -> Vec<String> {
+            let mut all: Vec<String> =
+                (0..4).flat_map(|rank| (0..300).map(move |i| format!("{before}{rank}-{i}"))).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(sorted(&ended.out), all(""));
+        let mut errors = remarks(&ended);
+        errors.sort_unstable();
+        assert_eq!(errors, all("e"));
+    }
+}
+
+#[test]
+fn a_reader_who_leaves_ends_the_job() {
+    let stage = Stage::new();
+    let (mpirun, mut out) = stage.start(&["-n", "2", "yes"]);
+    assert_eq!(lines(&mut out, 1), ["y"]);
+    drop(out);
+    let ended = rest(mpirun);
+    assert_eq!((ended.status, remarks(&ended)), (Some(141), vec![]));
+    stage.is_empty();
+}
+
+#[test]
+fn programs_have_their_own_variables_and_directories() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("sub")).expect("a directory");
+    let print = "echo $PMI_RANK $A $B $(basename \"$PWD\")";
+    let name = stage.dir.path().file_name().expect("a name").to_str().expect("text");
+    let args =
+        ["-n", "2", "-x", "A=1", "sh", "-c", print, ":", "-np", "1", "-x", "A=2", "-x", "B", "--wdir", "sub"];
+    let output = stage.mpirun(&[&args[..], &["sh", "-c", print]].concat()).env("B", "b").output();
+    let ended: Ended = output.expect("the command runs").into();
+    assert_eq!(
+        sorted(&ended.out),
+        [format!("0 1 b {name}"), format!("1 1 b {name}"), "2 2 b sub".to_owned()]
+    );
+    let dry = stage.run(&["--dry-run", "-n", "2", "-x", "A=a b", "sh", ":", "--wdir", "/tmp", "cat", "-u"]);
+    let expected: Vec<&str> = dry.out.lines().filter(|line| line.contains("A='a b' sh")).collect();
+    assert_eq!((dry.status, expected.len()), (Some(0), 2), "{dry:?}");
+    assert!(
+        dry.out.lines().any(|line| line.starts_with("rank 2  ") && line.ends_with("cd /tmp && cat -u")),
+        "{dry:?}"
+    );
+}
+
+#[test]
+fn a_job_has_a_time() {
+    let stage = Stage::new();
+    let ended = stage.run(&["-n", "2", "--timeout", "0.3", "sleep", "1000"]);
+    assert!(remark(&ended, 124).contains("--timeout 0.3 is over, and 2 ranks still run"), "{ended:?}");
+}
+
+#[test]
+fn ranks_are_bound_to_cores_in_turn() {
+    let stage = Stage::new();
+    let print = "grep Cpus_allowed_list /proc/self/status";
+    let bound = stage.run(&["-n", "2", "--bind", "core", "sh", "-c", print]);
+    let free = stage.run(&["-n", "1", "sh", "-c", print]);
+    let lists = [bound.out.lines().collect::<Vec<_>>(), free.out.lines().collect()].concat();
+    assert_eq!(lists.len(), 3, "{bound:?} {free:?}");
+    // On one core, or on two threads of one, all three are alike.
+    let is_smaller = lists[0].len() <= lists[2].len() && lists[1].len() <= lists[2].len();
+    assert!(is_smaller && (lists[0] != lists[1] || lists[0] == lists[2]), "{lists:?}");
+}
+
+#[test]
+fn hosts_are_reached_by_an_agent_each() {
+    let stage = Stage::new();
+    let rsh = stage.rsh();
+    let ring = stage.rank("ring", "ring; echo nodes $MPI_LOCALRANKID of $MPI_LOCALNRANKS");
+    let ended = stage.run(&["--host", "a:2,b:1", "--rsh", &rsh, "-n", "3", "--tag", &ring]);
+    assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]));
+    let expected = [
+        "[0] nodes 0 of 2",
+        "[0] rank 0 finds at1",
+        "[1] nodes 1 of 2",
+        "[1] rank 1 finds at2",
+        "[2] nodes 0 of 1",
+        "[2] rank 2 finds at0",
+    ];
+    assert_eq!(sorted(&ended.out), expected);
+    fs::write(stage.path("hosts"), "a slots=1\nlocalhost:1 # here\n").expect("a file");
+    let ended = stage.run(&["--hostfile", "hosts", "--rsh", &rsh, "-n", "2", &ring]);
+    assert_eq!((ended.status, ended.out.lines().count()), (Some(0), 4), "{ended:?}");
+    let ended = stage.run(&[
+        "--host",
+        "a,b",
+        "--rsh",
+        &rsh,
+        "-n",
+        "2",
+        "sh",
+        "-c",
+        "[ $PMI_RANK = 0 ] || exit 6; sleep 1000",
+    ]);
+    assert!(remark(&ended, 6).contains("rank 1 on b (pid "), "{ended:?}");
+    let ended = stage.run(&["--host", "a", "--rsh", &rsh, "-n", "2", "./missing"]);
+    assert!(
+        remark(&ended, 1).contains(" on a: ./missing cannot be started: there is no such file; "),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn hosts_that_are_not_reached_end_the_job() {
+    let stage = Stage::new();
+    let refuse = stage.program(
+        "refuse",
+        "#!/bin/sh\n[ $1 = a ] || { echo $1: no route >&2; exit 255; }\nshift\nexec sh -c \"$*\"\n",
+    );
+    let ended = stage.run(&["--host", "a,b", "--rsh", &refuse, "-n", "2", "sleep", "1000"]);
+    let line = remark(&ended, 1);
+    assert!(line.contains("the host b is lost: ./refuse ended (exit status: 255): b: no route; "), "{line}");
+    let ended = stage.run(&["--host", "a", "--rsh", "./no-such-rsh", "sh"]);
+    assert!(remark(&ended, 1).contains("./no-such-rsh cannot be started: "), "{ended:?}");
+    // A host that vanishes in the middle.
+    let rsh =
+        stage.program("dying", "#!/bin/sh\nshift\nexec 3<&0\nsh -c \"$*\" <&3 & echo $! >agent; wait\n");
+    let (mpirun, mut out) =
+        stage.start(&["--host", "a,b", "--rsh", &rsh, "-n", "2", "sh", "-c", "echo up; sleep 1000"]);
+    lines(&mut out, 2);
+    let agent: i32 =
+        fs::read_to_string(stage.path("agent")).expect("a file").trim().parse().expect("a number");
+    let agent = rustix::process::Pid::from_raw(agent).expect("a process");
+    rustix::process::kill_process(agent, Signal::KILL).expect("it runs");
+    let ended = rest(mpirun);
+    assert!(remark(&ended, 1).contains(" is lost: ./dying ended"), "{ended:?}");
+    stage.is_empty();
+}
+
+#[test]
+fn a_rank_has_others_started() {
+    let stage = Stage::new();
+    let child = stage.rank("child", "join; pmi get kvsname=$kvs key=parent; echo child $PMI_RANK of $PMI_SIZE $PMI_SPAWNED ${answer##*value=}; leave");
+    let lines = "mcmd=spawn\\nnprocs=2\\nexecname=NAME\\ntotspawns=1\\nspawnssofar=1\\nargcnt=0\\npreput_num=1\\n\
+                 preput_key_0=parent\\npreput_val_0=me\\ninfo_num=0\\nendcmd\\n";
+    let spawn = |name: &str| {
+        format!(
+            "join; printf '{}' >&$PMI_FD; read -r answer <&$PMI_FD; echo $answer; leave",
+            lines.replace("NAME", name)
+        )
+    };
+    let parent = stage.rank("parent", &spawn(&child));
+    let ended = stage.run(&["-n", "1", &parent]);
+    assert_eq!(
+        sorted(&ended.out),
+        ["child 0 of 2 1 me", "child 1 of 2 1 me", "cmd=spawn_result rc=0 errcodes=0,0"],
+        "{ended:?}"
+    );
+    let refused = stage.rank("refused", &spawn("./missing"));
+    let ended = stage.run(&["-n", "1", &refused]);
+    assert_eq!(
+        (ended.status, ended.out.as_str()),
+        (Some(0), "cmd=spawn_result rc=1 errcodes=1,1\n"),
+        "{ended:?}"
+    );
+    assert!(
+        remarks(&ended)[0].contains("rank 0 wants more processes, and gets none: ./missing"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_run_is_said_in_one_line() {
+    let stage = Stage::new();
+    fs::write(stage.path("plain"), "").expect("a file");
+    stage.run(&["no-such-program"]).is_error(2, "no program no-such-program is found");
+    stage.run(&["./plain"]).is_error(2, "it is not executable");
+    stage.run(&["-n", "2"]).is_error(2, "no program is given");
+    stage.run(&["-n", "0", "sh"]).is_error(2, "0");
+    stage.run(&["--stdin", "x", "sh"]).is_error(2, "is no rank");
+    stage.run(&["--timeout", "never", "sh"]).is_error(2, "no number of seconds");
+    stage.run(&["--host", "a", "--hostfile", "b", "sh"]).is_error(2, "cannot be used with");
+    stage.run(&["--hostfile", "none", "sh"]).is_error(2, "cannot be read");
+    stage.program("broken", "#!/no/such/interpreter\n");
+    let ended = stage.run(&["-n", "2", "./broken"]);
+    assert!(remark(&ended, 1).contains("its interpreter is not there; "), "{ended:?}");
+}
+
+#[test]
+fn too_many_ranks_for_the_limits_are_refused() {
+    let stage = Stage::new();
+    let mut limited = Command::new("sh");
+    let (name, value) = stage.mark.split_once('=').expect("a variable");
+    let script = "ulimit -n 100; exec \"$0\" mpirun -n 40 sleep 1000";
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_nicety")]).env(name, value).current_dir(stage.dir.path());
+    let ended: Ended = limited.output().expect("sh").into();
+    stage.is_empty();
+    let line = remark(&ended, 1);
+    assert!(line.contains("40 ranks on one host need ") && line.contains("100 is the limit; "), "{line}");
+}
