@@ -1,6 +1,6 @@
 //! A rank without MPI: it joins whoever launched it, puts an address, and finds its neighbour's.
 //!
-//! `mpiexec -n 4 hello_pmi` (Hydra, gforker, `srun --mpi=pmi2`, or the example `mini_launcher`); `--pmi2` for PMI-2, `--spawn` to have
+//! `mpiexec -n 4 hello_pmi` (Hydra, gforker, `srun --mpi=pmi2`, or `nicety mpirun`); `--pmi2` for PMI-2, `--spawn` to have
 //! rank 0 start two more. Without a launcher it is alone.
 
 #![forbid(unsafe_code)]

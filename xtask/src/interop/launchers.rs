@@ -30,7 +30,7 @@ pub(crate) const CASES: &[Case] = &[
     },
     Case {
         name: "launch-mpich",
-        shows: "MPICH's programs under our server",
+        shows: "MPICH's programs under `nicety mpirun`",
         run: Against::Mpich(Mpich::theirs),
     },
 ];
@@ -47,6 +47,7 @@ const SIZES: [u32; 3] = [1, 2, 4];
 pub(crate) struct Mpich {
     theirs: PathBuf,
     ours: PathBuf,
+    mpirun: PathBuf,
     sum: PathBuf,
     folder: PathBuf,
     case: &'static str,
@@ -57,6 +58,7 @@ impl Mpich {
     /// Installs what is theirs and builds what is ours.
     pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "pmi", "--examples"]))?;
+        run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety"]))?;
         let folder = workspace.target().join("interop/launchers");
         fs::create_dir_all(&folder)?;
         let environment = folder.join("mpich");
@@ -69,7 +71,8 @@ impl Mpich {
         let source = workspace.root.join("xtask/interop/sum.c");
         run(Command::new(theirs.join("mpicc_abi")).arg(source).arg("-o").arg(&sum))?;
         let ours = workspace.target().join("debug/examples");
-        Ok(Self { theirs, ours, sum, folder, case: "", step: 0 })
+        let mpirun = workspace.target().join("debug/nicety");
+        Ok(Self { theirs, ours, mpirun, sum, folder, case: "", step: 0 })
     }
 
     /// Another case begins.
@@ -116,10 +119,11 @@ impl Mpich {
 
     /// Their programs under our launcher, and ours.
     fn theirs(&mut self) -> Result<Verdict> {
-        let launcher = self.ours.join("mini_launcher");
+        let launcher = self.mpirun.clone();
         let launch = |size: u32| {
             let mut command = Command::new(&launcher);
-            command.arg(size.to_string());
+            // Their programs, on their library.
+            command.args(["mpirun", "--library", "none", "-n", &size.to_string()]);
             command
         };
         let sum_program = self.sum.clone();
