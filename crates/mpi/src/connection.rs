@@ -1,0 +1,264 @@
+//! [`Connection`]: a queue pair and its flow control. Messages arrive in order, and nobody sends what the peer has no room for.
+//!
+//! Each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back when the slot is
+//! free: with its own messages, or in one of their own for every half of the slots. Such a grant needs no credit: between two that
+//! a side has not yet taken, it has sent half of its slots' messages, so never more than two of them wait, and there is a receive
+//! for each. So two sides that both wait for credits get them, whatever else is queued.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use host::Host;
+use verbs::{Data, Qp, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Wc};
+
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+use crate::nic::{INLINE, Nic, Sizes, Slots};
+use crate::table::Key;
+use crate::wire::{Exposed, HEAD_MAX, Message};
+
+/// Data that go with a message.
+#[derive(Debug)]
+pub(crate) enum Payload<'a> {
+    /// None.
+    None,
+    /// The program's, which stay as they are until the message has left.
+    User(Cow<'a, Buffer>),
+    /// A copy.
+    Own(Vec<u8>),
+}
+
+impl Payload<'_> {
+    /// Bytes of it.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::User(buffer) => buffer.len() as usize,
+            Self::Own(bytes) => bytes.len(),
+        }
+    }
+
+    fn load(&self, into: &mut [u8]) {
+        match self {
+            Self::None => {}
+            Self::User(buffer) => buffer.load(into),
+            Self::Own(bytes) => into.copy_from_slice(bytes),
+        }
+    }
+}
+
+/// A message that has come, and where its payload lies until its slot is given back.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) message: Message,
+    /// Where the payload begins in the slots' buffer.
+    pub(crate) at: usize,
+    /// Its length in bytes.
+    pub(crate) len: usize,
+}
+
+/// The bit of a work request's number that says that it is a receive.
+const RECEIVE: u64 = 1 << 31;
+
+/// Which connection a completion is for, and which slot, if it is a receive.
+pub(crate) fn of_completion(wc: &Wc) -> (usize, Option<u32>) {
+    let slot = (wc.wr_id & RECEIVE != 0).then_some((wc.wr_id & (RECEIVE - 1)) as u32);
+    ((wc.wr_id >> 32) as usize, slot)
+}
+
+/// A connection to one process, as this side has it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The process at the other end.
+    pub(crate) process: u32,
+    /// The place of its device among the process's ports.
+    pub(crate) port: usize,
+    /// Messages may be sent.
+    pub(crate) open: bool,
+    qp: Qp,
+    slots: Slots,
+    sizes: Sizes,
+    number: u64,
+    /// Requests that were posted to the send queue, and those of them known to be over.
+    posted: u64,
+    completed: u64,
+    /// Those that signal: their places in the order of posting, and whose read it is.
+    signalled: VecDeque<(u64, Option<Key>)>,
+    /// Messages sent that took a credit: the next one's slot.
+    messages: u64,
+    credits: u32,
+    /// Slots given back that the peer has not been told of.
+    owed: u32,
+}
+
+impl Connection {
+    /// A queue pair with its receives posted, to be connected. `number` is its own for ever.
+    pub(crate) fn new(nic: &mut Nic, port: usize, number: usize, process: u32) -> Result<Self> {
+        let (sizes, slots, qp) = (nic.sizes, nic.slots()?, nic.create_qp()?);
+        let connection = Self {
+            process,
+            port,
+            open: false,
+            qp,
+            slots,
+            sizes,
+            number: (number as u64) << 32,
+            posted: 0,
+            completed: 0,
+            signalled: VecDeque::new(),
+            messages: 0,
+            credits: sizes.slots,
+            owed: 0,
+        };
+        (0..sizes.receive_depth()).try_for_each(|slot| connection.post_receive(slot))?;
+        Ok(connection)
+    }
+
+    /// Its queue pair.
+    pub(crate) fn qp(&self) -> &Qp {
+        &self.qp
+    }
+
+    /// Messages may be sent from now on; slots that were given back before are told of.
+    pub(crate) fn opened(&mut self, host: &Host) -> Result<()> {
+        self.open = true;
+        self.grant(host)
+    }
+
+    /// The memory of its slots.
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// Bytes of payload that a message may have beside its head.
+    pub(crate) fn payload_max(sizes: Sizes) -> usize {
+        sizes.slot_bytes - HEAD_MAX
+    }
+
+    /// Whether a message can be sent now.
+    pub(crate) fn may_send(&self) -> bool {
+        self.open && self.credits > 0 && self.has_room()
+    }
+
+    /// Whether a read can be posted now.
+    pub(crate) fn may_read(&self) -> bool {
+        self.open && self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        // One entry is kept for a grant.
+        self.posted - self.completed + 1 < u64::from(self.sizes.send_depth())
+    }
+
+    /// Whether everything that was sent has left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.signalled.is_empty()
+    }
+
+    /// Sends a message, if [`Connection::may_send`]. The payload may be used again when this returns.
+    pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
+        let slot = (self.messages % u64::from(self.sizes.slots)) as u32;
+        self.messages += 1;
+        self.credits -= 1;
+        self.post_message(host, message, payload, slot)
+    }
+
+    fn post_message(
+        &mut self,
+        host: &Host,
+        message: &Message,
+        payload: &Payload<'_>,
+        slot: u32,
+    ) -> Result<()> {
+        let head = message.bytes(std::mem::take(&mut self.owed) as u16);
+        let (head, len) = (head.as_slice(), payload.len());
+        let total = head.len() + len;
+        if total <= INLINE {
+            let mut bytes = [0; INLINE];
+            bytes[..head.len()].copy_from_slice(head);
+            payload.load(&mut bytes[head.len()..total]);
+            return self.post(SendOp::Send, Data::Inline(&bytes[..total]), None);
+        }
+        let at = self.slots.send(slot);
+        self.slots.buf().write(at, head)?;
+        match payload {
+            Payload::None => {}
+            Payload::User(buffer) => buffer.load_to(self.slots.buf(), at + head.len())?,
+            Payload::Own(bytes) => self.slots.buf().write(at + head.len(), bytes)?,
+        }
+        host.charge_copy(len as u64);
+        let sge = [self.slots.sge(at, total)];
+        self.post(SendOp::Send, Data::Sges(&sge), None)
+    }
+
+    /// Reads the peer's memory into a piece of memory; `key` comes back with its completion.
+    pub(crate) fn read(&mut self, from: &Exposed, into: Sge, key: Key) -> Result<()> {
+        let remote = verbs::RemoteAddr { addr: from.addr, rkey: from.rkey };
+        self.post(SendOp::Read(remote), Data::Sges(&[into]), Some(key))
+    }
+
+    /// Posts to the send queue. Every half of the slots' requests one signals, so that room is found again.
+    fn post(&mut self, op: SendOp, data: Data<'_>, read: Option<Key>) -> Result<()> {
+        let step = u64::from(self.sizes.slots / 2);
+        let signal = read.is_some() || self.posted % step == step - 1;
+        let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
+        if signal {
+            self.signalled.push_back((self.posted, read));
+        }
+        self.posted += 1;
+        Ok(self.qp.post_send(&SendWr { wr_id: self.number, op, data, flags })?)
+    }
+
+    /// A request of the send queue is over; returns whose read it was.
+    pub(crate) fn sent(&mut self) -> Option<Key> {
+        let (place, read) = self.signalled.pop_front()?;
+        self.completed = place + 1;
+        read
+    }
+
+    /// A message has come into a slot, with so many bytes.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    pub(crate) fn received(&mut self, slot: u32, len: u32) -> Result<Received> {
+        let (at, len) = (self.slots.receive(slot), len as usize);
+        let mut head = [0; HEAD_MAX];
+        let known = len.min(HEAD_MAX);
+        self.slots.buf().read(at, &mut head[..known])?;
+        let nonsense = || Error::new(Class::OTHER, "the peer sent what no process of this version sends");
+        let (message, credits) = Message::parse(&head, len).ok_or_else(nonsense)?;
+        self.credits += u32::from(credits);
+        if self.credits > self.sizes.slots {
+            return Err(nonsense());
+        }
+        let head_len = message.head_len();
+        Ok(Received { message, at: at + head_len, len: len - head_len })
+    }
+
+    /// Gives a slot back to the peer; half of the slots are told of at once.
+    pub(crate) fn release(&mut self, host: &Host, slot: u32, message: &Message) -> Result<()> {
+        self.post_receive(slot)?;
+        if matches!(message, Message::Credit) {
+            return Ok(());
+        }
+        self.owed += 1;
+        self.grant(host)
+    }
+
+    fn grant(&mut self, host: &Host) -> Result<()> {
+        if self.owed < self.sizes.slots / 2 || !self.open {
+            return Ok(());
+        }
+        self.post_message(host, &Message::Credit, &Payload::None, 0)
+    }
+
+    fn post_receive(&self, slot: u32) -> Result<()> {
+        let sges = [self.slots.sge(self.slots.receive(slot), self.sizes.slot_bytes)];
+        Ok(self.qp.post_recv(&RecvWr::new(self.number | RECEIVE | u64::from(slot), &sges))?)
+    }
+
+    /// Whether the queue pair has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.qp.state() == QpState::Error
+    }
+}

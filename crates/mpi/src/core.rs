@@ -1,0 +1,169 @@
+//! [`Core`]: a process's state behind its lock, and how its threads wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use host::{Bell, Host, Lock, WaitSet};
+
+use crate::bootstrap::Bootstrap;
+use crate::context::{Context, SERIAL_MAX};
+use crate::engine::Engine;
+use crate::error::{Class, Error, Result};
+use crate::transport::Transport;
+
+/// What all objects of a process share; cheap to clone. Any thread may use it: whoever waits makes progress for all, and lets others
+/// at the state between two looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Core(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    host: Host,
+    engine: Lock<Engine>,
+    bootstrap: BootstrapHandle,
+    /// Everything that can bring news: the devices, and the bell.
+    sources: WaitSet,
+    /// Rung by a thread whose progress ended an operation that another one may wait for.
+    bell: Arc<Bell>,
+    /// Threads that wait.
+    waiting: AtomicU32,
+    /// The next serial number of a communicator that this process names.
+    serial: AtomicU32,
+    /// The next number of an object.
+    next_id: AtomicU64,
+}
+
+struct BootstrapHandle(Arc<dyn Bootstrap>);
+
+impl std::fmt::Debug for BootstrapHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bootstrap({} of {})", self.0.rank(), self.0.size())
+    }
+}
+
+impl Core {
+    /// The core of a process whose transport is set up.
+    pub(crate) fn new(host: &Host, bootstrap: Arc<dyn Bootstrap>, transport: Transport) -> Self {
+        let bell = Arc::new(Bell::new());
+        let mut sources = WaitSet::new();
+        sources.add(bell.clone());
+        for nic in transport.nics() {
+            sources.add(nic.cq.clone());
+            sources.add(nic.cm.clone());
+        }
+        let engine = Lock::new(Engine::new(host, bootstrap.rank(), transport));
+        Self(Arc::new(Inner {
+            host: host.clone(),
+            engine,
+            bootstrap: BootstrapHandle(bootstrap),
+            sources,
+            bell,
+            waiting: AtomicU32::new(0),
+            serial: AtomicU32::new(FIRST_SERIAL),
+            next_id: AtomicU64::new(0),
+        }))
+    }
+
+    /// The machine that it runs on.
+    pub(crate) fn host(&self) -> &Host {
+        &self.0.host
+    }
+
+    /// Who brought the job up.
+    pub(crate) fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
+        &self.0.bootstrap.0
+    }
+
+    /// A number for an object that no other of this process has.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.0.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A name for a communicator that nobody has used before.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] after 2^30 communicators.
+    pub(crate) fn name_context(&self) -> Result<Context> {
+        let serial = self.0.serial.fetch_add(1, Ordering::Relaxed);
+        if serial > SERIAL_MAX {
+            return Err(Error::new(
+                Class::OTHER,
+                "this process has named 2^30 communicators; there are no more names",
+            ));
+        }
+        Ok(Context::new(self.0.bootstrap.0.rank(), serial))
+    }
+
+    /// Does something with the state.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> T {
+        let (done, news) = {
+            let mut engine = self.0.engine.lock(&self.0.host);
+            (act(&mut engine), engine.take_news())
+        };
+        if news && self.0.waiting.load(Ordering::SeqCst) > 0 {
+            self.0.host.ring(&self.0.bell);
+        }
+        done
+    }
+
+    /// Makes progress, and looks for something.
+    pub(crate) fn test<T>(&self, look: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
+        self.0.host.glance();
+        self.with(|engine| {
+            engine.progress();
+            look(engine)
+        })
+    }
+
+    /// Makes progress until `look` has found something.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] when the world of this process ends first.
+    pub(crate) fn wait<T>(
+        &self,
+        call: &'static str,
+        mut look: impl FnMut(&mut Engine) -> Option<T>,
+    ) -> Result<T> {
+        // Not yet counted among those that wait: the first look is often the last.
+        let first = self.with(|engine| {
+            engine.progress();
+            look(engine)
+        });
+        if let Some(found) = first {
+            return Ok(found);
+        }
+        let waits = Waits::new(&self.0.waiting);
+        let found = self.0.host.wait(call, &self.0.sources, None, || {
+            let (found, news) = {
+                let mut engine = self.0.engine.lock(&self.0.host);
+                engine.progress();
+                (look(&mut engine), engine.take_news())
+            };
+            if news && self.0.waiting.load(Ordering::SeqCst) > 1 {
+                self.0.host.ring(&self.0.bell);
+            }
+            found
+        });
+        drop(waits);
+        found.ok_or_else(|| Error::new(Class::OTHER, format_args!("the world ended during {call}")))
+    }
+}
+
+/// The first serial number of a communicator that is made; 0 and 1 are those of the first two.
+const FIRST_SERIAL: u32 = 2;
+
+/// Counts a thread among those that wait.
+struct Waits<'a>(&'a AtomicU32);
+
+impl<'a> Waits<'a> {
+    fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

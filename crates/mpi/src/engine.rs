@@ -1,0 +1,527 @@
+//! [`Engine`]: MPI's point-to-point operations. It matches messages with receives, and moves data: short messages bring them
+//! along, long ones are read by the receiver from the sender's memory.
+
+use std::borrow::Cow;
+
+use host::{Host, Step};
+use verbs::Buf;
+
+use crate::buffered::Space;
+use crate::connection::{Payload, Received};
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::matching::{Envelope, Matching, Wanted};
+use crate::memory::Buffer;
+use crate::operation::{Answer, Body, Brought, Operation, Reading, Receive, Work, envelope_status};
+use crate::status::Status;
+use crate::table::{Key, Table};
+use crate::transport::{Event, Place, Transport};
+use crate::wire::{Exposed, Label, Message};
+
+/// MPI's modes of sending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is complete when the buffer may be used again (`MPI_Send`).
+    #[default]
+    Standard,
+    /// It is complete at once, by a copy in the space attached for that (`MPI_Bsend`).
+    Buffered,
+    /// It is complete when a receive has matched it (`MPI_Ssend`).
+    Synchronous,
+    /// The receive is posted already, says the program (`MPI_Rsend`).
+    Ready,
+}
+
+/// How an operation has begun.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// It is over already.
+    Over(Status),
+    /// It goes by this name.
+    Under(Key),
+}
+
+/// A message that was taken out of the order for one receive (`MPI_Mprobe`).
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    envelope: Envelope,
+    body: Body,
+    names: Group,
+}
+
+/// Something in several steps, each of which begins when operations have ended: a collective operation, a pair of a send and a
+/// receive. It is asked again whenever an operation has ended.
+pub(crate) trait Task: Send {
+    /// Goes on as far as possible; says how it ended, if it has.
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status>;
+}
+
+/// All point-to-point state of a process.
+pub(crate) struct Engine {
+    pub(crate) transport: Transport,
+    host: Host,
+    rank: u32,
+    matching: Matching<Key, Body>,
+    operations: Table<Operation>,
+    tasks: Vec<(Key, Box<dyn Task>)>,
+    /// A task may be able to go on.
+    stirred: bool,
+    /// Where buffered sends are counted.
+    pub(crate) space: Space,
+    /// An operation has come to its end since somebody last asked.
+    news: bool,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({:?})", self.transport)
+    }
+}
+
+impl Engine {
+    /// An engine of process `rank`.
+    pub(crate) fn new(host: &Host, rank: u32, transport: Transport) -> Self {
+        Self {
+            transport,
+            host: host.clone(),
+            rank,
+            matching: Matching::default(),
+            operations: Table::default(),
+            tasks: Vec::new(),
+            stirred: false,
+            space: Space::default(),
+            news: false,
+        }
+    }
+
+    /// Begins a send.
+    ///
+    /// # Errors
+    /// The process is lost; [`Class::BUFFER`] without enough space for a buffered send.
+    pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
+        self.host.charge_step(Step::Call, 1);
+        if mode == Mode::Buffered {
+            return self.send_buffered(to, label, buffer);
+        }
+        self.dispatch(to, label, Cow::Borrowed(buffer), None, mode == Mode::Synchronous)
+    }
+
+    /// Sends data of the program's, or a copy of them.
+    fn dispatch(
+        &mut self,
+        to: u32,
+        label: Label,
+        buffer: Cow<'_, Buffer>,
+        copy: Option<Vec<u8>>,
+        answered: bool,
+    ) -> Result<Begun> {
+        let len = buffer.len();
+        if to == self.rank {
+            return self.send_to_self(label, copy.unwrap_or_else(|| buffer.to_vec()), answered);
+        }
+        if len > self.transport.payload_max(to)? as u64 {
+            return self.send_long(to, label, &buffer, copy);
+        }
+        let payload = match copy {
+            Some(bytes) => Payload::Own(bytes),
+            None => Payload::User(buffer),
+        };
+        if !answered && self.transport.send_now(to, &Message::Eager { label, answer: None }, &payload)? {
+            return Ok(Begun::Over(Status::empty()));
+        }
+        self.host.charge_step(Step::Request, 1);
+        let key = self.operations.insert(Operation::new(Work::Send { to, answered, _held: None }));
+        let message = Message::Eager { label, answer: answered.then(|| key.number()) };
+        self.started(key, |engine| {
+            if answered && engine.transport.send_now(to, &message, &payload)? {
+                return Ok(());
+            }
+            // A peer that answers what it has not got must not make the program's memory free.
+            let payload = match payload {
+                Payload::User(buffer) if answered => Payload::Own(buffer.to_vec()),
+                Payload::User(buffer) => Payload::User(Cow::Owned(buffer.into_owned())),
+                Payload::Own(bytes) => Payload::Own(bytes),
+                Payload::None => Payload::None,
+            };
+            engine.transport.send(to, message, payload, (!answered).then_some(key))
+        })
+    }
+
+    /// Ends an operation that could not begin.
+    fn started(&mut self, key: Key, begin: impl FnOnce(&mut Self) -> Result<()>) -> Result<Begun> {
+        match begin(self) {
+            Ok(()) => Ok(Begun::Under(key)),
+            Err(error) => {
+                self.operations.remove(key);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells the receiver where the data are. A copy, or what lies in pieces, lies in memory of the operation's own.
+    fn send_long(&mut self, to: u32, label: Label, buffer: &Buffer, copy: Option<Vec<u8>>) -> Result<Begun> {
+        let len = buffer.len() as usize;
+        let (addr, staging) = match (buffer.one_piece(), copy) {
+            (Some((addr, _)), None) => (addr, None),
+            (_, copy) => {
+                let staging = Buf::alloc(len)?;
+                match copy {
+                    Some(bytes) => staging.write(0, &bytes)?,
+                    None => buffer.load_to(&staging, 0)?,
+                }
+                self.host.charge_copy(len as u64);
+                (staging.addr() as usize, Some(staging))
+            }
+        };
+        self.host.charge_step(Step::Request, 1);
+        let reach = self.transport.reach(to, addr, len, true)?;
+        let remote = reach.remote(addr as u64);
+        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
+        let key = self.operations.insert(Operation::new(Work::Send {
+            to,
+            answered: true,
+            _held: Some((reach, staging, buffer.clone())),
+        }));
+        let message = Message::Request { label, id: key.number(), at };
+        self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))
+    }
+
+    fn send_to_self(&mut self, label: Label, bytes: Vec<u8>, answered: bool) -> Result<Begun> {
+        let envelope = Envelope { source: self.rank, label };
+        self.host.charge_copy(bytes.len() as u64);
+        if let Some(key) = self.matching.arrive(&envelope) {
+            self.take_in(key, &envelope, Brought::Bytes(&bytes));
+            return Ok(Begun::Over(Status::empty()));
+        }
+        let key = answered.then(|| {
+            self.operations.insert(Operation::new(Work::Send { to: self.rank, answered: true, _held: None }))
+        });
+        self.matching.keep(envelope, Body::Here { bytes, answer: key.map(Answer::Own) });
+        Ok(key.map_or(Begun::Over(Status::empty()), Begun::Under))
+    }
+
+    fn send_buffered(&mut self, to: u32, label: Label, buffer: &Buffer) -> Result<Begun> {
+        let needed = self.space.needed(buffer.len())?;
+        let copy = buffer.to_vec();
+        self.host.charge_copy(buffer.len());
+        if let Begun::Under(key) = self.dispatch(to, label, Cow::Borrowed(buffer), Some(copy), false)?
+            && let Some(operation) = self.operations.get_mut(key)
+        {
+            (operation.free, operation.buffered) = (true, needed);
+            self.space.take(needed);
+        }
+        Ok(Begun::Over(Status::empty()))
+    }
+
+    /// Begins a receive.
+    pub(crate) fn receive(&mut self, receive: Receive) -> Begun {
+        self.host.charge_step(Step::Call, 1);
+        self.host.charge_step(Step::Request, 1);
+        let wanted = receive.wanted;
+        if let Some((envelope, body)) = self.matching.receive(&wanted) {
+            return self.receive_kept(receive, envelope, body);
+        }
+        if let Some(error) = wanted.source.and_then(|source| self.transport.lost(source)) {
+            return Begun::Over(Status::failed(error.clone()));
+        }
+        let key = self.operations.insert(Operation::new(Work::Receive(receive)));
+        self.matching.post(wanted, key);
+        Begun::Under(key)
+    }
+
+    fn receive_kept(&mut self, receive: Receive, envelope: Envelope, body: Body) -> Begun {
+        match body {
+            Body::Here { bytes, answer } => {
+                let status = receive.take(&envelope, Brought::Bytes(&bytes));
+                self.host.charge_copy(status.bytes);
+                self.answer(envelope.source, answer);
+                Begun::Over(status)
+            }
+            Body::There { id, at } => {
+                let key = self.operations.insert(Operation::new(Work::Receive(receive)));
+                self.fetch(key, envelope, id, at);
+                Begun::Under(key)
+            }
+        }
+    }
+
+    /// What a receive would get.
+    pub(crate) fn probe(&mut self, wanted: &Wanted, names: &Group) -> Option<Status> {
+        let (envelope, body) = self.matching.probe(wanted)?;
+        Some(envelope_status(envelope, body.len(), names))
+    }
+
+    /// Takes what a receive would get out of the order.
+    pub(crate) fn claim(&mut self, wanted: &Wanted, names: &Group) -> Option<(Claimed, Status)> {
+        let (envelope, body) = self.matching.receive(wanted)?;
+        let status = envelope_status(&envelope, body.len(), names);
+        Some((Claimed { envelope, body, names: names.clone() }, status))
+    }
+
+    /// Receives what was claimed.
+    pub(crate) fn receive_claimed(&mut self, claimed: Claimed, buffer: Buffer) -> Begun {
+        let Claimed { envelope, body, names } = claimed;
+        let label = envelope.label;
+        let wanted = Wanted { context: label.context, source: Some(envelope.source), tag: Some(label.tag) };
+        self.receive_kept(Receive { wanted, buffer, names }, envelope, body)
+    }
+
+    /// Begins something in several steps.
+    pub(crate) fn begin(&mut self, mut task: Box<dyn Task>) -> Begun {
+        if let Some(status) = task.advance(self) {
+            return Begun::Over(status);
+        }
+        let key = self.operations.insert(Operation::new(Work::Task));
+        self.tasks.push((key, task));
+        Begun::Under(key)
+    }
+
+    /// A name for what has begun, also if it is over already.
+    pub(crate) fn under(&mut self, begun: Begun) -> Key {
+        match begun {
+            Begun::Under(key) => key,
+            Begun::Over(status) => self.operations.insert(Operation::new(Work::Over(status))),
+        }
+    }
+
+    fn advance_tasks(&mut self) {
+        while std::mem::take(&mut self.stirred) && !self.tasks.is_empty() {
+            let mut tasks = std::mem::take(&mut self.tasks);
+            tasks.retain_mut(|(key, task)| match task.advance(self) {
+                Some(status) => {
+                    self.end(*key, status);
+                    false
+                }
+                None => true,
+            });
+            // What the tasks themselves have begun comes behind them.
+            tasks.append(&mut self.tasks);
+            self.tasks = tasks;
+        }
+    }
+
+    /// How an operation ended, if it has; it is forgotten then.
+    pub(crate) fn take(&mut self, key: Key) -> Option<Status> {
+        let status = self.peek(key)?;
+        self.operations.remove(key);
+        Some(status)
+    }
+
+    /// How an operation ended, if it has.
+    pub(crate) fn peek(&mut self, key: Key) -> Option<Status> {
+        match self.operations.get_mut(key) {
+            Some(Operation { work: Work::Over(status), .. }) => Some(status.clone()),
+            Some(_) => None,
+            None => Some(Status::empty()),
+        }
+    }
+
+    /// Nobody will ask how an operation ended.
+    pub(crate) fn free(&mut self, key: Key) {
+        let Some(operation) = self.operations.get_mut(key) else { return };
+        operation.free = true;
+        if let Work::Over(_) = operation.work {
+            self.operations.remove(key);
+        }
+    }
+
+    /// Cancels a receive that no message has matched. Sends are beyond it: they complete.
+    pub(crate) fn cancel(&mut self, key: Key) {
+        let Some(Operation { work: Work::Receive(receive), .. }) = self.operations.get_mut(key) else {
+            return;
+        };
+        if self.matching.cancel(receive.wanted.context, &key) {
+            self.end(key, Status { cancelled: true, ..Status::empty() });
+        }
+    }
+
+    /// Whether the peers have, or can get, all that this process has sent.
+    pub(crate) fn is_drained(&self) -> bool {
+        let sends = |(_, operation): (Key, &Operation)| matches!(operation.work, Work::Send { .. });
+        self.transport.is_drained() && !self.operations.iter().any(sends)
+    }
+
+    /// Messages of a communicator that is no more are of no use.
+    pub(crate) fn forget(&mut self, context: u64) {
+        drop(self.matching.forget(context));
+    }
+
+    /// Whether an operation has come to its end since this was last asked.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Does all that can be done now.
+    pub(crate) fn progress(&mut self) {
+        self.transport.poll();
+        while let Some(event) = self.transport.next_event() {
+            match event {
+                Event::Received { from, what, place } => {
+                    self.received(from, &what, place);
+                    self.transport.release(place, &what.message);
+                }
+                Event::Sent(key) => self.end(key, Status::empty()),
+                Event::Read(key) => self.fetched(key),
+                Event::Lost { process, error } => self.lose(process, &error),
+            }
+        }
+        self.advance_tasks();
+        let looked = self.matching.looked();
+        if looked > 0 {
+            self.host.charge_step(Step::Match, looked);
+        }
+    }
+
+    fn received(&mut self, from: u32, what: &Received, place: Place) {
+        match what.message {
+            Message::Eager { label, answer } => {
+                let envelope = Envelope { source: from, label };
+                let (buf, range) = self.transport.payload(what, place);
+                let brought = Brought::Slot(buf, range.start, range.len());
+                self.host.charge_copy(range.len() as u64);
+                let answer = answer.map(Answer::Peer);
+                if let Some(key) = self.matching.arrive(&envelope) {
+                    if let Some(Work::Receive(receive)) = self.operations.get_mut(key).map(|o| &o.work) {
+                        let status = receive.take(&envelope, brought);
+                        self.end(key, status);
+                    }
+                    self.answer(from, answer);
+                } else if let Ok(bytes) = brought.to_vec() {
+                    self.matching.keep(envelope, Body::Here { bytes, answer });
+                }
+            }
+            Message::Request { label, id, at } => {
+                let envelope = Envelope { source: from, label };
+                match self.matching.arrive(&envelope) {
+                    Some(key) => self.fetch(key, envelope, id, at),
+                    None => self.matching.keep(envelope, Body::There { id, at }),
+                }
+            }
+            Message::Done { id, ok } => {
+                let key = Key::from_number(id);
+                // A name that is not that of a send to this peer is a lie, and means nothing.
+                let awaited =
+                    |o: &mut Operation| matches!(o.work, Work::Send { to, answered: true, .. } if to == from);
+                if self.operations.get_mut(key).is_some_and(awaited) {
+                    let failed = || Status::failed(Error::lost(from, "it could not read the message"));
+                    self.end(key, if ok { Status::empty() } else { failed() });
+                }
+            }
+            Message::Credit => {}
+        }
+    }
+
+    /// Gives a receive its data.
+    fn take_in(&mut self, key: Key, envelope: &Envelope, data: Brought<'_>) {
+        let Some(Operation { work: Work::Receive(receive), .. }) = self.operations.get_mut(key) else {
+            return;
+        };
+        let status = receive.take(envelope, data);
+        self.end(key, status);
+    }
+
+    /// Tells who wants to know that a message was matched.
+    fn answer(&mut self, from: u32, answer: Option<Answer>) {
+        match answer {
+            Some(Answer::Peer(id)) => self.tell(from, id, true),
+            Some(Answer::Own(key)) => self.end(key, Status::empty()),
+            None => {}
+        }
+    }
+
+    fn tell(&mut self, process: u32, id: u64, ok: bool) {
+        // Who is lost need not be told.
+        drop(self.transport.send(process, Message::Done { id, ok }, Payload::None, None));
+    }
+
+    /// Begins to read the data of a message that a receive has matched.
+    fn fetch(&mut self, key: Key, envelope: Envelope, id: u64, at: Exposed) {
+        let Some(operation) = self.operations.get_mut(key) else { return };
+        let Work::Receive(receive) = &operation.work else { return };
+        let receive = receive.clone();
+        if at.length.min(receive.buffer.len()) == 0 {
+            self.tell(envelope.source, id, true);
+            return self.end(key, receive.status(&envelope, at.length));
+        }
+        if let Err(error) = self.read(key, receive, envelope, id, at) {
+            self.tell(envelope.source, id, false);
+            self.end(key, Status::failed(error));
+        }
+    }
+
+    fn read(&mut self, key: Key, receive: Receive, envelope: Envelope, id: u64, at: Exposed) -> Result<()> {
+        let (from, wanted) = (envelope.source, at.length.min(receive.buffer.len()));
+        let (addr, staging) = match receive.buffer.one_piece() {
+            Some((addr, _)) => (addr as u64, None),
+            None => {
+                let staging = Buf::alloc(wanted as usize)?;
+                (staging.addr(), Some(staging))
+            }
+        };
+        let step = self.transport.nic_of(from)?.read_max();
+        let reach = self.transport.reach(from, addr as usize, wanted as usize, false)?;
+        let pieces = (0..wanted).step_by(step as usize).map(|begin| {
+            let piece = Exposed { addr: at.addr + begin, ..at };
+            (piece, reach.sge(addr + begin, (wanted - begin).min(step) as u32))
+        });
+        let pieces: Vec<_> = pieces.collect();
+        let left = pieces.len() as u64;
+        let reading = Reading { receive, envelope, id, length: at.length, left, _reach: reach, staging };
+        if let Some(operation) = self.operations.get_mut(key) {
+            operation.work = Work::Reading(Box::new(reading));
+        }
+        pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
+    }
+
+    /// One of the reads of a receive is over.
+    fn fetched(&mut self, key: Key) {
+        let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
+            return;
+        };
+        reading.left -= 1;
+        if reading.left > 0 {
+            return;
+        }
+        let (from, id) = (reading.envelope.source, reading.id);
+        let mut status = reading.receive.status(&reading.envelope, reading.length);
+        if let Some(staging) = &reading.staging {
+            self.host.charge_copy(staging.len() as u64);
+            if let Err(error) = reading.receive.buffer.store_from(staging, 0, staging.len()) {
+                status = Status::failed(error.into());
+            }
+        }
+        self.tell(from, id, true);
+        self.end(key, status);
+    }
+
+    /// Why nothing comes any more that is wanted, if so.
+    pub(crate) fn lost(&self, wanted: &Wanted) -> Option<Error> {
+        wanted.source.and_then(|source| self.transport.lost(source)).cloned()
+    }
+
+    /// A process is lost: nothing waits for it any more.
+    fn lose(&mut self, process: u32, error: &Error) {
+        let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));
+        let mut stuck: Vec<Key> = stuck.map(|(key, _)| key).collect();
+        let operations = &mut self.operations;
+        stuck.extend(self.matching.give_up(|wanted, key| match wanted.source {
+            Some(source) => source == process,
+            None => operations.get_mut(*key).is_some_and(|operation| match &operation.work {
+                Work::Receive(receive) => receive.names.rank_of(process).is_some(),
+                _ => false,
+            }),
+        }));
+        stuck.into_iter().for_each(|key| self.end(key, Status::failed(error.clone())));
+    }
+
+    /// An operation has come to its end.
+    fn end(&mut self, key: Key, status: Status) {
+        let Some(operation) = self.operations.get_mut(key) else { return };
+        operation.work = Work::Over(status);
+        self.space.give_back(std::mem::take(&mut operation.buffered));
+        (self.news, self.stirred) = (true, true);
+        if operation.free {
+            self.operations.remove(key);
+        }
+    }
+}

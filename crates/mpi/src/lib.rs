@@ -1,0 +1,68 @@
+//! MPI over the device API: processes, point-to-point communication, communicators.
+//!
+//! A [`Process`] owns all state of one process of a job: there are no statics, nothing reads the environment, and all waits are
+//! those of its [`host::Host`], so that the same code runs on real devices and, thousands of processes in one, on modelled cards in
+//! virtual time. Who the others are it learns from a [`Bootstrap`]. Numbers of ranks, tags and error classes are those of the
+//! standard ABI; handles, C pointers and calls of error handlers are the business of a face above.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `process` | [`Process`]: start, end, space for buffered sends |
+//! | `comm`, `point`, `request` | [`Comm`]; what it does between two processes; [`Request`] |
+//! | `making`, `duplicate` | how communicators are made of others; without waiting |
+//! | `group`, `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
+//! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
+//! | `core` | the state behind its lock, and how threads wait |
+//! | `talk`, `context` | what members agree on when a communicator is made; its name |
+//! | `engine`, `operation`, `matching` | sends and receives: who gets what; short messages and long ones |
+//! | `buffered` | the space for buffered sends |
+//! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
+//! | `wire` | what processes say to each other: all that looks at a peer's bytes |
+//! | `memory` | the program's memory: all unsafe code |
+//! | `table` | things by number |
+
+mod address;
+mod attribute;
+mod bootstrap;
+mod buffered;
+mod comm;
+mod connect;
+mod connection;
+mod context;
+mod core;
+mod duplicate;
+mod engine;
+mod errhandler;
+mod error;
+mod group;
+mod info;
+mod making;
+mod matching;
+mod memory;
+mod nic;
+mod operation;
+mod point;
+mod process;
+mod request;
+mod status;
+mod table;
+mod talk;
+mod transport;
+mod wire;
+
+pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
+pub use bootstrap::{Board, Bootstrap, Seat};
+pub use buffered::{BSEND_OVERHEAD, BsendSpace};
+pub use comm::{Comm, NAME_MAX};
+pub use engine::Mode;
+pub use errhandler::Errhandler;
+pub use error::{Class, Error, Result};
+pub use group::{Comparison, Group};
+pub use info::{Info, KEY_MAX, VALUE_MAX};
+pub use making::SplitType;
+pub use memory::Buffer;
+pub use nic::Port;
+pub use point::{Message, With};
+pub use process::{Config, Connect, Process};
+pub use request::{Any, Request};
+pub use status::{ANY_SOURCE, ANY_TAG, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};

@@ -1,0 +1,306 @@
+//! How communicators are made of others: duplicated, split, of a part of the members, of two sides and of both.
+//!
+//! In all of it the first member names the new communicator ([`crate::context`]) and tells the others.
+
+use crate::comm::Comm;
+use crate::context::{Context, Plane};
+use crate::error::{Class, Error, Result};
+use crate::group::Group;
+use crate::info::Info;
+use crate::status::UNDEFINED;
+use crate::talk::Talk;
+
+/// What [`Comm::split_type`] splits by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SplitType {
+    /// Nothing: this process wants no communicator (`MPI_UNDEFINED`).
+    Undefined,
+    /// The processes of one host, which can share memory (`MPI_COMM_TYPE_SHARED`).
+    Shared,
+    /// A resource of the hardware by name. Only `mpi_shared_memory` is known; of another there is no communicator.
+    HwGuided(String),
+    /// A smaller resource than the communicator's. Of that nothing is known, and there is no communicator.
+    HwUnguided,
+    /// A resource that the job's launcher knows by name. None is known.
+    ResourceGuided(String),
+}
+
+impl Comm {
+    /// A name that all members learn: of both sides, if there are two.
+    fn agree(&self) -> Result<Context> {
+        let said = if self.rank() == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
+        let said = match self.remote_group() {
+            Some(_) => self.agree_with_other_side(&said)?,
+            None => said.to_vec(),
+        };
+        name_of(&self.talk()?.told_by_first(self.rank(), &said)?)
+    }
+
+    /// The name of the side whose first member has the lower number, at both first members.
+    fn agree_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
+        let heard = self.exchange_with_other_side(said)?;
+        let mine_counts = self.group().process(0) < self.peers().process(0);
+        Ok(if mine_counts { said.to_vec() } else { heard })
+    }
+
+    /// What the first members of both sides say to each other; nothing at others.
+    fn exchange_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
+        let tag = self.next_collective();
+        if self.rank() != 0 {
+            return Ok(Vec::new());
+        }
+        let talk = Talk::new(self.core(), self.context(Plane::Collective)?, tag, self.peers());
+        talk.send(0, said)?;
+        talk.receive(0)
+    }
+
+    /// A copy in a context of its own, with this one's attributes as their copy functions say (`MPI_Comm_dup`). Collective.
+    ///
+    /// # Errors
+    /// A copy function's; [`Class::PROC_ABORTED`] when a member is lost.
+    pub fn dup(&self) -> Result<Self> {
+        self.dup_with(None)
+    }
+
+    /// As [`Comm::dup`], with other hints.
+    ///
+    /// # Errors
+    /// As [`Comm::dup`].
+    pub fn dup_with_info(&self, info: Info) -> Result<Self> {
+        self.dup_with(Some(info))
+    }
+
+    fn dup_with(&self, info: Option<Info>) -> Result<Self> {
+        let context = self.agree()?;
+        let copy = Self::new(self.core(), Some(context), self.group().clone(), self.remote_group().cloned())?;
+        self.inherit(&copy, info)?;
+        Ok(copy)
+    }
+
+    /// One communicator for each colour, its members in the order of their keys, then of their ranks; none for [`UNDEFINED`]. Of an
+    /// intercommunicator, each side is split, and colours that only one side has give none. Collective.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for another negative colour; [`Class::PROC_ABORTED`] when a member is lost.
+    pub fn split(&self, color: i32, key: i32) -> Result<Option<Self>> {
+        if color < 0 && color != UNDEFINED {
+            return Err(Error::new(
+                Class::ARG,
+                format_args!("colour {color} is negative, and not MPI_UNDEFINED"),
+            ));
+        }
+        let wish = [color.to_le_bytes(), key.to_le_bytes()].concat();
+        let wishes = self.talk()?.told_by_all(self.rank(), &wish)?.concat();
+        let context = self.agree()?;
+        let group = of_color(self.group(), &wishes, color)?;
+        let remote = match self.remote_group() {
+            None => None,
+            Some(others) => {
+                let theirs = self.exchange_with_other_side(&wishes)?;
+                Some(of_color(others, &self.talk()?.told_by_first(self.rank(), &theirs)?, color)?)
+            }
+        };
+        let nobody = remote.as_ref().is_some_and(|remote| remote.size() == 0);
+        if color == UNDEFINED || nobody { Ok(None) } else { self.child(context, group, remote).map(Some) }
+    }
+
+    /// A communicator of some of this one's processes, with its error handler.
+    fn child(&self, context: Context, group: Group, remote: Option<Group>) -> Result<Self> {
+        let child = Self::new(self.core(), Some(context), group, remote)?;
+        child.set_errhandler(self.errhandler());
+        Ok(child)
+    }
+
+    /// As [`Comm::split`], by what processes have in common. Collective.
+    ///
+    /// # Errors
+    /// As [`Comm::split`].
+    pub fn split_type(&self, kind: &SplitType, key: i32) -> Result<Option<Self>> {
+        let shared = match kind {
+            SplitType::Shared => true,
+            SplitType::HwGuided(name) => name == "mpi_shared_memory",
+            SplitType::Undefined | SplitType::HwUnguided | SplitType::ResourceGuided(_) => false,
+        };
+        if !shared {
+            return self.split(UNDEFINED, key);
+        }
+        let node =
+            |process: u32| self.core().with(|engine| engine.transport.address_of(process)).map(|a| a.node);
+        let mine = node(self.core().bootstrap().rank())?;
+        let mut color = self.rank();
+        for (rank, process) in (0..self.rank()).zip(self.group().members()) {
+            if node(*process)? == mine {
+                color = rank;
+                break;
+            }
+        }
+        self.split(color, key)
+    }
+
+    /// A communicator of a part of the members: each calls it with the group that it belongs to, the others with any other
+    /// (`MPI_Comm_create`). Collective over this communicator.
+    ///
+    /// # Errors
+    /// [`Class::GROUP`] for a group with members that this communicator does not have; [`Class::PROC_ABORTED`].
+    pub fn create(&self, group: &Group) -> Result<Option<Self>> {
+        self.check_part(group)?;
+        let context = self.agree()?;
+        let remote = match self.remote_group() {
+            None => None,
+            Some(_) => {
+                let theirs = self.exchange_with_other_side(&members(group))?;
+                Some(group_of(&self.talk()?.told_by_first(self.rank(), &theirs)?)?)
+            }
+        };
+        let member = group.rank_of(self.core().bootstrap().rank()).is_some();
+        let nobody = remote.as_ref().is_some_and(|remote| remote.size() == 0);
+        if !member || nobody { Ok(None) } else { self.child(context, group.clone(), remote).map(Some) }
+    }
+
+    /// As [`Comm::create`], but collective over the group alone; `tag` tells calls apart that threads make at the same time.
+    ///
+    /// # Errors
+    /// As [`Comm::create`]; [`Class::COMM`] for an intercommunicator.
+    pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>> {
+        if self.is_inter() {
+            return Err(Error::new(Class::COMM, "this is not for intercommunicators"));
+        }
+        self.check_part(group)?;
+        let Some(me) = group.rank_of(self.core().bootstrap().rank()) else { return Ok(None) };
+        let name = if me == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
+        let talk = Talk::new(self.core(), self.context(Plane::Making)?, tag, group);
+        let context = name_of(&talk.told_by_first(me, &name)?)?;
+        self.child(context, group.clone(), None).map(Some)
+    }
+
+    fn check_part(&self, group: &Group) -> Result<()> {
+        match group.members().iter().find(|process| self.group().rank_of(**process).is_none()) {
+            None => Ok(()),
+            Some(_) => {
+                Err(Error::new(Class::GROUP, "the group has members that the communicator does not have"))
+            }
+        }
+    }
+
+    /// A communicator between this one's members and those of another one, whose leader is `remote_leader` of `peer`; these two have
+    /// a meaning at this side's leader only. `tag` tells apart what leaders agree on at the same time. Collective over both.
+    ///
+    /// # Errors
+    /// [`Class::RANK`] for leaders that do not exist; [`Class::COMM`] for an intercommunicator, or without `peer` at the leader;
+    /// [`Class::GROUP`] for two sides with a common member; [`Class::PROC_ABORTED`].
+    pub fn intercomm_create(
+        &self,
+        leader: i32,
+        peer: Option<&Self>,
+        remote_leader: i32,
+        tag: i32,
+    ) -> Result<Self> {
+        if self.is_inter() {
+            return Err(Error::new(Class::COMM, "an intercommunicator is made of intracommunicators"));
+        }
+        if self.group().process(leader).is_none() {
+            return Err(Error::new(Class::RANK, format_args!("there is no rank {leader} to be the leader")));
+        }
+        let talk = self.talk()?;
+        let agreed = if self.rank() == leader {
+            let agreed = self.agree_as_leader(peer, remote_leader, tag);
+            // The others must hear of a failure, too.
+            let said = agreed.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
+            for rank in (0..self.size()).filter(|rank| *rank != leader) {
+                talk.send(rank, &said)?;
+            }
+            agreed?
+        } else {
+            talk.receive(leader)?
+        };
+        let Some((context, list)) = agreed.split_at_checked(8) else {
+            return Err(Error::new(Class::OTHER, "the leader could not agree with the other side's"));
+        };
+        let (context, remote) = (name_of(context)?, group_of(list)?);
+        if self.group().intersection(&remote).size() > 0 {
+            return Err(Error::new(Class::GROUP, "the two sides have a common member"));
+        }
+        self.child(context, self.group().clone(), Some(remote))
+    }
+
+    /// The name and the other side's members, as bytes.
+    fn agree_as_leader(&self, peer: Option<&Self>, remote_leader: i32, tag: i32) -> Result<Vec<u8>> {
+        let peer = peer.ok_or_else(|| {
+            Error::new(Class::COMM, "the leader needs a communicator with the other leader")
+        })?;
+        let none = || {
+            Error::new(Class::RANK, format_args!("there is no rank {remote_leader} to be the other leader"))
+        };
+        let other = peer.peers().process(remote_leader).ok_or_else(none)?;
+        let talk = Talk::new(self.core(), peer.context(Plane::Making)?, tag, peer.peers());
+        let name = self.core().name_context()?.number().to_le_bytes();
+        talk.send(remote_leader, &[&name[..], &members(self.group())].concat())?;
+        let heard = talk.receive(remote_leader)?;
+        let Some((their_name, list)) = heard.split_at_checked(8) else {
+            return Err(Error::new(Class::OTHER, "the other leader has said nothing"));
+        };
+        let mine_counts = self.core().bootstrap().rank() < other;
+        Ok([if mine_counts { &name[..] } else { their_name }, list].concat())
+    }
+
+    /// One communicator of both sides: the side that says `high` comes behind; if both say the same, that whose first member has
+    /// the higher number. Collective.
+    ///
+    /// # Errors
+    /// [`Class::COMM`] for an intracommunicator; [`Class::PROC_ABORTED`].
+    pub fn intercomm_merge(&self, high: bool) -> Result<Self> {
+        let none = || Error::new(Class::COMM, "only an intercommunicator can be merged");
+        let remote = self.remote_group().ok_or_else(none)?;
+        let context = self.agree()?;
+        let theirs = self.exchange_with_other_side(&[u8::from(high)])?;
+        let theirs = self.talk()?.told_by_first(self.rank(), &theirs)?;
+        let other_high = theirs.first() == Some(&1);
+        let first = if high == other_high { self.group().process(0) < remote.process(0) } else { !high };
+        let (front, back) = if first { (self.group(), remote) } else { (remote, self.group()) };
+        self.child(context, front.union(back)?, None)
+    }
+}
+
+/// The name that bytes say.
+pub(crate) fn name_of(bytes: &[u8]) -> Result<Context> {
+    let wrong = |_| Error::new(Class::NOT_SAME, "the members have called different operations");
+    Ok(Context::from_number(u64::from_le_bytes(bytes.try_into().map_err(wrong)?)))
+}
+
+fn members(group: &Group) -> Vec<u8> {
+    group.members().iter().flat_map(|process| process.to_le_bytes()).collect()
+}
+
+fn group_of(bytes: &[u8]) -> Result<Group> {
+    let process = |four: &[u8]| four.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
+    Group::new(bytes.chunks_exact(4).map(process).collect())
+}
+
+/// The members that wish this colour, in their order.
+fn of_color(group: &Group, wishes: &[u8], color: i32) -> Result<Group> {
+    let int = |four: &[u8]| four.try_into().map(i32::from_le_bytes).unwrap_or(UNDEFINED);
+    let wishes = wishes.chunks_exact(8).map(|wish| (int(&wish[..4]), int(&wish[4..])));
+    let mut chosen: Vec<(i32, u32)> = wishes
+        .zip(group.members())
+        .filter(|((theirs, _), _)| *theirs == color)
+        .map(|((_, key), process)| (key, *process))
+        .collect();
+    // Stable: equal keys stay in the order of ranks.
+    chosen.sort_by_key(|(key, _)| *key);
+    Group::new(chosen.into_iter().map(|(_, process)| process).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_split_by_key_then_rank() {
+        let wish = |color: i32, key: i32| [color.to_le_bytes(), key.to_le_bytes()].concat();
+        let wishes = [wish(1, 5), wish(2, 0), wish(1, -3), wish(1, 5), wish(UNDEFINED, 0)].concat();
+        let group = Group::new(vec![10, 11, 12, 13, 14]).expect("distinct");
+        let of = |color| of_color(&group, &wishes, color).expect("distinct").members().to_vec();
+        assert_eq!((of(1), of(2), of(3)), (vec![12, 10, 13], vec![11], vec![]));
+        assert_eq!(group_of(&members(&group)), Ok(group));
+    }
+}

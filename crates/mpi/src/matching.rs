@@ -1,0 +1,257 @@
+//! [`Matching`]: which receive gets which message, by MPI's rules, and no more.
+//!
+//! For each context there are receives that wait and messages that wait. A message goes to the first receive that it matches, in
+//! the order in which receives were posted; a receive gets the first message that it matches, in the order in which messages came.
+//! Messages of one sender come in the order of sending, so that none overtakes another.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::wire::Label;
+
+/// What a receive or a probe is for. `None` is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The communicator's context.
+    pub(crate) context: u64,
+    /// The sender.
+    pub(crate) source: Option<u32>,
+    /// The tag.
+    pub(crate) tag: Option<i32>,
+}
+
+/// Who sent a message, and what it says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    /// The sender.
+    pub(crate) source: u32,
+    /// What it is matched by.
+    pub(crate) label: Label,
+}
+
+impl Wanted {
+    fn takes(&self, envelope: &Envelope) -> bool {
+        self.source.is_none_or(|source| source == envelope.source)
+            && self.tag.is_none_or(|tag| tag == envelope.label.tag)
+    }
+}
+
+#[derive(Debug)]
+struct Queue<R, M> {
+    receives: VecDeque<(Wanted, R)>,
+    messages: VecDeque<(Envelope, M)>,
+}
+
+/// Receives `R` and messages `M` that wait for each other.
+#[derive(Debug)]
+pub(crate) struct Matching<R, M> {
+    queues: BTreeMap<u64, Queue<R, M>>,
+    /// Entries that were looked at since somebody last asked.
+    looked: u64,
+}
+
+impl<R, M> Default for Matching<R, M> {
+    fn default() -> Self {
+        Self { queues: BTreeMap::new(), looked: 0 }
+    }
+}
+
+impl<R: PartialEq, M> Matching<R, M> {
+    fn queue(&mut self, context: u64) -> &mut Queue<R, M> {
+        self.queues
+            .entry(context)
+            .or_insert_with(|| Queue { receives: VecDeque::new(), messages: VecDeque::new() })
+    }
+
+    /// The receive that takes a message that has come; it waits no more. With none, the message is to be [`Matching::keep`]t.
+    pub(crate) fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
+        let receives = &mut self.queues.get_mut(&envelope.label.context)?.receives;
+        let at = receives.iter().position(|(wanted, _)| wanted.takes(envelope));
+        self.looked += at.map_or(receives.len(), |at| at + 1) as u64;
+        at.and_then(|at| receives.remove(at)).map(|(_, receive)| receive)
+    }
+
+    /// Keeps a message that no receive waits for.
+    pub(crate) fn keep(&mut self, envelope: Envelope, message: M) {
+        self.queue(envelope.label.context).messages.push_back((envelope, message));
+    }
+
+    /// The message that a new receive gets; it waits no more. With none, the receive is to be [`Matching::post`]ed.
+    pub(crate) fn receive(&mut self, wanted: &Wanted) -> Option<(Envelope, M)> {
+        let at = self.find(wanted)?;
+        self.queues.get_mut(&wanted.context)?.messages.remove(at)
+    }
+
+    /// The message that a new receive would get.
+    pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<&(Envelope, M)> {
+        let at = self.find(wanted)?;
+        self.queues.get(&wanted.context)?.messages.get(at)
+    }
+
+    fn find(&mut self, wanted: &Wanted) -> Option<usize> {
+        let messages = &self.queues.get(&wanted.context)?.messages;
+        let at = messages.iter().position(|(envelope, _)| wanted.takes(envelope));
+        self.looked += at.map_or(messages.len(), |at| at + 1) as u64;
+        at
+    }
+
+    /// Has a receive wait.
+    pub(crate) fn post(&mut self, wanted: Wanted, receive: R) {
+        self.queue(wanted.context).receives.push_back((wanted, receive));
+    }
+
+    /// Takes a receive back; false if it does not wait (any more).
+    pub(crate) fn cancel(&mut self, context: u64, receive: &R) -> bool {
+        let Some(queue) = self.queues.get_mut(&context) else { return false };
+        let at = queue.receives.iter().position(|(_, waiting)| waiting == receive);
+        at.is_some_and(|at| queue.receives.remove(at).is_some())
+    }
+
+    /// Takes back the receives that `lost` says wait for nothing any more, in the order of contexts and posting.
+    pub(crate) fn give_up(&mut self, mut lost: impl FnMut(&Wanted, &R) -> bool) -> Vec<R> {
+        let mut given_up = Vec::new();
+        for queue in self.queues.values_mut() {
+            for (wanted, receive) in std::mem::take(&mut queue.receives) {
+                if lost(&wanted, &receive) {
+                    given_up.push(receive);
+                } else {
+                    queue.receives.push_back((wanted, receive));
+                }
+            }
+        }
+        given_up
+    }
+
+    /// Forgets a context of which nothing is expected any more; returns the messages that nobody received.
+    pub(crate) fn forget(&mut self, context: u64) -> Vec<(Envelope, M)> {
+        match self.queues.get(&context) {
+            Some(queue) if queue.receives.is_empty() => {}
+            _ => return Vec::new(),
+        }
+        self.queues.remove(&context).map_or_else(Vec::new, |queue| queue.messages.into())
+    }
+
+    /// How many entries were looked at since this was last asked.
+    pub(crate) fn looked(&mut self) -> u64 {
+        std::mem::take(&mut self.looked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The rules of MPI as one would write them down: two lists in the order of events.
+    #[derive(Default)]
+    struct Plain {
+        receives: Vec<(Wanted, u32)>,
+        messages: Vec<(Envelope, u32)>,
+    }
+
+    impl Plain {
+        fn fits(wanted: &Wanted, envelope: &Envelope) -> bool {
+            wanted.context == envelope.label.context
+                && [None, Some(envelope.source)].contains(&wanted.source)
+                && [None, Some(envelope.label.tag)].contains(&wanted.tag)
+        }
+
+        fn arrive(&mut self, envelope: Envelope, number: u32) -> Option<u32> {
+            let at = self.receives.iter().position(|(wanted, _)| Self::fits(wanted, &envelope));
+            if at.is_none() {
+                self.messages.push((envelope, number));
+            }
+            at.map(|at| self.receives.remove(at).1)
+        }
+
+        fn receive(&mut self, wanted: Wanted, number: u32) -> Option<u32> {
+            let at = self.messages.iter().position(|(envelope, _)| Self::fits(&wanted, envelope));
+            if at.is_none() {
+                self.receives.push((wanted, number));
+            }
+            at.map(|at| self.messages.remove(at).1)
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Arrive(Envelope),
+        Receive(Wanted),
+        Probe(Wanted),
+        Cancel(u8),
+        Lose(u32),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let envelope = (0..3_u32, 0..2_u64, 0..3_i32)
+            .prop_map(|(source, context, tag)| Envelope { source, label: Label { context, tag } });
+        let wanted = (prop::option::of(0..3_u32), 0..2_u64, prop::option::of(0..3_i32))
+            .prop_map(|(source, context, tag)| Wanted { context, source, tag });
+        let event = prop_oneof![
+            5 => envelope.prop_map(Event::Arrive),
+            5 => wanted.clone().prop_map(Event::Receive),
+            2 => wanted.prop_map(Event::Probe),
+            1 => any::<u8>().prop_map(Event::Cancel),
+            1 => (0..3_u32).prop_map(Event::Lose),
+        ];
+        prop::collection::vec(event, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn messages_and_receives_meet_as_mpi_says(events in events()) {
+            let (mut matching, mut plain) = (Matching::<u32, u32>::default(), Plain::default());
+            for (number, event) in (0_u32..).zip(events) {
+                match event {
+                    Event::Arrive(envelope) => {
+                        let got = matching.arrive(&envelope);
+                        if got.is_none() {
+                            matching.keep(envelope, number);
+                        }
+                        prop_assert_eq!(got, plain.arrive(envelope, number));
+                    }
+                    Event::Receive(wanted) => {
+                        let got = matching.receive(&wanted).map(|(_, message)| message);
+                        if got.is_none() {
+                            matching.post(wanted, number);
+                        }
+                        prop_assert_eq!(got, plain.receive(wanted, number));
+                    }
+                    Event::Probe(wanted) => {
+                        let seen = plain.messages.iter().find(|(envelope, _)| Plain::fits(&wanted, envelope));
+                        prop_assert_eq!(matching.probe(&wanted), seen);
+                    }
+                    Event::Cancel(which) if !plain.receives.is_empty() => {
+                        let (wanted, receive) = plain.receives.remove(usize::from(which) % plain.receives.len());
+                        prop_assert!(matching.cancel(wanted.context, &receive));
+                        prop_assert!(!matching.cancel(wanted.context, &receive));
+                    }
+                    Event::Cancel(_) => prop_assert!(!matching.cancel(0, &number)),
+                    Event::Lose(source) => {
+                        let mut lost = matching.give_up(|wanted, _| wanted.source == Some(source));
+                        let gone = plain.receives.extract_if(.., |(wanted, _)| wanted.source == Some(source));
+                        let mut gone: Vec<u32> = gone.map(|(_, receive)| receive).collect();
+                        lost.sort_unstable();
+                        gone.sort_unstable();
+                        prop_assert_eq!(lost, gone);
+                    }
+                }
+            }
+            for context in 0..2 {
+                let busy = plain.receives.iter().any(|(wanted, _)| wanted.context == context);
+                let left = plain.messages.iter().filter(|(e, _)| e.label.context == context && !busy);
+                prop_assert_eq!(matching.forget(context), left.copied().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn looks_are_counted() {
+        let mut matching = Matching::<u32, u32>::default();
+        let wanted = |tag| Wanted { context: 0, source: None, tag: Some(tag) };
+        (0..10).for_each(|tag| matching.post(wanted(tag), tag as u32));
+        let envelope = Envelope { source: 0, label: Label { context: 0, tag: 4 } };
+        assert_eq!(matching.arrive(&envelope), Some(4));
+        assert_eq!((matching.looked(), matching.looked()), (5, 0));
+    }
+}

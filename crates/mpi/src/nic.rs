@@ -1,0 +1,237 @@
+//! [`Nic`]: one device with what all its connections share: queues, a listener, and memory for messages in slabs.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use verbs::{Access, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Sge};
+
+use crate::error::{Class, Error, Result};
+use crate::memory::{all_memory, register};
+
+/// A device by which peers are reached.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// The device, opened.
+    pub device: Device,
+    /// Where to listen: an address of the device's, or of the host's where the device has none of its own.
+    pub address: IpAddr,
+    /// Processes whose ports have the same text reach each other by them: `shm/HOST`, `iwarp`. 1 to 100 printable characters
+    /// without blank, comma, semicolon and backslash.
+    pub fabric: String,
+}
+
+/// Messages that a peer may send before it hears that some were taken, and how long each may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Slots of each direction of a connection.
+    pub(crate) slots: u32,
+    /// Bytes of a slot.
+    pub(crate) slot_bytes: usize,
+}
+
+/// Receives beyond the slots, for messages that need no credit: two grants of credits.
+pub(crate) const SPARE: u32 = 3;
+/// Reads that a connection may have under way beside its messages.
+const READS: u32 = 16;
+/// Bytes that go inline: two lines of a shared-memory receive ring with their header.
+pub(crate) const INLINE: usize = 96;
+/// Connections that share a slab at most.
+const SLAB_CONNECTIONS: u32 = 32;
+
+impl Sizes {
+    /// What a job of `size` can afford: at 64 processes, 16 MiB each if all talk to all.
+    pub(crate) fn of_job(size: u32) -> Self {
+        match size {
+            0..=64 => Self { slots: 16, slot_bytes: 8 << 10 },
+            65..=1024 => Self { slots: 8, slot_bytes: 2 << 10 },
+            _ => Self { slots: 8, slot_bytes: 512 },
+        }
+    }
+
+    /// Work requests in the send queue: every slot's message and every grant may be under way, and reads.
+    pub(crate) fn send_depth(self) -> u32 {
+        2 * self.slots + SPARE + READS
+    }
+
+    /// Work requests in the receive queue.
+    pub(crate) fn receive_depth(self) -> u32 {
+        self.slots + SPARE
+    }
+
+    /// Bytes of a connection's part of a slab: slots to receive into, then slots to send from.
+    fn bytes(self) -> usize {
+        (self.receive_depth() + self.slots) as usize * self.slot_bytes
+    }
+}
+
+/// A connection's part of a slab.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    slab: Arc<Mr>,
+    base: usize,
+    sizes: Sizes,
+}
+
+impl Slots {
+    /// The slab's memory.
+    pub(crate) fn buf(&self) -> &Buf {
+        self.slab.buf()
+    }
+
+    /// Where a slot to receive into begins.
+    pub(crate) fn receive(&self, slot: u32) -> usize {
+        self.base + slot as usize * self.sizes.slot_bytes
+    }
+
+    /// Where a slot to send from begins.
+    pub(crate) fn send(&self, slot: u32) -> usize {
+        self.receive(self.sizes.receive_depth() + slot)
+    }
+
+    /// For a work request.
+    pub(crate) fn sge(&self, at: usize, len: usize) -> Sge {
+        self.slab.sge(at as u64, len as u32)
+    }
+}
+
+/// Memory that an operation has made reachable; unreachable again when dropped.
+#[derive(Debug)]
+pub(crate) enum Reach {
+    /// By the region of all memory.
+    Implicit {
+        /// Its local key.
+        lkey: u32,
+        /// Its key for peers.
+        rkey: u32,
+    },
+    /// By a region of its own.
+    Own(Mr),
+}
+
+impl Reach {
+    /// For a local work request.
+    pub(crate) fn sge(&self, addr: u64, len: u32) -> Sge {
+        match self {
+            Self::Implicit { lkey, .. } => Sge { addr, length: len, lkey: *lkey },
+            Self::Own(mr) => Sge { addr, length: len, lkey: mr.lkey() },
+        }
+    }
+
+    /// For a peer's work request.
+    pub(crate) fn remote(&self, addr: u64) -> RemoteAddr {
+        match self {
+            Self::Implicit { rkey, .. } => RemoteAddr { addr, rkey: *rkey },
+            Self::Own(mr) => RemoteAddr { addr, rkey: mr.rkey() },
+        }
+    }
+}
+
+/// An opened device and what its connections share.
+#[derive(Debug)]
+pub(crate) struct Nic {
+    pub(crate) device: Device,
+    pub(crate) cq: Cq,
+    pub(crate) cm: Cm,
+    pub(crate) sizes: Sizes,
+    pd: Pd,
+    listener: Listener,
+    all: Option<ImplicitMr>,
+    /// The slab that has room, and how many connections have a part of it.
+    slab: Option<(Arc<Mr>, u32)>,
+    slab_connections: u32,
+    /// Connections there may still be.
+    room: u32,
+}
+
+impl Nic {
+    /// Sets a device up for a job of `size`, and listens.
+    pub(crate) fn open(port: &Port, size: u32) -> Result<Self> {
+        let (device, attr) = (port.device.clone(), port.device.attr());
+        if (attr.max_inline as usize) < INLINE {
+            let text =
+                format!("{} sends {} bytes inline, but {INLINE} are needed", device.name(), attr.max_inline);
+            return Err(Error::new(Class::OTHER, text));
+        }
+        let (sizes, peers) = (Sizes::of_job(size), size.saturating_sub(1).max(1));
+        let each = sizes.send_depth() + sizes.receive_depth();
+        // While two connections cross, a peer has both.
+        let cqe = (peers + 1).saturating_mul(each).min(attr.max_cqe);
+        let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
+        let listener = cm.listen(SocketAddr::new(port.address, 0), size.max(16))?;
+        let all = all_memory(&pd)?;
+        let (slab_connections, room) = (peers.min(SLAB_CONNECTIONS), cqe / each);
+        Ok(Self { device, cq, cm, sizes, pd, listener, all, slab: None, slab_connections, room })
+    }
+
+    /// Where it listens.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.listener.addr()
+    }
+
+    /// What a new connection's queue pair is made of.
+    pub(crate) fn create_qp(&self) -> Result<verbs::Qp> {
+        let cap = QpCap {
+            max_send_wr: self.sizes.send_depth(),
+            max_recv_wr: self.sizes.receive_depth(),
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline: INLINE as u32,
+        };
+        Ok(self.pd.create_qp(&QpInit::new(&self.cq).cap(cap))?)
+    }
+
+    /// Memory for a new connection's messages.
+    pub(crate) fn slots(&mut self) -> Result<Slots> {
+        if self.room == 0 {
+            let text =
+                format!("{} has no room for another connection in its completion queue", self.device.name());
+            return Err(Error::new(Class::OTHER, text));
+        }
+        let (slab, used) = match self.slab.take() {
+            Some((slab, used)) if used < self.slab_connections => (slab, used),
+            _ => {
+                let buf = Buf::alloc(self.sizes.bytes() * self.slab_connections as usize)?;
+                (Arc::new(self.pd.reg_mr(&buf, Access::LOCAL_WRITE)?), 0)
+            }
+        };
+        self.room -= 1;
+        self.slab = Some((slab.clone(), used + 1));
+        // Work requests name host memory by its address.
+        let base = used as usize * self.sizes.bytes();
+        Ok(Slots { slab, base, sizes: self.sizes })
+    }
+
+    /// A connection has gone that will not be made again with the same memory.
+    pub(crate) fn give_back(&mut self) {
+        self.room += 1;
+    }
+
+    /// Makes memory reachable: for the own NIC, or with `remote` for the peer to read.
+    pub(crate) fn reach(&self, address: usize, len: usize, remote: bool) -> Result<Reach> {
+        let access = if remote { Access::REMOTE_READ } else { Access::LOCAL_WRITE };
+        match &self.all {
+            Some(all) if all.access().contains(access) => {
+                Ok(Reach::Implicit { lkey: all.lkey(), rkey: all.rkey() })
+            }
+            _ => Ok(Reach::Own(register(&self.pd, address, len, access)?)),
+        }
+    }
+
+    /// Bytes of the longest read.
+    pub(crate) fn read_max(&self) -> u64 {
+        self.device.attr().max_msg_size.min(1 << 30)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_rank_is_bounded() {
+        let small = Sizes::of_job(64);
+        assert!(small.bytes() * 63 <= 20 << 20);
+        assert!(Sizes::of_job(65).bytes() * 1023 <= 48 << 20);
+        assert!(Sizes::of_job(4096).slot_bytes > crate::wire::HEAD_MAX);
+    }
+}

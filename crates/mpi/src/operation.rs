@@ -1,0 +1,179 @@
+//! [`Operation`]: a send or a receive under way, as the engine keeps it.
+
+use verbs::Buf;
+
+use crate::error::{Class, Error};
+use crate::group::Group;
+use crate::matching::{Envelope, Wanted};
+use crate::memory::Buffer;
+use crate::nic::Reach;
+use crate::status::{Status, UNDEFINED};
+use crate::table::Key;
+use crate::wire::Exposed;
+
+/// Where data lie that a message brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Brought<'a> {
+    /// In a slot, at a place, so many bytes.
+    Slot(&'a Buf, usize, usize),
+    /// In a copy.
+    Bytes(&'a [u8]),
+}
+
+impl Brought<'_> {
+    /// Bytes of it.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::Slot(_, _, len) => len,
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Copies as much as there is room for.
+    fn store(self, buffer: &Buffer) -> verbs::Result<()> {
+        match self {
+            Self::Slot(buf, at, len) => buffer.store_from(buf, at, len),
+            Self::Bytes(bytes) => {
+                buffer.store(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies the data.
+    pub(crate) fn to_vec(self) -> verbs::Result<Vec<u8>> {
+        match self {
+            Self::Slot(buf, at, len) => buf.to_vec(at..at + len),
+            Self::Bytes(bytes) => Ok(bytes.to_vec()),
+        }
+    }
+}
+
+/// Whom to tell that a message was matched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    /// The sender, by its name for its request.
+    Peer(u64),
+    /// A request of this process, which sent to itself.
+    Own(Key),
+}
+
+/// What a message that nobody waited for has brought.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// Its data.
+    Here { bytes: Vec<u8>, answer: Option<Answer> },
+    /// Where its data are.
+    There { id: u64, at: Exposed },
+}
+
+impl Body {
+    /// Bytes of the message.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Here { bytes, .. } => bytes.len() as u64,
+            Self::There { at, .. } => at.length,
+        }
+    }
+}
+
+/// A receive: what for, whereto, and what ranks its peers have.
+#[derive(Clone, Debug)]
+pub(crate) struct Receive {
+    pub(crate) wanted: Wanted,
+    pub(crate) buffer: Buffer,
+    /// The group by which sources are named.
+    pub(crate) names: Group,
+}
+
+impl Receive {
+    /// The status of a message of `len` bytes for this receive.
+    pub(crate) fn status(&self, envelope: &Envelope, len: u64) -> Status {
+        let room = self.buffer.len();
+        let cut = || {
+            let text = format!("the message has {len} bytes, but the receive has room for {room}");
+            Error::new(Class::TRUNCATE, text)
+        };
+        Status {
+            error: (len > room).then(|| cut().into()),
+            bytes: len.min(room),
+            ..envelope_status(envelope, len, &self.names)
+        }
+    }
+
+    /// Takes a message's data; the receive is over then.
+    pub(crate) fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Status {
+        match data.store(&self.buffer) {
+            Ok(()) => self.status(envelope, data.len() as u64),
+            Err(error) => Status::failed(error.into()),
+        }
+    }
+}
+
+/// The status that a probe gives.
+pub(crate) fn envelope_status(envelope: &Envelope, len: u64, names: &Group) -> Status {
+    Status {
+        source: names.rank_of(envelope.source).unwrap_or(UNDEFINED),
+        tag: envelope.label.tag,
+        bytes: len,
+        ..Status::empty()
+    }
+}
+
+/// A message whose data are being read from the sender's memory.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) receive: Receive,
+    pub(crate) envelope: Envelope,
+    /// The sender's name for its request.
+    pub(crate) id: u64,
+    /// Bytes of the whole message.
+    pub(crate) length: u64,
+    /// Reads under way.
+    pub(crate) left: u64,
+    /// Keeps the target reachable.
+    pub(crate) _reach: Reach,
+    /// Where the data go first, if the program's memory is not in one piece.
+    pub(crate) staging: Option<Buf>,
+}
+
+/// What an operation is about.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A message waits for its answer, or else to leave. What it holds keeps the data reachable for the peer.
+    Send { to: u32, answered: bool, _held: Option<(Reach, Option<Buf>, Buffer)> },
+    /// A receive waits for its message.
+    Receive(Receive),
+    /// A receive has its message, and reads the data.
+    Reading(Box<Reading>),
+    /// Something in several steps.
+    Task,
+    /// It is over.
+    Over(Status),
+}
+
+/// An operation under way.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) work: Work,
+    /// Nobody asks for its status: it goes when it is over.
+    pub(crate) free: bool,
+    /// Bytes of the space for buffered sends that it takes.
+    pub(crate) buffered: u64,
+}
+
+impl Operation {
+    /// An operation that somebody will ask for.
+    pub(crate) fn new(work: Work) -> Self {
+        Self { work, free: false, buffered: 0 }
+    }
+
+    /// Whether it can come to no good end without this process.
+    pub(crate) fn needs(&self, process: u32) -> bool {
+        match &self.work {
+            Work::Send { to, .. } => *to == process,
+            Work::Reading(reading) => reading.envelope.source == process,
+            Work::Receive(_) | Work::Task | Work::Over(_) => false,
+        }
+    }
+}

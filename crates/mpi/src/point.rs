@@ -1,0 +1,315 @@
+//! Point-to-point communication: what a [`Comm`] does between two of its processes.
+
+use std::sync::Arc;
+
+use crate::comm::Comm;
+use crate::context::Plane;
+use crate::engine::{Begun, Claimed, Engine, Mode, Task};
+use crate::error::{Class, Error, Result};
+use crate::group::Group;
+use crate::matching::Wanted;
+use crate::memory::Buffer;
+use crate::operation::Receive;
+use crate::request::Request;
+use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status, TAG_MAX};
+use crate::table::Key;
+use crate::wire::Label;
+
+/// A message that was matched by [`Comm::mprobe`], and that nobody else receives (`MPI_Message`). One that is dropped is lost.
+#[derive(Debug)]
+pub struct Message(Option<(Comm, Claimed)>);
+
+impl Message {
+    /// The message of nobody (`MPI_MESSAGE_NO_PROC`).
+    pub fn no_proc() -> Self {
+        Self(None)
+    }
+
+    /// Whether it is that of nobody.
+    pub fn is_no_proc(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The communicator that it came by; `None` if it is nobody's.
+    pub fn comm(&self) -> Option<&Comm> {
+        self.0.as_ref().map(|(comm, _)| comm)
+    }
+
+    /// Receives the message, and waits for its end.
+    pub fn receive(self, buffer: Buffer) -> Status {
+        match self.0 {
+            None => Status::of_nobody(),
+            Some((comm, claimed)) => {
+                let begun = comm.core().with(|engine| engine.receive_claimed(claimed, buffer));
+                finished(&comm, "MPI_Mrecv", begun)
+            }
+        }
+    }
+
+    /// Begins to receive it. The request is null for the message of nobody, which is over with [`Status::of_nobody`].
+    pub fn ireceive(self, buffer: Buffer) -> Request {
+        match self.0 {
+            None => Request::null(),
+            Some((comm, claimed)) => {
+                let begun = comm.core().with(|engine| engine.receive_claimed(claimed, buffer));
+                Request::new(&comm, begun)
+            }
+        }
+    }
+}
+
+/// The end of what has begun.
+fn finished(comm: &Comm, call: &'static str, begun: Begun) -> Status {
+    match begun {
+        Begun::Over(status) => status,
+        Begun::Under(key) => comm.core().wait(call, |engine| engine.take(key)).unwrap_or_else(Status::failed),
+    }
+}
+
+/// One direction of an exchange: whom with, and under which tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct With {
+    /// The rank of the other process.
+    pub rank: i32,
+    /// The tag.
+    pub tag: i32,
+}
+
+/// A send and a receive in one.
+struct Pair {
+    send: Option<Key>,
+    receive: Option<Key>,
+    failed: Option<Status>,
+    status: Status,
+}
+
+impl Task for Pair {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+        if let Some(status) = self.send.and_then(|key| engine.take(key)) {
+            self.send = None;
+            self.failed = status.error.is_some().then_some(status);
+        }
+        if let Some(status) = self.receive.and_then(|key| engine.take(key)) {
+            self.receive = None;
+            self.status = status;
+        }
+        let over = self.send.is_none() && self.receive.is_none();
+        over.then(|| self.failed.take().unwrap_or_else(|| self.status.clone()))
+    }
+}
+
+impl Comm {
+    fn destination(&self, to: With) -> Result<Option<(u32, Label)>> {
+        if !(0..=TAG_MAX).contains(&to.tag) {
+            return Err(Error::new(Class::TAG, format_args!("tag {} of a send is negative", to.tag)));
+        }
+        if to.rank == PROC_NULL {
+            return Ok(None);
+        }
+        let label = Label { context: self.context(Plane::Point)?, tag: to.tag };
+        Ok(Some((self.member(to.rank, "destination")?, label)))
+    }
+
+    fn wanted(&self, from: With) -> Result<Option<Wanted>> {
+        if from.tag < 0 && from.tag != ANY_TAG {
+            return Err(Error::new(Class::TAG, format_args!("tag {} of a receive is negative", from.tag)));
+        }
+        let source = match from.rank {
+            PROC_NULL => return Ok(None),
+            ANY_SOURCE => None,
+            rank => Some(self.member(rank, "source")?),
+        };
+        let tag = (from.tag != ANY_TAG).then_some(from.tag);
+        Ok(Some(Wanted { context: self.context(Plane::Point)?, source, tag }))
+    }
+
+    fn member(&self, rank: i32, what: &str) -> Result<u32> {
+        let peers: &Group = self.peers();
+        let wrong = || {
+            let text = format!("{what} {rank} is not a rank of a communicator of {}", peers.size());
+            Error::new(Class::RANK, text)
+        };
+        peers.process(rank).ok_or_else(wrong)
+    }
+
+    fn begin_send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<Begun> {
+        match self.destination(to)? {
+            None => Ok(Begun::Over(Status::empty())),
+            Some((process, label)) => self.core().with(|engine| engine.send(process, label, buffer, mode)),
+        }
+    }
+
+    fn begin_receive(&self, buffer: Buffer, from: With) -> Result<Begun> {
+        let Some(wanted) = self.wanted(from)? else { return Ok(Begun::Over(Status::of_nobody())) };
+        let receive = Receive { wanted, buffer, names: self.peers().clone() };
+        Ok(self.core().with(|engine| engine.receive(receive)))
+    }
+
+    /// Sends, and returns when the buffer may be used again.
+    ///
+    /// # Errors
+    /// [`Class::RANK`] and [`Class::TAG`] for a destination that there is not; [`Class::BUFFER`] without space for a buffered send;
+    /// [`Class::PROC_ABORTED`] when the destination is lost.
+    pub fn send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<()> {
+        let begun = self.begin_send(mode, buffer, to)?;
+        finished(self, "MPI_Send", begun).ok().map(drop)
+    }
+
+    /// Begins to send.
+    ///
+    /// # Errors
+    /// As [`Comm::send`].
+    pub fn isend(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<Request> {
+        self.begin_send(mode, buffer, to).map(|begun| Request::new(self, begun))
+    }
+
+    /// A persistent request that sends.
+    ///
+    /// # Errors
+    /// As [`Comm::send`], for the arguments.
+    pub fn send_init(&self, mode: Mode, buffer: Buffer, to: With) -> Result<Request> {
+        self.destination(to)?;
+        let comm = self.clone();
+        Ok(Request::persistent(self, Arc::new(move || comm.begin_send(mode, &buffer, to))))
+    }
+
+    /// Receives. The status has the error of a receive that failed: [`Class::TRUNCATE`] for a message that is longer than the buffer,
+    /// whose beginning was received; [`Class::PROC_ABORTED`] when the source is lost.
+    ///
+    /// # Errors
+    /// [`Class::RANK`] and [`Class::TAG`] for a source that there is not.
+    pub fn receive(&self, buffer: Buffer, from: With) -> Result<Status> {
+        let begun = self.begin_receive(buffer, from)?;
+        Ok(finished(self, "MPI_Recv", begun))
+    }
+
+    /// Begins to receive.
+    ///
+    /// # Errors
+    /// As [`Comm::receive`].
+    pub fn ireceive(&self, buffer: Buffer, from: With) -> Result<Request> {
+        self.begin_receive(buffer, from).map(|begun| Request::new(self, begun))
+    }
+
+    /// A persistent request that receives.
+    ///
+    /// # Errors
+    /// As [`Comm::receive`].
+    pub fn receive_init(&self, buffer: Buffer, from: With) -> Result<Request> {
+        self.wanted(from)?;
+        let comm = self.clone();
+        Ok(Request::persistent(self, Arc::new(move || comm.begin_receive(buffer.clone(), from))))
+    }
+
+    fn begin_pair(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Begun> {
+        self.destination(to)?;
+        let receiving = self.begin_receive(receive, from)?;
+        let sending = match self.begin_send(Mode::Standard, send, to) {
+            Ok(sending) => sending,
+            Err(error) => {
+                self.core().with(|engine| {
+                    if let Begun::Under(key) = receiving {
+                        engine.cancel(key);
+                        engine.free(key);
+                    }
+                });
+                return Err(error);
+            }
+        };
+        let mut pair = Pair { send: None, receive: None, failed: None, status: Status::empty() };
+        match sending {
+            Begun::Over(status) => pair.failed = status.error.is_some().then_some(status),
+            Begun::Under(key) => pair.send = Some(key),
+        }
+        match receiving {
+            Begun::Over(status) => pair.status = status,
+            Begun::Under(key) => pair.receive = Some(key),
+        }
+        Ok(self.core().with(|engine| engine.begin(Box::new(pair))))
+    }
+
+    /// Sends and receives at the same time; the status is the receive's, or that of a send that failed.
+    ///
+    /// # Errors
+    /// As [`Comm::send`] and [`Comm::receive`].
+    pub fn sendrecv(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Status> {
+        let begun = self.begin_pair(send, to, receive, from)?;
+        Ok(finished(self, "MPI_Sendrecv", begun))
+    }
+
+    /// Begins to send and to receive.
+    ///
+    /// # Errors
+    /// As [`Comm::sendrecv`].
+    pub fn isendrecv(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Request> {
+        self.begin_pair(send, to, receive, from).map(|begun| Request::new(self, begun))
+    }
+
+    /// As [`Comm::sendrecv`], where what comes replaces what was sent.
+    ///
+    /// # Errors
+    /// As [`Comm::sendrecv`].
+    pub fn sendrecv_replace(&self, buffer: Buffer, to: With, from: With) -> Result<Status> {
+        self.sendrecv(&buffer.copied()?, to, buffer, from)
+    }
+
+    /// Begins to send and to receive, where what comes replaces what was sent.
+    ///
+    /// # Errors
+    /// As [`Comm::sendrecv`].
+    pub fn isendrecv_replace(&self, buffer: Buffer, to: With, from: With) -> Result<Request> {
+        self.isendrecv(&buffer.copied()?, to, buffer, from)
+    }
+
+    /// Waits until a message is there that a receive would get, and leaves it.
+    ///
+    /// # Errors
+    /// As [`Comm::receive`]; [`Class::PROC_ABORTED`] when the source is lost.
+    pub fn probe(&self, from: With) -> Result<Status> {
+        let Some(wanted) = self.wanted(from)? else { return Ok(Status::of_nobody()) };
+        self.core().wait("MPI_Probe", |engine| match engine.probe(&wanted, self.peers()) {
+            Some(status) => Some(Ok(status)),
+            None => engine.lost(&wanted).map(Err),
+        })?
+    }
+
+    /// Looks whether a message is there that a receive would get.
+    ///
+    /// # Errors
+    /// As [`Comm::probe`].
+    pub fn iprobe(&self, from: With) -> Result<Option<Status>> {
+        let Some(wanted) = self.wanted(from)? else { return Ok(Some(Status::of_nobody())) };
+        let found = self.core().test(|engine| match engine.probe(&wanted, self.peers()) {
+            Some(status) => Some(Ok(status)),
+            None => engine.lost(&wanted).map(Err),
+        });
+        found.transpose()
+    }
+
+    /// Waits until a message is there that a receive would get, and takes it for [`Message::receive`] alone.
+    ///
+    /// # Errors
+    /// As [`Comm::probe`].
+    pub fn mprobe(&self, from: With) -> Result<(Message, Status)> {
+        let Some(wanted) = self.wanted(from)? else { return Ok((Message::no_proc(), Status::of_nobody())) };
+        self.core().wait("MPI_Mprobe", |engine| self.claimed(engine, &wanted))?
+    }
+
+    /// Looks whether a message is there that a receive would get, and takes it for [`Message::receive`] alone.
+    ///
+    /// # Errors
+    /// As [`Comm::probe`].
+    pub fn improbe(&self, from: With) -> Result<Option<(Message, Status)>> {
+        let Some(wanted) = self.wanted(from)? else {
+            return Ok(Some((Message::no_proc(), Status::of_nobody())));
+        };
+        self.core().test(|engine| self.claimed(engine, &wanted)).transpose()
+    }
+
+    fn claimed(&self, engine: &mut Engine, wanted: &Wanted) -> Option<Result<(Message, Status)>> {
+        match engine.claim(wanted, self.peers()) {
+            Some((claimed, status)) => Some(Ok((Message(Some((self.clone(), claimed))), status))),
+            None => engine.lost(wanted).map(Err),
+        }
+    }
+}

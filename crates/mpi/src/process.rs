@@ -1,0 +1,156 @@
+//! [`Process`]: one process of a job, from its start to its end.
+
+use std::sync::Arc;
+
+use host::Host;
+
+use crate::bootstrap::Bootstrap;
+use crate::buffered::BsendSpace;
+use crate::comm::Comm;
+use crate::context::Context;
+use crate::core::Core;
+use crate::engine::{Begun, Engine, Task};
+use crate::error::{Class, Error, Result};
+use crate::group::Group;
+use crate::nic::Port;
+use crate::request::Request;
+use crate::status::Status;
+use crate::transport::Transport;
+
+/// When connections are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connect {
+    /// With the first message to a process.
+    #[default]
+    OnDemand,
+    /// All at the start: each process asks those of lower ranks, the next one first.
+    All,
+}
+
+/// What a process is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The devices by which others are reached, best first, at most 5: two processes use the first one in the list of the lower rank
+    /// whose [`Port::fabric`] the other has, too.
+    pub ports: Vec<Port>,
+    /// When connections are made.
+    pub connect: Connect,
+    /// A text that all processes of one host have in common, as for [`Port::fabric`].
+    pub node: String,
+}
+
+/// A process of a job: it owns all state there is. Cheap to clone; any thread may use it.
+#[derive(Clone, Debug)]
+pub struct Process {
+    core: Core,
+    world: Comm,
+    alone: Comm,
+}
+
+impl Process {
+    /// Joins the job (`MPI_Init`). Collective over all its processes.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for names or ports that cannot be; the devices' and the process manager's; [`Class::PROC_ABORTED`] when a
+    /// process cannot be reached that is to be connected to.
+    pub fn start(host: &Host, config: &Config, bootstrap: Arc<dyn Bootstrap>) -> Result<Self> {
+        let (rank, size) = (bootstrap.rank(), bootstrap.size());
+        if rank >= size || size > i32::MAX as u32 {
+            return Err(Error::new(Class::ARG, format_args!("there is no rank {rank} in a job of {size}")));
+        }
+        let transport = Transport::new(host, &config.ports, &config.node, bootstrap.clone())?;
+        let core = Core::new(host, bootstrap, transport);
+        let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None)?;
+        let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None)?;
+        world.set_name("MPI_COMM_WORLD")?;
+        alone.set_name("MPI_COMM_SELF")?;
+        let process = Self { core, world, alone };
+        if config.connect == Connect::All {
+            process.connect_all()?;
+        }
+        Ok(process)
+    }
+
+    fn connect_all(&self) -> Result<()> {
+        let (rank, size) = (self.core.bootstrap().rank(), self.core.bootstrap().size());
+        self.core.with(|engine| (0..rank).rev().try_for_each(|other| engine.transport.connect(other)))?;
+        self.core.wait("MPI_Init", |engine| {
+            if engine.transport.open() + 1 == size as usize {
+                return Some(Ok(()));
+            }
+            (0..size).find_map(|other| engine.transport.lost(other)).map(|error| Err(error.clone()))
+        })?
+    }
+
+    /// Leaves the job (`MPI_Finalize`): deletes the attributes of [`Process::alone`], waits until others have all that was sent to
+    /// them, and then for the others. Collective. Nothing works afterwards that needs others.
+    ///
+    /// # Errors
+    /// A delete function's; the process manager's.
+    pub fn finalize(&self) -> Result<()> {
+        self.alone.free()?;
+        self.core.wait("MPI_Finalize", |engine| engine.is_drained().then_some(()))?;
+        self.core.bootstrap().fence()
+    }
+
+    /// All processes (`MPI_COMM_WORLD`).
+    pub fn world(&self) -> &Comm {
+        &self.world
+    }
+
+    /// This process alone (`MPI_COMM_SELF`).
+    pub fn alone(&self) -> &Comm {
+        &self.alone
+    }
+
+    /// The machine that it runs on.
+    pub fn host(&self) -> &Host {
+        self.core.host()
+    }
+
+    /// Who brought the job up.
+    pub fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
+        self.core.bootstrap()
+    }
+
+    /// Does what can be done now, without waiting.
+    pub fn progress(&self) {
+        self.core.test(|_| None::<()>);
+    }
+
+    /// Attaches space for buffered sends.
+    ///
+    /// # Errors
+    /// [`Class::BUFFER`] when there is some already.
+    pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
+        self.core.with(|engine| engine.space.attach(space))
+    }
+
+    /// Waits until nothing is in the space for buffered sends, and detaches it; [`BsendSpace::None`] if there was none.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] when the world of this process ends first.
+    pub fn detach_buffer(&self) -> Result<BsendSpace> {
+        self.core.wait("MPI_Buffer_detach", |engine| engine.space.detach())
+    }
+
+    /// Waits until nothing is in the space for buffered sends.
+    ///
+    /// # Errors
+    /// As [`Process::detach_buffer`].
+    pub fn flush_buffer(&self) -> Result<()> {
+        self.core.wait("MPI_Buffer_flush", |engine| engine.space.is_flushed().then_some(()))
+    }
+
+    /// A request that is over when nothing is in the space for buffered sends.
+    pub fn iflush_buffer(&self) -> Request {
+        struct Flush;
+        impl Task for Flush {
+            fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+                engine.space.is_flushed().then(Status::empty)
+            }
+        }
+        let begun: Begun = self.core.with(|engine| engine.begin(Box::new(Flush)));
+        Request::of_process(&self.core, begun)
+    }
+}

@@ -1,0 +1,80 @@
+//! [`Status`]: how an operation ended; and MPI's special ranks and tags.
+
+use std::sync::Arc;
+
+use crate::error::{Class, Error, Result};
+
+/// A receive from whoever sends (`MPI_ANY_SOURCE`).
+pub const ANY_SOURCE: i32 = -1;
+/// A receive with whatever tag (`MPI_ANY_TAG`).
+pub const ANY_TAG: i32 = -2;
+/// Nobody: what is sent to it or received from it is over at once (`MPI_PROC_NULL`).
+pub const PROC_NULL: i32 = -3;
+/// The root of a collective operation between two groups, at itself (`MPI_ROOT`).
+pub const ROOT: i32 = -4;
+/// No rank, no colour, no count (`MPI_UNDEFINED`).
+pub const UNDEFINED: i32 = -32766;
+/// The largest tag of a program's (`MPI_TAG_UB`).
+pub const TAG_MAX: i32 = i32::MAX;
+
+/// How an operation ended (`MPI_Status`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Rank of the sender; [`ANY_SOURCE`] where there is none.
+    pub source: i32,
+    /// The message's tag; [`ANY_TAG`] where there is none.
+    pub tag: i32,
+    /// Bytes of the message that were received (`MPI_Get_elements` divides them by what the datatype is made of).
+    pub bytes: u64,
+    /// Whether it was cancelled.
+    pub cancelled: bool,
+    /// Why it failed, if it did.
+    pub error: Option<Arc<Error>>,
+}
+
+impl Status {
+    /// What MPI calls an empty status: no source, no tag, no data, no error.
+    pub fn empty() -> Self {
+        Self { source: ANY_SOURCE, tag: ANY_TAG, bytes: 0, cancelled: false, error: None }
+    }
+
+    /// The status of a receive from [`PROC_NULL`].
+    pub fn of_nobody() -> Self {
+        Self { source: PROC_NULL, ..Self::empty() }
+    }
+
+    /// An empty status of what failed.
+    pub fn failed(error: Error) -> Self {
+        Self { error: Some(Arc::new(error)), ..Self::empty() }
+    }
+
+    /// The class of its error; [`Class::SUCCESS`] without one.
+    pub fn class(&self) -> Class {
+        self.error.as_ref().map_or(Class::SUCCESS, |error| error.class)
+    }
+
+    /// The status, if the operation succeeded.
+    ///
+    /// # Errors
+    /// The operation's.
+    pub fn ok(self) -> Result<Self> {
+        match &self.error {
+            None => Ok(self),
+            Some(error) => Err(Error::clone(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_tells_success_from_failure() {
+        assert_eq!(Status::empty().class(), Class::SUCCESS);
+        assert_eq!(Status::of_nobody().ok().expect("no error").source, PROC_NULL);
+        let failed = Status::failed(Error::new(Class::TRUNCATE, "too long"));
+        assert_eq!(failed.class(), Class::TRUNCATE);
+        assert_eq!(failed.ok().expect_err("an error").text, "too long");
+    }
+}

@@ -1,0 +1,96 @@
+//! [`Table`]: things by number, where a number once given up is never good again.
+
+/// The name of a thing in a [`Table`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// As it goes over the wire.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// As it came over the wire: a name that may be nobody's.
+    pub(crate) fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    fn place(self) -> usize {
+        (self.0 & u64::from(u32::MAX)) as usize
+    }
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    /// How often the place was given up.
+    lap: u32,
+    thing: Option<T>,
+}
+
+/// Things by [`Key`].
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Table<T> {
+    /// Takes a thing in.
+    pub(crate) fn insert(&mut self, thing: T) -> Key {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { lap: 0, thing: None });
+            (self.places.len() - 1) as u32
+        });
+        let at = &mut self.places[place as usize];
+        at.thing = Some(thing);
+        Key(u64::from(at.lap) << 32 | u64::from(place))
+    }
+
+    /// The thing of this name.
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.place())?;
+        if u64::from(place.lap) == key.0 >> 32 { place.thing.as_mut() } else { None }
+    }
+
+    /// Takes the thing of this name out.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        self.get_mut(key)?;
+        let place = &mut self.places[key.place()];
+        place.lap = place.lap.wrapping_add(1);
+        self.free.push(key.place() as u32);
+        place.thing.take()
+    }
+
+    /// All of them, with their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        let name = |(place, at): (usize, &Place<T>)| Key(u64::from(at.lap) << 32 | place as u64);
+        let named = self.places.iter().enumerate().map(move |(n, at)| (name((n, at)), &at.thing));
+        named.filter_map(|(key, thing)| Some((key, thing.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_good_until_it_is_given_up() {
+        let mut table = Table::default();
+        let (a, b) = (table.insert('a'), table.insert('b'));
+        assert_eq!(table.remove(a), Some('a'));
+        let c = table.insert('c');
+        assert_eq!(table.get_mut(a), None);
+        assert_eq!(table.remove(a), None);
+        assert_eq!(c.number() & 0xffff_ffff, a.number() & 0xffff_ffff, "the place is used again");
+        assert_eq!(table.get_mut(Key::from_number(c.number())), Some(&mut 'c'));
+        assert_eq!(table.iter().map(|(key, thing)| (key, *thing)).collect::<Vec<_>>(), [(c, 'c'), (b, 'b')]);
+        assert_eq!(table.get_mut(Key::from_number(7)), None);
+        assert_eq!(table.get_mut(Key::from_number(u64::MAX)), None);
+    }
+}

@@ -1,0 +1,530 @@
+//! [`Transport`]: ordered messages and reads between this process and each other one, over whichever device reaches it; connections
+//! are made with the first message. What it learns comes out as [`Event`]s.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use host::Host;
+use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Sge, Wc};
+
+use crate::address::{Address, common_ports};
+use crate::bootstrap::Bootstrap;
+use crate::connect::{Answer, Stage, answer};
+use crate::connection::{Connection, Payload, Received, of_completion};
+use crate::error::{Class, Error, Result};
+use crate::nic::{Nic, Port, Reach};
+use crate::table::Key;
+use crate::wire::{CROSSED, Exposed, Hello, Message, STRANGER};
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A message has come. Its payload is at [`Transport::payload`] until [`Transport::release`].
+    Received {
+        /// Who sent it.
+        from: u32,
+        /// The message.
+        what: Received,
+        /// Where it lies.
+        place: Place,
+    },
+    /// A message has left, and its payload may be used again.
+    Sent(Key),
+    /// A read is over.
+    Read(Key),
+    /// Nothing goes to this process or comes from it any more. What was to be told of it is not told.
+    Lost {
+        /// Which.
+        process: u32,
+        /// Why.
+        error: Error,
+    },
+}
+
+/// The slot of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    connection: usize,
+    slot: u32,
+}
+
+/// What waits for a connection, for credits, or for room.
+#[derive(Debug)]
+enum Task {
+    Send { message: Message, payload: Payload<'static>, told: Option<Key> },
+    Read { from: Exposed, into: Sge, key: Key },
+}
+
+/// What there is between this process and another.
+#[derive(Debug)]
+enum Way {
+    None,
+    Asking(usize),
+    Answering(usize),
+    Open(usize),
+    Lost(Error),
+}
+
+#[derive(Debug)]
+struct Peer {
+    process: u32,
+    way: Way,
+    queue: VecDeque<Task>,
+}
+
+/// Completions that are taken at once.
+const BATCH: usize = 16;
+/// Of a process that has not been heard of.
+const UNKNOWN: u32 = u32::MAX;
+
+/// All connections of a process.
+pub(crate) struct Transport {
+    host: Host,
+    bootstrap: Arc<dyn Bootstrap>,
+    job: u64,
+    rank: u32,
+    address: Address,
+    nics: Vec<Nic>,
+    /// The place among `peers` of each process of the job.
+    known: Vec<u32>,
+    peers: Vec<Peer>,
+    /// By number; what is over stays, as events may still lie in its slots.
+    connections: Vec<Connection>,
+    events: VecDeque<Event>,
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Transport(process {}, {} connections)", self.rank, self.connections.len())
+    }
+}
+
+fn note_of(process: u32) -> String {
+    format!("mpi-{process}")
+}
+
+impl Transport {
+    /// Sets the devices up and tells the others where they listen. Collective.
+    pub(crate) fn new(
+        host: &Host,
+        ports: &[Port],
+        node: &str,
+        bootstrap: Arc<dyn Bootstrap>,
+    ) -> Result<Self> {
+        let (rank, size) = (bootstrap.rank(), bootstrap.size());
+        let nics: Vec<Nic> = ports.iter().map(|port| Nic::open(port, size)).collect::<Result<_>>()?;
+        let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
+        let address = Address { node: node.to_owned(), ports: listens.collect() };
+        bootstrap.put(&note_of(rank), &address.note()?)?;
+        if rank == 0 {
+            // Only to tell jobs apart: two of them that meet at one address began at different times.
+            bootstrap.put("mpi-job", &host.now().as_ps().to_string())?;
+        }
+        bootstrap.fence()?;
+        let job = bootstrap.get("mpi-job")?;
+        let job =
+            job.parse().map_err(|_| Error::new(Class::OTHER, format_args!("'{job}' is no job's number")))?;
+        Ok(Self {
+            host: host.clone(),
+            job,
+            rank,
+            address,
+            nics,
+            known: vec![UNKNOWN; size as usize],
+            peers: Vec::new(),
+            connections: Vec::new(),
+            events: VecDeque::new(),
+            bootstrap,
+        })
+    }
+
+    /// The devices, in the order of the ports.
+    pub(crate) fn nics(&self) -> &[Nic] {
+        &self.nics
+    }
+
+    /// What a process has told of itself.
+    pub(crate) fn address_of(&self, process: u32) -> Result<Address> {
+        if process == self.rank {
+            Ok(self.address.clone())
+        } else {
+            Address::parse(&self.bootstrap.get(&note_of(process))?)
+        }
+    }
+
+    /// Where a message's payload is.
+    pub(crate) fn payload(&self, what: &Received, place: Place) -> (&Buf, Range<usize>) {
+        (self.connections[place.connection].slots().buf(), what.at..what.at + what.len)
+    }
+
+    /// Bytes of payload that a message to a process may have.
+    pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
+        let port = self.port_of(to)?;
+        Ok(Connection::payload_max(self.nics[port].sizes))
+    }
+
+    /// The device by which a process is reached.
+    pub(crate) fn nic_of(&mut self, process: u32) -> Result<&Nic> {
+        let port = self.port_of(process)?;
+        Ok(&self.nics[port])
+    }
+
+    /// Makes memory reachable for the device by which a process is reached, or with `remote` for the process.
+    pub(crate) fn reach(&mut self, process: u32, address: usize, len: usize, remote: bool) -> Result<Reach> {
+        self.nic_of(process)?.reach(address, len, remote)
+    }
+
+    /// Whether a process is lost, and why.
+    pub(crate) fn lost(&self, process: u32) -> Option<&Error> {
+        match &self.peers.get(self.known[process as usize] as usize)?.way {
+            Way::Lost(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Sends a message, if it can leave at once: the payload may then be used again. Otherwise nothing has happened but that a
+    /// connection is being made.
+    ///
+    /// # Errors
+    /// The process is lost, or cannot be reached.
+    pub(crate) fn send_now(&mut self, to: u32, message: &Message, payload: &Payload<'_>) -> Result<bool> {
+        let at = self.peer(to)?;
+        let (Way::Open(number), true) = (&self.peers[at].way, self.peers[at].queue.is_empty()) else {
+            return Ok(false);
+        };
+        let connection = &mut self.connections[*number];
+        if !connection.may_send() {
+            return Ok(false);
+        }
+        let sent = connection.send(&self.host, message, payload).map(|()| true);
+        sent.map_err(|error| self.lose(at, error))
+    }
+
+    /// Sends a message as soon as it goes; `told` comes out as [`Event::Sent`] when it has left.
+    ///
+    /// # Errors
+    /// As [`Transport::send_now`].
+    pub(crate) fn send(
+        &mut self,
+        to: u32,
+        message: Message,
+        payload: Payload<'static>,
+        told: Option<Key>,
+    ) -> Result<()> {
+        let at = self.peer(to)?;
+        self.peers[at].queue.push_back(Task::Send { message, payload, told });
+        self.pump(at);
+        Ok(())
+    }
+
+    /// Reads a peer's memory; `key` comes out as [`Event::Read`].
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub(crate) fn read(&mut self, process: u32, from: Exposed, into: Sge, key: Key) -> Result<()> {
+        let at = self.peer(process)?;
+        self.peers[at].queue.push_back(Task::Read { from, into, key });
+        self.pump(at);
+        Ok(())
+    }
+
+    /// Connects to a process, if that has not begun.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub(crate) fn connect(&mut self, process: u32) -> Result<()> {
+        self.peer(process).map(drop)
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.peers.iter().filter(|peer| matches!(peer.way, Way::Open(_))).count()
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.peers.iter().all(|peer| peer.queue.is_empty())
+            && self.connections.iter().all(|connection| !connection.open || connection.is_idle())
+    }
+
+    /// The next event, if there is one.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Gives a message's slot back.
+    pub(crate) fn release(&mut self, place: Place, message: &Message) {
+        let connection = &mut self.connections[place.connection];
+        let process = connection.process;
+        if connection.has_failed() {
+            return;
+        }
+        if let Err(error) = connection.release(&self.host, place.slot, message) {
+            let at = self.known[process as usize] as usize;
+            self.lose(at, error);
+        }
+    }
+
+    /// Looks at all devices.
+    pub(crate) fn poll(&mut self) {
+        for port in 0..self.nics.len() {
+            self.poll_completions(port);
+            while let Some(event) = self.nics[port].cm.poll_event() {
+                self.connection_event(port, event);
+            }
+        }
+    }
+
+    fn poll_completions(&mut self, port: usize) {
+        let mut wcs = [Wc::default(); BATCH];
+        loop {
+            match self.nics[port].cq.poll(&mut wcs) {
+                Ok(count) => {
+                    wcs[..count].iter().for_each(|wc| self.completed(wc));
+                    if count < BATCH {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    let here = |peer: &usize| self.connection_of(*peer).is_some_and(|c| c.port == port);
+                    let lost: Vec<usize> = (0..self.peers.len()).filter(here).collect();
+                    lost.into_iter().for_each(|at| drop(self.lose(at, error.clone().into())));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn connection_of(&self, peer: usize) -> Option<&Connection> {
+        match self.peers[peer].way {
+            Way::Asking(number) | Way::Answering(number) | Way::Open(number) => {
+                Some(&self.connections[number])
+            }
+            Way::None | Way::Lost(_) => None,
+        }
+    }
+
+    fn completed(&mut self, wc: &Wc) {
+        let (number, slot) = of_completion(wc);
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        let (process, at) = (connection.process, self.known[connection.process as usize] as usize);
+        let current = match self.peers[at].way {
+            Way::Asking(now) | Way::Answering(now) | Way::Open(now) => now == number,
+            Way::None | Way::Lost(_) => false,
+        };
+        if !current {
+            return;
+        }
+        if !wc.is_ok() {
+            let why = format!("a request on its connection ended with {:?}", wc.status);
+            self.lose(at, Error::lost(process, why));
+            return;
+        }
+        match slot {
+            Some(slot) => match connection.received(slot, wc.byte_len) {
+                Ok(what) => {
+                    let place = Place { connection: number, slot };
+                    self.events.push_back(Event::Received { from: process, what, place });
+                }
+                Err(error) => drop(self.lose(at, error)),
+            },
+            None => self.events.extend(connection.sent().map(Event::Read)),
+        }
+        self.pump(at);
+    }
+
+    /// Sends what waits, as far as it goes.
+    fn pump(&mut self, at: usize) {
+        let peer = &mut self.peers[at];
+        let Way::Open(number) = peer.way else { return };
+        let connection = &mut self.connections[number];
+        while let Some(task) = peer.queue.front() {
+            let done = match task {
+                Task::Send { message, payload, .. } if connection.may_send() => {
+                    connection.send(&self.host, message, payload)
+                }
+                Task::Read { from, into, key } if connection.may_read() => connection.read(from, *into, *key),
+                _ => return,
+            };
+            if let Err(error) = done {
+                self.lose(at, error);
+                return;
+            }
+            if let Some(Task::Send { told: Some(key), .. }) = peer.queue.pop_front() {
+                self.events.push_back(Event::Sent(key));
+            }
+        }
+    }
+
+    /// Gives a peer up; returns what to tell of it.
+    fn lose(&mut self, at: usize, error: Error) -> Error {
+        let process = self.peers[at].process;
+        let error = match error.class {
+            Class::PROC_ABORTED => error,
+            _ => Error::lost(process, error.text),
+        };
+        if let Some(number) = match self.peers[at].way {
+            Way::Asking(number) | Way::Answering(number) | Way::Open(number) => Some(number),
+            Way::None => None,
+            Way::Lost(_) => return error,
+        } {
+            self.connections[number].open = false;
+            self.connections[number].qp().to_error();
+        }
+        self.peers[at].way = Way::Lost(error.clone());
+        self.peers[at].queue.clear();
+        self.events.push_back(Event::Lost { process, error: error.clone() });
+        error
+    }
+
+    /// The peer of this number, connecting to it if that has not begun.
+    fn peer(&mut self, process: u32) -> Result<usize> {
+        let at = self.acquaint(process);
+        if let Way::None = self.peers[at].way {
+            self.ask(at).map_err(|error| self.lose(at, error))?;
+        }
+        match &self.peers[at].way {
+            Way::Lost(error) => Err(error.clone()),
+            _ => Ok(at),
+        }
+    }
+
+    fn acquaint(&mut self, process: u32) -> usize {
+        let known = &mut self.known[process as usize];
+        if *known == UNKNOWN {
+            *known = self.peers.len() as u32;
+            self.peers.push(Peer { process, way: Way::None, queue: VecDeque::new() });
+        }
+        *known as usize
+    }
+
+    fn port_of(&mut self, process: u32) -> Result<usize> {
+        let known = self.known[process as usize] as usize;
+        if known < self.peers.len()
+            && let Some(connection) = self.connection_of(known)
+        {
+            return Ok(connection.port);
+        }
+        self.way_to(process).map(|(port, _)| port)
+    }
+
+    /// The own port and the peer's address by which the two talk.
+    fn way_to(&self, process: u32) -> Result<(usize, SocketAddr)> {
+        let theirs = self.address_of(process)?;
+        let common = if self.rank < process {
+            common_ports(&self.address, &theirs)
+        } else {
+            common_ports(&theirs, &self.address).map(|(far, near)| (near, far))
+        };
+        let none = || Error::lost(process, "it has no device that reaches it from here");
+        common.map(|(near, far)| (near, theirs.ports[far].0)).ok_or_else(none)
+    }
+
+    fn ask(&mut self, at: usize) -> Result<()> {
+        let (process, number) = (self.peers[at].process, self.connections.len());
+        let (port, _) = self.way_to(process)?;
+        let connection = Connection::new(&mut self.nics[port], port, number, process)?;
+        self.connections.push(connection);
+        self.peers[at].way = Way::Asking(number);
+        self.ask_again(number)
+    }
+
+    fn ask_again(&self, number: usize) -> Result<()> {
+        let connection = &self.connections[number];
+        let (_, addr) = self.way_to(connection.process)?;
+        let hello = Hello { job: self.job, from: self.rank, to: connection.process };
+        let param = ConnParam::with_private_data(hello.bytes());
+        Ok(self.nics[connection.port].cm.connect(connection.qp(), addr, &param)?)
+    }
+
+    fn connection_event(&mut self, port: usize, event: CmEvent) {
+        let (qp_num, outcome) = match event {
+            CmEvent::ConnectRequest(request) => return self.asked(port, request),
+            CmEvent::Established { qp_num, .. } => (qp_num, Ok(())),
+            CmEvent::Rejected { qp_num, private_data } if private_data.starts_with(CROSSED) => {
+                return self.crossed(port, qp_num);
+            }
+            CmEvent::Rejected { qp_num, .. } => (qp_num, Err("it refused the connection".to_owned())),
+            CmEvent::ConnectFailed { qp_num, why } => (qp_num, Err(why.to_string())),
+            CmEvent::Disconnected { qp_num } => (qp_num, Err("it has ended, or has disconnected".to_owned())),
+        };
+        let Some((at, number)) = self.current(port, qp_num) else { return };
+        match outcome {
+            Ok(()) => self.opened(at, number),
+            Err(why) => {
+                // What it sent before that counts.
+                self.poll_completions(port);
+                let process = self.peers[at].process;
+                self.lose(at, Error::lost(process, why));
+            }
+        }
+    }
+
+    /// The peer and the connection that a queue pair belongs to; `None` for an attempt that was given up.
+    fn current(&self, port: usize, qp_num: u32) -> Option<(usize, usize)> {
+        let mut numbers = self.peers.iter().enumerate().filter_map(|(at, peer)| match peer.way {
+            Way::Asking(number) | Way::Answering(number) | Way::Open(number) => Some((at, number)),
+            Way::None | Way::Lost(_) => None,
+        });
+        numbers.find(|(_, number)| {
+            let connection = &self.connections[*number];
+            connection.port == port && connection.qp().num() == qp_num
+        })
+    }
+
+    fn opened(&mut self, at: usize, number: usize) {
+        self.peers[at].way = Way::Open(number);
+        if let Err(error) = self.connections[number].opened(&self.host) {
+            self.lose(at, error);
+        }
+        self.pump(at);
+    }
+
+    /// The peer has an attempt of its own that counts. Until its request is here, asking again costs little, and a peer that
+    /// ended meanwhile is found out.
+    fn crossed(&mut self, port: usize, qp_num: u32) {
+        let Some((at, number)) = self.current(port, qp_num) else { return };
+        if let Err(error) = self.ask_again(number) {
+            self.lose(at, error);
+        }
+    }
+
+    fn asked(&mut self, port: usize, request: ConnectRequest) {
+        let hello = Hello::parse(&request.private_data).filter(|hello| {
+            let of_this_job = hello.job == self.job && hello.to == self.rank && hello.from != self.rank;
+            of_this_job && (hello.from as usize) < self.known.len()
+        });
+        // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
+        let Some(hello) = hello else { return drop(request.reject(STRANGER)) };
+        let at = self.acquaint(hello.from);
+        let stage = match self.peers[at].way {
+            Way::None => Stage::None,
+            Way::Asking(_) => Stage::Asking,
+            Way::Answering(_) => Stage::Answering,
+            Way::Open(_) | Way::Lost(_) => Stage::Over,
+        };
+        match answer(stage, self.rank, hello.from) {
+            Answer::Crossed => drop(request.reject(CROSSED)),
+            Answer::Refuse => drop(request.reject(STRANGER)),
+            Answer::Accept => {
+                if let Err(error) = self.accept(at, port, request) {
+                    self.lose(at, error);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, at: usize, port: usize, request: ConnectRequest) -> Result<()> {
+        let (process, number) = (self.peers[at].process, self.connections.len());
+        let connection = Connection::new(&mut self.nics[port], port, number, process)?;
+        let accepted = self.nics[port].cm.accept(request, connection.qp(), &ConnParam::default());
+        self.connections.push(connection);
+        if let Way::Asking(given_up) = self.peers[at].way {
+            self.nics[self.connections[given_up].port].give_back();
+        }
+        self.peers[at].way = Way::Answering(number);
+        Ok(accepted?)
+    }
+}

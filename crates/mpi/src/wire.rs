@@ -1,0 +1,270 @@
+//! What processes say to each other: the one place that looks at bytes of a peer's. All integers are little-endian.
+//!
+//! A message begins with 16 bytes: kind, flags (0), credits (2 bytes), tag (4), context (8). What follows depends on the kind.
+
+/// Bytes that every message begins with.
+pub(crate) const HEAD: usize = 16;
+/// Bytes of the longest message without payload, and more than payload ever begins behind.
+pub(crate) const HEAD_MAX: usize = HEAD + 32;
+
+/// Which messages a receive may match: the communicator's context and the sender's tag. The sender is who is connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Label {
+    /// The communicator's context.
+    pub(crate) context: u64,
+    /// The message's tag.
+    pub(crate) tag: i32,
+}
+
+/// Memory of the sender's that the receiver is to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exposed {
+    /// Its address.
+    pub(crate) addr: u64,
+    /// The key for it.
+    pub(crate) rkey: u32,
+    /// Its length in bytes.
+    pub(crate) length: u64,
+}
+
+/// A message, but for its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// The payload follows. With an answer, the sender wants to know when a receive has matched.
+    Eager {
+        /// What it matches.
+        label: Label,
+        /// The sender's name for its request, if it wants an acknowledgement.
+        answer: Option<u64>,
+    },
+    /// The payload lies in the sender's memory, for the receiver to read.
+    Request {
+        /// What it matches.
+        label: Label,
+        /// The sender's name for its request.
+        id: u64,
+        /// Where the payload lies.
+        at: Exposed,
+    },
+    /// A receive has matched a message, or has read one: the sender's request is over.
+    Done {
+        /// The sender's name for its request.
+        id: u64,
+        /// Whether all went well.
+        ok: bool,
+    },
+    /// Nothing but credits.
+    Credit,
+}
+
+const EAGER: u8 = 1;
+const EAGER_ANSWERED: u8 = 2;
+const REQUEST: u8 = 3;
+const DONE: u8 = 4;
+const CREDIT: u8 = 5;
+
+/// A message without payload as bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes {
+    bytes: [u8; HEAD_MAX],
+    len: usize,
+}
+
+impl Bytes {
+    /// Those that are sent.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Message {
+    /// Bytes before the payload.
+    pub(crate) fn head_len(&self) -> usize {
+        match self {
+            Self::Eager { answer: None, .. } | Self::Credit => HEAD,
+            Self::Eager { answer: Some(_), .. } | Self::Done { .. } => HEAD + 8,
+            Self::Request { .. } => HEAD_MAX,
+        }
+    }
+
+    /// The bytes of this message with `credits` for the peer.
+    pub(crate) fn bytes(&self, credits: u16) -> Bytes {
+        let mut bytes = [0; HEAD_MAX];
+        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+        let (kind, label) = match *self {
+            Self::Eager { label, answer: None } => (EAGER, label),
+            Self::Eager { label, answer: Some(id) } => {
+                put(HEAD, &id.to_le_bytes());
+                (EAGER_ANSWERED, label)
+            }
+            Self::Request { label, id, at } => {
+                put(HEAD, &id.to_le_bytes());
+                put(HEAD + 8, &at.length.to_le_bytes());
+                put(HEAD + 16, &at.addr.to_le_bytes());
+                put(HEAD + 24, &at.rkey.to_le_bytes());
+                (REQUEST, label)
+            }
+            Self::Done { id, ok } => {
+                put(HEAD, &id.to_le_bytes());
+                (DONE, Label { context: 0, tag: i32::from(!ok) })
+            }
+            Self::Credit => (CREDIT, Label::default()),
+        };
+        put(0, &[kind]);
+        put(2, &credits.to_le_bytes());
+        put(4, &label.tag.to_le_bytes());
+        put(8, &label.context.to_le_bytes());
+        Bytes { bytes, len: self.head_len() }
+    }
+
+    /// The message that `bytes` begin with, of a whole of `len` bytes, and the credits with it. `None` for what nobody says.
+    pub(crate) fn parse(bytes: &[u8; HEAD_MAX], len: usize) -> Option<(Self, u16)> {
+        let label = Label { context: u64_at(bytes, 8), tag: i32::from_le_bytes(part(bytes, 4)) };
+        let id = u64_at(bytes, HEAD);
+        let message = match bytes[0] {
+            EAGER => Self::Eager { label, answer: None },
+            EAGER_ANSWERED => Self::Eager { label, answer: Some(id) },
+            REQUEST => {
+                let (length, addr) = (u64_at(bytes, HEAD + 8), u64_at(bytes, HEAD + 16));
+                let rkey = u32::from_le_bytes(part(bytes, HEAD + 24));
+                addr.checked_add(length)?;
+                Self::Request { label, id, at: Exposed { addr, rkey, length } }
+            }
+            DONE => Self::Done { id, ok: label.tag == 0 },
+            CREDIT => Self::Credit,
+            _ => return None,
+        };
+        let carries = matches!(message, Self::Eager { .. });
+        let whole = if carries { len >= message.head_len() } else { len == message.head_len() };
+        let named = label.tag >= 0 || !matches!(message, Self::Eager { .. } | Self::Request { .. });
+        (whole && named).then_some((message, u16::from_le_bytes(part(bytes, 2))))
+    }
+}
+
+fn part<const N: usize>(bytes: &[u8; HEAD_MAX], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[at..at + N]);
+    part
+}
+
+fn u64_at(bytes: &[u8; HEAD_MAX], at: usize) -> u64 {
+    u64::from_le_bytes(part(bytes, at))
+}
+
+/// Who connects to whom, as private data of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    /// A number of the job's own, so that no stranger is taken for a peer.
+    pub(crate) job: u64,
+    /// The connecting process.
+    pub(crate) from: u32,
+    /// The process that it means.
+    pub(crate) to: u32,
+}
+
+const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x01";
+/// Bytes of a [`Hello`].
+pub(crate) const HELLO: usize = 24;
+
+/// Why a connection is refused, as private data of the refusal: both connect, and the other one's attempt counts.
+pub(crate) const CROSSED: &[u8] = b"crossed";
+/// Why a connection is refused: it is not of this job, or there is one already.
+pub(crate) const STRANGER: &[u8] = b"stranger";
+
+impl Hello {
+    /// The bytes that are sent for it.
+    pub(crate) fn bytes(&self) -> [u8; HELLO] {
+        let mut bytes = [0; HELLO];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..16].copy_from_slice(&self.job.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.from.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.to.to_le_bytes());
+        bytes
+    }
+
+    /// What these bytes say; `None` for what no process of this version says. Protocols may add zeros.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; HELLO] = bytes.first_chunk()?;
+        let [job_and_from, to] = [&bytes[8..20], &bytes[20..]];
+        let (job, from) = job_and_from.split_at(8);
+        let hello = Self {
+            job: u64::from_le_bytes(job.try_into().ok()?),
+            from: u32::from_le_bytes(from.try_into().ok()?),
+            to: u32::from_le_bytes(to.try_into().ok()?),
+        };
+        bytes.starts_with(MAGIC).then_some(hello)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn messages() -> impl Strategy<Value = Message> {
+        let label = (any::<u64>(), 0..=i32::MAX).prop_map(|(context, tag)| Label { context, tag });
+        let at = (0..u64::MAX / 2, any::<u32>(), 0..u64::MAX / 2).prop_map(|(addr, rkey, length)| Exposed {
+            addr,
+            rkey,
+            length,
+        });
+        prop_oneof![
+            (label.clone(), any::<Option<u64>>())
+                .prop_map(|(label, answer)| Message::Eager { label, answer }),
+            (label, any::<u64>(), at).prop_map(|(label, id, at)| Message::Request { label, id, at }),
+            any::<(u64, bool)>().prop_map(|(id, ok)| Message::Done { id, ok }),
+            Just(Message::Credit),
+        ]
+    }
+
+    fn padded(bytes: &[u8]) -> [u8; HEAD_MAX] {
+        let mut all = [0; HEAD_MAX];
+        all[..bytes.len()].copy_from_slice(bytes);
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_said_is_understood(message in messages(), credits in any::<u16>()) {
+            let bytes = message.bytes(credits);
+            let len = bytes.as_slice().len();
+            prop_assert_eq!(Message::parse(&padded(bytes.as_slice()), len), Some((message, credits)));
+            prop_assert_eq!(Message::parse(&padded(bytes.as_slice()), len - 1), None);
+            let longer = Message::parse(&padded(bytes.as_slice()), len + 1);
+            prop_assert_eq!(longer.is_some(), matches!(message, Message::Eager { .. }));
+        }
+
+        /// Whatever comes, nothing panics, and what is understood would be said in the same way.
+        #[test]
+        fn nonsense_is_refused_or_means_something(bytes in any::<[u8; 32]>(), more in any::<[u8; 16]>(), len in 0..100_usize) {
+            let mut all = [0; HEAD_MAX];
+            all[..32].copy_from_slice(&bytes);
+            all[32..].copy_from_slice(&more);
+            if let Some((message, credits)) = Message::parse(&all, len) {
+                prop_assert!(len >= message.head_len());
+                let again = message.bytes(credits);
+                prop_assert_eq!(Message::parse(&padded(again.as_slice()), again.as_slice().len()), Some((message, credits)));
+            }
+        }
+
+        #[test]
+        fn hellos_are_understood(job in any::<u64>(), from in any::<u32>(), to in any::<u32>(), noise in any::<Vec<u8>>()) {
+            let hello = Hello { job, from, to };
+            prop_assert_eq!(Hello::parse(&hello.bytes()), Some(hello));
+            prop_assert_eq!(Hello::parse(&hello.bytes()[..HELLO - 1]), None);
+            let mut longer = hello.bytes().to_vec();
+            longer.extend([0; 32]);
+            prop_assert_eq!(Hello::parse(&longer), Some(hello));
+            prop_assert!(noise.starts_with(MAGIC) || Hello::parse(&noise).is_none());
+        }
+    }
+
+    /// A request for memory that wraps around the end of all addresses is nonsense.
+    #[test]
+    fn exposed_memory_does_not_wrap() {
+        let at = Exposed { addr: u64::MAX - 3, rkey: 1, length: 8 };
+        let bytes = Message::Request { label: Label::default(), id: 1, at }.bytes(0);
+        assert_eq!(Message::parse(&padded(bytes.as_slice()), HEAD_MAX), None);
+    }
+}

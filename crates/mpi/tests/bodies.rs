@@ -1,0 +1,604 @@
+//! What processes do with each other: each body in a simulated world, there twice with the same trace, and in threads over shared
+//! memory.
+
+mod support;
+
+use datatypes::{Basic, Datatype};
+use mpi::{
+    ANY_TAG, Any, BSEND_OVERHEAD, BsendSpace, Class, Comm, Comparison, Connect, Group, Keyval, Mode,
+    PROC_NULL, Process, Request, SplitType, Status, UNDEFINED,
+};
+use support::{ANY, Body, Play, buffer, in_threads, pattern, receive, send, typed, with};
+
+fn twice(ranks: u32, connect: Connect, body: Body) {
+    let play = Play { connect, ..Play::new(ranks) };
+    assert_eq!(play.run(body), play.run(body), "the same seed gave another world");
+}
+
+/// One test on each kind of time for each body, with so many ranks.
+macro_rules! bodies {
+    ($($name:ident $ranks:literal)*) => {
+        mod model {
+            $(#[test] fn $name() { super::twice($ranks, mpi::Connect::OnDemand, super::$name); })*
+        }
+        mod shm {
+            $(#[test] fn $name() { super::in_threads("shm", $ranks, mpi::Connect::OnDemand, super::$name); })*
+        }
+    };
+}
+
+bodies! {
+    messages_of_all_sizes_arrive 2
+    modes_end_when_mpi_says 2
+    messages_of_one_sender_stay_in_order 2
+    whoever_sends_is_received_from 4
+    floods_both_ways_end 2
+    requests_end_in_any_order 2
+    persistent_requests_start_again 2
+    a_receive_without_a_message_is_cancelled 2
+    probes_see_and_claims_take 3
+    a_ring_exchanges 5
+    long_messages_are_cut 2
+    a_process_talks_to_itself 1
+    nobody_is_a_partner 1
+    pieces_are_packed 2
+    wrong_arguments_are_named 2
+    copies_keep_their_messages_apart 3
+    copies_are_made_while_others_go_on 5
+    splits_go_by_colour_and_key 6
+    parts_become_communicators 5
+    two_sides_talk_and_merge 5
+    attributes_are_copied_and_deleted 2
+    everybody_talks_to_everybody 6
+    threads_share_a_process 2
+}
+
+const SIZES: &[usize] =
+    &[0, 1, 8, 79, 80, 81, 97, 1000, 2000, 2001, 8143, 8144, 8145, 8192, 40_000, 3_000_000];
+
+fn messages_of_all_sizes_arrive(process: &Process) {
+    let (world, peer) = (process.world(), 1 - process.world().rank());
+    for (number, &len) in SIZES.iter().enumerate() {
+        let there = pattern(0, number, len);
+        if world.rank() == 0 {
+            send(world, there, with(1, 5));
+            let (back, status) = receive(world, len + 3, with(1, 6));
+            assert!(back == pattern(1, number, len), "{len} bytes came back otherwise");
+            assert_eq!((status.source, status.tag, status.bytes), (1, 6, len as u64));
+        } else {
+            let (got, status) = receive(world, len, with(peer, 5));
+            assert!(got == there, "{len} bytes came otherwise");
+            assert_eq!((status.source, status.tag, status.class()), (0, 5, Class::SUCCESS));
+            send(world, pattern(1, number, len), with(peer, 6));
+        }
+    }
+}
+
+fn modes_end_when_mpi_says(process: &Process) {
+    let world = process.world();
+    for len in [10, 20_000] {
+        if world.rank() == 0 {
+            let mut bytes = pattern(0, 1, len);
+            let mut waits = world.isend(Mode::Synchronous, &buffer(&mut bytes), with(1, 1)).expect("begun");
+            // The other rank receives the second message first, so the first one is not matched yet.
+            send(world, vec![1], with(1, 2));
+            assert_eq!(receive(world, 1, with(1, 3)).0, [2]);
+            assert_eq!(waits.test(), None, "nobody has matched it");
+            send(world, vec![1], with(1, 4));
+            assert_eq!(waits.wait().class(), Class::SUCCESS);
+            assert!(waits.is_null());
+
+            process.attach_buffer(BsendSpace::Given { address: 8, size: 50_000 }).expect("the first");
+            assert_eq!(process.attach_buffer(BsendSpace::Automatic).expect_err("two").class, Class::BUFFER);
+            let mut copied = pattern(0, 2, len);
+            world.send(Mode::Buffered, &buffer(&mut copied), with(1, 5)).expect("space");
+            copied.fill(0);
+            let mut large = vec![0; 50_001 - BSEND_OVERHEAD as usize];
+            let refused = world.send(Mode::Buffered, &buffer(&mut large), with(1, 5)).expect_err("no space");
+            assert_eq!(refused.class, Class::BUFFER);
+            assert_eq!(process.detach_buffer(), Ok(BsendSpace::Given { address: 8, size: 50_000 }));
+            assert_eq!(receive(world, 1, with(1, 6)).0, [3]);
+            world.send(Mode::Ready, &buffer(&mut bytes), with(1, 7)).expect("sent");
+        } else {
+            assert_eq!(receive(world, 1, with(0, 2)).0, [1]);
+            send(world, vec![2], with(0, 3));
+            assert_eq!(receive(world, 1, with(0, 4)).0, [1]);
+            assert!(receive(world, len, with(0, 1)).0 == pattern(0, 1, len));
+            assert!(receive(world, len, with(0, 5)).0 == pattern(0, 2, len));
+            let mut got = vec![0; len];
+            let mut posted = world.ireceive(buffer(&mut got), with(0, 7)).expect("begun");
+            send(world, vec![3], with(0, 6));
+            assert_eq!(posted.wait().bytes, len as u64);
+            assert!(got == pattern(0, 1, len));
+        }
+    }
+}
+
+/// Long and short messages by turns: none overtakes another, whatever way it goes.
+fn messages_of_one_sender_stay_in_order(process: &Process) {
+    let world = process.world();
+    let len = |number: usize| [3, 30_000, 500, 0][number % 4] + number;
+    for posted_first in [false, true] {
+        if world.rank() == 0 {
+            if posted_first {
+                receive(world, 1, with(1, 9));
+            }
+            let mut all: Vec<Vec<u8>> = (0..40).map(|number| pattern(0, number, len(number))).collect();
+            let mut requests: Vec<Request> = all
+                .iter_mut()
+                .map(|bytes| world.isend(Mode::Standard, &buffer(bytes), with(1, 1)).expect("begun"))
+                .collect();
+            let statuses = Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+            assert!(statuses.iter().all(|status| status.error.is_none()));
+        } else {
+            let mut all: Vec<Vec<u8>> = (0..40).map(|_| vec![0; 31_000]).collect();
+            let mut requests: Vec<Request> = all
+                .iter_mut()
+                .map(|bytes| world.ireceive(buffer(bytes), with(0, ANY_TAG)).expect("begun"))
+                .collect();
+            if posted_first {
+                send(world, vec![1], with(0, 9));
+            }
+            let statuses = Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+            for (number, (status, bytes)) in statuses.iter().zip(&all).enumerate() {
+                assert_eq!(status.bytes, len(number) as u64, "message {number}");
+                assert!(bytes[..len(number)] == pattern(0, number, len(number)), "message {number}");
+            }
+        }
+    }
+}
+
+fn whoever_sends_is_received_from(process: &Process) {
+    let world = process.world();
+    const EACH: usize = 30;
+    let len = |number: usize| if number.is_multiple_of(5) { 20_000 } else { number };
+    if world.rank() == 0 {
+        let mut next = [0; 4];
+        for _ in 0..3 * EACH {
+            let (bytes, status) = receive(world, 20_000, ANY);
+            let (source, number) = (status.source as usize, next[status.source as usize]);
+            assert_eq!(status.tag as usize, number, "rank {source} was overtaken by itself");
+            assert!(bytes == pattern(status.source, number, len(number)));
+            next[source] += 1;
+        }
+        assert_eq!(next, [0, EACH, EACH, EACH]);
+    } else {
+        for number in 0..EACH {
+            send(world, pattern(world.rank(), number, len(number)), with(0, number as i32));
+        }
+    }
+}
+
+/// Goal: credits run out on both sides and come back. Method: each sends far more than there are slots, before it receives.
+fn floods_both_ways_end(process: &Process) {
+    let (world, peer) = (process.world(), 1 - process.world().rank());
+    let mut all: Vec<Vec<u8>> = (0..300).map(|number| pattern(world.rank(), number, 100)).collect();
+    let mut requests: Vec<Request> = all
+        .iter_mut()
+        .map(|bytes| world.isend(Mode::Standard, &buffer(bytes), with(peer, 1)).expect("begun"))
+        .collect();
+    for number in 0..300 {
+        assert_eq!(receive(world, 100, with(peer, 1)).0, pattern(peer, number, 100));
+    }
+    Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+}
+
+fn requests_end_in_any_order(process: &Process) {
+    let world = process.world();
+    if world.rank() == 1 {
+        for tag in [2, 0, 1] {
+            send(world, vec![tag as u8], with(0, tag));
+            receive(world, 0, with(0, 9));
+        }
+        return;
+    }
+    let mut bytes = [[0_u8; 1]; 3];
+    let mut requests: Vec<Request> = (0..)
+        .zip(&mut bytes)
+        .map(|(tag, byte)| world.ireceive(buffer(byte), with(1, tag)).expect("begun"))
+        .collect();
+    let mut requests: Vec<&mut Request> = requests.iter_mut().collect();
+    assert_eq!(Request::test_all(&mut requests), None);
+    let (first, status) = Request::wait_any(&mut requests).expect("active");
+    assert_eq!((first, status.tag), (2, 2));
+    assert_eq!(Request::test_any(&mut requests), Any::Pending);
+    send(world, vec![], with(1, 9));
+    let some = Request::wait_some(&mut requests).expect("active");
+    assert_eq!(some.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0]);
+    assert_eq!(Request::test_some(&mut requests), Some(vec![]));
+    send(world, vec![], with(1, 9));
+    let statuses = Request::wait_all(&mut requests);
+    assert_eq!(statuses.iter().map(|status| status.tag).collect::<Vec<_>>(), [ANY_TAG, 1, ANY_TAG]);
+    assert_eq!(Request::wait_any(&mut requests), None);
+    assert_eq!(Request::test_any(&mut requests), Any::Inactive);
+    assert_eq!(Request::wait_some(&mut requests), None);
+    assert!(Request::test_all(&mut requests).is_some());
+    send(world, vec![], with(1, 9));
+    assert_eq!(bytes, [[0], [1], [2]]);
+}
+
+fn persistent_requests_start_again(process: &Process) {
+    let (world, peer) = (process.world(), 1 - process.world().rank());
+    let (mut out, mut back) = (vec![0; 10_000], vec![0; 10_000]);
+    let mut sends = world.send_init(Mode::Standard, buffer(&mut out), with(peer, 1)).expect("valid");
+    let mut receives = world.receive_init(buffer(&mut back), with(peer, 1)).expect("valid");
+    for round in 0..4_u8 {
+        assert!(sends.is_persistent() && !sends.is_active());
+        assert_eq!(sends.test(), Some(Status::empty()), "an inactive request is over");
+        // SAFETY: nothing uses the memory between rounds.
+        unsafe { std::ptr::write_bytes(out.as_mut_ptr(), round + 1, out.len()) };
+        receives.start().expect("inactive");
+        sends.start().expect("inactive");
+        assert_eq!(sends.start().expect_err("active").class, Class::REQUEST);
+        let statuses = Request::wait_all(&mut [&mut sends, &mut receives]);
+        assert_eq!(statuses[1].bytes, 10_000);
+        assert!(back.iter().all(|byte| *byte == round + 1), "round {round}");
+    }
+    assert_eq!(Request::null().start().expect_err("null").class, Class::REQUEST);
+}
+
+fn a_receive_without_a_message_is_cancelled(process: &Process) {
+    let world = process.world();
+    if world.rank() == 0 {
+        let mut bytes = [7; 4];
+        let mut receives = world.ireceive(buffer(&mut bytes), with(1, 1)).expect("begun");
+        receives.cancel().expect("active");
+        assert!(receives.wait().cancelled);
+        assert_eq!(receives.cancel().expect_err("null").class, Class::REQUEST);
+        send(world, vec![], with(1, 2));
+        // What comes now is not for the receive that was cancelled.
+        let (got, status) = receive(world, 4, with(1, 1));
+        assert_eq!((got, status.cancelled, bytes), (vec![1, 2, 3, 4], false, [7; 4]));
+    } else {
+        receive(world, 0, with(0, 2));
+        let mut bytes = [1, 2, 3, 4];
+        let mut sends = world.isend(Mode::Standard, &buffer(&mut bytes), with(0, 1)).expect("begun");
+        sends.cancel().expect("active");
+        assert!(!sends.wait().cancelled, "sends complete");
+    }
+}
+
+fn probes_see_and_claims_take(process: &Process) {
+    let world = process.world();
+    if world.rank() > 0 {
+        for len in [5, 50_000] {
+            send(world, pattern(world.rank(), 0, len), with(0, world.rank()));
+        }
+        return;
+    }
+    for rank in [2, 1] {
+        for len in [5, 50_000] {
+            let seen = world.probe(with(rank, ANY_TAG)).expect("valid");
+            assert_eq!((seen.source, seen.tag, seen.bytes), (rank, rank, len as u64));
+            let again = world.iprobe(with(rank, rank)).expect("valid").expect("it is there");
+            assert_eq!(again, seen);
+            let (message, claimed) = world.mprobe(with(rank, rank)).expect("valid");
+            assert_eq!(claimed, seen);
+            if len == 50_000 {
+                assert_eq!(world.iprobe(with(rank, rank)).expect("valid"), None, "it was claimed");
+                assert!(world.improbe(with(rank, rank)).expect("valid").is_none());
+            }
+            let mut bytes = vec![0; len];
+            let status = if rank == 1 {
+                message.receive(buffer(&mut bytes))
+            } else {
+                message.ireceive(buffer(&mut bytes)).wait()
+            };
+            assert_eq!((status.bytes, status.source), (len as u64, rank));
+            assert!(bytes == pattern(rank, 0, len));
+        }
+    }
+}
+
+fn a_ring_exchanges(process: &Process) {
+    let world = process.world();
+    let (rank, size) = (world.rank(), world.size());
+    let (right, left) = (with((rank + 1) % size, 1), with((rank + size - 1) % size, 1));
+    for len in [4, 30_000] {
+        let (mut out, mut got) = (pattern(rank, 0, len), vec![0; len]);
+        let status = world.sendrecv(&buffer(&mut out), right, buffer(&mut got), left).expect("valid");
+        assert_eq!((status.source, status.bytes), (left.rank, len as u64));
+        assert!(got == pattern(left.rank, 0, len));
+        world.sendrecv_replace(buffer(&mut got), right, left).expect("valid");
+        assert!(got == pattern((left.rank + size - 1) % size, 0, len));
+        let mut request = world.isendrecv_replace(buffer(&mut got), left, right).expect("valid");
+        request.wait().ok().expect("exchanged");
+        assert!(got == pattern(left.rank, 0, len));
+    }
+}
+
+fn long_messages_are_cut(process: &Process) {
+    let world = process.world();
+    for (len, room) in [(10, 4), (10, 0), (50_000, 4), (50_000, 0), (50_000, 49_999)] {
+        if world.rank() == 0 {
+            send(world, pattern(0, 0, len), with(1, 1));
+        } else {
+            let mut bytes = vec![9; room + 1];
+            let status = world.receive(buffer(&mut bytes[..room]), with(0, 1)).expect("valid");
+            assert_eq!((status.class(), status.bytes, status.source), (Class::TRUNCATE, room as u64, 0));
+            assert!(bytes[..room] == pattern(0, 0, len)[..room] && bytes[room] == 9);
+        }
+    }
+}
+
+fn a_process_talks_to_itself(process: &Process) {
+    for comm in [process.world(), process.alone()] {
+        for len in [0, 5, 100_000] {
+            let mut out = pattern(0, 0, len);
+            let mut waits = comm.isend(Mode::Synchronous, &buffer(&mut out), with(0, 1)).expect("begun");
+            assert_eq!(waits.test(), None);
+            assert_eq!(comm.probe(ANY).expect("valid").bytes, len as u64);
+            assert!(receive(comm, len, with(0, 1)).0 == out);
+            assert_eq!(waits.test().expect("matched").class(), Class::SUCCESS);
+            let mut got = vec![0; len];
+            let mut posted = comm.ireceive(buffer(&mut got), ANY).expect("begun");
+            comm.send(Mode::Synchronous, &buffer(&mut out), with(0, 2)).expect("sent");
+            assert_eq!(posted.wait().tag, 2);
+            assert!(got == out);
+        }
+    }
+}
+
+fn nobody_is_a_partner(process: &Process) {
+    let world = process.world();
+    let nobody = with(PROC_NULL, 3);
+    send(world, vec![1], nobody);
+    let (bytes, status) = receive(world, 1, with(PROC_NULL, ANY_TAG));
+    assert_eq!((bytes, status.source, status.tag, status.bytes), (vec![], PROC_NULL, ANY_TAG, 0));
+    assert_eq!(world.probe(nobody).expect("valid").source, PROC_NULL);
+    let (message, status) = world.mprobe(nobody).expect("valid");
+    assert!(message.is_no_proc() && status == Status::of_nobody());
+    assert_eq!(message.receive(mpi::Buffer::nothing()), Status::of_nobody());
+}
+
+/// Types with gaps on one side and without on the other, short and long.
+fn pieces_are_packed(process: &Process) {
+    let world = process.world();
+    for count in [6_usize, 20_000] {
+        let comb = Datatype::vector(count as i64, 1, 3, &Basic::Byte.into()).expect("a type");
+        comb.commit();
+        let (wide, packed) = (pattern(0, 1, 3 * count), pattern(0, 1, 3 * count).into_iter().step_by(3));
+        let packed: Vec<u8> = packed.collect();
+        if world.rank() == 0 {
+            let mut wide = wide.clone();
+            world.send(Mode::Standard, &typed(&mut wide, 1, &comb), with(1, 1)).expect("sent");
+            send(world, packed, with(1, 2));
+        } else {
+            assert!(receive(world, count, with(0, 1)).0 == packed);
+            let mut got = vec![0; 3 * count];
+            let status = world.receive(typed(&mut got, 1, &comb), with(0, 2)).expect("valid");
+            assert_eq!(status.bytes, count as u64);
+            let expected = |(at, byte): (usize, &u8)| *byte == if at % 3 == 0 { wide[at] } else { 0 };
+            assert!(got.iter().enumerate().all(expected));
+        }
+    }
+}
+
+fn wrong_arguments_are_named(process: &Process) {
+    let world = process.world();
+    let mut byte = [0];
+    for rank in [-1, 2, -7] {
+        let refused = world.send(Mode::Standard, &buffer(&mut byte), with(rank, 0)).expect_err("no rank");
+        assert_eq!(refused.class, Class::RANK);
+    }
+    assert_eq!(world.receive(buffer(&mut byte), with(2, 0)).expect_err("no rank").class, Class::RANK);
+    let refused = world.isend(Mode::Standard, &buffer(&mut byte), with(0, ANY_TAG)).expect_err("no tag");
+    assert_eq!(refused.class, Class::TAG);
+    assert!(refused.text.contains("-2"), "{}", refused.text);
+    assert_eq!(world.iprobe(with(0, -3)).expect_err("no tag").class, Class::TAG);
+    assert_eq!(world.split(-1, 0).expect_err("no colour").class, Class::ARG);
+    let long = "x".repeat(mpi::NAME_MAX + 1);
+    assert_eq!(world.set_name(&long).expect_err("long").class, Class::ARG);
+}
+
+fn copies_keep_their_messages_apart(process: &Process) {
+    let world = process.world();
+    let copies = [world.dup().expect("a copy"), world.dup().expect("another")];
+    assert_eq!(world.compare(&copies[0]), Comparison::Congruent);
+    assert_eq!(copies[0].compare(&copies[0].clone()), Comparison::Identical);
+    assert_ne!(copies[0].id(), copies[1].id());
+    let all: Vec<&Comm> = copies.iter().chain([world]).collect();
+    let (right, left) = ((world.rank() + 1) % 3, (world.rank() + 2) % 3);
+    for (number, comm) in all.iter().enumerate() {
+        send(comm, vec![number as u8], with(right, 1));
+    }
+    for (number, comm) in all.iter().enumerate().rev() {
+        assert_eq!(receive(comm, 1, with(left, 1)).0, [number as u8]);
+    }
+    copies.iter().for_each(|comm| comm.free().expect("freed"));
+}
+
+fn copies_are_made_while_others_go_on(process: &Process) {
+    let world = process.world();
+    let me = world.rank();
+    let side = world.split(me % 2, 0).expect("valid").expect("a member");
+    let (leader, other) = if me % 2 == 0 { (0, 1) } else { (0, 0) };
+    let inter = side.intercomm_create(leader, Some(world), other, 1).expect("agreed");
+    let (copy, mut first) = world.idup(None).expect("begun");
+    let (between, mut second) = inter.idup(Some(mpi::Info::default())).expect("begun");
+    if me > 0 {
+        send(world, vec![1], with(0, 4));
+    } else {
+        (1..5).for_each(|rank| drop(receive(world, 1, with(rank, 4))));
+    }
+    let statuses = Request::wait_all(&mut [&mut second, &mut first]);
+    assert!(statuses.iter().all(|status| status.error.is_none()));
+    assert_eq!(census(&copy, me), [0, 1, 2, 3, 4]);
+    if between.rank() < 2 {
+        send(&between, vec![me as u8], with(between.rank(), 3));
+        let got = receive(&between, 1, ANY).0[0];
+        assert_eq!(i32::from(got), if me % 2 == 0 { me + 1 } else { me - 1 });
+    }
+}
+
+/// Rank 0 of a communicator hears the others' world ranks.
+fn census(comm: &Comm, me: i32) -> Vec<u8> {
+    if comm.rank() > 0 {
+        send(comm, vec![me as u8], with(0, 1));
+        return receive(comm, 100, with(0, 2)).0;
+    }
+    let others = (1..comm.size()).map(|rank| receive(comm, 1, with(rank, 1)).0[0]);
+    let all: Vec<u8> = std::iter::once(me as u8).chain(others).collect();
+    (1..comm.size()).for_each(|rank| send(comm, all.clone(), with(rank, 2)));
+    all
+}
+
+fn splits_go_by_colour_and_key(process: &Process) {
+    let world = process.world();
+    let me = world.rank();
+    let color = if me == 4 { UNDEFINED } else { me % 2 };
+    let part = world.split(color, -me).expect("valid");
+    match color {
+        UNDEFINED => assert!(part.is_none()),
+        0 => assert_eq!(census(&part.expect("a member"), me), [2, 0]),
+        _ => assert_eq!(census(&part.expect("a member"), me), [5, 3, 1]),
+    }
+    let shared = world.split_type(&SplitType::Shared, 0).expect("valid").expect("at least this process");
+    // In threads all are on one host, in a world each has its own.
+    assert!([1, 6].contains(&shared.size()));
+    assert_eq!(census(&shared, me).len(), shared.size() as usize);
+    assert!(world.split_type(&SplitType::Undefined, 0).expect("valid").is_none());
+}
+
+fn parts_become_communicators(process: &Process) {
+    let world = process.world();
+    let me = world.rank();
+    let odd = world.group().include(&[3, 1]).expect("ranks");
+    let part = world.create(&odd).expect("valid");
+    assert_eq!(part.is_some(), me % 2 == 1);
+    if let Some(part) = part {
+        assert_eq!(census(&part, me), [3, 1]);
+    }
+    // Only the members call this one, and twice.
+    if me != 2 {
+        let group = world.group().exclude(&[2]).expect("ranks");
+        for tag in [7, 7] {
+            let part = world.create_group(&group, tag).expect("valid").expect("a member");
+            assert_eq!(census(&part, me), [0, 1, 3, 4]);
+        }
+    }
+    assert!(world.create(&Group::empty()).expect("valid").is_none());
+    let strangers = Group::new(vec![77]).expect("distinct");
+    assert_eq!(world.create(&strangers).expect_err("no member").class, Class::GROUP);
+}
+
+fn two_sides_talk_and_merge(process: &Process) {
+    let world = process.world();
+    let me = world.rank();
+    // Sides {0, 2, 4} and {1, 3}; their leaders are 4 (rank 2 of its side) and 1.
+    let side = world.split(me % 2, 0).expect("valid").expect("a member");
+    let (leader, other) = if me % 2 == 0 { (2, 1) } else { (0, 4) };
+    let inter = side.intercomm_create(leader, Some(world), other, 9).expect("agreed");
+    assert!(inter.is_inter());
+    let sizes = (inter.size(), inter.remote_group().expect("two sides").size());
+    assert_eq!(sizes, if me % 2 == 0 { (3, 2) } else { (2, 3) });
+    for inter in [inter.clone(), inter.dup().expect("a copy")] {
+        let partner = with(inter.rank(), 3);
+        if inter.rank() < 2 {
+            send(&inter, vec![me as u8], partner);
+            let (bytes, status) = receive(&inter, 1, with(mpi::ANY_SOURCE, 3));
+            assert_eq!(status.source, inter.rank());
+            assert_eq!(i32::from(bytes[0]), if me % 2 == 0 { me + 1 } else { me - 1 });
+        }
+    }
+    let merged = inter.intercomm_merge(me % 2 == 0).expect("merged");
+    assert_eq!(census(&merged, me), [1, 3, 0, 2, 4]);
+    let merged = inter.intercomm_merge(true).expect("merged");
+    assert_eq!(census(&merged, me), [0, 2, 4, 1, 3]);
+    let halves = inter.split(i32::from(inter.rank() == 0), 0).expect("valid").expect("both sides have it");
+    let sizes = (halves.size(), halves.remote_group().expect("two sides").size());
+    let expected = match (me % 2, inter.rank()) {
+        (_, 0) => (1, 1),
+        (0, _) => (2, 1),
+        _ => (1, 2),
+    };
+    assert_eq!(sizes, expected);
+    assert_eq!(side.intercomm_merge(false).expect_err("one side").class, Class::COMM);
+}
+
+fn attributes_are_copied_and_deleted(process: &Process) {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let world = process.world();
+    let deleted = Arc::new(AtomicUsize::new(0));
+    let count = deleted.clone();
+    let key = Keyval::<Comm>::new(
+        |_, value| Ok(Some(value + 1)),
+        move |_, value| {
+            count.fetch_add(value, Ordering::Relaxed);
+            if value == 66 { Err(mpi::Error::new(Class::OTHER, "kept")) } else { Ok(()) }
+        },
+    );
+    let silent = Keyval::<Comm>::new(|_, _| Ok(None), |_, _| Ok(()));
+    let comm = world.dup().expect("a copy");
+    comm.set_attribute(&key, 5).expect("new");
+    comm.set_attribute(&silent, 7).expect("new");
+    comm.set_attribute(&key, 10).expect("replaced");
+    assert_eq!((deleted.load(Ordering::Relaxed), comm.attribute(&key)), (5, Some(10)));
+    let copy = comm.dup().expect("a copy");
+    assert_eq!((copy.attribute(&key), copy.attribute(&silent)), (Some(11), None));
+    copy.free().expect("freed");
+    assert_eq!(deleted.load(Ordering::Relaxed), 16);
+    comm.set_attribute(&key, 66).expect("replaced");
+    assert_eq!(comm.delete_attribute(&key).expect_err("the function's").text, "kept");
+    assert_eq!(comm.attribute(&key), Some(66), "it stays");
+    assert_eq!(world.attribute(&key), None);
+}
+
+/// Connections cross in all ways, as everybody sends to everybody at once.
+fn everybody_talks_to_everybody(process: &Process) {
+    let world = process.world();
+    let (rank, size) = (world.rank(), world.size());
+    for round in 0..3 {
+        let mut all: Vec<Vec<u8>> = (0..size).map(|to| pattern(rank, (to + round) as usize, 200)).collect();
+        let sends = (0..)
+            .zip(&mut all)
+            .map(|(to, bytes)| world.isend(Mode::Standard, &buffer(bytes), with(to, round)).expect("begun"));
+        let mut sends: Vec<Request> = sends.collect();
+        for from in 0..size {
+            assert!(receive(world, 200, with(from, round)).0 == pattern(from, (rank + round) as usize, 200));
+        }
+        Request::wait_all(&mut sends.iter_mut().collect::<Vec<_>>());
+    }
+}
+
+/// Several threads of each process send and receive at once, each by a tag of its own.
+fn threads_share_a_process(process: &Process) {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let done = Arc::new(AtomicU32::new(0));
+    let body = |tag: i32| {
+        let (process, done) = (process.clone(), done.clone());
+        move || {
+            let (world, peer) = (process.world(), with(1 - process.world().rank(), tag));
+            for number in 0..50_usize {
+                let len = if number.is_multiple_of(10) { 10_000 } else { number };
+                if world.rank() == 0 {
+                    send(world, pattern(tag, number, len), peer);
+                    assert!(receive(world, len, peer).0 == pattern(tag + 9, number, len));
+                } else {
+                    assert!(receive(world, len, peer).0 == pattern(tag, number, len));
+                    send(world, pattern(tag + 9, number, len), peer);
+                }
+            }
+            done.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let host = process.host();
+    let threads = [1, 2, 3].map(|tag| host.spawn("thread", None, body(tag)).expect("a thread"));
+    threads.into_iter().for_each(|thread| thread.join());
+    assert_eq!(done.load(Ordering::SeqCst), 3, "a thread has failed");
+}
+
+#[test]
+fn all_are_connected_at_the_start() {
+    twice(5, Connect::All, everybody_talks_to_everybody);
+    in_threads("shm", 5, Connect::All, everybody_talks_to_everybody);
+}
+
+#[test]
+fn threads_and_coroutines_give_the_same_world() {
+    use verbs::host::world::Factory;
+    let run = |factory| Play { factory, ..Play::new(4) }.run(whoever_sends_is_received_from);
+    assert_eq!(run(Factory::Coroutine), run(Factory::Thread));
+}

@@ -1,0 +1,166 @@
+//! Random programs of sends, receives, probes and cancels in worlds, by seed, under loss, delay and stalls; each twice, with equal
+//! traces.
+//!
+//! What must come out is known beforehand: rank 0 of each program's plan says which messages go from whom to whom, and each rank
+//! receives them by ways that differ by seed.
+
+mod support;
+
+use mpi::{ANY_SOURCE, ANY_TAG, BsendSpace, Comm, Connect, Mode, Process, Request};
+use support::{Play, buffer, in_threads, pattern, with};
+use verbs::host::world::Ended;
+
+/// Seeds of each weather.
+const SEEDS: u64 = 30;
+
+const WEATHERS: &[&str] = &[
+    "model:mt23108-vapi",
+    "model:mt23108-vapi(faults.loss_ppm=5000)",
+    "model:mt23108-nicmem(faults.delay_ns=20000)",
+    "model:mt23108-vapi(faults.stall_ppm=20000,faults.stall_ns=50000)",
+    "model:mt23108-nicmem(faults.loss_ppm=3000,faults.delay_ns=5000,faults.stall_ppm=5000,faults.stall_ns=20000)",
+];
+
+/// A plain generator of numbers (xorshift64*).
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % sides
+    }
+}
+
+/// A message of the plan.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    from: i32,
+    to: i32,
+    tag: i32,
+    len: usize,
+    mode: Mode,
+}
+
+fn plan(seed: u64, ranks: i32) -> Vec<Sent> {
+    let mut dice = Dice::new(seed);
+    let count = 10 + dice.roll(60);
+    let modes = [Mode::Standard, Mode::Standard, Mode::Synchronous, Mode::Buffered];
+    let lens = [0, 1, 30, 90, 700, 6_000, 9_000, 60_000];
+    let one = |_| Sent {
+        from: dice.roll(ranks as usize) as i32,
+        to: dice.roll(ranks as usize) as i32,
+        tag: dice.roll(3) as i32,
+        len: lens[dice.roll(lens.len())] + dice.roll(3),
+        mode: modes[dice.roll(modes.len())],
+    };
+    (0..count).map(one).collect()
+}
+
+/// Sends what the plan says of this rank, without waiting; receives what it says, in some order and by some calls.
+fn play(process: &Process, seed: u64) {
+    // Of its own, so that no message of a rank that is ahead gets among these.
+    let world = &process.world().dup().expect("a copy");
+    let (me, plan) = (world.rank(), plan(seed, world.size()));
+    let mut dice = Dice::new(seed ^ 0x5eed ^ (me as u64) << 32);
+    process.attach_buffer(BsendSpace::Automatic).expect("the first");
+    let mut outgoing: Vec<(Sent, Vec<u8>)> = (0..)
+        .zip(&plan)
+        .filter(|(_, sent)| sent.from == me)
+        .map(|(number, sent)| (*sent, pattern(sent.from, number, sent.len)))
+        .collect();
+    let mut incoming: Vec<(usize, Sent)> =
+        plan.iter().copied().enumerate().filter(|(_, sent)| sent.to == me).collect();
+    let mut requests = Vec::new();
+    let mut sends = outgoing.iter_mut();
+    loop {
+        let next = if dice.roll(2) == 0 || incoming.is_empty() { sends.next() } else { None };
+        match next {
+            Some((sent, bytes)) => {
+                let to = with(sent.to, sent.tag);
+                requests.push(world.isend(sent.mode, &buffer(bytes), to).expect("begun"));
+            }
+            None if incoming.is_empty() => break,
+            // What is received may be sent by this rank itself, or only when others have got something from it.
+            None if sends.len() > 0 => {
+                let _ = world.iprobe(with(ANY_SOURCE, ANY_TAG)).expect("valid");
+            }
+            None => take(world, &mut dice, &mut incoming),
+        }
+    }
+    let statuses = Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+    assert!(statuses.iter().all(|status| status.error.is_none()), "{statuses:?}");
+    process.detach_buffer().expect("flushed");
+    assert_eq!(world.iprobe(with(ANY_SOURCE, ANY_TAG)).expect("valid"), None, "nothing is left");
+}
+
+/// Receives one message by some way, and looks whether it may be that one.
+fn take(world: &Comm, dice: &mut Dice, incoming: &mut Vec<(usize, Sent)>) {
+    let wished = incoming[dice.roll(incoming.len())].1;
+    let source = if dice.roll(3) == 0 { ANY_SOURCE } else { wished.from };
+    let tag = if dice.roll(3) == 0 { ANY_TAG } else { wished.tag };
+    let from = with(source, tag);
+    let mut bytes = vec![0; 70_000];
+    let status = match dice.roll(5) {
+        0 => world.receive(buffer(&mut bytes), from).expect("valid"),
+        1 => world.ireceive(buffer(&mut bytes), from).expect("begun").wait(),
+        2 => {
+            let (message, seen) = world.mprobe(from).expect("valid");
+            let status = message.receive(buffer(&mut bytes));
+            assert_eq!(status, seen);
+            status
+        }
+        3 => {
+            let seen = world.probe(from).expect("valid");
+            let status = world.receive(buffer(&mut bytes), with(seen.source, seen.tag)).expect("valid");
+            assert_eq!(status, seen);
+            status
+        }
+        _ => {
+            let mut other = [0; 1];
+            let mut cancelled = world.ireceive(buffer(&mut other), with(wished.from, 77)).expect("begun");
+            let mut receives = world.ireceive(buffer(&mut bytes), from).expect("begun");
+            cancelled.cancel().expect("active");
+            assert!(cancelled.wait().cancelled);
+            receives.wait()
+        }
+    };
+    // Of the messages of one sender with one tag, the first.
+    let same = |sent: &Sent| sent.from == status.source && sent.tag == status.tag;
+    let at = incoming.iter().position(|(_, sent)| same(sent)).expect("a message of the plan");
+    let (number, sent) = incoming.remove(at);
+    assert!(source == ANY_SOURCE || source == sent.from);
+    assert!(tag == ANY_TAG || tag == sent.tag);
+    assert_eq!(status.bytes, sent.len as u64, "message {number}");
+    assert!(bytes[..sent.len] == pattern(sent.from, number, sent.len), "message {number}");
+}
+
+fn run(card: &'static str, seed: u64) -> Ended {
+    let ranks = 2 + (seed % 4) as u32;
+    Play { card, seed, ..Play::new(ranks) }.run(move |process| play(process, seed))
+}
+
+#[test]
+fn random_programs_come_to_their_ends() {
+    for card in WEATHERS {
+        for seed in 1..=SEEDS {
+            let once = run(card, seed);
+            if seed.is_multiple_of(4) {
+                assert_eq!(once, run(card, seed), "{card}, seed {seed}: another world");
+            }
+        }
+    }
+}
+
+#[test]
+fn random_programs_come_to_their_ends_over_shared_memory() {
+    fn all(process: &Process) {
+        (1..=20).for_each(|seed| play(process, seed));
+    }
+    in_threads("shm", 4, Connect::OnDemand, all);
+}

@@ -1,0 +1,153 @@
+//! Jobs for tests: the same body as ranks of a simulated world, and as threads that talk over shared memory.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use datatypes::{Basic, Datatype};
+use mpi::{ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Port, Process, Status, With};
+use verbs::host::world::{self, Ended, Factory, World};
+use verbs::host::{Host, Task};
+
+/// Puts what is long at the beginning of a page: what registering it takes on a modelled card depends on how many pages it has, and
+/// equal seeds are to give equal worlds.
+struct OnPages;
+
+// SAFETY: as the system's allocator, with more alignment than was asked for.
+unsafe impl GlobalAlloc for OnPages {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as promised by the caller.
+        unsafe { System.alloc(paged(layout)) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as promised by the caller, with the alignment that it was allocated with.
+        unsafe { System.dealloc(memory, paged(layout)) }
+    }
+}
+
+fn paged(layout: Layout) -> Layout {
+    if layout.size() < 512 { layout } else { layout.align_to(4096).expect("a power of two") }
+}
+
+#[global_allocator]
+static ALLOCATOR: OnPages = OnPages;
+
+/// What each rank does.
+pub(crate) type Body = fn(&Process);
+
+/// A job in virtual time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Play {
+    pub(crate) card: &'static str,
+    pub(crate) ranks: u32,
+    pub(crate) seed: u64,
+    pub(crate) connect: Connect,
+    pub(crate) factory: Factory,
+}
+
+impl Play {
+    pub(crate) fn new(ranks: u32) -> Self {
+        let (connect, factory) = (Connect::OnDemand, Factory::Coroutine);
+        Self { card: "model:mt23108-vapi", ranks, seed: 1, connect, factory }
+    }
+
+    /// Runs a body on a machine for each rank.
+    pub(crate) fn run(self, body: impl Fn(&Process) + Clone + Send + 'static) -> Ended {
+        let config =
+            world::Config { seed: self.seed, factory: self.factory, stack: 1 << 20, max_events: 200_000_000 };
+        let mut world = World::new(config);
+        let board = Board::new(self.ranks);
+        for rank in 0..self.ranks {
+            let name = format!("rank-{rank}");
+            let node = world.node(&name);
+            let (host, board, body, name_of_node) = (node.host(), board.clone(), body.clone(), name.clone());
+            let run = move || {
+                rank_body(&host, &board, rank, (self.card, "card", &name_of_node), self.connect, body)
+            };
+            world.rank(&name, &[&node], run).expect("a rank");
+        }
+        world.run().unwrap_or_else(|failure| panic!("{self:?}: {failure}"))
+    }
+}
+
+fn rank_body(
+    host: &Host,
+    board: &Arc<Board>,
+    rank: u32,
+    (device, fabric, node): (&str, &str, &str),
+    connect: Connect,
+    body: impl Fn(&Process),
+) {
+    let device = fabric::open(device, host).expect("a device");
+    let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let ports = vec![Port { device, address, fabric: fabric.into() }];
+    let config = Config { ports, connect, node: node.into() };
+    let process = Process::start(host, &config, board.seat(rank, host)).expect("a job");
+    body(&process);
+    process.finalize().expect("an end");
+}
+
+/// Ends the program when a rank panics: the others would wait for it.
+struct Alarm;
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::exit(101);
+        }
+    }
+}
+
+/// Runs a body in real time, in a thread for each rank.
+pub(crate) fn in_threads(device: &'static str, ranks: u32, connect: Connect, body: Body) {
+    let (host, board) = (verbs::host::real::host(), Board::new(ranks));
+    let run = |rank: u32| {
+        let (host, board) = (host.clone(), board.clone());
+        move || {
+            let _alarm = Alarm;
+            rank_body(&host, &board, rank, (device, device, "here"), connect, body);
+        }
+    };
+    let threads: Vec<Task> =
+        (0..ranks).map(|rank| host.spawn("rank", None, run(rank)).expect("a thread")).collect();
+    threads.into_iter().for_each(Task::join);
+}
+
+/// Bytes, as a buffer. Tests keep them until nothing uses them any more.
+pub(crate) fn buffer(bytes: &mut [u8]) -> Buffer {
+    typed(bytes, bytes.len() as i64, &Basic::Byte.into())
+}
+
+/// Bytes as a buffer of another type, which lies inside.
+pub(crate) fn typed(bytes: &mut [u8], count: i64, datatype: &Datatype) -> Buffer {
+    // SAFETY: the tests keep the bytes, and do not touch them while something uses the buffer.
+    unsafe { Buffer::new(bytes.as_mut_ptr().expose_provenance(), count, datatype.clone()) }.expect("a buffer")
+}
+
+/// What rank `rank` sends as message `number`, of a length.
+pub(crate) fn pattern(rank: i32, number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251 + number * 31 + rank as usize * 101) as u8).collect()
+}
+
+/// Whoever, with whatever tag.
+pub(crate) const ANY: With = With { rank: ANY_SOURCE, tag: ANY_TAG };
+
+pub(crate) fn with(rank: i32, tag: i32) -> With {
+    With { rank, tag }
+}
+
+/// Sends bytes in the standard mode.
+pub(crate) fn send(comm: &Comm, mut bytes: Vec<u8>, to: With) {
+    comm.send(mpi::Mode::Standard, &buffer(&mut bytes), to).expect("sent");
+}
+
+/// Receives so many bytes at most.
+pub(crate) fn receive(comm: &Comm, room: usize, from: With) -> (Vec<u8>, Status) {
+    let mut bytes = vec![0xee; room];
+    let status = comm.receive(buffer(&mut bytes), from).expect("valid");
+    bytes.truncate(status.bytes as usize);
+    (bytes, status)
+}
