@@ -15,6 +15,7 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 const TREES: &[&str] = &[
     "crates/dapl/src/",
     "crates/fabric/src/",
+    "crates/nic-model/src/",
     "crates/nic-soft/src/iwarp/",
     "crates/nic-soft/src/shm/",
     "crates/nicety/src/",

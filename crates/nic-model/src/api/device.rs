@@ -7,11 +7,11 @@ use host::{Bell, Host, Rate};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
 use verbs::{AsyncEvent, AtomicCap, Buf, CompChannel, DeviceAttr, DmAccess, Error, Result, WriteOrder};
 
-use super::Opened;
 use super::domain::DomainObject;
 use super::manager::CmObject;
+use super::opened::Opened;
 use super::queues::{ChannelObject, CqObject};
-use crate::Payload;
+use crate::config::Payload;
 use crate::limits::{self, Kind};
 use crate::machine::{Machine, WriteImmKind};
 use crate::net::connections::address;

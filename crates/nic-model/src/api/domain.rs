@@ -5,7 +5,7 @@ use std::sync::Arc;
 use verbs::provider::{MrOps, PdOps, QpOps, SrqOps, own};
 use verbs::{Access, Buf, Cq, QpInit, Result, SrqInit};
 
-use super::Opened;
+use super::opened::Opened;
 use super::queues::{CqObject, QpObject, SrqObject};
 use crate::net::queue_pair::QueuePairParts;
 

@@ -9,7 +9,7 @@ use host::{Bell, Wake};
 use verbs::provider::{CmOps, ListenerOps, RequestOps, own};
 use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Qp, Result};
 
-use super::Opened;
+use super::opened::Opened;
 use super::queues::QpObject;
 use crate::limits;
 use crate::net::connections::{CmNews, ListenerKey};

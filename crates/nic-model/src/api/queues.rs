@@ -7,7 +7,7 @@ use host::{Bell, Span, Wake};
 use verbs::provider::{CompChannelOps, CqOps, QpOps, SrqOps};
 use verbs::{AtomicCap, Data, QpState, RecvWr, Result, SendOp, SendWr, Wc};
 
-use super::Opened;
+use super::opened::Opened;
 
 /// A completion queue.
 pub(super) struct CqObject {

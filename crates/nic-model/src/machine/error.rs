@@ -3,7 +3,7 @@
 use strsim::levenshtein;
 
 use super::keys::{KEYS, Key};
-use super::parse::{Class, classes};
+use super::source::{Class, classes};
 
 /// Why a description of a machine cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,13 +2,13 @@
 //!
 //! A machine file is TOML with a section for each component. Every key ends in its unit, in `flag` (true or false) or in
 //! `kind` (a name), and every value says where it comes from: `clock_mhz = { value = 133, source = "published", rows = ["NM-003"] }`. The table of keys is in `keys.rs`;
-//! `parse.rs` reads files; `error.rs` says what is wrong with them.
+//! `parse.rs` reads files; `error.rs` says what is wrong with them; `source.rs` and `values.rs` hold what was read.
 
 mod error;
 mod keys;
 mod parse;
-
-use std::collections::BTreeMap;
+mod source;
+mod values;
 
 pub use error::{MachineError, Wrong};
 pub use keys::{
@@ -16,79 +16,8 @@ pub use keys::{
     KEYS, Key, Link, NicMemory, Params, ProcessorsKind, Software, Switch, Translation, Transport, Value,
     WriteImmKind,
 };
-
-/// Where a value comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A paper says so.
-    Published {
-        /// Numbers of the published rows.
-        rows: Vec<String>,
-    },
-    /// A data sheet or a specification says so.
-    Datasheet {
-        /// Which one, where.
-        doc: String,
-    },
-    /// The value follows from others.
-    Derived {
-        /// The arithmetic by which it follows.
-        how: String,
-    },
-    /// Chosen so that the model comes near published results: these are no predictions then.
-    Fitted {
-        /// Numbers of the published rows.
-        rows: Vec<String>,
-    },
-    /// Nobody says: it is an assumption.
-    Assumed {
-        /// Why this value.
-        why: String,
-    },
-    /// Given as an option.
-    Given,
-    /// The file does not say, and it is off.
-    Default,
-}
-
-impl Source {
-    /// Its class in a word, as machine files have it.
-    #[must_use]
-    pub fn class(&self) -> &'static str {
-        match self {
-            Self::Published { .. } => "published",
-            Self::Datasheet { .. } => "datasheet",
-            Self::Derived { .. } => "derived",
-            Self::Fitted { .. } => "fitted",
-            Self::Assumed { .. } => "assumed",
-            Self::Given => "given",
-            Self::Default => "default",
-        }
-    }
-}
-
-/// One value of a machine.
-#[derive(Clone, Debug)]
-pub struct Parameter {
-    /// Name, unit, range and meaning.
-    pub key: &'static Key,
-    /// The value that the machine has.
-    pub value: Value,
-    /// Where it comes from.
-    pub source: Source,
-}
-
-/// A machine: all of its values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
-    /// Its short name.
-    pub name: String,
-    /// What it is, in a sentence.
-    pub about: String,
-    /// The values, by component.
-    pub params: Params,
-    sources: BTreeMap<String, Source>,
-}
+pub use source::Source;
+pub use values::{Machine, Parameter};
 
 /// The machines that come along: name and file.
 const BUILT_IN: [(&str, &str); 8] = [
@@ -140,42 +69,6 @@ impl Machine {
         }
         let text = std::fs::read_to_string(name).map_err(|e| Wrong::Unreadable(e.to_string()).at(name))?;
         parse::parse(name, &text)
-    }
-
-    /// Changes one value: `key` is `section.name`, `value` a number in the key's unit, `true` or `false` (or 1 or 0), or a name.
-    ///
-    /// # Errors
-    /// [`MachineError`] for an unknown key, a wrong unit, or a value that is beyond its range.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), MachineError> {
-        let fail = |wrong: Wrong| wrong.at(format!("option {key}={value}"));
-        let Some(found) = KEYS.iter().find(|k| k.path() == key) else {
-            return Err(fail(match key.split_once('.') {
-                Some((section, name)) if error::sections().contains(&section) => {
-                    Wrong::unknown_key(section, name)
-                }
-                Some((section, _)) => Wrong::Section(section.to_owned()),
-                None => Wrong::NoComponent(key.to_owned()),
-            }));
-        };
-        let wrong = || fail(Wrong::Value { key: found, written: value.to_owned() });
-        (found.set)(&mut self.params, found.read(value).ok_or_else(wrong)?);
-        self.sources.insert(found.path(), Source::Given);
-        Ok(())
-    }
-
-    /// Its rails: ports of all of its cards together.
-    #[must_use]
-    pub fn rails(&self) -> usize {
-        (self.params.host.card_count * self.params.link.port_count) as usize
-    }
-
-    /// All of its values with their sources, in the order of [`KEYS`].
-    #[must_use]
-    pub fn parameters(&self) -> Vec<Parameter> {
-        let source = |key: &Key| self.sources.get(&key.path()).cloned().unwrap_or(Source::Default);
-        KEYS.iter()
-            .map(|key| Parameter { key, value: (key.get)(&self.params), source: source(key) })
-            .collect()
     }
 }
 

@@ -8,7 +8,8 @@ use toml::de::{DeArray, DeTable, DeValue};
 use super::error::{MachineError, Wrong, sections};
 use super::keys::Value as Amount;
 use super::keys::{Domain, KEYS, Key, Params};
-use super::{Machine, Source};
+use super::source::{CLASSES, Source};
+use super::values::Machine;
 
 type Outcome<T> = Result<T, MachineError>;
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -166,40 +167,6 @@ impl File<'_> {
         });
         let rows: Vec<String> = rows.collect::<Outcome<_>>()?;
         if rows.is_empty() { Err(wrong(value.span().start)) } else { Ok(rows) }
-    }
-}
-
-/// A class of sources, and the field that goes with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
-    /// Its name in machine files.
-    pub name: &'static str,
-    /// The field that says more.
-    pub field: &'static str,
-}
-
-const CLASSES: [Class; 5] = [
-    Class { name: "published", field: "rows" },
-    Class { name: "datasheet", field: "doc" },
-    Class { name: "derived", field: "how" },
-    Class { name: "fitted", field: "rows" },
-    Class { name: "assumed", field: "why" },
-];
-
-/// All classes, for errors.
-pub(super) fn classes() -> String {
-    CLASSES.map(|Class { name, field }| format!("\"{name}\" (with {field})")).join(", ")
-}
-
-impl Class {
-    /// What is expected of its field, for errors.
-    pub(super) fn expected(self) -> &'static str {
-        match self.field {
-            "rows" => "expected rows = [\"NM-003\"], the numbers of published rows",
-            "doc" => "expected doc = \"...\", the document and its section",
-            "how" => "expected how = \"...\", the arithmetic",
-            _ => "expected why = \"...\", the reason",
-        }
     }
 }
 

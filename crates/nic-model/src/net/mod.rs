@@ -49,7 +49,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use host::Time;
 use host::world::{Actor, Node, Timeline};
 
-use crate::Payload;
+use crate::config::Payload;
 use crate::machine::{Machine, Params};
 use event::Event;
 pub(crate) use network::Network;

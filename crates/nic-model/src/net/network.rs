@@ -28,7 +28,7 @@ use super::receives::{ReceiveQueue, SharedReceiveQueue};
 use super::requester::Rules;
 use super::slab::Slab;
 use super::wires::Wires;
-use crate::Payload;
+use crate::config::Payload;
 use crate::limits::Kind;
 use crate::machine::Params;
 use crate::parts::us;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use verbs::{Access, Buf, Error, MemoryKind, RemoteAddr, Result, Sge};
 
 use super::slab::Slab;
-use crate::Payload;
+use crate::config::Payload;
 
 /// Bytes at either end of a message that move in spite of a hole.
 const HOLE_EDGE: u64 = 64;

@@ -718,7 +718,7 @@ mod tests {
         fn new() -> Self {
             let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
             let (mut protection, buf) =
-                (Protection::new(0, crate::Payload::Bytes), Buf::alloc(1 << 16).expect("memory"));
+                (Protection::new(0, crate::config::Payload::Bytes), Buf::alloc(1 << 16).expect("memory"));
             let (lkey, addr) = protection.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");
             let cap = QpCap { max_send_wr: 8, ..QpCap::default() };
             let memory = Sge { addr, length: 0, lkey };

@@ -433,7 +433,8 @@ mod tests {
 
     #[test]
     fn a_message_is_checked_whole_before_any_of_it_is_written() {
-        let (mut table, buf) = (Protection::new(0, crate::Payload::Bytes), Buf::alloc(4096).expect("memory"));
+        let (mut table, buf) =
+            (Protection::new(0, crate::config::Payload::Bytes), Buf::alloc(4096).expect("memory"));
         let (lkey, addr) = table.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");
         let mut responder = Responder::default();
         let sges = vec![Sge { addr, length: 100, lkey }];

@@ -1,0 +1,59 @@
+//! [`Opened`]: an opened device, and how its objects come to the network and spend their callers' time.
+
+use std::sync::{Arc, MutexGuard};
+
+use host::world::Node;
+use host::{Host, Span, Time};
+use verbs::DeviceAttr;
+
+use crate::net::{Net, Network};
+use crate::parts::calls::Calls;
+
+/// An opened device; what all of its objects keep.
+pub(crate) struct Opened {
+    pub(crate) name: String,
+    pub(crate) host: Host,
+    pub(crate) node: Node,
+    pub(crate) net: Arc<Net>,
+    pub(crate) context: u32,
+    pub(crate) card: usize,
+    /// The only port that it is, if it is not the whole card.
+    pub(crate) port: Option<usize>,
+    pub(crate) calls: Calls,
+    /// What a call that slept takes to wake up.
+    pub(crate) wake_up: Span,
+    pub(crate) attr: DeviceAttr,
+}
+
+impl Opened {
+    /// Spends the caller's time.
+    pub(super) fn charge(&self, span: Span) {
+        self.host.charge(span);
+    }
+
+    /// The answer to what the interface does not have.
+    pub(super) fn refuse<T>(&self, what: &'static str) -> verbs::Result<T> {
+        Err(verbs::Error::Unsupported { device: self.name.clone(), what })
+    }
+
+    /// Lets the world come to the caller's clock, and looks at the network as it is then. A rank that panics no longer
+    /// waits for anything.
+    pub(super) fn look(&self) -> (MutexGuard<'_, Network>, Time) {
+        if !std::thread::panicking() {
+            self.node.sync();
+        }
+        self.post()
+    }
+
+    /// The network as it is at some time before the caller's clock: good for adding events.
+    pub(super) fn post(&self) -> (MutexGuard<'_, Network>, Time) {
+        let now = self.net.now();
+        (self.net.lock(), now)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.net.lock().close(self.context);
+    }
+}

@@ -1,0 +1,66 @@
+//! [`Machine`]: the values of a machine with their sources.
+
+use std::collections::BTreeMap;
+
+use super::error::{MachineError, Wrong, sections};
+use super::keys::{KEYS, Key, Params, Value};
+use super::source::Source;
+
+/// One value of a machine.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Name, unit, range and meaning.
+    pub key: &'static Key,
+    /// The value that the machine has.
+    pub value: Value,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// A machine: all of its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// Its short name.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub about: String,
+    /// The values, by component.
+    pub params: Params,
+    pub(super) sources: BTreeMap<String, Source>,
+}
+
+impl Machine {
+    /// Changes one value: `key` is `section.name`, `value` a number in the key's unit, `true` or `false` (or 1 or 0), or a name.
+    ///
+    /// # Errors
+    /// [`MachineError`] for an unknown key, a wrong unit, or a value that is beyond its range.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), MachineError> {
+        let fail = |wrong: Wrong| wrong.at(format!("option {key}={value}"));
+        let Some(found) = KEYS.iter().find(|k| k.path() == key) else {
+            return Err(fail(match key.split_once('.') {
+                Some((section, name)) if sections().contains(&section) => Wrong::unknown_key(section, name),
+                Some((section, _)) => Wrong::Section(section.to_owned()),
+                None => Wrong::NoComponent(key.to_owned()),
+            }));
+        };
+        let wrong = || fail(Wrong::Value { key: found, written: value.to_owned() });
+        (found.set)(&mut self.params, found.read(value).ok_or_else(wrong)?);
+        self.sources.insert(found.path(), Source::Given);
+        Ok(())
+    }
+
+    /// Its rails: ports of all of its cards together.
+    #[must_use]
+    pub fn rails(&self) -> usize {
+        (self.params.host.card_count * self.params.link.port_count) as usize
+    }
+
+    /// All of its values with their sources, in the order of [`KEYS`].
+    #[must_use]
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let source = |key: &Key| self.sources.get(&key.path()).cloned().unwrap_or(Source::Default);
+        KEYS.iter()
+            .map(|key| Parameter { key, value: (key.get)(&self.params), source: source(key) })
+            .collect()
+    }
+}
