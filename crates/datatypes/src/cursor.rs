@@ -155,7 +155,9 @@ impl Cursor {
             let Some(piece) = frame.pieces.get(frame.index) else {
                 if !frame.skip(1) {
                     self.frames.pop();
-                    self.frames.iter_mut().rev().take(1).for_each(|outer| outer.index += 1);
+                    if let Some(outer) = self.frames.last_mut() {
+                        outer.index += 1;
+                    }
                 }
                 continue;
             };
