@@ -1,0 +1,6 @@
+//! Gathering to all.
+
+pub(crate) mod bruck;
+pub(crate) mod direct;
+pub(crate) mod recursive_doubling;
+pub(crate) mod ring;

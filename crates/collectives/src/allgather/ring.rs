@@ -1,0 +1,29 @@
+//! Allgather around a ring: each round every rank passes on the block it got last. For long blocks of any size: neighbours only,
+//! and no byte is copied.
+//!
+//! Cost: `(p - 1) (alpha + n beta)`.
+
+use crate::cost::{Case, Cost};
+use crate::schedule::{Schedule, copy, receive, send};
+use crate::task::{Blocks, Task};
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    let others = case.ranks() - 1.0;
+    Cost::of(others, others * case.n())
+}
+
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let mut schedule = Schedule::default();
+    schedule.round([copy(task.input.of(0), task.output.of(task.rank))]);
+    pass_on(&mut schedule, task.rank, task.size, &task.output);
+    schedule
+}
+
+/// Each rank has its own block at the start, and all at the end.
+pub(crate) fn pass_on(schedule: &mut Schedule, rank: usize, size: usize, blocks: &Blocks) {
+    let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
+    for round in 1..size {
+        let (goes, comes) = ((rank + size - round + 1) % size, (rank + size - round) % size);
+        schedule.round([send(next, blocks.of(goes)), receive(previous, blocks.of(comes))]);
+    }
+}

@@ -1,0 +1,7 @@
+//! Reducing to all.
+
+pub(crate) mod direct;
+pub(crate) mod flat;
+pub(crate) mod rabenseifner;
+pub(crate) mod recursive_doubling;
+pub(crate) mod ring;

@@ -1,0 +1,21 @@
+//! Allreduce in one round: each rank sends its vector to every other, and reduces what comes. For few ranks, whose further messages
+//! cost little, and short vectors: each has a buffer for every other. All reduce alike, in the order of ranks, so all have the
+//! same bits, and the operator need not be commutative.
+//!
+//! Cost: `alpha + (p - 2) gap + (p - 1) n (beta + gamma)`.
+
+use crate::cost::{Case, Cost};
+use crate::reduce::flat::take_all;
+use crate::schedule::{Schedule, send};
+use crate::task::Task;
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    let all = (case.ranks() - 1.0) * case.n();
+    Cost::reducing(case.one_round(), all, all).and_further(case.others_but_one())
+}
+
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let mut schedule = Schedule::default();
+    take_all(&mut schedule, task, send);
+    schedule
+}

@@ -1,0 +1,21 @@
+//! Allreduce by a flat tree: all send to rank 0, which reduces in the order of ranks and sends to all. A round more than
+//! reducing everywhere, for the fewest messages there can be: where ranks share cores.
+//!
+//! Cost: `2 alpha + 2 (p - 2) gap + 2 (p - 1) n beta + (p - 1) n gamma`.
+
+use crate::cost::{Case, Cost};
+use crate::schedule::Schedule;
+use crate::task::{Root, Task};
+use crate::{bcast, reduce};
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    let all = (case.ranks() - 1.0) * case.n();
+    Cost::reducing(2.0 * case.one_round(), 2.0 * all, all).and_further(2.0 * case.others_but_one())
+}
+
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let task = Task { root: Root::Rank(0), ..task.clone() };
+    let mut schedule: Schedule = reduce::flat::plan(&task);
+    schedule.then(&bcast::flat::plan(&task));
+    schedule
+}

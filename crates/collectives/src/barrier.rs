@@ -1,0 +1,18 @@
+//! Barriers.
+
+pub(crate) mod direct;
+pub(crate) mod dissemination;
+pub(crate) mod flat;
+pub(crate) mod tree;
+
+use crate::schedule::{Peer, Span, Step};
+
+/// A message that says only "I am here".
+pub(crate) fn tell(peer: usize) -> Option<Step> {
+    Some(Step::Send { peer: Peer::Local(peer), span: Span::EMPTY })
+}
+
+/// Waits for such a message.
+pub(crate) fn hear(peer: usize) -> Option<Step> {
+    Some(Step::Receive { peer: Peer::Local(peer), span: Span::EMPTY })
+}

@@ -1,0 +1,21 @@
+//! Barrier by dissemination: in round `k` each rank tells the one `2^k` behind it. After `ceil(log2 p)` rounds each has heard, if
+//! through others, of all. It is the shortest there is where a message costs the same to everybody.
+//!
+//! Cost: `ceil(log2 p) alpha`.
+
+use super::{hear, tell};
+use crate::cost::{Case, Cost, log2_up};
+use crate::schedule::Schedule;
+use crate::task::Task;
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    Cost::of(case.log(), 0.0)
+}
+
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let (mut schedule, size) = (Schedule::default(), task.size);
+    for distance in (0..log2_up(size)).map(|round| 1 << round) {
+        schedule.round([tell((task.rank + distance) % size), hear((task.rank + size - distance) % size)]);
+    }
+    schedule
+}

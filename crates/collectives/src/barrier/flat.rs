@@ -1,0 +1,25 @@
+//! Barrier by a flat tree: all tell rank 0, which tells all. The fewest messages there can be, `2(p - 1)`, and the fewest turns to
+//! wait for: where messages of a round hardly cost more than one, and where ranks share cores.
+//!
+//! Cost: `2 alpha + 2 (p - 2) gap`.
+
+use super::{hear, tell};
+use crate::cost::{Case, Cost};
+use crate::schedule::Schedule;
+use crate::task::Task;
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    Cost::of(2.0 * case.one_round(), 0.0).and_further(2.0 * case.others_but_one())
+}
+
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let mut schedule = Schedule::default();
+    if task.rank == 0 {
+        schedule.round((1..task.size).map(hear));
+        schedule.round((1..task.size).map(tell));
+    } else {
+        schedule.round([tell(0)]);
+        schedule.round([hear(0)]);
+    }
+    schedule
+}

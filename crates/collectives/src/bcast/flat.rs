@@ -1,0 +1,21 @@
+//! Broadcast by a flat tree: the root sends to all at once. For few ranks, whose further messages cost little.
+//!
+//! Cost: `alpha + (p - 2) gap + (p - 1) n beta`.
+
+use crate::cost::{Case, Cost};
+use crate::schedule::{Schedule, receive, send};
+use crate::task::Task;
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    Cost::of(case.one_round(), (case.ranks() - 1.0) * case.n()).and_further(case.others_but_one())
+}
+
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let (mut schedule, data, root) = (Schedule::default(), task.output.of(0), task.root_rank());
+    if task.rank == root {
+        schedule.round(task.others().map(|rank| send(rank, data)));
+    } else {
+        schedule.round([receive(root, data)]);
+    }
+    schedule
+}

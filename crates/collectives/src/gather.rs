@@ -1,0 +1,4 @@
+//! Gathering to a root.
+
+pub(crate) mod binomial;
+pub(crate) mod linear;

@@ -1,0 +1,34 @@
+//! Neighbour collectives: to each neighbour of a list, and from each of another, straight and all at once.
+
+use crate::schedule::{Schedule, receive, send};
+use crate::task::Blocks;
+
+/// Who this rank's neighbours are. A neighbour that is none, as at the border of a grid, is left out, with its block.
+#[derive(Clone, Debug)]
+pub struct Neighbours {
+    /// From whom something comes, in the order of the output's blocks.
+    pub sources: Vec<Option<usize>>,
+    /// To whom something goes, in the order of the input's blocks.
+    pub destinations: Vec<Option<usize>>,
+    /// Whether they are those of a grid: two for each dimension, below and above.
+    pub is_grid: bool,
+}
+
+/// The schedule of a rank. For an allgather, all blocks of the input are the same one.
+///
+/// Messages between two ranks match in order. In a grid, what goes below comes from above: where both neighbours of a dimension
+/// are one rank, its first message belongs to the second block.
+pub fn plan(neighbours: &Neighbours, input: &Blocks, output: &Blocks) -> Schedule {
+    let mut schedule = Schedule::default();
+    let goes = neighbours
+        .destinations
+        .iter()
+        .enumerate()
+        .map(|(at, peer)| peer.and_then(|to| send(to, input.of(at))));
+    let comes = (0..neighbours.sources.len()).map(|at| {
+        let at = if neighbours.is_grid { at ^ 1 } else { at };
+        neighbours.sources[at].and_then(|from| receive(from, output.of(at)))
+    });
+    schedule.round(goes.chain(comes));
+    schedule
+}

@@ -1,0 +1,5 @@
+//! Reducing to a root.
+
+pub(crate) mod binomial;
+pub(crate) mod flat;
+pub(crate) mod rabenseifner;

@@ -1,0 +1,64 @@
+//! Reduce by Rabenseifner's algorithm: the vector is reduced in parts by recursive halving, and the parts gathered by a binomial
+//! tree. For long vectors: each rank sends and reduces about as much as one vector, however many ranks there are. The operator
+//! must be commutative.
+//!
+//! Cost: `2 log2 p alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma` for a power of two; else a fold and the way to a root that was
+//! folded away come on top: `2 alpha + 2 n beta + n gamma`.
+
+use crate::cost::{Case, Cost};
+use crate::fold::{Fold, Part};
+use crate::halving;
+use crate::schedule::{Schedule, copy, receive, send};
+use crate::task::Task;
+use crate::vector::{Vector, cut};
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    let power = case.power();
+    let part = case.n() * (1.0 - 1.0 / power);
+    let folds = case.folds();
+    Cost::reducing(2.0 * (case.log_down() + folds), 2.0 * (part + folds * case.n()), part + folds * case.n())
+}
+
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let (mut schedule, root, input) = (Schedule::default(), task.root_rank(), task.input.of(0));
+    if task.size == 1 {
+        schedule.round([copy(input, task.output.of(0))]);
+        return schedule;
+    }
+    let fold = Fold::of(task.size);
+    let top = match fold.part(root) {
+        Part::Gives(to) => to,
+        Part::Takes(..) | Part::Alone(_) => root,
+    };
+    let output = task.rank == root && top == root;
+    let sum = if output { task.output.of(0) } else { schedule.like(input) };
+    let mut vector = Vector::new(input, sum);
+    if let Some(number) = halving::fold(&mut schedule, &mut vector, task.rank, task.size) {
+        let cuts = |part: usize| cut(input.count, part, fold.power);
+        halving::scatter(&mut schedule, &mut vector, number, fold, &cuts);
+        let top_number = (0..fold.power).find(|&number| fold.rank(number) == top).unwrap_or(0);
+        // Numbers are taken relative to the top's by exclusive or, so that it has all bits clear.
+        let mine = number ^ top_number;
+        for distance in (0..fold.power.ilog2()).map(|round| 1 << round) {
+            if mine & (distance - 1) != 0 {
+                break;
+            }
+            let peer = number ^ distance;
+            let have = |number: usize| {
+                let first = number & !(distance - 1);
+                sum.elements(cuts(first), cuts(first + distance))
+            };
+            schedule.round([match mine & distance != 0 {
+                true => send(fold.rank(peer), have(number)),
+                false => receive(fold.rank(peer), have(peer)),
+            }]);
+        }
+    }
+    if top != root && task.rank == top {
+        schedule.round([send(root, vector.now())]);
+    }
+    if top != root && task.rank == root {
+        schedule.round([receive(top, task.output.of(0))]);
+    }
+    schedule
+}

@@ -1,0 +1,20 @@
+//! Reducing vectors of which each rank gets a block.
+
+pub(crate) mod halving;
+pub(crate) mod in_order;
+pub(crate) mod pairwise;
+
+use crate::schedule::Span;
+use crate::task::{Blocks, Task};
+
+/// The whole vector of a task, and where the blocks begin, in elements from its start.
+pub(crate) fn vector(task: &Task) -> (Span, Vec<i64>) {
+    match &task.input {
+        Blocks::Even { first, count } => {
+            let whole = first.elements(0, first.count * *count as i64);
+            (whole, (0..=*count as i64).map(|block| block * first.count).collect())
+        }
+        Blocks::Cut { whole, cuts } => (*whole, cuts.to_vec()),
+        Blocks::Anywhere(_) => unreachable!("the blocks of a vector that is reduced follow each other"),
+    }
+}

@@ -1,0 +1,37 @@
+//! Reduce-scatter in pairs: in round `r` each rank sends the block of the one `r` behind it and reduces what it gets for its own.
+//! As few bytes as can be, for any number of ranks. The operator must be commutative.
+//!
+//! Cost: `(p - 1) (alpha + n/p (beta + gamma))`.
+
+use crate::cost::{Case, Cost};
+use crate::reduce_scatter::vector;
+use crate::schedule::{Schedule, copy, receive, reduce_left, send};
+use crate::task::Task;
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    let (others, part) = (case.ranks() - 1.0, case.n() * (1.0 - 1.0 / case.ranks()));
+    Cost::reducing(others, part, part)
+}
+
+/// The sum is made beside the output: in place, that is where the input is.
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let (mut schedule, rank, size) = (Schedule::default(), task.rank, task.size);
+    let (input, cuts) = vector(task);
+    let block = |rank: usize| input.elements(cuts[rank], cuts[rank + 1]);
+    let mine = block(rank);
+    if size == 1 {
+        schedule.round([copy(mine, task.output.of(0))]);
+        return schedule;
+    }
+    let (mut sum, mut beside) = (schedule.like(mine), schedule.like(mine));
+    let mut from = mine;
+    for distance in 1..size {
+        let (to, peer) = ((rank + distance) % size, (rank + size - distance) % size);
+        schedule.round([send(to, block(to)), receive(peer, sum)]);
+        schedule.round([reduce_left(from, sum)]);
+        from = sum;
+        (sum, beside) = (beside, sum);
+    }
+    schedule.round([copy(from, task.output.of(0))]);
+    schedule
+}

@@ -1,0 +1,4 @@
+//! Scattering from a root.
+
+pub(crate) mod binomial;
+pub(crate) mod linear;

@@ -1,0 +1,91 @@
+//! The choice over all sizes, for people.
+
+use crate::choose::{Algorithm, choose, reason};
+use crate::cost::{Case, Costs};
+use crate::task::Kind;
+use std::fmt::Write;
+
+/// Sizes for which one algorithm is chosen.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// The first of them, in the bytes of [`Case::bytes`].
+    pub from: u64,
+    /// Which.
+    pub algorithm: &'static Algorithm,
+    /// What it costs at the first size.
+    pub seconds: f64,
+    /// What it saves there against the next best.
+    pub reason: String,
+}
+
+/// Which algorithms are chosen from 1 byte to `most`. The size of the case is not looked at.
+///
+/// Powers of two are looked at, and between two that choose differently the size is found from which the second choice holds.
+pub fn stretches(case: Case, costs: Costs, most: u64) -> Vec<Stretch> {
+    let choice = |bytes| choose(Case { bytes, ..case }, costs);
+    let differ = |a, b| !std::ptr::eq(choice(a).algorithm, choice(b).algorithm);
+    let sizes: Vec<u64> = std::iter::successors(Some(1_u64), |size| size.checked_mul(2))
+        .take_while(|&size| size < most)
+        .chain([most])
+        .collect();
+    let mut starts = vec![1];
+    for pair in sizes.windows(2).filter(|pair| differ(pair[0], pair[1])) {
+        let (mut before, mut after) = (pair[0], pair[1]);
+        while after - before > 1 {
+            let middle = before + (after - before) / 2;
+            if differ(middle, pair[1]) { before = middle } else { after = middle }
+        }
+        starts.push(after);
+    }
+    starts
+        .into_iter()
+        .map(|from| {
+            let choice = choice(from);
+            let reason = reason(Case { bytes: from, ..case }, &choice, costs);
+            Stretch { from, algorithm: choice.algorithm, seconds: choice.seconds, reason }
+        })
+        .collect()
+}
+
+/// A line for each collective and stretch of sizes up to `most` bytes, with what the choice costs and why it is made. Calls with an
+/// operator that is not commutative, or with blocks of different sizes, have lines of their own where they choose differently.
+pub fn table(size: usize, costs: Costs, most: u64) -> String {
+    let Costs { alpha, gap, beta, gamma } = costs;
+    let mut text = format!(
+        "{size} ranks; a message {:.2} us, one more {:.2} us, a KiB sent {:.3} us, a KiB reduced {:.3} us\n",
+        alpha * 1e6,
+        gap * 1e6,
+        beta * 1024e6,
+        gamma * 1024e6
+    );
+    for kind in Kind::ALL {
+        let case = Case { kind, size, bytes: 0, commutative: true, even: true, segment: 0 };
+        let usual = stretches(case, costs, most);
+        write_lines(&mut text, kind.name(), kind, &usual);
+        let other = match kind {
+            _ if kind.reduces() => Some(("not commutative", Case { commutative: false, ..case })),
+            _ if kind.has_blocks() => Some(("sizes differ", Case { even: false, ..case })),
+            _ => None,
+        };
+        let Some((name, case)) = other else { continue };
+        let others = stretches(case, costs, most);
+        let key = |stretches: &[Stretch]| -> Vec<_> {
+            stretches.iter().map(|s| (s.from, s.algorithm.name)).collect()
+        };
+        if key(&others) != key(&usual) {
+            write_lines(&mut text, &format!("  {name}"), kind, &others);
+        }
+    }
+    text
+}
+
+fn write_lines(text: &mut String, name: &str, kind: Kind, stretches: &[Stretch]) {
+    for (at, stretch) in stretches.iter().enumerate() {
+        let name = if at == 0 { name } else { "" };
+        let from = if kind == Kind::Barrier { String::new() } else { format!("from {} B", stretch.from) };
+        let Stretch { algorithm, seconds, reason, .. } = stretch;
+        let us = seconds * 1e6;
+        writeln!(text, "{name:<17} {from:>16}  {:<18} {us:>10.2} us  {reason}", algorithm.name)
+            .expect("a string takes all");
+    }
+}

@@ -1,0 +1,39 @@
+//! The binomial tree over numbers from 0 on: the children of a number differ from it in one bit below its lowest one.
+
+/// Whose child a number is; 0 is nobody's.
+pub(crate) fn parent(number: usize) -> Option<usize> {
+    (number > 0).then(|| number & (number - 1))
+}
+
+/// The children of a number among `size`, those with the smallest trees first.
+pub(crate) fn children(number: usize, size: usize) -> Vec<usize> {
+    let bits = if number == 0 { usize::BITS } else { number.trailing_zeros() };
+    (0..bits)
+        .map_while(|bit| 1_usize.checked_shl(bit)?.checked_add(number))
+        .take_while(|&child| child < size)
+        .collect()
+}
+
+/// Behind the last number of the tree below and at a number, among `size`: trees are of numbers that follow each other.
+pub(crate) fn end(number: usize, size: usize) -> usize {
+    if number == 0 { size } else { size.min(number + (1 << number.trailing_zeros())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_have_their_parents_and_cover_what_follows() {
+        for size in 1..40 {
+            for number in 0..size {
+                let mut next = number + 1;
+                for child in children(number, size) {
+                    assert_eq!((parent(child), child), (Some(number), next));
+                    next = end(child, size);
+                }
+                assert_eq!(next, end(number, size), "{number} of {size}");
+            }
+        }
+    }
+}

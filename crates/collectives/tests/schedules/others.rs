@@ -1,0 +1,321 @@
+//! Intercommunicators of groups of any sizes, neighbours in grids and lists, and the choice.
+
+use crate::run::{EXTENTS, GAP, Matrix, Rank, SIZE, World, matrix, multiply, to_bytes};
+use collectives::{
+    Algorithm, Blocks, Buffer, Case, Costs, Kind, Neighbours, Root, Span, Task, Type, choose, explain,
+    plan_inter, plan_neighbours, stretches, table,
+};
+
+fn span(buffer: Buffer, at: i64, count: i64) -> Span {
+    let (datatype, extent) = match buffer {
+        Buffer::Input => (Type::Send(0), EXTENTS[0]),
+        _ => (Type::Receive(0), EXTENTS[1]),
+    };
+    Span::new(buffer, datatype, at * extent, count, extent, SIZE as u64)
+}
+
+/// The number of a rank among all of both groups.
+fn global(group: usize, rank: usize) -> usize {
+    100 * group + rank
+}
+
+/// Elements in memory, from the buffer's start.
+fn laid_out(values: &[Matrix], extent: i64) -> Vec<u8> {
+    values.iter().flat_map(|&value| [to_bytes(value), vec![GAP; extent as usize - SIZE]].concat()).collect()
+}
+
+const COUNT: usize = 3;
+
+/// A call between groups of two sizes; for reduce-scatter the vector has elements for both.
+struct Inter {
+    kind: Kind,
+    sizes: [usize; 2],
+    /// The rank of the root, in group 0.
+    root: usize,
+}
+
+impl Inter {
+    fn task(&self, group: usize, rank: usize) -> Task {
+        let (size, remote) = (self.sizes[group], self.sizes[1 - group]);
+        let root = match group {
+            0 if rank == self.root => Root::Me,
+            0 => Root::Other,
+            _ => Root::Rank(self.root),
+        };
+        let one = |buffer| Blocks::one(span(buffer, 0, COUNT as i64));
+        let many = |buffer| Blocks::Even { first: span(buffer, 0, COUNT as i64), count: remote };
+        let (input, output) = match self.kind {
+            Kind::Gather | Kind::Allgather => (one(Buffer::Input), many(Buffer::Output)),
+            Kind::Scatter => (many(Buffer::Input), one(Buffer::Output)),
+            Kind::Alltoall => (many(Buffer::Input), many(Buffer::Output)),
+            Kind::ReduceScatter => {
+                let each = (COUNT * remote) as i64;
+                let input = Blocks::Even { first: span(Buffer::Input, 0, each), count: size };
+                (input, Blocks::one(span(Buffer::Output, 0, each)))
+            }
+            _ => (one(Buffer::Input), one(Buffer::Output)),
+        };
+        Task { rank, size, remote, root, input, output, commutative: false, segment: 64 }
+    }
+
+    fn fold(&self, group: usize, element: usize) -> Matrix {
+        (0..self.sizes[group])
+            .map(|rank| matrix(global(group, rank), element))
+            .reduce(multiply)
+            .expect("a rank")
+    }
+
+    /// The elements that a rank must have in its output; none if that stays as it was.
+    fn expected(&self, group: usize, rank: usize) -> Option<Vec<Matrix>> {
+        let (other, is_root) = (1 - group, group == 0 && rank == self.root);
+        let blocks = |from: &dyn Fn(usize) -> usize| {
+            let all = (0..self.sizes[other]).flat_map(|peer| (0..COUNT).map(move |element| (peer, element)));
+            all.map(|(peer, element)| matrix(global(other, peer), from(element))).collect()
+        };
+        match self.kind {
+            Kind::Bcast if group == 1 => Some((0..COUNT).map(|e| matrix(global(0, self.root), e)).collect()),
+            Kind::Gather if is_root => Some(blocks(&|element| element)),
+            Kind::Allgather => Some(blocks(&|element| element)),
+            Kind::Scatter if group == 1 => {
+                Some((0..COUNT).map(|e| matrix(global(0, self.root), rank * COUNT + e)).collect())
+            }
+            Kind::Alltoall => Some(blocks(&|element| rank * COUNT + element)),
+            Kind::Reduce if is_root => Some((0..COUNT).map(|element| self.fold(other, element)).collect()),
+            Kind::Allreduce => Some((0..COUNT).map(|element| self.fold(other, element)).collect()),
+            Kind::ReduceScatter => {
+                let each = COUNT * self.sizes[other];
+                Some((0..each).map(|element| self.fold(other, rank * each + element)).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn check(&self, seed: u64) {
+        let rank = |group: usize, rank: usize| {
+            let task = self.task(group, rank);
+            let elements = |blocks: &Blocks| blocks.range(0, blocks.count())[0].count as usize;
+            let values: Vec<Matrix> =
+                (0..elements(&task.input)).map(|e| matrix(global(group, rank), e)).collect();
+            let output: Vec<Matrix> = match self.kind {
+                Kind::Bcast => values.clone(),
+                _ => vec![[9; 4]; elements(&task.output)],
+            };
+            let schedule = plan_inter(self.kind, &task).expect("intercommunicators have it");
+            Rank::new(schedule, laid_out(&values, EXTENTS[0]), laid_out(&output, EXTENTS[1]))
+        };
+        let groups: Vec<Vec<Rank>> =
+            (0..2).map(|g| (0..self.sizes[g]).map(|r| rank(g, r)).collect()).collect();
+        let before: Vec<Vec<Vec<u8>>> =
+            groups.iter().map(|g| g.iter().map(|r| r.output.clone()).collect()).collect();
+        let mut world = World::new(groups, seed);
+        world.run();
+        for (group, ranks) in before.into_iter().enumerate() {
+            for (rank, unchanged) in ranks.into_iter().enumerate() {
+                let expected = self.expected(group, rank).map(|values| laid_out(&values, EXTENTS[1]));
+                let expected = expected.unwrap_or(unchanged);
+                let text = format!("{:?} {:?}, root {}: {rank} of {group}", self.kind, self.sizes, self.root);
+                assert!(world.groups[group][rank].output == expected, "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn intercommunicators() {
+    let kinds = [
+        Kind::Barrier,
+        Kind::Bcast,
+        Kind::Gather,
+        Kind::Scatter,
+        Kind::Allgather,
+        Kind::Alltoall,
+        Kind::Reduce,
+        Kind::Allreduce,
+        Kind::ReduceScatter,
+    ];
+    for kind in kinds {
+        for (a, b) in (1..7).flat_map(|a| (1..7).map(move |b| (a, b))) {
+            for root in 0..a {
+                Inter { kind, sizes: [a, b], root }.check((a * b + root) as u64);
+            }
+        }
+    }
+    for kind in [Kind::Scan, Kind::Exscan] {
+        assert!(plan_inter(kind, &Inter { kind, sizes: [1, 1], root: 0 }.task(0, 0)).is_none());
+    }
+}
+
+/// Runs an alltoall among neighbours: block `i` of rank `r` is `matrix(r, i)`; the first element of each output block.
+fn exchange(all: &[Neighbours]) -> Vec<Vec<Option<Matrix>>> {
+    let ranks = all.iter().enumerate().map(|(rank, neighbours)| {
+        let (goes, comes) = (neighbours.destinations.len(), neighbours.sources.len());
+        let blocks = |buffer, count| Blocks::Even { first: span(buffer, 0, 1), count };
+        let schedule =
+            plan_neighbours(neighbours, &blocks(Buffer::Input, goes), &blocks(Buffer::Output, comes));
+        let values: Vec<Matrix> = (0..goes).map(|block| matrix(rank, block)).collect();
+        Rank::new(schedule, laid_out(&values, EXTENTS[0]), laid_out(&vec![[0; 4]; comes], EXTENTS[1]))
+    });
+    let mut world = World::new(vec![ranks.collect()], 3);
+    world.run();
+    let read = |bytes: &[u8]| {
+        let number =
+            |at: usize| u64::from_ne_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"));
+        let value = [number(0), number(1), number(2), number(3)];
+        (value != [0; 4]).then_some(value)
+    };
+    world.groups[0].iter().map(|rank| rank.output.chunks(EXTENTS[1] as usize).map(read).collect()).collect()
+}
+
+#[test]
+fn grids() {
+    for (rows, columns, periodic) in
+        [(1, 1, true), (2, 1, true), (2, 2, true), (3, 2, true), (3, 4, true), (3, 2, false), (1, 3, false)]
+    {
+        let place = |row: i64, column: i64| {
+            let (r, c) = (row.rem_euclid(rows), column.rem_euclid(columns));
+            (periodic || (r, c) == (row, column)).then_some((r * columns + c) as usize)
+        };
+        let around = |rank: i64| {
+            let (row, column) = (rank / columns, rank % columns);
+            vec![
+                place(row - 1, column),
+                place(row + 1, column),
+                place(row, column - 1),
+                place(row, column + 1),
+            ]
+        };
+        let all: Vec<Neighbours> = (0..rows * columns)
+            .map(|rank| Neighbours { sources: around(rank), destinations: around(rank), is_grid: true })
+            .collect();
+        for (rank, found) in exchange(&all).into_iter().enumerate() {
+            // From the neighbour below comes what it sent above, and the other way around.
+            let expected =
+                all[rank].sources.iter().enumerate().map(|(at, peer)| peer.map(|peer| matrix(peer, at ^ 1)));
+            assert_eq!(
+                found,
+                expected.collect::<Vec<_>>(),
+                "rank {rank} of {rows}x{columns}, periodic: {periodic}"
+            );
+        }
+    }
+}
+
+#[test]
+fn lists_of_neighbours() {
+    // 0 sends to 1 twice and to 2; 2 sends to itself and to 0.
+    let list = |sources: &[usize], destinations: &[usize]| Neighbours {
+        sources: sources.iter().map(|&rank| Some(rank)).collect(),
+        destinations: destinations.iter().map(|&rank| Some(rank)).collect(),
+        is_grid: false,
+    };
+    let all = [list(&[2], &[1, 1, 2]), list(&[0, 0], &[]), list(&[2, 0], &[2, 0])];
+    let found = exchange(&all);
+    assert_eq!(found[0], [Some(matrix(2, 1))]);
+    assert_eq!(found[1], [Some(matrix(0, 0)), Some(matrix(0, 1))]);
+    assert_eq!(found[2], [Some(matrix(2, 0)), Some(matrix(0, 2))]);
+}
+
+const COSTS: Costs = Costs { alpha: 1e-6, gap: 1e-6, beta: 1e-10, gamma: 1e-10 };
+
+fn case(kind: Kind, size: usize, bytes: u64) -> Case {
+    Case { kind, size, bytes, commutative: true, even: true, segment: 1 }
+}
+
+#[test]
+fn short_messages_take_few_rounds_and_long_ones_few_bytes() {
+    let name = |case| choose(case, COSTS).algorithm.name;
+    assert_eq!(name(case(Kind::Allreduce, 16, 8)), "recursive-doubling");
+    assert_eq!(name(case(Kind::Allreduce, 16, 1 << 24)), "rabenseifner");
+    assert_eq!(name(case(Kind::Allreduce, 17, 1 << 28)), "ring");
+    assert_eq!(name(case(Kind::Bcast, 16, 8)), "binomial");
+    assert_eq!(name(case(Kind::Bcast, 16, 1 << 24)), "chain");
+    assert_eq!(name(case(Kind::Alltoall, 16, 8)), "bruck");
+    assert_eq!(name(case(Kind::Alltoall, 16, 1 << 20)), "pairwise");
+    assert_eq!(name(Case { commutative: false, ..case(Kind::Allreduce, 16, 1 << 24) }), "recursive-doubling");
+    assert_eq!(name(Case { even: false, ..case(Kind::Gather, 16, 8) }), "linear");
+}
+
+#[test]
+fn a_pipeline_has_segments_that_cost_least() {
+    let bcast = case(Kind::Bcast, 8, 1 << 24);
+    let choice = choose(bcast, COSTS);
+    assert!(choice.segment > 1 << 10 && choice.segment < 1 << 24);
+    for other in [choice.segment / 2, choice.segment * 2] {
+        assert!(choice.algorithm.cost(&Case { segment: other, ..bcast }).seconds(COSTS) > choice.seconds);
+    }
+    assert_eq!(choose(case(Kind::Bcast, 2, 1 << 20), COSTS).segment, 1 << 20, "two ranks wait for nobody");
+    assert_eq!(choose(case(Kind::Bcast, 2, 0), COSTS).segment, 1);
+}
+
+#[test]
+fn algorithms_have_names_and_reasons() {
+    let allreduce = Case { commutative: false, ..case(Kind::Allreduce, 6, 100) };
+    assert_eq!(Algorithm::named("ring", &case(Kind::Allreduce, 6, 100)).map(|found| found.name), Ok("ring"));
+    let refused = Algorithm::named("ring", &allreduce).expect_err("not commutative");
+    assert!(refused.contains("the operator is not commutative"), "{refused}");
+    let unknown = Algorithm::named("magic", &allreduce).expect_err("there is none");
+    assert!(unknown.contains("recursive-doubling, rabenseifner, ring"), "{unknown}");
+    let text = explain(allreduce, COSTS);
+    assert!(text.starts_with("* recursive-doubling"), "{text}");
+    assert!(
+        text.contains("  ring") && text.contains("not possible: the operator is not commutative"),
+        "{text}"
+    );
+    assert!(text.contains("4+0 messages, 400 B sent, 300 B reduced in turn"), "{text}");
+}
+
+#[test]
+fn names_are_unique_and_every_kind_takes_every_call() {
+    for kind in Kind::ALL {
+        let names: Vec<_> = Algorithm::of(kind).map(|algorithm| algorithm.name).collect();
+        assert!((1..names.len()).all(|at| !names[..at].contains(&names[at])), "{kind:?}: {names:?}");
+        for size in 1..20 {
+            choose(Case { commutative: false, even: false, ..case(kind, size, 5) }, COSTS);
+        }
+    }
+}
+
+#[test]
+fn a_table_says_from_where_on_which_algorithm_is_chosen_and_why() {
+    let allreduce = case(Kind::Allreduce, 16, 0);
+    let stretches = stretches(allreduce, COSTS, 1 << 24);
+    assert_eq!(stretches[0].algorithm.name, "recursive-doubling");
+    assert_eq!(stretches.last().map(|last| last.algorithm.name), Some("rabenseifner"));
+    for pair in stretches.windows(2) {
+        let at = |bytes| choose(Case { bytes, ..allreduce }, COSTS).algorithm.name;
+        assert_eq!(at(pair[1].from - 1), pair[0].algorithm.name, "the byte before");
+        assert_eq!(at(pair[1].from), pair[1].algorithm.name);
+    }
+    assert!(
+        stretches[0].reason.starts_with("saves 4 messages in turn against rabenseifner (8.0"),
+        "{stretches:?}"
+    );
+    let text = table(16, COSTS, 1 << 24);
+    for line in ["allreduce ", "  not commutative", "  sizes differ", "barrier ", "the only one that can"] {
+        assert!(text.contains(line), "no `{line}` in {text}");
+    }
+}
+
+#[test]
+fn where_further_messages_cost_little_trees_are_flat() {
+    let shared = Costs { alpha: 150e-9, gap: 40e-9, beta: 1.0 / 20e9, gamma: 1.0 / 10e9 };
+    let name = |case| choose(case, shared).algorithm.name;
+    assert_eq!(name(case(Kind::Barrier, 4, 0)), "direct");
+    assert_eq!(name(case(Kind::Bcast, 4, 8)), "flat");
+    assert_eq!(name(case(Kind::Reduce, 4, 8)), "flat");
+    assert_eq!(name(case(Kind::Allreduce, 4, 8)), "direct");
+    assert_eq!(name(case(Kind::Allgather, 4, 8)), "direct");
+    assert_eq!(name(case(Kind::Alltoall, 4, 8)), "direct");
+    assert_eq!(name(case(Kind::Barrier, 64, 0)), "dissemination");
+    assert_eq!(name(case(Kind::Bcast, 64, 8)), "binomial");
+}
+
+#[test]
+fn the_guide_shows_the_code_as_it_is_and_what_it_comes_to() {
+    let guide = include_str!("../../../../docs/adding-a-collective.md");
+    let code = include_str!("../../src/bcast/flat.rs");
+    assert!(guide.contains(&format!("```rust\n{code}```")), "the guide shows another src/bcast/flat.rs");
+    let costs = Costs { alpha: 1e-6, gap: 1e-7, beta: 1e-9, gamma: 0.0 };
+    let text = explain(case(Kind::Bcast, 4, 256), costs);
+    assert!(guide.contains(&text), "the guide explains another choice than this:\n{text}");
+}
