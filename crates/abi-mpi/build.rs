@@ -29,8 +29,22 @@ struct Function<'a> {
     is_missing: bool,
     returns: &'a str,
     name: &'a str,
-    /// Name and type in Rust.
-    arguments: Vec<(String, String)>,
+    arguments: Vec<Argument>,
+}
+
+struct Argument {
+    name: String,
+    /// Its type in Rust.
+    kind: String,
+    /// Whether it is the place of one result, which no call can do without.
+    is_result: bool,
+}
+
+impl Function<'_> {
+    /// The types of its arguments.
+    fn shape(&self) -> Vec<&str> {
+        self.arguments.iter().map(|argument| argument.kind.as_str()).collect()
+    }
 }
 
 fn parse(line: &str) -> Function<'_> {
@@ -43,8 +57,8 @@ fn parse(line: &str) -> Function<'_> {
     Function { is_missing: state == "missing", returns, name, arguments: arguments.collect() }
 }
 
-/// Name and type of an argument, from C.
-fn argument(text: &str) -> (String, String) {
+/// An argument, from C.
+fn argument(text: &str) -> Argument {
     let (text, is_array) = match text.split_once('[') {
         Some((before, _)) => (before, true),
         None => (text, false),
@@ -65,7 +79,10 @@ fn argument(text: &str) -> (String, String) {
         (base, ..) if is_const => format!("In<{}>", plain(base)),
         (base, ..) => format!("Out<{}>", plain(base)),
     };
-    (name.to_owned(), rust)
+    // Statuses may be ignored, text may have no room, and a program may have no arguments.
+    let may_miss = ["char", "MPI_Status"].contains(&base) || name == "argc";
+    let is_result = rust.starts_with("Out<") && !is_array && !may_miss;
+    Argument { name: name.to_owned(), kind: rust, is_result }
 }
 
 /// A type that is no pointer.
@@ -85,16 +102,18 @@ fn plain(base: &str) -> &str {
 fn exports(table: &str) -> String {
     let functions: Vec<Function> =
         table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(parse).collect();
-    let arity: BTreeMap<&str, usize> =
-        functions.iter().map(|function| (function.name, function.arguments.len())).collect();
+    let shapes: BTreeMap<&str, Vec<&str>> = functions.iter().map(|f| (f.name, f.shape())).collect();
     let mut text = String::new();
     for function in &functions {
         let Function { name, arguments, .. } = function;
-        let list: Vec<String> = arguments.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
-        let names: Vec<&str> = arguments.iter().map(|(name, _)| name.as_str()).collect();
+        let list: Vec<String> =
+            arguments.iter().map(|Argument { name, kind, .. }| format!("{name}: {kind}")).collect();
+        let names: Vec<&str> = arguments.iter().map(|argument| argument.name.as_str()).collect();
         let (list, names) = (list.join(", "), names.join(", "));
-        // The form for large counts is the other with wider integers, unless it has more arguments.
-        let twin = name.strip_suffix("_c").filter(|twin| arity.get(twin) == Some(&arguments.len()));
+        // The form for large counts is the other with wider integers, unless it has more arguments, or differs in C only.
+        let shape = function.shape();
+        let is_twin = |other: &Vec<&str>| other.len() == shape.len() && *other != shape;
+        let twin = name.strip_suffix("_c").filter(|twin| shapes.get(twin).is_some_and(is_twin));
         let body = twin.unwrap_or(name).trim_start_matches("MPI_").to_lowercase();
         let returns = plain(function.returns);
         let is_value = returns != "i32" || name.ends_with("_toint");
@@ -103,21 +122,29 @@ fn exports(table: &str) -> String {
         } else if function.is_missing {
             format!("missing {}", whose(function))
         } else {
-            format!("call {} calls::{body}({names})", whose(function))
+            format!("call {} [{}] calls::{body}({names})", whose(function), results(function))
         };
         writeln!(text, "export! {{ P{name} \"{name}\" ({list}) -> {returns}, {how} }}").expect("a string");
     }
     text
 }
 
-/// Whose error handler hears of an error: the first communicator, file, window or session among the arguments.
+/// The places of results that must be there. Functions of MPI_T do without any.
+fn results(function: &Function) -> String {
+    if function.name.starts_with("MPI_T_") {
+        return String::new();
+    }
+    let results = function.arguments.iter().filter(|argument| argument.is_result);
+    results.map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whose error handler hears of an error: the first communicator or file among the arguments.
 fn whose(function: &Function) -> String {
     if function.name.starts_with("MPI_T_") {
         return "(Whose::Caller)".to_owned();
     }
-    let owner = function.arguments.iter().find_map(|(name, kind)| match kind.as_str() {
+    let owner = function.arguments.iter().find_map(|Argument { name, kind, .. }| match kind.as_str() {
         "Comm" => Some(format!("(Whose::Comm({name}))")),
-        "Session" => Some(format!("(Whose::Session({name}))")),
         "File" => Some("(Whose::Caller)".to_owned()),
         _ => None,
     });

@@ -1,10 +1,11 @@
 //! How a call answers: no panic leaves it, and its errors go through the error handler of the object that was used.
 
 use cface::contain;
+use datatypes::ErrorKind;
 
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS};
+use crate::constants as c;
 use crate::handler;
-use crate::types::{Comm, Session};
+use crate::types::Comm;
 
 /// Whose error handler hears of an error.
 #[derive(Clone, Copy, Debug)]
@@ -13,10 +14,8 @@ pub(crate) enum Whose {
     Caller,
     /// That of `MPI_COMM_SELF`, for what belongs to no communicator.
     Process,
-    /// A communicator's.
+    /// A communicator's; if the handle is none, that of the process.
     Comm(Comm),
-    /// A session's.
-    Session(Session),
 }
 
 /// Why a call fails.
@@ -26,6 +25,8 @@ pub(crate) struct Fault {
     pub(crate) code: i32,
     /// What was wrong, and with which argument.
     pub(crate) text: String,
+    /// Whose error handler hears of it, if that is not to be seen from the arguments.
+    pub(crate) whose: Option<Whose>,
 }
 
 /// What the bodies of calls return.
@@ -33,28 +34,61 @@ pub(crate) type Answer<T = ()> = Result<T, Fault>;
 
 impl Fault {
     pub(crate) fn new(code: i32, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self { code, text: text.into(), whose: None }
+    }
+
+    /// This error, for the error handler of another object.
+    pub(crate) fn at(self, whose: Whose) -> Self {
+        Self { whose: Some(whose), ..self }
+    }
+}
+
+impl From<mpi::Error> for Fault {
+    fn from(error: mpi::Error) -> Self {
+        Self::new(error.class.0, error.text)
+    }
+}
+
+impl From<datatypes::Error> for Fault {
+    fn from(error: datatypes::Error) -> Self {
+        let code = match error.kind {
+            ErrorKind::Count => c::MPI_ERR_COUNT,
+            ErrorKind::Type => c::MPI_ERR_TYPE,
+            ErrorKind::Arg => c::MPI_ERR_ARG,
+            ErrorKind::Op => c::MPI_ERR_OP,
+            ErrorKind::Dims => c::MPI_ERR_DIMS,
+            ErrorKind::Truncate => c::MPI_ERR_TRUNCATE,
+            ErrorKind::Conversion => c::MPI_ERR_CONVERSION,
+            ErrorKind::Other(code) => code,
+        };
+        Self::new(code, error.text)
     }
 }
 
 /// What is not there.
 pub(crate) fn unsupported() -> Answer {
     Err(Fault::new(
-        MPI_ERR_UNSUPPORTED_OPERATION,
+        c::MPI_ERR_UNSUPPORTED_OPERATION,
         "this library does not have it; CAVEATS.md says what it has",
     ))
+}
+
+/// A place for a result that is not there.
+#[cold]
+pub(crate) fn no_place(argument: &str) -> Answer {
+    Err(Fault::new(c::MPI_ERR_ARG, format!("{argument}: its address is NULL")))
 }
 
 /// Runs a call that answers with an error code.
 #[inline]
 pub(crate) fn answer(name: &'static str, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
     match contain(body) {
-        Ok(Ok(())) => MPI_SUCCESS,
+        Ok(Ok(())) => c::MPI_SUCCESS,
         Ok(Err(fault)) => report(name, whose, fault),
         Err(_) => report(
             name,
             whose,
-            Fault::new(MPI_ERR_INTERN, "an error of this library's own; it is described above"),
+            Fault::new(c::MPI_ERR_INTERN, "an error of this library's own; it is described above"),
         ),
     }
 }
@@ -71,6 +105,7 @@ pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
 
 #[cold]
 fn report(name: &'static str, whose: Whose, fault: Fault) -> i32 {
+    let whose = fault.whose.unwrap_or(whose);
     let code = fault.code;
     // A handler of the program's is its own code: if that panics, as a Rust program's may, it has said so.
     contain(|| handler::call(name, whose, &fault)).unwrap_or(code)

@@ -7,7 +7,7 @@ use std::arch::global_asm;
 
 use cface::{In, Out, Text};
 
-use crate::answer::{Whose, answer, unsupported, value};
+use crate::answer::{Whose, answer, no_place, unsupported, value};
 use crate::calls;
 use crate::types::{
     Address, Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Status, Win,
@@ -33,8 +33,11 @@ macro_rules! body {
     ($name:literal, value $call:expr) => {
         value(|| $call)
     };
-    ($name:literal, call ($whose:expr) $call:expr) => {
-        answer($name, $whose, || $call)
+    ($name:literal, call ($whose:expr) [$($result:ident),*] $call:expr) => {
+        answer($name, $whose, || {
+            $(if !$result.is_some() { return no_place(stringify!($result)) })*
+            $call
+        })
     };
     ($name:literal, missing ($whose:expr)) => {
         answer($name, $whose, unsupported)

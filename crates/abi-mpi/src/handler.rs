@@ -1,22 +1,129 @@
-//! Error handlers: what becomes of a call's error.
+//! Error handlers: what becomes of a call's error, and the texts behind codes.
+//!
+//! A code is a class, or a class with the number of a text beside it, so that `MPI_Error_string` says of an error what was wrong
+//! and not only of which class it is. The last texts are kept; the class is in the code itself.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use mpi::Errhandler;
 
 use crate::answer::{Fault, Whose};
+use crate::callback::Function;
+use crate::constants as c;
+use crate::objects::{get, lock};
+use crate::{state, types};
+
+/// Bits of a code that are its class; the others below `MPI_ERR_LASTCODE` number the text.
+const CLASS_BITS: i32 = 6;
+/// Texts that are kept: numbers from 1 on.
+const TEXTS: usize = 250;
+
+/// The texts of the last errors, with the codes that name them.
+static RECENT: Mutex<Recent> = Mutex::new(Recent { texts: VecDeque::new(), last: 0 });
+
+struct Recent {
+    texts: VecDeque<(i32, String)>,
+    last: i32,
+}
+
+/// A code for an error of this class, by which its text is found for a while.
+pub(crate) fn code_of(class: i32, text: &str) -> i32 {
+    if !(1..1 << CLASS_BITS).contains(&class) {
+        return class;
+    }
+    let mut recent = lock(&RECENT);
+    let known = recent.texts.iter().find(|(code, known)| class_of(*code) == class && known == text);
+    if let Some((code, _)) = known {
+        return *code;
+    }
+    recent.last = recent.last % TEXTS as i32 + 1;
+    let code = recent.last << CLASS_BITS | class;
+    if recent.texts.len() == TEXTS {
+        recent.texts.pop_front();
+    }
+    recent.texts.push_back((code, text.to_owned()));
+    code
+}
+
+/// The class of a code of this library's own.
+pub(crate) fn class_of(code: i32) -> i32 {
+    code & ((1 << CLASS_BITS) - 1)
+}
+
+/// The text that a code was made for, if it is not too long ago.
+pub(crate) fn text_of(code: i32) -> Option<String> {
+    let recent = lock(&RECENT);
+    recent.texts.iter().find(|(known, _)| *known == code).map(|(_, text)| text.clone())
+}
 
 /// Calls the error handler that is responsible; what the call then returns.
-pub(crate) fn call(name: &'static str, whose: Whose, fault: &Fault) -> i32 {
-    match whose {
-        Whose::Caller => fault.code,
-        Whose::Process => fatal(name, fault, ""),
-        Whose::Comm(comm) => fatal(name, fault, &format!(" on communicator {comm:?}")),
-        Whose::Session(session) => fatal(name, fault, &format!(" on session {session:?}")),
+pub(crate) fn call(name: &str, whose: Whose, fault: &Fault) -> i32 {
+    let handle = match whose {
+        Whose::Caller => return fault.code,
+        Whose::Comm(handle) => handle,
+        Whose::Process => types::Comm::new(c::MPI_COMM_SELF),
+    };
+    match get(handle, "comm") {
+        Ok(comm) => act(name, &comm.errhandler(), handle, fault),
+        // It is no communicator, and that is for the process to hear.
+        Err(_) if handle.value() != c::MPI_COMM_SELF => call(name, Whose::Process, fault),
+        Err(_) => fatal(name, fault),
     }
 }
 
-/// Ends the process with a line that says why.
-fn fatal(name: &'static str, fault: &Fault, object: &str) -> ! {
-    eprintln!(
-        "{name}{object}: {} (error {}); the program ends, as its error handler says",
-        fault.text, fault.code
-    );
-    std::process::exit(fault.code.clamp(1, 255));
+/// What a handler has happen; what the call then returns.
+fn act(name: &str, handler: &Errhandler, handle: types::Comm, fault: &Fault) -> i32 {
+    match handler {
+        Errhandler::Return => code_of(fault.code, &format!("{name}: {}", fault.text)),
+        Errhandler::Fatal | Errhandler::Abort => fatal(name, fault),
+        Errhandler::User(function) => {
+            let code = code_of(fault.code, &format!("{name}: {}", fault.text));
+            if let Some(function) = function.downcast_ref::<Function>() {
+                function.handle_error(handle.value(), code);
+            }
+            code
+        }
+    }
+}
+
+/// Calls a communicator's handler for an error of the program's own.
+pub(crate) fn raise(name: &str, handler: &Errhandler, handle: types::Comm, code: i32) -> i32 {
+    match handler {
+        Errhandler::User(function) => {
+            if let Some(function) = function.downcast_ref::<Function>() {
+                function.handle_error(handle.value(), code);
+            }
+        }
+        Errhandler::Return => {}
+        Errhandler::Fatal | Errhandler::Abort => {
+            fatal(name, &Fault::new(code, "the program raised an error"));
+        }
+    }
+    c::MPI_SUCCESS
+}
+
+/// Ends the job with a line that says why.
+fn fatal(name: &str, fault: &Fault) -> ! {
+    let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+    let class = mpi::Class(fault.code).about().unwrap_or("An error of the program's.");
+    let message = format!("nicety: {rank}{name}: {} ({class} Errors are fatal here.)", fault.text);
+    state::abort(fault.code, &message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_their_class_and_their_text() {
+        let code = code_of(c::MPI_ERR_RANK, "rank 7 of 2");
+        assert_eq!((class_of(code), text_of(code).as_deref()), (c::MPI_ERR_RANK, Some("rank 7 of 2")));
+        assert_eq!(code_of(c::MPI_ERR_RANK, "rank 7 of 2"), code);
+        for n in 0..2 * TEXTS {
+            let code = code_of(c::MPI_ERR_TAG, &format!("tag {n}"));
+            assert!(code < c::MPI_ERR_LASTCODE && class_of(code) == c::MPI_ERR_TAG);
+        }
+        assert_eq!((text_of(code), code_of(20_000, "a program's")), (None, 20_000));
+    }
 }

@@ -13,11 +13,19 @@
 //! | `exports` | the exported functions |
 //! | `types`, `constants` | how things are passed |
 //! | `answer`, `handler` | the firewall; errors through error handlers |
+//! | `state`, `launch` | the one process; who else is in the job |
+//! | `objects` | objects by handle |
+//! | `callback`, `memory` | functions and memory of programs |
 //! | `calls` | the functions, by object |
 
 mod answer;
+mod callback;
 mod calls;
 mod constants;
 mod exports;
 mod handler;
+mod launch;
+mod memory;
+mod objects;
+mod state;
 mod types;

@@ -3,9 +3,14 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A handle of one kind of object.
+use cface::Out;
+
+/// A handle of one kind of object: a predefined value below [`PREDEFINED`], or what the table of objects gave.
 #[repr(transparent)]
 pub(crate) struct Handle<K>(usize, PhantomData<K>);
+
+/// User's handles are never below this: the predefined ones are in the page that no program maps.
+pub(crate) const PREDEFINED: usize = 0x1000;
 
 impl<K> Handle<K> {
     pub(crate) const fn new(value: usize) -> Self {
@@ -14,6 +19,10 @@ impl<K> Handle<K> {
 
     pub(crate) const fn value(self) -> usize {
         self.0
+    }
+
+    pub(crate) const fn is_predefined(self) -> bool {
+        self.0 < PREDEFINED
     }
 }
 
@@ -55,7 +64,15 @@ kinds!(Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Sess
 #[repr(transparent)]
 pub(crate) struct Address(pub(crate) usize);
 
-/// `MPI_Status`. Of the words behind the three public ones, the third says whether it was cancelled.
+impl Address {
+    /// The place of a result, where the standard has `void *` for it.
+    pub(crate) fn out<T>(self) -> Out<T> {
+        // SAFETY: a program passes NULL or a place for what the call answers with. Test: `attributes` of tests/c/alone.c.
+        unsafe { Out::new(std::ptr::with_exposed_provenance_mut(self.0)) }
+    }
+}
+
+/// `MPI_Status`. The words behind the three public ones hold the bytes received, low half first, and whether it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Status {
@@ -66,11 +83,79 @@ pub(crate) struct Status {
 }
 
 impl Status {
+    pub(crate) fn new(source: i32, tag: i32, error: i32, bytes: u64, is_cancelled: bool) -> Self {
+        let internal = [bytes as u32 as i32, (bytes >> 32) as i32, i32::from(is_cancelled), 0, 0];
+        Self { source, tag, error, internal }
+    }
+
+    /// How many bytes came.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.internal[0] as u32) | u64::from(self.internal[1] as u32) << 32
+    }
+
+    /// The status of an operation, but for its error, which calls about one operation leave as it is.
+    pub(crate) fn of(status: &mpi::Status, error: i32) -> Self {
+        Self::new(status.source, status.tag, error, status.bytes, status.cancelled)
+    }
+
+    pub(crate) fn set_bytes(&mut self, bytes: u64) {
+        self.internal[0] = bytes as u32 as i32;
+        self.internal[1] = (bytes >> 32) as i32;
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
         self.internal[2] != 0
     }
 
     pub(crate) fn set_cancelled(&mut self, is_cancelled: bool) {
         self.internal[2] = i32::from(is_cancelled);
+    }
+}
+
+/// An integer of a call that has two forms: `int`, and `MPI_Count` for large counts.
+pub(crate) trait Number: Copy {
+    /// Whether this is the form for large counts.
+    const IS_LARGE: bool;
+    fn wide(self) -> i64;
+    /// A result in this form; nothing if it does not fit.
+    fn narrow(wide: i64) -> Option<Self>;
+}
+
+impl Number for i32 {
+    const IS_LARGE: bool = false;
+
+    fn wide(self) -> i64 {
+        self.into()
+    }
+
+    fn narrow(wide: i64) -> Option<Self> {
+        wide.try_into().ok()
+    }
+}
+
+impl Number for i64 {
+    const IS_LARGE: bool = true;
+
+    fn wide(self) -> i64 {
+        self
+    }
+
+    fn narrow(wide: i64) -> Option<Self> {
+        Some(wide)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_holds_large_counts() {
+        let mut status = Status::new(3, 4, 0, (7 << 32) | 0xffff_fffe, false);
+        assert_eq!((status.bytes(), status.is_cancelled()), ((7 << 32) | 0xffff_fffe, false));
+        status.set_bytes(5);
+        status.set_cancelled(true);
+        assert_eq!((status.source, status.tag, status.bytes(), status.is_cancelled()), (3, 4, 5, true));
+        assert_eq!((size_of::<Status>(), align_of::<Status>()), (32, 4));
     }
 }

@@ -158,6 +158,21 @@ impl<T, const PLACES: usize, const GENERATIONS: usize, const RESTING: usize>
         self.words.as_ptr().with_addr(number as usize).cast()
     }
 
+    /// Which of all handles that there can be this is, below `PLACES * GENERATIONS`; nothing for what is no handle.
+    pub fn index(&self, handle: Handle) -> Option<usize> {
+        let offset = handle.addr().wrapping_sub(self.words.addr().get());
+        Self::find(offset).map(|_| offset / size_of::<Word>())
+    }
+
+    /// The handle with this index, whether it names anything or not; NULL beyond the last.
+    pub fn nth(&self, index: usize) -> Handle {
+        if index < PLACES * GENERATIONS {
+            self.words.as_ptr().wrapping_add(index).cast()
+        } else {
+            std::ptr::null_mut()
+        }
+    }
+
     /// The place and generation that the word so many bytes behind the first is for, if there is one.
     #[inline]
     fn find(offset: usize) -> Option<(usize, u64)> {
@@ -294,6 +309,9 @@ mod tests {
         let on_stack = [0_u64; 4];
         assert!(table.look(on_stack.as_ptr().cast_mut().cast()).is_none());
         assert_eq!(table.handles(), [table.handle(own)]);
+        let index = table.index(handle).expect("a handle");
+        assert_eq!((table.nth(index), table.index(table.handle(own + 4))), (handle, None));
+        assert!(table.nth(16 * 4 - 1).addr() > 0 && table.nth(16 * 4).is_null());
         assert!(table.remove(handle) && table.handles().is_empty());
     }
 

@@ -1,23 +1,30 @@
-//! What is asked of the library and of the machine: versions, time, addresses.
+//! Start and end, and what is asked of the library and of the machine: versions, time, memory, addresses.
 
 use std::sync::OnceLock;
 
 use cface::Out;
+use datatypes::Basic;
 use host::Host;
+use mpi::BsendSpace;
 
-use crate::answer::Answer;
-use crate::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_SUBVERSION, MPI_VERSION};
-use crate::types::Address;
+use super::info::new_info;
+use super::request::new_request;
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::memory::{allocate, release};
+use crate::objects::get;
+use crate::state;
+use crate::types::{Address, Comm, Info, Number, Request};
 
 pub(crate) fn abi_get_version(major: Out<i32>, minor: Out<i32>) -> Answer {
-    major.set(MPI_ABI_VERSION);
-    minor.set(MPI_ABI_SUBVERSION);
+    major.set(c::MPI_ABI_VERSION);
+    minor.set(c::MPI_ABI_SUBVERSION);
     Ok(())
 }
 
 pub(crate) fn get_version(version: Out<i32>, subversion: Out<i32>) -> Answer {
-    version.set(MPI_VERSION);
-    subversion.set(MPI_SUBVERSION);
+    version.set(c::MPI_VERSION);
+    subversion.set(c::MPI_SUBVERSION);
     Ok(())
 }
 
@@ -27,7 +34,7 @@ pub(crate) fn get_library_version(version: Out<u8>, resultlen: Out<i32>) -> Answ
 }
 
 /// `MPI_MAX_LIBRARY_VERSION_STRING`, with the zero.
-const LIBRARY_VERSION_MAX: usize = crate::constants::MPI_MAX_LIBRARY_VERSION_STRING as usize;
+const LIBRARY_VERSION_MAX: usize = c::MPI_MAX_LIBRARY_VERSION_STRING as usize;
 
 /// Puts a string with a zero behind it into `room` bytes, cut if it is longer; its length without the zero.
 pub(crate) fn put_text(place: Out<u8>, text: &str, room: usize) -> i32 {
@@ -63,6 +70,138 @@ pub(crate) fn aint_diff(a: i64, b: i64) -> i64 {
 pub(crate) fn get_address(location: Address, address: Out<i64>) -> Answer {
     address.set(location.0 as i64);
     Ok(())
+}
+
+pub(crate) fn init(_argc: Out<i32>, _argv: Address) -> Answer {
+    state::start()
+}
+
+/// Every level is there, whatever is asked for.
+pub(crate) fn init_thread(_argc: Out<i32>, _argv: Address, required: i32, provided: Out<i32>) -> Answer {
+    if !(c::MPI_THREAD_SINGLE..=c::MPI_THREAD_MULTIPLE).contains(&required) {
+        return Err(Fault::new(
+            c::MPI_ERR_ARG,
+            format!("required: {required} is no level of thread support"),
+        ));
+    }
+    state::start()?;
+    provided.set(c::MPI_THREAD_MULTIPLE);
+    Ok(())
+}
+
+pub(crate) fn finalize() -> Answer {
+    state::finish()
+}
+
+pub(crate) fn initialized(flag: Out<i32>) -> Answer {
+    flag.set(state::is_initialized().into());
+    Ok(())
+}
+
+pub(crate) fn finalized(flag: Out<i32>) -> Answer {
+    flag.set(state::is_finalized().into());
+    Ok(())
+}
+
+pub(crate) fn query_thread(provided: Out<i32>) -> Answer {
+    state::state()?;
+    provided.set(c::MPI_THREAD_MULTIPLE);
+    Ok(())
+}
+
+pub(crate) fn is_thread_main(flag: Out<i32>) -> Answer {
+    flag.set((state::state()?.main == std::thread::current().id()).into());
+    Ok(())
+}
+
+pub(crate) fn abort(comm: Comm, errorcode: i32) -> Answer {
+    let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+    let name = get(comm, "comm").map_or_else(|_| format!("{comm:?}"), |comm| comm.name());
+    state::abort(errorcode, &format!("nicety: {rank}MPI_Abort with code {errorcode} on {name}"));
+}
+
+pub(crate) fn get_processor_name(name: Out<u8>, resultlen: Out<i32>) -> Answer {
+    let system = rustix::system::uname();
+    let text = system.nodename().to_string_lossy();
+    resultlen.set(put_text(name, &text, c::MPI_MAX_PROCESSOR_NAME as usize));
+    Ok(())
+}
+
+pub(crate) fn alloc_mem(size: i64, _info: Info, baseptr: Address) -> Answer {
+    let bytes = usize::try_from(size).map_err(|_| Fault::new(c::MPI_ERR_ARG, "size: it is negative"))?;
+    baseptr.out::<usize>().set(allocate(bytes)?.0);
+    Ok(())
+}
+
+pub(crate) fn free_mem(base: Address) -> Answer {
+    release(base);
+    Ok(())
+}
+
+pub(crate) fn abi_get_info(info: Out<Info>) -> Answer {
+    let mut pairs = mpi::Info::default();
+    for key in ["mpi_aint_size", "mpi_count_size", "mpi_offset_size"] {
+        pairs.set(key, "8")?;
+    }
+    info.set(new_info(pairs)?);
+    Ok(())
+}
+
+/// Sizes and presence of Fortran's types, as `datatypes` has them.
+pub(crate) fn abi_get_fortran_info(info: Out<Info>) -> Answer {
+    let mut pairs = mpi::Info::default();
+    for basic in Basic::ALL {
+        let name = basic.name().trim_start_matches("MPI_").to_lowercase();
+        let is_sized = name.ends_with(|c: char| c.is_ascii_digit());
+        match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
+            "logical" | "integer" | "real" | "double_precision" if !is_sized => {
+                pairs.set(&format!("mpi_{name}_size"), &basic.size().to_string())?;
+            }
+            "logical" | "integer" | "real" | "complex" if is_sized => {
+                pairs.set(&format!("mpi_{name}_supported"), "true")?;
+            }
+            "double_complex" => pairs.set("mpi_double_complex_supported", "true")?,
+            _ => {}
+        }
+    }
+    info.set(new_info(pairs)?);
+    Ok(())
+}
+
+/// Nothing is known of the machine's resources.
+pub(crate) fn get_hw_resource_info(info: Out<Info>) -> Answer {
+    info.set(new_info(mpi::Info::default())?);
+    Ok(())
+}
+
+pub(crate) fn buffer_attach<N: Number>(buffer: Address, size: N) -> Answer {
+    let space = match buffer.0 {
+        c::MPI_BUFFER_AUTOMATIC => BsendSpace::Automatic,
+        address => {
+            let negative = |_| Fault::new(c::MPI_ERR_BUFFER, "size: it is negative");
+            BsendSpace::Given { address, size: u64::try_from(size.wide()).map_err(negative)? }
+        }
+    };
+    Ok(state::process()?.attach_buffer(space)?)
+}
+
+pub(crate) fn buffer_detach<N: Number>(buffer_addr: Address, size: Out<N>) -> Answer {
+    let (address, bytes) = match state::process()?.detach_buffer()? {
+        BsendSpace::Given { address, size } => (address, size),
+        BsendSpace::Automatic => (c::MPI_BUFFER_AUTOMATIC, 0),
+        BsendSpace::None => (0, 0),
+    };
+    buffer_addr.out::<usize>().set(address);
+    N::narrow(bytes as i64).into_iter().for_each(|bytes| size.set(bytes));
+    Ok(())
+}
+
+pub(crate) fn buffer_flush() -> Answer {
+    Ok(state::process()?.flush_buffer()?)
+}
+
+pub(crate) fn buffer_iflush(request: Out<Request>) -> Answer {
+    new_request(state::process()?.iflush_buffer(), request)
 }
 
 /// Profiling is the business of whoever puts itself before this library.

@@ -1,16 +1,17 @@
-//! Handles as integers: a predefined handle is its own value.
+//! Handles as integers.
 
+use crate::objects::{from_integer, to_integer};
 use crate::types::{Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win};
 
 macro_rules! integers {
     ($($kind:ident: $to:ident, $from:ident;)*) => {
         $(
             pub(crate) fn $to(handle: $kind) -> i32 {
-                handle.value() as i32
+                to_integer(handle)
             }
 
             pub(crate) fn $from(number: i32) -> $kind {
-                $kind::new(number as usize)
+                from_integer(number)
             }
         )*
     };

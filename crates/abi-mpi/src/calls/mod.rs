@@ -2,17 +2,46 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `environment` | versions, time, memory, names |
+//! | `environment` | start and end, versions, time, memory, names |
+//! | `error`, `errhandler` | error codes; error handlers |
 //! | `integers` | handles as integers |
-//! | `status` | what a status holds |
+//! | `info`, `group`, `comm`, `attribute` | those objects |
+//! | `datatype`, `layout`, `pack`, `op` | datatypes: made, asked, packed; operators |
+//! | `p2p`, `probe`, `request`, `status` | messages |
 //! | `tool` | the tool interface, which has nothing to show |
 
+mod attribute;
+mod comm;
+mod datatype;
 mod environment;
+mod errhandler;
+mod error;
+mod group;
+mod info;
 mod integers;
+mod layout;
+mod op;
+mod p2p;
+mod pack;
+mod probe;
+mod request;
 mod status;
 mod tool;
 
+pub(crate) use attribute::*;
+pub(crate) use comm::*;
+pub(crate) use datatype::*;
 pub(crate) use environment::*;
+pub(crate) use errhandler::*;
+pub(crate) use error::*;
+pub(crate) use group::*;
+pub(crate) use info::*;
 pub(crate) use integers::*;
+pub(crate) use layout::*;
+pub(crate) use op::*;
+pub(crate) use p2p::*;
+pub(crate) use pack::*;
+pub(crate) use probe::*;
+pub(crate) use request::*;
 pub(crate) use status::*;
 pub(crate) use tool::*;

@@ -1,6 +1,8 @@
 //! Programs in C against the library and the header of this crate.
 #![allow(dead_code)] // each test file uses a part of it
 
+pub(crate) mod job;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -1,0 +1,124 @@
+//! Functions of programs, called with no lock held: error handlers, functions of attributes, operators.
+//!
+//! A program passes the address of a function of the type that the standard says. That is what makes each call here sound.
+
+use std::ffi::c_void;
+
+use datatypes::{Datatype, Error, ErrorKind, UserFunction};
+use mpi::Class;
+
+use crate::calls::type_handle;
+use crate::types::{self, Address, Handle};
+
+/// An error handler of a program's, for whatever kind of object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function(pub(crate) Address);
+
+impl Function {
+    /// Calls it for an object's handle and a code.
+    pub(crate) fn handle_error(self, handle: usize, code: i32) {
+        type Handler = unsafe extern "C" fn(*mut usize, *mut i32, ...);
+        let (mut handle, mut code) = (handle, code);
+        // SAFETY: a program passes a function of this type, which reads both through their addresses while it runs. Test:
+        // `errors` of tests/c/alone.c.
+        unsafe {
+            let handler = std::mem::transmute::<usize, Handler>(self.0.0);
+            handler(&raw mut handle, &raw mut code);
+        }
+    }
+}
+
+/// A key's functions and the word that a program keeps with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttributeFunctions {
+    pub(crate) copy: Address,
+    pub(crate) delete: Address,
+    pub(crate) extra: Address,
+}
+
+/// What the standard has in place of functions that do nothing, or copy the value.
+const NO_FUNCTION: Address = Address(0);
+const COPY_VALUE: Address = Address(1);
+
+impl AttributeFunctions {
+    /// The copy's value, or none.
+    pub(crate) fn copy(self, handle: usize, key: i32, value: usize) -> mpi::Result<Option<usize>> {
+        type Copy = unsafe extern "C" fn(usize, i32, usize, usize, *mut usize, *mut i32) -> i32;
+        match self.copy {
+            NO_FUNCTION => return Ok(None),
+            COPY_VALUE => return Ok(Some(value)),
+            _ => {}
+        }
+        let (mut copied, mut flag) = (0_usize, 0);
+        // SAFETY: a program passes a function of this type; handles and words are as wide as addresses. Test:
+        // `attributes` of tests/c/alone.c.
+        let code = unsafe {
+            let function = std::mem::transmute::<usize, Copy>(self.copy.0);
+            function(handle, key, self.extra.0, value, &raw mut copied, &raw mut flag)
+        };
+        done(code, "copy")?;
+        Ok((flag != 0).then_some(copied))
+    }
+
+    pub(crate) fn delete(self, handle: usize, key: i32, value: usize) -> mpi::Result<()> {
+        type Delete = unsafe extern "C" fn(usize, i32, usize, usize) -> i32;
+        if self.delete == NO_FUNCTION {
+            return Ok(());
+        }
+        // SAFETY: as in `copy`.
+        let code = unsafe {
+            let function = std::mem::transmute::<usize, Delete>(self.delete.0);
+            function(handle, key, value, self.extra.0)
+        };
+        done(code, "delete")
+    }
+}
+
+/// What an attribute's function answers.
+fn done(code: i32, what: &str) -> mpi::Result<()> {
+    match code {
+        0 => Ok(()),
+        code => Err(mpi::Error::new(Class(code), format_args!("an attribute's {what} function failed"))),
+    }
+}
+
+/// An operator of a program's, in either form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operator {
+    pub(crate) function: Address,
+    pub(crate) is_large: bool,
+}
+
+impl UserFunction for Operator {
+    fn apply(&self, left: &[u8], right: &mut [u8], count: i64, datatype: &Datatype) -> datatypes::Result<()> {
+        type Plain = unsafe extern "C" fn(*const c_void, *mut c_void, *mut i32, *mut types::Datatype);
+        type Large = unsafe extern "C" fn(*const c_void, *mut c_void, *mut i64, *mut types::Datatype);
+        let wrong = |text: String| Error { kind: ErrorKind::Op, text };
+        let start = datatype.span(count)?.start as isize;
+        let (mut handle, is_temporary) = type_handle(datatype).map_err(|fault| wrong(fault.text))?;
+        let place = left.as_ptr().wrapping_offset(-start).cast();
+        let result = right.as_mut_ptr().wrapping_offset(-start).cast();
+        if self.is_large {
+            let mut count = count;
+            // SAFETY: a program passes a function of this type. Both slices have the elements of this many of the datatype, from
+            // the addresses that it gets. Test: `datatypes` of tests/c/alone.c.
+            unsafe {
+                let function = std::mem::transmute::<usize, Large>(self.function.0);
+                function(place, result, &raw mut count, &raw mut handle);
+            }
+        } else {
+            let most = i32::MAX;
+            let mut count = i32::try_from(count)
+                .map_err(|_| wrong(format!("an operator takes at most {most} elements")))?;
+            // SAFETY: as above.
+            unsafe {
+                let function = std::mem::transmute::<usize, Plain>(self.function.0);
+                function(place, result, &raw mut count, &raw mut handle);
+            }
+        }
+        if is_temporary {
+            crate::objects::remove::<types::kind::Datatype>(Handle::new(handle.value()));
+        }
+        Ok(())
+    }
+}

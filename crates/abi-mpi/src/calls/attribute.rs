@@ -1,0 +1,179 @@
+//! Attributes of communicators and datatypes, and their keys.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use cface::Out;
+use mpi::Keyval;
+
+use super::error::LAST_USED;
+use crate::answer::{Answer, Fault};
+use crate::callback::AttributeFunctions;
+use crate::constants as c;
+use crate::objects::{get, handle_of, lock};
+use crate::state;
+use crate::types::{self, Address, Comm};
+
+/// A key; of windows there are none to hang attributes on.
+enum Key {
+    Comm(Keyval<mpi::Comm>),
+    Type(Keyval<types::Datatype>),
+    Win,
+}
+
+static KEYS: Mutex<Keys> = Mutex::new(Keys { by_number: BTreeMap::new(), last: FIRST });
+
+/// Keys of programs are behind the predefined ones.
+const FIRST: i32 = 1023;
+
+struct Keys {
+    by_number: BTreeMap<i32, Key>,
+    last: i32,
+}
+
+/// A new key, made with its number.
+fn create(keyval: Out<i32>, key: impl FnOnce(i32) -> Key) -> Answer {
+    let mut keys = lock(&KEYS);
+    keys.last += 1;
+    let number = keys.last;
+    keys.by_number.insert(number, key(number));
+    keyval.set(number);
+    Ok(())
+}
+
+/// Forgets a key. Values that are set keep its functions.
+pub(crate) fn comm_free_keyval(keyval: Out<i32>) -> Answer {
+    let number = keyval.get().unwrap_or(c::MPI_KEYVAL_INVALID);
+    if lock(&KEYS).by_number.remove(&number).is_none() {
+        return Err(unknown(number));
+    }
+    keyval.set(c::MPI_KEYVAL_INVALID);
+    Ok(())
+}
+
+fn unknown(number: i32) -> Fault {
+    Fault::new(
+        c::MPI_ERR_KEYVAL,
+        format!("keyval: {number} is no key for objects of this kind that can be set"),
+    )
+}
+
+fn comm_key(number: i32) -> Answer<Keyval<mpi::Comm>> {
+    match lock(&KEYS).by_number.get(&number) {
+        Some(Key::Comm(key)) => Ok(key.clone()),
+        _ => Err(unknown(number)),
+    }
+}
+
+fn type_key(number: i32) -> Answer<Keyval<types::Datatype>> {
+    match lock(&KEYS).by_number.get(&number) {
+        Some(Key::Type(key)) => Ok(key.clone()),
+        _ => Err(unknown(number)),
+    }
+}
+
+pub(crate) fn comm_create_keyval(copy: Address, delete: Address, keyval: Out<i32>, extra: Address) -> Answer {
+    let functions = AttributeFunctions { copy, delete, extra };
+    create(keyval, |number| {
+        let copy = move |comm: &mpi::Comm, value| functions.copy(handle_of(comm).value(), number, value);
+        let delete = move |comm: &mpi::Comm, value| functions.delete(handle_of(comm).value(), number, value);
+        Key::Comm(Keyval::new(copy, delete))
+    })
+}
+
+pub(crate) fn type_create_keyval(copy: Address, delete: Address, keyval: Out<i32>, extra: Address) -> Answer {
+    let functions = AttributeFunctions { copy, delete, extra };
+    create(keyval, |number| {
+        let copy = move |handle: &types::Datatype, value| functions.copy(handle.value(), number, value);
+        let delete = move |handle: &types::Datatype, value| functions.delete(handle.value(), number, value);
+        Key::Type(Keyval::new(copy, delete))
+    })
+}
+
+pub(crate) fn win_create_keyval(_: Address, _: Address, keyval: Out<i32>, _: Address) -> Answer {
+    create(keyval, |_| Key::Win)
+}
+
+pub(crate) use comm_create_keyval as keyval_create;
+pub(crate) use comm_free_keyval as keyval_free;
+pub(crate) use comm_free_keyval as type_free_keyval;
+pub(crate) use comm_free_keyval as win_free_keyval;
+
+/// Where a predefined attribute of communicators lies; programs read the integer there. Nothing for what is not known.
+fn predefined(number: i32) -> Answer<Option<Option<usize>>> {
+    static TAG_UB: i32 = mpi::TAG_MAX;
+    static HOST: i32 = c::MPI_PROC_NULL;
+    static IO: i32 = c::MPI_ANY_SOURCE;
+    static WTIME_IS_GLOBAL: i32 = 0;
+    let state = state::state()?;
+    let at = |place: *const i32| place.expose_provenance();
+    let known = |place: &'static i32| (*place >= 0).then(|| at(place));
+    Ok(Some(match number {
+        c::MPI_TAG_UB => Some(at(&raw const TAG_UB)),
+        c::MPI_HOST => Some(at(&raw const HOST)),
+        c::MPI_IO => Some(at(&raw const IO)),
+        c::MPI_WTIME_IS_GLOBAL => Some(at(&raw const WTIME_IS_GLOBAL)),
+        c::MPI_LASTUSEDCODE => Some(at(LAST_USED.as_ptr())),
+        c::MPI_APPNUM => known(&state.appnum),
+        c::MPI_UNIVERSE_SIZE => known(&state.universe),
+        _ => return Ok(None),
+    }))
+}
+
+/// Answers with a value, if there is one.
+fn found(value: Option<usize>, attribute_val: Address, flag: Out<i32>) -> Answer {
+    flag.set(value.is_some().into());
+    if let Some(value) = value {
+        attribute_val.out::<usize>().set(value);
+    }
+    Ok(())
+}
+
+pub(crate) fn comm_get_attr(comm: Comm, keyval: i32, attribute_val: Address, flag: Out<i32>) -> Answer {
+    let comm = get(comm, "comm")?;
+    let value = match predefined(keyval)? {
+        Some(value) => value,
+        None => comm.attribute(&comm_key(keyval)?),
+    };
+    found(value, attribute_val, flag)
+}
+
+pub(crate) fn comm_set_attr(comm: Comm, keyval: i32, attribute_val: Address) -> Answer {
+    Ok(get(comm, "comm")?.set_attribute(&comm_key(keyval)?, attribute_val.0)?)
+}
+
+pub(crate) fn comm_delete_attr(comm: Comm, keyval: i32) -> Answer {
+    Ok(get(comm, "comm")?.delete_attribute(&comm_key(keyval)?)?)
+}
+
+pub(crate) use comm_delete_attr as attr_delete;
+pub(crate) use comm_get_attr as attr_get;
+pub(crate) use comm_set_attr as attr_put;
+
+pub(crate) fn type_get_attr(
+    datatype: types::Datatype,
+    keyval: i32,
+    attribute_val: Address,
+    flag: Out<i32>,
+) -> Answer {
+    let value = lock(&get(datatype, "datatype")?.attributes).get(&type_key(keyval)?);
+    found(value, attribute_val, flag)
+}
+
+pub(crate) fn type_set_attr(datatype: types::Datatype, keyval: i32, attribute_val: Address) -> Answer {
+    let key = type_key(keyval)?;
+    type_delete_attr(datatype, keyval)?;
+    lock(&get(datatype, "datatype")?.attributes).set(key, attribute_val.0);
+    Ok(())
+}
+
+pub(crate) fn type_delete_attr(datatype: types::Datatype, keyval: i32) -> Answer {
+    let (object, key) = (get(datatype, "datatype")?, type_key(keyval)?);
+    // The function is called before the value is taken away, and without the lock.
+    let value = lock(&object.attributes).get(&key);
+    if let Some(value) = value {
+        key.delete(&datatype, value)?;
+        lock(&object.attributes).take(&key);
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Communicators: what they are, and how others are made of them.
+
+use cface::{Out, Text};
+use mpi::SplitType;
+
+use super::environment::put_text;
+use super::group::new_group;
+use super::info::{hints, new_info};
+use super::request::new_request;
+use crate::answer::{Answer, Fault, Whose};
+use crate::constants as c;
+use crate::objects::{get, insert_comm, remove_comm};
+use crate::types::{self, Comm, Handle};
+
+pub(crate) fn comm_size(comm: Comm, size: Out<i32>) -> Answer {
+    size.set(get(comm, "comm")?.size());
+    Ok(())
+}
+
+pub(crate) fn comm_rank(comm: Comm, rank: Out<i32>) -> Answer {
+    rank.set(get(comm, "comm")?.rank());
+    Ok(())
+}
+
+pub(crate) fn comm_remote_size(comm: Comm, size: Out<i32>) -> Answer {
+    size.set(remote(comm)?.size());
+    Ok(())
+}
+
+fn remote(comm: Comm) -> Answer<mpi::Group> {
+    let none = || Fault::new(c::MPI_ERR_COMM, "comm: it is no intercommunicator, and has no remote group");
+    get(comm, "comm")?.remote_group().cloned().ok_or_else(none)
+}
+
+pub(crate) fn comm_test_inter(comm: Comm, flag: Out<i32>) -> Answer {
+    flag.set(get(comm, "comm")?.is_inter().into());
+    Ok(())
+}
+
+pub(crate) fn comm_compare(comm1: Comm, comm2: Comm, result: Out<i32>) -> Answer {
+    result.set(get(comm1, "comm1")?.compare(&*get(comm2, "comm2")?) as i32);
+    Ok(())
+}
+
+pub(crate) fn comm_group(comm: Comm, group: Out<types::Group>) -> Answer {
+    group.set(new_group(get(comm, "comm")?.group().clone())?);
+    Ok(())
+}
+
+pub(crate) fn comm_remote_group(comm: Comm, group: Out<types::Group>) -> Answer {
+    group.set(new_group(remote(comm)?)?);
+    Ok(())
+}
+
+pub(crate) fn comm_dup(comm: Comm, newcomm: Out<Comm>) -> Answer {
+    newcomm.set(insert_comm(Some(get(comm, "comm")?.dup()?))?);
+    Ok(())
+}
+
+pub(crate) fn comm_dup_with_info(comm: Comm, info: types::Info, newcomm: Out<Comm>) -> Answer {
+    newcomm.set(insert_comm(Some(get(comm, "comm")?.dup_with_info(hints(info)?)?))?);
+    Ok(())
+}
+
+fn idup(comm: Comm, info: Option<mpi::Info>, newcomm: Out<Comm>, request: Out<types::Request>) -> Answer {
+    let (copy, begun) = get(comm, "comm")?.idup(info)?;
+    newcomm.set(insert_comm(Some(copy))?);
+    new_request(begun, request)
+}
+
+pub(crate) fn comm_idup(comm: Comm, newcomm: Out<Comm>, request: Out<types::Request>) -> Answer {
+    idup(comm, None, newcomm, request)
+}
+
+pub(crate) fn comm_idup_with_info(
+    comm: Comm,
+    info: types::Info,
+    newcomm: Out<Comm>,
+    request: Out<types::Request>,
+) -> Answer {
+    idup(comm, Some(hints(info)?), newcomm, request)
+}
+
+pub(crate) fn comm_split(comm: Comm, color: i32, key: i32, newcomm: Out<Comm>) -> Answer {
+    newcomm.set(insert_comm(get(comm, "comm")?.split(color, key)?)?);
+    Ok(())
+}
+
+pub(crate) fn comm_split_type(
+    comm: Comm,
+    split_type: i32,
+    key: i32,
+    info: types::Info,
+    newcomm: Out<Comm>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    let hints = hints(info)?;
+    let resource = || hints.get("mpi_hw_resource_type").map(|value| value.unwrap_or_default().to_owned());
+    let kind = match split_type {
+        c::MPI_UNDEFINED => SplitType::Undefined,
+        c::MPI_COMM_TYPE_SHARED => SplitType::Shared,
+        c::MPI_COMM_TYPE_HW_UNGUIDED => SplitType::HwUnguided,
+        c::MPI_COMM_TYPE_HW_GUIDED | c::MPI_COMM_TYPE_RESOURCE_GUIDED => SplitType::HwGuided(resource()?),
+        other => return Err(Fault::new(c::MPI_ERR_ARG, format!("split_type: there is no {other}"))),
+    };
+    newcomm.set(insert_comm(comm.split_type(&kind, key)?)?);
+    Ok(())
+}
+
+pub(crate) fn comm_create(comm: Comm, group: types::Group, newcomm: Out<Comm>) -> Answer {
+    newcomm.set(insert_comm(get(comm, "comm")?.create(&*get(group, "group")?)?)?);
+    Ok(())
+}
+
+pub(crate) fn comm_create_group(comm: Comm, group: types::Group, tag: i32, newcomm: Out<Comm>) -> Answer {
+    newcomm.set(insert_comm(get(comm, "comm")?.create_group(&*get(group, "group")?, tag)?)?);
+    Ok(())
+}
+
+pub(crate) fn intercomm_create(
+    local_comm: Comm,
+    local_leader: i32,
+    peer_comm: Comm,
+    remote_leader: i32,
+    tag: i32,
+    newintercomm: Out<Comm>,
+) -> Answer {
+    let local = get(local_comm, "local_comm")?;
+    // Only the leader looks at the peer's communicator.
+    let peer = (local.rank() == local_leader).then(|| get(peer_comm, "peer_comm")).transpose()?;
+    let made = local.intercomm_create(local_leader, peer.as_deref(), remote_leader, tag)?;
+    newintercomm.set(insert_comm(Some(made))?);
+    Ok(())
+}
+
+pub(crate) fn intercomm_merge(intercomm: Comm, high: i32, newintracomm: Out<Comm>) -> Answer {
+    newintracomm.set(insert_comm(Some(get(intercomm, "intercomm")?.intercomm_merge(high != 0)?))?);
+    Ok(())
+}
+
+pub(crate) fn comm_free(comm: Out<Comm>) -> Answer {
+    let handle = comm.get().unwrap_or(Handle::new(c::MPI_COMM_NULL));
+    let object = get(handle, "comm")?.clone();
+    if handle.is_predefined() {
+        return Err(Fault::new(c::MPI_ERR_COMM, "comm: a predefined communicator cannot be freed"));
+    }
+    object.free().map_err(|error| Fault::from(error).at(Whose::Comm(handle)))?;
+    remove_comm(handle, object.id());
+    comm.set(Handle::new(c::MPI_COMM_NULL));
+    Ok(())
+}
+
+/// As freeing: what is under way completes by itself.
+pub(crate) use comm_free as comm_disconnect;
+
+pub(crate) fn comm_get_name(comm: Comm, comm_name: Out<u8>, resultlen: Out<i32>) -> Answer {
+    let is_null = comm.value() == c::MPI_COMM_NULL;
+    let name = if is_null { "MPI_COMM_NULL".to_owned() } else { get(comm, "comm")?.name() };
+    resultlen.set(put_text(comm_name, &name, c::MPI_MAX_OBJECT_NAME as usize));
+    Ok(())
+}
+
+pub(crate) fn comm_set_name(comm: Comm, comm_name: Text) -> Answer {
+    let name = comm_name.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "comm_name: it is NULL"))?;
+    let end = name.floor_char_boundary(c::MPI_MAX_OBJECT_NAME as usize - 1);
+    Ok(get(comm, "comm")?.set_name(&name[..end])?)
+}
+
+pub(crate) fn comm_set_info(comm: Comm, info: types::Info) -> Answer {
+    get(comm, "comm")?.set_info(hints(info)?);
+    Ok(())
+}
+
+pub(crate) fn comm_get_info(comm: Comm, info_used: Out<types::Info>) -> Answer {
+    info_used.set(new_info(get(comm, "comm")?.info())?);
+    Ok(())
+}
+
+/// Nobody is spawned, so nobody has a parent.
+pub(crate) fn comm_get_parent(parent: Out<Comm>) -> Answer {
+    parent.set(Handle::new(c::MPI_COMM_NULL));
+    Ok(())
+}
+
+/// No communicator has a topology: none can be made yet.
+pub(crate) fn topo_test(comm: Comm, status: Out<i32>) -> Answer {
+    get(comm, "comm")?;
+    status.set(c::MPI_UNDEFINED);
+    Ok(())
+}

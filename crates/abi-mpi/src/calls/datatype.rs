@@ -1,0 +1,343 @@
+//! Datatypes: their handles, and the calls that make, name and free them.
+
+use std::sync::{Mutex, OnceLock};
+
+use cface::{In, Out, Text};
+use datatypes::{Basic, Datatype, Distribution, Order, TypeClass};
+use mpi::Attributes;
+
+use super::environment::put_text;
+use super::group::integers;
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::objects::{Ref, get, insert, lock, remove};
+use crate::types::{self, Handle, Number, kind};
+
+/// A datatype, and what a program hangs on it.
+pub(crate) struct TypeObject {
+    pub(crate) datatype: Datatype,
+    name: Mutex<Option<String>>,
+    pub(crate) attributes: Mutex<Attributes<types::Datatype>>,
+}
+
+impl TypeObject {
+    fn new(datatype: Datatype) -> Self {
+        Self { datatype, name: Mutex::default(), attributes: Mutex::default() }
+    }
+}
+
+/// The handles of predefined datatypes: 0x200 to 0x2ff.
+const BASICS: usize = 256;
+
+pub(crate) fn predefined_type(value: usize) -> Answer<Option<&'static TypeObject>> {
+    static TYPES: [OnceLock<TypeObject>; BASICS] = [const { OnceLock::new() }; BASICS];
+    let Some(place) = value.checked_sub(c::MPI_DATATYPE_NULL).and_then(|at| TYPES.get(at)) else {
+        return Ok(None);
+    };
+    if let Some(made) = place.get() {
+        return Ok(Some(made));
+    }
+    let basic = Basic::from_abi(value as u16);
+    Ok(basic.map(|basic| place.get_or_init(|| TypeObject::new(Datatype::from(basic)))))
+}
+
+/// The datatype of a handle.
+pub(crate) fn datatype(handle: types::Datatype, argument: &'static str) -> Answer<Datatype> {
+    Ok(get(handle, argument)?.datatype.clone())
+}
+
+/// A handle for a datatype: its own if it is predefined, or else a new one, which is to be freed.
+pub(crate) fn type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
+    match datatype.basic() {
+        Some(basic) => Ok((Handle::new(basic.abi().into()), false)),
+        None => Ok((insert::<kind::Datatype>(TypeObject::new(datatype.clone()))?, true)),
+    }
+}
+
+/// Answers with a type that a constructor made; `N` says by which form.
+fn made<N: Number>(datatype: Datatype, newtype: Out<types::Datatype>) -> Answer {
+    let datatype = if N::IS_LARGE { datatype.with_large_counts() } else { datatype };
+    newtype.set(insert::<kind::Datatype>(TypeObject::new(datatype))?);
+    Ok(())
+}
+
+/// So many numbers of either width.
+pub(crate) fn numbers<N: Number>(array: In<N>, count: i64, argument: &str) -> Answer<Vec<i64>> {
+    let wrong = |code, why| Fault::new(code, format!("{argument}: {why}"));
+    let count = usize::try_from(count).map_err(|_| wrong(c::MPI_ERR_COUNT, "their number is negative"))?;
+    let items = array.items(count).ok_or_else(|| wrong(c::MPI_ERR_ARG, "it is NULL"))?;
+    Ok(items.map(Number::wide).collect())
+}
+
+fn old(handle: types::Datatype) -> Answer<Ref<kind::Datatype>> {
+    get(handle, "oldtype")
+}
+
+pub(crate) fn type_contiguous<N: Number>(
+    count: N,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    made::<N>(Datatype::contiguous(count.wide(), &old(oldtype)?.datatype)?, newtype)
+}
+
+pub(crate) fn type_vector<N: Number>(
+    count: N,
+    blocklength: N,
+    stride: N,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let (count, length, stride) = (count.wide(), blocklength.wide(), stride.wide());
+    made::<N>(Datatype::vector(count, length, stride, &old(oldtype)?.datatype)?, newtype)
+}
+
+pub(crate) fn type_create_hvector<N: Number>(
+    count: N,
+    blocklength: N,
+    stride: i64,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let (count, length) = (count.wide(), blocklength.wide());
+    made::<N>(Datatype::hvector(count, length, stride, &old(oldtype)?.datatype)?, newtype)
+}
+
+pub(crate) fn type_indexed<N: Number>(
+    count: N,
+    blocklengths: In<N>,
+    displacements: In<N>,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let lengths = numbers(blocklengths, count.wide(), "array_of_blocklengths")?;
+    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
+    made::<N>(Datatype::indexed(&lengths, &places, &old(oldtype)?.datatype)?, newtype)
+}
+
+pub(crate) fn type_create_hindexed<N: Number>(
+    count: N,
+    blocklengths: In<N>,
+    displacements: In<i64>,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let lengths = numbers(blocklengths, count.wide(), "array_of_blocklengths")?;
+    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
+    made::<N>(Datatype::hindexed(&lengths, &places, &old(oldtype)?.datatype)?, newtype)
+}
+
+pub(crate) fn type_create_indexed_block<N: Number>(
+    count: N,
+    blocklength: N,
+    displacements: In<N>,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
+    made::<N>(Datatype::indexed_block(blocklength.wide(), &places, &old(oldtype)?.datatype)?, newtype)
+}
+
+pub(crate) fn type_create_hindexed_block<N: Number>(
+    count: N,
+    blocklength: N,
+    displacements: In<i64>,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
+    made::<N>(Datatype::hindexed_block(blocklength.wide(), &places, &old(oldtype)?.datatype)?, newtype)
+}
+
+pub(crate) fn type_create_struct<N: Number>(
+    count: N,
+    blocklengths: In<N>,
+    displacements: In<i64>,
+    types: In<types::Datatype>,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let lengths = numbers(blocklengths, count.wide(), "array_of_blocklengths")?;
+    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
+    let types =
+        types.items(lengths.len()).ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "array_of_types: it is NULL"))?;
+    let types: Vec<Datatype> =
+        types.map(|handle| datatype(handle, "array_of_types")).collect::<Answer<_>>()?;
+    made::<N>(Datatype::structure(&lengths, &places, &types)?, newtype)
+}
+
+fn order(order: i32) -> Answer<Order> {
+    match order {
+        c::MPI_ORDER_C => Ok(Order::C),
+        c::MPI_ORDER_FORTRAN => Ok(Order::Fortran),
+        other => Err(Fault::new(c::MPI_ERR_ARG, format!("order: there is no {other}"))),
+    }
+}
+
+pub(crate) fn type_create_subarray<N: Number>(
+    ndims: i32,
+    sizes: In<N>,
+    subsizes: In<N>,
+    starts: In<N>,
+    order_of: i32,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let sizes = numbers(sizes, ndims.wide(), "array_of_sizes")?;
+    let subsizes = numbers(subsizes, ndims.wide(), "array_of_subsizes")?;
+    let starts = numbers(starts, ndims.wide(), "array_of_starts")?;
+    let old = old(oldtype)?;
+    made::<N>(Datatype::subarray(&sizes, &subsizes, &starts, order(order_of)?, &old.datatype)?, newtype)
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn type_create_darray<N: Number>(
+    size: i32,
+    rank: i32,
+    ndims: i32,
+    gsizes: In<N>,
+    distribs: In<i32>,
+    dargs: In<i32>,
+    psizes: In<i32>,
+    order_of: i32,
+    oldtype: types::Datatype,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    let sizes = numbers(gsizes, ndims.wide(), "array_of_gsizes")?;
+    let distribution = |number| match number {
+        c::MPI_DISTRIBUTE_NONE => Ok(Distribution::None),
+        c::MPI_DISTRIBUTE_BLOCK => Ok(Distribution::Block),
+        c::MPI_DISTRIBUTE_CYCLIC => Ok(Distribution::Cyclic),
+        other => Err(Fault::new(c::MPI_ERR_ARG, format!("array_of_distribs: there is no {other}"))),
+    };
+    let distributions = integers(distribs, ndims, "array_of_distribs")?.into_iter().map(distribution);
+    let distributions: Vec<Distribution> = distributions.collect::<Answer<_>>()?;
+    let argument = |number| (number != c::MPI_DISTRIBUTE_DFLT_DARG).then_some(i64::from(number));
+    let arguments: Vec<Option<i64>> =
+        integers(dargs, ndims, "array_of_dargs")?.into_iter().map(argument).collect();
+    let processes = numbers(psizes, ndims.wide(), "array_of_psizes")?;
+    let (size, rank, order, old) = (size.wide(), rank.wide(), order(order_of)?, old(oldtype)?);
+    let old = &old.datatype;
+    let made_of = Datatype::darray(size, rank, &sizes, &distributions, &arguments, &processes, order, old)?;
+    made::<N>(made_of, newtype)
+}
+
+pub(crate) fn type_create_resized(
+    oldtype: types::Datatype,
+    lb: i64,
+    extent: i64,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    made::<i32>(Datatype::resized(&old(oldtype)?.datatype, lb, extent)?, newtype)
+}
+
+pub(crate) fn type_create_resized_c(
+    oldtype: types::Datatype,
+    lb: i64,
+    extent: i64,
+    newtype: Out<types::Datatype>,
+) -> Answer {
+    made::<i64>(Datatype::resized(&old(oldtype)?.datatype, lb, extent)?, newtype)
+}
+
+/// Nothing for `MPI_UNDEFINED`.
+fn defined(number: i32) -> Option<i64> {
+    (number != c::MPI_UNDEFINED).then_some(number.into())
+}
+
+pub(crate) fn type_create_f90_integer(range: i32, newtype: Out<types::Datatype>) -> Answer {
+    newtype.set(type_handle(&Datatype::f90_integer(range.into())?)?.0);
+    Ok(())
+}
+
+pub(crate) fn type_create_f90_real(precision: i32, range: i32, newtype: Out<types::Datatype>) -> Answer {
+    newtype.set(type_handle(&Datatype::f90_real(defined(precision), defined(range))?)?.0);
+    Ok(())
+}
+
+pub(crate) fn type_create_f90_complex(precision: i32, range: i32, newtype: Out<types::Datatype>) -> Answer {
+    newtype.set(type_handle(&Datatype::f90_complex(defined(precision), defined(range))?)?.0);
+    Ok(())
+}
+
+pub(crate) fn type_get_value_index(
+    value_type: types::Datatype,
+    index_type: types::Datatype,
+    pair_type: Out<types::Datatype>,
+) -> Answer {
+    let (value, index) = (get(value_type, "value_type")?, get(index_type, "index_type")?);
+    let pair = Datatype::value_index(&value.datatype, &index.datatype)?;
+    let handle = pair.map(|pair| type_handle(&pair)).transpose()?;
+    pair_type.set(handle.map_or(Handle::new(c::MPI_DATATYPE_NULL), |(handle, _)| handle));
+    Ok(())
+}
+
+pub(crate) fn type_match_size(typeclass: i32, size: i32, handle: Out<types::Datatype>) -> Answer {
+    let class = match typeclass {
+        c::MPI_TYPECLASS_INTEGER => TypeClass::Integer,
+        c::MPI_TYPECLASS_REAL => TypeClass::Real,
+        c::MPI_TYPECLASS_COMPLEX => TypeClass::Complex,
+        other => return Err(Fault::new(c::MPI_ERR_ARG, format!("typeclass: there is no {other}"))),
+    };
+    handle.set(Handle::new(Basic::matching(class, size.into())?.abi().into()));
+    Ok(())
+}
+
+pub(crate) fn type_dup(oldtype: types::Datatype, newtype: Out<types::Datatype>) -> Answer {
+    let object = old(oldtype)?;
+    let copy = TypeObject::new(Datatype::duplicate(&object.datatype));
+    // The functions are called without the lock.
+    let attributes = lock(&object.attributes).all();
+    for (key, value) in attributes {
+        if let Some(value) = key.copy(&oldtype, value)? {
+            lock(&copy.attributes).set(key, value);
+        }
+    }
+    newtype.set(insert::<kind::Datatype>(copy)?);
+    Ok(())
+}
+
+pub(crate) fn type_commit(handle: Out<types::Datatype>) -> Answer {
+    get(given(handle), "datatype")?.datatype.commit();
+    Ok(())
+}
+
+fn given(handle: Out<types::Datatype>) -> types::Datatype {
+    handle.get().unwrap_or(Handle::new(c::MPI_DATATYPE_NULL))
+}
+
+pub(crate) fn type_free(place: Out<types::Datatype>) -> Answer {
+    let handle = given(place);
+    let object = get(handle, "datatype")?;
+    if handle.is_predefined() {
+        return Err(Fault::new(c::MPI_ERR_TYPE, "datatype: a predefined datatype cannot be freed"));
+    }
+    loop {
+        let last = lock(&object.attributes).all().pop();
+        let Some((key, value)) = last else { break };
+        key.delete(&handle, value)?;
+        lock(&object.attributes).take(&key);
+    }
+    remove(handle);
+    place.set(Handle::new(c::MPI_DATATYPE_NULL));
+    Ok(())
+}
+
+/// The name that a program gave, or the standard's.
+fn name(handle: types::Datatype) -> Answer<String> {
+    let object = get(handle, "datatype")?;
+    let own = lock(&object.name).clone();
+    Ok(own.unwrap_or_else(|| object.datatype.basic().map_or("", Basic::name).to_owned()))
+}
+
+pub(crate) fn type_get_name(handle: types::Datatype, type_name: Out<u8>, resultlen: Out<i32>) -> Answer {
+    let name =
+        if handle.value() == c::MPI_DATATYPE_NULL { "MPI_DATATYPE_NULL".to_owned() } else { name(handle)? };
+    resultlen.set(put_text(type_name, &name, c::MPI_MAX_OBJECT_NAME as usize));
+    Ok(())
+}
+
+pub(crate) fn type_set_name(handle: types::Datatype, type_name: Text) -> Answer {
+    let name = type_name.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "type_name: it is NULL"))?;
+    *lock(&get(handle, "datatype")?.name) = Some(name);
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Info objects.
+
+use std::sync::{Mutex, OnceLock};
+
+use cface::{Out, Text};
+use mpi::Info;
+
+use super::environment::put_text;
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::objects::{get, insert, lock, remove};
+use crate::types::{self, Address, Handle, kind};
+
+/// `MPI_INFO_ENV`: how this program was started.
+pub(crate) fn predefined_info(value: usize) -> Answer<Option<&'static Mutex<Info>>> {
+    static ENVIRONMENT: OnceLock<Mutex<Info>> = OnceLock::new();
+    Ok((value == c::MPI_INFO_ENV).then(|| ENVIRONMENT.get_or_init(|| Mutex::new(environment()))))
+}
+
+fn environment() -> Info {
+    let mut info = Info::default();
+    let mut arguments = std::env::args();
+    let command = arguments.next();
+    let directory = std::env::current_dir().ok().map(|directory| directory.display().to_string());
+    let pairs = [
+        ("command", command),
+        ("argv", Some(arguments.collect::<Vec<_>>().join(" "))),
+        ("arch", Some(std::env::consts::ARCH.to_owned())),
+        ("wdir", directory),
+        ("thread_level", Some("MPI_THREAD_MULTIPLE".to_owned())),
+    ];
+    for (key, value) in pairs {
+        // What is too long for a value is left out.
+        value.and_then(|value| info.set(key, &value).ok());
+    }
+    info
+}
+
+/// What a call is given, where `MPI_INFO_NULL` stands for no hints.
+pub(crate) fn hints(info: types::Info) -> Answer<Info> {
+    if info.value() == c::MPI_INFO_NULL {
+        return Ok(Info::default());
+    }
+    Ok(lock(&*get(info, "info")?).clone())
+}
+
+pub(crate) fn new_info(info: Info) -> Answer<types::Info> {
+    insert::<kind::Info>(Mutex::new(info))
+}
+
+fn text(place: Text, argument: &str, code: i32) -> Answer<String> {
+    place.get().ok_or_else(|| Fault::new(code, format!("{argument}: it is NULL")))
+}
+
+pub(crate) fn info_create(info: Out<types::Info>) -> Answer {
+    info.set(new_info(Info::default())?);
+    Ok(())
+}
+
+pub(crate) fn info_create_env(_argc: i32, _argv: Address, info: Out<types::Info>) -> Answer {
+    info.set(new_info(environment())?);
+    Ok(())
+}
+
+pub(crate) fn info_dup(info: types::Info, newinfo: Out<types::Info>) -> Answer {
+    let copy = lock(&*get(info, "info")?).clone();
+    newinfo.set(new_info(copy)?);
+    Ok(())
+}
+
+pub(crate) fn info_free(info: Out<types::Info>) -> Answer {
+    let handle = info.get().unwrap_or(Handle::new(c::MPI_INFO_NULL));
+    get(handle, "info")?;
+    if !remove(handle) {
+        return Err(Fault::new(c::MPI_ERR_INFO, "info: MPI_INFO_ENV cannot be freed"));
+    }
+    info.set(Handle::new(c::MPI_INFO_NULL));
+    Ok(())
+}
+
+pub(crate) fn info_set(info: types::Info, key: Text, value: Text) -> Answer {
+    let (key, value) = (text(key, "key", c::MPI_ERR_INFO_KEY)?, text(value, "value", c::MPI_ERR_INFO_VALUE)?);
+    lock(&*get(info, "info")?).set(&key, &value)?;
+    Ok(())
+}
+
+pub(crate) fn info_delete(info: types::Info, key: Text) -> Answer {
+    let key = text(key, "key", c::MPI_ERR_INFO_KEY)?;
+    lock(&*get(info, "info")?).delete(&key)?;
+    Ok(())
+}
+
+/// The value of a key, if it is set.
+fn value_of(info: types::Info, key: Text) -> Answer<Option<String>> {
+    let key = text(key, "key", c::MPI_ERR_INFO_KEY)?;
+    let object = get(info, "info")?;
+    let value = lock(&*object).get(&key)?.map(str::to_owned);
+    Ok(value)
+}
+
+pub(crate) fn info_get(
+    info: types::Info,
+    key: Text,
+    valuelen: i32,
+    value: Out<u8>,
+    flag: Out<i32>,
+) -> Answer {
+    let found = value_of(info, key)?;
+    flag.set(found.is_some().into());
+    let room =
+        usize::try_from(valuelen).map_err(|_| Fault::new(c::MPI_ERR_ARG, "valuelen: it is negative"))?;
+    if let Some(found) = found {
+        put_text(value, &found, room + 1);
+    }
+    Ok(())
+}
+
+pub(crate) fn info_get_valuelen(info: types::Info, key: Text, valuelen: Out<i32>, flag: Out<i32>) -> Answer {
+    let found = value_of(info, key)?;
+    flag.set(found.is_some().into());
+    if let Some(found) = found {
+        valuelen.set(found.len() as i32);
+    }
+    Ok(())
+}
+
+pub(crate) fn info_get_string(
+    info: types::Info,
+    key: Text,
+    buflen: Out<i32>,
+    value: Out<u8>,
+    flag: Out<i32>,
+) -> Answer {
+    let found = value_of(info, key)?;
+    flag.set(found.is_some().into());
+    let Some(found) = found else { return Ok(()) };
+    let room = buflen.get().and_then(|room| usize::try_from(room).ok());
+    let room = room.ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "buflen: it is negative"))?;
+    if room > 0 {
+        put_text(value, &found, room);
+    }
+    buflen.set(found.len() as i32 + 1);
+    Ok(())
+}
+
+pub(crate) fn info_get_nkeys(info: types::Info, nkeys: Out<i32>) -> Answer {
+    nkeys.set(lock(&*get(info, "info")?).pairs().len() as i32);
+    Ok(())
+}
+
+pub(crate) fn info_get_nthkey(info: types::Info, n: i32, key: Out<u8>) -> Answer {
+    let object = get(info, "info")?;
+    let object = lock(&*object);
+    let pair = usize::try_from(n).ok().and_then(|n| object.pairs().get(n));
+    let none = || Fault::new(c::MPI_ERR_ARG, format!("n: there is no key {n} of {}", object.pairs().len()));
+    put_text(key, &pair.ok_or_else(none)?.0, c::MPI_MAX_INFO_KEY as usize);
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! What a datatype is: its size and bounds, how it was made, and how many elements came.
+
+use cface::{In, Out};
+use datatypes::{Contents, Datatype, Envelope};
+
+use super::datatype::{datatype, type_handle};
+use super::status::{change, given};
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::types::{self, Number, Status};
+
+/// Answers with a number, or with `MPI_UNDEFINED` if it is none or does not fit.
+fn put<N: Number>(place: Out<N>, value: Option<i64>) {
+    let undefined = || N::narrow(c::MPI_UNDEFINED.into());
+    if let Some(value) = value.and_then(N::narrow).or_else(undefined) {
+        place.set(value);
+    }
+}
+
+pub(crate) fn type_size<N: Number>(handle: types::Datatype, size: Out<N>) -> Answer {
+    put(size, Some(datatype(handle, "datatype")?.size()));
+    Ok(())
+}
+
+pub(crate) use type_size as type_size_x;
+
+pub(crate) fn type_get_extent(handle: types::Datatype, lb: Out<i64>, extent: Out<i64>) -> Answer {
+    let datatype = datatype(handle, "datatype")?;
+    lb.set(datatype.lb());
+    extent.set(datatype.extent());
+    Ok(())
+}
+
+pub(crate) use type_get_extent as type_get_extent_c;
+pub(crate) use type_get_extent as type_get_extent_x;
+
+pub(crate) fn type_get_true_extent(handle: types::Datatype, lb: Out<i64>, extent: Out<i64>) -> Answer {
+    let datatype = datatype(handle, "datatype")?;
+    lb.set(datatype.true_lb());
+    extent.set(datatype.true_extent());
+    Ok(())
+}
+
+pub(crate) use type_get_true_extent as type_get_true_extent_c;
+pub(crate) use type_get_true_extent as type_get_true_extent_x;
+
+/// What the form without large counts cannot say.
+fn large() -> Fault {
+    Fault::new(
+        c::MPI_ERR_TYPE,
+        "datatype: it was made with large counts, which only the form `_c` of this call tells",
+    )
+}
+
+pub(crate) fn type_get_envelope(
+    handle: types::Datatype,
+    integers: Out<i32>,
+    addresses: Out<i32>,
+    datatypes: Out<i32>,
+    combiner: Out<i32>,
+) -> Answer {
+    let envelope: Envelope = datatype(handle, "datatype")?.envelope();
+    if envelope.counts > 0 {
+        return Err(large());
+    }
+    integers.set(envelope.integers as i32);
+    addresses.set(envelope.addresses as i32);
+    datatypes.set(envelope.datatypes as i32);
+    combiner.set(envelope.combiner.abi());
+    Ok(())
+}
+
+pub(crate) fn type_get_envelope_c(
+    handle: types::Datatype,
+    integers: Out<i64>,
+    addresses: Out<i64>,
+    counts: Out<i64>,
+    datatypes: Out<i64>,
+    combiner: Out<i32>,
+) -> Answer {
+    let envelope: Envelope = datatype(handle, "datatype")?.envelope();
+    integers.set(envelope.integers as i64);
+    addresses.set(envelope.addresses as i64);
+    counts.set(envelope.counts as i64);
+    datatypes.set(envelope.datatypes as i64);
+    combiner.set(envelope.combiner.abi());
+    Ok(())
+}
+
+/// Checks that a list has room.
+fn check_room(argument: &str, room: i64, len: usize) -> Answer {
+    if room < len as i64 {
+        return Err(Fault::new(
+            c::MPI_ERR_ARG,
+            format!("{argument}: there is room for {room}, and there are {len}"),
+        ));
+    }
+    Ok(())
+}
+
+fn put_integers(contents: &Contents, integers: Out<i32>) {
+    contents.integers.iter().enumerate().for_each(|(at, integer)| integers.nth(at).set(*integer as i32));
+}
+
+fn put_wide(list: &[i64], place: Out<i64>) {
+    list.iter().enumerate().for_each(|(at, number)| place.nth(at).set(*number));
+}
+
+/// Handles for the types inside, which the program frees.
+fn put_types(list: &[Datatype], place: Out<types::Datatype>) -> Answer {
+    for (at, inside) in list.iter().enumerate() {
+        place.nth(at).set(type_handle(inside)?.0);
+    }
+    Ok(())
+}
+
+pub(crate) fn type_get_contents(
+    handle: types::Datatype,
+    max_integers: i32,
+    max_addresses: i32,
+    max_datatypes: i32,
+    integers: Out<i32>,
+    addresses: Out<i64>,
+    datatypes: Out<types::Datatype>,
+) -> Answer {
+    let datatype = datatype(handle, "datatype")?;
+    let contents = datatype.contents()?;
+    if !contents.counts.is_empty() {
+        return Err(large());
+    }
+    check_room("max_integers", max_integers.into(), contents.integers.len())?;
+    check_room("max_addresses", max_addresses.into(), contents.addresses.len())?;
+    check_room("max_datatypes", max_datatypes.into(), contents.datatypes.len())?;
+    put_integers(contents, integers);
+    put_wide(&contents.addresses, addresses);
+    put_types(&contents.datatypes, datatypes)
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn type_get_contents_c(
+    handle: types::Datatype,
+    max_integers: i64,
+    max_addresses: i64,
+    max_large_counts: i64,
+    max_datatypes: i64,
+    integers: Out<i32>,
+    addresses: Out<i64>,
+    counts: Out<i64>,
+    datatypes: Out<types::Datatype>,
+) -> Answer {
+    let datatype = datatype(handle, "datatype")?;
+    let contents = datatype.contents()?;
+    check_room("max_integers", max_integers, contents.integers.len())?;
+    check_room("max_addresses", max_addresses, contents.addresses.len())?;
+    check_room("max_large_counts", max_large_counts, contents.counts.len())?;
+    check_room("max_datatypes", max_datatypes, contents.datatypes.len())?;
+    put_integers(contents, integers);
+    put_wide(&contents.addresses, addresses);
+    put_wide(&contents.counts, counts);
+    put_types(&contents.datatypes, datatypes)
+}
+
+pub(crate) fn get_count<N: Number>(status: In<Status>, handle: types::Datatype, count: Out<N>) -> Answer {
+    put(count, datatype(handle, "datatype")?.count_in(given(status)?.bytes()));
+    Ok(())
+}
+
+pub(crate) fn get_elements<N: Number>(status: In<Status>, handle: types::Datatype, count: Out<N>) -> Answer {
+    put(count, datatype(handle, "datatype")?.elements_in(given(status)?.bytes()));
+    Ok(())
+}
+
+pub(crate) use get_elements as get_elements_x;
+
+pub(crate) fn status_set_elements<N: Number>(
+    status: Out<Status>,
+    handle: types::Datatype,
+    count: N,
+) -> Answer {
+    let count = count.wide();
+    let none = || Fault::new(c::MPI_ERR_COUNT, format!("count: the datatype never has {count} elements"));
+    let bytes = datatype(handle, "datatype")?.bytes_of_elements(count).ok_or_else(none)?;
+    change(status, |status| status.set_bytes(bytes))
+}
+
+pub(crate) use status_set_elements as status_set_elements_x;

@@ -1,0 +1,75 @@
+//! Operators of reductions, and the one reduction that needs nobody else.
+
+use std::sync::{Arc, OnceLock};
+
+use cface::Out;
+use datatypes::{Op, Operator};
+
+use super::datatype::datatype;
+use crate::answer::{Answer, Fault};
+use crate::callback;
+use crate::constants as c;
+use crate::memory::{copy_to, whole};
+use crate::objects::{get, insert, remove};
+use crate::types::{self, Address, Handle, Number, kind};
+
+/// What a handle of an operator names.
+pub(crate) struct OpObject(pub(crate) Op);
+
+/// The handles of predefined operators: 0x20 to 0x3f.
+const PREDEFINED: usize = 32;
+
+pub(crate) fn predefined_op(value: usize) -> Answer<Option<&'static OpObject>> {
+    static OPS: [OnceLock<OpObject>; PREDEFINED] = [const { OnceLock::new() }; PREDEFINED];
+    let Some(place) = value.checked_sub(c::MPI_OP_NULL).and_then(|at| OPS.get(at)) else { return Ok(None) };
+    let operator = Operator::from_abi(value as u16);
+    Ok(operator.map(|operator| place.get_or_init(|| OpObject(operator.into()))))
+}
+
+fn create(function: Address, commute: i32, is_large: bool, op: Out<types::Op>) -> Answer {
+    if function == Address(0) {
+        return Err(Fault::new(c::MPI_ERR_ARG, "user_fn: it is NULL"));
+    }
+    let function = Arc::new(callback::Operator { function, is_large });
+    op.set(insert::<kind::Op>(OpObject(Op::User { function, commutative: commute != 0 }))?);
+    Ok(())
+}
+
+pub(crate) fn op_create(function: Address, commute: i32, op: Out<types::Op>) -> Answer {
+    create(function, commute, false, op)
+}
+
+pub(crate) fn op_create_c(function: Address, commute: i32, op: Out<types::Op>) -> Answer {
+    create(function, commute, true, op)
+}
+
+pub(crate) fn op_free(op: Out<types::Op>) -> Answer {
+    let handle = op.get().unwrap_or(Handle::new(c::MPI_OP_NULL));
+    get(handle, "op")?;
+    if !remove(handle) {
+        return Err(Fault::new(c::MPI_ERR_OP, "op: a predefined operator cannot be freed"));
+    }
+    op.set(Handle::new(c::MPI_OP_NULL));
+    Ok(())
+}
+
+pub(crate) fn op_commutative(op: types::Op, commute: Out<i32>) -> Answer {
+    commute.set(get(op, "op")?.0.is_commutative().into());
+    Ok(())
+}
+
+pub(crate) fn reduce_local<N: Number>(
+    inbuf: Address,
+    inoutbuf: Address,
+    count: N,
+    handle: types::Datatype,
+    op: types::Op,
+) -> Answer {
+    let (op, datatype, count) = (get(op, "op")?, datatype(handle, "datatype")?, count.wide());
+    op.0.check(&datatype)?;
+    let (_, left) = whole(inbuf, &datatype, count)?;
+    let (place, mut right) = whole(inoutbuf, &datatype, count)?;
+    op.0.apply(&left, &mut right, count, &datatype)?;
+    copy_to(place, &right);
+    Ok(())
+}

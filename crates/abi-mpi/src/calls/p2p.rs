@@ -1,0 +1,183 @@
+//! Sends and receives, blocking and not, and persistent ones.
+
+use cface::Out;
+use mpi::{Mode, With};
+
+use super::request::{answer_status, new_request};
+use crate::answer::{Answer, Whose};
+use crate::memory::{RECEIVE, SEND, buffer, named_buffer};
+use crate::objects::get;
+use crate::types::{self, Address, Comm, Number, Status};
+
+/// The calls of each mode of sending.
+macro_rules! sends {
+    ($($mode:ident: $send:ident, $isend:ident, $init:ident;)*) => {
+        $(
+            pub(crate) fn $send<N: Number>(
+                buf: Address,
+                count: N,
+                datatype: types::Datatype,
+                dest: i32,
+                tag: i32,
+                comm: Comm,
+            ) -> Answer {
+                let comm = get(comm, "comm")?;
+                Ok(comm.send(Mode::$mode, &buffer(buf, count, datatype)?, With { rank: dest, tag })?)
+            }
+
+            pub(crate) fn $isend<N: Number>(
+                buf: Address,
+                count: N,
+                datatype: types::Datatype,
+                dest: i32,
+                tag: i32,
+                comm: Comm,
+                request: Out<types::Request>,
+            ) -> Answer {
+                let comm = get(comm, "comm")?;
+                let begun = comm.isend(Mode::$mode, &buffer(buf, count, datatype)?, With { rank: dest, tag })?;
+                new_request(begun, request)
+            }
+
+            pub(crate) fn $init<N: Number>(
+                buf: Address,
+                count: N,
+                datatype: types::Datatype,
+                dest: i32,
+                tag: i32,
+                comm: Comm,
+                request: Out<types::Request>,
+            ) -> Answer {
+                let comm = get(comm, "comm")?;
+                let made = comm.send_init(Mode::$mode, buffer(buf, count, datatype)?, With { rank: dest, tag })?;
+                new_request(made, request)
+            }
+        )*
+    };
+}
+
+sends! {
+    Standard: send, isend, send_init;
+    Buffered: bsend, ibsend, bsend_init;
+    Synchronous: ssend, issend, ssend_init;
+    Ready: rsend, irsend, rsend_init;
+}
+
+pub(crate) fn recv<N: Number>(
+    buf: Address,
+    count: N,
+    datatype: types::Datatype,
+    source: i32,
+    tag: i32,
+    comm: Comm,
+    status: Out<Status>,
+) -> Answer {
+    let object = get(comm, "comm")?;
+    let found = object.receive(buffer(buf, count, datatype)?, With { rank: source, tag })?;
+    answer_status(found, status, Whose::Comm(comm))
+}
+
+pub(crate) fn irecv<N: Number>(
+    buf: Address,
+    count: N,
+    datatype: types::Datatype,
+    source: i32,
+    tag: i32,
+    comm: Comm,
+    request: Out<types::Request>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    new_request(comm.ireceive(buffer(buf, count, datatype)?, With { rank: source, tag })?, request)
+}
+
+pub(crate) fn recv_init<N: Number>(
+    buf: Address,
+    count: N,
+    datatype: types::Datatype,
+    source: i32,
+    tag: i32,
+    comm: Comm,
+    request: Out<types::Request>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    new_request(comm.receive_init(buffer(buf, count, datatype)?, With { rank: source, tag })?, request)
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn sendrecv<N: Number>(
+    sendbuf: Address,
+    sendcount: N,
+    sendtype: types::Datatype,
+    dest: i32,
+    sendtag: i32,
+    recvbuf: Address,
+    recvcount: N,
+    recvtype: types::Datatype,
+    source: i32,
+    recvtag: i32,
+    comm: Comm,
+    status: Out<Status>,
+) -> Answer {
+    let object = get(comm, "comm")?;
+    let send = named_buffer(SEND, sendbuf, sendcount, sendtype)?;
+    let receive = named_buffer(RECEIVE, recvbuf, recvcount, recvtype)?;
+    let (to, from) = (With { rank: dest, tag: sendtag }, With { rank: source, tag: recvtag });
+    answer_status(object.sendrecv(&send, to, receive, from)?, status, Whose::Comm(comm))
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn isendrecv<N: Number>(
+    sendbuf: Address,
+    sendcount: N,
+    sendtype: types::Datatype,
+    dest: i32,
+    sendtag: i32,
+    recvbuf: Address,
+    recvcount: N,
+    recvtype: types::Datatype,
+    source: i32,
+    recvtag: i32,
+    comm: Comm,
+    request: Out<types::Request>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    let send = named_buffer(SEND, sendbuf, sendcount, sendtype)?;
+    let receive = named_buffer(RECEIVE, recvbuf, recvcount, recvtype)?;
+    let (to, from) = (With { rank: dest, tag: sendtag }, With { rank: source, tag: recvtag });
+    new_request(comm.isendrecv(&send, to, receive, from)?, request)
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn sendrecv_replace<N: Number>(
+    buf: Address,
+    count: N,
+    datatype: types::Datatype,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: Comm,
+    status: Out<Status>,
+) -> Answer {
+    let object = get(comm, "comm")?;
+    let (to, from) = (With { rank: dest, tag: sendtag }, With { rank: source, tag: recvtag });
+    let found = object.sendrecv_replace(buffer(buf, count, datatype)?, to, from)?;
+    answer_status(found, status, Whose::Comm(comm))
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn isendrecv_replace<N: Number>(
+    buf: Address,
+    count: N,
+    datatype: types::Datatype,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: Comm,
+    request: Out<types::Request>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    let (to, from) = (With { rank: dest, tag: sendtag }, With { rank: source, tag: recvtag });
+    new_request(comm.isendrecv_replace(buffer(buf, count, datatype)?, to, from)?, request)
+}

@@ -1,0 +1,149 @@
+//! Packing and unpacking, in the form of this machine and in external32.
+
+use cface::{Out, Text};
+
+use super::datatype::datatype;
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::memory::{Raw, copy_from, copy_to};
+use crate::objects::get;
+use crate::types::{self, Address, Comm, Number};
+
+/// Where the next bytes lie in a packed buffer, and how many are left.
+fn room<N: Number>(buffer: Address, size: N, position: Out<N>) -> Answer<(Address, u64)> {
+    let at =
+        position.required(Fault::new(c::MPI_ERR_ARG, "position: it is NULL"))?.get().map_or(0, Number::wide);
+    let left = size.wide().checked_sub(at).filter(|left| *left >= 0 && at >= 0);
+    let left =
+        left.ok_or_else(|| Fault::new(c::MPI_ERR_ARG, format!("position: {at} is outside of the buffer")))?;
+    Ok((Address(buffer.0.wrapping_add(at as usize)), left as u64))
+}
+
+fn advance<N: Number>(position: Out<N>, bytes: u64) {
+    let next = position.get().and_then(|at| N::narrow(at.wide() + bytes as i64));
+    // Behind the last byte of a buffer whose size is of this width.
+    next.into_iter().for_each(|next| position.set(next));
+}
+
+fn check(left: u64, needed: u64, argument: &str) -> Answer {
+    if left < needed {
+        let text = format!("{argument}: {needed} bytes are needed, and {left} are left");
+        return Err(Fault::new(c::MPI_ERR_TRUNCATE, text));
+    }
+    Ok(())
+}
+
+pub(crate) fn pack<N: Number>(
+    inbuf: Address,
+    incount: N,
+    handle: types::Datatype,
+    outbuf: Address,
+    outsize: N,
+    position: Out<N>,
+    comm: Comm,
+) -> Answer {
+    get(comm, "comm")?;
+    let datatype = datatype(handle, "datatype")?;
+    let (place, left) = room(outbuf, outsize, position)?;
+    let mut cursor = datatype.cursor(incount.wide())?;
+    check(left, cursor.total(), "outsize")?;
+    let mut bytes = vec![0; cursor.total() as usize];
+    cursor.pack(&Raw(inbuf), &mut bytes);
+    copy_to(place, &bytes);
+    advance(position, bytes.len() as u64);
+    Ok(())
+}
+
+pub(crate) fn unpack<N: Number>(
+    inbuf: Address,
+    insize: N,
+    position: Out<N>,
+    outbuf: Address,
+    outcount: N,
+    handle: types::Datatype,
+    comm: Comm,
+) -> Answer {
+    get(comm, "comm")?;
+    let datatype = datatype(handle, "datatype")?;
+    let (place, left) = room(inbuf, insize, position)?;
+    let mut cursor = datatype.cursor(outcount.wide())?;
+    check(left, cursor.total(), "insize")?;
+    let mut bytes = vec![0; cursor.total() as usize];
+    copy_from(place, &mut bytes);
+    cursor.unpack(&bytes, &mut Raw(outbuf));
+    advance(position, bytes.len() as u64);
+    Ok(())
+}
+
+/// Answers with a number of bytes.
+fn put_size<N: Number>(size: Out<N>, bytes: u64) -> Answer {
+    let narrow = i64::try_from(bytes).ok().and_then(N::narrow);
+    let large = || Fault::new(c::MPI_ERR_VALUE_TOO_LARGE, format!("size: {bytes} does not fit"));
+    size.set(narrow.ok_or_else(large)?);
+    Ok(())
+}
+
+pub(crate) fn pack_size<N: Number>(incount: N, handle: types::Datatype, comm: Comm, size: Out<N>) -> Answer {
+    get(comm, "comm")?;
+    put_size(size, datatype(handle, "datatype")?.bytes(incount.wide())?)
+}
+
+fn check_external32(datarep: Text) -> Answer {
+    match datarep.get().as_deref() {
+        Some("external32") => Ok(()),
+        other => {
+            let text = format!("datarep: {:?} is not known; external32 is", other.unwrap_or_default());
+            Err(Fault::new(c::MPI_ERR_ARG, text))
+        }
+    }
+}
+
+pub(crate) fn pack_external_size<N: Number>(
+    datarep: Text,
+    incount: N,
+    handle: types::Datatype,
+    size: Out<i64>,
+) -> Answer {
+    check_external32(datarep)?;
+    put_size(size, datatype(handle, "datatype")?.external32_size(incount.wide())?)
+}
+
+pub(crate) fn pack_external<N: Number>(
+    datarep: Text,
+    inbuf: Address,
+    incount: N,
+    handle: types::Datatype,
+    outbuf: Address,
+    outsize: i64,
+    position: Out<i64>,
+) -> Answer {
+    check_external32(datarep)?;
+    let (place, left) = room(outbuf, outsize, position)?;
+    let mut bytes = Vec::new();
+    datatype(handle, "datatype")?.pack_external32(incount.wide(), &Raw(inbuf), &mut bytes)?;
+    check(left, bytes.len() as u64, "outsize")?;
+    copy_to(place, &bytes);
+    advance(position, bytes.len() as u64);
+    Ok(())
+}
+
+pub(crate) fn unpack_external<N: Number>(
+    datarep: Text,
+    inbuf: Address,
+    insize: i64,
+    position: Out<i64>,
+    outbuf: Address,
+    outcount: N,
+    handle: types::Datatype,
+) -> Answer {
+    check_external32(datarep)?;
+    let datatype = datatype(handle, "datatype")?;
+    let (place, left) = room(inbuf, insize, position)?;
+    let needed = datatype.external32_size(outcount.wide())?;
+    check(left, needed, "insize")?;
+    let mut bytes = vec![0; needed as usize];
+    copy_from(place, &mut bytes);
+    let used = datatype.unpack_external32(outcount.wide(), &bytes, &mut Raw(outbuf))?;
+    advance(position, used as u64);
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! [`Launch`]: who else is in the job, as the launcher says by PMI over the descriptor or port that its variables name. Without
+//! them the process is alone. This and `state` are the places that read the environment.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+
+use mpi::{Bootstrap, Class, Error, Result};
+use pmi::client::{Client, Event, Join, Request};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+use crate::objects::lock;
+
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+/// How this process came to its job.
+pub(crate) struct Launch {
+    rank: u32,
+    size: u32,
+    /// Which of the job's programs this is, and how many processes there could be, if the launcher says.
+    pub(crate) appnum: Option<u32>,
+    pub(crate) universe: Option<u32>,
+    /// Whether all of the job is known to be on one host.
+    pub(crate) is_one_host: bool,
+    board: Board,
+}
+
+/// Where notes are left.
+enum Board {
+    /// With the process manager.
+    Manager(Box<Mutex<Manager>>),
+    /// Here: nobody else reads them.
+    Own(Mutex<BTreeMap<String, String>>),
+}
+
+/// The process manager at the other end.
+struct Manager {
+    client: Client,
+    stream: Box<dyn Stream>,
+}
+
+fn other(text: impl std::fmt::Display) -> Error {
+    Error::new(Class::OTHER, text)
+}
+
+/// A variable that holds a number.
+fn number(name: &str) -> Result<u32> {
+    let unset = |_| other(format_args!("{name} is not set, although another of PMI's variables is"));
+    let text = env::var(name).map_err(unset)?;
+    text.parse().map_err(|_| other(format_args!("{name} is no number: {text:?}")))
+}
+
+/// The stream to the process manager, and how one joins by it; nothing without one.
+fn manager() -> Result<Option<(Join, Box<dyn Stream>)>> {
+    if env::var_os("PMI_FD").is_some() {
+        let (rank, size, fd) = (number("PMI_RANK")?, number("PMI_SIZE")?, number("PMI_FD")?);
+        let fd = i32::try_from(fd).map_err(|_| other("PMI_FD is no descriptor"))?;
+        // A descriptor known by its number only is asked of the kernel again, which needs no unsafe code.
+        let own = pidfd_open(getpid(), PidfdFlags::empty())
+            .and_then(|this| pidfd_getfd(this, fd, PidfdGetfdFlags::empty()))
+            .map_err(|error| other(format_args!("PMI_FD={fd} cannot be used: {error}")))?;
+        return Ok(Some((Join::Descriptor { rank, size }, Box::new(UnixStream::from(own)))));
+    }
+    let Ok(address) = env::var("PMI_PORT") else { return Ok(None) };
+    let id = number("PMI_ID")?;
+    let connect = || {
+        let stream = TcpStream::connect(&address)?;
+        stream.set_nodelay(true)?;
+        std::io::Result::Ok(stream)
+    };
+    let stream =
+        connect().map_err(|error| other(format_args!("PMI_PORT={address} cannot be reached: {error}")))?;
+    Ok(Some((Join::Port { id }, Box::new(stream))))
+}
+
+impl Launch {
+    /// Joins the job that this process was launched in, or one of its own.
+    pub(crate) fn find() -> Result<Self> {
+        let Some((join, stream)) = manager()? else {
+            let board = Board::Own(Mutex::default());
+            return Ok(Self { rank: 0, size: 1, appnum: None, universe: None, is_one_host: true, board });
+        };
+        let mut manager = Manager { client: Client::new(join).map_err(other)?, stream };
+        manager.next()?;
+        let job =
+            manager.client.job().ok_or_else(|| other("the process manager did not let this rank join"))?;
+        let nodes = job.nodes.as_deref().unwrap_or_default();
+        let is_one_host = nodes.windows(2).all(|pair| pair[0] == pair[1]);
+        let (rank, size, appnum, universe) = (job.rank, job.size, job.appnum, job.universe_size);
+        let board = Board::Manager(Box::new(Mutex::new(manager)));
+        Ok(Self { rank, size, appnum, universe, is_one_host, board })
+    }
+
+    /// Says that the job is to end with this code; whether there is somebody to say it to.
+    pub(crate) fn abort(&self, code: i32, message: &str) -> bool {
+        let Board::Manager(manager) = &self.board else { return false };
+        // Whoever holds the lock may wait for the process manager for good.
+        let Ok(mut manager) = manager.try_lock() else { return false };
+        let asked = manager.client.request(&Request::Abort { code, message }).is_ok();
+        asked && manager.send().is_ok()
+    }
+
+    /// Leaves the job.
+    pub(crate) fn leave(&self) -> Result<()> {
+        match &self.board {
+            Board::Manager(manager) => lock(manager).ask(&Request::Finalize).map(drop),
+            Board::Own(_) => Ok(()),
+        }
+    }
+}
+
+/// Values of PMI have no semicolon and no backslash.
+const ESCAPED: [(char, &str); 3] = [('%', "%25"), (';', "%3b"), ('\\', "%5c")];
+
+fn escape(value: &str) -> String {
+    ESCAPED.iter().fold(value.to_owned(), |text, (plain, escaped)| text.replace(*plain, escaped))
+}
+
+fn unescape(value: &str) -> String {
+    ESCAPED
+        .iter()
+        .rev()
+        .fold(value.to_owned(), |text, (plain, escaped)| text.replace(escaped, &plain.to_string()))
+}
+
+impl Manager {
+    fn send(&mut self) -> Result<()> {
+        while !self.client.transmit().is_empty() {
+            let sent = self.stream.write(self.client.transmit()).map_err(other)?;
+            self.client.sent(sent);
+        }
+        Ok(())
+    }
+
+    /// Moves bytes until there is an event.
+    fn next(&mut self) -> Result<Event> {
+        let mut bytes = [0; 4096];
+        loop {
+            self.send()?;
+            if let Some(event) = self.client.poll_event() {
+                return Ok(event);
+            }
+            match self.stream.read(&mut bytes).map_err(other)? {
+                0 => self.client.handle_eof().map_err(other)?,
+                n => self.client.handle_bytes(&bytes[..n]).map_err(other)?,
+            }
+        }
+    }
+
+    fn ask(&mut self, request: &Request<'_>) -> Result<Event> {
+        self.client.request(request).map_err(other)?;
+        match self.next()? {
+            Event::Refused(why) => Err(other(format_args!("the process manager refused: {why}"))),
+            event => Ok(event),
+        }
+    }
+}
+
+impl Bootstrap for Launch {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn put(&self, key: &str, value: &str) -> Result<()> {
+        match &self.board {
+            Board::Manager(manager) => {
+                lock(manager).ask(&Request::Put { key, value: &escape(value) }).map(drop)
+            }
+            Board::Own(notes) => {
+                lock(notes).insert(key.to_owned(), value.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    fn get(&self, key: &str) -> Result<String> {
+        let found = match &self.board {
+            Board::Manager(manager) => match lock(manager).ask(&Request::Get { key })? {
+                Event::Value(value) => value.as_deref().map(unescape),
+                _ => None,
+            },
+            Board::Own(notes) => lock(notes).get(key).cloned(),
+        };
+        found.ok_or_else(|| other(format_args!("nobody has left a note named {key}")))
+    }
+
+    fn fence(&self) -> Result<()> {
+        match &self.board {
+            Board::Manager(manager) => lock(manager).ask(&Request::Fence).map(drop),
+            Board::Own(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_survive_what_pmi_does_not_carry() {
+        for value in ["a,1.2.3.4:5;shm/x", "%3b;%\\", ""] {
+            let escaped = escape(value);
+            assert!(!escaped.contains([';', '\\']), "{escaped}");
+            assert_eq!(unescape(&escaped), value);
+        }
+    }
+}

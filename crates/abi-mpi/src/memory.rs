@@ -1,0 +1,115 @@
+//! Memory of programs that calls reach without a transfer: packing, local reductions, and allocation.
+//!
+//! A program passes the address of a buffer with a count and a datatype; the memory that these take is the call's while it runs. That
+//! is what makes each block here sound.
+
+use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
+
+use datatypes::{Datatype, Memory};
+
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::types::{self, Address, Number};
+
+/// How the three arguments are called that a buffer is passed as.
+#[derive(Clone, Copy)]
+pub(crate) struct Names {
+    address: &'static str,
+    count: &'static str,
+    datatype: &'static str,
+}
+
+/// The names where a call has one buffer, and where it has one of each kind.
+const ONLY: Names = Names { address: "buf", count: "count", datatype: "datatype" };
+pub(crate) const SEND: Names = Names { address: "sendbuf", count: "sendcount", datatype: "sendtype" };
+pub(crate) const RECEIVE: Names = Names { address: "recvbuf", count: "recvcount", datatype: "recvtype" };
+
+/// The one buffer of a call: with an address, a count and a datatype, for as long as MPI says.
+pub(crate) fn buffer<N: Number>(
+    address: Address,
+    count: N,
+    datatype: types::Datatype,
+) -> Answer<mpi::Buffer> {
+    named_buffer(ONLY, address, count, datatype)
+}
+
+/// A buffer of a call whose arguments have these names.
+pub(crate) fn named_buffer<N: Number>(
+    names: Names,
+    address: Address,
+    count: N,
+    datatype: types::Datatype,
+) -> Answer<mpi::Buffer> {
+    let datatype = crate::calls::datatype(datatype, names.datatype)?;
+    let count = count.wide();
+    if count < 0 {
+        return Err(Fault::new(c::MPI_ERR_COUNT, format!("{}: {count} is negative", names.count)));
+    }
+    // SAFETY: what `Buffer::new` asks for is what MPI asks of a program that passes these. Test: `messages_go_round_on_shm`.
+    unsafe { mpi::Buffer::new(address.0, count, datatype) }.map_err(|error| {
+        let name = match error.class {
+            mpi::Class::COUNT => names.count,
+            mpi::Class::BUFFER => names.address,
+            _ => names.datatype,
+        };
+        Fault::new(error.class.0, format!("{name}: {}", error.text))
+    })
+}
+
+/// A buffer that a datatype's offsets lead into.
+pub(crate) struct Raw(pub(crate) Address);
+
+impl Memory for Raw {
+    fn load(&self, offset: i64, into: &mut [u8]) {
+        copy_from(Address(self.0.0.wrapping_add_signed(offset as isize)), into);
+    }
+
+    fn store(&mut self, offset: i64, from: &[u8]) {
+        copy_to(Address(self.0.0.wrapping_add_signed(offset as isize)), from);
+    }
+}
+
+/// Copies bytes from a program's memory.
+pub(crate) fn copy_from(address: Address, into: &mut [u8]) {
+    let from = with_exposed_provenance::<u8>(address.0);
+    // SAFETY: as the head of this file says; nothing that a program passes overlaps with memory of ours. Test:
+    // `datatypes` of tests/c/alone.c.
+    unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+}
+
+/// Copies bytes into a program's memory.
+pub(crate) fn copy_to(address: Address, from: &[u8]) {
+    let into = with_exposed_provenance_mut::<u8>(address.0);
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
+}
+
+/// The bytes from the first to the last that elements at an address take, copied.
+pub(crate) fn whole(address: Address, datatype: &Datatype, count: i64) -> Answer<(Address, Vec<u8>)> {
+    let span = datatype.span(count)?;
+    let mut bytes = vec![0; (span.end - span.start) as usize];
+    let start = Address(address.0.wrapping_add_signed(span.start as isize));
+    copy_from(start, &mut bytes);
+    Ok((start, bytes))
+}
+
+/// What `MPI_Alloc_mem` gives is aligned for every basic type, and for whoever moves whole cache lines.
+const ALIGNMENT: usize = 64;
+
+/// New memory of a program's, which [`release`] takes back.
+pub(crate) fn allocate(bytes: usize) -> Answer<Address> {
+    let mut place = std::ptr::null_mut();
+    // SAFETY: a place for the result; the alignment is a power of two and a multiple of a pointer's size. Test:
+    // `environment` of tests/c/alone.c.
+    let error = unsafe { libc::posix_memalign(&raw mut place, ALIGNMENT, bytes.max(1)) };
+    match error {
+        0 => Ok(Address(place.expose_provenance())),
+        _ => Err(Fault::new(c::MPI_ERR_NO_MEM, format!("size: there are no {bytes} bytes"))),
+    }
+}
+
+/// Gives memory back that [`allocate`] gave.
+pub(crate) fn release(address: Address) {
+    // SAFETY: a program passes what `MPI_Alloc_mem` gave, once, or NULL. Test: as above.
+    unsafe { libc::free(with_exposed_provenance_mut(address.0)) };
+}

@@ -1,0 +1,241 @@
+//! The objects of a program by handle. A handle that is not predefined is an address of [`cface::Table`]'s, checked at each use.
+
+use std::borrow::Borrow as _;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use mpi::{Errhandler, Group, Info, Message, Request};
+
+use crate::answer::{Answer, Fault};
+use crate::calls::{OpObject, TypeObject};
+use crate::constants as c;
+use crate::types::{Handle, PREDEFINED, kind};
+use crate::{calls, state};
+
+/// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again.
+const PLACES: usize = 1 << 16;
+const GENERATIONS: usize = 1 << 8;
+const RESTING: usize = 1 << 10;
+
+type Table = cface::Table<Object, PLACES, GENERATIONS, RESTING>;
+type Look = cface::Look<'static, Object, PLACES, GENERATIONS, RESTING>;
+
+/// An object of a program's.
+pub(crate) enum Object {
+    Comm(mpi::Comm),
+    Datatype(Box<TypeObject>),
+    Errhandler(Errhandler),
+    Group(Group),
+    Info(Box<Mutex<Info>>),
+    Message(Box<Mutex<Option<Message>>>),
+    Op(Box<OpObject>),
+    Request(Box<Mutex<Request>>),
+}
+
+/// A kind of object: what is behind its handles.
+pub(crate) trait Kind: Sized + 'static {
+    type Object: 'static;
+    /// How it is called, and the error's class when a handle is none.
+    const NAME: &'static str;
+    const CODE: i32;
+
+    /// The object of a predefined handle.
+    fn predefined(value: usize) -> Answer<Option<&'static Self::Object>>;
+    fn of(object: &Object) -> Option<&Self::Object>;
+    fn wrap(object: Self::Object) -> Object;
+}
+
+macro_rules! kinds {
+    ($($kind:ident($object:ty): $name:literal $code:ident, $predefined:expr;)*) => {
+        $(impl Kind for kind::$kind {
+            type Object = $object;
+            const NAME: &'static str = $name;
+            const CODE: i32 = c::$code;
+
+            fn predefined(value: usize) -> Answer<Option<&'static Self::Object>> {
+                $predefined(value)
+            }
+
+            fn of(object: &Object) -> Option<&Self::Object> {
+                match object {
+                    // Some are in a box.
+                    Object::$kind(object) => Some(object.borrow()),
+                    _ => None,
+                }
+            }
+
+            fn wrap(object: Self::Object) -> Object {
+                Object::$kind(object.into())
+            }
+        })*
+    };
+}
+
+kinds! {
+    Comm(mpi::Comm): "communicator" MPI_ERR_COMM, state::predefined_comm;
+    Datatype(TypeObject): "datatype" MPI_ERR_TYPE, calls::predefined_type;
+    Errhandler(Errhandler): "error handler" MPI_ERR_ERRHANDLER, predefined_errhandler;
+    Group(Group): "group" MPI_ERR_GROUP, predefined_group;
+    Info(Mutex<Info>): "info object" MPI_ERR_INFO, calls::predefined_info;
+    Message(Mutex<Option<Message>>): "message" MPI_ERR_REQUEST, |_| Ok(None);
+    Op(OpObject): "operation" MPI_ERR_OP, calls::predefined_op;
+    Request(Mutex<Request>): "request" MPI_ERR_REQUEST, |_| Ok(None);
+}
+
+fn predefined_errhandler(value: usize) -> Answer<Option<&'static Errhandler>> {
+    static FATAL: Errhandler = Errhandler::Fatal;
+    static ABORT: Errhandler = Errhandler::Abort;
+    static RETURN: Errhandler = Errhandler::Return;
+    Ok(match value {
+        c::MPI_ERRORS_ARE_FATAL => Some(&FATAL),
+        c::MPI_ERRORS_ABORT => Some(&ABORT),
+        c::MPI_ERRORS_RETURN => Some(&RETURN),
+        _ => None,
+    })
+}
+
+fn predefined_group(value: usize) -> Answer<Option<&'static Group>> {
+    static EMPTY: OnceLock<Group> = OnceLock::new();
+    Ok((value == c::MPI_GROUP_EMPTY).then(|| EMPTY.get_or_init(Group::empty)))
+}
+
+/// An object that is looked at, and does not end meanwhile.
+pub(crate) enum Ref<K: Kind> {
+    Predefined(&'static K::Object),
+    Own(Look, PhantomData<K>),
+}
+
+impl<K: Kind> Deref for Ref<K> {
+    type Target = K::Object;
+
+    #[inline]
+    fn deref(&self) -> &K::Object {
+        match self {
+            Self::Predefined(object) => object,
+            Self::Own(look, _) => K::of(look).expect("looked at by its own kind only"),
+        }
+    }
+}
+
+/// The table, made at the first use; nothing without memory for it.
+fn table() -> Option<&'static Table> {
+    static TABLE: OnceLock<Option<Table>> = OnceLock::new();
+    TABLE.get_or_init(Table::new).as_ref()
+}
+
+/// What the argument of this name is.
+#[inline]
+pub(crate) fn get<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
+    let object = if handle.is_predefined() {
+        K::predefined(handle.value())?.map(Ref::Predefined)
+    } else {
+        table().and_then(|table| {
+            let look = table.look(table.handle(handle.value() as u64))?;
+            K::of(&look).is_some().then_some(Ref::Own(look, PhantomData))
+        })
+    };
+    object.ok_or_else(|| wrong(handle, argument))
+}
+
+#[cold]
+fn wrong<K: Kind>(handle: Handle<K>, argument: &'static str) -> Fault {
+    Fault::new(K::CODE, format!("{argument}: {handle:?} is no {}, or one that was freed", K::NAME))
+}
+
+/// A new handle.
+pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
+    let full = || Fault::new(c::MPI_ERR_NO_MEM, format!("there are {PLACES} objects already; free some"));
+    let handle = table().and_then(|table| table.insert(K::wrap(object), std::ptr::null_mut()).ok());
+    handle.map(|handle| Handle::new(handle.addr())).ok_or_else(full)
+}
+
+/// Makes a handle stale, once; whether it was one.
+pub(crate) fn remove<K: Kind>(handle: Handle<K>) -> bool {
+    table().is_some_and(|table| table.remove(table.handle(handle.value() as u64)))
+}
+
+/// A handle as an integer: predefined ones are their own values, others lie behind them.
+pub(crate) fn to_integer<K>(handle: Handle<K>) -> i32 {
+    if handle.is_predefined() {
+        return handle.value() as i32;
+    }
+    let index = table().and_then(|table| table.index(table.handle(handle.value() as u64)));
+    // Fewer than 2^24 handles, so that it fits.
+    index.map_or(-1, |index| (index + PREDEFINED) as i32)
+}
+
+/// The handle that an integer is; whatever is none is one that no call accepts.
+pub(crate) fn from_integer<K>(integer: i32) -> Handle<K> {
+    let value = usize::try_from(integer).unwrap_or(usize::MAX);
+    match value.checked_sub(PREDEFINED) {
+        None => Handle::new(value),
+        Some(index) => Handle::new(table().map_or(usize::MAX, |table| match table.nth(index) {
+            null if null.is_null() => usize::MAX,
+            handle => handle.addr(),
+        })),
+    }
+}
+
+/// What was locked when a thread panicked is used as it is.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The handles of communicators by [`mpi::Comm::id`], for functions of the program's that get one.
+static COMMS: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
+
+/// A new handle of a communicator; `MPI_COMM_NULL` for none.
+pub(crate) fn insert_comm(comm: Option<mpi::Comm>) -> Answer<crate::types::Comm> {
+    let Some(comm) = comm else { return Ok(Handle::new(c::MPI_COMM_NULL)) };
+    let id = comm.id();
+    let handle = insert::<kind::Comm>(comm)?;
+    lock(&COMMS).insert(id, handle.value());
+    Ok(handle)
+}
+
+/// Makes a communicator's handle stale.
+pub(crate) fn remove_comm(handle: crate::types::Comm, id: u64) {
+    lock(&COMMS).remove(&id);
+    remove(handle);
+}
+
+/// The handle of a communicator; `MPI_COMM_NULL` for one that has none any more.
+pub(crate) fn handle_of(comm: &mpi::Comm) -> crate::types::Comm {
+    let own = || lock(&COMMS).get(&comm.id()).copied();
+    Handle::new(state::handle_of(comm).or_else(own).unwrap_or(c::MPI_COMM_NULL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types;
+
+    #[test]
+    fn a_handle_is_of_one_kind_until_it_is_removed() {
+        let group = insert::<kind::Group>(Group::of_all(3)).expect("room");
+        assert_eq!(get(group, "group").expect("a group").size(), 3);
+        let other = types::Errhandler::new(group.value());
+        let error = get(other, "errhandler").err().expect("another kind");
+        assert_eq!(error.code, c::MPI_ERR_ERRHANDLER);
+        assert!(error.text.starts_with("errhandler: 0x"), "{}", error.text);
+        assert!(remove(group) && !remove(group));
+        assert_eq!(get(group, "group").err().expect("removed").code, c::MPI_ERR_GROUP);
+        assert_eq!(get(types::Group::new(c::MPI_GROUP_EMPTY), "group").expect("predefined").size(), 0);
+        assert!(get(types::Group::new(c::MPI_GROUP_NULL), "group").is_err());
+    }
+
+    #[test]
+    fn handles_are_integers_and_back() {
+        let group = insert::<kind::Group>(Group::of_all(2)).expect("room");
+        let integer = to_integer(group);
+        assert!(integer >= PREDEFINED as i32);
+        assert_eq!(from_integer::<kind::Group>(integer), group);
+        assert_eq!(to_integer(types::Comm::new(c::MPI_COMM_WORLD)), 0x101);
+        assert_eq!(from_integer::<kind::Comm>(0x101), types::Comm::new(c::MPI_COMM_WORLD));
+        assert!(get(from_integer::<kind::Group>(-5), "group").is_err());
+        assert!(get(from_integer::<kind::Group>(i32::MAX), "group").is_err());
+        remove(group);
+    }
+}

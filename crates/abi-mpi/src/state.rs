@@ -1,0 +1,148 @@
+//! The one process of MPI that a program is: its start, its end, and what it was started with.
+
+use std::env;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, ThreadId};
+
+use mpi::{Bootstrap as _, Config, Connect, Port, Process};
+
+use crate::answer::{Answer, Fault};
+use crate::calls::host;
+use crate::constants as c;
+use crate::launch::Launch;
+use crate::objects::lock;
+
+/// What `MPI_Init` has made; it stays after `MPI_Finalize`, and is used no more then.
+pub(crate) struct State {
+    pub(crate) process: Process,
+    pub(crate) launch: Arc<Launch>,
+    /// The thread that called `MPI_Init`.
+    pub(crate) main: ThreadId,
+    /// Attributes of the job that programs read by their addresses.
+    pub(crate) appnum: i32,
+    pub(crate) universe: i32,
+}
+
+static STATE: OnceLock<State> = OnceLock::new();
+static IS_FINALIZED: AtomicBool = AtomicBool::new(false);
+
+/// The state between `MPI_Init` and `MPI_Finalize`.
+#[inline]
+pub(crate) fn state() -> Answer<&'static State> {
+    match STATE.get() {
+        Some(state) if !IS_FINALIZED.load(Ordering::Relaxed) => Ok(state),
+        _ => Err(not_running()),
+    }
+}
+
+#[cold]
+fn not_running() -> Fault {
+    let why =
+        if is_finalized() { "MPI_Finalize was called before" } else { "MPI_Init must be called before" };
+    Fault::new(c::MPI_ERR_OTHER, why)
+}
+
+#[inline]
+pub(crate) fn process() -> Answer<&'static Process> {
+    state().map(|state| &state.process)
+}
+
+pub(crate) fn is_initialized() -> bool {
+    STATE.get().is_some()
+}
+
+pub(crate) fn is_finalized() -> bool {
+    IS_FINALIZED.load(Ordering::Relaxed)
+}
+
+/// Joins the job; once in the life of a program.
+pub(crate) fn start() -> Answer {
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _only_one = lock(&STARTING);
+    if is_initialized() {
+        return Err(Fault::new(c::MPI_ERR_OTHER, "MPI was initialized before, which is possible once"));
+    }
+    let launch = Arc::new(Launch::find()?);
+    let config = config(&launch)?;
+    let process = Process::start(host(), &config, launch.clone())?;
+    let number = |known: Option<u32>| known.and_then(|known| i32::try_from(known).ok()).unwrap_or(-1);
+    let (appnum, universe) = (number(launch.appnum), number(launch.universe));
+    // Nobody else gets here, so there is none yet.
+    let _ = STATE.set(State { process, launch, main: thread::current().id(), appnum, universe });
+    Ok(())
+}
+
+/// Leaves the job.
+pub(crate) fn finish() -> Answer {
+    let state = state()?;
+    state.process.finalize()?;
+    IS_FINALIZED.store(true, Ordering::Relaxed);
+    state.launch.leave()?;
+    Ok(())
+}
+
+/// Ends the whole job.
+pub(crate) fn abort(code: i32, message: &str) -> ! {
+    eprintln!("{message}");
+    if let Some(state) = STATE.get() {
+        state.launch.abort(code, message);
+    }
+    // 0 would say that all is well, and a shell sees the low byte only.
+    let status = if code & 0xff == 0 { 1 } else { code & 0xff };
+    std::process::exit(status);
+}
+
+/// The rank in the job, for messages; nothing before there is one.
+pub(crate) fn rank() -> Option<u32> {
+    STATE.get().map(|state| state.launch.rank())
+}
+
+pub(crate) fn predefined_comm(value: usize) -> Answer<Option<&'static mpi::Comm>> {
+    match value {
+        c::MPI_COMM_WORLD => Ok(Some(process()?.world())),
+        c::MPI_COMM_SELF => Ok(Some(process()?.alone())),
+        _ => Ok(None),
+    }
+}
+
+/// The predefined handle of a communicator, if it is one of these.
+pub(crate) fn handle_of(comm: &mpi::Comm) -> Option<usize> {
+    let process = &STATE.get()?.process;
+    let is = |other: &mpi::Comm| other.id() == comm.id();
+    let world = is(process.world()).then_some(c::MPI_COMM_WORLD);
+    world.or_else(|| is(process.alone()).then_some(c::MPI_COMM_SELF))
+}
+
+/// The devices, as `NICETY_DEVICE` names them: one, or several that are tried in this order, with `+` between them. Without it,
+/// `shm`, and behind it `iwarp` where not all of the job is on this host. `NICETY_CONNECT=all` connects at the start.
+fn config(launch: &Launch) -> mpi::Result<Config> {
+    let unset = if launch.is_one_host { "shm" } else { "shm+iwarp" };
+    let names = env::var("NICETY_DEVICE").ok().filter(|names| !names.is_empty());
+    let names = names.unwrap_or_else(|| unset.to_owned());
+    let node = node();
+    let ports = names.split('+').map(|name| port(name.trim(), &node)).collect::<mpi::Result<_>>()?;
+    let connect = match env::var("NICETY_CONNECT").as_deref() {
+        Ok("all") => Connect::All,
+        _ => Connect::OnDemand,
+    };
+    Ok(Config { ports, connect, node })
+}
+
+fn port(name: &str, node: &str) -> mpi::Result<Port> {
+    let device = fabric::open(name, host())
+        .map_err(|error| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_DEVICE={name}: {error}")))?;
+    let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let word = fabric::word(name);
+    let fabric = if fabric::is_local(name) { format!("{word}/{node}") } else { word.to_owned() };
+    Ok(Port { device, address, fabric })
+}
+
+/// What processes that can share memory have in common: the host, by its boot, and its network namespace, in which they meet.
+fn node() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let net = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    let plain = |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
+    format!("{}-{}", plain(&boot), plain(&net.to_string_lossy()))
+}

@@ -1,0 +1,25 @@
+/* What the programs of the tests share: a check that says where it failed, and ends the job. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition)                                                                                                        \
+    do {                                                                                                                        \
+        if (!(condition)) {                                                                                                     \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                     \
+            MPI_Abort(MPI_COMM_WORLD, 3);                                                                                       \
+        }                                                                                                                       \
+    } while (0)
+
+#define OK(call) CHECK((call) == MPI_SUCCESS)
+
+/* That a call fails with this class. */
+#define FAILS(class, call)                                                                                                      \
+    do {                                                                                                                        \
+        int code_ = (call), class_ = -1;                                                                                        \
+        CHECK(code_ != MPI_SUCCESS);                                                                                            \
+        OK(MPI_Error_class(code_, &class_));                                                                                    \
+        if (class_ != (class)) fprintf(stderr, "class %d instead of %d\n", class_, class);                                      \
+        CHECK(class_ == (class));                                                                                               \
+    } while (0)

@@ -1,0 +1,69 @@
+//! A job of ranks on this host, served by `pmi`: a thread for each rank moves its bytes.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use pmi::server::{Job, Place, RankId, Server};
+
+/// The server, and our ends of the ranks' streams.
+struct Shared {
+    server: Server,
+    streams: Vec<(RankId, UnixStream)>,
+}
+
+impl Shared {
+    fn write_all(&mut self) {
+        for (id, stream) in &mut self.streams {
+            while let [_, ..] = self.server.transmit(*id) {
+                // A rank that is gone reads nothing more.
+                let Ok(n) = stream.write(self.server.transmit(*id)) else { break };
+                self.server.sent(*id, n);
+            }
+        }
+    }
+}
+
+/// What the ranks of a job say, sorted by lines; all must succeed.
+pub(crate) fn run_job(program: &Path, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
+    let mut server = Server::new();
+    let ranks = (0..size).map(|_| Place { node: 0, appnum: 0 }).collect();
+    let name = format!("test-{}-{size}", std::process::id());
+    let ids = server.add_job(Job { name, ranks, universe_size: None, preput: Vec::new() }).expect("a job");
+    let shared = Arc::new(Mutex::new(Shared { server, streams: Vec::new() }));
+    let mut children = Vec::new();
+    for id in ids {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).expect("it is open");
+        let mut command = Command::new(program);
+        command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("PMI_RANK", id.rank().to_string());
+        command.env("PMI_SIZE", size.to_string()).envs(variables.iter().copied()).stdout(Stdio::piped());
+        children.push(command.spawn().expect("it starts"));
+        shared.lock().expect("no panic").streams.push((id, ours.try_clone().expect("a descriptor")));
+        let shared = shared.clone();
+        thread::spawn(move || serve(&shared, id, ours));
+    }
+    let mut lines: Vec<String> = children.into_iter().flat_map(finished).collect();
+    lines.sort();
+    lines
+}
+
+fn serve(shared: &Mutex<Shared>, id: RankId, mut stream: UnixStream) {
+    let mut bytes = [0; 4096];
+    while let Ok(n @ 1..) = stream.read(&mut bytes) {
+        let mut shared = shared.lock().expect("no panic");
+        shared.server.handle_bytes(id, &bytes[..n]);
+        while shared.server.poll_event().is_some() {}
+        shared.write_all();
+    }
+}
+
+fn finished(child: Child) -> Vec<String> {
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "a rank ends with {}", output.status);
+    String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+}
