@@ -45,6 +45,8 @@ const SIZES: [u32; 3] = [1, 2, 4];
 
 /// MPICH, our programs, and one that is built against it.
 pub(crate) struct Mpich {
+    pub(super) root: PathBuf,
+    pub(super) target: PathBuf,
     theirs: PathBuf,
     ours: PathBuf,
     mpirun: PathBuf,
@@ -70,9 +72,15 @@ impl Mpich {
         }
         let source = workspace.root.join("xtask/interop/sum.c");
         run(Command::new(theirs.join("mpicc_abi")).arg(source).arg("-o").arg(&sum))?;
-        let ours = workspace.target().join("debug/examples");
-        let mpirun = workspace.target().join("debug/nicety");
-        Ok(Self { theirs, ours, mpirun, sum, folder, case: "", step: 0 })
+        let target = workspace.target().to_owned();
+        let (root, ours) = (workspace.root.clone(), target.join("debug/examples"));
+        let mpirun = target.join("debug/nicety");
+        Ok(Self { root, target, theirs, ours, mpirun, sum, folder, case: "", step: 0 })
+    }
+
+    /// A program of theirs.
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.theirs.join(name)
     }
 
     /// Another case begins.

@@ -10,6 +10,7 @@
 //! | `lab`, `cases` | what a case in the guest has at hand; those cases |
 //! | `dat` | programs built against DAT, on this machine |
 //! | `launchers` | MPICH's launchers and programs, on this machine |
+//! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
 //!
 //! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
 //! packages in `tools`, and a variant of [`Against`].
@@ -23,6 +24,8 @@ mod image;
 mod lab;
 mod launchers;
 mod limited;
+mod mpi;
+mod mpi4py;
 mod proxy;
 mod tools;
 
@@ -60,7 +63,7 @@ pub(crate) enum Against {
 
 /// All cases, in order.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    cases::CASES.iter().chain(dat::CASES).chain(launchers::CASES)
+    cases::CASES.iter().chain(dat::CASES).chain(launchers::CASES).chain(mpi::CASES).chain(mpi4py::CASES)
 }
 
 /// Prints the cases.

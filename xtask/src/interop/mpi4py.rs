@@ -1,0 +1,181 @@
+//! mpi4py, built from its source against our header and library, and its own tests on it: by module, ranks and device.
+
+use super::guest::tail;
+use super::launchers::Mpich;
+use super::limited::Running;
+use super::{Against, Case, Verdict};
+use crate::workspace::run;
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "mpi4py-import",
+        shows: "mpi4py built against libmpi_abi.so.1, imported, alone and by 2 ranks",
+        run: Against::Mpich(|mpich| import(mpich)),
+    },
+    Case {
+        name: "mpi4py",
+        shows: "mpi4py's tests by module, with 1, 2 and 4 ranks, on shm and iwarp",
+        run: Against::Mpich(|mpich| modules(mpich)),
+    },
+];
+
+/// The version that this was written against.
+const MPI4PY: &str = "mpi4py==4.1.2";
+const RANKS: [&str; 3] = ["1", "2", "4"];
+const DEVICES: [&str; 2] = ["shm", "iwarp"];
+/// How long a module may take. Some take half a minute on idle cores.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A module of the tests, and what of it is left out: tests whose names have these words.
+struct Module(&'static str, &'static [&'static str]);
+
+/// Modules that need no windows, files, spawning, ports or sessions; of those that need a little of it, the rest.
+const MODULES: &[Module] = &[
+    Module("test_address", &[]),
+    Module("test_attributes", &[]),
+    Module("test_buffer", &[]),
+    Module("test_ctypes", &[]),
+    Module("test_doc", &[]),
+    Module("test_environ", &[]),
+    Module("test_errorcode", &[]),
+    Module("test_group", &[]),
+    Module("test_handle", &[]),
+    Module("test_info", &[]),
+    Module("test_mpiabi", &[]),
+    Module("test_mpiapi", &[]),
+    Module("test_mpimem", &[]),
+    Module("test_p2p_buf", &[]),
+    Module("test_p2p_buf_matched", &[]),
+    Module("test_p2p_obj_matched", &[]),
+    Module("test_pack", &[]),
+    Module("test_package", &[]),
+    Module("test_pickle", &[]),
+    Module("test_request", &[]),
+    Module("test_status", &[]),
+    Module("test_threads", &[]),
+    Module("test_toplevel", &[]),
+];
+
+/// Python with mpi4py in an environment of its own, built against our header and our library.
+struct Python {
+    python: PathBuf,
+    tests: PathBuf,
+    logs: PathBuf,
+}
+
+impl Python {
+    fn open(mpich: &Mpich) -> Result<Self> {
+        let mut build = Command::new(env!("CARGO"));
+        run(build.args(["build", "--quiet", "--package", "abi-mpi"]).current_dir(&mpich.root))?;
+        let folder = mpich.target.join("interop/mpi4py");
+        let (environment, source) = (folder.join("env"), folder.join("mpi4py-4.1.2"));
+        let logs = folder.join("logs");
+        fs::create_dir_all(&logs)?;
+        let python = environment.join("bin/python");
+        let is_built = environment.join("built");
+        if !is_built.exists() {
+            run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+            install(mpich, &folder, &python, &source)?;
+            fs::write(is_built, MPI4PY)?;
+        }
+        Ok(Self { python, tests: source.join("test/main.py"), logs })
+    }
+}
+
+/// Fetches mpi4py's source, and builds it.
+fn install(mpich: &Mpich, folder: &Path, python: &Path, source: &Path) -> Result<()> {
+    let library = folder.join("libmpi_abi.so.1");
+    if library.symlink_metadata().is_err() {
+        symlink(mpich.target.join("debug/libmpi_abi.so"), &library)?;
+    }
+    let pip = || {
+        let mut pip = Command::new(python);
+        pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
+        pip
+    };
+    run(pip().args(["install", "setuptools", "cython", "numpy"]))?;
+    let from_source = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation"];
+    run(pip().arg("download").args(from_source).args([MPI4PY, "--dest"]).arg(folder))?;
+    let archive = source.with_extension("2.tar.gz");
+    run(Command::new("tar").arg("xf").arg(archive).arg("-C").arg(folder))?;
+    let compiler = folder.join("mpicc");
+    let include = mpich.root.join("crates/abi-mpi/include");
+    let (include, library, place) = (include.display(), library.display(), folder.display());
+    fs::write(&compiler, format!("#!/bin/sh\nexec cc \"$@\" -I{include} {library} -Wl,-rpath,{place}\n"))?;
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755))?;
+    let mut install = pip();
+    install.args(["install", "--no-build-isolation"]).arg(source);
+    run(install.env("MPI4PY_BUILD_MPICC", compiler))
+}
+
+fn import(mpich: &Mpich) -> Result<Verdict> {
+    let python = Python::open(mpich)?;
+    let program = "from mpi4py import MPI; print(MPI.Get_library_version(), MPI.COMM_WORLD.Get_size())";
+    let log = python.logs.join("import");
+    let mut said = Vec::new();
+    for ranks in ["1", "2"] {
+        let mut command = Command::new(mpich.program("mpiexec.hydra"));
+        command.args(["-n", ranks]).arg(&python.python).args(["-c", program]);
+        let finished = Running::start(&mut command, &log)?.finish(LIMIT)?;
+        let line = finished.output.lines().next().filter(|_| finished.is_good());
+        said.push(line.with_context(|| format!("{ranks} ranks: {}", tail(&finished.output)))?.to_owned());
+    }
+    Ok(Verdict(said.join("; ")))
+}
+
+/// Runs a module: the seconds that it took, if it passed.
+fn module(mpich: &Mpich, python: &Python, module: &Module, ranks: &str, device: &str) -> Result<Option<f64>> {
+    let Module(name, left_out) = module;
+    let mut command = Command::new(mpich.program("mpiexec.hydra"));
+    command.args(["-n", ranks, "-genv", "NICETY_DEVICE", device]).arg(&python.python).arg(&python.tests);
+    command.args(["-q", name]).args(left_out.iter().flat_map(|words| ["-x", words]));
+    let began = Instant::now();
+    let log = python.logs.join(format!("{name}-{ranks}-{device}"));
+    let finished = Running::start(&mut command, &log)?.finish(LIMIT)?;
+    // A module in which nothing ran has shown nothing.
+    let has_run = finished.output.lines().any(|line| line.starts_with("Ran ") && !line.starts_with("Ran 0"));
+    Ok((finished.is_good() && has_run).then(|| began.elapsed().as_secs_f64()))
+}
+
+fn modules(mpich: &Mpich) -> Result<Verdict> {
+    let python = Python::open(mpich)?;
+    let columns: Vec<(&str, &str)> =
+        DEVICES.iter().flat_map(|device| RANKS.iter().map(move |ranks| (*ranks, *device))).collect();
+    let heads: String =
+        columns.iter().map(|(ranks, device)| format!("{:>9}", format!("{device} {ranks}"))).collect();
+    println!("{:<24}{heads}   seconds by device and ranks", "");
+    let (mut passed, mut failed) = (0, Vec::new());
+    for tests in MODULES {
+        let mut row = String::new();
+        for (ranks, device) in &columns {
+            let cell = match module(mpich, &python, tests, ranks, device)? {
+                Some(seconds) => {
+                    passed += 1;
+                    format!("{seconds:.1}")
+                }
+                None => {
+                    failed.push(format!("{}-{ranks}-{device}", tests.0));
+                    "FAILED".to_owned()
+                }
+            };
+            row.push_str(&format!("{cell:>9}"));
+        }
+        println!("{:<24}{row}", tests.0);
+    }
+    if !failed.is_empty() {
+        bail!(
+            "{} of {} runs failed; see in {}: {}",
+            failed.len(),
+            failed.len() + passed,
+            python.logs.display(),
+            failed.join(", ")
+        );
+    }
+    Ok(Verdict(format!("{} modules, {passed} runs", MODULES.len())))
+}
