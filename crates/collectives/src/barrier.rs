@@ -3,6 +3,7 @@
 pub(crate) mod direct;
 pub(crate) mod dissemination;
 pub(crate) mod flat;
+pub(crate) mod recursive_doubling;
 pub(crate) mod tree;
 
 use crate::schedule::{Peer, Span, Step};

@@ -56,6 +56,7 @@ macro_rules! algorithms {
 }
 
 algorithms! {
+    Barrier "recursive-doubling" PowerOfTwo barrier::recursive_doubling::cost, barrier::recursive_doubling::plan;
     Barrier "dissemination" Nothing barrier::dissemination::cost, barrier::dissemination::plan;
     Barrier "tree" Nothing barrier::tree::cost, barrier::tree::plan;
     Barrier "flat" Nothing barrier::flat::cost, barrier::flat::plan;

@@ -306,7 +306,7 @@ fn where_further_messages_cost_little_trees_are_flat() {
     assert_eq!(name(case(Kind::Allreduce, 4, 8)), "direct");
     assert_eq!(name(case(Kind::Allgather, 4, 8)), "direct");
     assert_eq!(name(case(Kind::Alltoall, 4, 8)), "direct");
-    assert_eq!(name(case(Kind::Barrier, 64, 0)), "dissemination");
+    assert_eq!(name(case(Kind::Barrier, 64, 0)), "recursive-doubling");
     assert_eq!(name(case(Kind::Bcast, 64, 8)), "binomial");
 }
 

@@ -1,0 +1,21 @@
+//! Barrier by recursive doubling: in round `k` ranks that differ in bit `k` tell each other. As short as dissemination, with half of
+//! the peers, and those that other algorithms by halves have too: fewer connections. For powers of two.
+//!
+//! Cost: `log2 p alpha`.
+
+use super::{hear, tell};
+use crate::cost::{Case, Cost};
+use crate::schedule::Schedule;
+use crate::task::Task;
+
+pub(crate) fn cost(case: &Case) -> Cost {
+    Cost::of(case.log(), 0.0)
+}
+
+pub(crate) fn plan(task: &Task) -> Schedule {
+    let mut schedule = Schedule::default();
+    for peer in (0..task.size.ilog2()).map(|round| task.rank ^ (1 << round)) {
+        schedule.round([tell(peer), hear(peer)]);
+    }
+    schedule
+}
