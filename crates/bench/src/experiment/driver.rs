@@ -62,6 +62,9 @@ pub fn replay(record: &Record, plan: Plan) -> Option<Sampled> {
     }
     if record.interrupted {
         sampler.interrupt();
+    } else {
+        // A sampler whose time is up finds that when it is asked for a next round, as it was.
+        sampler.next_round();
     }
     sampler.finish()
 }
@@ -308,6 +311,25 @@ mod tests {
         assert_eq!(seen.samples, again.samples);
         assert_eq!((seen.first_ns, seen.n, seen.batch), (again.first_ns, again.n, again.batch));
         assert_eq!(seen.stop(), again.stop());
+    }
+
+    /// Goal: a cell whose time was up says so, and not that somebody pressed Ctrl-C. Method: noise that no time suffices for.
+    #[test]
+    fn a_replayed_record_ended_as_the_first_time() {
+        let plan = Plan { samples_min: 10, time_max_ns: 1e6, batch: Some(1), ..Plan::default() };
+        let mut sampler = Sampler::new(plan);
+        let mut record = Record { messages: 1, ..Record::default() };
+        let mut rng = crate::stats::Rng::new(1);
+        while let Some(round) = sampler.next_round() {
+            let ps: Vec<f64> = (0..round.samples).map(|_| 1e6 + rng.unit() * 9e6).collect();
+            sampler.push(&ps.iter().map(|v| v / 1e3).collect::<Vec<_>>()).expect("durations");
+            record.rounds.push(ps);
+        }
+        let seen = sampler.finish().expect("samples");
+        assert_eq!(seen.because, Some("maximum time"));
+        assert_eq!(replay(&record, plan).expect("samples").because, seen.because);
+        let cut = Record { interrupted: true, ..record };
+        assert_eq!(replay(&cut, plan).expect("samples").because, Some("interrupted"));
     }
 
     #[test]
