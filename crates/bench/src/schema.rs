@@ -264,8 +264,6 @@ pub enum Origin {
     /// Built in.
     #[default]
     Default,
-    /// Told by the peer.
-    Peer,
     /// Computed from the machine or from other parameters.
     Derived,
 }
@@ -275,7 +273,6 @@ impl std::fmt::Display for Origin {
         f.pad(match self {
             Self::Flag => "flag",
             Self::Default => "default",
-            Self::Peer => "peer",
             Self::Derived => "derived",
         })
     }

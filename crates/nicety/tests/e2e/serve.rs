@@ -69,6 +69,24 @@ fn measured(addr: &str, more: &[&str]) -> Ended {
     nicety(args.into_iter().chain(["--peer", addr]).chain(more.iter().copied()))
 }
 
+/// Goal: who reads a result knows both machines. Method: the peer is this machine, so what it says of itself is what the client
+/// says of itself.
+#[test]
+fn results_say_what_the_peer_is() {
+    let server = Server::start();
+    let ended = measured(&server.addr, &[]);
+    let environment = &json(&ended.out)["environment"];
+    let peers = environment["peers"].as_array().expect("peers");
+    assert_eq!(peers.len(), 1, "{environment}");
+    assert_eq!(peers[0]["address"], server.addr.as_str());
+    for field in ["host", "kernel", "cpu", "cores", "nicety_version"] {
+        assert_eq!(peers[0][field], environment[field], "{field}");
+        assert!(!peers[0][field].is_null(), "{field}");
+    }
+    assert!(peers[0]["pinned_core"].is_u64(), "{environment}");
+    assert_eq!(environment["nicety_version"], env!("CARGO_PKG_VERSION"));
+}
+
 /// Goal: the server outlives what clients do to it. Method: before, between and after good clients come bytes that
 /// are no protocol, a frame that claims 4 GiB, nothing at all, and a sender who stays connected.
 #[test]
