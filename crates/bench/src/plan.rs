@@ -25,6 +25,8 @@ use keys::Values;
 use levels::Levels;
 pub use time::Time;
 pub(crate) use time::WALL;
+#[cfg(test)]
+pub(crate) use time::{CELL_S, LAUNCH_S, operation_seconds};
 pub use words::{DEFAULT_PORT, did_you_mean, one_line};
 use words::{join, join_numbers};
 

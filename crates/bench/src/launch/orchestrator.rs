@@ -502,6 +502,10 @@ fn secret() -> Result<Token, BenchError> {
 }
 
 #[cfg(test)]
+#[path = "estimate_tests.rs"]
+mod estimate;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -5,14 +5,15 @@ use fabric::FloorKind;
 
 use super::CheckedPlan;
 use crate::experiment::{Cell, Experiment, find};
+use crate::sample::Calibration;
 use crate::stats::LAUNCHES_FOR_95;
 
 /// A run may take so many times its budget of timed work; beyond it later launches sample less.
 pub(crate) const WALL: f64 = 1.2;
 /// Starting the processes of a launch, calibrating, two looks at the noise, opening the device.
-const LAUNCH_S: f64 = 0.15;
+pub(crate) const LAUNCH_S: f64 = 0.15;
 /// Connecting for a cell, announcing its rounds, comparing its contents.
-const CELL_S: f64 = 0.006;
+pub(crate) const CELL_S: f64 = 0.006;
 /// Operations that are timed before the first sample: the first one, and pilots.
 const PILOTS: f64 = 33.0;
 /// Samples that are taken though the time is up.
@@ -22,11 +23,16 @@ const SAMPLE_S: f64 = 2e-6;
 /// Bytes of a burst of a stream.
 const BURST: f64 = (16 << 20) as f64;
 
-/// How long a plan takes, about.
+/// Samples grow so much from one look at their precision to the next ([`crate::sample::Plan::growth`]).
+const GROWTH: f64 = 1.5;
+
+/// How long a plan takes, about. How precise samples are decides when sampling ends, so there are two ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Time {
-    /// All of it, in seconds.
+    /// All of it, in seconds, on a machine so busy that nothing gets precise.
     pub seconds: f64,
+    /// On a machine so quiet that everything is precise as soon as it may be.
+    pub quiet_seconds: f64,
     /// Without any sampling beyond the least, and with as few launches as carry an interval.
     pub least_seconds: f64,
 }
@@ -36,27 +42,28 @@ impl Time {
     #[must_use]
     pub fn of(plan: &CheckedPlan) -> Self {
         if plan.is_virtual() {
-            return Self { seconds: 0.0, least_seconds: 0.0 };
+            return Self { seconds: 0.0, quiet_seconds: 0.0, least_seconds: 0.0 };
         }
         let launches = f64::from(plan.launches());
         let budget = plan.values.real("budget");
-        let share = budget / launches / plan.real_cells().max(1) as f64;
-        let (mut whole, mut least, mut devices) = (0.0, 0.0, 0.0);
+        let (mut whole, mut quiet, mut least, mut devices) = (0.0, 0.0, 0.0, 0.0);
         for device in plan.devices.iter().filter(|device| !device.is_virtual) {
             devices += 1.0;
             let kind = fabric::floor(&device.name);
             for cell in device.cells.clone().filter(|i| !plan.unfit.contains_key(i)).map(|i| &plan.cells[i]) {
                 let Some(experiment) = find(&cell.experiment) else { continue };
-                let [before, sampled] = cell_seconds(experiment, cell, kind, plan);
-                least += before;
-                whole += before + sampled.min(share);
+                let cell = cell_seconds(experiment, cell, kind, plan);
+                least += cell.least;
+                quiet += cell.quiet;
+                whole += cell.whole;
             }
         }
         let starts = devices * LAUNCH_S;
         let least_seconds = f64::from(fewest(plan)) * (starts + least);
         // What goes beyond the budget costs launches and samples first.
-        let seconds = (launches * (starts + whole)).min((WALL * budget).max(least_seconds));
-        Self { seconds, least_seconds }
+        let lid = (WALL * budget).max(least_seconds);
+        let [seconds, quiet_seconds] = [whole, quiet].map(|cells| (launches * (starts + cells)).min(lid));
+        Self { seconds, quiet_seconds, least_seconds }
     }
 
     /// Why the plan's budget cannot be kept, if it cannot.
@@ -90,18 +97,41 @@ fn fewest(plan: &CheckedPlan) -> u32 {
     if plan.values.is_set("launches") { launches } else { launches.min(LAUNCHES_FOR_95 as u32) }
 }
 
-/// Seconds of a cell in a launch: what it takes at least, and what sampling as much as it may would take more.
-fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: FloorKind, plan: &CheckedPlan) -> [f64; 2] {
+/// Seconds of a cell in a launch.
+struct CellSeconds {
+    /// Set up, with as few samples as there may be.
+    least: f64,
+    /// With samples until they may end.
+    quiet: f64,
+    /// With samples until they must.
+    whole: f64,
+}
+
+fn cell_seconds(
+    experiment: &dyn Experiment,
+    cell: &Cell,
+    kind: FloorKind,
+    plan: &CheckedPlan,
+) -> CellSeconds {
     let sampling = experiment.sampling(&cell.variant);
+    let base = plan.sampling(0, plan.real_cells(), Calibration::default());
     let operation = operation_seconds(experiment, cell, kind);
-    let most = sampling.samples.unwrap_or(plan.values.whole("max-count")) as f64;
+    let most = sampling.samples.unwrap_or(base.samples_max).min(base.samples_max) as f64;
+    let fewest = (sampling.samples.unwrap_or(base.samples_min) as f64).min(most);
     let pilots = if sampling.long { 1.0 } else { PILOTS };
     let sample = if sampling.long { operation } else { operation.max(SAMPLE_S) };
-    [CELL_S + (pilots + LEAST) * operation, (most - LEAST).max(0.0) * sample]
+    let [soonest, share] = [base.time_min_ns, base.time_max_ns].map(|ns| ns / 1e9);
+    let mut enough = fewest.max(LEAST);
+    while enough < most && enough * sample < soonest {
+        enough = (enough * GROWTH).min(most);
+    }
+    let least = CELL_S + (pilots + LEAST) * operation;
+    let sampled = |samples: f64| least + ((samples - LEAST).max(0.0) * sample).min(share);
+    CellSeconds { least, quiet: sampled(enough), whole: sampled(most) }
 }
 
 /// Seconds of an operation: of a message, or of a burst of them.
-fn operation_seconds(experiment: &dyn Experiment, cell: &Cell, kind: FloorKind) -> f64 {
+pub(crate) fn operation_seconds(experiment: &dyn Experiment, cell: &Cell, kind: FloorKind) -> f64 {
     let (message, byte) = match kind {
         FloorKind::Sockets => (12e-6, 0.8e-9),
         FloorKind::Memory | FloorKind::None => (0.5e-6, 0.2e-9),

@@ -25,7 +25,7 @@ pub(super) fn foretell(plan: &CheckedPlan) {
 
 /// What would be measured, and how long that takes.
 pub(super) fn outline<'a>(parts: impl Iterator<Item = (Option<&'a str>, &'a CheckedPlan)>) -> String {
-    let (mut text, mut seconds, mut count) = (String::new(), 0.0, 0);
+    let (mut text, mut seconds, mut quiet, mut count) = (String::new(), 0.0, 0.0, 0);
     for (name, plan) in parts {
         let devices: Vec<&str> = plan.devices.iter().map(|d| d.name.as_str()).collect();
         let cells = plural(plan.cells.len() - plan.unfit.len(), "cell");
@@ -35,10 +35,16 @@ pub(super) fn outline<'a>(parts: impl Iterator<Item = (Option<&'a str>, &'a Chec
         text.extend(plan.unfit.values().map(|why| format!("  left out: {why}\n")));
         let time = Time::of(plan);
         text.extend(time.beyond(plan).map(|why| format!("  {why}\n")));
-        (seconds, count) = (seconds + time.seconds, count + 1);
+        (seconds, quiet, count) = (seconds + time.seconds, quiet + time.quiet_seconds, count + 1);
     }
     let parts = if count == 1 { String::new() } else { format!("{}, ", plural(count, "part")) };
-    text + &format!("{parts}about {seconds:.0} s of this machine's time\n")
+    let [least, most] = [quiet, seconds].map(|seconds| format!("{seconds:.0}"));
+    let time = if least == most {
+        format!("about {most} s of this machine's time")
+    } else {
+        format!("about {least} s of this machine's time if it is quiet, {most} s if it is not")
+    };
+    text + &format!("{parts}{time}\n")
 }
 
 /// The run with the commit of this program.
