@@ -14,8 +14,10 @@ pub(crate) const WALL: f64 = 1.2;
 pub(crate) const LAUNCH_S: f64 = 0.15;
 /// Connecting for a cell, announcing its rounds, comparing its contents.
 pub(crate) const CELL_S: f64 = 0.006;
-/// Operations that are timed before the first sample: the first one, and pilots.
-const PILOTS: f64 = 33.0;
+/// Operations of a pilot, of which there are two where there is time, and samples of the first round.
+const PILOT: f64 = 16.0;
+/// Operations of a pilot of slow ones, and from how many seconds on they are slow.
+const PILOT_SLOW: (f64, f64) = (3.0, 0.01);
 /// Samples that are taken though the time is up.
 const LEAST: f64 = 5.0;
 /// What a sample takes at least: operations are batched until it does.
@@ -116,18 +118,26 @@ fn cell_seconds(
     let sampling = experiment.sampling(&cell.variant);
     let base = plan.sampling(0, plan.real_cells(), Calibration::default());
     let operation = operation_seconds(experiment, cell, kind);
+    let [soonest, share] = [base.time_min_ns, base.time_max_ns].map(|ns| ns / 1e9);
     let most = sampling.samples.unwrap_or(base.samples_max).min(base.samples_max) as f64;
     let fewest = (sampling.samples.unwrap_or(base.samples_min) as f64).min(most);
-    let pilots = if sampling.long { 1.0 } else { PILOTS };
-    let sample = if sampling.long { operation } else { operation.max(SAMPLE_S) };
-    let [soonest, share] = [base.time_min_ns, base.time_max_ns].map(|ns| ns / 1e9);
+    // Who says how many operations are a sample needs no pilots.
+    let batch = if sampling.long { Some(1) } else { base.batch };
+    let pilot = match batch {
+        Some(_) => 0.0,
+        None if operation > PILOT_SLOW.1 => PILOT_SLOW.0,
+        None => PILOT,
+    };
+    let sample = batch.map_or(operation.max(SAMPLE_S), |batch| batch as f64 * operation);
+    let first = (1.0 + pilot) * operation;
+    let before = if first <= share / 4.0 { first + pilot * operation } else { first };
+    let begun = if before < share { PILOT.min(most) } else { LEAST.min(most) };
     let mut enough = fewest.max(LEAST);
-    while enough < most && enough * sample < soonest {
+    while enough < most && before + enough * sample < soonest {
         enough = (enough * GROWTH).min(most);
     }
-    let least = CELL_S + (pilots + LEAST) * operation;
-    let sampled = |samples: f64| least + ((samples - LEAST).max(0.0) * sample).min(share);
-    CellSeconds { least, quiet: sampled(enough), whole: sampled(most) }
+    let sampled = |samples: f64| CELL_S + before + (samples * sample).min(share - before).max(begun * sample);
+    CellSeconds { least: CELL_S + first + LEAST * operation, quiet: sampled(enough), whole: sampled(most) }
 }
 
 /// Seconds of an operation: of a message, or of a burst of them.
