@@ -42,6 +42,8 @@ pub(super) fn guest(way: Way, setup: &Setup) -> Result<(), Fault> {
 
 fn serve_as(mut way: Way, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
     let Setup { device, settings, core } = setup;
+    // Once it is pinned, this process sees one core.
+    let machine = crate::machine::as_peer();
     let pinned = pin(*core);
     let host = host();
     let device = match fabric::open(device, &host) {
@@ -49,7 +51,7 @@ fn serve_as(mut way: Way, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
         Err(why) => return refuse(&mut way, why.into()),
     };
     let rails = super::device::rails(device.name());
-    way.write(&Frame::Opened { core: pinned, machine: crate::machine::as_peer() }).map_err(control)?;
+    way.write(&Frame::Opened { core: pinned, machine }).map_err(control)?;
     let patience = Duration::from_millis(settings.patience_ms);
     loop {
         way.set_patience(BETWEEN_CELLS);

@@ -270,6 +270,6 @@ fn parameters(seed: u64) -> Vec<Parameter> {
         of("precision", "0.01", None, Origin::Default),
         of("min-time", "100", Some("ms"), Origin::Default),
         of("window", "64", None, Origin::Derived),
-        of("max-inline", "64", Some("B"), Origin::Peer),
+        of("max-inline", "64", Some("B"), Origin::Derived),
     ]
 }
