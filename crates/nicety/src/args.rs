@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bench::plan::DEFAULT_PORT;
 use bench::token::{self, Token};
-use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::error::Failure;
 use crate::sizes::{self, Sizes};
@@ -67,6 +66,13 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+    /// What may come next; asked by the scripts of `completions`
+    #[command(hide = true)]
+    Complete {
+        /// The words behind `nicety`, the last of which is being typed
+        #[arg(last = true, value_name = "WORD")]
+        words: Vec<OsString>,
+    },
     /// The second process of a measurement; started by `nicety bench`
     #[command(hide = true)]
     Worker,
@@ -86,6 +92,14 @@ pub(crate) struct BenchArgs {
     /// Several, with commas, for experiments of several processes: hotspot, chain and park take one on each.
     #[arg(long, value_name = "HOST[:PORT][,...]")]
     pub(crate) peer: Option<String>,
+/// The shells that can be told what may come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
     #[command(flatten)]
     pub(crate) token: TokenArgs,
     /// Message sizes, such as 8,4K,1M or 1..4M
@@ -475,7 +489,9 @@ const COMPLETIONS: &str = "\
 EXAMPLES
   nicety completions bash > ~/.local/share/bash-completion/completions/nicety
   nicety completions zsh > ~/.zfunc/_nicety
-  nicety completions fish > ~/.config/fish/completions/nicety.fish";
+  nicety completions fish > ~/.config/fish/completions/nicety.fish
+
+The script asks `nicety` itself, so it offers what the installed one has.";
 
 /// A file, or `-` for standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,9 +19,8 @@ mod usage;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
-use error::{Failure, OK, Outcome};
+use error::Failure;
 use signals::Signals;
-use term::Stream;
 
 fn main() -> ExitCode {
     let ended = match usage::parse(cmd::mpirun::line::modern(std::env::args_os())) {
@@ -49,7 +48,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Mpicc(args)) => cmd::mpicc::run(&args),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Explain(args)) => cmd::explain::run(&args),
-        Some(Command::Completions { shell }) => completions(shell),
+        Some(Command::Completions { shell }) => cmd::completions::script(shell),
+        Some(Command::Complete { words }) => cmd::completions::complete(&words),
         Some(Command::Worker) => return worker(),
     };
     outcome.map(ExitCode::from)
@@ -59,11 +59,4 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
 fn worker() -> Result<ExitCode, Failure> {
     Signals::ignore_interrupt()?;
     Ok(bench::launch::worker_main())
-}
-
-fn completions(shell: clap_complete::Shell) -> Outcome {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut usage::command(), "nicety", &mut script);
-    Stream::Out.print(&String::from_utf8_lossy(&script))?;
-    Ok(OK)
 }

@@ -3,6 +3,7 @@
 mod bench_command;
 mod common;
 mod compare;
+mod completions;
 mod devices;
 mod doctor;
 mod hosts;

@@ -1,0 +1,272 @@
+//! `nicety completions`: a script for a shell, which asks this program at every press of the key what may come next
+//! (`nicety complete`). So it offers what this build has: its commands, experiments, devices and parameters.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+use bench::experiment::all;
+use bench::plan::keys::{KEYS, Kind};
+use clap::{Arg, Command};
+
+use crate::args::Shell;
+use crate::error::{OK, Outcome};
+use crate::term::Stream;
+use crate::usage;
+
+const BASH: &str = r#"# Completion of nicety for bash.
+_nicety() {
+    local line="${COMP_LINE:0:COMP_POINT}" words word found cut
+    read -ra words <<<"$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    word="${words[-1]}"
+    # Bash replaces only what stands behind the last of its own breaks, such as = and :.
+    cut="${word%"${word##*[$COMP_WORDBREAKS]}"}"
+    COMPREPLY=()
+    while IFS=$'\t' read -r found _; do
+        COMPREPLY+=("${found#"$cut"}")
+    done < <("${words[0]}" complete -- "${words[@]:1}" 2>/dev/null)
+    [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
+    return 0
+}
+complete -o default -F _nicety nicety
+"#;
+
+const ZSH: &str = r#"#compdef nicety
+_nicety() {
+    local value about
+    local -a whole open
+    while IFS=$'\t' read -r value about; do
+        if [[ $value == *= ]]; then open+=("${value//:/\\:}:$about"); else whole+=("${value//:/\\:}:$about"); fi
+    done < <("${(Q)words[1]}" complete -- "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)
+    if (( $#whole + $#open )); then _describe nicety whole -- open -S ''; else _files; fi
+}
+if [[ $funcstack[1] == _nicety ]]; then _nicety "$@"; else compdef _nicety nicety; fi
+"#;
+
+const FISH: &str = r#"# Completion of nicety for fish.
+function __nicety_complete
+    set -l words (commandline -opc)
+    set -l program $words[1]
+    set -e words[1]
+    set -l current (commandline -ct)
+    set -l found ($program complete -- $words "$current" 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\n' $found
+    else
+        __fish_complete_path "$current"
+    end
+end
+complete -c nicety -f -a '(__nicety_complete)'
+"#;
+
+/// Prints the script of a shell.
+///
+/// # Errors
+/// Output that cannot be written.
+pub(crate) fn script(shell: Shell) -> Outcome {
+    Stream::Out.print(match shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+    })?;
+    Ok(OK)
+}
+
+/// Prints what the last of the words behind `nicety` may become, a line each, with what it is behind a tab; nothing where a
+/// file, or anything, may stand.
+///
+/// # Errors
+/// Output that cannot be written.
+pub(crate) fn complete(words: &[OsString]) -> Outcome {
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let lines =
+        candidates(&words).into_iter().map(|Candidate { value, about }| format!("{value}\t{about}\n"));
+    Stream::Out.print(&lines.collect::<String>())?;
+    Ok(OK)
+}
+
+/// What a word may become.
+struct Candidate {
+    value: String,
+    about: String,
+}
+
+fn candidate(value: impl Into<String>, about: impl ToString) -> Candidate {
+    Candidate { value: value.into(), about: about.to_string() }
+}
+
+fn candidates(words: &[String]) -> Vec<Candidate> {
+    let Some((word, before)) = words.split_last() else { return Vec::new() };
+    let mut cli = usage::command();
+    cli.build();
+    let Some(place) = Place::behind(before, &cli) else { return Vec::new() };
+    let command = place.command;
+    let found = match (place.option, word.split_once('=')) {
+        (Some(option), _) => values(command, option, word),
+        (None, Some((name, value))) if name.starts_with("--") => {
+            let of = option(command, name).map(|arg| values(command, arg, value)).unwrap_or_default();
+            of.into_iter().map(|c| candidate(format!("{name}={}", c.value), c.about)).collect()
+        }
+        (None, _) if word.starts_with('-') => options(command),
+        (None, _) if command.has_subcommands() => commands(command),
+        (None, _) => {
+            command.get_positionals().next().map(|arg| values(command, arg, word)).unwrap_or_default()
+        }
+    };
+    found.into_iter().filter(|candidate| candidate.value.starts_with(word.as_str())).collect()
+}
+
+/// Where a word stands: behind a command, or behind an option that takes a value.
+struct Place<'a> {
+    command: &'a Command,
+    option: Option<&'a Arg>,
+}
+
+impl<'a> Place<'a> {
+    /// None behind `--`, where words are another program's.
+    fn behind(words: &[String], cli: &'a Command) -> Option<Self> {
+        let mut place = Self { command: cli, option: None };
+        for word in words {
+            if place.option.take().is_some() {
+                continue;
+            }
+            match word.as_str() {
+                "--" => return None,
+                word if word.starts_with('-') => place.option = option(place.command, word),
+                word => place.command = place.command.find_subcommand(word).unwrap_or(place.command),
+            }
+        }
+        Some(place)
+    }
+}
+
+/// The option of this name that takes a value, which is not in the word already.
+fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
+    let is = |arg: &&Arg| match word.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => arg.get_short().is_some_and(|short| word == format!("-{short}")),
+    };
+    command.get_arguments().filter(|arg| arg.get_action().takes_values()).find(is)
+}
+
+fn options(command: &Command) -> Vec<Candidate> {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    shown
+        .filter_map(|arg| {
+            let about = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            Some(candidate(format!("--{}", arg.get_long()?), about))
+        })
+        .collect()
+}
+
+fn commands(command: &Command) -> Vec<Candidate> {
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    shown
+        .map(|c| candidate(c.get_name(), c.get_about().map(ToString::to_string).unwrap_or_default()))
+        .collect()
+}
+
+/// The values that an argument may have, those that begin as the text does among them.
+fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
+    match (command.get_name(), arg.get_id().as_str()) {
+        (_, "experiments" | "experiment") => all().iter().map(|e| candidate(e.name(), e.about())).collect(),
+        (_, "device") => devices(text),
+        ("bench", "set") => settings(text),
+        (_, "only") => factors(text),
+        (_, "what") => [reproduce::NICMEM, reproduce::THESIS, reproduce::MULTIRAIL]
+            .map(|paper| candidate(paper, "a paper"))
+            .into(),
+        _ => {
+            let possible = arg.get_possible_values();
+            possible.iter().map(|value| candidate(value.get_name(), "")).collect()
+        }
+    }
+}
+
+/// A list that ends in any device, or in one that is not in it yet.
+fn devices(text: &str) -> Vec<Candidate> {
+    let (named, comma) = text.rsplit_once(',').map_or(("", ""), |(named, _)| (named, ","));
+    let new = fabric::list().into_iter().filter(|entry| !named.split(',').any(|name| name == entry.name));
+    new.map(|entry| candidate(format!("{named}{comma}{}", entry.name), entry.about)).collect()
+}
+
+/// `KEY=`, and the values of those that have few.
+fn settings(text: &str) -> Vec<Candidate> {
+    if let Some((name, _)) = text.split_once('=') {
+        let is_switch = KEYS.iter().any(|key| key.name == name && key.kind == Kind::Switch);
+        let words: &[&str] = if is_switch { &["on", "off"] } else { &[] };
+        return words.iter().map(|word| candidate(format!("{name}={word}"), "")).collect();
+    }
+    let keys = KEYS.iter().map(|key| (key.name, key.help));
+    let axes = all().iter().flat_map(|e| e.axes()).map(|axis| (axis.factor.name(), axis.about));
+    let mut seen = BTreeSet::new();
+    let first = keys.chain(axes).filter(|(name, _)| seen.insert(*name));
+    first.map(|(name, about)| candidate(format!("{name}="), about)).collect()
+}
+
+/// A list that ends in `FACTOR=`, or in a level of the factor.
+fn factors(text: &str) -> Vec<Candidate> {
+    let last = text.rsplit_once(',').map_or(text, |(_, last)| last);
+    let named = &text[..text.len() - last.len()];
+    let variants: Vec<_> = all().iter().flat_map(|e| e.variants(false)).collect();
+    let pairs = variants.iter().flat_map(|variant| variant.iter());
+    let found: BTreeSet<String> = match last.split_once('=') {
+        Some((factor, _)) => {
+            pairs.filter(|(name, _)| *name == factor).map(|(n, l)| format!("{n}={l}")).collect()
+        }
+        None => pairs.map(|(name, _)| format!("{name}=")).collect(),
+    };
+    found.into_iter().map(|end| candidate(format!("{named}{end}"), "")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str]) -> Vec<String> {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        candidates(&words).into_iter().map(|candidate| candidate.value).collect()
+    }
+
+    #[test]
+    fn what_may_come_next() {
+        for (words, expected) in [
+            (&["be"][..], &["bench"][..]),
+            (&["help", "be"], &["bench"]),
+            (&["bench", "lat"], &["latency"]),
+            (&["explain", "lat"], &["latency"]),
+            (&["bench", "latency", "band"], &["bandwidth"]),
+            (&["bench", "--js"], &["--json"]),
+            (&["bench", "--device", "iw"], &["iwarp"]),
+            (&["bench", "--quick", "-d", "shm,iw"], &["shm,iwarp"]),
+            (&["bench", "--device=iw"], &["--device=iwarp"]),
+            (&["run", "--device", "iw"], &["iwarp"]),
+            (&["bench", "--set", "win"], &["window="]),
+            (&["bench", "--set=win"], &["--set=window="]),
+            (&["bench", "--set", "verify="], &["verify=on", "verify=off"]),
+            (&["bench", "--only", "op=write,sou"], &["op=write,source="]),
+            (&["bench", "--only", "source=n"], &["source=nic"]),
+            (&["completions", "f"], &["fish"]),
+            (&["reproduce", "multirail"], &["multirail-udapl"]),
+            // Files, or words of others.
+            (&["compare", ""], &[]),
+            (&["bench", "--json", "be"], &[]),
+            (&["run", "--dat", "--", "be"], &[]),
+            (&["reproduce", "--set", "win"], &[]),
+        ] {
+            assert_eq!(of(words), expected, "{words:?}");
+        }
+        assert!(of(&["bench", "--device", "shm,"]).iter().all(|list| list != "shm,shm"));
+        assert_eq!(of(&["bench", ""]).len(), all().len());
+    }
+
+    #[test]
+    fn hidden_commands_stay_hidden() {
+        let shown = of(&[""]);
+        assert!(shown.contains(&"bench".to_owned()) && shown.contains(&"help".to_owned()), "{shown:?}");
+        for hidden in usage::command().get_subcommands().filter(|command| command.is_hide_set()) {
+            assert!(!shown.contains(&hidden.get_name().to_owned()), "{shown:?}");
+            assert!(of(&["help", hidden.get_name()]).is_empty());
+        }
+    }
+}
