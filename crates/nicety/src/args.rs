@@ -73,6 +73,12 @@ pub(crate) enum Command {
         #[arg(last = true, value_name = "WORD")]
         words: Vec<OsString>,
     },
+    /// Write the manual pages; for packages
+    #[command(hide = true)]
+    Man {
+        /// Where to
+        folder: PathBuf,
+    },
     /// The second process of a measurement; started by `nicety bench`
     #[command(hide = true)]
     Worker,
@@ -396,11 +402,11 @@ Claims without a number are decided by comparisons of measured numbers, stated c
 the part of the machine that they name. An unknown name is answered with what there is.
 
 EXAMPLES
-  nicety reproduce                                  all papers, about two minutes
-  nicety reproduce mt23108-nicmem --html paper.html with the paper's figures
-  nicety reproduce mt23108-nicmem/bibw_2port        one experiment
-  nicety reproduce NM-054                           one row
-  nicety reproduce --set dma.read_latency_ns=700    what if the bus took longer?
+  nicety reproduce                                   all papers, about two minutes
+  nicety reproduce mt23108-nicmem --html paper.html  with the paper's figures
+  nicety reproduce mt23108-nicmem/bibw_2port         one experiment
+  nicety reproduce NM-054                            one row
+  nicety reproduce --set dma.read_latency_ns=700     what if the bus took longer?
   nicety reproduce --json - | jq '.rows[] | select(.class == \"predicted\") | [.id, .ratio]'
 
 EXIT STATUS

@@ -50,6 +50,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Explain(args)) => cmd::explain::run(&args),
         Some(Command::Completions { shell }) => cmd::completions::script(shell),
         Some(Command::Complete { words }) => cmd::completions::complete(&words),
+        Some(Command::Man { folder }) => cmd::man::run(&folder),
         Some(Command::Worker) => return worker(),
     };
     outcome.map(ExitCode::from)

@@ -14,12 +14,16 @@ const HELP_WIDTH: usize = 100;
 
 /// The command line's description, with what only the program knows filled in.
 pub(crate) fn command() -> clap::Command {
-    Cli::command().mut_subcommand("bench", |bench| bench.after_long_help(about_bench()))
+    command_at(Stream::Out.width().min(HELP_WIDTH))
+}
+
+/// [`command`], with lists that are as wide as this.
+pub(crate) fn command_at(width: usize) -> clap::Command {
+    Cli::command().mut_subcommand("bench", |bench| bench.after_long_help(about_bench(width)))
 }
 
 /// The experiments and parameters that there are, then examples. From the tables that hold them, so it cannot be stale.
-fn about_bench() -> String {
-    let width = Stream::Out.width().min(HELP_WIDTH);
+fn about_bench(width: usize) -> String {
     let entry = |name: &str, text: &str| format!("  {name:<12} {}\n", wrap(text, 15, width));
     let mut text = "EXPERIMENTS\n".to_owned();
     for experiment in bench::experiment::all() {
