@@ -5,6 +5,7 @@ mod mpi;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use bench::plan::DEFAULT_PORT;
 use bench::token::{self, Token};
@@ -16,14 +17,14 @@ pub(crate) use mpi::{Bind, MapBy, MpiccArgs, MpirunArgs, NextProgram, ProgramArg
 
 /// RDMA on any machine, measured so that one can believe the numbers.
 #[derive(Debug, Parser)]
-#[command(name = "nicety", version, disable_help_subcommand = true, after_help = MORE)]
+#[command(name = "nicety", version, after_help = MORE)]
 pub(crate) struct Cli {
     /// What to do; without one, where to start.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
 
-const MORE: &str = "`nicety COMMAND --help` explains a command and shows examples.";
+const MORE: &str = "`nicety help COMMAND` explains a command and shows examples.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -84,6 +85,14 @@ pub(crate) enum Command {
     Worker,
 }
 
+/// The shells that can be told what may come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
 /// `nicety bench`
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -98,20 +107,12 @@ pub(crate) struct BenchArgs {
     /// Several, with commas, for experiments of several processes: hotspot, chain and park take one on each.
     #[arg(long, value_name = "HOST[:PORT][,...]")]
     pub(crate) peer: Option<String>,
-/// The shells that can be told what may come next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-}
-
     #[command(flatten)]
     pub(crate) token: TokenArgs,
     /// Message sizes, such as 8,4K,1M or 1..4M
     ///
     /// Bytes with an optional K, M or G (powers of 1024); a..b doubles from a up to b.
-    #[arg(short, long, value_name = "LIST", value_parser = sizes::parse)]
+    #[arg(short, long, value_name = "LIST", value_parser = sizes::parse, allow_negative_numbers = true)]
     pub(crate) size: Option<Sizes>,
     /// Only variants with these levels, such as op=write,source=host,sink=host
     #[arg(long, value_name = "FACTOR=LEVEL[,...]", value_delimiter = ',', value_parser = setting)]
@@ -120,19 +121,19 @@ pub(crate) enum Shell {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Seed of the order of measurements and of the data, 1 unless given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     /// Change a parameter; --help lists them
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
     /// Fresh starts of both processes; 6 or more carry a 95 % interval
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub(crate) launches: Option<u32>,
     /// Samples of each cell in a launch, neither fewer nor more (min-count and max-count)
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub(crate) iterations: Option<u64>,
     /// Seconds of timed work in all (budget)
-    #[arg(short = 'D', long, value_name = "SECONDS")]
+    #[arg(short = 'D', long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) duration: Option<f64>,
     #[command(flatten)]
     pub(crate) shown: Shown,
@@ -455,7 +456,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) save_baseline: Option<String>,
     /// Effects within this are no difference (5% or 0.05)
-    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share, allow_hyphen_values = true)]
     pub(crate) threshold: f64,
     /// Exit with 3 if something cannot be told, or only one of the files has it
     #[arg(long)]
@@ -530,6 +531,16 @@ fn setting(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
         _ => Err(format!("{text:?} is not KEY=VALUE; write for example window=8")),
     }
+}
+
+/// A whole number that is not negative.
+fn whole<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{text:?} is no whole number, or too large; write for example 10"))
+}
+
+/// Seconds, perhaps with a fraction; the plan knows how many make sense.
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| format!("{text:?} is no number of seconds; write for example 60 or 0.5"))
 }
 
 /// `ADDR[:PORT]` with an address of this machine.

@@ -9,8 +9,9 @@ use crate::error::Failure;
 /// # Errors
 /// If the system does not say.
 pub(crate) fn own_directory() -> Result<PathBuf, Failure> {
-    let own =
-        std::env::current_exe().map_err(|why| Failure::run(format!("where this program lies: {why}")))?;
+    let own = std::env::current_exe().map_err(|why| {
+        Failure::run(format!("cannot find out where this program lies: {why}; say --library PATH"))
+    })?;
     Ok(own.parent().map(Path::to_path_buf).unwrap_or_default())
 }
 

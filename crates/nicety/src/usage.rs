@@ -1,7 +1,9 @@
 //! From the command line to [`Cli`]; what cannot be read becomes one line.
 
+use std::error::Error as _;
 use std::ffi::OsString;
 
+use bench::plan::did_you_mean;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
@@ -71,34 +73,70 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<C
 /// The command whose help explains the arguments.
 fn whose(args: &[OsString]) -> String {
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
-    let known =
-        command().get_subcommands().any(|command| command.get_name() == first && !command.is_hide_set());
+    let is = |command: &clap::Command| command.get_name() == first && !command.is_hide_set();
+    let known = command().get_subcommands().any(is);
     if known { format!("nicety {first}") } else { "nicety".to_owned() }
 }
 
-/// The parser's message without its decoration: what, which one was probably meant, where to read on.
+/// What is wrong in our words, what was probably meant, and where to read on.
 pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
-    let text = wrong.render().to_string();
-    let body = text.strip_prefix("error: ").unwrap_or(&text);
-    let what = body.split("\n\n").next().unwrap_or(body);
-    let what = one_line(what);
-    // A list of the possible values stands in brackets on a line of its own.
-    let what = match what.split_once(" [possible values:") {
-        Some((what, values)) => format!("{what}; possible values:{}", values.trim_end_matches(']')),
-        None => what,
+    let one = |kind| texts(wrong, kind).into_iter().next();
+    let what = what(wrong);
+    let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
+    let meant = match meant.into_iter().find_map(one) {
+        Some(name) => format!(", did you mean {name:?}?"),
+        // Behind `help` the parser suggests nothing.
+        None => one(ContextKind::InvalidSubcommand).map_or_else(String::new, |name| {
+            let commands = command();
+            let shown = commands.get_subcommands().filter(|command| !command.is_hide_set());
+            did_you_mean(&name, shown.map(clap::Command::get_name))
+        }),
     };
-    // Our own words about a value quote it already: `--size <LIST>: '8X' is no size`.
-    let what = match (wrong.kind(), wrong.get(ContextKind::InvalidArg), what.split_once("': ")) {
-        (ErrorKind::ValueValidation, Some(option), Some((_, why))) => format!("{option}: {why}"),
-        _ => what,
-    };
-    let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]
-        .into_iter()
-        .find_map(|kind| match wrong.get(kind)? {
-            ContextValue::String(one) => Some(one.clone()),
-            ContextValue::Strings(several) => several.first().cloned(),
-            _ => None,
-        });
-    let meant = meant.map_or_else(String::new, |name| format!(": did you mean '{name}'?"));
     Failure::usage(format!("{what}{meant}; see `{help} --help`"))
+}
+
+/// What is wrong with the command line. The parser's own words know neither what a value is for nor what to write instead.
+fn what(wrong: &clap::Error) -> String {
+    let list = |kind| texts(wrong, kind);
+    let one = |kind| list(kind).into_iter().next().unwrap_or_default();
+    let (arg, value) = (one(ContextKind::InvalidArg), one(ContextKind::InvalidValue));
+    match wrong.kind() {
+        ErrorKind::InvalidSubcommand => {
+            format!("there is no command '{}'", one(ContextKind::InvalidSubcommand))
+        }
+        ErrorKind::UnknownArgument if arg.starts_with('-') => format!("there is no option '{arg}' here"),
+        ErrorKind::UnknownArgument => format!("'{arg}' is one argument too many"),
+        ErrorKind::TooManyValues => format!("'{value}' is one value too many for {arg}"),
+        ErrorKind::ValueValidation => {
+            let why = wrong.source().map(ToString::to_string).unwrap_or_default();
+            format!("{arg}: {why}")
+        }
+        ErrorKind::InvalidValue if value.is_empty() => format!("{arg} needs a value behind it"),
+        ErrorKind::InvalidValue => {
+            let values = list(ContextKind::ValidValue);
+            format!("{value:?} is no {arg}; there is: {}", values.join(", "))
+        }
+        ErrorKind::MissingRequiredArgument => {
+            format!("{} is missing", list(ContextKind::InvalidArg).join(" "))
+        }
+        ErrorKind::ArgumentConflict => match list(ContextKind::PriorArg).as_slice() {
+            [] => format!("{arg} cannot stand beside the others"),
+            [same] if *same == arg => format!("{arg} is given twice; give it once"),
+            others => format!("{arg} cannot stand beside {}; leave one out", others.join(" and ")),
+        },
+        // What our command line cannot cause today; the parser's first sentence says something at least.
+        _ => {
+            let text = wrong.render().to_string();
+            one_line(text.trim_start_matches("error: ").split("\n\n").next().unwrap_or(&text))
+        }
+    }
+}
+
+/// What the parser knows of this kind.
+fn texts(wrong: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match wrong.get(kind) {
+        Some(ContextValue::String(one)) => vec![one.clone()],
+        Some(ContextValue::Strings(all)) => all.clone(),
+        _ => Vec::new(),
+    }
 }

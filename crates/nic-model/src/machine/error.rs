@@ -31,7 +31,7 @@ pub enum Wrong {
     #[error("it has {0} rails, which are numbered from 0")]
     Rail(usize),
     /// The file cannot be read.
-    #[error("this file cannot be read: {0}")]
+    #[error("this file cannot be read: {0}; check its name")]
     Unreadable(String),
     /// The file is not TOML.
     #[error("this is not TOML: {0}")]

@@ -56,7 +56,7 @@ pub(crate) struct MpirunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ProgramArgs {
     /// Ranks of this program, 1 unless given; -np is the same
-    #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RANKS_MAX)))]
+    #[arg(short = 'n', value_name = "N", value_parser = ranks, allow_negative_numbers = true)]
     pub(crate) ranks: Option<u32>,
     /// A variable for these ranks: of this value, or of that which it has here; hosts reached by ssh have no others of here
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
@@ -100,6 +100,11 @@ pub(crate) enum MapBy {
     Core,
     Socket,
     None,
+}
+
+fn ranks(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=RANKS_MAX).contains(number));
+    number.ok_or_else(|| format!("{text:?} is no number of ranks; write 1 to {RANKS_MAX}"))
 }
 
 fn readers(text: &str) -> Result<Readers, String> {
@@ -173,7 +178,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_and_seconds() {
+    fn ranks_readers_and_seconds() {
+        assert_eq!((ranks("1"), ranks(&RANKS_MAX.to_string())), (Ok(1), Ok(RANKS_MAX)));
+        for text in ["", "0", "-1", "x", &(RANKS_MAX + 1).to_string()] {
+            assert!(ranks(text).is_err(), "{text}");
+        }
         assert_eq!(readers("all"), Ok(Readers::All));
         assert_eq!(readers("none"), Ok(Readers::None));
         assert_eq!(readers("3"), Ok(Readers::Rank(3)));

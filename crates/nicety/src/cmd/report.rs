@@ -22,7 +22,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     if !args.text {
         output::check(&[wanted])?;
     }
-    let read = |path| Run::read(path).map_err(|why: ReadError| Failure::run(why));
+    let read = |path| Run::read(path).map_err(|why: ReadError| Failure::usage(why));
     let mut runs: Vec<Run> = args.runs.iter().map(read).collect::<Result<_, _>>()?;
     if args.text {
         let form = Form::of(&args.shown, &Config::read(None)?);

@@ -19,7 +19,9 @@ const LIBRARY: &str = "libnicety_dat.so";
 /// A device that there is not, or that lives in virtual time; a library or program that is missing.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     if !args.dat {
-        return Err(Failure::usage("say what the program is built against: nicety run --dat -- COMMAND"));
+        return Err(Failure::usage(
+            "what the program is built against is not said; say --dat: nicety run --dat -- COMMAND",
+        ));
     }
     fabric::check(&args.device).map_err(Failure::usage)?;
     if fabric::is_virtual(&args.device) {
@@ -30,7 +32,10 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     }
     let library = match &args.provider {
         Some(path) => {
-            path.canonicalize().map_err(|why| Failure::usage(format!("{}: {why}", path.display())))?
+            let missing = |why| {
+                Failure::usage(format!("cannot read the library {}: {why}; check its name", path.display()))
+            };
+            path.canonicalize().map_err(missing)?
         }
         None => find(&beside::own_directory()?)?,
     };
@@ -40,7 +45,10 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     Signals::ignore_interrupt()?;
     let status = Command::new(program).args(rest).env("DAT_OVERRIDE", config.path()).status();
     let status = status.map_err(|why| {
-        Failure::usage(format!("{} cannot be started: {why}", Path::new(program).display()))
+        let program = Path::new(program).display();
+        Failure::usage(format!(
+            "cannot start {program}: {why}; check its name, and whether it may be executed"
+        ))
     })?;
     Ok(status_of(status))
 }
@@ -62,7 +70,9 @@ fn dat_conf(ia: &str, device: &str, library: &Path) -> Result<String, Failure> {
     for (what, text) in [("name", ia), ("device", device), ("library", library.as_str())] {
         if text.is_empty() || text.contains(['"', '\n', '\\', '#']) || what != "device" && text.contains(' ')
         {
-            return Err(Failure::usage(format!("the {what} {text:?} cannot stand in a dat.conf")));
+            return Err(Failure::usage(format!(
+                "the {what} {text:?} cannot stand in a dat.conf; use one without blanks, quotes, \\ and #"
+            )));
         }
     }
     let line = |threads| format!("{ia} u2.0 {threads} default {library} nicety.2.0 \"{device}\" \"\"\n");
@@ -76,8 +86,11 @@ fn write_config(text: &str) -> Result<tempfile::NamedTempFile, Failure> {
         file.flush()?;
         Ok(file)
     };
-    write()
-        .map_err(|why: std::io::Error| Failure::run(format!("a temporary dat.conf cannot be written: {why}")))
+    write().map_err(|why: std::io::Error| {
+        Failure::run(format!(
+            "cannot write a temporary dat.conf: {why}; set TMPDIR to a folder that takes files"
+        ))
+    })
 }
 
 /// The program's status; that of a program which a signal ended as shells have it.

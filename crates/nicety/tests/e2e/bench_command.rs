@@ -61,7 +61,7 @@ fn one_number_is_one_line() {
     let tail = nicety(one.iter().chain(&["--tail"])).out;
     assert_eq!(tail.lines().count(), 5, "{tail}");
     assert!(tail.lines().nth(1).is_some_and(|l| l.trim_start().starts_with("p50 ")), "{tail}");
-    nicety(one.iter().chain(&["--line", "-q"])).is_error(2, "cannot be used with");
+    nicety(one.iter().chain(&["--line", "-q"])).is_error(2, "cannot stand beside");
     nicety(["bench", "latency", "--only", "op=rite"]).is_error(2, "did you mean \"write\"?");
 }
 

@@ -477,7 +477,7 @@ fn what_cannot_be_run_is_said_in_one_line() {
     stage.run(&["-n", "0", "sh"]).is_error(2, "0");
     stage.run(&["--stdin", "x", "sh"]).is_error(2, "is no rank");
     stage.run(&["--timeout", "never", "sh"]).is_error(2, "no number of seconds");
-    stage.run(&["--host", "a", "--hostfile", "b", "sh"]).is_error(2, "cannot be used with");
+    stage.run(&["--host", "a", "--hostfile", "b", "sh"]).is_error(2, "cannot stand beside");
     stage.run(&["--hostfile", "none", "sh"]).is_error(2, "cannot be read");
     stage.program("broken", "#!/no/such/interpreter\n");
     let ended = stage.run(&["-n", "2", "./broken"]);

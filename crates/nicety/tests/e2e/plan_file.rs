@@ -222,6 +222,6 @@ fn mistakes_are_said_at_once_with_their_lines_and_nothing_is_begun() {
     }
     assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 1, "nothing was begun");
     nicety_in(dir.path(), ["bench", "--plan", "none.toml"]).is_error(2, "cannot read the plan none.toml");
-    nicety_in(dir.path(), ["bench", "--plan", "p.toml", "--size", "8"]).is_error(2, "cannot be used with");
+    nicety_in(dir.path(), ["bench", "--plan", "p.toml", "--size", "8"]).is_error(2, "cannot stand beside");
     nicety_in(dir.path(), ["bench", "--fresh"]).is_error(2, "--plan");
 }

@@ -40,9 +40,9 @@ fn what_is_no_run_is_refused_and_the_old_page_stays() {
         let bad = dir.path().join(name);
         fs::write(&bad, text).expect("file");
         nicety(["report".as_ref(), good.as_os_str(), bad.as_os_str(), "-o".as_ref(), page.as_os_str()])
-            .is_error(1, what);
+            .is_error(2, what);
     }
-    nicety_in(dir.path(), ["report", "missing.json"]).is_error(1, "No such file");
+    nicety_in(dir.path(), ["report", "missing.json"]).is_error(2, "No such file");
     nicety_in(dir.path(), ["report", "good.json", "-o", "no/page.html"]).is_error(2, "mkdir -p");
     nicety_in(dir.path(), ["report", "good.json", "-o", "."]).is_error(2, "directory");
     nicety(["report"]).is_error(2, "<RUN.json>");

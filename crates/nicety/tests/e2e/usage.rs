@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::process::Stdio;
 
-use crate::common::{command, nicety};
+use crate::common::{command, made_up_run, nicety, save};
 
 const COMMANDS: [&str; 10] = [
     "bench",
@@ -41,13 +41,87 @@ fn help_is_short_or_long_and_the_long_one_has_examples() {
 }
 
 #[test]
+fn help_for_a_command_is_its_long_help() {
+    for name in COMMANDS {
+        let (asked, option) = (nicety(["help", name]), nicety([name, "--help"]));
+        assert_eq!((asked.status, asked.out), (Some(0), option.out), "{name}");
+    }
+    let all = nicety(["help"]);
+    assert!(all.status == Some(0) && all.out.contains("nicety help COMMAND"), "{all:?}");
+    nicety(["help", "doktor"]).is_error(2, "there is no command 'doktor', did you mean \"doctor\"?");
+}
+
+#[test]
 fn what_is_unknown_is_answered_in_one_line_with_what_was_meant() {
-    nicety(["doktor"]).is_error(2, "did you mean 'doctor'?");
-    nicety(["doctor", "--jsn"]).is_error(2, "did you mean '--json'?");
-    nicety(["compare"]).is_error(2, "<RUN.json>");
+    nicety(["doktor"]).is_error(2, "there is no command 'doktor', did you mean \"doctor\"?");
+    nicety(["doctor", "--jsn"]).is_error(2, "did you mean \"--json\"?");
+    nicety(["compare"]).is_error(2, "<RUN.json>... is missing");
     nicety(["compare", "a", "b", "c"]).is_error(2, "see `nicety compare --help`");
-    nicety(["completions", "fsh"]).is_error(2, "possible values: bash, zsh, fish");
-    nicety(["--wrong"]).is_error(2, "unexpected argument '--wrong'");
+    nicety(["completions", "fsh"]).is_error(2, "\"fsh\" is no <SHELL>; there is: bash, zsh, fish");
+    nicety(["--wrong"]).is_error(2, "there is no option '--wrong'");
+}
+
+/// Goal: what cannot be read is said in words of this program. Method: mistakes of every kind that the parser finds; each with
+/// what stands in its place, and none in the parser's own words.
+#[test]
+fn mistakes_are_said_in_our_words() {
+    let mistakes: &[(&[&str], &str)] = &[
+        (&["bench", "--launches", "x"], "\"x\" is no whole number, or too large; write for example 10"),
+        (&["bench", "--launches", "-1"], "\"-1\" is no whole number"),
+        (&["bench", "--launches", "5000000000"], "too large"),
+        (&["bench", "--seed", "1.5"], "\"1.5\" is no whole number"),
+        (&["bench", "-n", "many"], "\"many\" is no whole number"),
+        (&["bench", "-D", "long"], "\"long\" is no number of seconds"),
+        (&["bench", "-D", "-1"], "budget"),
+        (&["bench", "--size", "-8"], "--size"),
+        (&["bench", "-1"], "there is no option '-1' here"),
+        (&["doctor", "1"], "'1' is one argument too many"),
+        (&["bench", "--set"], "needs a value"),
+        (&["bench", "--set", "window"], "\"window\" is not KEY=VALUE"),
+        (&["bench", "--full", "--line"], "cannot stand beside"),
+        (&["bench", "--seed", "1", "--seed", "2"], "given twice"),
+        (&["compare", "a", "b", "--threshold", "-5%"], "is not a share"),
+        (&["run", "--dat"], "is missing"),
+        (&["serve", "--listen", "x"], "is not an address of this machine"),
+    ];
+    for (arguments, said) in mistakes {
+        let ended = nicety(*arguments);
+        ended.is_error(2, said);
+        for word in ["invalid", "unexpected", "found", "error:", "required", "supplied"] {
+            assert!(!ended.err.contains(word), "{word:?} is the parser's: {ended:?}");
+        }
+    }
+}
+
+/// Goal: a script can tell a missing file from a failed run. Method: a file that is not there, wherever one may stand.
+#[test]
+fn a_missing_file_is_status_2_everywhere() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let there = save(dir.path(), "there.json", &made_up_run(1.0, 9000.0));
+    let there = there.to_str().expect("a name");
+    let cases: &[&[&str]] = &[
+        &["bench", "--plan", "/no/plan.toml"],
+        &["bench", "--config", "/no/config.toml"],
+        &["bench", "--token-file", "/no/token"],
+        &["bench", "--device", "model:/no/card.toml"],
+        &["bench", "--quick", "--json", "/no/run.json"],
+        &["serve", "--token-file", "/no/token"],
+        &["compare", there, "/no/run.json"],
+        &["compare", "/no/run.json", there],
+        &["compare", there, there, "--junit", "/no/junit.xml"],
+        &["compare", "--baseline", "nobody-kept-this", there],
+        &["report", "/no/run.json"],
+        &["report", there, "--output", "/no/page.html"],
+        &["reproduce", "NM-054", "--json", "/no/rows.json"],
+        &["run", "--dat", "--library", "/no/library.so", "--", "true"],
+        &["run", "--dat", "--library", there, "--", "/no/program"],
+        &["man", "/no/folder"],
+    ];
+    for arguments in cases {
+        let ended = nicety(*arguments);
+        assert_eq!((ended.status, ended.out.as_str()), (Some(2), ""), "{arguments:?}: {ended:?}");
+        assert!(ended.err.starts_with("nicety: ") && ended.err.contains(';'), "{arguments:?}: {ended:?}");
+    }
 }
 
 /// Method: the pipe is closed before the command, which first watches the load, has written anything.
