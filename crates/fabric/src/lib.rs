@@ -103,6 +103,11 @@ pub fn word(name: &str) -> &str {
     table::word(name)
 }
 
+/// The options of a device made of several, as they are written, each with its meaning.
+pub fn rails_options() -> Vec<(&'static str, &'static str)> {
+    rails::options()
+}
+
 /// Whether the name has the form of a device made of several.
 pub fn is_rails(name: &str) -> bool {
     word(name) == rails::WORD

@@ -4,7 +4,7 @@ use host::Host;
 use verbs::rails::{Engine, RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
-use crate::name::{Choice, Refusal, choose, set_one, size};
+use crate::name::{Choice, Refusal, choose, help, set_one, size};
 use crate::table;
 
 /// The word that their names begin with.
@@ -42,6 +42,11 @@ const OPTIONS: &[Choice<RailsConfig>] = &[
         },
     },
 ];
+
+/// The options as they are written, each with its meaning.
+pub(crate) fn options() -> Vec<(&'static str, &'static str)> {
+    help(OPTIONS)
+}
 
 /// The parsed name: the rails' own names, in their order.
 pub(crate) struct Rails<'a> {

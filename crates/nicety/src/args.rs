@@ -329,7 +329,7 @@ EXAMPLES
 /// `nicety devices`
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
-    /// Show the limits of each device too
+    /// Show options, limits, and what each device chose and why
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Print JSON, with the limits
@@ -339,8 +339,8 @@ pub(crate) struct DevicesArgs {
 
 const DEVICES: &str = "\
 EXAMPLES
-  nicety devices                          what there is
-  nicety devices -v                       with every limit
+  nicety devices                          what there is, on one screen
+  nicety devices -v                       with options, choices and every limit
   nicety devices --json | jq -r '.devices[] | select(.available) | .name'";
 
 /// `nicety report`

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Entry, FloorKind};
+use fabric::{Entry, FloorKind, Reach};
 use host::Bytes;
 use serde::Serialize;
-use verbs::{Access, AtomicCap, DeviceAttr, DmAccess, WriteOrder};
+use verbs::{Access, AtomicCap, DeviceAttr, DmAccess, FirmwareCap, WriteOrder};
 
 use crate::args::DevicesArgs;
 use crate::error::{OK, Outcome};
@@ -49,13 +49,28 @@ struct Limit {
 /// # Errors
 /// Output that cannot be written.
 pub(crate) fn run(args: &DevicesArgs) -> Outcome {
-    let devices: Vec<Listed> = fabric::list().into_iter().map(look).collect();
+    let devices: Vec<Listed> = fabric::list().into_iter().chain([rails()]).map(look).collect();
+    let (width, colour) = (Stream::Out.width(), Stream::Out.colour());
     if args.json {
         Stream::Out.json(&Document { schema: SCHEMA, devices })?;
+    } else if args.verbose {
+        Stream::Out.print(&details(&devices, width, colour))?;
     } else {
-        Stream::Out.print(&render(&devices, args.verbose, Stream::Out.width(), Stream::Out.colour()))?;
+        Stream::Out.print(&screen(&devices, width, colour))?;
     }
     Ok(OK)
+}
+
+/// Rails are made of other devices, so there is no end of them; the simplest stands for all.
+fn rails() -> Entry {
+    Entry {
+        name: "rails(shm,shm)".to_owned(),
+        about: "devices of one kind as one; rails(iwarp@A,iwarp@B)".to_owned(),
+        options: fabric::rails_options(),
+        reach: Reach::Host,
+        floor: FloorKind::Memory,
+        available: Ok(()),
+    }
 }
 
 /// Opens a device to see whether it works and what it can do.
@@ -111,6 +126,7 @@ fn limits(attr: &DeviceAttr) -> Vec<Limit> {
         words("write_order", "the last byte of a write into host memory", order(attr.write_order)),
         words("write_order_dm", "the last byte of a write into NIC memory", order(attr.write_order_dm)),
         words("dm_access", "the processor's access to NIC memory", dm_access(attr.dm_access)),
+        words("firmware", "programs that the NIC runs itself", &firmware(attr.firmware)),
         words("write_ring", "writes that ring", if attr.write_ring { "yes" } else { "no" }),
         count("ports", "ports", attr.ports.into()),
     ];
@@ -126,6 +142,12 @@ fn implicit(rights: Option<Access>) -> &'static str {
         Some(rights) if rights.contains(Access::ALL) => "for peers, too",
         Some(_) => "for own requests",
     }
+}
+
+fn firmware(cap: Option<FirmwareCap>) -> String {
+    let Some(cap) = cap else { return "none".to_owned() };
+    let (command, header) = (Bytes(cap.max_command.into()), Bytes(cap.max_header.into()));
+    format!("yes; commands of {command}, messages of {header} and {} of payload", Bytes(cap.max_payload))
 }
 
 fn order(order: WriteOrder) -> &'static str {
@@ -151,7 +173,37 @@ fn atomics(cap: AtomicCap) -> &'static str {
     }
 }
 
-fn render(devices: &[Listed], verbose: bool, width: usize, colour: bool) -> String {
+/// A line for each device, cut at the width: real ones, then simulated ones; and why, of those that do not work here.
+fn screen(devices: &[Listed], width: usize, colour: bool) -> String {
+    let column = devices.iter().map(|device| device.name.len()).max().unwrap_or(0);
+    let room = MARGIN + column;
+    let mut out = String::new();
+    for (title, simulated) in [("Devices of this machine", false), ("Modelled cards, in virtual time", true)]
+    {
+        let _ = writeln!(out, "{}", Paint::Strong.on(title, colour));
+        for device in devices.iter().filter(|device| fabric::is_virtual(&device.name) == simulated) {
+            let about = device.about.strip_prefix("a model, in virtual time: ").unwrap_or(&device.about);
+            let text = match &device.why_not {
+                None => cut(about, width.saturating_sub(room)),
+                Some(why) => Paint::Bad.on(&wrap(&format!("not available: {why}"), room, width), colour),
+            };
+            let _ = writeln!(out, "  {:<column$}  {text}", device.name);
+        }
+    }
+    out + &examples(devices) + "Options, limits, and what each chose and why: nicety devices -v\n"
+}
+
+/// A text that fits into so many columns, cut after a word.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let first: String = text.chars().take(width.saturating_sub(2)).collect();
+    let whole = first.rsplit_once(' ').map_or(first.as_str(), |(whole, _)| whole);
+    format!("{}...", whole.trim_end_matches([',', ';']))
+}
+
+fn details(devices: &[Listed], width: usize, colour: bool) -> String {
     let mut out = String::new();
     let margin = " ".repeat(MARGIN);
     for device in devices {
@@ -169,10 +221,14 @@ fn render(devices: &[Listed], verbose: bool, width: usize, colour: bool) -> Stri
             let room = MARGIN + 2 + column + 2;
             let _ = writeln!(out, "{margin}  {form:<column$}  {}", wrap(meaning, room, width));
         }
-        if verbose {
-            limit_lines(&mut out, &device.limits, width);
-        }
+        limit_lines(&mut out, &device.limits, width);
     }
+    out + &examples(devices)
+}
+
+/// How one measures a device, and one with an option.
+fn examples(devices: &[Listed]) -> String {
+    let mut out = String::new();
     if let Some(device) = devices.iter().find(|device| device.available) {
         let _ = writeln!(out, "\nMeasure one: nicety bench --device {}", device.name);
         if let Some(option) = device.options.iter().find_map(|[form, _]| example(form)) {
@@ -202,5 +258,46 @@ fn limit_lines(out: &mut String, limits: &[Limit], width: usize) {
         };
         let number = if limit.value.is_string() { "" } else { limit.text.as_str() };
         let _ = writeln!(out, "      {:<name$}  {number:>value$}  {text}", limit.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(name: &str, why_not: Option<&str>) -> Listed {
+        Listed {
+            name: name.to_owned(),
+            about: "sends, receives, and much more than one would think of at first sight".to_owned(),
+            options: Vec::new(),
+            available: why_not.is_none(),
+            why_not: why_not.map(str::to_owned),
+            notes: Vec::new(),
+            limits: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_does_not_work_says_why_in_full() {
+        let why = "no address of this host is an address of this host; give it one with ip addr add";
+        let text = screen(&[listed("shm", None), listed("iwarp", Some(why))], 60, false);
+        assert!(text.contains("\n  shm    sends, receives, and much more than one would...\n"), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&format!("iwarp not available: {why}")), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 63), "{text}");
+    }
+
+    #[test]
+    fn texts_are_cut_after_a_word() {
+        assert_eq!(cut("one two", 7), "one two");
+        assert_eq!(cut("one, two three", 10), "one...");
+        assert_eq!(cut("one two three", 10), "one two...");
+    }
+
+    #[test]
+    fn firmware_is_said_either_way() {
+        assert_eq!(firmware(None), "none");
+        let cap = FirmwareCap { max_command: 64, max_header: 128, max_payload: 1 << 30, max_waiting: 8 };
+        assert_eq!(firmware(Some(cap)), "yes; commands of 64 B, messages of 128 B and 1 GiB of payload");
     }
 }

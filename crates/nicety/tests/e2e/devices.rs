@@ -1,6 +1,6 @@
 //! `nicety devices`, end to end.
 
-use crate::common::{json, nicety};
+use crate::common::{Ended, command, json, nicety};
 
 #[test]
 fn the_shared_memory_device_is_there_with_its_limits() {
@@ -17,12 +17,27 @@ fn the_shared_memory_device_is_there_with_its_limits() {
     assert!(limit("max_msg_size").is_some_and(|n| n >= 1 << 30));
 }
 
+/// Goal: one look tells what there is. Method: a terminal of 24 lines and 80 columns holds the list and the command before it.
 #[test]
-fn text_says_what_it_is_for_and_limits_come_on_demand() {
-    let short = nicety(["devices"]);
-    assert!(short.out.starts_with("shm  available\n"), "{}", short.out);
-    assert!(short.out.contains("nicety bench --device shm"), "{}", short.out);
+fn the_list_fits_a_screen_with_rails_and_details_come_on_demand() {
+    let mut list = command();
+    let short: Ended = list.arg("devices").env("COLUMNS", "80").output().expect("the command runs").into();
+    assert!(short.out.lines().count() <= 22, "{}", short.out);
+    assert!(short.out.lines().all(|line| line.chars().count() <= 80), "{}", short.out);
+    for name in
+        ["  shm ", "  iwarp ", "  rails(shm,shm) ", "  model:connectx-multihca ", "nicety bench --device shm"]
+    {
+        assert!(short.out.contains(name), "{name}: {}", short.out);
+    }
     assert!(!short.out.contains("max_qp"));
     let long = nicety(["devices", "-v"]);
-    assert!(long.out.contains("max_qp") && long.out.contains("queue pairs"), "{}", long.out);
+    for detail in [
+        "shm  available\n",
+        "max_qp",
+        "queue pairs",
+        "engine=one|threads",
+        "programs that the NIC runs itself",
+    ] {
+        assert!(long.out.contains(detail), "{detail}: {}", long.out);
+    }
 }

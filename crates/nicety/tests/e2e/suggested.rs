@@ -24,6 +24,7 @@ fn suggested(text: &str) -> Vec<Vec<String>> {
 #[test]
 fn every_suggested_measurement_is_accepted() {
     let mut texts = vec![nicety(["bench", "--help"]).out, nicety(["devices"]).out, nicety([""; 0]).out];
+    texts.push(nicety(["devices", "--verbose"]).out);
     let list = nicety(["explain"]).out;
     let names: BTreeSet<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
     let explained =
