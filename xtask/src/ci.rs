@@ -2,7 +2,7 @@
 //! no part in the others' results runs beside the tests.
 
 use crate::workspace::{Workspace, capture, counted, run as run_command};
-use crate::{corpora, interop, licences, loom, miri, rows, ships, siege, tidy};
+use crate::{corpora, deb, interop, licences, loom, miri, rows, ships, siege, tidy};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -70,6 +70,7 @@ const STEPS: &[Step] = &[
         command: "cargo build --release --package nicety --package abi-dapl --package abi-mpi && target/release/nicety --version",
         run: release,
     },
+    Step { name: "deb", command: "cargo xtask deb --try", run: |w| deb::check(w, true) },
 ];
 
 /// What takes long, downloads, or lets clocks decide: before a release, and after changes of what it is about.
@@ -88,7 +89,7 @@ const WIDE: &[Step] = &[
 
 /// The step that waits half of its time, and the steps that need nothing of any other and run beside it.
 const HOST_STEP: &str = "test";
-const BESIDE: &[&str] = &["loom", "miri", "release"];
+const BESIDE: &[&str] = &["loom", "miri", "release", "deb"];
 
 /// Prints the steps.
 pub(crate) fn list() {

@@ -6,6 +6,7 @@
 
 mod ci;
 mod corpora;
+mod deb;
 mod interop;
 mod licences;
 mod loom;
@@ -58,6 +59,12 @@ enum Check {
     },
     /// Check that every fuzz corpus is replayed by an ordinary test.
     Corpora,
+    /// Build a Debian package of what ships.
+    Deb {
+        /// Install it in a minimal root, try it there, and remove it; needs root.
+        #[arg(long = "try")]
+        tried: bool,
+    },
     /// Run the loom models of the crates that have them.
     Loom,
     /// Run the tests of the protocol and of what every C face needs under Miri.
@@ -95,6 +102,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Tidy { bless: true } => println!("{}", tidy::bless(&workspace)?),
         Check::Tidy { bless: false } => println!("{}", tidy::check(&workspace)?),
         Check::Corpora => println!("{}", corpora::check(&workspace)?),
+        Check::Deb { tried } => println!("{}", deb::check(&workspace, tried)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),
         Check::Miri => println!("{}", miri::check(&workspace)?),
         Check::Interop { list: true, .. } => interop::list(),

@@ -15,6 +15,9 @@ const FOR_CI: &Needed = &[
     ("dapltest", "dapl2-utils"),
     ("/usr/include/dat2/udat.h", "libdapl-dev"),
     ("chromium", "chromium"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("ip", "iproute2"),
 ];
 
 /// Installs what CI needs and this machine lacks; says what it did.

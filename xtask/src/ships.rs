@@ -54,7 +54,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
 }
 
 /// The packages that those which ship are built of, a line each: name, version, path and `|` features.
-fn tree(workspace: &Workspace) -> Result<String> {
+pub(crate) fn tree(workspace: &Workspace) -> Result<String> {
     let packages = SHIPPED.iter().flat_map(|(package, _)| ["--package", package]);
     capture(
         workspace

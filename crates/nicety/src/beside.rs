@@ -10,7 +10,7 @@ use crate::error::Failure;
 /// If the system does not say.
 pub(crate) fn own_directory() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(|why| {
-        Failure::run(format!("cannot find out where this program lies: {why}; say --library PATH"))
+        Failure::run(format!("cannot find out where this program lies: {why}; mount /proc"))
     })?;
     Ok(own.parent().map(Path::to_path_buf).unwrap_or_default())
 }
@@ -21,8 +21,8 @@ pub(crate) fn find(own: &Path, places: &[&str], names: &[&str]) -> Option<PathBu
     places.flat_map(|place| names.iter().map(move |name| place.join(name))).find(|path| path.exists())
 }
 
-/// Where libraries lie.
-pub(crate) const LIBRARIES: [&str; 3] = [".", "deps", "../lib"];
+/// Where libraries lie: where cargo puts them, and where installing does (README.md).
+pub(crate) const LIBRARIES: [&str; 4] = [".", "deps", "../lib", "../lib/nicety"];
 
 /// The library of MPI's standard ABI, as programs ask for it.
 pub(crate) const MPI: &str = "libmpi_abi.so.1";

@@ -13,7 +13,8 @@ use crate::term::Stream;
 
 const HEADER: &str = "mpi.h";
 /// Where the header lies: as installed, and in the sources that this program was built from.
-const HEADERS: [&str; 3] = ["../include", "../../crates/abi-mpi/include", "../../../crates/abi-mpi/include"];
+const HEADERS: [&str; 4] =
+    ["../include", "../include/nicety", "../../crates/abi-mpi/include", "../../../crates/abi-mpi/include"];
 /// What makes a compiler stop before it links.
 const NO_LINKING: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
 

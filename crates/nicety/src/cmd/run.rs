@@ -56,10 +56,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
 /// The provider library beside this program.
 fn find(own: &Path) -> Result<PathBuf, Failure> {
     beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
-        Failure::run(format!(
-            "{LIBRARY} is not beside this program in {}; build it with `cargo build --release -p abi-dapl`, or say \
-             --library PATH",
-            own.display()
+        let place = own.parent().unwrap_or(own).join("lib").join(LIBRARY);
+        Failure::usage(format!(
+            "{LIBRARY} is neither beside this program nor in ../lib; in the sources: cargo build --release -p abi-dapl && \
+             install -D target/release/{LIBRARY} {}; or say --library PATH",
+            place.display()
         ))
     })
 }
@@ -133,7 +134,17 @@ mod tests {
         let none = RunArgs { provider: Some("/nowhere/at/all.so".into()), ..args("shm", &["true"]) };
         assert!(run(&none).is_err());
         let empty = tempfile::tempdir().expect("a directory");
-        assert!(find(empty.path()).expect_err("nothing is there").lines[0].contains("cargo build"));
+        let own = empty.path().join("bin");
+        let told = find(&own).expect_err("nothing is there");
+        assert!(told.status == crate::error::USAGE && told.lines[0].contains("cargo build"), "{told:?}");
+        // Where it says that the library goes is where it looks.
+        let place = told.lines[0].split(' ').find(|word| word.starts_with('/')).expect("a path");
+        let place = Path::new(place.trim_end_matches(';'));
+        for folder in [&own, place.parent().expect("a folder")] {
+            std::fs::create_dir_all(folder).expect("a folder");
+        }
+        std::fs::write(place, "").expect("a file");
+        assert_eq!(find(&own), Ok(place.canonicalize().expect("it is there")));
         assert!(dat_conf("a b", "shm", Path::new("/x.so")).is_err());
         assert!(dat_conf("a", "shm\"", Path::new("/x.so")).is_err());
     }

@@ -1,0 +1,195 @@
+//! `cargo xtask deb`: a Debian package of what ships, in the target folder: the command, libraries, manual pages, completions,
+//! an entry for dat.conf, MPI's header, and licences. `--try` installs it where nothing else is.
+
+mod notices;
+mod root;
+
+use crate::ships::{self, SHIPPED};
+use crate::workspace::{Workspace, capture, run as run_command};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NAME: &str = "nicety";
+/// Where libraries lie that nobody links with: the DAT registry is told of ours by its path.
+const LIBRARIES: &str = "usr/lib/nicety";
+const DOC: &str = "usr/share/doc/nicety";
+
+/// Scripts of completion: the shell, and where it looks.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/nicety"),
+    ("zsh", "usr/share/zsh/vendor-completions/_nicety"),
+    ("fish", "usr/share/fish/vendor_completions.d/nicety.fish"),
+];
+
+/// For programs that are started with DAT_OVERRIDE=/etc/nicety/dat.conf. The file /etc/dat.conf is another package's, which a
+/// package must not change (Debian policy 10.7.4).
+const DAT_CONF: &str = "\
+# An adapter for programs built against uDAPL. Start them with DAT_OVERRIDE=/etc/nicety/dat.conf, or add these lines to
+# /etc/dat.conf. Another device than shm is a word: \"iwarp\", \"iwarp@10.0.0.1\"; `nicety devices` lists them.
+nicety u2.0 nonthreadsafe default /usr/lib/nicety/libnicety_dat.so nicety.2.0 \"shm\" \"\"
+nicety u2.0 threadsafe default /usr/lib/nicety/libnicety_dat.so nicety.2.0 \"shm\" \"\"
+";
+
+/// Builds the package and, if asked, tries it; says what was done.
+///
+/// # Errors
+/// What cannot be built; what of the package does not work.
+pub(crate) fn check(workspace: &Workspace, tried: bool) -> Result<String> {
+    let package = build(workspace)?;
+    let size = fs::metadata(&package)?.len() as f64 / 1e6;
+    let built = format!("deb: {} ({size:.1} MB)", package.display());
+    if !tried {
+        return Ok(built);
+    }
+    Ok(format!("{built}\n{}", root::check(workspace, &package)?))
+}
+
+/// The folder of all that is made here.
+fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.target().join("deb")
+}
+
+fn build(workspace: &Workspace) -> Result<PathBuf> {
+    let packages = SHIPPED.iter().flat_map(|(package, _)| ["--package", package]);
+    run_command(workspace.cargo(&["build", "--release"]).args(packages))?;
+    let stage = folder(workspace).join("stage");
+    if stage.exists() {
+        fs::remove_dir_all(&stage).with_context(|| format!("cannot empty {}", stage.display()))?;
+    }
+    let programs = programs(workspace, &stage)?;
+    papers(workspace, &stage)?;
+    let version = version(workspace)?;
+    let architecture = capture(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
+    let control = control(&version, &architecture, &depends(workspace, &programs)?);
+    write(&stage.join("DEBIAN/control"), &control)?;
+    write(&stage.join("DEBIAN/conffiles"), "/etc/nicety/dat.conf\n")?;
+    let package = folder(workspace).join(format!("{NAME}_{version}_{architecture}.deb"));
+    run_command(
+        Command::new("dpkg-deb").args(["--root-owner-group", "--build", "-Zxz"]).arg(&stage).arg(&package),
+    )?;
+    Ok(package)
+}
+
+/// Puts the command and libraries in their places, without what only a debugger needs.
+fn programs(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
+    let mut placed = Vec::new();
+    for (_, file) in SHIPPED {
+        let is_library = file.starts_with("lib");
+        let from = workspace.target().join("release").join(file);
+        let to = match is_library {
+            true => stage.join(LIBRARIES).join(soname(&from)?.unwrap_or_else(|| file.to_owned())),
+            false => stage.join("usr/bin").join(file),
+        };
+        make_parent(&to)?;
+        run_command(Command::new("strip").args(["--strip-unneeded", "-o"]).arg(&to).arg(&from))?;
+        fs::set_permissions(&to, fs::Permissions::from_mode(if is_library { 0o644 } else { 0o755 }))?;
+        placed.push(to);
+    }
+    Ok(placed)
+}
+
+/// The name by which programs ask for a library, if it says one.
+fn soname(library: &Path) -> Result<Option<String>> {
+    let headers = capture(Command::new("objdump").arg("-p").arg(library))?;
+    Ok(headers.lines().find_map(|line| line.trim().strip_prefix("SONAME")).map(|name| name.trim().to_owned()))
+}
+
+/// Writes what is read and not run. The command itself makes its manual pages and completions.
+fn papers(workspace: &Workspace, stage: &Path) -> Result<()> {
+    let command = workspace.target().join("release").join(NAME);
+    for (shell, path) in COMPLETIONS {
+        write(&stage.join(path), &capture(Command::new(&command).args(["completions", shell]))?)?;
+    }
+    let pages = stage.join("usr/share/man/man1");
+    fs::create_dir_all(&pages)?;
+    run_command(Command::new(&command).arg("man").arg(&pages))?;
+    write(&stage.join("etc/nicety/dat.conf"), DAT_CONF)?;
+    let header = fs::read_to_string(workspace.root.join("crates/abi-mpi/include/mpi.h"))?;
+    write(&stage.join("usr/include/nicety/mpi.h"), &header)?;
+    let doc = stage.join(DOC);
+    write(&doc.join("copyright"), &notices::copyright(workspace)?)?;
+    write(&doc.join("third-party"), &notices::third_party(workspace, &ships::tree(workspace)?)?)?;
+    for (from, to) in
+        [("CHANGELOG.md", "changelog"), ("CAVEATS.md", "CAVEATS.md"), ("README.md", "README.md")]
+    {
+        write(&doc.join(to), &fs::read_to_string(workspace.root.join(from))?)?;
+    }
+    let pages = fs::read_dir(&pages)?.collect::<Result<Vec<_>, _>>()?.into_iter().map(|page| page.path());
+    let more = ["changelog", "third-party"].map(|name| doc.join(name));
+    run_command(Command::new("gzip").arg("-9n").args(pages.chain(more)))
+}
+
+fn version(workspace: &Workspace) -> Result<String> {
+    let own = workspace.metadata.packages.iter().find(|package| package.name.as_str() == NAME);
+    own.map(|package| package.version.to_string()).context("there is no package nicety")
+}
+
+/// The packages whose libraries these files load, with the versions that have what is used of them.
+fn depends(workspace: &Workspace, files: &[PathBuf]) -> Result<String> {
+    let source = folder(workspace).join("source");
+    // Debian's tool asks for the description of a source package, and looks at nothing in it.
+    write(&source.join("debian/control"), "Source: nicety\n\nPackage: nicety\nArchitecture: any\n")?;
+    let said = capture(Command::new("dpkg-shlibdeps").arg("-O").args(files).current_dir(&source))?;
+    match said.trim().strip_prefix("shlibs:Depends=") {
+        Some(packages) if packages.contains("libc6") => Ok(packages.to_owned()),
+        _ => bail!("dpkg-shlibdeps says {said:?}; the command needs libc6 at least"),
+    }
+}
+
+fn control(version: &str, architecture: &str, depends: &str) -> String {
+    format!(
+        "Package: {NAME}\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
+         Maintainer: The Nicety authors <nicety@localhost>\nDepends: {depends}\n\
+         Recommends: libdapl2\nSuggests: dapl2-utils, bash-completion\n\
+         Description: RDMA on any machine, measured so that one can believe the numbers\n \
+         Network cards in software with the semantics of libibverbs, a benchmark\n \
+         suite for interconnects with intervals and floors, models of published\n \
+         cards in virtual time, a provider for programs built against uDAPL, and a\n \
+         launcher and library for programs of MPI's standard ABI.\n"
+    )
+}
+
+/// Writes a file, and makes the folders above it.
+fn write(path: &Path, text: &str) -> Result<()> {
+    make_parent(path)?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn make_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().context("a path with a folder")?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_entries_of_dat_conf_name_the_library_where_it_lies() {
+        let library = SHIPPED.iter().find(|(_, file)| file.ends_with("_dat.so")).expect("it ships").1;
+        let entries: Vec<&str> = DAT_CONF.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(entries.len(), 2);
+        assert!(
+            entries.iter().all(|entry| entry.contains(&format!(" /{LIBRARIES}/{library} "))),
+            "{entries:?}"
+        );
+    }
+
+    #[test]
+    fn the_description_has_what_dpkg_asks_for() {
+        let text = control("0.1.0", "amd64", "libc6 (>= 2.34)");
+        for field in [
+            "Package: nicety\n",
+            "Version: 0.1.0\n",
+            "Depends: libc6 (>= 2.34)\n",
+            "Maintainer: ",
+            "\n Network",
+        ] {
+            assert!(text.contains(field), "{field}: {text}");
+        }
+        assert!(text.ends_with('\n') && !text.contains("\n\n"));
+    }
+}

@@ -1,0 +1,99 @@
+//! Whose work is in the package, and under which licences: ours, and that of every crate that is built into it.
+
+use crate::workspace::Workspace;
+use anyhow::{Context, Result};
+use cargo_metadata::{Metadata, MetadataCommand, Package};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+
+/// Debian's `copyright`: our two licences.
+pub(super) fn copyright(workspace: &Workspace) -> Result<String> {
+    let mut text = "Nicety is licensed under MIT or Apache-2.0, at your choice. What is built into it of others stands in \
+                    third-party.gz.\n"
+        .to_owned();
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        let licence =
+            fs::read_to_string(workspace.root.join(name)).with_context(|| format!("cannot read {name}"))?;
+        write!(text, "\n--- {name}\n\n{licence}")?;
+    }
+    Ok(text)
+}
+
+/// Each crate of others in cargo's tree: name, version, licence, and the files of it that grant that licence.
+pub(super) fn third_party(workspace: &Workspace, tree: &str) -> Result<String> {
+    let manifest = workspace.root.join("Cargo.toml");
+    let metadata = MetadataCommand::new().manifest_path(manifest).exec().context("cargo metadata failed")?;
+    let mut text = String::new();
+    for (name, version) in others(tree) {
+        let package = find(&metadata, name, version)
+            .with_context(|| format!("cargo metadata lacks {name} {version}"))?;
+        let licence = package.license.as_deref().unwrap_or("see below");
+        writeln!(text, "=== {name} {version}: {licence}\n")?;
+        for granted in granted(package)? {
+            writeln!(text, "{granted}")?;
+        }
+    }
+    Ok(text)
+}
+
+/// Names and versions of the packages in the tree that are not ours, which have a path.
+fn others(tree: &str) -> BTreeSet<(&str, &str)> {
+    let packages = tree.lines().filter(|line| !line.contains(" (/"));
+    packages
+        .filter_map(|line| {
+            let mut words = line.split(['|', ' ']);
+            Some((words.next()?, words.next()?.strip_prefix('v')?))
+        })
+        .collect()
+}
+
+fn find<'a>(metadata: &'a Metadata, name: &str, version: &str) -> Option<&'a Package> {
+    let is = |package: &&Package| package.name.as_str() == name && package.version.to_string() == version;
+    metadata.packages.iter().find(is)
+}
+
+/// The texts of a package's licence files.
+fn granted(package: &Package) -> Result<Vec<String>> {
+    let folder = package.manifest_path.parent().context("a manifest lies in a folder")?;
+    let mut names: Vec<String> = fs::read_dir(folder)?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| {
+            ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"].iter().any(|word| name.starts_with(word))
+        })
+        .filter(|name| folder.join(name).is_file())
+        .collect();
+    names.sort();
+    let read = |name: &String| {
+        fs::read_to_string(folder.join(name)).with_context(|| format!("cannot read {folder}/{name}"))
+    };
+    names.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_those_without_a_path() {
+        let tree = "nicety v0.1.0 (/w/crates/nicety)|\nserde v1.0.1|default,std\nserde v1.0.1|default,std (*)\nlibc v0.2.9|";
+        assert_eq!(others(tree).into_iter().collect::<Vec<_>>(), [("libc", "0.2.9"), ("serde", "1.0.1")]);
+    }
+
+    /// Goal: nobody's notice is left out. Method: every crate of others that ships has a licence file, or a licence that asks
+    /// for none.
+    #[test]
+    fn every_crate_that_ships_grants_its_licence() {
+        let workspace = Workspace::find().expect("the workspace");
+        let tree = crate::ships::tree(&workspace).expect("cargo tree");
+        let text = third_party(&workspace, &tree).expect("notices");
+        assert!(text.contains("=== clap ") && text.contains("=== libc "), "{}", &text[..200]);
+        let silent: Vec<&str> = text
+            .split("=== ")
+            .skip(1)
+            .filter(|part| part.trim().lines().count() < 2)
+            .map(|part| part.trim())
+            .collect();
+        assert_eq!(silent, [""; 0], "no licence file in these");
+    }
+}

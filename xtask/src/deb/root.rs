@@ -1,0 +1,134 @@
+//! The package where nothing else is: a minimal Debian in a folder, made once, into which it is installed, tried and removed.
+
+use crate::packages::is_root;
+use crate::workspace::{Workspace, run as run_command};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What is in the root beside the essential packages: programs built against uDAPL, and what shows pages and completes.
+const WITH: &str = "--include=dapl2-utils,man-db,bash-completion";
+/// A root is made anew after so long, for Debian's updates.
+const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What happens in the root, as its shell has it. Each step says what works.
+const TRIAL: &str = r#"
+set -e
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 HOME=/root MANPAGER=cat
+works() { echo "deb: works: $*"; }
+cd /root
+apt-get install -y -qq --no-install-recommends /nicety.deb </dev/null >/dev/null
+works "installing, with what it depends on"
+nicety --version | grep -q '^nicety [0-9]'
+works "nicety --version"
+nicety bench --quick --launches 1 --set budget=2 --plain --json run.json >screen 2>remarks
+grep -q '^latency ' screen && test -s run.json && test -s nicety-report.html
+works "nicety bench --quick on shm"
+man nicety-bench | grep -q '^EXAMPLES' && whatis nicety | grep -q RDMA
+works "man nicety-bench"
+bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader nicety
+    COMP_LINE="nicety explain lat" COMP_POINT=18; _nicety; test "${COMPREPLY[*]}" = latency'
+works "completion in bash"
+dtest_on() {
+    "$@" dtest -P nicety >server 2>&1 &
+    server=$!
+    for try in 1 2 3 4 5 6 7 8 9 10; do
+        sleep 0.5
+        if "$@" dtest -P nicety -h 127.0.0.1 >client 2>&1; then wait $server; return; fi
+    done
+    kill $server; cat server client; return 1
+}
+dtest_on nicety run --dat --
+works "nicety run --dat -- dtest, server and client"
+dtest_on env DAT_OVERRIDE=/etc/nicety/dat.conf
+works "dtest by /etc/nicety/dat.conf"
+nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/lib/nicety '
+works "nicety mpicc, which finds mpi.h and the library"
+test "$(nicety mpirun -n 2 sh -c 'echo $PMI_RANK' | sort | tr -d '\n')" = 01
+works "nicety mpirun"
+cp /usr/share/doc/nicety/copyright /usr/share/doc/nicety/third-party.gz .
+apt-get purge -y -qq nicety </dev/null >/dev/null
+! test -e /usr/bin/nicety && ! test -e /etc/nicety && ! test -e /usr/lib/nicety
+works "removing, with nothing left"
+"#;
+
+/// Tries the package; where that cannot be, says so loudly, and fails if this is CI.
+pub(super) fn check(workspace: &Workspace, package: &Path) -> Result<String> {
+    let began = Instant::now();
+    match base(&super::folder(workspace)) {
+        Ok(base) => {
+            trial(&super::folder(workspace), &base, package)?;
+            Ok(format!("deb: tried in a clean root, {:.1} s", began.elapsed().as_secs_f64()))
+        }
+        Err(why) if std::env::var_os("CI").is_some() => {
+            Err(why.context("the package cannot be tried in a clean root, and must be in CI"))
+        }
+        Err(why) => Ok(format!("\n*** deb: NOT TRIED: no clean root can be made here: {why:#}\n")),
+    }
+}
+
+/// The archive of a root of this machine's release of Debian, from an earlier time if it is not too old.
+fn base(folder: &Path) -> Result<PathBuf> {
+    if !is_root() {
+        bail!("only root can make one; try: sudo cargo xtask deb --try");
+    }
+    let release = fs::read_to_string("/etc/os-release").context("no /etc/os-release")?;
+    let suite = suite(&release).context("/etc/os-release names no release of Debian")?;
+    let archive = folder.join(format!("{suite}.tar"));
+    let age = |path: &Path| SystemTime::now().duration_since(fs::metadata(path).ok()?.modified().ok()?).ok();
+    if age(&archive).is_some_and(|age| age < AGE_MAX) {
+        return Ok(archive);
+    }
+    println!("deb: making a root of {suite}");
+    let new = folder.join("new.tar");
+    let mut make = Command::new("mmdebstrap");
+    make.args(["--quiet", "--variant=minbase", WITH, &suite]).arg(&new).stdin(Stdio::null());
+    run_command(&mut make)?;
+    fs::rename(&new, &archive)?;
+    Ok(archive)
+}
+
+/// The name of a release of Debian, as of `VERSION_CODENAME=bookworm`.
+fn suite(release: &str) -> Option<String> {
+    let value = |key: &str| release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    (value("ID")? == "debian").then(|| value("VERSION_CODENAME").map(str::to_owned))?
+}
+
+fn trial(folder: &Path, base: &Path, package: &Path) -> Result<()> {
+    let root = folder.join("root");
+    if root.exists() {
+        fs::remove_dir_all(&root).with_context(|| format!("cannot empty {}", root.display()))?;
+    }
+    fs::create_dir_all(&root)?;
+    run_command(Command::new("tar").arg("-xf").arg(base).arg("-C").arg(&root))?;
+    fs::copy(package, root.join("nicety.deb"))?;
+    fs::write(root.join("trial"), TRIAL)?;
+    // Namespaces of its own: what it mounts and starts goes with it, and its ports are nobody else's.
+    let inside = "ip link set lo up; mount -t proc proc proc; mount --bind /sys sys; mount -t tmpfs tmpfs tmp; \
+                  exec chroot . /bin/bash /trial";
+    let mut shell = Command::new("unshare");
+    shell
+        .args(["--mount", "--pid", "--fork", "--kill-child", "--net", "sh", "-ec", inside])
+        .current_dir(&root)
+        // Nothing of this machine's surroundings, such as TMPDIR, is there.
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let done = run_command(shell.stdin(Stdio::null()));
+    fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}", root.display()))?;
+    done.context("the package does not work in a clean root")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_read_only_where_it_is_debians() {
+        let debian = "PRETTY_NAME=\"Debian\"\nVERSION_CODENAME=bookworm\nID=debian\n";
+        assert_eq!(suite(debian).as_deref(), Some("bookworm"));
+        assert_eq!(suite(&debian.replace("ID=debian", "ID=other")), None);
+        assert_eq!(suite("ID=debian\n"), None);
+    }
+}
