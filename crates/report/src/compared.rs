@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::names::run_label;
-use super::number::{percent, plural, sig, size, times};
+use super::number::{percent, plural, sig, size, times, value};
 use super::series::alone;
 use bench::schema::{Measurement, Run};
 use bench::stats::{CellComparison, CompareOptions, Comparison, Verdict, compare_runs};
@@ -74,9 +74,9 @@ fn table(cells: &[&CellComparison], old: &Run) -> Markup {
                     tr {
                         td.(if cell.verdict == Verdict::Worse { "missed" } else { "good" }) { (cell.verdict.to_string()) }
                         td { (name(cell, old)) }
-                        td.number { (sig(cell.old, 3)) " " (cell.unit) }
-                        td.number { (sig(cell.new, 3)) " " (cell.unit) }
-                        td.number { (ratio(cell)) }
+                        td.number data-l="before" { (value(cell.old, &cell.unit)) }
+                        td.number data-l="after" { (value(cell.new, &cell.unit)) }
+                        td.number data-l="ratio" { (ratio(cell)) }
                     }
                 }
             }
@@ -125,6 +125,10 @@ mod tests {
         assert!(text.contains("<h3>after.json against before.json</h3>"), "{text}");
         assert!(text.contains("4 cells in both runs: 1 worse, 3 same."), "{text}");
         assert!(text.contains("one-way latency, write, 8 B, shm") && text.contains("2.00×"), "{text}");
+        assert!(
+            text.contains(" µs</td>") && !text.contains(" us</td>"),
+            "units are those of the rest of the page: {text}"
+        );
         let other = run(curve("bandwidth", "op=write", 0..4, |x| x));
         assert!(section(&[before.clone(), other]).into_string().contains("no cell in common"));
         assert_eq!(section(&[before]).into_string(), "");

@@ -134,15 +134,25 @@ fn finding(f: &Finding, below: bool) -> Markup {
             // Headings go down one by one: below that of a run, if there are several.
             @let topic = html! { (f.topic) @if let Some(badge) = badge { " " span.badge { (badge) } } };
             @if below { h4 { (topic) } } @else { h3 { (topic) } }
-            p { (f.text) }
+            p { (prose(&f.text)) }
             @if f.items.len() > SHOWN {
                 details {
                     summary { (f.items.len()) " details" }
-                    ul { @for item in &f.items { li { (item) } } }
+                    ul { @for item in &f.items { li { (prose(item)) } } }
                 }
             } @else if !f.items.is_empty() {
-                ul { @for item in &f.items { li { (item) } } }
+                ul { @for item in &f.items { li { (prose(item)) } } }
             }
+        }
+    }
+}
+
+/// Text of which no line begins with the percent sign of a number, or ends within the name of an option.
+fn prose(text: &str) -> Markup {
+    let text = text.replace(" %", "\u{a0}%");
+    html! {
+        @for word in text.split_inclusive(' ') {
+            @if word.contains("--") { span.whole { (word) } } @else { (word) }
         }
     }
 }
@@ -347,6 +357,15 @@ mod tests {
         assert!(kept.bins.len() <= BINS && counted(&kept.bins) == all, "{} bins", kept.bins.len());
         assert_eq!((kept.bins[0].0, kept.bins[kept.bins.len() - 1].1), (0.0, 300.9));
         assert!(kept.bins.is_sorted_by(|a, b| a.1 <= b.0) && kept.relative_error == 0.08);
+    }
+
+    #[test]
+    fn what_belongs_together_stays_on_a_line() {
+        let text = prose("wider than 5 %: more launches (--launches) & time").into_string();
+        assert_eq!(
+            text,
+            "wider than 5\u{a0}%: more launches <span class=\"whole\">(--launches) </span>&amp; time"
+        );
     }
 
     #[test]

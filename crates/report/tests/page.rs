@@ -10,12 +10,8 @@ mod made_up;
 
 use bench::schema::Run;
 use bench::variant::factor;
-use browser::{Browser, TRACES, browser, file, quiet};
+use browser::{Browser, CUT, TRACES, WIDE, browser, file, quiet};
 use serde_json::json;
-
-/// Whatever is wider than the screen, but for what scrolls in a box of its own.
-const WIDE: &str = "[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll table, svg') && \
-    e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.tagName + '.' + e.className)";
 
 #[test]
 fn the_page_shows_its_plots_and_is_quiet() {
@@ -30,9 +26,7 @@ fn the_page_shows_its_plots_and_is_quiet() {
     let points = browser.eval("document.querySelectorAll('.trace use').length");
     assert!(points.as_u64() > Some(1000), "few points: {points}");
     assert_eq!(browser.eval(WIDE), json!([]), "the page is wider than a desktop");
-    let cut = "[...document.querySelectorAll('td, .scroll')].filter(e => e.scrollWidth > e.clientWidth + 1 || \
-               e.scrollHeight > e.clientHeight + 1).map(e => e.className + e.textContent.slice(0, 40))";
-    assert_eq!(browser.eval(cut), json!([]), "something is cut off, or in a box to scroll");
+    assert_eq!(browser.eval(CUT), json!([]), "something is cut off, or in a box to scroll");
     browser.screenshot(&page.with_file_name("light.png"));
 
     browser.look(1280, 900, "dark");
@@ -46,6 +40,30 @@ fn the_page_shows_its_plots_and_is_quiet() {
     browser.screenshot(&page.with_file_name("phone.png"));
     assert_eq!(browser.eval(WIDE), json!([]), "the page is wider than a phone");
     assert_eq!(browser.eval("document.scrollingElement.scrollWidth"), json!(390));
+    quiet(&browser);
+}
+
+/// Goal: numbers are read as they are, on paper and on a phone. Method: no number in a table is broken into lines, nothing is
+/// wider than the paper, and what is said of a finding is not smaller than its details.
+#[test]
+fn paper_and_phone_keep_numbers_whole() {
+    let Some(mut browser) = browser() else { return };
+    let page = file("paper.html", &report::html(&[made_up::run(1), made_up::run(2)]).expect("a page"));
+    let broken = "[...document.querySelectorAll('td.number, .row .value')].filter(cell => { \
+                  const text = document.createRange(); text.selectNodeContents(cell); \
+                  const line = parseFloat(getComputedStyle(cell).fontSize) * 2.2; \
+                  return text.getBoundingClientRect().height > line; }).map(cell => cell.textContent)";
+    for (width, media) in [(390, "screen"), (794, "print")] {
+        browser.look(width, 1123, "light");
+        browser.call("Emulation.setEmulatedMedia", json!({ "media": media }));
+        browser.open(&page);
+        assert_eq!(browser.eval(broken), json!([]), "numbers broken in {media}");
+        assert_eq!(browser.eval(WIDE), json!([]), "too wide in {media}");
+        let sizes = "['.finding p', '.finding li'].map(s => parseFloat(getComputedStyle(document.querySelector(s)).fontSize))";
+        let sizes: [f64; 2] = serde_json::from_value(browser.eval(sizes)).expect("sizes");
+        assert!(sizes[0] >= sizes[1], "{media}: {sizes:?}");
+        browser.screenshot(&page.with_file_name(format!("{media}.png")));
+    }
     quiet(&browser);
 }
 

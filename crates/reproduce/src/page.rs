@@ -3,6 +3,7 @@
 use super::figure::{Axis, Curve, Figure, Mark};
 use super::judge::{Class, Row};
 use super::score::{Score, worst};
+use super::tables::Line as TableLine;
 use super::terminal::{modelled, published};
 use super::{NICMEM, PaperScore, PaperTable, Reproduction};
 use maud::{Markup, html};
@@ -190,25 +191,29 @@ fn tables(all: &Reproduction) -> Markup {
             @if all.tables.is_empty() { p { "None belongs to these rows." } }
             @for PaperTable { number, title, columns, lines, .. } in &all.tables {
                 h3 { "Table " (number) ": " (title) }
-                table.plain {
-                    thead {
-                        tr {
-                            th scope="col" { "operation" }
-                            @for column in *columns { th scope="col" { (column) } th scope="col" { "model" } }
-                        }
-                    }
-                    tbody {
-                        @for line in lines {
+                div.scroll tabindex="0" role="region" aria-label={ "Table " (number) } {
+                    table.plain {
+                        thead {
                             tr {
-                                th scope="row" { (line.operation) }
-                                @for cell in &line.cells {
-                                    @for i in 0..2 {
-                                        td.number { (cell.map_or_else(|| "–".to_owned(), |both| format!("{:.2}", both[i]))) }
-                                    }
-                                }
+                                th scope="col" { "operation" }
+                                @for column in *columns { th scope="col" { (column) } th scope="col" { "model" } }
                             }
                         }
+                        tbody { @for line in lines { (table_line(line)) } }
                     }
+                }
+            }
+        }
+    }
+}
+
+fn table_line(line: &TableLine) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (line.operation) }
+            @for cell in &line.cells {
+                @for i in 0..2 {
+                    td.number { (cell.map_or_else(|| "–".to_owned(), |both| format!("{:.2}", both[i]))) }
                 }
             }
         }
@@ -238,19 +243,17 @@ fn table(all: &Reproduction) -> Markup {
                 label { input #doubtful type="checkbox"; " only predictions that do not hold" }
                 output #shown for="filter doubtful" aria-live="polite" { (plural(all.rows.len(), "row")) }
             }
-            div.scroll tabindex="0" role="region" aria-label="Rows" {
-                table.results {
-                    thead {
-                        tr {
-                            @for (name, number) in HEADS {
-                                th scope="col" class=[number.then_some("number")] aria-sort="none" {
-                                    button type="button" { (name) }
-                                }
+            table.results.rows {
+                thead {
+                    tr {
+                        @for (name, number) in HEADS {
+                            th scope="col" class=[number.then_some("number")] aria-sort="none" {
+                                button type="button" { (name) }
                             }
                         }
                     }
-                    tbody { @for row in &all.rows { (table_row(row)) } }
                 }
+                tbody { @for row in &all.rows { (table_row(row)) } }
             }
             p {
                 button.download type="button" data-run="reproduction" { "Save the data of this page (JSON)" }
@@ -271,11 +274,11 @@ fn table_row(row: &Row) -> Markup {
             td { (row.id) @if !row.contradictions.is_empty() { " " span.badge { (row.contradictions.join(" ")) } } }
             td { (row.experiment) }
             td title=(row.variant) { (row.variant) }
-            td.number data-v=[row.published.or(row.low).or(row.high)] { (published(row)) }
-            td.number data-v=[row.modelled] { (modelled(row)) }
-            td.number data-v=[row.ratio] { (row.ratio.map_or_else(|| "–".to_owned(), |r| format!("{r:.3}"))) }
-            td { (row.class.name()) }
-            td.(if fails { "missed" } else { "met" }) {
+            td.number data-l="paper" data-v=[row.published.or(row.low).or(row.high)] { (published(row)) }
+            td.number data-l="model" data-v=[row.modelled] { (modelled(row)) }
+            td.number data-l="ratio" data-v=[row.ratio] { (row.ratio.map_or_else(|| "–".to_owned(), |r| format!("{r:.3}"))) }
+            td data-l="class" { (row.class.name()) }
+            td.(if fails { "missed" } else { "met" }) data-l="holds" {
                 (match row.holds { Some(true) => "yes", Some(false) => "no", None => "–" })
             }
             td { (row.figure) }
@@ -319,7 +322,7 @@ fn fitted(all: &Reproduction) -> Markup {
                             tr {
                                 td { (one.card) }
                                 td { code { (one.key) } }
-                                td { (sig(one.value, 4)) }
+                                td.number { (sig(one.value, 4)) }
                                 td { (one.rows.join(" ")) }
                                 @for service in all.services.iter().filter(|service| service.key == one.key) {
                                     td { (service.figures.join(", ")) }

@@ -7,7 +7,7 @@ mod browser;
 
 use std::sync::atomic::AtomicBool;
 
-use browser::{TRACES, browser, file, quiet};
+use browser::{CUT, TRACES, WIDE, browser, file, quiet};
 use reproduce::{Probe, Request, html, reproduce, select};
 use serde_json::json;
 
@@ -44,6 +44,7 @@ fn the_reproduction_shows_the_papers_figures() {
     let told = browser.eval(colours);
     assert_eq!(told[0], told[1], "{told}");
     assert!(told[2].as_str().is_some_and(|text| text.contains("886")), "{told}");
+    assert_eq!(browser.eval(CUT), json!([]), "something is cut off on a desktop, or in a box to scroll");
     let filter = "(() => { const f = document.getElementById('filter'); f.value = 'NM-043'; \
                   f.dispatchEvent(new Event('input')); \
                   return [...document.querySelectorAll('table.results tbody tr')].filter(r => !r.hidden).length; })()";
@@ -51,5 +52,6 @@ fn the_reproduction_shows_the_papers_figures() {
     browser.screenshot(&page.with_file_name("reproduction.png"));
     browser.look(390, 844, "light");
     browser.screenshot(&page.with_file_name("reproduction-phone.png"));
+    assert_eq!(browser.eval(WIDE), json!([]), "the page is wider than a phone");
     quiet(&browser);
 }

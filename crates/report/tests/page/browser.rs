@@ -212,6 +212,15 @@ pub(crate) fn quiet(browser: &Browser) {
     assert_eq!(browser.requests, Vec::<String>::new(), "the page asks for something");
 }
 
+/// Whatever is wider than the screen, but for what scrolls in a box of its own.
+pub(crate) const WIDE: &str = "[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll table, svg') && \
+    e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.tagName + '.' + e.className)";
+
+/// Whatever is cut off, or in a box to scroll.
+pub(crate) const CUT: &str = "[...document.querySelectorAll('td, .scroll')].filter(e => \
+    e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1).map(e => \
+    e.className + e.textContent.slice(0, 40))";
+
 /// Of each plot, how many drawings and how many traces it shows.
 pub(crate) const TRACES: &str = "[...document.querySelectorAll('.canvas')].map(c => \
     [c.querySelectorAll('svg').length, c.querySelectorAll('.trace').length])";
