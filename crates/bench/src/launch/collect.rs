@@ -112,9 +112,7 @@ impl<'a> Collected<'a> {
     /// Takes what was measured before.
     fn restore(&mut self, mut keeping: Keeping<'a>) {
         let kept = keeping.kept();
-        if !kept.is_empty() {
-            self.before = keeping.before();
-        }
+        self.before = keeping.before();
         for (index, launch, sample) in kept {
             if let Some(device) = self.devices.iter().position(|d| d.cells.contains(&index)) {
                 self.begun[device].insert(launch);

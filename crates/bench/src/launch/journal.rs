@@ -49,7 +49,7 @@ enum Line {
     Measured { cell: String, launch: u32, sample: Box<Sample> },
     /// A cell cannot be measured at all.
     Never { cell: String, why: String },
-    /// In what a part was measured that time, as far as it is known by now; of one moment the last counts.
+    /// In what a part was measured since it was opened, as far as it is known by now; the last of them counts.
     Surroundings { part: Option<String>, environment: Box<Environment> },
 }
 
@@ -111,11 +111,13 @@ pub struct Found {
 pub struct Journal {
     file: File,
     path: PathBuf,
-    measured: BTreeMap<String, BTreeMap<u32, Sample>>,
+    /// Of each cell, for each launch: the opening since which it was measured, from 1, and what.
+    measured: BTreeMap<String, BTreeMap<u32, (usize, Sample)>>,
     never: BTreeMap<String, String>,
+    /// Of each opening.
     dates: Vec<String>,
-    /// Of each part, for each time that something of it was measured.
-    surroundings: BTreeMap<Option<String>, Vec<Environment>>,
+    /// Of each part, by opening.
+    surroundings: BTreeMap<Option<String>, BTreeMap<usize, Environment>>,
     /// The first failure to write.
     failed: Option<io::Error>,
 }
@@ -259,7 +261,7 @@ impl Journal {
             }
             Line::Measured { cell, launch, sample } => match wanted.get(&cell) {
                 Some(launches) if launch < *launches => {
-                    self.measured.entry(cell).or_default().insert(launch, *sample);
+                    self.measured.entry(cell).or_default().insert(launch, (self.dates.len(), *sample));
                 }
                 _ => found.aside += 1,
             },
@@ -269,9 +271,7 @@ impl Journal {
                 }
             }
             Line::Surroundings { part, environment } => {
-                let times = self.surroundings.entry(part).or_default();
-                times.retain(|known| known.date != environment.date);
-                times.push(*environment);
+                self.surroundings.entry(part).or_default().insert(self.dates.len(), *environment);
             }
         }
     }
@@ -306,11 +306,14 @@ pub(super) struct Keeping<'a> {
     part: Option<String>,
     /// Cells measured before, with their launches.
     done: BTreeSet<(usize, u32)>,
+    /// The openings since which they were.
+    openings: BTreeSet<usize>,
 }
 
 impl<'a> Keeping<'a> {
     pub(super) fn new(journal: &'a mut Journal, plan: &CheckedPlan) -> Self {
-        Self { journal, keys: keys(plan), part: part(plan).map(str::to_owned), done: BTreeSet::new() }
+        let part = part(plan).map(str::to_owned);
+        Self { journal, keys: keys(plan), part, done: BTreeSet::new(), openings: BTreeSet::new() }
     }
 
     /// What was measured of each cell before.
@@ -318,7 +321,10 @@ impl<'a> Keeping<'a> {
         let mut all = Vec::new();
         for (index, key) in self.keys.iter().enumerate() {
             let launches = self.journal.measured.remove(key).unwrap_or_default();
-            all.extend(launches.into_iter().map(|(launch, sample)| (index, launch, sample)));
+            for (launch, (opening, sample)) in launches {
+                self.openings.insert(opening);
+                all.push((index, launch, sample));
+            }
         }
         self.done = all.iter().map(|(index, launch, _)| (*index, *launch)).collect();
         all
@@ -348,9 +354,10 @@ impl<'a> Keeping<'a> {
         self.journal.sync()
     }
 
-    /// In what the part was measured before, each time.
+    /// In what that was which [`kept`](Self::kept) has returned, each time.
     pub(super) fn before(&self) -> Vec<Environment> {
-        self.journal.surroundings.get(&self.part).cloned().unwrap_or_default()
+        let times = self.journal.surroundings.get(&self.part).into_iter().flatten();
+        times.filter(|(opening, _)| self.openings.contains(opening)).map(|(_, then)| then.clone()).collect()
     }
 
     /// In what it is measured now.

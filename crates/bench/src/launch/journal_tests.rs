@@ -84,6 +84,27 @@ fn a_line_that_was_cut_off_costs_itself() {
     assert_eq!((found.kept, found.unreadable), (count - 1, 1));
 }
 
+/// Goal: a rerun says of a part what the run before said. Method: three openings within a second; the second measures nothing.
+#[test]
+fn surroundings_are_those_of_each_opening_that_measured() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("j");
+    let plan = plan(&[8, 64]);
+    let at = |cores| Environment { date: "2026-11-22T20:42:38Z".into(), cores, ..Environment::default() };
+    for (cores, measures) in [(1, Some(0)), (2, None), (3, Some(1))] {
+        let (mut journal, _) = Journal::open(&path, "text", std::iter::once(&plan)).expect("opened");
+        let mut keeping = Keeping::new(&mut journal, &plan);
+        keeping.surroundings(&Environment { pinned_cores: vec![0], ..at(cores) });
+        measures.into_iter().for_each(|index| keeping.measured(index, 0, &sample(1.0)));
+        keeping.surroundings(&at(cores));
+    }
+    let (mut journal, _) = Journal::open(&path, "text", std::iter::once(&plan)).expect("opened");
+    let mut keeping = Keeping::new(&mut journal, &plan);
+    assert_eq!(keeping.before(), []);
+    assert_eq!(keeping.kept().len(), 2);
+    assert_eq!(keeping.before(), [at(1), at(3)]);
+}
+
 #[test]
 fn a_changed_plan_keeps_what_still_belongs_to_it() {
     let dir = tempfile::tempdir().expect("directory");
