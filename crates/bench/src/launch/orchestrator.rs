@@ -157,6 +157,9 @@ impl Launching<'_, '_> {
                     self.progress.note(&given_up(number, launches));
                     return Ok(());
                 }
+                if number == 1 {
+                    overrun(budget, launches, took).iter().for_each(|text| self.progress.note(text));
+                }
                 share = next_share(budget, (number, launches), share, (last, took));
             }
             for which in turn {
@@ -224,6 +227,21 @@ fn next_share(
 /// of all that has `gone`, the run would take longer than it may.
 fn is_enough(budget: f64, launches: u32, (gone, took): (Duration, Duration)) -> bool {
     launches >= LAUNCHES_FOR_95 as u32 && (gone + took).as_secs_f64() > WALL * budget
+}
+
+/// What is to be said after the first launch, which `took` so long, if as many as carry an interval cannot end in time: setting
+/// up and the fewest samples take as long in each.
+fn overrun(budget: f64, launches: u32, took: Duration) -> Option<String> {
+    let sampling = (1.0 - SHARE_MIN) * budget / f64::from(launches);
+    let each = (took.as_secs_f64() - sampling).max(0.0);
+    let least = took.as_secs_f64() + f64::from(launches.min(LAUNCHES_FOR_95 as u32) - 1) * each;
+    (least > WALL * budget).then(|| {
+        format!(
+            "the budget of {budget:.0} s cannot be kept: the first launch took {:.0} s, as other work has the cores, and all \
+             will take {least:.0} s or more; Ctrl-C ends the run and keeps what was measured",
+            took.as_secs_f64()
+        )
+    })
 }
 
 fn given_up(done: u32, launches: u32) -> String {
@@ -532,6 +550,14 @@ mod tests {
 
     /// Goal: an overview ends in its time where it can without losing its intervals. Method: launches that take what they
     /// should, launches that take too long, before and after there are enough.
+    #[test]
+    fn who_waits_longer_than_the_budget_is_told_after_the_first_launch() {
+        let after = |seconds: f64| overrun(22.0, 6, Duration::from_secs_f64(seconds));
+        assert_eq!((after(3.7), after(7.0)), (None, None));
+        let told = after(75.1).expect("too slow");
+        assert!(told.contains("the first launch took 75 s") && told.contains("434 s or more"), "{told}");
+    }
+
     #[test]
     fn launches_beyond_the_sixth_are_given_up_where_time_is_up() {
         let secs = |gone, took| (Duration::from_secs(gone), Duration::from_secs(took));
