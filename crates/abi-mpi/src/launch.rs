@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::env;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
 use mpi::{Bootstrap, Class, Error, Result};
 use pmi::client::{Client, Event, Join, Request};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
 use crate::objects::lock;
 
@@ -59,10 +59,8 @@ fn manager() -> Result<Option<(Join, Box<dyn Stream>)>> {
     if env::var_os("PMI_FD").is_some() {
         let (rank, size, fd) = (number("PMI_RANK")?, number("PMI_SIZE")?, number("PMI_FD")?);
         let fd = i32::try_from(fd).map_err(|_| other("PMI_FD is no descriptor"))?;
-        // A descriptor known by its number only is asked of the kernel again, which needs no unsafe code.
-        let own = pidfd_open(getpid(), PidfdFlags::empty())
-            .and_then(|this| pidfd_getfd(this, fd, PidfdGetfdFlags::empty()))
-            .map_err(|error| other(format_args!("PMI_FD={fd} cannot be used: {error}")))?;
+        let own =
+            duplicate(fd).map_err(|error| other(format_args!("PMI_FD={fd} cannot be used: {error}")))?;
         return Ok(Some((Join::Descriptor { rank, size }, Box::new(UnixStream::from(own)))));
     }
     let Ok(address) = env::var("PMI_PORT") else { return Ok(None) };
@@ -75,6 +73,16 @@ fn manager() -> Result<Option<(Join, Box<dyn Stream>)>> {
     let stream =
         connect().map_err(|error| other(format_args!("PMI_PORT={address} cannot be reached: {error}")))?;
     Ok(Some((Join::Port { id }, Box::new(stream))))
+}
+
+/// A descriptor of its own for what the launcher has left open under a number.
+fn duplicate(fd: i32) -> std::io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: it is borrowed for one call that asks the kernel for a duplicate, and is not closed; a number that is none is refused
+    // there. Test: `messages_go_round_on_shm`.
+    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 
 impl Launch {
