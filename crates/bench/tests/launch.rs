@@ -245,7 +245,7 @@ fn with_server(token: Option<Token>, body: impl FnOnce(SocketAddr)) -> Vec<Strin
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-            let serving = Serving { listen, device: None, token };
+            let serving = Serving { listen, device: None, token, agent: None };
             let result = serve_with(&command(), &serving, &stop, &mut |line| {
                 if let Some(addr) = line.strip_prefix("listening at ") {
                     said.send(addr.parse().expect("an address")).expect("heard");

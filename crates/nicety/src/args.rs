@@ -1,6 +1,7 @@
 //! The command line: every option with its help, and an example for each thing one does with it.
 
 mod mpi;
+mod token;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -8,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use bench::plan::DEFAULT_PORT;
-use bench::token::{self, Token};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::error::Failure;
 use crate::sizes::{self, Sizes};
 pub(crate) use mpi::{Bind, MapBy, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs, Readers};
+pub(crate) use token::TokenArgs;
 
 /// RDMA on any machine, measured so that one can believe the numbers.
 #[derive(Debug, Parser)]
@@ -247,35 +247,11 @@ pub(crate) struct ServeArgs {
     /// device's, not the client's.
     #[arg(long, value_name = "DEV")]
     pub(crate) device: Option<String>,
+    /// Run programs too, for `nicety mpirun --via serve` of those who have the secret, which is needed then on any address
+    #[arg(long)]
+    pub(crate) allow_run: bool,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
-}
-
-/// The secret that `nicety serve` and its clients share.
-#[derive(Debug, Args)]
-pub(crate) struct TokenArgs {
-    /// File with the secret that both sides share, which nobody else can read; or else $NICETY_TOKEN
-    ///
-    /// Each side proves to the other that it has the secret, which itself never travels.
-    #[arg(long, value_name = "FILE", conflicts_with = "token")]
-    token_file: Option<PathBuf>,
-    /// The secret itself; every user of this machine can see it while the command runs
-    #[arg(long, value_name = "SECRET")]
-    token: Option<String>,
-}
-
-impl TokenArgs {
-    /// The token: the one that was given, else that of the environment, else none.
-    pub(crate) fn read(&self) -> Result<Option<Token>, Failure> {
-        let found = match (&self.token_file, &self.token) {
-            (Some(path), _) => Some(Token::from_file(path).map_err(|why| why.to_string())),
-            (None, Some(text)) => Some(Token::new(text).map_err(|why| format!("--token is {why}"))),
-            (None, None) => std::env::var(token::VARIABLE)
-                .ok()
-                .map(|text| Token::new(&text).map_err(|why| format!("{} is {why}", token::VARIABLE))),
-        };
-        found.transpose().map_err(Failure::usage)
-    }
 }
 
 const SERVE: &str = "\
@@ -283,8 +259,8 @@ The client sends every parameter, so there is nothing to agree on. Clients may c
 other or at once. Ctrl-C ends it.
 
 Whoever shares the token, and without one every program of this machine, can make this machine \
-measure, with messages of up to 1 GiB, and connect to addresses that they name. Data and results \
-are not encrypted.
+measure, with messages of up to 1 GiB, and connect to addresses that they name. With --allow-run, \
+whoever shares the token can run any program as the user who serves. Nothing is encrypted.
 
 EXAMPLES
   nicety serve                            then, in another terminal: nicety bench --peer 127.0.0.1
@@ -294,6 +270,8 @@ EXAMPLES
                                           for other machines: nicety bench --device iwarp --peer THIS-HOST --token-file token
   nicety serve --listen 10.0.0.2 --token-file token --device iwarp@10.0.0.2
                                           data over that address only
+  nicety serve --listen 10.0.0.2 --token-file token --allow-run
+                                          also for: nicety mpirun --host 10.0.0.2 --via serve --token-file token
   nicety serve --listen 127.0.0.1:9000    another port";
 
 /// `nicety run`

@@ -89,7 +89,7 @@ const WAYS: [Way; 13] = [
 pub(crate) fn server() -> Result<()> {
     let locked = crate::child::hear()?.context("whether there is a token")? == "locked";
     let token = locked.then(|| Token::new(TOKEN)).transpose().map_err(anyhow::Error::msg)?;
-    let serving = Serving { listen: ([127, 0, 0, 1], 0).into(), device: None, token };
+    let serving = Serving { listen: ([127, 0, 0, 1], 0).into(), device: None, token, agent: None };
     let args: [OsString; 2] = ["--role".into(), "serve-worker".into()];
     let command = WorkerCommand { program: std::env::current_exe()?, args: args.into() };
     let stop = AtomicBool::new(false);

@@ -22,13 +22,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long one that was refused may take to hear why.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// One that has said who it is and what it wants.
+/// One that has said who it is.
 pub(super) struct Client {
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
     pub(super) hello: Hello,
-    pub(super) setup: Setup,
 }
+
+/// What a client wants.
+pub(super) enum Wish {
+    Measure(Setup),
+    /// A program at the other end of its connection.
+    Run,
+}
+
+/// Who was refused, and why.
+pub(super) type Refused = (SocketAddr, String);
 
 /// All who wait to be heard.
 pub(super) struct Door<'a> {
@@ -101,14 +110,14 @@ impl<'a> Door<'a> {
     }
 
     /// Hears all of them: who has become a client, and who was refused with what reason.
-    pub(super) fn hear(&mut self) -> (Vec<Client>, Vec<(SocketAddr, String)>) {
+    pub(super) fn hear(&mut self) -> (Vec<(Client, Wish)>, Vec<Refused>) {
         let (mut clients, mut refused) = (Vec::new(), Vec::new());
         let mut staying = Vec::with_capacity(self.visitors.len());
         for mut visitor in std::mem::take(&mut self.visitors) {
             match visitor.hear(self.token) {
-                Ok(Some((hello, setup))) => {
+                Ok(Some((hello, wish))) => {
                     let Visitor { stream, peer, .. } = visitor;
-                    clients.push(Client { stream, peer, hello, setup });
+                    clients.push((Client { stream, peer, hello }, wish));
                 }
                 Ok(None) if since(visitor.came) < visitor.patience() => staying.push(visitor),
                 Ok(None) => {}
@@ -126,7 +135,7 @@ impl<'a> Door<'a> {
 
     /// Refuses one that had become a client.
     pub(super) fn refuse(&mut self, client: Client, why: &str) {
-        let Client { stream, peer, hello, .. } = client;
+        let Client { stream, peer, hello } = client;
         let (partial, stage) = (Partial::default(), Stage::Leaving);
         let visitor = Visitor { stream, peer, came: now(), ours: hello, partial, stage };
         self.visitors.extend(visitor.refuse(why));
@@ -138,7 +147,7 @@ impl<'a> Door<'a> {
 }
 
 /// What a connection needs before anything is said on it: it never blocks, and ends if the other machine does.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
@@ -159,7 +168,7 @@ impl Visitor {
     }
 
     /// What it says now; what it wants, once it has said all.
-    fn hear(&mut self, token: Option<&Token>) -> Result<Option<(Hello, Setup)>, WireError> {
+    fn hear(&mut self, token: Option<&Token>) -> Result<Option<(Hello, Wish)>, WireError> {
         loop {
             if matches!(self.stage, Stage::Leaving) {
                 return self.drain().map(|()| None);
@@ -180,7 +189,8 @@ impl Visitor {
                     Stage::Setup(theirs)
                 }
                 Stage::Setup(theirs) => match wire::parse(&body)? {
-                    Frame::Setup(setup) => return Ok(Some((theirs, setup))),
+                    Frame::Setup(setup) => return Ok(Some((theirs, Wish::Measure(setup)))),
+                    Frame::Run => return Ok(Some((theirs, Wish::Run))),
                     _ => return Err(WireError::Garbage("no set-up came".to_owned())),
                 },
                 Stage::Leaving => return Ok(None),
@@ -250,14 +260,14 @@ mod tests {
         let setup =
             Setup { device: "shm".into(), settings: crate::experiment::Settings::default(), core: None };
         honest.write_all(&bytes(&Frame::Setup(setup.clone()))).expect("sent");
-        let client = loop {
+        let (_, wish) = loop {
             let (mut clients, refused) = door.hear();
             assert!(refused.is_empty(), "{refused:?}");
             if let Some(client) = clients.pop() {
                 break client;
             }
         };
-        assert_eq!(client.setup, setup);
+        assert!(matches!(wish, Wish::Measure(found) if found == setup));
     }
 
     /// Goal: what is heard does not depend on how it comes, and nothing behind a set-up is taken. Method: byte by byte.
@@ -280,8 +290,8 @@ mod tests {
             found.extend(door.hear().0);
         }
         let mut rest = [0; 4];
-        found[0].stream.set_nonblocking(false).expect("a socket");
-        found[0].stream.read_exact(&mut rest).expect("it is still there");
+        found[0].0.stream.set_nonblocking(false).expect("a socket");
+        found[0].0.stream.read_exact(&mut rest).expect("it is still there");
         assert_eq!(&rest, b"more");
     }
 

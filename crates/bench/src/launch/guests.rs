@@ -20,7 +20,7 @@ use super::crew::{describe, spawn};
 use super::door::{Client, source};
 use super::job::{Job, News, write_line};
 use super::way::{WAITS, WORKS};
-use super::wire::{self, Frame, HELLO_MAX, Partial};
+use super::wire::{self, Frame, HELLO_MAX, Partial, Setup};
 use crate::machine::{now, since};
 
 /// Clients that have a process, at once; and those of one source, so that others find room.
@@ -52,6 +52,7 @@ pub(super) struct Guests {
 
 struct Waiting {
     client: Client,
+    setup: Setup,
     partial: Partial,
     /// The place that it was told, and when.
     told: Option<(u32, Time)>,
@@ -84,14 +85,14 @@ impl Guests {
     }
 
     /// One more client, or that client and why there is no place for it.
-    pub(super) fn add(&mut self, client: Client) -> Result<(), (Box<Client>, String)> {
+    pub(super) fn add(&mut self, client: Client, setup: Setup) -> Result<(), (Box<Client>, String)> {
         let from = source(client.peer);
         let same = self.waiting.iter().filter(|one| source(one.client.peer) == from).count();
         if self.waiting.len() >= WAITING_MAX || same >= WAITING_OF_ONE {
             let why = format!("it is busy: {} clients wait already; try again later", self.waiting.len());
             return Err((Box::new(client), why));
         }
-        let mut one = Waiting { client, partial: Partial::default(), told: None, answered: true };
+        let mut one = Waiting { client, setup, partial: Partial::default(), told: None, answered: true };
         // At once: a process takes a while to start.
         if one.tell(self.waiting.len() as u32) {
             self.waiting.push_back(one);
@@ -126,9 +127,9 @@ impl Guests {
                 index += 1;
                 continue;
             }
-            let Some(Waiting { client, .. }) = self.waiting.remove(index) else { return };
+            let Some(Waiting { client, setup, .. }) = self.waiting.remove(index) else { return };
             let peer = client.peer;
-            said.push(match Running::start(&self.command, client) {
+            said.push(match Running::start(&self.command, client, setup) {
                 Ok(running) => {
                     self.running.push(running);
                     (peer, "begins".to_owned())
@@ -196,8 +197,8 @@ impl Waiting {
 }
 
 impl Running {
-    fn start(command: &WorkerCommand, client: Client) -> io::Result<Self> {
-        let Client { stream, peer, hello, setup } = client;
+    fn start(command: &WorkerCommand, client: Client, setup: Setup) -> io::Result<Self> {
+        let Client { stream, peer, hello } = client;
         let (pulse, theirs) = UnixStream::pair()?;
         write_line(&pulse, &Job::Guest { hello, setup })?;
         pulse.set_nonblocking(true)?;

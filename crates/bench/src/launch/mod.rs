@@ -13,12 +13,14 @@
 //! | `worker`, `serving` | what a worker does, as client and as server |
 //! | `serve` | [`serve()`]: a peer that needs no options |
 //! | `door`, `guests` | its clients: who they are and what they want; whose turn it is, and their processes |
+//! | `agents` | programs that clients may have started |
 //! | `rendezvous` | the client finds all others before anything is measured |
 //! | `wire`, `way` | the control protocol between the two sides |
 //! | `job` | lines between orchestrator and workers |
 //! | `device` | devices by name: which one a server opens for a client; rails |
 //! | `sample` | what one cell gave in one launch |
 
+mod agents;
 mod collect;
 mod crew;
 mod device;
@@ -44,6 +46,7 @@ use crate::experiment::{Cell, Fault};
 use crate::schema::Run;
 
 pub use crate::machine::watch_noise;
+pub use agents::call_agent;
 pub use journal::{Found, Journal, JournalError};
 pub use orchestrator::{run, run_keeping, run_with};
 pub use serve::{OpenServer, Serving, serve, serve_with};

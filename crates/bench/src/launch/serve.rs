@@ -11,8 +11,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use verbs::host::Time;
 
-use super::door::Door;
+use super::agents::Agents;
+use super::door::{Door, Wish};
 use super::guests::Guests;
+use super::wire::Setup;
 use super::{BenchError, WorkerCommand, device};
 use crate::machine::{now, since};
 use crate::plain;
@@ -36,29 +38,46 @@ pub struct Serving {
     pub device: Option<String>,
     /// The secret that its clients have to have.
     pub token: Option<Token>,
+    /// What is started for clients that want a program to talk to; without it, they are refused.
+    pub agent: Option<WorkerCommand>,
 }
 
 impl Serving {
-    /// Refuses a server that anybody could reach and use.
+    /// Refuses a server that anybody could reach and use, or that runs programs for anybody.
     ///
     /// # Errors
     /// [`OpenServer`].
     pub fn check(&self) -> Result<(), OpenServer> {
         let ip = self.listen.ip();
-        if self.token.is_some() || ip.to_canonical().is_loopback() {
-            return Ok(());
+        if self.token.is_some() {
+            Ok(())
+        } else if self.agent.is_some() {
+            Err(OpenServer::Runs)
+        } else if !ip.to_canonical().is_loopback() {
+            Err(OpenServer::Listens(ip))
+        } else {
+            Ok(())
         }
-        Err(OpenServer(ip))
     }
 }
 
-/// A server that other machines reach, and that asks them for no token.
+/// A server that asks those who reach it for no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0} is reached from other machines, and whoever reaches it could use this one; give both sides a token: \
-     `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety bench --peer`"
-)]
-pub struct OpenServer(IpAddr);
+#[non_exhaustive]
+pub enum OpenServer {
+    /// Other machines do.
+    #[error(
+        "{0} is reached from other machines, and whoever reaches it could use this one; give both sides a token: \
+         `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety bench --peer`"
+    )]
+    Listens(IpAddr),
+    /// It runs their programs.
+    #[error(
+        "whoever reaches it could run programs as this user; give both sides a token: \
+         `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety mpirun --via serve`"
+    )]
+    Runs,
+}
 
 /// Serves clients until `stop` is set, each in a fresh process of this very program. `log` gets one line for each thing
 /// that happens; the first says the address.
@@ -91,6 +110,7 @@ pub fn serve_with(
     let mut log = Log { out: log, began: now(), lines: 0, lost: 0 };
     log.say(&format!("listening at {addr}"));
     let (mut door, mut guests) = (Door::new(serving.token.as_ref()), Guests::new(command));
+    let mut agents = Agents::new(serving.agent.as_ref());
     while !stop.load(Ordering::Relaxed) {
         sleep(&listener, &door, &guests);
         accept(&listener, &mut door, &mut log);
@@ -98,22 +118,21 @@ pub fn serve_with(
         for (peer, why) in refused {
             log.say(&format!("{peer}: refused: {why}"));
         }
-        for mut client in clients {
+        for (client, wish) in clients {
             let peer = client.peer;
-            let chosen = device::for_client(&client.setup.device, serving.device.as_deref());
-            let added = match chosen {
-                Ok(device) => {
-                    client.setup.device = device;
-                    guests.add(client)
-                }
-                Err(why) => Err((Box::new(client), format!("cannot measure {why}"))),
+            let added = match wish {
+                Wish::Run => agents.add(client),
+                Wish::Measure(setup) => match device::for_client(&setup.device, serving.device.as_deref()) {
+                    Ok(device) => guests.add(client, Setup { device, ..setup }),
+                    Err(why) => Err((Box::new(client), format!("cannot measure {why}"))),
+                },
             };
             if let Err((client, why)) = added {
                 log.say(&format!("{peer}: refused: {why}"));
                 door.refuse(*client, &why);
             }
         }
-        for (peer, what) in guests.tend() {
+        for (peer, what) in guests.tend().into_iter().chain(agents.tend()) {
             log.say(&format!("{peer}: {what}"));
         }
     }
@@ -190,7 +209,7 @@ mod tests {
 
     fn refused(listen: SocketAddr, token: Option<Token>) -> String {
         let command = WorkerCommand { program: "/no/such/program".into(), args: Vec::new() };
-        let serving = Serving { listen, device: None, token };
+        let serving = Serving { listen, device: None, token, agent: None };
         serve_with(&command, &serving, &AtomicBool::new(true), &mut |_| ()).expect_err("refused").what
     }
 
@@ -212,8 +231,18 @@ mod tests {
         }
         for closed in ["127.0.0.1:0", "127.9.9.9:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
             let listen = closed.parse().expect("an address");
-            assert!(Serving { listen, device: None, token: None }.check().is_ok(), "{closed}");
+            assert!(Serving { listen, device: None, token: None, agent: None }.check().is_ok(), "{closed}");
         }
+    }
+
+    #[test]
+    fn nobody_runs_programs_for_all_of_this_machine() {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let agent = Some(WorkerCommand { program: "/bin/true".into(), args: Vec::new() });
+        let serving = Serving { listen, device: None, token: None, agent };
+        assert_eq!(serving.check(), Err(OpenServer::Runs));
+        let token = Token::random().ok();
+        assert_eq!(Serving { token, ..serving }.check(), Ok(()));
     }
 
     #[test]

@@ -164,6 +164,12 @@ impl Way {
         })
     }
 
+    /// The connection, with what has come on it and was not read.
+    pub(super) fn into_stream(self) -> (TcpStream, Vec<u8>) {
+        let came = self.stream.buffer().to_vec();
+        (self.stream.into_inner().stream, came)
+    }
+
     /// The address of the other end.
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer

@@ -3,7 +3,8 @@
 //! A frame is 4 bytes of length, big-endian, and so many bytes of JSON, at most [`FRAME_MAX`]. Each side's first frame
 //! is its [`Hello`]; what does not begin so is refused before more than a hello's length of it was read. Where the sides
 //! share a token, each then proves that it has it ([`Frame::Proof`]), the client first. Then the client says what it wants
-//! ([`Frame::Setup`]), and hears its place ([`Frame::Wait`]) as long as there is no room for it.
+//! ([`Frame::Setup`]), and hears its place ([`Frame::Wait`]) as long as there is no room for it; or it wants a program to talk
+//! to ([`Frame::Run`]), and what follows is no frame.
 
 use std::io::{self, Read, Write};
 
@@ -58,6 +59,10 @@ pub enum Frame {
     },
     /// Client: open this device, measure like this.
     Setup(Setup),
+    /// Client: let your program have this connection.
+    Run,
+    /// Server: it has.
+    Runs,
     /// Server: there is no room yet.
     Wait {
         /// How many are before this client.

@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bench::plan::DEFAULT_PORT;
 use clap::{Args, Parser, ValueEnum};
+
+use super::token::TokenArgs;
 
 /// `nicety mpirun`
 #[derive(Debug, Args)]
@@ -20,6 +23,11 @@ pub(crate) struct MpirunArgs {
     /// How another host is reached: this, the host and a command for its shell
     #[arg(long, value_name = "COMMAND", default_value = "ssh -o BatchMode=yes")]
     pub(crate) rsh: String,
+    /// How other hosts are reached instead: by the `nicety serve --allow-run` that runs on each, with the secret that it has
+    #[arg(long, value_name = "serve[:PORT]", value_parser = port, conflicts_with = "rsh")]
+    pub(crate) via: Option<u16>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
     /// The rank that is given standard input; or all, or none
     #[arg(long, value_name = "RANK|all|none", default_value = "0", value_parser = readers)]
     pub(crate) stdin: Readers,
@@ -35,8 +43,8 @@ pub(crate) struct MpirunArgs {
     /// In which order ranks are bound to cores: neighbours first, or sockets in turn
     #[arg(long, value_enum, value_name = "core|socket|none", hide_possible_values = true)]
     pub(crate) map_by: Option<MapBy>,
-    /// Device that the ranks' MPI library takes (NICETY_DEVICE; see `nicety devices`)
-    #[arg(long, value_name = "DEV")]
+    /// Device that the ranks' MPI library takes (NICETY_DEVICE; see `nicety devices`), or several, of which each pair takes the first
+    #[arg(long, value_name = "DEV[+...]")]
     pub(crate) device: Option<String>,
     /// The MPI library for programs of the standard ABI, if not the one beside this program; none leaves it to the program
     #[arg(long = "library", value_name = "PATH|none")]
@@ -47,6 +55,9 @@ pub(crate) struct MpirunArgs {
     /// The part of this command on another host; started by it
     #[arg(long, hide = true)]
     pub(crate) agent: bool,
+    /// Connects this command with its part on another host through the server there; started by it
+    #[arg(long, hide = true, value_name = "HOST:PORT")]
+    pub(crate) call: Option<String>,
     /// Ends the ranks if this command is killed; started by it
     #[arg(long, hide = true)]
     pub(crate) guard: bool,
@@ -117,6 +128,16 @@ fn readers(text: &str) -> Result<Readers, String> {
     }
 }
 
+/// `serve` or `serve:PORT`.
+fn port(text: &str) -> Result<u16, String> {
+    let port = match text.split_once(':') {
+        None if text == "serve" => Some(DEFAULT_PORT),
+        Some(("serve", port)) => port.parse().ok().filter(|port| *port > 0),
+        _ => None,
+    };
+    port.ok_or_else(|| format!("{text:?} is no way to a host; write serve, or serve:{DEFAULT_PORT}"))
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     number
@@ -141,6 +162,8 @@ EXAMPLES
                                                   over TCP, each rank on a core of its own
   nicety mpirun --host a:2,b:2 -n 4 -x OMP_NUM_THREADS=1 ./program
                                                   two ranks on either host, by ssh
+  nicety mpirun --host a,b --via serve --token-file token -n 2 ./program
+                                                  where `nicety serve --allow-run` runs
   nicety mpirun -n 1 ./master : -n 3 --wdir /tmp ./worker
                                                   two programs, one job
   nicety mpirun -n 4 python3 script.py < input    standard input goes to rank 0
@@ -178,11 +201,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_readers_and_seconds() {
+    fn numbers_readers_and_ports() {
         assert_eq!((ranks("1"), ranks(&RANKS_MAX.to_string())), (Ok(1), Ok(RANKS_MAX)));
         for text in ["", "0", "-1", "x", &(RANKS_MAX + 1).to_string()] {
             assert!(ranks(text).is_err(), "{text}");
         }
+        assert_eq!((port("serve"), port("serve:9000")), (Ok(DEFAULT_PORT), Ok(9000)));
+        assert!(["", "ssh", "serve:", "serve:0", "serve:65536", ":1"].iter().all(|text| port(text).is_err()));
         assert_eq!(readers("all"), Ok(Readers::All));
         assert_eq!(readers("none"), Ok(Readers::None));
         assert_eq!(readers("3"), Ok(Readers::Rank(3)));

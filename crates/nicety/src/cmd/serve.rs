@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bench::launch::Serving;
+use bench::launch::{Serving, WorkerCommand};
 use bench::plan::DEFAULT_PORT;
 use fabric::Reach;
 
@@ -20,8 +20,14 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
         fabric::check(device).map_err(Failure::usage)?;
     }
     let (device, token) = (args.device.clone(), args.token.read()?);
-    let serving = Serving { listen: args.listen, device, token };
-    serving.check().map_err(|why| Failure::usage(format!("cannot listen: {why}")))?;
+    let own = || {
+        let program = std::env::current_exe()
+            .map_err(|why| Failure::run(format!("where this program lies: {why}; start it by its path")))?;
+        Ok(WorkerCommand { program, args: ["mpirun", "--agent"].map(Into::into).into() })
+    };
+    let agent = args.allow_run.then(own).transpose()?;
+    let serving = Serving { listen: args.listen, device, token, agent };
+    serving.check().map_err(|why| Failure::usage(format!("cannot serve: {why}")))?;
     let signals = Signals::install()?;
     let mut first = true;
     // Nobody may be reading any more; clients are served all the same.
@@ -70,7 +76,7 @@ mod tests {
         let serving = |asked: &str, device: Option<&str>| {
             let listen: SocketAddr = asked.parse().expect("an address");
             let token = if listen.ip().is_loopback() { None } else { Token::random().ok() };
-            Serving { listen, device: device.map(str::to_owned), token }
+            Serving { listen, device: device.map(str::to_owned), token, agent: None }
         };
         let hint = |at: &str, asked: &str| hint(&format!("listening at {at}"), &serving(asked, None));
         assert!(

@@ -435,6 +435,105 @@ fn hosts_that_are_not_reached_end_the_job() {
     stage.is_empty();
 }
 
+/// `nicety serve` at an address that is not taken for this host, with its secret in a file of a stage.
+struct Hired {
+    server: Child,
+    /// `serve:PORT`.
+    via: String,
+}
+
+impl Hired {
+    const ADDR: &str = "127.0.0.2";
+
+    fn new(stage: &Stage, more: &[&str]) -> Self {
+        let file = stage.path("token");
+        fs::write(&file, "0123456789abcdef").expect("a file");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a mode");
+        let mut serve = command();
+        serve.args(["serve", "--listen", "127.0.0.2:0", "--token-file"]).arg(&file).args(more);
+        let mut server =
+            serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the command runs");
+        let mut log = BufReader::new(server.stdout.take().expect("its output"));
+        let first = lines(&mut log, 1).remove(0);
+        let (_, port) = first.rsplit_once(':').expect("an address");
+        let via = format!("serve:{port}");
+        std::thread::spawn(move || log.lines().count());
+        Self { server, via }
+    }
+
+    /// A job of so many ranks, of which the first is on this host and the others are there.
+    fn args<'a>(&'a self, stage: &'a Stage, ranks: &'a str, program: &[&'a str]) -> Vec<&'a str> {
+        let hosts = ["--host", "localhost,127.0.0.2:3", "--via", &self.via, "--token-file", "token"];
+        [&hosts[..], &["-n", ranks, "-x", &stage.mark], program].concat()
+    }
+}
+
+impl Drop for Hired {
+    fn drop(&mut self) {
+        // It may have ended already, which is fine.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn hosts_are_reached_through_a_server() {
+    let stage = Stage::new();
+    let hired = Hired::new(&stage, &["--allow-run"]);
+    let ring =
+        stage.rank("ring", "ring; echo local $MPI_LOCALRANKID of $MPI_LOCALNRANKS, token $NICETY_TOKEN");
+    let ended = stage.run(&hired.args(&stage, "3", &["--tag", &ring]));
+    assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]));
+    let expected = [
+        "[0] local 0 of 1, token",
+        "[0] rank 0 finds at1",
+        "[1] local 0 of 2, token",
+        "[1] rank 1 finds at2",
+        "[2] local 1 of 2, token",
+        "[2] rank 2 finds at0",
+    ];
+    assert_eq!(sorted(&ended.out), expected);
+    let ended = stage.run(&hired.args(&stage, "2", &["sh", "-c", "[ $PMI_RANK = 0 ] || exit 6; sleep 1000"]));
+    assert!(remark(&ended, 6).contains(&format!("rank 1 on {} (pid ", Hired::ADDR)), "{ended:?}");
+}
+
+#[test]
+fn ranks_of_a_server_end_with_mpirun_and_with_the_server() {
+    let stage = Stage::new();
+    let mut hired = Hired::new(&stage, &["--allow-run"]);
+    let rank = ["sh", "-c", "trap '' TERM HUP; echo up; sleep 1000; sleep 1000"];
+    let (mut mpirun, mut out) = stage.start(&hired.args(&stage, "2", &rank));
+    assert_eq!(lines(&mut out, 2), ["up", "up"]);
+    mpirun.kill().expect("it runs");
+    assert_eq!(wait(&mut mpirun), None);
+    stage.is_empty();
+    let (mpirun, mut out) = stage.start(&hired.args(&stage, "2", &rank));
+    assert_eq!(lines(&mut out, 2), ["up", "up"]);
+    signal(&hired.server, Signal::TERM);
+    assert!(remark(&rest(mpirun), 137).contains("rank 1 on 127.0.0.2 "));
+    wait(&mut hired.server);
+    stage.is_empty();
+}
+
+#[test]
+fn a_server_runs_nothing_for_those_it_does_not_trust() {
+    let stage = Stage::new();
+    let hired = Hired::new(&stage, &["--allow-run"]);
+    let plain = Hired::new(&stage, &[]);
+    let ended = stage.run(&plain.args(&stage, "2", &["sleep", "1000"]));
+    let line = remark(&ended, 1);
+    assert!(line.contains("the host 127.0.0.2 is lost: ") && line.contains("with --allow-run"), "{line}");
+    let mut args = hired.args(&stage, "2", &["sleep", "1000"]);
+    let file = args.iter().position(|word| *word == "--token-file").expect("an option");
+    (args[file], args[file + 1]) = ("--token", "fedcba9876543210");
+    let line = stage.run(&args);
+    assert!(remark(&line, 1).contains("tokens of the two sides differ"), "{line:?}");
+    args.drain(file..file + 2);
+    stage.run(&args).is_error(2, "needs the secret");
+    let refused = command().args(["serve", "--allow-run"]).output().expect("the command runs");
+    Ended::from(refused).is_error(2, "could run programs as this user");
+}
+
 #[test]
 fn a_rank_has_others_started() {
     let stage = Stage::new();

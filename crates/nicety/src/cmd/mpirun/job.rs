@@ -122,7 +122,7 @@ impl Job {
             let crew = if plan.is_here(at) {
                 Crewed::Here(Box::new(Crew::new()))
             } else if plan.ranks.iter().any(|rank| rank.host == at) {
-                let remote = Remote::start(&plan.rsh, &host.name);
+                let remote = Remote::start(&plan.way, &host.name);
                 Crewed::There(Box::new(remote.map_err(|why| Failure::run(format!("{}: {why}", host.name)))?))
             } else {
                 // Nobody goes there, so nobody looks whether it is there.
@@ -522,10 +522,9 @@ impl Job {
             self.input.gone(at as u32);
             self.server.handle_eof(self.ranks[at].id);
         }
-        let hint = if was_there {
-            "look at that host and its network"
-        } else {
-            "check that it can be reached without a password, and that this program lies there by the same path"
+        let hint = match &self.sites[site].crew {
+            Crewed::There(remote) if !was_there => remote.hint,
+            _ => "look at that host and its network",
         };
         self.fail(FAILED, Some(format!("the host {name} is lost: {why}; {hint}")));
     }

@@ -8,9 +8,11 @@
 //! | `job` | a job from its first process to its last: PMI is served, output passed on, failures judged |
 //! | `crew`, `guard` | the processes of one host, and who ends them if nobody else can |
 //! | `remote`, `agent`, `message` | the crew of another host, from both sides, and what they say to each other |
+//! | `call` | the way to it through `nicety serve` |
 //! | `printer`, `input`, `wake`, `words` | output in whole lines; input; what the loops sleep on; sentences |
 
 mod agent;
+mod call;
 mod crew;
 mod guard;
 mod hosts;
@@ -37,6 +39,9 @@ use crate::term::Stream;
 pub(crate) fn run(args: &MpirunArgs) -> Outcome {
     if args.agent {
         return agent::run();
+    }
+    if let Some(to) = &args.call {
+        return call::run(to, args.token.read()?.as_ref());
     }
     if args.guard {
         return guard::run();

@@ -8,7 +8,8 @@ use pmi::mapping::RANKS_MAX;
 
 use super::hosts::{self, Host};
 use super::message::{Library, Start};
-use super::{line, program, remote};
+use super::remote::Way;
+use super::{line, program};
 use crate::args::{Bind, MapBy, MpirunArgs, ProgramArgs, Readers};
 use crate::beside;
 use crate::error::Failure;
@@ -35,8 +36,8 @@ pub(super) struct Plan {
     pub(super) readers: Readers,
     pub(super) is_tagged: bool,
     pub(super) timeout: Option<Duration>,
-    /// The words by which another host is reached.
-    pub(super) rsh: Vec<String>,
+    /// How another host is reached.
+    pub(super) way: Way,
 }
 
 impl Plan {
@@ -72,7 +73,7 @@ impl Plan {
             readers: args.stdin,
             is_tagged: args.tag,
             timeout: args.timeout,
-            rsh: args.rsh.split_whitespace().map(str::to_owned).collect(),
+            way: way(args)?,
         };
         plan.number();
         plan.check()?;
@@ -114,9 +115,6 @@ impl Plan {
                 size - 1
             )));
         }
-        if self.rsh.is_empty() {
-            return Err(Failure::usage("--rsh is empty; name a command such as ssh"));
-        }
         let mut last = None;
         for rank in self.ranks.iter().filter(|rank| self.is_here(rank.host)) {
             let start = &rank.start;
@@ -157,12 +155,26 @@ impl Plan {
         }
         for (host, entry) in self.hosts.iter().enumerate() {
             if !self.is_here(host) && self.ranks.iter().any(|rank| rank.host == host) {
-                let words: Vec<OsString> = remote::command(&self.rsh, &entry.name).into_iter().collect();
+                let words = self.way.command(&entry.name);
                 text += &format!("{} is reached by: {}\n", entry.name, shell_words(&words));
             }
         }
         text
     }
+}
+
+/// How other hosts are reached.
+fn way(args: &MpirunArgs) -> Result<Way, Failure> {
+    if let Some(port) = args.via {
+        let none = "--via serve needs the secret of the servers; give it by --token-file or NICETY_TOKEN";
+        args.token.read()?.ok_or_else(|| Failure::usage(none))?;
+        return Ok(Way::Server { port, token: args.token.words() });
+    }
+    let words: Vec<String> = args.rsh.split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() {
+        return Err(Failure::usage("--rsh is empty; name a command such as ssh"));
+    }
+    Ok(Way::Shell(words))
 }
 
 /// What the ranks of all programs have in common.
@@ -185,7 +197,7 @@ impl Common {
             }
             (Bind::Core, order) => Some(order.unwrap_or(MapBy::Core)),
         };
-        if let Some(device) = &args.device {
+        for device in args.device.iter().flat_map(|names| names.split('+')).map(str::trim) {
             fabric::check(device).map_err(Failure::usage)?;
             if fabric::is_virtual(device) {
                 return Err(Failure::usage(format!(
@@ -322,6 +334,7 @@ mod tests {
             (&["--device", "model:mt23108-vapi", "sh"], "virtual time"),
             (&["--library", "/nowhere", "sh"], "no libmpi_abi.so.1 is there; "),
             (&["--rsh", " ", "sh"], "--rsh is empty; "),
+            (&["--via", "serve", "--token-file", "/nowhere", "sh"], "cannot read the token in /nowhere"),
             (&["--host", "a:0", "sh"], "no number of ranks; "),
             (&["-n", "1048576", "sh", ":", "sh"], "too many; "),
         ] {
@@ -332,8 +345,9 @@ mod tests {
 
     #[test]
     fn the_device_is_a_variable() {
-        let plan = plan(&["--device", "iwarp", "-x", "NICETY_DEVICE=shm", "sh"]).expect("a plan");
+        assert!(plan(&["--device", "shm+smh", "sh"]).is_err());
+        let plan = plan(&["--device", "shm+iwarp", "-x", "NICETY_DEVICE=shm", "sh"]).expect("a plan");
         let values: Vec<_> = plan.ranks[0].start.variables.iter().map(|(_, value)| value.to_str()).collect();
-        assert_eq!(values, [Some("iwarp"), Some("shm")], "the later one counts");
+        assert_eq!(values, [Some("shm+iwarp"), Some("shm")], "the later one counts");
     }
 }

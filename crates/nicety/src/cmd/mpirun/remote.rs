@@ -1,10 +1,12 @@
-//! The crew of another host: an agent, reached by ssh or whatever the user names, that is told and tells everything in frames.
+//! The crew of another host: an agent, reached by ssh, by whatever the user names, or through a server, that is told and tells
+//! everything in frames.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,11 +34,41 @@ pub(super) fn version() -> String {
         .to_owned()
 }
 
-/// What reaches the agent of a host: this program, by the path that it has here.
-pub(super) fn command(rsh: &[String], host: &str) -> Vec<OsString> {
-    let own = std::env::current_exe().unwrap_or_else(|_| "nicety".into());
-    let there = format!("exec {} mpirun --agent", shell_words([&own.into_os_string()]));
-    rsh.iter().map(OsString::from).chain([host.into(), there.into()]).collect()
+/// How the agents of other hosts are reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// By these words, a host, and a command for its shell: this program, by the path that it has here.
+    Shell(Vec<String>),
+    /// Through the server at this port of each host; with options of this program that say where the secret is.
+    Server { port: u16, token: Vec<OsString> },
+}
+
+impl Way {
+    /// The command whose standard input and output are those of the agent of a host.
+    pub(super) fn command(&self, host: &str) -> Vec<OsString> {
+        let own = std::env::current_exe().unwrap_or_else(|_| "nicety".into()).into_os_string();
+        match self {
+            Self::Shell(words) => {
+                let there = format!("exec {} mpirun --agent", shell_words([&own]));
+                words.iter().map(OsString::from).chain([host.into(), there.into()]).collect()
+            }
+            Self::Server { port, token } => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+                let to = format!("{host}:{port}").into();
+                [own, "mpirun".into(), "--call".into(), to].into_iter().chain(token.iter().cloned()).collect()
+            }
+        }
+    }
+
+    /// What is to be checked if there is no such way.
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Shell(_) => {
+                "check that it can be reached without a password, and that this program lies there by the same path"
+            }
+            Self::Server { .. } => "look at what `nicety serve` says there",
+        }
+    }
 }
 
 /// Which of its descriptors.
@@ -50,8 +82,10 @@ pub(super) enum Link {
 /// A host that is not this one.
 #[derive(Debug)]
 pub(super) struct Remote {
-    /// By which program it is reached.
+    /// The name of the program by which it is reached.
     way: String,
+    /// What is to be checked if it is not.
+    pub(super) hint: &'static str,
     child: Child,
     to: Option<ChildStdin>,
     orders: Vec<u8>,
@@ -71,9 +105,10 @@ impl Remote {
     ///
     /// # Errors
     /// If not even the program starts that should reach it.
-    pub(super) fn start(rsh: &[String], host: &str) -> Result<Self, String> {
-        let words = command(rsh, host);
-        let failed = |why| format!("{} cannot be started: {why}; name another way by --rsh", rsh[0]);
+    pub(super) fn start(way: &Way, host: &str) -> Result<Self, String> {
+        let words = way.command(host);
+        let name = Path::new(&words[0]).display().to_string();
+        let failed = |why| format!("{name} cannot be started: {why}; name another way by --rsh");
         // The terminal's signals are for mpirun, which passes them on.
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0);
@@ -87,7 +122,8 @@ impl Remote {
             let _ = ioctl_fionbio(fd, true);
         }
         Ok(Self {
-            way: rsh[0].clone(),
+            way: name,
+            hint: way.hint(),
             child,
             to,
             orders: Vec::new(),
@@ -252,7 +288,8 @@ mod tests {
 
     /// What comes from a host whose shell runs a script instead of an agent.
     fn last_news(script: &str) -> News {
-        let mut remote = Remote::start(&["sh".into(), "-c".into(), script.into()], "host").expect("sh");
+        let mut remote =
+            Remote::start(&Way::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host").expect("sh");
         loop {
             if let Some(news) = remote.news() {
                 return news;

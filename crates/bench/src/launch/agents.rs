@@ -1,0 +1,189 @@
+//! [`Agents`]: programs of this machine that clients of `nicety serve` have asked for, each at the other end of its client's
+//! connection; and [`call_agent`], by which a client asks for one.
+//!
+//! The server says yes, and from then on the connection is the program's standard input and output. The program ends when that
+//! does. Only a server that was told to, and that shares a token with its clients, starts any.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::WorkerCommand;
+use super::crew::{describe, spawn};
+use super::door::{self, Client};
+use super::way::Way;
+use super::wire::{self, Frame};
+use crate::experiment::Fault;
+use crate::machine::{now, since};
+use crate::token::Token;
+
+/// Programs at once.
+const AGENTS_MAX: usize = 64;
+/// How long a client waits for the server's word.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For the programs to end by themselves when the server ends.
+const GRACE: Duration = Duration::from_secs(5);
+/// Between two looks whether they have.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// All of them; dropping ends and reaps them.
+pub(super) struct Agents {
+    command: Option<WorkerCommand>,
+    running: Vec<(SocketAddr, Child)>,
+}
+
+impl Agents {
+    pub(super) fn new(command: Option<&WorkerCommand>) -> Self {
+        Self { command: command.cloned(), running: Vec::new() }
+    }
+
+    /// Starts a program for a client; or that client and why not.
+    pub(super) fn add(&mut self, client: Client) -> Result<(), (Box<Client>, String)> {
+        let Some(command) = &self.command else {
+            let why = "it starts no programs; it does with --allow-run, for those who have its token";
+            return Err((Box::new(client), why.to_owned()));
+        };
+        if self.running.len() >= AGENTS_MAX {
+            let why = format!("it runs programs for {AGENTS_MAX} clients already; try again later");
+            return Err((Box::new(client), why));
+        }
+        let peer = client.peer;
+        let started = client.stream.try_clone().and_then(|output| {
+            // Before the program says anything. A client that does not hear this has gone, and so will the program.
+            let _ = wire::write(&mut &client.stream, &Frame::Runs);
+            let input = client.stream.try_clone()?;
+            spawn(command, OwnedFd::from(input), Some(OwnedFd::from(output)))
+        });
+        match started {
+            Ok(child) => self.running.push((peer, child)),
+            Err(why) => return Err((Box::new(client), format!("no process can be started: {why}"))),
+        }
+        Ok(())
+    }
+
+    /// Reaps those that have ended, and says how.
+    pub(super) fn tend(&mut self) -> Vec<(SocketAddr, String)> {
+        let mut said = Vec::new();
+        self.running.retain_mut(|(peer, child)| {
+            let how = match child.try_wait() {
+                Ok(None) => return true,
+                Ok(Some(status)) if status.success() => "its programs have ended".to_owned(),
+                Ok(Some(status)) => format!("the process that ran its programs {}", describe(status)),
+                Err(why) => format!("the process that ran its programs is lost: {why}"),
+            };
+            said.push((*peer, how));
+            false
+        });
+        said
+    }
+}
+
+impl Drop for Agents {
+    fn drop(&mut self) {
+        for (_, child) in &self.running {
+            // It is not reaped yet, so its number is its own.
+            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+        }
+        let began = now();
+        while !self.running.is_empty() && since(began) < GRACE {
+            self.tend();
+            std::thread::sleep(LOOK);
+        }
+        for (_, child) in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A program of the server at `HOST:PORT`: the connection to it, and what it has said so far.
+///
+/// # Errors
+/// If nobody serves there, or the server does not have this token or refuses.
+pub fn call_agent(to: &str, token: Option<&Token>) -> Result<(TcpStream, Vec<u8>), Fault> {
+    let mut way = Way::dial(to, token, PATIENCE)?;
+    way.set_patience(PATIENCE);
+    way.write(&Frame::Run).map_err(|why| way.lost(&why))?;
+    match way.read().map_err(|why| way.lost(&why))? {
+        Frame::Runs => {}
+        Frame::Refused { why } => return Err(Fault::Peer(format!("{to}: {why}"))),
+        other => {
+            return Err(Fault::Control(crate::plain::line(&format!("{to}: {other:?} came out of turn"))));
+        }
+    }
+    let (stream, came) = way.into_stream();
+    let lost = |why: std::io::Error| Fault::Connection(format!("{to}: {why}"));
+    door::prepare(&stream).and_then(|()| stream.set_nonblocking(false)).map_err(lost)?;
+    Ok((stream, came))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::wire::Hello;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    fn shell(script: &str) -> WorkerCommand {
+        WorkerCommand { program: "/bin/sh".into(), args: vec!["-c".into(), script.into()] }
+    }
+
+    /// A client as the door has it, and its own end.
+    fn client() -> (Client, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let far = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
+        let (stream, peer) = listener.accept().expect("a client");
+        (Client { stream, peer, hello: Hello::own(None).expect("random") }, far)
+    }
+
+    fn ended(agents: &mut Agents) -> String {
+        loop {
+            if let Some((_, how)) = agents.tend().pop() {
+                return how;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    #[test]
+    fn a_client_talks_to_the_program() {
+        let mut agents = Agents::new(Some(&shell("read line; echo heard $line; exit 3")));
+        let (client, mut far) = client();
+        assert!(agents.add(client).is_ok());
+        let word: Frame = wire::read(&mut far, wire::FRAME_MAX).expect("a word");
+        assert_eq!(word, Frame::Runs);
+        far.write_all(b"it\n").expect("sent");
+        assert!(ended(&mut agents).contains("status 3"));
+        drop(agents);
+        let mut said = String::new();
+        far.read_to_string(&mut said).expect("text");
+        assert_eq!(said, "heard it\n");
+    }
+
+    #[test]
+    fn a_server_that_was_not_told_to_starts_nothing() {
+        let (client, _far) = client();
+        let (_, why) = Agents::new(None).add(client).expect_err("nothing to start");
+        assert!(why.contains("--allow-run"), "{why}");
+    }
+
+    #[test]
+    fn programs_are_limited_and_end_with_the_server() {
+        let mut agents = Agents::new(Some(&shell("exec sleep 1000")));
+        let mut ends = Vec::new();
+        for _ in 0..AGENTS_MAX {
+            let (client, far) = client();
+            assert!(agents.add(client).is_ok());
+            ends.push(far);
+        }
+        let (client, _far) = client();
+        let (_, why) = agents.add(client).expect_err("one too many");
+        assert!(why.contains("for 64 clients already"), "{why}");
+        let pids: Vec<Pid> = agents.running.iter().map(|(_, child)| Pid::from_child(child)).collect();
+        drop(agents);
+        assert!(pids.into_iter().all(|pid| rustix::process::test_kill_process(pid).is_err()));
+    }
+}

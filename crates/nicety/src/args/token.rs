@@ -1,0 +1,43 @@
+//! How a command is given the secret that it shares with a server.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use bench::token::{self, Token};
+use clap::Args;
+
+use crate::error::Failure;
+
+/// The secret that `nicety serve` and its clients share.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// File with the secret that both sides share, which nobody else can read; or else $NICETY_TOKEN
+    ///
+    /// Each side proves to the other that it has the secret, which itself never travels.
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+    /// The secret itself; every user of this machine can see it while the command runs
+    #[arg(long, value_name = "SECRET")]
+    token: Option<String>,
+}
+
+impl TokenArgs {
+    /// The token: the one that was given, else that of the environment, else none.
+    pub(crate) fn read(&self) -> Result<Option<Token>, Failure> {
+        let found = match (&self.token_file, &self.token) {
+            (Some(path), _) => Some(Token::from_file(path).map_err(|why| why.to_string())),
+            (None, Some(text)) => Some(Token::new(text).map_err(|why| format!("--token is {why}"))),
+            (None, None) => std::env::var(token::VARIABLE)
+                .ok()
+                .map(|text| Token::new(&text).map_err(|why| format!("{} is {why}", token::VARIABLE))),
+        };
+        found.transpose().map_err(Failure::usage)
+    }
+
+    /// The words by which it was given, for another command of this directory and environment.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let file = self.token_file.iter().flat_map(|path| ["--token-file".into(), path.into()]);
+        let text = self.token.iter().flat_map(|text| ["--token".into(), text.into()]);
+        file.chain(text).collect()
+    }
+}

@@ -1,0 +1,52 @@
+//! `nicety mpirun --call`: reaches the agent of another host through the `nicety serve` there, and is to mpirun what ssh would be:
+//! its standard input and output are the agent's.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::BorrowedFd;
+
+use bench::token::Token;
+
+use crate::error::{FAILED, Failure, OK, Outcome};
+
+/// Connects until the agent has ended.
+///
+/// # Errors
+/// If the server cannot be reached, or refuses.
+pub(super) fn run(to: &str, token: Option<&Token>) -> Outcome {
+    let (mut agent, came) =
+        bench::launch::call_agent(to, token).map_err(|why| Failure::run(why.to_string()))?;
+    let failed = |why: io::Error| Failure::run(format!("{to}: {why}; try again"));
+    let (to_agent, input) =
+        (agent.try_clone().map_err(failed)?, own(rustix::stdio::stdin()).map_err(failed)?);
+    let mut out = own(rustix::stdio::stdout()).map_err(failed)?;
+    std::thread::spawn(move || pass_on(input, to_agent));
+    let passed = out.write_all(&came).and_then(|()| copy(&mut agent, &mut out));
+    Ok(if passed.is_ok() { OK } else { FAILED })
+}
+
+/// A standard stream without the buffer in which Rust keeps what is no whole line.
+fn own(stream: BorrowedFd<'_>) -> io::Result<File> {
+    stream.try_clone_to_owned().map(File::from)
+}
+
+/// Not [`io::copy`]: that asks the kernel to move bytes, which holds a pipe as long as it waits for them, and so its reader.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(n) => to.write_all(&bytes[..n])?,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// What mpirun says goes to the agent, and so does that it says no more.
+fn pass_on(mut input: File, mut to_agent: TcpStream) {
+    // However this ends, the agent is told by the end of the connection, and mpirun by that of this process.
+    let _ = copy(&mut input, &mut to_agent);
+    let _ = to_agent.shutdown(Shutdown::Write);
+}
