@@ -127,7 +127,7 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
         Ok("all") => Connect::All,
         _ => Connect::OnDemand,
     };
-    Ok(Config { ports, connect, node })
+    Ok(Config { ports, connect, node, ..Config::default() })
 }
 
 fn port(name: &str, node: &str) -> mpi::Result<Port> {

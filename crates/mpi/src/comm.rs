@@ -13,6 +13,7 @@ use crate::error::{Class, Error, Result};
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::talk::Talk;
+use crate::topology::Topology;
 
 /// A communicator (`MPI_Comm`); cheap to clone, and clones are the same object. It has no effect on others when the last clone is
 /// dropped without [`Comm::free`].
@@ -27,9 +28,12 @@ struct Inner {
     id: u64,
     group: Group,
     remote: Option<Group>,
+    topology: Option<Topology>,
     rank: i32,
     /// Collective operations begun so far.
     collectives: AtomicU32,
+    /// Tags of parts of messages given so far.
+    parts: AtomicU32,
     belongings: Lock<Belongings>,
 }
 
@@ -57,6 +61,7 @@ impl Comm {
         context: Option<Context>,
         group: Group,
         remote: Option<Group>,
+        topology: Option<Topology>,
     ) -> Result<Self> {
         let none = || Error::new(Class::GROUP, "this process is not a member of its communicator");
         let rank = group.rank_of(core.bootstrap().rank()).ok_or_else(none)?;
@@ -66,10 +71,18 @@ impl Comm {
             id: core.next_id(),
             group,
             remote,
+            topology,
             rank,
             collectives: AtomicU32::new(0),
+            parts: AtomicU32::new(0),
             belongings: Lock::default(),
         })))
+    }
+
+    /// A communicator as this one, in another context; in none yet with `None`.
+    pub(crate) fn copy(&self, context: Option<Context>) -> Result<Self> {
+        let (group, remote) = (self.group().clone(), self.remote_group().cloned());
+        Self::new(self.core(), context, group, remote, self.0.topology.clone())
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -97,6 +110,11 @@ impl Comm {
         (self.0.collectives.fetch_add(1, Ordering::Relaxed) & (i32::MAX as u32)) as i32
     }
 
+    /// The first of so many tags for parts of a message.
+    pub(crate) fn tags_of_parts(&self, parts: u32) -> u32 {
+        self.0.parts.fetch_add(parts, Ordering::Relaxed)
+    }
+
     /// A number that no other communicator of this process ever has.
     pub fn id(&self) -> u64 {
         self.0.id
@@ -120,6 +138,11 @@ impl Comm {
     /// The members of the other side of an intercommunicator.
     pub fn remote_group(&self) -> Option<&Group> {
         self.0.remote.as_ref()
+    }
+
+    /// Who is whose neighbour, if somebody is.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.0.topology.as_ref()
     }
 
     /// Whether it has two sides.

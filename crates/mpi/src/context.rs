@@ -18,15 +18,19 @@ pub(crate) enum Plane {
     Making = 2,
     /// Within one side of an intercommunicator.
     Side = 3,
+    /// What the two sides of a message in parts say to find each other.
+    Announcing = 4,
+    /// The parts of such messages.
+    Parts = 5,
 }
 
 /// The largest serial number.
-pub(crate) const SERIAL_MAX: u32 = (1 << 30) - 1;
+pub(crate) const SERIAL_MAX: u32 = (1 << 29) - 1;
 
 impl Context {
     /// The name that a process gives with a serial number up to [`SERIAL_MAX`].
     pub(crate) fn new(process: u32, serial: u32) -> Self {
-        Self(u64::from(process) << 32 | u64::from(serial) << 2)
+        Self(u64::from(process) << 32 | u64::from(serial) << 3)
     }
 
     /// As messages have it.
@@ -41,7 +45,7 @@ impl Context {
 
     /// As others tell it.
     pub(crate) fn from_number(number: u64) -> Self {
-        Self(number & !3)
+        Self(number & !7)
     }
 }
 
@@ -57,9 +61,10 @@ mod tests {
             assert_eq!(Context::from_number(context.number()), context);
             let planes = [Plane::Point, Plane::Collective, Plane::Making, Plane::Side];
             all.extend(planes.map(|plane| context.plane(plane)));
+            all.extend([Plane::Announcing, Plane::Parts].map(|plane| context.plane(plane)));
         }
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 20);
+        assert_eq!(all.len(), 30);
     }
 }

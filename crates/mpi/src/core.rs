@@ -7,9 +7,11 @@ use host::{Bell, Host, Lock, WaitSet};
 
 use crate::bootstrap::Bootstrap;
 use crate::context::{Context, SERIAL_MAX};
-use crate::engine::Engine;
+use crate::engine::{Begun, Engine};
 use crate::error::{Class, Error, Result};
+use crate::status::Status;
 use crate::transport::Transport;
+use crate::tuning::Tuning;
 
 /// What all objects of a process share; cheap to clone. Any thread may use it: whoever waits makes progress for all, and lets others
 /// at the state between two looks.
@@ -21,6 +23,7 @@ struct Inner {
     host: Host,
     engine: Lock<Engine>,
     bootstrap: BootstrapHandle,
+    tuning: Tuning,
     /// Everything that can bring news: the devices, and the bell.
     sources: WaitSet,
     /// Rung by a thread whose progress ended an operation that another one may wait for.
@@ -43,7 +46,12 @@ impl std::fmt::Debug for BootstrapHandle {
 
 impl Core {
     /// The core of a process whose transport is set up.
-    pub(crate) fn new(host: &Host, bootstrap: Arc<dyn Bootstrap>, transport: Transport) -> Self {
+    pub(crate) fn new(
+        host: &Host,
+        bootstrap: Arc<dyn Bootstrap>,
+        transport: Transport,
+        tuning: Tuning,
+    ) -> Self {
         let bell = Arc::new(Bell::new());
         let mut sources = WaitSet::new();
         sources.add(bell.clone());
@@ -56,6 +64,7 @@ impl Core {
             host: host.clone(),
             engine,
             bootstrap: BootstrapHandle(bootstrap),
+            tuning,
             sources,
             bell,
             waiting: AtomicU32::new(0),
@@ -74,6 +83,11 @@ impl Core {
         &self.0.bootstrap.0
     }
 
+    /// By what algorithms are chosen.
+    pub(crate) fn tuning(&self) -> &Tuning {
+        &self.0.tuning
+    }
+
     /// A number for an object that no other of this process has.
     pub(crate) fn next_id(&self) -> u64 {
         self.0.next_id.fetch_add(1, Ordering::Relaxed)
@@ -82,13 +96,13 @@ impl Core {
     /// A name for a communicator that nobody has used before.
     ///
     /// # Errors
-    /// [`Class::OTHER`] after 2^30 communicators.
+    /// [`Class::OTHER`] after 2^29 communicators.
     pub(crate) fn name_context(&self) -> Result<Context> {
         let serial = self.0.serial.fetch_add(1, Ordering::Relaxed);
         if serial > SERIAL_MAX {
             return Err(Error::new(
                 Class::OTHER,
-                "this process has named 2^30 communicators; there are no more names",
+                "this process has named 2^29 communicators; there are no more names",
             ));
         }
         Ok(Context::new(self.0.bootstrap.0.rank(), serial))
@@ -113,6 +127,14 @@ impl Core {
             engine.progress();
             look(engine)
         })
+    }
+
+    /// Waits for the end of what has begun.
+    pub(crate) fn finish(&self, call: &'static str, begun: Begun) -> Status {
+        match begun {
+            Begun::Over(status) => status,
+            Begun::Under(key) => self.wait(call, |engine| engine.take(key)).unwrap_or_else(Status::failed),
+        }
     }
 
     /// Makes progress until `look` has found something.

@@ -105,7 +105,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::dup`].
     pub fn idup(&self, info: Option<Info>) -> Result<(Self, Request)> {
-        let copy = Self::new(self.core(), None, self.group().clone(), self.remote_group().cloned())?;
+        let copy = self.copy(None)?;
         self.inherit(&copy, info)?;
         let side = if self.is_inter() { Plane::Side } else { Plane::Collective };
         let tag = self.next_collective();

@@ -94,6 +94,11 @@ impl Engine {
         }
     }
 
+    /// The machine that it runs on.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Begins a send.
     ///
     /// # Errors
@@ -274,6 +279,21 @@ impl Engine {
         let key = self.operations.insert(Operation::new(Work::Task));
         self.tasks.push((key, task));
         Begun::Under(key)
+    }
+
+    /// An operation that somebody else ends, by [`Engine::complete`].
+    pub(crate) fn open(&mut self) -> Begun {
+        Begun::Under(self.operations.insert(Operation::new(Work::Task)))
+    }
+
+    /// Ends what [`Engine::open`] began.
+    pub(crate) fn complete(&mut self, key: Key) {
+        self.end(key, Status::empty());
+    }
+
+    /// A task may be able to go on, though no operation has ended.
+    pub(crate) fn stir(&mut self) {
+        self.stirred = true;
     }
 
     /// A name for what has begun, also if it is over already.

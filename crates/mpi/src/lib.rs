@@ -10,6 +10,10 @@
 //! | `process` | [`Process`]: start, end, space for buffered sends |
 //! | `comm`, `point`, `request` | [`Comm`]; what it does between two processes; [`Request`] |
 //! | `making`, `duplicate` | how communicators are made of others; without waiting |
+//! | `partitioned` | messages in parts |
+//! | `topology`, `arranged` | who is whose neighbour; communicators that know it |
+//! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
+//! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
 //! | `group`, `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
 //! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
 //! | `core` | the state behind its lock, and how threads wait |
@@ -22,9 +26,12 @@
 //! | `table` | things by number |
 
 mod address;
+mod arranged;
 mod attribute;
 mod bootstrap;
 mod buffered;
+mod call;
+mod collective;
 mod comm;
 mod connect;
 mod connection;
@@ -41,18 +48,25 @@ mod matching;
 mod memory;
 mod nic;
 mod operation;
+mod partitioned;
+mod places;
 mod point;
 mod process;
 mod request;
+mod run;
 mod status;
 mod table;
 mod talk;
+mod topology;
 mod transport;
+mod tuning;
 mod wire;
 
 pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
 pub use bootstrap::{Board, Bootstrap, Seat};
 pub use buffered::{BSEND_OVERHEAD, BsendSpace};
+pub use collective::Collective;
+pub use collectives::{Costs, Kind};
 pub use comm::{Comm, NAME_MAX};
 pub use engine::Mode;
 pub use errhandler::Errhandler;
@@ -64,5 +78,7 @@ pub use memory::Buffer;
 pub use nic::Port;
 pub use point::{Message, With};
 pub use process::{Config, Connect, Process};
-pub use request::{Any, Request};
+pub use request::{Any, Generalized, Request};
 pub use status::{ANY_SOURCE, ANY_TAG, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
+pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
+pub use tuning::Tuning;

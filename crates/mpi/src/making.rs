@@ -9,6 +9,7 @@ use crate::group::Group;
 use crate::info::Info;
 use crate::status::UNDEFINED;
 use crate::talk::Talk;
+use crate::topology::Topology;
 
 /// What [`Comm::split_type`] splits by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub enum SplitType {
 
 impl Comm {
     /// A name that all members learn: of both sides, if there are two.
-    fn agree(&self) -> Result<Context> {
+    pub(crate) fn agree(&self) -> Result<Context> {
         let said = if self.rank() == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
         let said = match self.remote_group() {
             Some(_) => self.agree_with_other_side(&said)?,
@@ -72,7 +73,7 @@ impl Comm {
 
     fn dup_with(&self, info: Option<Info>) -> Result<Self> {
         let context = self.agree()?;
-        let copy = Self::new(self.core(), Some(context), self.group().clone(), self.remote_group().cloned())?;
+        let copy = self.copy(Some(context))?;
         self.inherit(&copy, info)?;
         Ok(copy)
     }
@@ -83,6 +84,16 @@ impl Comm {
     /// # Errors
     /// [`Class::ARG`] for another negative colour; [`Class::PROC_ABORTED`] when a member is lost.
     pub fn split(&self, color: i32, key: i32) -> Result<Option<Self>> {
+        self.split_into(color, key, None)
+    }
+
+    /// As [`Comm::split`], with a topology of the part that this process is in.
+    pub(crate) fn split_into(
+        &self,
+        color: i32,
+        key: i32,
+        topology: Option<Topology>,
+    ) -> Result<Option<Self>> {
         if color < 0 && color != UNDEFINED {
             return Err(Error::new(
                 Class::ARG,
@@ -90,7 +101,7 @@ impl Comm {
             ));
         }
         let wish = [color.to_le_bytes(), key.to_le_bytes()].concat();
-        let wishes = self.talk()?.told_by_all(self.rank(), &wish)?.concat();
+        let wishes = self.talk()?.told_by_all(self.rank(), &wish)?;
         let context = self.agree()?;
         let group = of_color(self.group(), &wishes, color)?;
         let remote = match self.remote_group() {
@@ -101,12 +112,21 @@ impl Comm {
             }
         };
         let nobody = remote.as_ref().is_some_and(|remote| remote.size() == 0);
-        if color == UNDEFINED || nobody { Ok(None) } else { self.child(context, group, remote).map(Some) }
+        if color == UNDEFINED || nobody {
+            return Ok(None);
+        }
+        self.child(context, group, remote, topology).map(Some)
     }
 
     /// A communicator of some of this one's processes, with its error handler.
-    fn child(&self, context: Context, group: Group, remote: Option<Group>) -> Result<Self> {
-        let child = Self::new(self.core(), Some(context), group, remote)?;
+    pub(crate) fn child(
+        &self,
+        context: Context,
+        group: Group,
+        remote: Option<Group>,
+        topology: Option<Topology>,
+    ) -> Result<Self> {
+        let child = Self::new(self.core(), Some(context), group, remote, topology)?;
         child.set_errhandler(self.errhandler());
         Ok(child)
     }
@@ -154,7 +174,7 @@ impl Comm {
         };
         let member = group.rank_of(self.core().bootstrap().rank()).is_some();
         let nobody = remote.as_ref().is_some_and(|remote| remote.size() == 0);
-        if !member || nobody { Ok(None) } else { self.child(context, group.clone(), remote).map(Some) }
+        if !member || nobody { Ok(None) } else { self.child(context, group.clone(), remote, None).map(Some) }
     }
 
     /// As [`Comm::create`], but collective over the group alone; `tag` tells calls apart that threads make at the same time.
@@ -170,7 +190,7 @@ impl Comm {
         let name = if me == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
         let talk = Talk::new(self.core(), self.context(Plane::Making)?, tag, group);
         let context = name_of(&talk.told_by_first(me, &name)?)?;
-        self.child(context, group.clone(), None).map(Some)
+        self.child(context, group.clone(), None, None).map(Some)
     }
 
     fn check_part(&self, group: &Group) -> Result<()> {
@@ -220,7 +240,7 @@ impl Comm {
         if self.group().intersection(&remote).size() > 0 {
             return Err(Error::new(Class::GROUP, "the two sides have a common member"));
         }
-        self.child(context, self.group().clone(), Some(remote))
+        self.child(context, self.group().clone(), Some(remote), None)
     }
 
     /// The name and the other side's members, as bytes.
@@ -257,7 +277,7 @@ impl Comm {
         let other_high = theirs.first() == Some(&1);
         let first = if high == other_high { self.group().process(0) < remote.process(0) } else { !high };
         let (front, back) = if first { (self.group(), remote) } else { (remote, self.group()) };
-        self.child(context, front.union(back)?, None)
+        self.child(context, front.union(back)?, None, None)
     }
 }
 

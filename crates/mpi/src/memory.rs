@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use datatypes::{Basic, Datatype, Memory};
+use datatypes::{Basic, Datatype, Memory, Op};
 use verbs::{Access, Buf, ImplicitMr, MemoryKind, Mr, Pd};
 
 use crate::error::{Class, Error, Result};
@@ -17,6 +17,8 @@ pub struct Buffer {
     address: usize,
     count: i64,
     datatype: Datatype,
+    /// Bytes of the packed form that come before the buffer's: it is a part of the elements.
+    skip: u64,
     len: u64,
     /// Keeps the memory, where it is this library's.
     _own: Option<Own>,
@@ -24,6 +26,11 @@ pub struct Buffer {
 
 /// Memory of this library's.
 type Own = Arc<dyn Debug + Send + Sync>;
+
+/// Memory aligned as an allocator of C's has it.
+#[derive(Debug, Default)]
+#[repr(align(16))]
+struct Line(#[expect(dead_code, reason = "it is reached by its address")] [AtomicU8; 16]);
 
 /// Bytes from which on memory of this library's has pages of its own.
 const LONG: usize = 4096;
@@ -49,26 +56,54 @@ impl Buffer {
         if len > 0 && address == 0 && span.start == 0 {
             return Err(Error::new(Class::BUFFER, format_args!("the buffer is null, but has {len} bytes")));
         }
-        Ok(Self { address, count, datatype, len, _own: None })
+        Ok(Self { address, count, datatype, skip: 0, len, _own: None })
     }
 
     /// A buffer of no bytes.
     pub fn nothing() -> Self {
-        Self { address: 0, count: 0, datatype: Datatype::from(Basic::Byte), len: 0, _own: None }
+        Self { address: 0, count: 0, datatype: Datatype::from(Basic::Byte), skip: 0, len: 0, _own: None }
     }
 
     /// Memory of this library's own, which lives as long as the buffer and its clones; it begins with these bytes.
     pub(crate) fn own(bytes: &[u8]) -> Result<Self> {
-        let (address, own): (usize, Own) = if bytes.len() < LONG {
-            let own: Vec<AtomicU8> = bytes.iter().map(|byte| AtomicU8::new(*byte)).collect();
-            (own.as_ptr().expose_provenance(), Arc::new(own))
+        let buffer = Self::own_elements(Datatype::from(Basic::Byte), bytes.len() as i64)?;
+        buffer.store(bytes);
+        Ok(buffer)
+    }
+
+    /// Memory of this library's own for `count` elements, aligned as that of an allocator of C's; all bytes are zero.
+    pub(crate) fn own_elements(datatype: Datatype, count: i64) -> Result<Self> {
+        let wide = |error: datatypes::Error| Error::new(Class::COUNT, error.text);
+        let (span, len) = (datatype.span(count).map_err(wide)?, datatype.bytes(count).map_err(wide)?);
+        // The first element is aligned, wherever its first byte is.
+        let pad = span.start.rem_euclid(size_of::<Line>() as i64);
+        let bytes = (span.end - span.start + pad) as usize;
+        let (begin, own): (usize, Own) = if bytes < LONG {
+            let mut lines = Vec::new();
+            lines.resize_with(bytes.div_ceil(size_of::<Line>()), Line::default);
+            (lines.as_ptr().expose_provenance(), Arc::new(lines))
         } else {
-            let own = Buf::alloc(bytes.len())?;
-            own.write(0, bytes)?;
-            (own.as_ptr().expose_provenance(), Arc::new(own))
+            let pages = Buf::alloc(bytes)?;
+            (pages.as_ptr().expose_provenance(), Arc::new(pages))
         };
-        let (count, len) = (bytes.len() as i64, bytes.len() as u64);
-        Ok(Self { address, count, datatype: Datatype::from(Basic::Byte), len, _own: Some(own) })
+        let address = begin.wrapping_add_signed((pad - span.start) as isize);
+        Ok(Self { address, count, datatype, skip: 0, len, _own: Some(own) })
+    }
+
+    /// A part of this buffer's memory: `count` elements of a type, `displacement` bytes from its address on.
+    ///
+    /// # Safety
+    /// The part lies within what was promised for this buffer.
+    pub(crate) unsafe fn within(&self, displacement: i64, count: i64, datatype: &Datatype) -> Result<Self> {
+        let len = datatype.bytes(count).map_err(|error| Error::new(Class::COUNT, error.text))?;
+        let address = self.address.wrapping_add_signed(displacement as isize);
+        Ok(Self { address, count, datatype: datatype.clone(), skip: 0, len, _own: self._own.clone() })
+    }
+
+    /// So many bytes of its packed form, from a place on.
+    pub(crate) fn window(self, from: u64, len: u64) -> Self {
+        let from = from.min(self.len);
+        Self { skip: self.skip + from, len: len.min(self.len - from), ..self }
     }
 
     /// A buffer of this library's own with this one's data.
@@ -120,8 +155,8 @@ impl Buffer {
     /// Address and length of the bytes, where they lie in one piece and in order.
     pub(crate) fn one_piece(&self) -> Option<(usize, usize)> {
         let run = self.datatype.single_run(self.count)?;
-        let len = usize::try_from(run.length).ok()?;
-        Some((self.address.wrapping_add_signed(run.offset as isize), len))
+        let (first, len) = (run.offset + self.skip as i64, usize::try_from(self.len).ok()?);
+        (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
     }
 
     /// Copies all bytes, which must be as many as `into` has.
@@ -129,7 +164,9 @@ impl Buffer {
         match self.one_piece() {
             Some((address, len)) => copy_from(address, &mut into[..len]),
             None => {
-                drop(self.datatype.cursor(self.count).map(|mut cursor| cursor.pack(&Raw(self.address), into)))
+                if let Some(mut cursor) = self.cursor() {
+                    cursor.pack(&Raw(self.address), into);
+                }
             }
         }
     }
@@ -139,13 +176,50 @@ impl Buffer {
         match self.one_piece() {
             Some((address, len)) => copy_to(address, &from[..from.len().min(len)]),
             None => {
-                drop(
-                    self.datatype
-                        .cursor(self.count)
-                        .map(|mut cursor| cursor.unpack(from, &mut Raw(self.address))),
-                );
+                let from = &from[..from.len().min(usize::try_from(self.len).unwrap_or(usize::MAX))];
+                if let Some(mut cursor) = self.cursor() {
+                    cursor.unpack(from, &mut Raw(self.address));
+                }
             }
         }
+    }
+
+    /// A place in the elements: where the buffer's bytes begin.
+    fn cursor(&self) -> Option<datatypes::Cursor> {
+        let mut cursor = self.datatype.cursor(self.count).ok()?;
+        if self.skip > 0 {
+            cursor.seek(self.skip);
+        }
+        Some(cursor)
+    }
+
+    /// Copies all bytes of another buffer, which has as many.
+    pub(crate) fn copy_of(&self, from: &Self) {
+        match from.one_piece() {
+            Some((address, len)) if len > 0 => {
+                // SAFETY: readable while the operation is under way, as promised to `Buffer::new`, and no byte of it is written.
+                // Test: collectives_do_what_plain_ones_do.
+                self.store(unsafe { std::slice::from_raw_parts(pointer(address), len) });
+            }
+            _ => self.store(&from.to_vec()),
+        }
+    }
+
+    /// Reduces elements into this buffer's, which are as many: `self = from op self`.
+    pub(crate) fn reduce(&self, from: &Self, op: &Op) -> Result<()> {
+        let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);
+        let span = self.datatype.span(self.count).map_err(wrong)?;
+        let len = (span.end - span.start) as usize;
+        if len == 0 {
+            return Ok(());
+        }
+        let first = |buffer: &Self| pointer(buffer.address.wrapping_add_signed(span.start as isize));
+        // SAFETY: readable and writable while the operation is under way, as promised to `Buffer::new` for as many elements, which
+        // are no part of each other. Test: collectives_do_what_plain_ones_do.
+        let (left, right) = unsafe {
+            (std::slice::from_raw_parts(first(from), len), std::slice::from_raw_parts_mut(first(self), len))
+        };
+        op.apply(left, right, self.count, &self.datatype).map_err(wrong)
     }
 
     /// Copies all bytes to a place in a NIC's buffer.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use host::Lock;
+
 use crate::comm::Comm;
 use crate::context::Plane;
 use crate::engine::{Begun, Claimed, Engine, Mode, Task};
@@ -10,6 +12,7 @@ use crate::group::Group;
 use crate::matching::Wanted;
 use crate::memory::Buffer;
 use crate::operation::Receive;
+use crate::partitioned::{ANNOUNCED, Announced, Got, Parts, Receiving, Sending};
 use crate::request::Request;
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status, TAG_MAX};
 use crate::table::Key;
@@ -41,7 +44,7 @@ impl Message {
             None => Status::of_nobody(),
             Some((comm, claimed)) => {
                 let begun = comm.core().with(|engine| engine.receive_claimed(claimed, buffer));
-                finished(&comm, "MPI_Mrecv", begun)
+                comm.core().finish("MPI_Mrecv", begun)
             }
         }
     }
@@ -55,14 +58,6 @@ impl Message {
                 Request::new(&comm, begun)
             }
         }
-    }
-}
-
-/// The end of what has begun.
-fn finished(comm: &Comm, call: &'static str, begun: Begun) -> Status {
-    match begun {
-        Begun::Over(status) => status,
-        Begun::Under(key) => comm.core().wait(call, |engine| engine.take(key)).unwrap_or_else(Status::failed),
     }
 }
 
@@ -152,7 +147,7 @@ impl Comm {
     /// [`Class::PROC_ABORTED`] when the destination is lost.
     pub fn send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<()> {
         let begun = self.begin_send(mode, buffer, to)?;
-        finished(self, "MPI_Send", begun).ok().map(drop)
+        self.core().finish("MPI_Send", begun).ok().map(drop)
     }
 
     /// Begins to send.
@@ -180,7 +175,7 @@ impl Comm {
     /// [`Class::RANK`] and [`Class::TAG`] for a source that there is not.
     pub fn receive(&self, buffer: Buffer, from: With) -> Result<Status> {
         let begun = self.begin_receive(buffer, from)?;
-        Ok(finished(self, "MPI_Recv", begun))
+        Ok(self.core().finish("MPI_Recv", begun))
     }
 
     /// Begins to receive.
@@ -234,7 +229,7 @@ impl Comm {
     /// As [`Comm::send`] and [`Comm::receive`].
     pub fn sendrecv(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Status> {
         let begun = self.begin_pair(send, to, receive, from)?;
-        Ok(finished(self, "MPI_Sendrecv", begun))
+        Ok(self.core().finish("MPI_Sendrecv", begun))
     }
 
     /// Begins to send and to receive.
@@ -312,4 +307,63 @@ impl Comm {
             None => engine.lost(wanted).map(Err),
         }
     }
+
+    /// A persistent request that sends a buffer in parts of one size, each when [`Request::parts_ready`] says so.
+    ///
+    /// # Errors
+    /// [`Class::RANK`] and [`Class::TAG`] as [`Comm::send`]; [`Class::COUNT`] if the elements are not so many parts.
+    pub fn send_parts_init(&self, buffer: Buffer, parts: i32, to: With) -> Result<Request> {
+        let parts = parts_of(&buffer, parts)?;
+        let Some((to, Label { tag, .. })) = self.destination(to)? else { return Ok(self.no_parts()) };
+        let announced = Announced { parts, first_tag: self.tags_of_parts(parts), bytes: buffer.len() };
+        let (said, context) = (Buffer::own(&announced.bytes())?, self.context(Plane::Announcing)?);
+        self.core().with(|engine| -> Result<()> {
+            if let Begun::Under(key) = engine.send(to, Label { context, tag }, &said, Mode::Standard)? {
+                engine.free(key);
+            }
+            Ok(())
+        })?;
+        let context = self.context(Plane::Parts)?;
+        let sending = Arc::new(Sending { to, context, buffer, announced, state: Lock::default() });
+        let (core, parts) = (self.core().clone(), Parts::Send(sending.clone()));
+        Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
+    }
+
+    /// A persistent request that receives a buffer in parts of one size; [`Request::part_arrived`] asks for one.
+    ///
+    /// # Errors
+    /// As [`Comm::send_parts_init`]; any source and any tag are not possible.
+    pub fn receive_parts_init(&self, buffer: Buffer, parts: i32, from: With) -> Result<Request> {
+        let parts = parts_of(&buffer, parts)?;
+        let Some((from, Label { tag, .. })) = self.destination(from)? else { return Ok(self.no_parts()) };
+        let (into, names) = (Buffer::own(&[0; ANNOUNCED])?, self.peers().clone());
+        let wanted = Wanted { context: self.context(Plane::Announcing)?, source: Some(from), tag: Some(tag) };
+        let receive = Receive { wanted, buffer: into.clone(), names: names.clone() };
+        let key = self.core().with(|engine| {
+            let begun = engine.receive(receive);
+            engine.under(begun)
+        });
+        let (context, state) = (self.context(Plane::Parts)?, Lock::new(Got::new(key, into)));
+        let receiving = Arc::new(Receiving { from, names, context, buffer, parts, state });
+        let (core, parts) = (self.core().clone(), Parts::Receive(receiving.clone()));
+        Ok(Request::partitioned(
+            self,
+            Arc::new(move || Ok(core.with(|engine| receiving.start(engine)))),
+            parts,
+        ))
+    }
+
+    /// A request for parts that go to nobody.
+    fn no_parts(&self) -> Request {
+        Request::partitioned(self, Arc::new(|| Ok(Begun::Over(Status::of_nobody()))), Parts::Nobody)
+    }
+}
+
+fn parts_of(buffer: &Buffer, parts: i32) -> Result<u32> {
+    let text =
+        || Error::new(Class::COUNT, format_args!("{} elements are not {parts} partitions", buffer.count()));
+    u32::try_from(parts)
+        .ok()
+        .filter(|parts| *parts > 0 && buffer.count() % i64::from(*parts) == 0)
+        .ok_or_else(text)
 }

@@ -13,9 +13,10 @@ use crate::engine::{Begun, Engine, Task};
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::nic::Port;
-use crate::request::Request;
+use crate::request::{Generalized, Request};
 use crate::status::Status;
 use crate::transport::Transport;
+use crate::tuning::Tuning;
 
 /// When connections are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub enum Connect {
 }
 
 /// What a process is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The devices by which others are reached, best first, at most 5: two processes use the first one in the list of the lower rank
     /// whose [`Port::fabric`] the other has, too.
@@ -37,6 +38,8 @@ pub struct Config {
     pub connect: Connect,
     /// A text that all processes of one host have in common, as for [`Port::fabric`].
     pub node: String,
+    /// By what collective algorithms are chosen; that of process 0 counts for all.
+    pub tuning: Tuning,
 }
 
 /// A process of a job: it owns all state there is. Cheap to clone; any thread may use it.
@@ -58,10 +61,12 @@ impl Process {
         if rank >= size || size > i32::MAX as u32 {
             return Err(Error::new(Class::ARG, format_args!("there is no rank {rank} in a job of {size}")));
         }
+        config.tuning.tell(&*bootstrap, &config.ports)?;
         let transport = Transport::new(host, &config.ports, &config.node, bootstrap.clone())?;
-        let core = Core::new(host, bootstrap, transport);
-        let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None)?;
-        let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None)?;
+        let tuning = Tuning::learn(&*bootstrap)?;
+        let core = Core::new(host, bootstrap, transport, tuning);
+        let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;
+        let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;
         world.set_name("MPI_COMM_WORLD")?;
         alone.set_name("MPI_COMM_SELF")?;
         let process = Self { core, world, alone };
@@ -113,9 +118,19 @@ impl Process {
         self.core.bootstrap()
     }
 
+    /// By what collective algorithms are chosen, in all of the job.
+    pub fn tuning(&self) -> &Tuning {
+        self.core.tuning()
+    }
+
     /// Does what can be done now, without waiting.
     pub fn progress(&self) {
         self.core.test(|_| None::<()>);
+    }
+
+    /// A request for something of the program's, which is over with [`Request::complete`] (`MPI_Grequest_start`).
+    pub fn generalized(&self, program: Arc<dyn Generalized>) -> Request {
+        Request::generalized(&self.core, program)
     }
 
     /// Attaches space for buffered sends.

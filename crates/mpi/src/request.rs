@@ -6,6 +6,7 @@ use crate::comm::Comm;
 use crate::core::Core;
 use crate::engine::{Begun, Engine};
 use crate::error::{Class, Error, Result};
+use crate::partitioned::Parts;
 use crate::status::Status;
 use crate::table::Key;
 
@@ -30,6 +31,26 @@ struct Active {
     state: State,
     /// Of a persistent request.
     starter: Option<Starter>,
+    /// Of one whose message goes in parts.
+    parts: Option<Parts>,
+    /// Of one that stands for something of the program's.
+    program: Option<Arc<dyn Generalized>>,
+}
+
+/// Something of the program's that a request stands for (`MPI_Grequest_start`). Nothing is called with a lock held.
+pub trait Generalized: Send + Sync {
+    /// How it ended; asked for when it has, perhaps more than once.
+    fn query(&self) -> Status;
+    /// The request is gone: called once, behind the last query.
+    ///
+    /// # Errors
+    /// The program's.
+    fn free(&self) -> Result<()>;
+    /// The program has asked for an end without effect; `is_complete` says whether it has ended already.
+    ///
+    /// # Errors
+    /// The program's.
+    fn cancel(&self, is_complete: bool) -> Result<()>;
 }
 
 impl std::fmt::Debug for Request {
@@ -65,26 +86,86 @@ impl Active {
 }
 
 impl Request {
+    fn active(core: &Core, comm: Option<&Comm>, state: State) -> Active {
+        let (core, comm) = (core.clone(), comm.cloned());
+        Active { core, comm, state, starter: None, parts: None, program: None }
+    }
+
     /// A request for an operation of a communicator that has begun.
     pub(crate) fn new(comm: &Comm, begun: Begun) -> Self {
-        let active = Active {
-            core: comm.core().clone(),
-            comm: Some(comm.clone()),
-            state: begun.into(),
-            starter: None,
-        };
-        Self(Some(Box::new(active)))
+        Self(Some(Box::new(Self::active(comm.core(), Some(comm), begun.into()))))
     }
 
     /// A persistent request, not started.
     pub(crate) fn persistent(comm: &Comm, starter: Starter) -> Self {
-        let (core, comm) = (comm.core().clone(), Some(comm.clone()));
-        Self(Some(Box::new(Active { core, comm, state: State::Inactive, starter: Some(starter) })))
+        let active = Self::active(comm.core(), Some(comm), State::Inactive);
+        Self(Some(Box::new(Active { starter: Some(starter), ..active })))
+    }
+
+    /// A persistent request for a message in parts, not started.
+    pub(crate) fn partitioned(comm: &Comm, starter: Starter, parts: Parts) -> Self {
+        let active = Self::active(comm.core(), Some(comm), State::Inactive);
+        Self(Some(Box::new(Active { starter: Some(starter), parts: Some(parts), ..active })))
     }
 
     /// A request for something of the process as a whole.
     pub(crate) fn of_process(core: &Core, begun: Begun) -> Self {
-        Self(Some(Box::new(Active { core: core.clone(), comm: None, state: begun.into(), starter: None })))
+        Self(Some(Box::new(Self::active(core, None, begun.into()))))
+    }
+
+    /// A request for something of the program's, which is over with [`Request::complete`].
+    pub(crate) fn generalized(core: &Core, program: Arc<dyn Generalized>) -> Self {
+        let begun = core.with(Engine::open);
+        let active = Self::active(core, None, begun.into());
+        Self(Some(Box::new(Active { program: Some(program), ..active })))
+    }
+
+    /// What a generalized request stands for is over.
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for another request.
+    pub fn complete(&self) -> Result<()> {
+        match self.0.as_deref() {
+            Some(Active { core, state: State::Under(key), program: Some(_), .. }) => {
+                core.with(|engine| engine.complete(*key));
+                Ok(())
+            }
+            _ => Err(Error::new(Class::REQUEST, "only a generalized request is completed by the program")),
+        }
+    }
+
+    /// Parts from `first` to `last` of a message that is sent in parts are ready (`MPI_Pready_range`).
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for a request that does not send in parts, or is not started; [`Class::ARG`] for parts that there are not
+    /// or that were ready before.
+    pub fn parts_ready(&self, first: i32, last: i32) -> Result<()> {
+        match self.0.as_deref() {
+            Some(Active { parts: Some(Parts::Nobody), .. }) => Ok(()),
+            Some(Active { core, parts: Some(Parts::Send(sending)), state: State::Under(_), .. }) => {
+                core.with(|engine| sending.ready(engine, first, last))
+            }
+            _ => Err(Error::new(
+                Class::REQUEST,
+                "only a started request that sends in partitions has some ready",
+            )),
+        }
+    }
+
+    /// Whether a part of a message that is received in parts is there (`MPI_Parrived`).
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for a request that does not receive in parts; [`Class::ARG`] for a part that there is not.
+    pub fn part_arrived(&self, part: i32) -> Result<bool> {
+        match self.0.as_deref() {
+            Some(Active { parts: Some(Parts::Nobody), .. }) => Ok(true),
+            Some(Active { core, parts: Some(Parts::Receive(receiving)), state, .. }) => {
+                core.test(|_| None::<()>);
+                let arrived = receiving.has_arrived(core.host(), part)?;
+                Ok(arrived || !matches!(state, State::Under(_)))
+            }
+            _ => Err(Error::new(Class::REQUEST, "only a request that receives in partitions gets some")),
+        }
     }
 
     /// No request (`MPI_REQUEST_NULL`).
@@ -112,16 +193,21 @@ impl Request {
         self.0.as_ref()?.comm.as_ref()
     }
 
-    /// Makes the request what it is after its operation has ended.
-    fn finish(&mut self) {
-        let Some(active) = &mut self.0 else { return };
+    /// Makes the request what it is after its operation has ended, as `status` says.
+    fn finish(&mut self, status: Status) -> Status {
+        let Some(active) = &mut self.0 else { return status };
         if let State::Under(key) = active.state {
             active.core.with(|engine| engine.take(key));
         }
         if active.starter.is_some() {
             active.state = State::Inactive;
-        } else {
-            self.0 = None;
+            return status;
+        }
+        let freed = active.program.take().map_or(Ok(()), |program| program.free());
+        self.0 = None;
+        match freed {
+            Err(error) if status.error.is_none() => Status { error: Some(error.into()), ..status },
+            _ => status,
         }
     }
 
@@ -129,15 +215,17 @@ impl Request {
     /// are over with an empty status.
     pub fn test(&mut self) -> Option<Status> {
         let status = self.peek()?;
-        self.finish();
-        Some(status)
+        Some(self.finish(status))
     }
 
     /// How the operation ended, if it has; the request stays as it is (`MPI_Request_get_status`).
     pub fn peek(&self) -> Option<Status> {
         match &self.0 {
             None => Some(Status::empty()),
-            Some(active) => active.core.test(|engine| active.look(engine)),
+            Some(active) => {
+                let status = active.core.test(|engine| active.look(engine))?;
+                Some(active.program.as_ref().map_or(status, |program| program.query()))
+            }
         }
     }
 
@@ -150,8 +238,9 @@ impl Request {
                 _ => waited(active.core.wait("MPI_Wait", |engine| active.look(engine))),
             },
         };
-        self.finish();
-        status
+        let program = self.0.as_ref().and_then(|active| active.program.clone());
+        let status = program.map_or(status, |program| program.query());
+        self.finish(status)
     }
 
     /// Begins the operation of a persistent request.
@@ -177,6 +266,9 @@ impl Request {
     /// [`Class::REQUEST`] for a null or inactive request.
     pub fn cancel(&self) -> Result<()> {
         match self.0.as_deref() {
+            Some(Active { core, state: State::Under(key), program: Some(program), .. }) => {
+                program.cancel(core.with(|engine| engine.peek(*key)).is_some())
+            }
             Some(Active { core, state: State::Under(key), .. }) => {
                 core.with(|engine| engine.cancel(*key));
                 Ok(())

@@ -71,21 +71,25 @@ impl<'a> Talk<'a> {
     }
 
     /// What each says, to all, by rank: all say as many bytes.
-    pub(crate) fn told_by_all(&self, me: i32, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn told_by_all(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+        let all = self.collected(me, bytes)?;
+        if all.len() != bytes.len() * self.others.size() as usize {
+            return Err(Error::new(Class::NOT_SAME, "the members have called different operations"));
+        }
+        Ok(all)
+    }
+
+    /// What each says, to all, one behind the other in the order of ranks.
+    pub(crate) fn collected(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         if me != 0 {
             self.send(0, bytes)?;
         }
         let mut all = bytes.to_vec();
         if me == 0 {
             for rank in 1..self.others.size() {
-                let said = self.receive(rank)?;
-                if said.len() != bytes.len() {
-                    return Err(Error::new(Class::NOT_SAME, "the members have called different operations"));
-                }
-                all.extend(said);
+                all.extend(self.receive(rank)?);
             }
         }
-        let all = self.told_by_first(me, &all)?;
-        Ok(all.chunks(bytes.len().max(1)).map(<[u8]>::to_vec).collect())
+        self.told_by_first(me, &all)
     }
 }

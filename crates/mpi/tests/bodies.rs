@@ -5,7 +5,7 @@ mod support;
 
 use datatypes::{Basic, Datatype};
 use mpi::{
-    ANY_TAG, Any, BSEND_OVERHEAD, BsendSpace, Class, Comm, Comparison, Connect, Group, Keyval, Mode,
+    ANY_TAG, Any, BSEND_OVERHEAD, BsendSpace, Buffer, Class, Comm, Comparison, Connect, Group, Keyval, Mode,
     PROC_NULL, Process, Request, SplitType, Status, UNDEFINED,
 };
 use support::{ANY, Body, Play, buffer, in_threads, pattern, receive, send, typed, with};
@@ -51,6 +51,8 @@ bodies! {
     attributes_are_copied_and_deleted 2
     everybody_talks_to_everybody 6
     threads_share_a_process 2
+    messages_come_in_parts 2
+    programs_complete_their_requests 1
 }
 
 const SIZES: &[usize] =
@@ -588,6 +590,94 @@ fn threads_share_a_process(process: &Process) {
     let threads = [1, 2, 3].map(|tag| host.spawn("thread", None, body(tag)).expect("a thread"));
     threads.into_iter().for_each(|thread| thread.join());
     assert_eq!(done.load(Ordering::SeqCst), 3, "a thread has failed");
+}
+
+/// Parts become ready in any order; the receiver counts in others, and one part is there before the next one is given.
+fn messages_come_in_parts(process: &Process) {
+    let (world, peer) = (process.world(), with(1 - process.world().rank(), 5));
+    for len in [12, 60_000] {
+        let mut bytes = vec![0; len];
+        if world.rank() == 0 {
+            let mut sends = world.send_parts_init(buffer(&mut bytes), 6, peer).expect("six parts");
+            assert_eq!(sends.parts_ready(0, 0).expect_err("not started").class, Class::REQUEST);
+            for round in 0..2 {
+                bytes.copy_from_slice(&pattern(0, round, len));
+                sends.start().expect("inactive");
+                for part in [4, 5] {
+                    sends.parts_ready(part, part).expect("waits");
+                }
+                assert_eq!(sends.parts_ready(5, 5).expect_err("ready already").class, Class::ARG);
+                assert_eq!(sends.parts_ready(6, 6).expect_err("no such part").class, Class::ARG);
+                // The receiver has the last third.
+                assert_eq!(receive(world, 1, with(1, 6)).0, [1]);
+                assert_eq!(sends.test(), None);
+                sends.parts_ready(0, 3).expect("wait");
+                assert_eq!(sends.wait().class(), Class::SUCCESS);
+                // It has all.
+                receive(world, 0, with(1, 7));
+            }
+        } else {
+            let mut receives = world.receive_parts_init(buffer(&mut bytes), 3, peer).expect("three parts");
+            for round in 0..2 {
+                receives.start().expect("inactive");
+                while !receives.part_arrived(2).expect("active") {}
+                assert_eq!(receives.part_arrived(0), Ok(false));
+                assert_eq!(receives.part_arrived(3).expect_err("no such part").class, Class::ARG);
+                send(world, vec![1], with(0, 6));
+                let status = receives.wait();
+                assert_eq!((status.source, status.bytes), (0, len as u64));
+                assert!(bytes == pattern(0, round, len), "round {round} of {len} bytes");
+                assert_eq!(receives.part_arrived(0), Ok(true));
+                send(world, vec![], with(0, 7));
+            }
+        }
+    }
+    let mut nobody = world.send_parts_init(Buffer::nothing(), 2, with(PROC_NULL, 1)).expect("nobody");
+    nobody.start().expect("inactive");
+    nobody.parts_ready(0, 1).expect("nothing to do");
+    assert_eq!(nobody.wait().class(), Class::SUCCESS);
+    let mut odd = [0; 5];
+    assert_eq!(world.send_parts_init(buffer(&mut odd), 2, peer).expect_err("odd").class, Class::COUNT);
+}
+
+/// Requests that stand for something of the program's are waited for beside others.
+fn programs_complete_their_requests(process: &Process) {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    #[derive(Default)]
+    struct Job {
+        freed: AtomicU32,
+        cancelled: AtomicU32,
+    }
+    impl mpi::Generalized for Job {
+        fn query(&self) -> Status {
+            Status { tag: 77, ..Status::empty() }
+        }
+        fn free(&self) -> mpi::Result<()> {
+            self.freed.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+        fn cancel(&self, is_complete: bool) -> mpi::Result<()> {
+            self.cancelled.fetch_add(1 + u32::from(is_complete), Ordering::SeqCst);
+            Ok(())
+        }
+    }
+    let world = process.world();
+    let job = Arc::new(Job::default());
+    let mut request = process.generalized(job.clone());
+    let mut byte = [0; 1];
+    let mut receives = world.ireceive(buffer(&mut byte), with(0, 1)).expect("begun");
+    assert_eq!(request.test(), None);
+    request.cancel().expect("active");
+    send(world, vec![3], with(0, 1));
+    assert_eq!(Request::wait_any(&mut [&mut request, &mut receives]).map(|(at, _)| at), Some(1));
+    request.complete().expect("active");
+    request.cancel().expect("active");
+    assert_eq!(request.peek().map(|status| status.tag), Some(77));
+    assert_eq!(job.freed.load(Ordering::SeqCst), 0, "the request is still there");
+    assert_eq!(request.wait().tag, 77);
+    assert_eq!((job.freed.load(Ordering::SeqCst), job.cancelled.load(Ordering::SeqCst)), (1, 3));
+    assert_eq!(request.complete().expect_err("gone").class, Class::REQUEST);
 }
 
 #[test]

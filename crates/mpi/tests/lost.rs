@@ -47,7 +47,12 @@ fn what_waits_for_a_lost_process_fails() {
             let address =
                 device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
             let ports = vec![mpi::Port { device, address, fabric: "card".into() }];
-            let config = mpi::Config { ports, connect: mpi::Connect::OnDemand, node: "n".into() };
+            let config = mpi::Config {
+                ports,
+                connect: mpi::Connect::OnDemand,
+                node: "n".into(),
+                ..mpi::Config::default()
+            };
             let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
             if rank == 1 {
                 (0..2).for_each(|_| drop(receive(process.world(), 1, with(mpi::ANY_SOURCE, 1))));

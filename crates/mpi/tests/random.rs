@@ -7,7 +7,7 @@
 mod support;
 
 use mpi::{ANY_SOURCE, ANY_TAG, BsendSpace, Comm, Connect, Mode, Process, Request};
-use support::{Play, buffer, in_threads, pattern, with};
+use support::{Dice, Play, buffer, in_threads, pattern, with};
 use verbs::host::world::Ended;
 
 /// Seeds of each weather.
@@ -20,22 +20,6 @@ const WEATHERS: &[&str] = &[
     "model:mt23108-vapi(faults.stall_ppm=20000,faults.stall_ns=50000)",
     "model:mt23108-nicmem(faults.loss_ppm=3000,faults.delay_ns=5000,faults.stall_ppm=5000,faults.stall_ns=20000)",
 ];
-
-/// A plain generator of numbers (xorshift64*).
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % sides
-    }
-}
 
 /// A message of the plan.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use datatypes::{Basic, Datatype};
-use mpi::{ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Port, Process, Status, With};
+use mpi::{
+    ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Kind, Port, Process, Status, Tuning, With,
+};
 use verbs::host::world::{self, Ended, Factory, World};
 use verbs::host::{Host, Task};
 
@@ -46,12 +48,14 @@ pub(crate) struct Play {
     pub(crate) seed: u64,
     pub(crate) connect: Connect,
     pub(crate) factory: Factory,
+    /// Collective algorithms by name.
+    pub(crate) algorithms: &'static [(Kind, &'static str)],
 }
 
 impl Play {
     pub(crate) fn new(ranks: u32) -> Self {
         let (connect, factory) = (Connect::OnDemand, Factory::Coroutine);
-        Self { card: "model:mt23108-vapi", ranks, seed: 1, connect, factory }
+        Self { card: "model:mt23108-vapi", ranks, seed: 1, connect, factory, algorithms: &[] }
     }
 
     /// Runs a body on a machine for each rank.
@@ -65,7 +69,10 @@ impl Play {
             let node = world.node(&name);
             let (host, board, body, name_of_node) = (node.host(), board.clone(), body.clone(), name.clone());
             let run = move || {
-                rank_body(&host, &board, rank, (self.card, "card", &name_of_node), self.connect, body)
+                let names = self.algorithms.iter().map(|(kind, name)| (*kind, (*name).to_owned()));
+                let tuning = Tuning { costs: None, algorithms: names.collect() };
+                let how = (self.connect, tuning);
+                rank_body(&host, &board, rank, (self.card, "card", &name_of_node), how, body)
             };
             world.rank(&name, &[&node], run).expect("a rank");
         }
@@ -78,13 +85,13 @@ fn rank_body(
     board: &Arc<Board>,
     rank: u32,
     (device, fabric, node): (&str, &str, &str),
-    connect: Connect,
+    (connect, tuning): (Connect, Tuning),
     body: impl Fn(&Process),
 ) {
     let device = fabric::open(device, host).expect("a device");
     let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let ports = vec![Port { device, address, fabric: fabric.into() }];
-    let config = Config { ports, connect, node: node.into() };
+    let config = Config { ports, connect, node: node.into(), tuning };
     let process = Process::start(host, &config, board.seat(rank, host)).expect("a job");
     body(&process);
     process.finalize().expect("an end");
@@ -108,7 +115,7 @@ pub(crate) fn in_threads(device: &'static str, ranks: u32, connect: Connect, bod
         let (host, board) = (host.clone(), board.clone());
         move || {
             let _alarm = Alarm;
-            rank_body(&host, &board, rank, (device, device, "here"), connect, body);
+            rank_body(&host, &board, rank, (device, device, "here"), (connect, Tuning::default()), body);
         }
     };
     let threads: Vec<Task> =
@@ -150,4 +157,20 @@ pub(crate) fn receive(comm: &Comm, room: usize, from: With) -> (Vec<u8>, Status)
     let status = comm.receive(buffer(&mut bytes), from).expect("valid");
     bytes.truncate(status.bytes as usize);
     (bytes, status)
+}
+
+/// A plain generator of numbers (xorshift64*).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % sides
+    }
 }

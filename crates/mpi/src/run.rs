@@ -1,0 +1,153 @@
+//! [`Run`]: a collective operation under way: the rounds of its plan, one after the other.
+
+use std::sync::Arc;
+
+use datatypes::Op;
+
+use crate::engine::{Begun, Engine, Mode, Task};
+use crate::error::{Class, Error, Result};
+use crate::group::Group;
+use crate::matching::Wanted;
+use crate::memory::Buffer;
+use crate::operation::Receive;
+use crate::status::Status;
+use crate::table::Key;
+use crate::wire::Label;
+
+/// A step of a schedule, with processes and memory in the place of ranks and spans.
+#[derive(Debug)]
+pub(crate) enum Act {
+    /// Sends to a process.
+    Send { to: u32, buffer: Buffer },
+    /// Receives from a process: exactly the buffer's bytes.
+    Receive { from: u32, buffer: Buffer },
+    /// `into = from op into`, or with `swapped` `into = into op from`.
+    Reduce { from: Buffer, into: Buffer, swapped: bool },
+    /// Copies all bytes.
+    Copy { from: Buffer, to: Buffer },
+}
+
+/// What this process does in a collective operation. It can be carried out any number of times.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: Vec<Vec<Act>>,
+    /// What all its messages match.
+    pub(crate) label: Label,
+    pub(crate) op: Option<Op>,
+    /// By which sources are named in errors.
+    pub(crate) names: Group,
+}
+
+/// A plan that is being carried out.
+pub(crate) struct Run {
+    plan: Arc<Plan>,
+    /// Rounds begun.
+    begun: usize,
+    /// Sends and receives of the present round that are not over, with the bytes that a receive is to bring.
+    pending: Vec<(Key, Option<u64>)>,
+    failed: Option<Error>,
+}
+
+impl Task for Run {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+        loop {
+            let mut pending = std::mem::take(&mut self.pending);
+            pending.retain(|(key, bytes)| match engine.take(*key) {
+                Some(status) => {
+                    self.over(status, *bytes);
+                    false
+                }
+                None => true,
+            });
+            self.pending = pending;
+            if !self.pending.is_empty() {
+                return None;
+            }
+            if let Some(error) = self.failed.take() {
+                return Some(Status::failed(error));
+            }
+            if self.begun == self.plan.rounds.len() {
+                return Some(Status::empty());
+            }
+            self.begun += 1;
+            if let Err(error) = self.round(engine) {
+                self.failed = Some(error);
+            }
+        }
+    }
+}
+
+impl Run {
+    /// A plan, to be begun.
+    pub(crate) fn new(plan: Arc<Plan>) -> Self {
+        Self { plan, begun: 0, pending: Vec::new(), failed: None }
+    }
+
+    /// A send or a receive has ended.
+    fn over(&mut self, status: Status, bytes: Option<u64>) {
+        let few = bytes.filter(|bytes| status.bytes < *bytes);
+        let error = match (status.error, few) {
+            (Some(error), _) => Error::clone(&error),
+            (None, Some(bytes)) => {
+                let text = format!("a member has sent {} bytes, where {bytes} belong", status.bytes);
+                Error::new(Class::NOT_SAME, text)
+            }
+            (None, None) => return,
+        };
+        self.failed.get_or_insert(error);
+    }
+
+    /// Begins all steps of the present round: receives first, so that data find their place.
+    fn round(&mut self, engine: &mut Engine) -> Result<()> {
+        let plan = self.plan.clone();
+        let round = &plan.rounds[self.begun - 1];
+        for act in round {
+            if let Act::Receive { from, buffer } = act {
+                let Label { context, tag } = plan.label;
+                let wanted = Wanted { context, source: Some(*from), tag: Some(tag) };
+                let receive = Receive { wanted, buffer: buffer.clone(), names: plan.names.clone() };
+                let begun = engine.receive(receive);
+                self.began(begun, Some(buffer.len()));
+            }
+        }
+        for act in round {
+            match act {
+                Act::Receive { .. } => {}
+                Act::Send { to, buffer } => {
+                    let begun = engine.send(*to, plan.label, buffer, Mode::Standard)?;
+                    self.began(begun, None);
+                }
+                Act::Reduce { from, into, swapped } => {
+                    let op = plan.op.as_ref();
+                    let op =
+                        op.ok_or_else(|| Error::new(Class::INTERN, "a plan reduces without an operator"))?;
+                    engine.host().charge_copy(into.len());
+                    reduce(op, from, into, *swapped)?;
+                }
+                Act::Copy { from, to } => {
+                    engine.host().charge_copy(from.len());
+                    to.copy_of(from);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn began(&mut self, begun: Begun, bytes: Option<u64>) {
+        match begun {
+            Begun::Over(status) => self.over(status, bytes),
+            Begun::Under(key) => self.pending.push((key, bytes)),
+        }
+    }
+}
+
+fn reduce(op: &Op, from: &Buffer, into: &Buffer, swapped: bool) -> Result<()> {
+    if !swapped || op.is_commutative() {
+        return into.reduce(from, op);
+    }
+    let right = Buffer::own_elements(into.datatype().clone(), into.count())?;
+    right.copy_of(from);
+    right.reduce(into, op)?;
+    into.copy_of(&right);
+    Ok(())
+}

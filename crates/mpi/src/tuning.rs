@@ -1,0 +1,104 @@
+//! [`Tuning`]: by what algorithms are chosen. All processes have that of process 0, so that they choose alike.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use collectives::{Algorithm, Case, Choice, Costs, Kind, choose};
+
+use crate::bootstrap::Bootstrap;
+use crate::error::{Class, Error, Result};
+use crate::nic::Port;
+
+/// How collective algorithms are chosen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tuning {
+    /// What messages cost; `None` derives it from the first device.
+    pub costs: Option<Costs>,
+    /// The algorithm of a kind by name, for calls that it can carry out; others go by cost.
+    pub algorithms: BTreeMap<Kind, String>,
+}
+
+const NOTE: &str = "mpi-tuning";
+
+/// What is assumed of a device that does not say: a message through memory, copied twice.
+const MEMORY: Costs = Costs { alpha: 0.4e-6, gap: 0.2e-6, beta: 1.0 / 8e9, gamma: 1.0 / 6e9 };
+/// Seconds that a message over a link takes, whatever its size.
+const LINK_ALPHA: f64 = 5e-6;
+
+fn costs_of(ports: &[Port]) -> Costs {
+    let rate = ports.first().and_then(|port| port.device.attr().link_rate);
+    match rate {
+        None => MEMORY,
+        Some(rate) => Costs { alpha: LINK_ALPHA, gap: LINK_ALPHA, beta: 1.0 / rate.0, ..MEMORY },
+    }
+}
+
+impl Tuning {
+    /// Process 0 tells what all are to use, before the first fence.
+    pub(crate) fn tell(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
+        for (kind, name) in &self.algorithms {
+            if !Algorithm::of(*kind).any(|algorithm| algorithm.name == name) {
+                let names: Vec<_> = Algorithm::of(*kind).map(|algorithm| algorithm.name).collect();
+                let text = format!("{} has no algorithm `{name}`: it has {}", kind.name(), names.join(", "));
+                return Err(Error::new(Class::ARG, text));
+            }
+        }
+        if bootstrap.rank() > 0 {
+            return Ok(());
+        }
+        let Costs { alpha, gap, beta, gamma } = self.costs.unwrap_or_else(|| costs_of(ports));
+        let mut note = format!("{alpha:e};{gap:e};{beta:e};{gamma:e}");
+        for (kind, name) in &self.algorithms {
+            write!(note, ";{}={name}", kind.name()).map_err(|error| Error::new(Class::INTERN, error))?;
+        }
+        bootstrap.put(NOTE, &note)
+    }
+
+    /// What process 0 has told.
+    pub(crate) fn learn(bootstrap: &dyn Bootstrap) -> Result<Self> {
+        let note = bootstrap.get(NOTE)?;
+        Self::parse(&note)
+            .ok_or_else(|| Error::new(Class::OTHER, format_args!("'{note}' is no tuning of this version's")))
+    }
+
+    fn parse(note: &str) -> Option<Self> {
+        let mut parts = note.split(';');
+        let mut cost = || parts.next()?.parse().ok().filter(|cost: &f64| cost.is_finite() && *cost >= 0.0);
+        let costs = Some(Costs { alpha: cost()?, gap: cost()?, beta: cost()?, gamma: cost()? });
+        let algorithm = |part: &str| {
+            let (kind, name) = part.split_once('=')?;
+            let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
+            Some((kind, name.to_owned()))
+        };
+        Some(Self { costs, algorithms: parts.map(algorithm).collect::<Option<_>>()? })
+    }
+
+    /// The algorithm for a call, and its segment.
+    pub(crate) fn choose(&self, case: Case) -> Choice {
+        let choice = choose(case, self.costs.unwrap_or(MEMORY));
+        let named = self.algorithms.get(&case.kind).and_then(|name| Algorithm::named(name, &case).ok());
+        Choice { algorithm: named.unwrap_or(choice.algorithm), ..choice }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_learned() {
+        let board = crate::bootstrap::Board::new(1);
+        let seat = board.seat(0, &host::real::host());
+        let costs = Some(Costs { alpha: 1.5e-6, gap: 1e-7, beta: 1e-10, gamma: 0.0 });
+        let algorithms = [(Kind::Allreduce, "ring".to_owned()), (Kind::Barrier, "tree".to_owned())];
+        let tuning = Tuning { costs, algorithms: algorithms.into() };
+        tuning.tell(&*seat, &[]).expect("known names");
+        assert_eq!(Tuning::learn(&*seat), Ok(tuning));
+        let wrong = Tuning { algorithms: [(Kind::Bcast, "rign".to_owned())].into(), ..Tuning::default() };
+        let refused = wrong.tell(&*seat, &[]).expect_err("no such algorithm");
+        assert!(refused.class == Class::ARG && refused.text.contains("binomial"), "{refused}");
+        for nonsense in ["", "1;2;0", "1;2;0;x", "1;2;0;-3", "1;2;0;3;bcast", "1;2;0;3;cast=ring"] {
+            assert_eq!(Tuning::parse(nonsense), None, "{nonsense}");
+        }
+    }
+}
