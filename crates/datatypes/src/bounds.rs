@@ -7,6 +7,8 @@ pub(crate) struct Bounds {
     pub(crate) size: i64,
     /// Where the data begins and ends; none if there is no data.
     pub(crate) data: Option<(i64, i64)>,
+    /// Where the elements begin and end, each with its padding.
+    padded: Option<(i64, i64)>,
     /// Where the outermost lower and upper bounds are that `MPI_Type_create_resized` set; none if it never did.
     marks: Option<(i64, i64)>,
     /// The strictest alignment of what is inside, in bytes.
@@ -15,20 +17,20 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     /// Of no elements.
-    pub(crate) const EMPTY: Self = Self { size: 0, data: None, marks: None, align: 1 };
+    pub(crate) const EMPTY: Self = Self { size: 0, data: None, padded: None, marks: None, align: 1 };
 
     /// Of data without gaps from the origin on.
     pub(crate) const fn of(size: i64, end: i64, align: i64) -> Self {
-        Self { size, data: Some((0, end)), marks: None, align }
+        Self { size, data: Some((0, end)), padded: Some((0, end)), marks: None, align }
     }
 
-    /// Lower and upper bound. Where nobody set them, those of the data, padded so that the next element is aligned; none if the
+    /// Lower and upper bound. Where nobody set them, those of the elements, padded so that the next one is aligned; none if the
     /// padding passes 64 bits.
     pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
         if let Some(marks) = self.marks {
             return Some(marks);
         }
-        let Some((first, end)) = self.data else { return Some((0, 0)) };
+        let Some((first, end)) = self.padded else { return Some((0, 0)) };
         let extent = end.checked_sub(first)?;
         let padding = (self.align - extent % self.align) % self.align;
         Some((first, end.checked_add(padding)?))
@@ -39,9 +41,16 @@ impl Bounds {
         Some(Self { marks: Some((lb, lb.checked_add(extent)?)), ..self })
     }
 
+    /// These elements as a part of others: with their padding.
+    pub(crate) fn as_part(self) -> Option<Self> {
+        let padded = if self.padded.is_some() && self.marks.is_none() { self.bounds() } else { self.padded };
+        Some(Self { padded, ..self })
+    }
+
     /// All further by so many bytes.
     pub(crate) fn shifted(self, by: i64) -> Option<Self> {
-        Some(Self { data: shift(self.data, by)?, marks: shift(self.marks, by)?, ..self })
+        let (data, padded) = (shift(self.data, by)?, shift(self.padded, by)?);
+        Some(Self { data, padded, marks: shift(self.marks, by)?, ..self })
     }
 
     /// Repeated, each time a stride further.
@@ -51,7 +60,8 @@ impl Bounds {
         }
         let last = self.shifted(stride.checked_mul(count - 1)?)?;
         let size = self.size.checked_mul(count)?;
-        Some(Self { size, data: union(self.data, last.data), marks: union(self.marks, last.marks), ..self })
+        let (data, padded) = (union(self.data, last.data), union(self.padded, last.padded));
+        Some(Self { size, data, padded, marks: union(self.marks, last.marks), ..self })
     }
 
     /// Both type maps together, one behind the other; none if anything passes 64 bits.
@@ -59,6 +69,7 @@ impl Bounds {
         Some(Self {
             size: self.size.checked_add(other.size)?,
             data: union(self.data, other.data),
+            padded: union(self.padded, other.padded),
             marks: union(self.marks, other.marks),
             align: self.align.max(other.align),
         })

@@ -313,10 +313,10 @@ impl Shape {
             Self::Basic(basic) => Some(Datatype::from(*basic).bounds()),
             Self::Same(old) => Some(old.bounds()),
             Self::Strided { count, blocklength, stride, old } => {
-                old.bounds().repeated(*blocklength, old.extent())?.repeated(*count, *stride)
+                old.bounds().as_part()?.repeated(*blocklength, old.extent())?.repeated(*count, *stride)
             }
             Self::Blocks(blocks) => blocks.iter().try_fold(Bounds::EMPTY, |all, block| {
-                let repeated = block.old.bounds().repeated(block.count, block.old.extent())?;
+                let repeated = block.old.bounds().as_part()?.repeated(block.count, block.old.extent())?;
                 all.and(repeated.shifted(block.displacement)?)
             }),
         }

@@ -22,7 +22,7 @@
 //! # What the standard leaves open
 //!
 //! - The extent of a type whose bounds nobody set is padded to the strictest alignment inside, as C pads a struct, whichever
-//!   constructor made it.
+//!   constructor made it, and a type that is a part of another counts with its padding: so `count` extents of it fit in it.
 //! - Bounds that were set stay: where a part of a type has them, those of the parts without do not count.
 //! - `long double` is what C has here: x87's 80 bits in 16 bytes on x86-64, quad elsewhere. Fortran's `INTEGER`, `REAL` and
 //!   `LOGICAL` have 4 bytes.

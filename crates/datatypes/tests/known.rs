@@ -32,6 +32,15 @@ fn long_double() -> Vec<u8> {
     bits.to_ne_bytes().to_vec()
 }
 
+/// As numpy nests arrays, and mpi4py's tests make types of them: 2 times 3 elements of 12 integers at odd strides.
+#[test]
+fn a_part_of_a_type_counts_with_its_padding() {
+    let inner = Datatype::hvector(3, 4, 25, &Basic::Int.into()).expect("a vector");
+    assert_eq!((inner.true_extent(), inner.extent()), (66, 68));
+    let outer = Datatype::hvector(2, 3, 273, &inner).expect("a vector");
+    assert_eq!((outer.true_extent(), outer.extent()), (475, 480));
+}
+
 #[test]
 fn external32_is_big_endian_with_the_sizes_of_the_standard() {
     assert_eq!(external(Basic::Int, &(-2_i32).to_ne_bytes()), Ok(vec![0xff, 0xff, 0xff, 0xfe]));

@@ -9,6 +9,8 @@ struct Model {
     map: Vec<(Basic, i64)>,
     /// Each lower and upper bound that was set.
     marks: Vec<(i64, i64)>,
+    /// Where parts end, with their padding.
+    ends: Vec<i64>,
 }
 
 /// Basic types without parts, from 1 to 16 bytes.
@@ -18,9 +20,13 @@ const BASICS: [Basic; 6] =
 impl Model {
     fn of(basic: Basic) -> Self {
         match basic {
-            Basic::ShortInt => Self { map: vec![(Basic::Short, 0), (Basic::Int, 4)], marks: vec![] },
-            Basic::DoubleInt => Self { map: vec![(Basic::Double, 0), (Basic::Int, 8)], marks: vec![] },
-            _ => Self { map: vec![(basic, 0)], marks: vec![] },
+            Basic::ShortInt => {
+                Self { map: vec![(Basic::Short, 0), (Basic::Int, 4)], marks: vec![], ends: vec![] }
+            }
+            Basic::DoubleInt => {
+                Self { map: vec![(Basic::Double, 0), (Basic::Int, 8)], marks: vec![], ends: vec![] }
+            }
+            _ => Self { map: vec![(basic, 0)], marks: vec![], ends: vec![] },
         }
     }
 
@@ -41,7 +47,8 @@ impl Model {
         if let Some(ub) = self.marks.iter().map(|mark| mark.1).max() {
             return ub;
         }
-        let Some(end) = self.map.iter().map(Self::end).max() else { return 0 };
+        let parts = self.ends.iter().copied();
+        let Some(end) = parts.chain(self.map.iter().map(Self::end)).max() else { return 0 };
         let align = self.map.iter().map(|entry| Self::align(entry.0)).max().unwrap_or(1);
         (end..).find(|ub| (ub - self.lb()) % align == 0).expect("one of the next few")
     }
@@ -54,16 +61,20 @@ impl Model {
         Self {
             map: self.map.iter().map(|&(basic, at)| (basic, at + by)).collect(),
             marks: self.marks.iter().map(|&(lb, ub)| (lb + by, ub + by)).collect(),
+            ends: self.ends.iter().map(|end| end + by).collect(),
         }
     }
 
     /// Blocks of elements at displacements in bytes, in their order.
     fn blocks<'a>(blocks: impl IntoIterator<Item = (i64, i64, &'a Self)>) -> Self {
-        let mut all = Self { map: vec![], marks: vec![] };
+        let mut all = Self { map: vec![], marks: vec![], ends: vec![] };
         for (length, displacement, old) in blocks {
             for i in 0..length {
                 let one = old.at(displacement + i * old.extent());
+                let is_padded = one.marks.is_empty() && !one.map.is_empty();
+                all.ends.extend(is_padded.then(|| one.ub()));
                 all.map.extend(one.map);
+                all.ends.extend(one.ends);
                 all.marks.extend(one.marks);
             }
         }
@@ -133,7 +144,7 @@ fn any_type() -> impl Strategy<Value = Both> {
             }),
             (inner.clone(), small, -50_i64..50).prop_map(|((datatype, model), lb, extent)| {
                 let made = Datatype::resized(&datatype, lb, extent).expect("small");
-                (made, Model { map: model.map, marks: vec![(lb, lb + extent)] })
+                (made, Model { map: model.map, marks: vec![(lb, lb + extent)], ends: model.ends })
             }),
             inner.prop_map(|(datatype, model)| (Datatype::duplicate(&datatype), model)),
         ]
