@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use datatypes::{Datatype, Error, ErrorKind, UserFunction};
 use mpi::Class;
 
-use crate::calls::type_handle;
+use crate::calls::known_type_handle;
 use crate::types::{self, Address, Handle};
 
 /// An error handler of a program's, for whatever kind of object.
@@ -95,7 +95,7 @@ impl UserFunction for Operator {
         type Large = unsafe extern "C" fn(*const c_void, *mut c_void, *mut i64, *mut types::Datatype);
         let wrong = |text: String| Error { kind: ErrorKind::Op, text };
         let start = datatype.span(count)?.start as isize;
-        let (mut handle, is_temporary) = type_handle(datatype).map_err(|fault| wrong(fault.text))?;
+        let (mut handle, is_temporary) = known_type_handle(datatype).map_err(|fault| wrong(fault.text))?;
         let place = left.as_ptr().wrapping_offset(-start).cast();
         let result = right.as_mut_ptr().wrapping_offset(-start).cast();
         if self.is_large {

@@ -14,9 +14,9 @@ use crate::types::{self, Address, Number};
 /// How the three arguments are called that a buffer is passed as.
 #[derive(Clone, Copy)]
 pub(crate) struct Names {
-    address: &'static str,
-    count: &'static str,
-    datatype: &'static str,
+    pub(crate) address: &'static str,
+    pub(crate) count: &'static str,
+    pub(crate) datatype: &'static str,
 }
 
 /// The names where a call has one buffer, and where it has one of each kind.
@@ -33,15 +33,27 @@ pub(crate) fn buffer<N: Number>(
     named_buffer(ONLY, address, count, datatype)
 }
 
-/// A buffer of a call whose arguments have these names.
+/// As [`buffer`], of a call whose arguments have these names.
 pub(crate) fn named_buffer<N: Number>(
     names: Names,
     address: Address,
     count: N,
     datatype: types::Datatype,
 ) -> Answer<mpi::Buffer> {
-    let datatype = crate::calls::datatype(datatype, names.datatype)?;
-    let count = count.wide();
+    buffer_of(names, address, count.wide(), crate::calls::datatype(datatype, names.datatype)?)
+}
+
+/// A buffer of a call whose arguments have these names.
+pub(crate) fn buffer_of(
+    names: Names,
+    address: Address,
+    count: i64,
+    datatype: Datatype,
+) -> Answer<mpi::Buffer> {
+    if address.0 == c::MPI_IN_PLACE {
+        let text = format!("{}: MPI_IN_PLACE has no meaning here", names.address);
+        return Err(Fault::new(c::MPI_ERR_BUFFER, text));
+    }
     if count < 0 {
         return Err(Fault::new(c::MPI_ERR_COUNT, format!("{}: {count} is negative", names.count)));
     }

@@ -144,6 +144,14 @@ fn wrong<K: Kind>(handle: Handle<K>, argument: &'static str) -> Fault {
     Fault::new(K::CODE, format!("{argument}: {handle:?} is no {}, or one that was freed", K::NAME))
 }
 
+/// The handle of an object that there is; the first one found.
+pub(crate) fn find<K: Kind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle<K>> {
+    let table = table()?;
+    let is_it =
+        |handle: &cface::Handle| table.look(*handle).is_some_and(|look| K::of(&look).is_some_and(&is_it));
+    table.handles().into_iter().find(is_it).map(|handle| Handle::new(handle.addr()))
+}
+
 /// A new handle.
 pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
     let full = || Fault::new(c::MPI_ERR_NO_MEM, format!("there are {PLACES} objects already; free some"));

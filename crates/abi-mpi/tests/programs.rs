@@ -46,26 +46,36 @@ fn an_error_ends_the_program_with_a_line() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
-/// The ring at several sizes over one device.
-fn ring(device: &str, sizes: &[usize]) {
+/// A program of ranks at several sizes over one device.
+fn ranks(name: &str, source: &str, device: &str, sizes: &[usize]) {
     if !has_compiler() {
         return;
     }
-    let ring = program("ring", include_str!("c/ring.c"));
+    let program = program(name, source);
     for &size in sizes {
         let expected: Vec<String> = (0..size).map(|rank| format!("rank {rank} of {size} is done")).collect();
-        assert_eq!(run_job(&ring.path(), size, &[("NICETY_DEVICE", device)]), expected);
+        assert_eq!(run_job(&program.path(), size, &[("NICETY_DEVICE", device)]), expected);
     }
 }
 
 #[test]
 fn messages_go_round_on_shm() {
-    ring("shm", &[1, 2, 4]);
+    ranks("ring", include_str!("c/ring.c"), "shm", &[1, 2, 4]);
 }
 
 #[test]
 fn messages_go_round_on_iwarp() {
-    ring("iwarp", &[2, 4]);
+    ranks("ring", include_str!("c/ring.c"), "iwarp", &[2, 4]);
+}
+
+#[test]
+fn collectives_in_all_forms_on_shm() {
+    ranks("collectives", include_str!("c/collectives.c"), "shm", &[1, 3, 4]);
+}
+
+#[test]
+fn collectives_in_all_forms_on_iwarp() {
+    ranks("collectives", include_str!("c/collectives.c"), "iwarp", &[3]);
 }
 
 #[test]

@@ -29,6 +29,11 @@ impl<T> Out<T> {
         Self(place)
     }
 
+    /// Its address, for those that mean something else than a place.
+    pub fn addr(self) -> usize {
+        self.0.addr()
+    }
+
     /// Whether it is there.
     pub fn is_some(self) -> bool {
         !self.0.is_null()
@@ -87,6 +92,11 @@ impl<T: Copy> In<T> {
     /// `place` must be NULL or hold as many `T` as the call says, for as long as this is used.
     pub unsafe fn new(place: *const T) -> Self {
         Self(place)
+    }
+
+    /// Its address, for those that mean something else than a place.
+    pub fn addr(self) -> usize {
+        self.0.addr()
     }
 
     /// The argument; nothing for NULL.

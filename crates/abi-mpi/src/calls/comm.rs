@@ -10,6 +10,7 @@ use super::request::new_request;
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
 use crate::objects::{get, insert_comm, remove_comm};
+use crate::state;
 use crate::types::{self, Comm, Handle};
 
 pub(crate) fn comm_size(comm: Comm, size: Out<i32>) -> Answer {
@@ -117,6 +118,55 @@ pub(crate) fn comm_create_group(comm: Comm, group: types::Group, tag: i32, newco
     Ok(())
 }
 
+/// A tag for what is made by groups alone, from the text that tells calls apart.
+fn tag_of(stringtag: Text) -> Answer<i32> {
+    let text = stringtag.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "stringtag: it is NULL"))?;
+    let hash = text.bytes().fold(0_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
+    Ok(hash & i32::MAX)
+}
+
+pub(crate) fn comm_create_from_group(
+    group: types::Group,
+    stringtag: Text,
+    info: types::Info,
+    errhandler: types::Errhandler,
+    newcomm: Out<Comm>,
+) -> Answer {
+    let world = state::process()?.world();
+    let made = world.create_group(&*get(group, "group")?, tag_of(stringtag)?)?;
+    if let Some(made) = &made {
+        made.set_errhandler(get(errhandler, "errhandler")?.clone());
+        made.set_info(hints(info)?);
+    }
+    newcomm.set(insert_comm(made)?);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn intercomm_create_from_groups(
+    local_group: types::Group,
+    local_leader: i32,
+    remote_group: types::Group,
+    remote_leader: i32,
+    stringtag: Text,
+    info: types::Info,
+    errhandler: types::Errhandler,
+    newintercomm: Out<Comm>,
+) -> Answer {
+    let (world, tag) = (state::process()?.world(), tag_of(stringtag)?);
+    let local = world.create_group(&*get(local_group, "local_group")?, tag)?;
+    let none = || Fault::new(c::MPI_ERR_GROUP, "local_group: this process is not in it");
+    let local = local.ok_or_else(none)?;
+    // The leaders talk in the world.
+    let leader = get(remote_group, "remote_group")?.translate(&[remote_leader], world.group())?;
+    let made = local.intercomm_create(local_leader, Some(world), leader[0], tag)?;
+    local.free()?;
+    made.set_errhandler(get(errhandler, "errhandler")?.clone());
+    made.set_info(hints(info)?);
+    newintercomm.set(insert_comm(Some(made))?);
+    Ok(())
+}
+
 pub(crate) fn intercomm_create(
     local_comm: Comm,
     local_leader: i32,
@@ -179,12 +229,5 @@ pub(crate) fn comm_get_info(comm: Comm, info_used: Out<types::Info>) -> Answer {
 /// Nobody is spawned, so nobody has a parent.
 pub(crate) fn comm_get_parent(parent: Out<Comm>) -> Answer {
     parent.set(Handle::new(c::MPI_COMM_NULL));
-    Ok(())
-}
-
-/// No communicator has a topology: none can be made yet.
-pub(crate) fn topo_test(comm: Comm, status: Out<i32>) -> Answer {
-    get(comm, "comm")?;
-    status.set(c::MPI_UNDEFINED);
     Ok(())
 }

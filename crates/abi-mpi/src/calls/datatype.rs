@@ -10,7 +10,7 @@ use super::environment::put_text;
 use super::group::integers;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::objects::{Ref, get, insert, lock, remove};
+use crate::objects::{Ref, find, get, insert, lock, remove};
 use crate::types::{self, Handle, Number, kind};
 
 /// A datatype, and what a program hangs on it.
@@ -52,6 +52,13 @@ pub(crate) fn type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)
         Some(basic) => Ok((Handle::new(basic.abi().into()), false)),
         None => Ok((insert::<kind::Datatype>(TypeObject::new(datatype.clone()))?, true)),
     }
+}
+
+/// The handle by which a program knows a datatype, or else as [`type_handle`].
+pub(crate) fn known_type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
+    let is_it = |object: &TypeObject| object.datatype.same(datatype);
+    let known = if datatype.basic().is_none() { find::<kind::Datatype>(is_it) } else { None };
+    known.map_or_else(|| type_handle(datatype), |known| Ok((known, false)))
 }
 
 /// Answers with a type that a constructor made; `N` says by which form.

@@ -7,10 +7,12 @@
 //! | `integers` | handles as integers |
 //! | `info`, `group`, `comm`, `attribute` | those objects |
 //! | `datatype`, `layout`, `pack`, `op` | datatypes: made, asked, packed; operators |
+//! | `collective`, `topology` | collective operations; who is whose neighbour |
 //! | `p2p`, `probe`, `request`, `status` | messages |
 //! | `tool` | the tool interface, which has nothing to show |
 
 mod attribute;
+mod collective;
 mod comm;
 mod datatype;
 mod environment;
@@ -27,8 +29,10 @@ mod probe;
 mod request;
 mod status;
 mod tool;
+mod topology;
 
 pub(crate) use attribute::*;
+pub(crate) use collective::*;
 pub(crate) use comm::*;
 pub(crate) use datatype::*;
 pub(crate) use environment::*;
@@ -45,3 +49,4 @@ pub(crate) use probe::*;
 pub(crate) use request::*;
 pub(crate) use status::*;
 pub(crate) use tool::*;
+pub(crate) use topology::*;

@@ -1,0 +1,372 @@
+//! Collective operations: each waits, or begins with a request, or is made a persistent one.
+//!
+//! What MPI calls not significant at a process is not looked at: there may be anything.
+
+use cface::{In, Out};
+use datatypes::Datatype;
+use mpi::{Buffer, Collective};
+
+use super::datatype::{datatype, numbers};
+use super::request::new_request;
+use super::topology::degrees;
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::memory::{Names, RECEIVE, SEND, buffer, buffer_of, named_buffer};
+use crate::objects::get;
+use crate::types::{self, Address, Comm, Number, Op};
+
+const SEND_ALL: Names = Names { count: "sendcounts", ..SEND };
+const RECEIVE_ALL: Names = Names { count: "recvcounts", ..RECEIVE };
+const REDUCE_FROM: Names = Names { count: "count", datatype: "datatype", ..SEND };
+const REDUCE_INTO: Names = Names { count: "count", datatype: "datatype", ..RECEIVE };
+
+/// Whether a process gets what a rooted operation gathers, or has what it scatters: the root.
+fn is_root(comm: &mpi::Comm, root: i32) -> bool {
+    root == if comm.is_inter() { mpi::ROOT } else { comm.rank() }
+}
+
+/// Whether a process has a part of its own in a rooted operation. In an intercommunicator, that is who names a root of the other side.
+fn has_part(comm: &mpi::Comm, root: i32) -> bool {
+    !comm.is_inter() || root >= 0
+}
+
+/// A buffer that may be `MPI_IN_PLACE`.
+fn unless_in_place(address: Address, buffer: impl FnOnce() -> Answer<Buffer>) -> Answer<Option<Buffer>> {
+    if address.0 == c::MPI_IN_PLACE { Ok(None) } else { buffer().map(Some) }
+}
+
+/// A buffer where it is significant.
+fn where_it_counts(is_significant: bool, buffer: impl FnOnce() -> Answer<Buffer>) -> Answer<Buffer> {
+    if is_significant { buffer() } else { Ok(Buffer::nothing()) }
+}
+
+/// Blocks one behind the other, for so many ranks.
+fn blocks<N: Number>(
+    names: Names,
+    address: Address,
+    count: N,
+    datatype: types::Datatype,
+    ranks: i32,
+) -> Answer<Buffer> {
+    let (count, ranks) = (count.wide(), i64::from(ranks));
+    // A negative count stays one, for whoever checks it.
+    let all = if count < 0 { Some(count) } else { count.checked_mul(ranks) };
+    let too_many =
+        || Fault::new(c::MPI_ERR_COUNT, format!("sendcount or recvcount: {count} for {ranks} ranks"));
+    named_buffer(names, address, all.ok_or_else(too_many)?, datatype)
+}
+
+/// Blocks of one datatype that lie anywhere: displacements are in extents.
+fn scattered<N: Number>(
+    names: Names,
+    address: Address,
+    (counts, displacements): (In<N>, In<N>),
+    handle: types::Datatype,
+    ranks: i32,
+) -> Answer<Vec<Buffer>> {
+    let counts = numbers(counts, ranks.into(), names.count)?;
+    let displacements = numbers(displacements, ranks.into(), "displs")?;
+    let datatype = datatype(handle, names.datatype)?;
+    let block = |(count, displacement): (i64, i64)| {
+        let address = address.0.wrapping_add_signed(displacement.wrapping_mul(datatype.extent()) as isize);
+        buffer_of(names, Address(address), count, datatype.clone())
+    };
+    counts.into_iter().zip(displacements).map(block).collect()
+}
+
+/// Blocks of a datatype each that lie anywhere: displacements are in bytes.
+fn typed<N: Number, D: Number>(
+    names: Names,
+    address: Address,
+    (counts, displacements): (In<N>, In<D>),
+    handles: In<types::Datatype>,
+    ranks: i32,
+) -> Answer<Vec<Buffer>> {
+    let counts = numbers(counts, ranks.into(), names.count)?;
+    let displacements = numbers(displacements, ranks.into(), "displs")?;
+    let none = || Fault::new(c::MPI_ERR_ARG, format!("{}s: it is NULL", names.datatype));
+    let handles = handles.items(counts.len()).ok_or_else(none)?;
+    let types: Answer<Vec<Datatype>> = handles.map(|handle| datatype(handle, names.datatype)).collect();
+    let block = |((count, displacement), datatype): ((i64, i64), Datatype)| {
+        buffer_of(names, Address(address.0.wrapping_add_signed(displacement as isize)), count, datatype)
+    };
+    counts.into_iter().zip(displacements).zip(types?).map(block).collect()
+}
+
+fn operator(op: Op) -> Answer<datatypes::Op> {
+    Ok(get(op, "op")?.0.clone())
+}
+
+/// The three forms of each operation. `comm` is the communicator in the body, which says what is to be done.
+macro_rules! collectives {
+    ($(fn $wait:ident, $begin:ident, $make:ident [$($number:ident)?] ($comm:ident $(, $name:ident: $kind:ty)*) $body:block)*) => {
+        $(
+            #[allow(clippy::too_many_arguments)] // as many as the standard has
+            pub(crate) fn $wait$(<$number: Number>)?($($name: $kind,)* comm: Comm) -> Answer {
+                let $comm = get(comm, "comm")?;
+                let call = $body;
+                Ok($comm.collective(&call)?)
+            }
+
+            #[allow(clippy::too_many_arguments)] // as many as the standard has
+            pub(crate) fn $begin$(<$number: Number>)?(
+                $($name: $kind,)*
+                comm: Comm,
+                request: Out<types::Request>,
+            ) -> Answer {
+                let $comm = get(comm, "comm")?;
+                let call = $body;
+                new_request($comm.icollective(&call)?, request)
+            }
+
+            #[allow(clippy::too_many_arguments)] // as many as the standard has
+            pub(crate) fn $make$(<$number: Number>)?(
+                $($name: $kind,)*
+                comm: Comm,
+                _info: types::Info,
+                request: Out<types::Request>,
+            ) -> Answer {
+                let $comm = get(comm, "comm")?;
+                let call = $body;
+                new_request($comm.collective_init(&call)?, request)
+            }
+        )*
+    };
+}
+
+collectives! {
+    fn barrier, ibarrier, barrier_init [] (comm) {
+        Collective::Barrier
+    }
+
+    fn bcast, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
+        // In the root's group of an intercommunicator, only the root has data.
+        let is_significant = has_part(&comm, root) || is_root(&comm, root);
+        Collective::Bcast { buffer: where_it_counts(is_significant, || buffer(buf, count, datatype))?, root }
+    }
+
+    fn gather, igather, gather_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
+    ) {
+        let own = || where_it_counts(has_part(&comm, root), || named_buffer(SEND, sendbuf, sendcount, sendtype));
+        let all = || blocks(RECEIVE, recvbuf, recvcount, recvtype, comm.peers().size());
+        let output = where_it_counts(is_root(&comm, root), all)?;
+        Collective::Gather { input: unless_in_place(sendbuf, own)?, output, root }
+    }
+
+    fn gatherv, igatherv, gatherv_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype, root: i32
+    ) {
+        let own = || where_it_counts(has_part(&comm, root), || named_buffer(SEND, sendbuf, sendcount, sendtype));
+        let ranks = if is_root(&comm, root) { comm.peers().size() } else { 0 };
+        let output = match ranks {
+            0 => Vec::new(),
+            _ => scattered(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, ranks)?,
+        };
+        Collective::Gatherv { input: unless_in_place(sendbuf, own)?, output, root }
+    }
+
+    fn scatter, iscatter, scatter_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
+    ) {
+        let all = || blocks(SEND, sendbuf, sendcount, sendtype, comm.peers().size());
+        let own = || where_it_counts(has_part(&comm, root), || named_buffer(RECEIVE, recvbuf, recvcount, recvtype));
+        let input = where_it_counts(is_root(&comm, root), all)?;
+        Collective::Scatter { input, output: unless_in_place(recvbuf, own)?, root }
+    }
+
+    fn scatterv, iscatterv, scatterv_init [N] (
+        comm, sendbuf: Address, sendcounts: In<N>, displs: In<N>, sendtype: types::Datatype,
+        recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
+    ) {
+        let own = || where_it_counts(has_part(&comm, root), || named_buffer(RECEIVE, recvbuf, recvcount, recvtype));
+        let ranks = if is_root(&comm, root) { comm.peers().size() } else { 0 };
+        let input = match ranks {
+            0 => Vec::new(),
+            _ => scattered(SEND_ALL, sendbuf, (sendcounts, displs), sendtype, ranks)?,
+        };
+        Collective::Scatterv { input, output: unless_in_place(recvbuf, own)?, root }
+    }
+
+    fn allgather, iallgather, allgather_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcount: N, recvtype: types::Datatype
+    ) {
+        let input = unless_in_place(sendbuf, || named_buffer(SEND, sendbuf, sendcount, sendtype))?;
+        Collective::Allgather { input, output: blocks(RECEIVE, recvbuf, recvcount, recvtype, comm.peers().size())? }
+    }
+
+    fn allgatherv, iallgatherv, allgatherv_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype
+    ) {
+        let input = unless_in_place(sendbuf, || named_buffer(SEND, sendbuf, sendcount, sendtype))?;
+        let output = scattered(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, comm.peers().size())?;
+        Collective::Allgatherv { input, output }
+    }
+
+    fn alltoall, ialltoall, alltoall_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcount: N, recvtype: types::Datatype
+    ) {
+        let ranks = comm.peers().size();
+        let input = unless_in_place(sendbuf, || blocks(SEND, sendbuf, sendcount, sendtype, ranks))?;
+        Collective::Alltoall { input, output: blocks(RECEIVE, recvbuf, recvcount, recvtype, ranks)? }
+    }
+
+    fn alltoallv, ialltoallv, alltoallv_init [N] (
+        comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtype: types::Datatype,
+        recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtype: types::Datatype
+    ) {
+        let ranks = comm.peers().size();
+        let input = match sendbuf.0 {
+            c::MPI_IN_PLACE => None,
+            _ => Some(scattered(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtype, ranks)?),
+        };
+        Collective::Alltoallw {
+            input,
+            output: scattered(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtype, ranks)?,
+        }
+    }
+
+    fn alltoallw, ialltoallw, alltoallw_init [N] (
+        comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtypes: In<types::Datatype>,
+        recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtypes: In<types::Datatype>
+    ) {
+        let ranks = comm.peers().size();
+        let input = match sendbuf.0 {
+            c::MPI_IN_PLACE => None,
+            _ => Some(typed(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtypes, ranks)?),
+        };
+        Collective::Alltoallw {
+            input,
+            output: typed(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtypes, ranks)?,
+        }
+    }
+
+    fn reduce, ireduce, reduce_init [N] (
+        comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op, root: i32
+    ) {
+        let from = || named_buffer(REDUCE_FROM, sendbuf, count, datatype);
+        let input = unless_in_place(sendbuf, || where_it_counts(has_part(&comm, root), from))?;
+        let into = || named_buffer(REDUCE_INTO, recvbuf, count, datatype);
+        let output = where_it_counts(is_root(&comm, root), into)?;
+        Collective::Reduce { input, output, op: operator(op)?, root }
+    }
+
+    fn allreduce, iallreduce, allreduce_init [N] (
+        comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
+    ) {
+        let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
+        let output = named_buffer(REDUCE_INTO, recvbuf, count, datatype)?;
+        Collective::Allreduce { input, output, op: operator(op)? }
+    }
+
+    fn reduce_scatter, ireduce_scatter, reduce_scatter_init [N] (
+        comm, sendbuf: Address, recvbuf: Address, recvcounts: In<N>, datatype: types::Datatype, op: Op
+    ) {
+        let counts = numbers(recvcounts, comm.size().into(), "recvcounts")?;
+        reduce_scattered(&comm, sendbuf, recvbuf, counts, datatype, op)?
+    }
+
+    fn reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init [N] (
+        comm, sendbuf: Address, recvbuf: Address, recvcount: N, datatype: types::Datatype, op: Op
+    ) {
+        let counts = vec![recvcount.wide(); comm.size() as usize];
+        reduce_scattered(&comm, sendbuf, recvbuf, counts, datatype, op)?
+    }
+
+    fn scan, iscan, scan_init [N] (
+        comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
+    ) {
+        let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
+        let output = named_buffer(REDUCE_INTO, recvbuf, count, datatype)?;
+        Collective::Scan { input, output, op: operator(op)? }
+    }
+
+    fn exscan, iexscan, exscan_init [N] (
+        comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
+    ) {
+        let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
+        let output = named_buffer(REDUCE_INTO, recvbuf, count, datatype)?;
+        Collective::Exscan { input, output, op: operator(op)? }
+    }
+
+    fn neighbor_allgather, ineighbor_allgather, neighbor_allgather_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcount: N, recvtype: types::Datatype
+    ) {
+        let (sources, _) = degrees(&comm)?;
+        Collective::NeighborAllgather {
+            input: named_buffer(SEND, sendbuf, sendcount, sendtype)?,
+            output: blocks(RECEIVE, recvbuf, recvcount, recvtype, sources)?,
+        }
+    }
+
+    fn neighbor_allgatherv, ineighbor_allgatherv, neighbor_allgatherv_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype
+    ) {
+        let (sources, _) = degrees(&comm)?;
+        Collective::NeighborAllgatherv {
+            input: named_buffer(SEND, sendbuf, sendcount, sendtype)?,
+            output: scattered(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, sources)?,
+        }
+    }
+
+    fn neighbor_alltoall, ineighbor_alltoall, neighbor_alltoall_init [N] (
+        comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
+        recvbuf: Address, recvcount: N, recvtype: types::Datatype
+    ) {
+        let (sources, destinations) = degrees(&comm)?;
+        Collective::NeighborAlltoall {
+            input: blocks(SEND, sendbuf, sendcount, sendtype, destinations)?,
+            output: blocks(RECEIVE, recvbuf, recvcount, recvtype, sources)?,
+        }
+    }
+
+    fn neighbor_alltoallv, ineighbor_alltoallv, neighbor_alltoallv_init [N] (
+        comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtype: types::Datatype,
+        recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtype: types::Datatype
+    ) {
+        let (sources, destinations) = degrees(&comm)?;
+        Collective::NeighborAlltoallw {
+            input: scattered(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtype, destinations)?,
+            output: scattered(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtype, sources)?,
+        }
+    }
+
+    fn neighbor_alltoallw, ineighbor_alltoallw, neighbor_alltoallw_init [N] (
+        comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<i64>, sendtypes: In<types::Datatype>,
+        recvbuf: Address, recvcounts: In<N>, rdispls: In<i64>, recvtypes: In<types::Datatype>
+    ) {
+        let (sources, destinations) = degrees(&comm)?;
+        Collective::NeighborAlltoallw {
+            input: typed(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtypes, destinations)?,
+            output: typed(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtypes, sources)?,
+        }
+    }
+}
+
+/// Both forms of a reduction of which each rank gets a block.
+fn reduce_scattered(
+    comm: &mpi::Comm,
+    sendbuf: Address,
+    recvbuf: Address,
+    counts: Vec<i64>,
+    datatype: types::Datatype,
+    op: Op,
+) -> Answer<Collective> {
+    if let Some(count) = counts.iter().find(|count| **count < 0) {
+        return Err(Fault::new(c::MPI_ERR_COUNT, format!("recvcounts: {count} is negative")));
+    }
+    let sum = counts.iter().try_fold(0_i64, |sum, count| sum.checked_add(*count));
+    let all = sum.ok_or_else(|| Fault::new(c::MPI_ERR_COUNT, "recvcounts: their sum passes 64 bits"))?;
+    let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, all, datatype))?;
+    let own = if input.is_none() { all } else { counts[comm.rank() as usize] };
+    let output = named_buffer(REDUCE_INTO, recvbuf, own, datatype)?;
+    Ok(Collective::ReduceScatter { input, output, counts, op: operator(op)? })
+}

@@ -1,0 +1,249 @@
+/* Collective operations through the C face: every family, each in all three forms, against what plain C computes. */
+#include "check.h"
+
+#define N 5
+
+static int rank, size;
+static MPI_Comm comm;
+
+/* Runs an operation in its three forms: `reset` before each, `verify` behind each. */
+#define THRICE(reset, wait, begin, make, verify)                                                                                \
+    do {                                                                                                                        \
+        MPI_Request request_;                                                                                                   \
+        reset;                                                                                                                  \
+        OK(wait);                                                                                                               \
+        verify;                                                                                                                 \
+        reset;                                                                                                                  \
+        OK(begin);                                                                                                              \
+        OK(MPI_Wait(&request_, MPI_STATUS_IGNORE));                                                                             \
+        verify;                                                                                                                 \
+        OK(make);                                                                                                               \
+        for (int start_ = 0; start_ < 2; start_++) {                                                                            \
+            reset;                                                                                                              \
+            OK(MPI_Start(&request_));                                                                                           \
+            OK(MPI_Wait(&request_, MPI_STATUS_IGNORE));                                                                         \
+            verify;                                                                                                             \
+        }                                                                                                                       \
+        OK(MPI_Request_free(&request_));                                                                                        \
+    } while (0)
+
+static int in[1024], out[1024], counts[64], displs[64];
+static MPI_Count many_counts[64];
+static MPI_Aint many_displs[64];
+
+static void fill(void) {
+    for (int at = 0; at < 1024; at++) in[at] = 1000 * rank + at, out[at] = -1;
+}
+
+static void rooted(int root) {
+    THRICE(if (rank == root) fill(); else memset(in, 0, sizeof in),
+           MPI_Bcast(in, N, MPI_INT, root, comm),
+           MPI_Ibcast_c(in, N, MPI_INT, root, comm, &request_),
+           MPI_Bcast_init(in, N, MPI_INT, root, comm, MPI_INFO_NULL, &request_),
+           for (int at = 0; at < N; at++) CHECK(in[at] == 1000 * root + at));
+    /* What is not significant is nonsense. */
+    void *into = rank == root ? out : (void *) 8;
+    MPI_Datatype type = rank == root ? MPI_INT : (MPI_Datatype) &rank;
+    THRICE(fill(),
+           MPI_Gather(in, N, MPI_INT, into, N, type, root, comm),
+           MPI_Igather(in, N, MPI_INT, into, N, type, root, comm, &request_),
+           MPI_Gather_init_c(in, N, MPI_INT, into, N, type, root, comm, MPI_INFO_NULL, &request_),
+           if (rank == root) for (int at = 0; at < N * size; at++) CHECK(out[at] == 1000 * (at / N) + at % N));
+    THRICE(fill(),
+           MPI_Scatter(rank == root ? in : (void *) 8, N, type, out, N, MPI_INT, root, comm),
+           MPI_Iscatter(rank == root ? in : (void *) 8, N, type, out, N, MPI_INT, root, comm, &request_),
+           MPI_Scatter_init(rank == root ? in : (void *) 8, N, type, out, N, MPI_INT, root, comm, MPI_INFO_NULL, &request_),
+           for (int at = 0; at < N; at++) CHECK(out[at] == 1000 * root + N * rank + at));
+    THRICE(fill(),
+           MPI_Gatherv(in, rank + 1, MPI_INT, into, counts, displs, type, root, comm),
+           MPI_Igatherv_c(in, rank + 1, MPI_INT, into, many_counts, many_displs, type, root, comm, &request_),
+           MPI_Gatherv_init(in, rank + 1, MPI_INT, into, counts, displs, type, root, comm, MPI_INFO_NULL, &request_),
+           if (rank == root) for (int r = 0; r < size; r++) CHECK(out[displs[r]] == 1000 * r && out[displs[r] + r] == 1000 * r + r));
+    THRICE(fill(),
+           MPI_Scatterv(rank == root ? in : (void *) 8, counts, displs, type, out, rank + 1, MPI_INT, root, comm),
+           MPI_Iscatterv(rank == root ? in : (void *) 8, counts, displs, type, out, rank + 1, MPI_INT, root, comm, &request_),
+           MPI_Scatterv_init(rank == root ? in : (void *) 8, counts, displs, type, out, rank + 1, MPI_INT, root, comm, MPI_INFO_NULL, &request_),
+           CHECK(out[rank] == 1000 * root + displs[rank] + rank));
+    THRICE(fill(),
+           MPI_Reduce(in, rank == root ? out : NULL, N, MPI_INT, MPI_SUM, root, comm),
+           MPI_Ireduce(in, rank == root ? out : NULL, N, MPI_INT, MPI_SUM, root, comm, &request_),
+           MPI_Reduce_init(in, rank == root ? out : NULL, N, MPI_INT, MPI_SUM, root, comm, MPI_INFO_NULL, &request_),
+           if (rank == root) for (int at = 0; at < N; at++) CHECK(out[at] == 500 * size * (size - 1) + size * at));
+}
+
+static void among_all(void) {
+    MPI_Datatype types[64];
+    int bytes[64];
+    for (int r = 0; r < size; r++) types[r] = MPI_INT, bytes[r] = sizeof(int) * displs[r];
+    THRICE(fill(),
+           MPI_Allgather(in, N, MPI_INT, out, N, MPI_INT, comm),
+           MPI_Iallgather(in, N, MPI_INT, out, N, MPI_INT, comm, &request_),
+           MPI_Allgather_init(in, N, MPI_INT, out, N, MPI_INT, comm, MPI_INFO_NULL, &request_),
+           for (int at = 0; at < N * size; at++) CHECK(out[at] == 1000 * (at / N) + at % N));
+    THRICE(fill(); memcpy(out + N * rank, in, sizeof(int[N])),
+           MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, N, MPI_INT, comm),
+           MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, N, MPI_INT, comm, &request_),
+           MPI_Allgather_init(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, N, MPI_INT, comm, MPI_INFO_NULL, &request_),
+           for (int at = 0; at < N * size; at++) CHECK(out[at] == 1000 * (at / N) + at % N));
+    THRICE(fill(),
+           MPI_Allgatherv(in, rank + 1, MPI_INT, out, counts, displs, MPI_INT, comm),
+           MPI_Iallgatherv(in, rank + 1, MPI_INT, out, counts, displs, MPI_INT, comm, &request_),
+           MPI_Allgatherv_init_c(in, rank + 1, MPI_INT, out, many_counts, many_displs, MPI_INT, comm, MPI_INFO_NULL, &request_),
+           for (int r = 0; r < size; r++) CHECK(out[displs[r] + r] == 1000 * r + r));
+    THRICE(fill(),
+           MPI_Alltoall(in, N, MPI_INT, out, N, MPI_INT, comm),
+           MPI_Ialltoall(in, N, MPI_INT, out, N, MPI_INT, comm, &request_),
+           MPI_Alltoall_init(in, N, MPI_INT, out, N, MPI_INT, comm, MPI_INFO_NULL, &request_),
+           for (int at = 0; at < N * size; at++) CHECK(out[at] == 1000 * (at / N) + N * rank + at % N));
+    /* Each sends r + 1 to r, and gets rank + 1 from everyone. */
+    int mine[64], places[64], mine_bytes[64];
+    for (int r = 0; r < size; r++) mine[r] = rank + 1, places[r] = (rank + 1) * r, mine_bytes[r] = sizeof(int) * places[r];
+    THRICE(fill(),
+           MPI_Alltoallv(in, counts, displs, MPI_INT, out, mine, places, MPI_INT, comm),
+           MPI_Ialltoallv(in, counts, displs, MPI_INT, out, mine, places, MPI_INT, comm, &request_),
+           MPI_Alltoallv_init(in, counts, displs, MPI_INT, out, mine, places, MPI_INT, comm, MPI_INFO_NULL, &request_),
+           for (int r = 0; r < size; r++) CHECK(out[places[r] + rank] == 1000 * r + displs[rank] + rank));
+    THRICE(fill(),
+           MPI_Alltoallw(in, counts, bytes, types, out, mine, mine_bytes, types, comm),
+           MPI_Ialltoallw(in, counts, bytes, types, out, mine, mine_bytes, types, comm, &request_),
+           MPI_Alltoallw_init(in, counts, bytes, types, out, mine, mine_bytes, types, comm, MPI_INFO_NULL, &request_),
+           for (int r = 0; r < size; r++) CHECK(out[places[r] + rank] == 1000 * r + displs[rank] + rank));
+    THRICE(, MPI_Barrier(comm), MPI_Ibarrier(comm, &request_), MPI_Barrier_init(comm, MPI_INFO_NULL, &request_), );
+}
+
+/* Not commutative: of two linear functions, packed in two integers, the one behind the other. */
+static MPI_Datatype pair;
+
+static void chain(void *in_, void *inout_, int *count, MPI_Datatype *type) {
+    int *a = in_, *b = inout_;
+    CHECK(*type == pair);
+    for (int at = 0; at < *count; at++, a += 2, b += 2) {
+        int slope = a[0] * b[0], shift = a[1] * b[0] + b[1];
+        b[0] = slope, b[1] = shift;
+    }
+}
+
+static void reductions(void) {
+    MPI_Op own;
+    int sum = 500 * size * (size - 1);
+    THRICE(fill(),
+           MPI_Allreduce(in, out, N, MPI_INT, MPI_SUM, comm),
+           MPI_Iallreduce(in, out, N, MPI_INT, MPI_SUM, comm, &request_),
+           MPI_Allreduce_init_c(in, out, N, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request_),
+           for (int at = 0; at < N; at++) CHECK(out[at] == sum + size * at));
+    THRICE(fill(),
+           MPI_Reduce_scatter_block(in, out, N, MPI_INT, MPI_SUM, comm),
+           MPI_Ireduce_scatter_block(in, out, N, MPI_INT, MPI_SUM, comm, &request_),
+           MPI_Reduce_scatter_block_init(in, out, N, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request_),
+           for (int at = 0; at < N; at++) CHECK(out[at] == sum + size * (N * rank + at)));
+    THRICE(fill(),
+           MPI_Reduce_scatter(in, out, counts, MPI_INT, MPI_SUM, comm),
+           MPI_Ireduce_scatter_c(in, out, many_counts, MPI_INT, MPI_SUM, comm, &request_),
+           MPI_Reduce_scatter_init(in, out, counts, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request_),
+           CHECK(out[rank] == sum + size * (rank * (rank + 1) / 2 + rank) && out[rank + 1] == -1));
+    THRICE(fill(),
+           MPI_Scan(in, out, N, MPI_INT, MPI_MAX, comm),
+           MPI_Iscan(in, out, N, MPI_INT, MPI_MAX, comm, &request_),
+           MPI_Scan_init(in, out, N, MPI_INT, MPI_MAX, comm, MPI_INFO_NULL, &request_),
+           CHECK(out[N - 1] == 1000 * rank + N - 1));
+    THRICE(fill(),
+           MPI_Exscan(in, out, N, MPI_INT, MPI_SUM, comm),
+           MPI_Iexscan(in, out, N, MPI_INT, MPI_SUM, comm, &request_),
+           MPI_Exscan_init(in, out, N, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &request_),
+           CHECK(rank == 0 || out[1] == 500 * rank * (rank - 1) + rank));
+    OK(MPI_Type_contiguous(2, MPI_INT, &pair));
+    OK(MPI_Type_commit(&pair));
+    OK(MPI_Op_create(chain, 0, &own));
+    int mine[2] = {2, rank}, want[2] = {2, 0}, all[2];
+    for (int r = 1; r < size; r++) want[0] *= 2, want[1] = want[1] * 2 + r;
+    OK(MPI_Allreduce(mine, all, 1, pair, own, comm));
+    CHECK(all[0] == want[0] && all[1] == want[1]);
+    OK(MPI_Op_free(&own));
+    OK(MPI_Type_free(&pair));
+}
+
+/* It points nowhere, and a compiler that sees that warns. */
+static int *volatile unweighted = MPI_UNWEIGHTED;
+
+static void neighbours(void) {
+    MPI_Comm ring;
+    int dims[1] = {0}, periods[1] = {1}, coords[1], left, right, status, at;
+    OK(MPI_Dims_create(size, 1, dims));
+    CHECK(dims[0] == size);
+    OK(MPI_Cart_create(comm, 1, dims, periods, 0, &ring));
+    OK(MPI_Topo_test(ring, &status));
+    CHECK(status == MPI_CART);
+    OK(MPI_Cart_coords(ring, rank, 1, coords));
+    OK(MPI_Cart_rank(ring, coords, &at));
+    OK(MPI_Cart_shift(ring, 0, 1, &left, &right));
+    CHECK(coords[0] == rank && at == rank && right == (rank + 1) % size && left == (rank + size - 1) % size);
+    THRICE(fill(),
+           MPI_Neighbor_allgather(in, N, MPI_INT, out, N, MPI_INT, ring),
+           MPI_Ineighbor_allgather_c(in, N, MPI_INT, out, N, MPI_INT, ring, &request_),
+           MPI_Neighbor_allgather_init(in, N, MPI_INT, out, N, MPI_INT, ring, MPI_INFO_NULL, &request_),
+           CHECK(out[0] == 1000 * left && out[N] == 1000 * right));
+    THRICE(fill(),
+           MPI_Neighbor_alltoall(in, N, MPI_INT, out, N, MPI_INT, ring),
+           MPI_Ineighbor_alltoall(in, N, MPI_INT, out, N, MPI_INT, ring, &request_),
+           MPI_Neighbor_alltoall_init(in, N, MPI_INT, out, N, MPI_INT, ring, MPI_INFO_NULL, &request_),
+           CHECK(out[0] == 1000 * left + N && out[N] == 1000 * right));
+    OK(MPI_Comm_free(&ring));
+    int to = (rank + 1) % size, from = (rank + size - 1) % size, indegree, outdegree, weighted;
+    int one[1] = {N}, zero[1] = {0};
+    MPI_Aint zero_bytes[1] = {0};
+    MPI_Datatype types[1] = {MPI_INT};
+    OK(MPI_Dist_graph_create_adjacent(comm, 1, &from, unweighted, 1, &to, unweighted, MPI_INFO_NULL, 0, &ring));
+    OK(MPI_Dist_graph_neighbors_count(ring, &indegree, &outdegree, &weighted));
+    CHECK(indegree == 1 && outdegree == 1 && !weighted);
+    OK(MPI_Dist_graph_neighbors(ring, 1, &left, unweighted, 1, &right, unweighted));
+    CHECK(left == from && right == to);
+    THRICE(fill(),
+           MPI_Neighbor_alltoallw(in, one, zero_bytes, types, out, one, zero_bytes, types, ring),
+           MPI_Ineighbor_alltoallw(in, one, zero_bytes, types, out, one, zero_bytes, types, ring, &request_),
+           MPI_Neighbor_alltoallw_init(in, one, zero_bytes, types, out, one, zero_bytes, types, ring, MPI_INFO_NULL, &request_),
+           CHECK(out[N - 1] == 1000 * from + N - 1));
+    THRICE(fill(),
+           MPI_Neighbor_alltoallv(in, one, zero, MPI_INT, out, one, zero, MPI_INT, ring),
+           MPI_Ineighbor_alltoallv(in, one, zero, MPI_INT, out, one, zero, MPI_INT, ring, &request_),
+           MPI_Neighbor_alltoallv_init(in, one, zero, MPI_INT, out, one, zero, MPI_INT, ring, MPI_INFO_NULL, &request_),
+           CHECK(out[N - 1] == 1000 * from + N - 1));
+    THRICE(fill(),
+           MPI_Neighbor_allgatherv(in, N, MPI_INT, out, one, zero, MPI_INT, ring),
+           MPI_Ineighbor_allgatherv(in, N, MPI_INT, out, one, zero, MPI_INT, ring, &request_),
+           MPI_Neighbor_allgatherv_init(in, N, MPI_INT, out, one, zero, MPI_INT, ring, MPI_INFO_NULL, &request_),
+           CHECK(out[N - 1] == 1000 * from + N - 1));
+    OK(MPI_Comm_free(&ring));
+}
+
+static void wrong(void) {
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    FAILS(MPI_ERR_ROOT, MPI_Bcast(in, 1, MPI_INT, size, comm));
+    FAILS(MPI_ERR_COUNT, MPI_Allreduce(in, out, -1, MPI_INT, MPI_SUM, comm));
+    FAILS(MPI_ERR_TYPE, MPI_Allreduce(in, out, 1, MPI_DATATYPE_NULL, MPI_SUM, comm));
+    FAILS(MPI_ERR_OP, MPI_Allreduce(in, out, 1, MPI_INT, MPI_OP_NULL, comm));
+    FAILS(MPI_ERR_OP, MPI_Allreduce(in, out, 1, MPI_FLOAT, MPI_BAND, comm));
+    FAILS(MPI_ERR_BUFFER, MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, comm));
+    FAILS(MPI_ERR_TOPOLOGY, MPI_Neighbor_allgather(in, 1, MPI_INT, out, 1, MPI_INT, comm));
+    FAILS(MPI_ERR_DIMS, MPI_Dims_create(7, 1, (int[]){3}));
+}
+
+int main(void) {
+    OK(MPI_Init(NULL, NULL));
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_rank(comm, &rank));
+    OK(MPI_Comm_size(comm, &size));
+    for (int r = 0; r < size; r++) {
+        counts[r] = many_counts[r] = r + 1;
+        displs[r] = many_displs[r] = r * (r + 1) / 2;
+    }
+    for (int root = 0; root < size; root++) rooted(root);
+    among_all();
+    reductions();
+    neighbours();
+    wrong();
+    OK(MPI_Comm_free(&comm));
+    OK(MPI_Finalize());
+    printf("rank %d of %d is done\n", rank, size);
+    return 0;
+}
