@@ -304,8 +304,10 @@ impl Engine {
         }
     }
 
-    fn advance_tasks(&mut self) {
-        while std::mem::take(&mut self.stirred) && !self.tasks.is_empty() {
+    /// Has all tasks go on; whether there was a reason to.
+    fn advance_tasks(&mut self) -> bool {
+        let stirred = std::mem::take(&mut self.stirred);
+        if stirred && !self.tasks.is_empty() {
             let mut tasks = std::mem::take(&mut self.tasks);
             tasks.retain_mut(|(key, task)| match task.advance(self) {
                 Some(status) => {
@@ -318,6 +320,7 @@ impl Engine {
             tasks.append(&mut self.tasks);
             self.tasks = tasks;
         }
+        stirred
     }
 
     /// How an operation ended, if it has; it is forgotten then.
@@ -374,6 +377,18 @@ impl Engine {
     /// Does all that can be done now.
     pub(crate) fn progress(&mut self) {
         self.transport.poll();
+        self.react();
+        // What tasks begin can end at once; nobody may go to sleep on that.
+        while self.advance_tasks() {
+            self.react();
+        }
+        let looked = self.matching.looked();
+        if looked > 0 {
+            self.host.charge_step(Step::Match, looked);
+        }
+    }
+
+    fn react(&mut self) {
         while let Some(event) = self.transport.next_event() {
             match event {
                 Event::Received { from, what, place } => {
@@ -384,11 +399,6 @@ impl Engine {
                 Event::Read(key) => self.fetched(key),
                 Event::Lost { process, error } => self.lose(process, &error),
             }
-        }
-        self.advance_tasks();
-        let looked = self.matching.looked();
-        if looked > 0 {
-            self.host.charge_step(Step::Match, looked);
         }
     }
 
