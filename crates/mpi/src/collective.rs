@@ -9,7 +9,6 @@ use datatypes::Op;
 use crate::call::{Call, Which};
 use crate::comm::Comm;
 use crate::context::Plane;
-use crate::engine::Begun;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::request::Request;
@@ -103,7 +102,8 @@ impl Comm {
     /// scan of an intercommunicator; [`Class::TOPOLOGY`] for neighbours of a communicator without a topology;
     /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] when members' arguments do not fit; [`Class::PROC_ABORTED`] when one is lost.
     pub fn collective(&self, call: &Collective) -> Result<()> {
-        let begun = self.begin_collective(call)?;
+        let plan = self.plan(call, Self::next_collective)?;
+        let begun = self.core().with(|engine| engine.begin(Box::new(Run::new(Arc::new(plan)))));
         self.core().finish(call.name(), begun).ok().map(drop)
     }
 
@@ -112,7 +112,9 @@ impl Comm {
     /// # Errors
     /// As [`Comm::collective`] for the arguments; the others are in the request's status.
     pub fn icollective(&self, call: &Collective) -> Result<Request> {
-        self.begin_collective(call).map(|begun| Request::new(self, begun))
+        let plan = self.plan(call, Self::next_background)?;
+        let begun = self.core().with(|engine| engine.begin(Box::new(Run::new(Arc::new(plan)))));
+        Ok(Request::new(self, begun))
     }
 
     /// A persistent request that carries out a collective operation each time it is started. Members may start several of them in
@@ -121,17 +123,12 @@ impl Comm {
     /// # Errors
     /// As [`Comm::icollective`].
     pub fn collective_init(&self, call: &Collective) -> Result<Request> {
-        let (plan, core) = (Arc::new(self.plan(call)?), self.core().clone());
+        let (plan, core) = (Arc::new(self.plan(call, Self::next_background)?), self.core().clone());
         let start = move || Ok(core.with(|engine| engine.begin(Box::new(Run::new(plan.clone())))));
         Ok(Request::persistent(self, Arc::new(start)))
     }
 
-    fn begin_collective(&self, call: &Collective) -> Result<Begun> {
-        let plan = self.plan(call)?;
-        Ok(self.core().with(|engine| engine.begin(Box::new(Run::new(Arc::new(plan))))))
-    }
-
-    fn plan(&self, collective: &Collective) -> Result<Plan> {
+    fn plan(&self, collective: &Collective, tag: impl FnOnce(&Self) -> i32) -> Result<Plan> {
         let Call { kind, root, input, output, places, op, even, bytes } = Call::of(self, collective)?;
         let (rank, size) = (self.rank() as usize, self.size() as usize);
         let remote = self.remote_group().map_or(0, |group| group.size() as usize);
@@ -150,7 +147,7 @@ impl Comm {
                 choice.algorithm.plan(&task)
             }
         };
-        let label = Label { context: self.context(Plane::Collective)?, tag: self.next_collective() };
+        let label = Label { context: self.context(Plane::Collective)?, tag: tag(self) };
         places.plan(&schedule, (self.group(), self.peers()), label, op)
     }
 }

@@ -30,8 +30,8 @@ struct Inner {
     remote: Option<Group>,
     topology: Option<Topology>,
     rank: i32,
-    /// Collective operations begun so far.
-    collectives: AtomicU32,
+    /// Collective operations begun so far that the program waits for, and others.
+    collectives: [AtomicU32; 2],
     /// Tags of parts of messages given so far.
     parts: AtomicU32,
     belongings: Lock<Belongings>,
@@ -73,7 +73,7 @@ impl Comm {
             remote,
             topology,
             rank,
-            collectives: AtomicU32::new(0),
+            collectives: Default::default(),
             parts: AtomicU32::new(0),
             belongings: Lock::default(),
         })))
@@ -105,9 +105,20 @@ impl Comm {
         let _ = self.0.context.set(context);
     }
 
-    /// A tag for a collective operation: the members begin them in one order.
+    /// A tag for a collective operation that the program waits for: the members begin them in one order.
     pub(crate) fn next_collective(&self) -> i32 {
-        (self.0.collectives.fetch_add(1, Ordering::Relaxed) & (i32::MAX as u32)) as i32
+        self.next_of(0)
+    }
+
+    /// A tag for a collective operation that goes on by itself. These have an order of their own, as MPI never matches them with
+    /// those that the program waits for.
+    pub(crate) fn next_background(&self) -> i32 {
+        self.next_of(1)
+    }
+
+    fn next_of(&self, kind: u32) -> i32 {
+        let number = self.0.collectives[kind as usize].fetch_add(1, Ordering::Relaxed);
+        ((number << 1 | kind) & i32::MAX as u32) as i32
     }
 
     /// The first of so many tags for parts of a message.

@@ -108,7 +108,7 @@ impl Comm {
         let copy = self.copy(None)?;
         self.inherit(&copy, info)?;
         let side = if self.is_inter() { Plane::Side } else { Plane::Collective };
-        let tag = self.next_collective();
+        let tag = self.next_background();
         let label = Label { context: self.context(side)?, tag };
         let between = Label { context: self.context(Plane::Collective)?, tag };
         let own = if self.rank() == 0 { Some(self.core().name_context()?) } else { None };

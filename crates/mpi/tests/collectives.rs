@@ -580,6 +580,25 @@ fn among_neighbours(process: &Process) {
     assert_eq!(world.dist_graph_create_adjacent(none).expect_err("no rank").class, Class::RANK);
 }
 
+/// An operation that goes on by itself and one that is waited for, in opposite orders.
+fn background_has_an_order_of_its_own(process: &Process) {
+    let world = process.world();
+    let layout = Layout::new(false);
+    let mut sum = Memory::new(&layout, 1);
+    sum.fill(0, 1, |_| [1 + world.rank() as u64, 0, 0, 0]);
+    let call = Collective::Allreduce { input: None, output: sum.buffer(0, 1), op: layout.op() };
+    let mut request = if world.rank() == 0 {
+        let request = world.icollective(&call).expect("valid");
+        world.collective(&Collective::Barrier).expect("valid");
+        request
+    } else {
+        world.collective(&Collective::Barrier).expect("valid");
+        world.icollective(&call).expect("valid")
+    };
+    assert_eq!(request.wait().class(), Class::SUCCESS);
+    assert_eq!(layout.get(&sum.bytes, 0)[0], 6);
+}
+
 /// Every wrong argument is named before anything is sent, so that what follows still works.
 fn wrong_calls_are_named(process: &Process) {
     let world = process.world();
@@ -627,4 +646,5 @@ bodies! {
     between_two_sides 5
     among_neighbours 5
     wrong_calls_are_named 2
+    background_has_an_order_of_its_own 3
 }
