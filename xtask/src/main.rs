@@ -9,9 +9,12 @@ mod corpora;
 mod deb;
 mod interop;
 mod licences;
+mod limited;
 mod loom;
 mod miri;
 mod packages;
+mod peers;
+mod python;
 mod rows;
 mod ships;
 mod siege;
@@ -79,6 +82,8 @@ enum Check {
         #[arg(long)]
         list: bool,
     },
+    /// Measure our MPI beside MPICH and Open MPI, turn by turn; minutes, not in CI.
+    Peers(peers::Options),
     /// Attack the stack: killed, lying and hostile peers, cut wires, small limits. `cargo xtask siege --help` has the options.
     #[command(disable_help_flag = true)]
     Siege {
@@ -107,6 +112,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Miri => println!("{}", miri::check(&workspace)?),
         Check::Interop { list: true, .. } => interop::list(),
         Check::Interop { only, list: false } => interop::run(&workspace, &only)?,
+        Check::Peers(options) => peers::run(&workspace, &options)?,
         Check::Siege { quick, arguments } => siege::check(&workspace, &arguments, quick)?,
     }
     Ok(())

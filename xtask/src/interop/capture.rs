@@ -1,6 +1,6 @@
 //! What went over the wire, and tshark's verdict on every FPDU of ours.
 
-use super::limited::{Finished, Running};
+use crate::limited::{Finished, Running};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

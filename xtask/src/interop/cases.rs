@@ -3,9 +3,9 @@
 use super::capture::Direction;
 use super::guest::{GUEST_INSIDE, tail};
 use super::lab::{Lab, OURS, RTR_READ, RTR_WRITE, Siw};
-use super::limited::PATIENCE;
 use super::proxy::{self, Mischief, Stream};
 use super::{Against, Case, Verdict};
+use crate::limited::PATIENCE;
 use anyhow::{Result, bail, ensure};
 use std::time::Instant;
 

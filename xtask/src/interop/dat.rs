@@ -2,8 +2,8 @@
 //! `nicety run --dat`. They need no guest.
 
 use super::guest::tail;
-use super::limited::{Finished, Running};
 use super::{Against, Case, Verdict};
+use crate::limited::{Finished, Running};
 use crate::workspace::{Workspace, run};
 use anyhow::{Result, bail, ensure};
 use std::fs;

@@ -2,7 +2,7 @@
 
 use super::archive::{Entry, write_archive};
 use super::image::Image;
-use super::limited::{PATIENCE, Running};
+use crate::limited::{PATIENCE, Running};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io::{Read, Write};

@@ -5,7 +5,7 @@ use super::archive::Entry;
 use super::capture::{Capture, Direction, Judgement};
 use super::guest::{Guest, Job, Port, tail};
 use super::image::Image;
-use super::limited::{Finished, Running};
+use crate::limited::{Finished, Running};
 use crate::packages::is_root;
 use crate::workspace::{Workspace, run};
 use anyhow::{Context, Result, ensure};

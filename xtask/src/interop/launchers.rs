@@ -2,8 +2,9 @@
 //! guest; MPICH, with its launchers, is Python's package of it.
 
 use super::guest::tail;
-use super::limited::Running;
 use super::{Against, Case, Verdict};
+use crate::limited::Running;
+use crate::python;
 use crate::workspace::{Workspace, run};
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -36,8 +37,6 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 const HYDRA: &str = "mpiexec.hydra";
-/// Their package, in the version that this was written against.
-const PACKAGE: &str = "mpich==5.0.2";
 /// How long a job may run.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Sizes of jobs. MPICH spins, so that many ranks on few cores take their time.
@@ -63,13 +62,7 @@ impl Mpich {
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety"]))?;
         let folder = workspace.target().join("interop/launchers");
         fs::create_dir_all(&folder)?;
-        let environment = folder.join("mpich");
-        let (theirs, sum) = (environment.join("bin"), folder.join("sum"));
-        if !theirs.join(HYDRA).exists() {
-            run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-            let mut pip = Command::new(theirs.join("pip"));
-            run(pip.args(["install", "--quiet", "--disable-pip-version-check", PACKAGE]))?;
-        }
+        let (theirs, sum) = (python::installed(workspace, python::MPICH)?, folder.join("sum"));
         let source = workspace.root.join("xtask/interop/sum.c");
         run(Command::new(theirs.join("mpicc_abi")).arg(source).arg("-o").arg(&sum))?;
         let target = workspace.target().to_owned();

@@ -23,7 +23,6 @@ mod guest;
 mod image;
 mod lab;
 mod launchers;
-mod limited;
 mod mpi;
 mod mpi4py;
 mod proxy;

@@ -2,8 +2,8 @@
 
 use super::guest::tail;
 use super::launchers::Mpich;
-use super::limited::Running;
 use super::{Against, Case, Verdict};
+use crate::limited::Running;
 use crate::workspace::run;
 use anyhow::{Context as _, Result, bail};
 use std::fs;

@@ -1,0 +1,274 @@
+/* Measures an MPI library from outside: the same program under each of them.
+
+     probe CELL...        a cell is NAME:BYTES, such as latency:8, allreduce:1048576, barrier:0, memory:0
+
+   Rank 0 prints a line for each cell: `NAME:BYTES UNIT VALUE...`, one value a sample.
+
+     latency     half a round trip of rank 0 with rank 1 (OSU's osu_latency), ns
+     bandwidth   a window of 64 messages to rank 1 and an answer (osu_bw), ns a message
+     rate        the same of all pairs at once (osu_mbw_mr), ns a message of one pair
+     bibw        both ways at once (osu_bibw), ns a message of one way
+     overlap     ranks 0 and 1 exchange, and compute meanwhile for as long as an exchange takes: which part of that was hidden
+                 (IMB-NBC), from 0 to 1
+     barrier, bcast, reduce, allreduce, allgather, alltoall
+                 each between two barriers that are not timed; the mean of all ranks (OSU), ns
+     memory      what a rank holds for itself when nothing goes on, KiB: the most of all ranks
+
+   A sample of the first four is a batch that takes 100 us or more, so that no clock is in it; of collectives it is the mean of a
+   batch of as many. There are 5 to 100 samples in about 60 ms, after as many batches that are not counted. */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WINDOW = 64, SAMPLES_MIN = 5, SAMPLES_MAX = 100, ROUNDS_MAX = 1 << 20 };
+static const double BATCH_NS = 100e3, CELL_NS = 60e6;
+
+static int rank, size, bytes;
+static char *out, *in;
+static MPI_Request requests[2 * WINDOW];
+
+static double now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return at.tv_sec * 1e9 + at.tv_nsec;
+}
+
+/* How ranks agree is made of messages, so that collectives are needed only where they are measured. */
+
+/* What rank 0 says, everybody does. */
+static int agreed(int value)
+{
+    if (rank > 0)
+        MPI_Recv(&value, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int to = 1; rank == 0 && to < size; to++)
+        MPI_Send(&value, 1, MPI_INT, to, 3, MPI_COMM_WORLD);
+    return value;
+}
+
+/* At rank 0, the sum over all ranks, and the most of all. */
+static double total(double mine, double *most)
+{
+    double sum = mine, value;
+    *most = mine;
+    if (rank > 0)
+        MPI_Send(&mine, 1, MPI_DOUBLE, 0, 4, MPI_COMM_WORLD);
+    for (int from = 1; rank == 0 && from < size; from++) {
+        MPI_Recv(&value, 1, MPI_DOUBLE, from, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        sum += value;
+        *most = value > *most ? value : *most;
+    }
+    return sum;
+}
+
+static void meet(void)
+{
+    double most;
+    total(0, &most);
+    agreed(0);
+}
+
+static double latency(int rounds)
+{
+    double began = now();
+    for (int i = 0; i < rounds; i++) {
+        if (rank == 0) {
+            MPI_Send(out, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+            MPI_Recv(in, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (rank == 1) {
+            MPI_Recv(in, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+        }
+    }
+    return (now() - began) / rounds / 2;
+}
+
+/* The first half of the ranks that take part sends to the second. */
+static double streams(int rounds, int pairs, int both_ways)
+{
+    int sends = rank < pairs, takes_part = rank < 2 * pairs;
+    int peer = sends ? rank + pairs : rank - pairs;
+    double began = now();
+    for (int i = 0; i < rounds && takes_part; i++) {
+        int n = 0;
+        for (int w = 0; w < WINDOW && (both_ways || !sends); w++)
+            MPI_Irecv(in, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[n++]);
+        for (int w = 0; w < WINDOW && (both_ways || sends); w++)
+            MPI_Isend(out, bytes, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[n++]);
+        MPI_Waitall(n, requests, MPI_STATUSES_IGNORE);
+        if (sends)
+            MPI_Recv(in, 4, MPI_BYTE, peer, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Send(out, 4, MPI_BYTE, peer, 2, MPI_COMM_WORLD);
+    }
+    return (now() - began) / rounds / WINDOW;
+}
+
+static double bandwidth(int rounds) { return streams(rounds, 1, 0); }
+static double bibw(int rounds) { return streams(rounds, 1, 1); }
+static double rate(int rounds) { return streams(rounds, size / 2, 0); }
+
+/* What an exchange takes if `compute` ns are computed before it is waited for. */
+static double exchange(double compute)
+{
+    double began = now(), until;
+    MPI_Irecv(in, bytes, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(out, bytes, MPI_BYTE, 1 - rank, 1, MPI_COMM_WORLD, &requests[1]);
+    until = now() + compute;
+    while (compute > 0 && now() < until)
+        ;
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    return now() - began;
+}
+
+static double overlap(int rounds)
+{
+    double pure = 0, both = 0, hidden;
+    for (int i = 0; i < rounds; i++) {
+        double one = 0;
+        meet();
+        if (rank < 2)
+            one = exchange(0);
+        pure += one;
+        meet();
+        if (rank < 2)
+            both += exchange(one);
+    }
+    hidden = (2 * pure - both) / (pure > 0 ? pure : 1);
+    return hidden < 0 ? 0 : hidden > 1 ? 1 : hidden;
+}
+
+static void barrier(void) { MPI_Barrier(MPI_COMM_WORLD); }
+static void bcast(void) { MPI_Bcast(out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD); }
+static void reduce(void) { MPI_Reduce(out, in, bytes / 4, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD); }
+static void allreduce(void) { MPI_Allreduce(out, in, bytes / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+static void allgather(void) { MPI_Allgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD); }
+static void alltoall(void) { MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD); }
+
+/* The mean over all ranks, at rank 0. */
+static double collective(void (*call)(void), int rounds)
+{
+    double mine = 0, most;
+    for (int i = 0; i < rounds; i++) {
+        double began;
+        MPI_Barrier(MPI_COMM_WORLD);
+        began = now();
+        call();
+        mine += now() - began;
+    }
+    return total(mine / rounds, &most) / size;
+}
+
+static double own_kib(void)
+{
+    char line[256];
+    double kib, sum = 0;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Pss: %lf", &kib) == 1)
+            sum = kib;
+    if (file)
+        fclose(file);
+    return sum;
+}
+
+static void memory(void)
+{
+    double most;
+    total(own_kib(), &most);
+    if (rank == 0)
+        printf("memory:0 KiB %.0f\n", most);
+}
+
+static const struct {
+    const char *name, *unit;
+    double (*pairs)(int rounds);
+    void (*all)(void);
+} CELLS[] = {
+    {"latency", "ns", latency, NULL},    {"bandwidth", "ns", bandwidth, NULL}, {"bibw", "ns", bibw, NULL},
+    {"rate", "ns", rate, NULL},          {"overlap", "part", overlap, NULL},   {"barrier", "ns", NULL, barrier},
+    {"bcast", "ns", NULL, bcast},        {"reduce", "ns", NULL, reduce},       {"allreduce", "ns", NULL, allreduce},
+    {"allgather", "ns", NULL, allgather}, {"alltoall", "ns", NULL, alltoall},
+};
+enum { KINDS = sizeof CELLS / sizeof *CELLS };
+
+static double sample(int kind, int rounds)
+{
+    return CELLS[kind].pairs ? CELLS[kind].pairs(rounds) : collective(CELLS[kind].all, rounds);
+}
+
+static void measure(int kind)
+{
+    double values[SAMPLES_MAX], took = 0;
+    int rounds = 1, samples = 0;
+    for (;;) {
+        double began = now();
+        sample(kind, rounds);
+        took = now() - began;
+        if (agreed(took >= BATCH_NS || rounds >= ROUNDS_MAX))
+            break;
+        rounds *= 2;
+    }
+    samples = agreed((int)(CELL_NS / took));
+    samples = samples < SAMPLES_MIN ? SAMPLES_MIN : samples > SAMPLES_MAX ? SAMPLES_MAX : samples;
+    for (int i = -samples / 4; i < samples; i++) {
+        double value = sample(kind, rounds);
+        if (i >= 0)
+            values[i] = value;
+        meet();
+    }
+    if (rank != 0)
+        return;
+    printf("%s:%d %s", CELLS[kind].name, bytes, CELLS[kind].unit);
+    for (int i = 0; i < samples; i++)
+        printf(" %.4g", values[i]);
+    printf("\n");
+    fflush(stdout);
+}
+
+static int cell(const char *word)
+{
+    const char *colon = strchr(word, ':');
+    size_t room, length = colon ? (size_t)(colon - word) : 0;
+    if (!colon)
+        return -1;
+    bytes = atoi(colon + 1);
+    if (length == 6 && !strncmp(word, "memory", length)) {
+        memory();
+        return 0;
+    }
+    for (int kind = 0; kind < KINDS; kind++) {
+        if (strlen(CELLS[kind].name) != length || strncmp(word, CELLS[kind].name, length))
+            continue;
+        room = (size_t)(bytes + 64) * (size_t)size;
+        out = malloc(room);
+        in = malloc(room);
+        if (!out || !in)
+            return -1;
+        memset(out, 1, room);
+        memset(in, 2, room);
+        measure(kind);
+        free(out);
+        free(in);
+        return 0;
+    }
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 1; i < argc; i++) {
+        if (cell(argv[i])) {
+            fprintf(stderr, "probe: no such cell, or no memory for it: %s\n", argv[i]);
+            MPI_Abort(MPI_COMM_WORLD, 2);
+        }
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,153 @@
+//! What is measured beside other libraries, and what is to be reached.
+
+use std::fmt;
+
+/// Where ranks are and what carries their messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Setting {
+    /// Two ranks, shared memory.
+    Shm2,
+    /// Four ranks, shared memory: more than the machine that this was written on has cores.
+    Shm4,
+    /// Two ranks over TCP on the loopback interface; ours by iWARP.
+    Tcp2,
+    /// Two ranks, shared memory, that do nothing.
+    Start,
+    /// 64 ranks, shared memory, that do nothing.
+    Idle64,
+}
+
+impl Setting {
+    pub(crate) const ALL: [Self; 5] = [Self::Shm2, Self::Shm4, Self::Tcp2, Self::Start, Self::Idle64];
+
+    pub(crate) fn ranks(self) -> u32 {
+        match self {
+            Self::Shm2 | Self::Tcp2 | Self::Start => 2,
+            Self::Shm4 => 4,
+            Self::Idle64 => 64,
+        }
+    }
+
+    pub(crate) fn is_tcp(self) -> bool {
+        self == Self::Tcp2
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", if self.is_tcp() { "tcp" } else { "shm" }, self.ranks())
+    }
+}
+
+/// Which library a cell is held against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Against {
+    Mpich,
+    OpenMpi,
+    /// The one of both that is better in this run.
+    Better,
+    /// A figure, and no library.
+    Nobody,
+}
+
+/// What is to be reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bound {
+    /// Time, ours by theirs, at most.
+    Time(f64),
+    /// Speed, ours by theirs, at least; what is measured is the time of a message.
+    Speed(f64),
+    /// A value at least.
+    Least(f64),
+    /// A value at most.
+    Most(f64),
+}
+
+/// One thing that is measured.
+pub(crate) struct Cell {
+    pub(crate) setting: Setting,
+    /// What the measuring program calls it; nothing if the job itself is timed.
+    pub(crate) probe: &'static str,
+    pub(crate) bound: Bound,
+    pub(crate) against: Against,
+}
+
+impl Cell {
+    /// Whether the whole job is timed.
+    pub(crate) fn is_start_up(&self) -> bool {
+        self.setting == Setting::Start
+    }
+
+    /// The bound in words.
+    pub(crate) fn bound(&self) -> String {
+        let against = match self.against {
+            Against::Mpich => "MPICH",
+            Against::OpenMpi => "Open MPI",
+            Against::Better => "the better of both",
+            Against::Nobody => "",
+        };
+        match self.bound {
+            Bound::Time(most) => format!("time / {against} <= {most}"),
+            Bound::Speed(least) => format!("speed / {against} >= {least}"),
+            Bound::Least(least) => format!(">= {least}"),
+            Bound::Most(most) => format!("<= {most}"),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.setting, if self.is_start_up() { "start" } else { self.probe })
+    }
+}
+
+const fn cell(setting: Setting, probe: &'static str, bound: Bound, against: Against) -> Cell {
+    Cell { setting, probe, bound, against }
+}
+
+use Against::{Better, Mpich, Nobody, OpenMpi};
+use Bound::{Least, Most, Speed, Time};
+use Setting::{Idle64, Shm2, Shm4, Start, Tcp2};
+
+/// All of them.
+pub(crate) const CELLS: &[Cell] = &[
+    cell(Shm2, "latency:8", Time(0.6), OpenMpi),
+    cell(Shm2, "latency:1024", Time(0.8), Better),
+    cell(Shm2, "latency:4096", Time(0.8), Better),
+    cell(Shm2, "latency:65536", Time(0.8), Better),
+    cell(Shm2, "rate:8", Speed(1.5), OpenMpi),
+    cell(Shm2, "bandwidth:65536", Speed(1.2), Better),
+    cell(Shm2, "bandwidth:1048576", Speed(1.5), Better),
+    cell(Shm2, "bandwidth:4194304", Speed(1.5), Better),
+    cell(Shm2, "bibw:1048576", Speed(1.0), Better),
+    cell(Shm2, "overlap:1048576", Least(0.8), Nobody),
+    cell(Shm2, "barrier:0", Time(0.8), Better),
+    cell(Shm2, "allreduce:8", Time(0.8), Better),
+    cell(Shm2, "bcast:8", Time(0.8), Better),
+    cell(Shm2, "alltoall:8", Time(0.8), Better),
+    cell(Shm2, "allreduce:65536", Time(0.9), Better),
+    cell(Shm2, "allgather:65536", Time(0.9), Better),
+    cell(Shm2, "bcast:65536", Time(0.9), Better),
+    cell(Shm2, "alltoall:65536", Time(0.9), Better),
+    cell(Shm2, "allreduce:1048576", Time(0.9), Better),
+    cell(Shm2, "allgather:1048576", Time(0.9), Better),
+    cell(Shm2, "bcast:1048576", Time(0.9), Better),
+    cell(Shm2, "alltoall:1048576", Time(0.9), Better),
+    cell(Shm4, "barrier:0", Time(1.0), Better),
+    cell(Shm4, "allreduce:8", Time(1.0), Better),
+    cell(Shm4, "bcast:8", Time(1.0), Better),
+    cell(Shm4, "alltoall:8", Time(1.0), Better),
+    cell(Shm4, "allreduce:65536", Time(0.9), Better),
+    cell(Shm4, "allgather:65536", Time(0.9), Better),
+    cell(Shm4, "bcast:65536", Time(0.9), Better),
+    cell(Shm4, "alltoall:65536", Time(0.9), Better),
+    cell(Shm4, "allreduce:1048576", Time(0.9), Better),
+    cell(Shm4, "allgather:1048576", Time(0.9), Better),
+    cell(Shm4, "bcast:1048576", Time(0.9), Better),
+    cell(Shm4, "alltoall:1048576", Time(0.9), Better),
+    cell(Tcp2, "latency:8", Time(0.85), Better),
+    cell(Tcp2, "bandwidth:1048576", Speed(1.1), Better),
+    cell(Tcp2, "overlap:1048576", Least(0.8), Nobody),
+    cell(Start, "", Time(1.0), Mpich),
+    cell(Idle64, "memory:0", Most(32.0 * 1024.0), Nobody),
+];

