@@ -11,6 +11,7 @@
 //! | `dat` | programs built against DAT, on this machine |
 //! | `launchers` | MPICH's launchers and programs, on this machine |
 //! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
+//! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
 //!
 //! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
 //! packages in `tools`, and a variant of [`Against`].
@@ -26,6 +27,8 @@ mod launchers;
 mod mpi;
 mod mpi4py;
 mod proxy;
+mod ring;
+mod slurm;
 mod tools;
 
 use crate::workspace::{Workspace, counted};
@@ -35,6 +38,7 @@ use std::time::Instant;
 use dat::Programs;
 use lab::Lab;
 use launchers::Mpich;
+use ring::Ring;
 
 /// That a case holds, with what was seen.
 pub(crate) struct Verdict(pub(crate) String);
@@ -58,11 +62,21 @@ pub(crate) enum Against {
     Dat(fn(&mut Programs) -> Result<Verdict>),
     /// MPICH's launchers and programs.
     Mpich(fn(&mut Mpich) -> Result<Verdict>),
+    /// Launchers that start a program of our MPI.
+    Ring(fn(&mut Ring) -> Result<Verdict>),
+    /// Slurm, that does.
+    Slurm(fn(&mut Ring) -> Result<Verdict>),
 }
 
 /// All cases, in order.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    cases::CASES.iter().chain(dat::CASES).chain(launchers::CASES).chain(mpi::CASES).chain(mpi4py::CASES)
+    cases::CASES
+        .iter()
+        .chain(dat::CASES)
+        .chain(launchers::CASES)
+        .chain(ring::CASES)
+        .chain(mpi::CASES)
+        .chain(mpi4py::CASES)
 }
 
 /// Prints the cases.
@@ -112,6 +126,8 @@ struct Parties {
     lab: Option<Lab>,
     programs: Option<Programs>,
     mpich: Option<Mpich>,
+    ring: Option<Ring>,
+    has_slurm: bool,
 }
 
 impl Parties {
@@ -122,11 +138,16 @@ impl Parties {
         };
         let guest = wants(|run| matches!(run, Against::Siw(_))) && can("siw", tools::provide_guest());
         let dat = wants(|run| matches!(run, Against::Dat(_))) && can("DAT's programs", tools::provide_dat());
-        let mpich = wants(|run| matches!(run, Against::Mpich(_))) && can("MPICH", tools::provide_mpich());
+        let mpich = wants(|run| matches!(run, Against::Mpich(_))) && can("MPICH", tools::provide_python());
+        let has_slurm = wants(|run| matches!(run, Against::Slurm(_))) && can("Slurm", tools::provide_slurm());
+        let ring = (has_slurm || wants(|run| matches!(run, Against::Ring(_))))
+            && can("launchers of our MPI", tools::provide_python());
         Ok(Self {
             lab: guest.then(|| Lab::open(workspace)).transpose()?,
             programs: dat.then(|| Programs::open(workspace)).transpose()?,
             mpich: mpich.then(|| Mpich::open(workspace)).transpose()?,
+            ring: ring.then(|| Ring::open(workspace)).transpose()?,
+            has_slurm,
         })
     }
 
@@ -147,6 +168,12 @@ impl Parties {
                 let mpich = self.mpich.as_mut()?;
                 mpich.begin(case.name);
                 run(mpich)
+            }
+            Against::Slurm(_) if !self.has_slurm => return None,
+            Against::Ring(run) | Against::Slurm(run) => {
+                let ring = self.ring.as_mut()?;
+                ring.begin(case.name);
+                run(ring)
             }
         })
     }

@@ -1,6 +1,6 @@
 //! Which programs of others are needed, and where they come from.
 
-use crate::packages::{Needed, exists, provide};
+use crate::packages::{Needed, exists, is_root, provide};
 
 /// Each program that the guest needs, with Debian's package that has it.
 const FOR_GUEST: &Needed = &[
@@ -17,8 +17,11 @@ const FOR_GUEST: &Needed = &[
 ];
 /// Programs built against DAT.
 const FOR_DAT: &Needed = &[("dtest", "dapl2-utils"), ("dapltest", "dapl2-utils"), ("stdbuf", "coreutils")];
-/// What installs MPICH, and builds a program against it.
-const FOR_MPICH: &Needed = &[("python3", "python3"), ("gcc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")];
+/// What installs MPICH and Open MPI, and builds a program against them.
+const FOR_PYTHON: &Needed = &[("python3", "python3"), ("gcc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")];
+
+/// Slurm's daemons, and what starts jobs.
+const FOR_SLURM: &Needed = &[("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client")];
 
 /// Why there can be no guest here, if there cannot; packages that are missing are installed where that is allowed.
 pub(crate) fn provide_guest() -> Result<(), String> {
@@ -37,10 +40,18 @@ pub(crate) fn provide_dat() -> Result<(), String> {
     provide(FOR_DAT).map(drop)
 }
 
-/// Why MPICH cannot be had here, if it cannot.
-pub(crate) fn provide_mpich() -> Result<(), String> {
+/// Why MPICH and Open MPI cannot be had here, if they cannot.
+pub(crate) fn provide_python() -> Result<(), String> {
     if !cfg!(target_os = "linux") {
-        return Err("its package for Python is taken for Linux".into());
+        return Err("their packages for Python are taken for Linux".into());
     }
-    provide(FOR_MPICH).map(drop)
+    provide(FOR_PYTHON).map(drop)
+}
+
+/// Why Slurm cannot be had here, if it cannot.
+pub(crate) fn provide_slurm() -> Result<(), String> {
+    if !is_root() {
+        return Err("its daemons are started as root".into());
+    }
+    provide(FOR_SLURM).map(drop)
 }
