@@ -1,83 +1,92 @@
-//! [`Space`]: the room for buffered sends, and how much of it is taken.
+//! Space for buffered sends: attached to the process and to communicators, flushed and detached.
 
-use crate::error::{Class, Error, Result};
+use crate::comm::Comm;
+use crate::context::Plane;
+use crate::core::Core;
+use crate::engine::{Begun, Engine, Task};
+use crate::error::Result;
+use crate::process::Process;
+use crate::request::Request;
+use crate::space::{BsendSpace, Whose};
+use crate::status::Status;
 
-/// Space for buffered sends (`MPI_Buffer_attach`). What the program gives is counted and not written to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BsendSpace {
-    /// None is attached.
-    #[default]
-    None,
-    /// As much as is needed (`MPI_BUFFER_AUTOMATIC`).
-    Automatic,
-    /// The program's, so many bytes at an address.
-    Given {
-        /// Its address.
-        address: usize,
-        /// Its size in bytes.
-        size: u64,
-    },
+/// A request that is over when nothing is in a space.
+struct Flush(Whose);
+
+impl Task for Flush {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
+        engine.spaces.is_flushed(self.0).then(Status::empty)
+    }
 }
 
-/// Bytes that a buffered message takes beside its data (`MPI_BSEND_OVERHEAD`).
-pub const BSEND_OVERHEAD: u64 = 512;
-
-/// The space that is attached, and what is taken of it.
-#[derive(Debug, Default)]
-pub(crate) struct Space {
-    attached: BsendSpace,
-    taken: u64,
+fn flush(core: &Core, whose: Whose) -> Begun {
+    core.with(|engine| engine.begin(Box::new(Flush(whose))))
 }
 
-impl Space {
-    /// Attaches the space that sends are counted in from now on.
+impl Process {
+    /// Attaches space for buffered sends of communicators that have none of their own.
     ///
     /// # Errors
     /// [`Class::BUFFER`] when there is some already.
-    pub(crate) fn attach(&mut self, space: BsendSpace) -> Result<()> {
-        if self.attached != BsendSpace::None {
-            return Err(Error::new(Class::BUFFER, "a buffer for sends is attached already; detach it first"));
-        }
-        self.attached = space;
-        Ok(())
+    pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
+        self.core().with(|engine| engine.spaces.attach(None, space))
     }
 
-    /// Detaches the space, once nothing is in it.
-    pub(crate) fn detach(&mut self) -> Option<BsendSpace> {
-        self.is_flushed().then(|| std::mem::take(&mut self.attached))
-    }
-
-    /// Whether no buffered send is under way.
-    pub(crate) fn is_flushed(&self) -> bool {
-        self.taken == 0
-    }
-
-    /// Bytes of the space that a message of `len` bytes takes.
+    /// Waits until nothing is in the space for buffered sends, and detaches it; [`BsendSpace::None`] if there was none.
     ///
     /// # Errors
-    /// [`Class::BUFFER`] when there is less.
-    pub(crate) fn needed(&self, len: u64) -> Result<u64> {
-        let needed = len.saturating_add(BSEND_OVERHEAD);
-        let room = match self.attached {
-            BsendSpace::None => 0,
-            BsendSpace::Automatic => u64::MAX,
-            BsendSpace::Given { size, .. } => size,
-        };
-        if needed > room.saturating_sub(self.taken) {
-            let text =
-                format!("a buffered send needs {needed} bytes, but {} of {room} are taken", self.taken);
-            return Err(Error::new(Class::BUFFER, text + "; attach a larger buffer (MPI_Buffer_attach)"));
-        }
-        Ok(needed)
+    /// [`Class::OTHER`] when the world of this process ends first.
+    pub fn detach_buffer(&self) -> Result<BsendSpace> {
+        self.core().wait("MPI_Buffer_detach", |engine| engine.spaces.detach(None))
     }
 
-    /// So many bytes are taken until [`Space::give_back`].
-    pub(crate) fn take(&mut self, bytes: u64) {
-        self.taken += bytes;
+    /// Waits until nothing is in the space for buffered sends.
+    ///
+    /// # Errors
+    /// As [`Process::detach_buffer`].
+    pub fn flush_buffer(&self) -> Result<()> {
+        self.core().wait("MPI_Buffer_flush", |engine| engine.spaces.is_flushed(None).then_some(()))
     }
 
-    /// So many bytes are free again.
-    pub(crate) fn give_back(&mut self, bytes: u64) {
-        self.taken -= bytes;
+    /// A request that is over when nothing is in the space for buffered sends.
+    pub fn iflush_buffer(&self) -> Request {
+        Request::of_process(self.core(), flush(self.core(), None))
+    }
+}
+
+impl Comm {
+    /// As [`Process::attach_buffer`], for its sends alone.
+    ///
+    /// # Errors
+    /// As [`Process::attach_buffer`].
+    pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
+        let whose = Some(self.context(Plane::Point)?);
+        self.core().with(|engine| engine.spaces.attach(whose, space))
+    }
+
+    /// As [`Process::detach_buffer`], of its own space.
+    ///
+    /// # Errors
+    /// As [`Process::detach_buffer`].
+    pub fn detach_buffer(&self) -> Result<BsendSpace> {
+        let whose = Some(self.context(Plane::Point)?);
+        self.core().wait("MPI_Comm_detach_buffer", |engine| engine.spaces.detach(whose))
+    }
+
+    /// As [`Process::flush_buffer`], of its own space.
+    ///
+    /// # Errors
+    /// As [`Process::detach_buffer`].
+    pub fn flush_buffer(&self) -> Result<()> {
+        let whose = Some(self.context(Plane::Point)?);
+        self.core().wait("MPI_Comm_flush_buffer", |engine| engine.spaces.is_flushed(whose).then_some(()))
+    }
+
+    /// As [`Process::iflush_buffer`], of its own space.
+    ///
+    /// # Errors
+    /// [`Class::COMM`] while it is being made.
+    pub fn iflush_buffer(&self) -> Result<Request> {
+        Ok(Request::new(self, flush(self.core(), Some(self.context(Plane::Point)?))))
     }
 }

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use host::{Host, Step};
 use verbs::Buf;
 
-use crate::buffered::Space;
 use crate::connection::{Payload, Received};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::matching::{Envelope, Matching, Wanted};
 use crate::memory::Buffer;
 use crate::operation::{Answer, Body, Brought, Operation, Reading, Receive, Work, envelope_status};
+use crate::space::Spaces;
 use crate::status::Status;
 use crate::table::{Key, Table};
 use crate::transport::{Event, Place, Transport};
@@ -67,7 +67,7 @@ pub(crate) struct Engine {
     /// A task may be able to go on.
     stirred: bool,
     /// Where buffered sends are counted.
-    pub(crate) space: Space,
+    pub(crate) spaces: Spaces,
     /// An operation has come to its end since somebody last asked.
     news: bool,
 }
@@ -89,7 +89,7 @@ impl Engine {
             operations: Table::default(),
             tasks: Vec::new(),
             stirred: false,
-            space: Space::default(),
+            spaces: Spaces::default(),
             news: false,
         }
     }
@@ -206,14 +206,14 @@ impl Engine {
     }
 
     fn send_buffered(&mut self, to: u32, label: Label, buffer: &Buffer) -> Result<Begun> {
-        let needed = self.space.needed(buffer.len())?;
+        let share = self.spaces.share(label.context, buffer.len())?;
         let copy = buffer.to_vec();
         self.host.charge_copy(buffer.len());
         if let Begun::Under(key) = self.dispatch(to, label, Cow::Borrowed(buffer), Some(copy), false)?
             && let Some(operation) = self.operations.get_mut(key)
         {
-            (operation.free, operation.buffered) = (true, needed);
-            self.space.take(needed);
+            (operation.free, operation.buffered) = (true, Some(share));
+            self.spaces.take(share);
         }
         Ok(Begun::Over(Status::empty()))
     }
@@ -286,9 +286,11 @@ impl Engine {
         Begun::Under(self.operations.insert(Operation::new(Work::Task)))
     }
 
-    /// Ends what [`Engine::open`] began.
-    pub(crate) fn complete(&mut self, key: Key) {
+    /// Ends what [`Engine::open`] began; whether nobody asks for it any more.
+    pub(crate) fn complete(&mut self, key: Key) -> bool {
+        let is_abandoned = self.operations.get_mut(key).is_some_and(|operation| operation.free);
         self.end(key, Status::empty());
+        is_abandoned
     }
 
     /// A task may be able to go on, though no operation has ended.
@@ -548,7 +550,9 @@ impl Engine {
     fn end(&mut self, key: Key, status: Status) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         operation.work = Work::Over(status);
-        self.space.give_back(std::mem::take(&mut operation.buffered));
+        if let Some(share) = operation.buffered.take() {
+            self.spaces.give_back(share);
+        }
         (self.news, self.stirred) = (true, true);
         if operation.free {
             self.operations.remove(key);

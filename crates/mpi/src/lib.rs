@@ -7,7 +7,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `process` | [`Process`]: start, end, space for buffered sends |
+//! | `process` | [`Process`]: start and end |
 //! | `comm`, `point`, `request` | [`Comm`]; what it does between two processes; [`Request`] |
 //! | `making`, `duplicate` | how communicators are made of others; without waiting |
 //! | `partitioned` | messages in parts |
@@ -19,7 +19,7 @@
 //! | `core` | the state behind its lock, and how threads wait |
 //! | `talk`, `context` | what members agree on when a communicator is made; its name |
 //! | `engine`, `operation`, `matching` | sends and receives: who gets what; short messages and long ones |
-//! | `buffered` | the space for buffered sends |
+//! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
 //! | `memory` | the program's memory: all unsafe code |
@@ -54,6 +54,7 @@ mod point;
 mod process;
 mod request;
 mod run;
+mod space;
 mod status;
 mod table;
 mod talk;
@@ -64,7 +65,6 @@ mod wire;
 
 pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
 pub use bootstrap::{Board, Bootstrap, Seat};
-pub use buffered::{BSEND_OVERHEAD, BsendSpace};
 pub use collective::Collective;
 pub use collectives::{Costs, Kind};
 pub use comm::{Comm, NAME_MAX};
@@ -78,7 +78,8 @@ pub use memory::Buffer;
 pub use nic::Port;
 pub use point::{Message, With};
 pub use process::{Config, Connect, Process};
-pub use request::{Any, Generalized, Request};
+pub use request::{Any, Generalized, Remote, Request};
+pub use space::{BSEND_OVERHEAD, BsendSpace};
 pub use status::{ANY_SOURCE, ANY_TAG, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
 pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
 pub use tuning::Tuning;

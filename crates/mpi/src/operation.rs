@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::matching::{Envelope, Wanted};
 use crate::memory::Buffer;
 use crate::nic::Reach;
+use crate::space::Share;
 use crate::status::{Status, UNDEFINED};
 use crate::table::Key;
 use crate::wire::Exposed;
@@ -158,14 +159,14 @@ pub(crate) struct Operation {
     pub(crate) work: Work,
     /// Nobody asks for its status: it goes when it is over.
     pub(crate) free: bool,
-    /// Bytes of the space for buffered sends that it takes.
-    pub(crate) buffered: u64,
+    /// What it takes of a space for buffered sends.
+    pub(crate) buffered: Option<Share>,
 }
 
 impl Operation {
     /// An operation that somebody will ask for.
     pub(crate) fn new(work: Work) -> Self {
-        Self { work, free: false, buffered: 0 }
+        Self { work, free: false, buffered: None }
     }
 
     /// Whether it can come to no good end without this process.

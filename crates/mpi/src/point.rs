@@ -308,7 +308,7 @@ impl Comm {
         }
     }
 
-    /// A persistent request that sends a buffer in parts of one size, each when [`Request::parts_ready`] says so.
+    /// A persistent request that sends a buffer in parts of one size, each when [`crate::Remote::parts_ready`] says so.
     ///
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] as [`Comm::send`]; [`Class::COUNT`] if the elements are not so many parts.
@@ -329,7 +329,7 @@ impl Comm {
         Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
     }
 
-    /// A persistent request that receives a buffer in parts of one size; [`Request::part_arrived`] asks for one.
+    /// A persistent request that receives a buffer in parts of one size; [`crate::Remote::part_arrived`] asks for one.
     ///
     /// # Errors
     /// As [`Comm::send_parts_init`]; any source and any tag are not possible.

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use host::Host;
 
 use crate::bootstrap::Bootstrap;
-use crate::buffered::BsendSpace;
 use crate::comm::Comm;
 use crate::context::Context;
 use crate::core::Core;
-use crate::engine::{Begun, Engine, Task};
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::nic::Port;
 use crate::request::{Generalized, Request};
-use crate::status::Status;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
 
@@ -98,6 +95,10 @@ impl Process {
         self.core.bootstrap().fence()
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     /// All processes (`MPI_COMM_WORLD`).
     pub fn world(&self) -> &Comm {
         &self.world
@@ -131,41 +132,5 @@ impl Process {
     /// A request for something of the program's, which is over with [`Request::complete`] (`MPI_Grequest_start`).
     pub fn generalized(&self, program: Arc<dyn Generalized>) -> Request {
         Request::generalized(&self.core, program)
-    }
-
-    /// Attaches space for buffered sends.
-    ///
-    /// # Errors
-    /// [`Class::BUFFER`] when there is some already.
-    pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
-        self.core.with(|engine| engine.space.attach(space))
-    }
-
-    /// Waits until nothing is in the space for buffered sends, and detaches it; [`BsendSpace::None`] if there was none.
-    ///
-    /// # Errors
-    /// [`Class::OTHER`] when the world of this process ends first.
-    pub fn detach_buffer(&self) -> Result<BsendSpace> {
-        self.core.wait("MPI_Buffer_detach", |engine| engine.space.detach())
-    }
-
-    /// Waits until nothing is in the space for buffered sends.
-    ///
-    /// # Errors
-    /// As [`Process::detach_buffer`].
-    pub fn flush_buffer(&self) -> Result<()> {
-        self.core.wait("MPI_Buffer_flush", |engine| engine.space.is_flushed().then_some(()))
-    }
-
-    /// A request that is over when nothing is in the space for buffered sends.
-    pub fn iflush_buffer(&self) -> Request {
-        struct Flush;
-        impl Task for Flush {
-            fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
-                engine.space.is_flushed().then(Status::empty)
-            }
-        }
-        let begun: Begun = self.core.with(|engine| engine.begin(Box::new(Flush)));
-        Request::of_process(&self.core, begun)
     }
 }

@@ -37,6 +37,61 @@ struct Active {
     program: Option<Arc<dyn Generalized>>,
 }
 
+/// A hold on a request, for threads that do not wait for it; cheap to clone.
+#[derive(Clone)]
+pub struct Remote {
+    core: Core,
+    what: What,
+}
+
+#[derive(Clone)]
+enum What {
+    Parts(Parts),
+    Program(Key, Arc<dyn Generalized>),
+}
+
+impl Remote {
+    /// What a generalized request stands for is over.
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for another request; the program's, if the request is gone already and its function is called.
+    pub fn complete(&self) -> Result<()> {
+        let What::Program(key, program) = &self.what else {
+            return Err(Error::new(Class::REQUEST, "only a generalized request is completed by the program"));
+        };
+        let is_abandoned = self.core.with(|engine| engine.complete(*key));
+        if is_abandoned { program.free() } else { Ok(()) }
+    }
+
+    /// Parts from `first` to `last` of a message that is sent in parts are ready (`MPI_Pready_range`).
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for a request that does not send in parts; [`Class::ARG`] for parts that there are not, or that do not
+    /// wait: the request is not started, or they were ready before.
+    pub fn parts_ready(&self, first: i32, last: i32) -> Result<()> {
+        match &self.what {
+            What::Parts(Parts::Nobody) => Ok(()),
+            What::Parts(Parts::Send(sending)) => self.core.with(|engine| sending.ready(engine, first, last)),
+            _ => Err(Error::new(Class::REQUEST, "only a request that sends in partitions has some ready")),
+        }
+    }
+
+    /// Whether a part of a message that is received in parts is there (`MPI_Parrived`).
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for a request that does not receive in parts; [`Class::ARG`] for a part that there is not.
+    pub fn part_arrived(&self, part: i32) -> Result<bool> {
+        match &self.what {
+            What::Parts(Parts::Nobody) => Ok(true),
+            What::Parts(Parts::Receive(receiving)) => {
+                self.core.test(|_| None::<()>);
+                receiving.has_arrived(self.core.host(), part)
+            }
+            _ => Err(Error::new(Class::REQUEST, "only a request that receives in partitions gets some")),
+        }
+    }
+}
+
 /// Something of the program's that a request stands for (`MPI_Grequest_start`). Nothing is called with a lock held.
 pub trait Generalized: Send + Sync {
     /// How it ended; asked for when it has, perhaps more than once.
@@ -120,52 +175,15 @@ impl Request {
         Self(Some(Box::new(Active { program: Some(program), ..active })))
     }
 
-    /// What a generalized request stands for is over.
-    ///
-    /// # Errors
-    /// [`Class::REQUEST`] for another request.
-    pub fn complete(&self) -> Result<()> {
-        match self.0.as_deref() {
-            Some(Active { core, state: State::Under(key), program: Some(_), .. }) => {
-                core.with(|engine| engine.complete(*key));
-                Ok(())
-            }
-            _ => Err(Error::new(Class::REQUEST, "only a generalized request is completed by the program")),
-        }
-    }
-
-    /// Parts from `first` to `last` of a message that is sent in parts are ready (`MPI_Pready_range`).
-    ///
-    /// # Errors
-    /// [`Class::REQUEST`] for a request that does not send in parts, or is not started; [`Class::ARG`] for parts that there are not
-    /// or that were ready before.
-    pub fn parts_ready(&self, first: i32, last: i32) -> Result<()> {
-        match self.0.as_deref() {
-            Some(Active { parts: Some(Parts::Nobody), .. }) => Ok(()),
-            Some(Active { core, parts: Some(Parts::Send(sending)), state: State::Under(_), .. }) => {
-                core.with(|engine| sending.ready(engine, first, last))
-            }
-            _ => Err(Error::new(
-                Class::REQUEST,
-                "only a started request that sends in partitions has some ready",
-            )),
-        }
-    }
-
-    /// Whether a part of a message that is received in parts is there (`MPI_Parrived`).
-    ///
-    /// # Errors
-    /// [`Class::REQUEST`] for a request that does not receive in parts; [`Class::ARG`] for a part that there is not.
-    pub fn part_arrived(&self, part: i32) -> Result<bool> {
-        match self.0.as_deref() {
-            Some(Active { parts: Some(Parts::Nobody), .. }) => Ok(true),
-            Some(Active { core, parts: Some(Parts::Receive(receiving)), state, .. }) => {
-                core.test(|_| None::<()>);
-                let arrived = receiving.has_arrived(core.host(), part)?;
-                Ok(arrived || !matches!(state, State::Under(_)))
-            }
-            _ => Err(Error::new(Class::REQUEST, "only a request that receives in partitions gets some")),
-        }
+    /// What other threads may do about it, if anything, while one waits for it.
+    pub fn remote(&self) -> Option<Remote> {
+        let Active { core, state, parts, program, .. } = self.0.as_deref()?;
+        let what = match (parts, program, state) {
+            (Some(parts), ..) => What::Parts(parts.clone()),
+            (None, Some(program), State::Under(key)) => What::Program(*key, program.clone()),
+            _ => return None,
+        };
+        Some(Remote { core: core.clone(), what })
     }
 
     /// No request (`MPI_REQUEST_NULL`).
@@ -335,8 +353,15 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if let Some(Active { core, state: State::Under(key), .. }) = self.0.as_deref() {
-            core.with(|engine| engine.free(*key));
+        let Some(Active { core, state: State::Under(key), program, .. }) = self.0.as_deref() else { return };
+        let has_ended = core.with(|engine| {
+            let has_ended = engine.peek(*key).is_some();
+            engine.free(*key);
+            has_ended
+        });
+        if let (true, Some(program)) = (has_ended, program) {
+            // Nobody hears of an error any more.
+            drop(program.free());
         }
     }
 }

@@ -599,19 +599,28 @@ fn messages_come_in_parts(process: &Process) {
         let mut bytes = vec![0; len];
         if world.rank() == 0 {
             let mut sends = world.send_parts_init(buffer(&mut bytes), 6, peer).expect("six parts");
-            assert_eq!(sends.parts_ready(0, 0).expect_err("not started").class, Class::REQUEST);
+            assert_eq!(
+                sends.remote().expect("parts").parts_ready(0, 0).expect_err("not started").class,
+                Class::ARG
+            );
             for round in 0..2 {
                 bytes.copy_from_slice(&pattern(0, round, len));
                 sends.start().expect("inactive");
                 for part in [4, 5] {
-                    sends.parts_ready(part, part).expect("waits");
+                    sends.remote().expect("parts").parts_ready(part, part).expect("waits");
                 }
-                assert_eq!(sends.parts_ready(5, 5).expect_err("ready already").class, Class::ARG);
-                assert_eq!(sends.parts_ready(6, 6).expect_err("no such part").class, Class::ARG);
+                assert_eq!(
+                    sends.remote().expect("parts").parts_ready(5, 5).expect_err("ready already").class,
+                    Class::ARG
+                );
+                assert_eq!(
+                    sends.remote().expect("parts").parts_ready(6, 6).expect_err("no such part").class,
+                    Class::ARG
+                );
                 // The receiver has the last third.
                 assert_eq!(receive(world, 1, with(1, 6)).0, [1]);
                 assert_eq!(sends.test(), None);
-                sends.parts_ready(0, 3).expect("wait");
+                sends.remote().expect("parts").parts_ready(0, 3).expect("wait");
                 assert_eq!(sends.wait().class(), Class::SUCCESS);
                 // It has all.
                 receive(world, 0, with(1, 7));
@@ -620,21 +629,24 @@ fn messages_come_in_parts(process: &Process) {
             let mut receives = world.receive_parts_init(buffer(&mut bytes), 3, peer).expect("three parts");
             for round in 0..2 {
                 receives.start().expect("inactive");
-                while !receives.part_arrived(2).expect("active") {}
-                assert_eq!(receives.part_arrived(0), Ok(false));
-                assert_eq!(receives.part_arrived(3).expect_err("no such part").class, Class::ARG);
+                while !receives.remote().expect("parts").part_arrived(2).expect("active") {}
+                assert_eq!(receives.remote().expect("parts").part_arrived(0), Ok(false));
+                assert_eq!(
+                    receives.remote().expect("parts").part_arrived(3).expect_err("no such part").class,
+                    Class::ARG
+                );
                 send(world, vec![1], with(0, 6));
                 let status = receives.wait();
                 assert_eq!((status.source, status.bytes), (0, len as u64));
                 assert!(bytes == pattern(0, round, len), "round {round} of {len} bytes");
-                assert_eq!(receives.part_arrived(0), Ok(true));
+                assert_eq!(receives.remote().expect("parts").part_arrived(0), Ok(true));
                 send(world, vec![], with(0, 7));
             }
         }
     }
     let mut nobody = world.send_parts_init(Buffer::nothing(), 2, with(PROC_NULL, 1)).expect("nobody");
     nobody.start().expect("inactive");
-    nobody.parts_ready(0, 1).expect("nothing to do");
+    nobody.remote().expect("parts").parts_ready(0, 1).expect("nothing to do");
     assert_eq!(nobody.wait().class(), Class::SUCCESS);
     let mut odd = [0; 5];
     assert_eq!(world.send_parts_init(buffer(&mut odd), 2, peer).expect_err("odd").class, Class::COUNT);
@@ -671,13 +683,14 @@ fn programs_complete_their_requests(process: &Process) {
     request.cancel().expect("active");
     send(world, vec![3], with(0, 1));
     assert_eq!(Request::wait_any(&mut [&mut request, &mut receives]).map(|(at, _)| at), Some(1));
-    request.complete().expect("active");
+    let remote = request.remote().expect("active");
+    remote.complete().expect("active");
     request.cancel().expect("active");
     assert_eq!(request.peek().map(|status| status.tag), Some(77));
     assert_eq!(job.freed.load(Ordering::SeqCst), 0, "the request is still there");
     assert_eq!(request.wait().tag, 77);
     assert_eq!((job.freed.load(Ordering::SeqCst), job.cancelled.load(Ordering::SeqCst)), (1, 3));
-    assert_eq!(request.complete().expect_err("gone").class, Class::REQUEST);
+    assert!(request.remote().is_none(), "it is gone");
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! [`Spaces`]: the room for buffered sends, of the process and of communicators, and how much of it is taken.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Class, Error, Result};
+
+/// Space for buffered sends (`MPI_Buffer_attach`). What the program gives is counted and not written to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BsendSpace {
+    /// None is attached.
+    #[default]
+    None,
+    /// As much as is needed (`MPI_BUFFER_AUTOMATIC`).
+    Automatic,
+    /// The program's, so many bytes at an address.
+    Given {
+        /// Its address.
+        address: usize,
+        /// Its size in bytes.
+        size: u64,
+    },
+}
+
+/// Bytes that a buffered message takes beside its data (`MPI_BSEND_OVERHEAD`).
+pub const BSEND_OVERHEAD: u64 = 512;
+
+/// Whose space: that of a communicator, by its context, or the process's.
+pub(crate) type Whose = Option<u64>;
+
+/// A space that is attached, and what is taken of it.
+#[derive(Debug, Default)]
+struct Space {
+    attached: BsendSpace,
+    taken: u64,
+}
+
+/// All spaces. What a communicator sends goes into the process's if there is none of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Spaces(BTreeMap<Whose, Space>);
+
+/// What a message takes of a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    whose: Whose,
+    bytes: u64,
+}
+
+impl Spaces {
+    /// Attaches the space that sends are counted in from now on.
+    ///
+    /// # Errors
+    /// [`Class::BUFFER`] when there is some already.
+    pub(crate) fn attach(&mut self, whose: Whose, attached: BsendSpace) -> Result<()> {
+        if self.0.contains_key(&whose) {
+            return Err(Error::new(Class::BUFFER, "a buffer for sends is attached already; detach it first"));
+        }
+        self.0.insert(whose, Space { attached, taken: 0 });
+        Ok(())
+    }
+
+    /// Detaches the space, once nothing is in it.
+    pub(crate) fn detach(&mut self, whose: Whose) -> Option<BsendSpace> {
+        self.is_flushed(whose).then(|| self.0.remove(&whose).unwrap_or_default().attached)
+    }
+
+    /// Whether no buffered send is under way.
+    pub(crate) fn is_flushed(&self, whose: Whose) -> bool {
+        self.0.get(&whose).is_none_or(|space| space.taken == 0)
+    }
+
+    /// What a message of `len` bytes takes in a context, and where.
+    ///
+    /// # Errors
+    /// [`Class::BUFFER`] when there is less.
+    pub(crate) fn share(&self, context: u64, len: u64) -> Result<Share> {
+        let bytes = len.saturating_add(BSEND_OVERHEAD);
+        let whose = Some(context).filter(|context| self.0.contains_key(&Some(*context)));
+        let (attached, taken) =
+            self.0.get(&whose).map_or((BsendSpace::None, 0), |space| (space.attached, space.taken));
+        let room = match attached {
+            BsendSpace::None => 0,
+            BsendSpace::Automatic => u64::MAX,
+            BsendSpace::Given { size, .. } => size,
+        };
+        if bytes > room.saturating_sub(taken) {
+            let text = format!("a buffered send needs {bytes} bytes, but {taken} of {room} are taken");
+            return Err(Error::new(Class::BUFFER, text + "; attach a larger buffer (MPI_Buffer_attach)"));
+        }
+        Ok(Share { whose, bytes })
+    }
+
+    /// So much is taken until [`Spaces::give_back`].
+    pub(crate) fn take(&mut self, share: Share) {
+        if let Some(space) = self.0.get_mut(&share.whose) {
+            space.taken += share.bytes;
+        }
+    }
+
+    /// So much is free again.
+    pub(crate) fn give_back(&mut self, share: Share) {
+        if let Some(space) = self.0.get_mut(&share.whose) {
+            space.taken -= share.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_communicator_with_space_of_its_own_takes_none_of_the_process() {
+        let mut spaces = Spaces::default();
+        assert_eq!(spaces.share(8, 0).expect_err("none").class, Class::BUFFER);
+        let given = |size| BsendSpace::Given { address: 0x1000, size };
+        spaces.attach(None, given(BSEND_OVERHEAD + 10)).expect("the first");
+        assert_eq!(spaces.attach(None, given(1)).expect_err("the second").class, Class::BUFFER);
+        let share = spaces.share(8, 10).expect("room");
+        assert_eq!(share, Share { whose: None, bytes: BSEND_OVERHEAD + 10 });
+        spaces.take(share);
+        assert_eq!((spaces.share(8, 0).is_err(), spaces.detach(None)), (true, None));
+        spaces.attach(Some(8), BsendSpace::Automatic).expect("the first");
+        assert_eq!(spaces.share(8, 1 << 40).map(|share| share.whose), Ok(Some(8)));
+        assert!(spaces.share(16, 0).is_err() && spaces.is_flushed(Some(8)));
+        spaces.give_back(share);
+        assert_eq!(spaces.detach(None), Some(given(BSEND_OVERHEAD + 10)));
+        assert_eq!(
+            (spaces.detach(Some(8)), spaces.detach(Some(8))),
+            (Some(BsendSpace::Automatic), Some(BsendSpace::None))
+        );
+    }
+}
