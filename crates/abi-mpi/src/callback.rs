@@ -5,10 +5,10 @@
 use std::ffi::c_void;
 
 use datatypes::{Datatype, Error, ErrorKind, UserFunction};
-use mpi::Class;
+use mpi::{Class, Generalized};
 
 use crate::calls::known_type_handle;
-use crate::types::{self, Address, Handle};
+use crate::types::{self, Address, Handle, Status};
 
 /// An error handler of a program's, for whatever kind of object.
 #[derive(Clone, Copy, Debug)]
@@ -120,5 +120,53 @@ impl UserFunction for Operator {
             crate::objects::remove::<types::kind::Datatype>(Handle::new(handle.value()));
         }
         Ok(())
+    }
+}
+
+/// What a program does about an operation of its own, and the word that it keeps with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestFunctions {
+    pub(crate) query: Address,
+    pub(crate) free: Address,
+    pub(crate) cancel: Address,
+    pub(crate) extra: Address,
+}
+
+/// What a function of an operation answers.
+fn succeeded(code: i32, what: &str) -> mpi::Result<()> {
+    match code {
+        0 => Ok(()),
+        code => Err(mpi::Error::new(Class(code), format_args!("the request's {what} function failed"))),
+    }
+}
+
+impl Generalized for RequestFunctions {
+    fn query(&self) -> mpi::Status {
+        type Query = unsafe extern "C" fn(usize, *mut Status) -> i32;
+        let mut status = Status::of(&mpi::Status::empty(), 0);
+        // SAFETY: a program passes a function of this type, which sets the status while it runs. Test: `generalized` of
+        // tests/c/alone.c.
+        let code = unsafe {
+            let function = std::mem::transmute::<usize, Query>(self.query.0);
+            function(self.extra.0, &raw mut status)
+        };
+        let error = succeeded(code, "query").err().map(Into::into);
+        let (source, tag) = (status.source, status.tag);
+        mpi::Status { source, tag, bytes: status.bytes(), cancelled: status.is_cancelled(), error }
+    }
+
+    fn free(&self) -> mpi::Result<()> {
+        type Free = unsafe extern "C" fn(usize) -> i32;
+        // SAFETY: a program passes a function of this type. Test: as above.
+        let code = unsafe { std::mem::transmute::<usize, Free>(self.free.0)(self.extra.0) };
+        succeeded(code, "free")
+    }
+
+    fn cancel(&self, has_ended: bool) -> mpi::Result<()> {
+        type Cancel = unsafe extern "C" fn(usize, i32) -> i32;
+        // SAFETY: a program passes a function of this type. Test: as above.
+        let code =
+            unsafe { std::mem::transmute::<usize, Cancel>(self.cancel.0)(self.extra.0, has_ended.into()) };
+        succeeded(code, "cancel")
     }
 }

@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use mpi::{Errhandler, Group, Info, Message, Request};
+use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::{OpObject, TypeObject};
+use crate::calls::{OpObject, RequestObject, TypeObject};
 use crate::constants as c;
 use crate::types::{Handle, PREDEFINED, kind};
 use crate::{calls, state};
@@ -31,7 +31,7 @@ pub(crate) enum Object {
     Info(Box<Mutex<Info>>),
     Message(Box<Mutex<Option<Message>>>),
     Op(Box<OpObject>),
-    Request(Box<Mutex<Request>>),
+    Request(Box<RequestObject>),
 }
 
 /// A kind of object: what is behind its handles.
@@ -81,7 +81,7 @@ kinds! {
     Info(Mutex<Info>): "info object" MPI_ERR_INFO, calls::predefined_info;
     Message(Mutex<Option<Message>>): "message" MPI_ERR_REQUEST, |_| Ok(None);
     Op(OpObject): "operation" MPI_ERR_OP, calls::predefined_op;
-    Request(Mutex<Request>): "request" MPI_ERR_REQUEST, |_| Ok(None);
+    Request(RequestObject): "request" MPI_ERR_REQUEST, |_| Ok(None);
 }
 
 fn predefined_errhandler(value: usize) -> Answer<Option<&'static Errhandler>> {

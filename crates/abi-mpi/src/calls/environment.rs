@@ -5,16 +5,14 @@ use std::sync::OnceLock;
 use cface::Out;
 use datatypes::Basic;
 use host::Host;
-use mpi::BsendSpace;
 
 use super::info::new_info;
-use super::request::new_request;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::{allocate, release};
 use crate::objects::get;
 use crate::state;
-use crate::types::{Address, Comm, Info, Number, Request};
+use crate::types::{Address, Comm, Info};
 
 pub(crate) fn abi_get_version(major: Out<i32>, minor: Out<i32>) -> Answer {
     major.set(c::MPI_ABI_VERSION);
@@ -172,36 +170,6 @@ pub(crate) fn abi_get_fortran_info(info: Out<Info>) -> Answer {
 pub(crate) fn get_hw_resource_info(info: Out<Info>) -> Answer {
     info.set(new_info(mpi::Info::default())?);
     Ok(())
-}
-
-pub(crate) fn buffer_attach<N: Number>(buffer: Address, size: N) -> Answer {
-    let space = match buffer.0 {
-        c::MPI_BUFFER_AUTOMATIC => BsendSpace::Automatic,
-        address => {
-            let negative = |_| Fault::new(c::MPI_ERR_BUFFER, "size: it is negative");
-            BsendSpace::Given { address, size: u64::try_from(size.wide()).map_err(negative)? }
-        }
-    };
-    Ok(state::process()?.attach_buffer(space)?)
-}
-
-pub(crate) fn buffer_detach<N: Number>(buffer_addr: Address, size: Out<N>) -> Answer {
-    let (address, bytes) = match state::process()?.detach_buffer()? {
-        BsendSpace::Given { address, size } => (address, size),
-        BsendSpace::Automatic => (c::MPI_BUFFER_AUTOMATIC, 0),
-        BsendSpace::None => (0, 0),
-    };
-    buffer_addr.out::<usize>().set(address);
-    N::narrow(bytes as i64).into_iter().for_each(|bytes| size.set(bytes));
-    Ok(())
-}
-
-pub(crate) fn buffer_flush() -> Answer {
-    Ok(state::process()?.flush_buffer()?)
-}
-
-pub(crate) fn buffer_iflush(request: Out<Request>) -> Answer {
-    new_request(state::process()?.iflush_buffer(), request)
 }
 
 /// Profiling is the business of whoever puts itself before this library.

@@ -8,16 +8,19 @@
 //! | `info`, `group`, `comm`, `attribute` | those objects |
 //! | `datatype`, `layout`, `pack`, `op` | datatypes: made, asked, packed; operators |
 //! | `collective`, `topology` | collective operations; who is whose neighbour |
-//! | `p2p`, `probe`, `request`, `status` | messages |
+//! | `p2p`, `probe`, `request`, `status`, `buffered` | messages |
+//! | `partitioned`, `generalized` | messages whose parts become ready one by one; operations of the program's own |
 //! | `tool` | the tool interface, which has nothing to show |
 
 mod attribute;
+mod buffered;
 mod collective;
 mod comm;
 mod datatype;
 mod environment;
 mod errhandler;
 mod error;
+mod generalized;
 mod group;
 mod info;
 mod integers;
@@ -25,6 +28,7 @@ mod layout;
 mod op;
 mod p2p;
 mod pack;
+mod partitioned;
 mod probe;
 mod request;
 mod status;
@@ -32,12 +36,14 @@ mod tool;
 mod topology;
 
 pub(crate) use attribute::*;
+pub(crate) use buffered::*;
 pub(crate) use collective::*;
 pub(crate) use comm::*;
 pub(crate) use datatype::*;
 pub(crate) use environment::*;
 pub(crate) use errhandler::*;
 pub(crate) use error::*;
+pub(crate) use generalized::*;
 pub(crate) use group::*;
 pub(crate) use info::*;
 pub(crate) use integers::*;
@@ -45,6 +51,7 @@ pub(crate) use layout::*;
 pub(crate) use op::*;
 pub(crate) use p2p::*;
 pub(crate) use pack::*;
+pub(crate) use partitioned::*;
 pub(crate) use probe::*;
 pub(crate) use request::*;
 pub(crate) use status::*;

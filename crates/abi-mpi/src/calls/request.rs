@@ -1,9 +1,10 @@
 //! Requests: waiting for one or several, persistent ones, and what may be done with one under way.
 
+use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use cface::{In, Out};
-use mpi::{Any, Request};
+use mpi::{Any, Remote, Request};
 
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
@@ -14,9 +15,28 @@ use crate::types::{self, Handle, Status, kind};
 
 const NULL: types::Request = Handle::new(c::MPI_REQUEST_NULL);
 
+/// What a handle of a request names. What other threads may do while one waits for it lies beside its lock.
+pub(crate) struct RequestObject {
+    request: Mutex<Request>,
+    pub(crate) remote: Option<Remote>,
+}
+
+impl Deref for RequestObject {
+    type Target = Mutex<Request>;
+
+    fn deref(&self) -> &Mutex<Request> {
+        &self.request
+    }
+}
+
 /// Answers with a handle for a request.
 pub(crate) fn new_request(request: Request, place: Out<types::Request>) -> Answer {
-    place.set(if request.is_null() { NULL } else { insert::<kind::Request>(Mutex::new(request))? });
+    if request.is_null() {
+        place.set(NULL);
+    } else {
+        let remote = request.remote();
+        place.set(insert::<kind::Request>(RequestObject { request: Mutex::new(request), remote })?);
+    }
     Ok(())
 }
 

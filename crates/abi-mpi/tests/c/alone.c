@@ -226,6 +226,67 @@ static void messages(void) {
     CHECK(status.MPI_SOURCE == MPI_PROC_NULL && status.MPI_TAG == MPI_ANY_TAG);
 }
 
+static int queries, frees, cancels;
+
+static int query(void *extra, MPI_Status *status) {
+    CHECK(extra == &queries);
+    queries++;
+    status->MPI_SOURCE = 7;
+    status->MPI_TAG = 8;
+    OK(MPI_Status_set_elements(status, MPI_INT, 3));
+    OK(MPI_Status_set_cancelled(status, cancels));
+    return MPI_SUCCESS;
+}
+
+static int release(void *extra) {
+    CHECK(extra == &queries);
+    frees++;
+    return MPI_SUCCESS;
+}
+
+static int stop(void *extra, int has_ended) {
+    CHECK(extra == &queries && !has_ended);
+    cancels++;
+    return MPI_SUCCESS;
+}
+
+static void generalized(void) {
+    MPI_Request request, twin;
+    MPI_Status status;
+    int flag, count;
+    OK(MPI_Grequest_start(query, release, stop, &queries, &request));
+    OK(MPI_Test(&request, &flag, &status));
+    CHECK(!flag && !queries);
+    OK(MPI_Cancel(&request));
+    OK(MPI_Grequest_complete(request));
+    OK(MPI_Wait(&request, &status));
+    OK(MPI_Get_count(&status, MPI_INT, &count));
+    OK(MPI_Test_cancelled(&status, &flag));
+    CHECK(request == MPI_REQUEST_NULL && queries == 1 && frees == 1 && cancels == 1);
+    CHECK(status.MPI_SOURCE == 7 && status.MPI_TAG == 8 && count == 3 && flag);
+    OK(MPI_Grequest_start(query, release, stop, &queries, &request));
+    twin = request;
+    OK(MPI_Request_free(&request));
+    CHECK(frees == 1);
+    (void) twin;
+}
+
+static void space(void) {
+    char room[1024];
+    void *got;
+    int out = 6, in = 0, size;
+    MPI_Comm comm;
+    OK(MPI_Comm_dup(MPI_COMM_SELF, &comm));
+    OK(MPI_Comm_attach_buffer(comm, room, sizeof room));
+    OK(MPI_Bsend(&out, 1, MPI_INT, 0, 0, comm));
+    OK(MPI_Recv(&in, 1, MPI_INT, 0, 0, comm, MPI_STATUS_IGNORE));
+    OK(MPI_Comm_flush_buffer(comm));
+    FAILS(MPI_ERR_BUFFER, MPI_Bsend(&out, 1, MPI_INT, 0, 0, MPI_COMM_SELF));
+    OK(MPI_Comm_detach_buffer(comm, &got, &size));
+    CHECK(in == 6 && got == room && size == sizeof room);
+    OK(MPI_Comm_free(&comm));
+}
+
 int main(int argc, char **argv) {
     int flag;
     OK(MPI_Initialized(&flag));
@@ -237,6 +298,8 @@ int main(int argc, char **argv) {
     info_and_groups();
     datatypes();
     messages();
+    generalized();
+    space();
     OK(MPI_Finalize());
     OK(MPI_Finalized(&flag));
     printf("all is well %d\n", flag);

@@ -215,6 +215,34 @@ static void neighbours(void) {
     OK(MPI_Comm_free(&ring));
 }
 
+/* Two pairs of the same tag: who belongs together is the order of making them, whatever is started first. */
+static void partitioned(void) {
+    MPI_Request send[2], receive[2];
+    int to = (rank + 1) % size, from = (rank + size - 1) % size, flag;
+    for (int pair = 0; pair < 2; pair++) {
+        OK(MPI_Psend_init(in + 100 * pair, 4, N, MPI_INT, to, 3, comm, MPI_INFO_NULL, &send[pair]));
+        OK(MPI_Precv_init(out + 100 * pair, 2, 2 * N, MPI_INT, from, 3, comm, MPI_INFO_NULL, &receive[pair]));
+    }
+    for (int time = 0; time < 2; time++) {
+        fill();
+        for (int pair = 1; pair >= 0; pair--) {
+            OK(MPI_Start(&receive[pair]));
+            OK(MPI_Start(&send[pair]));
+            OK(MPI_Pready(2, send[pair]));
+            OK(MPI_Pready_range(0, 1, send[pair]));
+            OK(MPI_Pready_list(1, (int[]){3}, send[pair]));
+        }
+        do OK(MPI_Parrived(receive[0], 1, &flag)); while (!flag);
+        OK(MPI_Waitall(2, send, MPI_STATUSES_IGNORE));
+        OK(MPI_Waitall(2, receive, MPI_STATUSES_IGNORE));
+        for (int at = 0; at < 4 * N; at++) CHECK(out[at] == 1000 * from + at && out[100 + at] == 1000 * from + 100 + at);
+    }
+    for (int pair = 0; pair < 2; pair++) {
+        OK(MPI_Request_free(&send[pair]));
+        OK(MPI_Request_free(&receive[pair]));
+    }
+}
+
 static void wrong(void) {
     OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
@@ -241,6 +269,7 @@ int main(void) {
     among_all();
     reductions();
     neighbours();
+    partitioned();
     wrong();
     OK(MPI_Comm_free(&comm));
     OK(MPI_Finalize());

@@ -1,0 +1,64 @@
+//! Space for buffered sends, of the process and of communicators.
+
+use cface::Out;
+use mpi::BsendSpace;
+
+use super::request::new_request;
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::objects::get;
+use crate::state;
+use crate::types::{Address, Comm, Number, Request};
+
+fn space<N: Number>(buffer: Address, size: N) -> Answer<BsendSpace> {
+    let negative = |_| Fault::new(c::MPI_ERR_BUFFER, "size: it is negative");
+    match buffer.0 {
+        c::MPI_BUFFER_AUTOMATIC => Ok(BsendSpace::Automatic),
+        address => Ok(BsendSpace::Given { address, size: u64::try_from(size.wide()).map_err(negative)? }),
+    }
+}
+
+/// Answers with what was attached.
+fn put<N: Number>(space: BsendSpace, buffer_addr: Address, size: Out<N>) {
+    let (address, bytes) = match space {
+        BsendSpace::Given { address, size } => (address, size),
+        BsendSpace::Automatic => (c::MPI_BUFFER_AUTOMATIC, 0),
+        BsendSpace::None => (0, 0),
+    };
+    buffer_addr.out::<usize>().set(address);
+    N::narrow(bytes as i64).into_iter().for_each(|bytes| size.set(bytes));
+}
+
+pub(crate) fn buffer_attach<N: Number>(buffer: Address, size: N) -> Answer {
+    Ok(state::process()?.attach_buffer(space(buffer, size)?)?)
+}
+
+pub(crate) fn buffer_detach<N: Number>(buffer_addr: Address, size: Out<N>) -> Answer {
+    put(state::process()?.detach_buffer()?, buffer_addr, size);
+    Ok(())
+}
+
+pub(crate) fn buffer_flush() -> Answer {
+    Ok(state::process()?.flush_buffer()?)
+}
+
+pub(crate) fn buffer_iflush(request: Out<Request>) -> Answer {
+    new_request(state::process()?.iflush_buffer(), request)
+}
+
+pub(crate) fn comm_attach_buffer<N: Number>(comm: Comm, buffer: Address, size: N) -> Answer {
+    Ok(get(comm, "comm")?.attach_buffer(space(buffer, size)?)?)
+}
+
+pub(crate) fn comm_detach_buffer<N: Number>(comm: Comm, buffer_addr: Address, size: Out<N>) -> Answer {
+    put(get(comm, "comm")?.detach_buffer()?, buffer_addr, size);
+    Ok(())
+}
+
+pub(crate) fn comm_flush_buffer(comm: Comm) -> Answer {
+    Ok(get(comm, "comm")?.flush_buffer()?)
+}
+
+pub(crate) fn comm_iflush_buffer(comm: Comm, request: Out<Request>) -> Answer {
+    new_request(get(comm, "comm")?.iflush_buffer()?, request)
+}

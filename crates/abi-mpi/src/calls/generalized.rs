@@ -1,0 +1,36 @@
+//! Generalized requests: operations of the program's own.
+
+use std::sync::Arc;
+
+use cface::Out;
+
+use super::request::new_request;
+use crate::answer::{Answer, Fault};
+use crate::callback::RequestFunctions;
+use crate::constants as c;
+use crate::objects::get;
+use crate::state;
+use crate::types::{self, Address};
+
+pub(crate) fn grequest_start(
+    query: Address,
+    free: Address,
+    cancel: Address,
+    extra: Address,
+    request: Out<types::Request>,
+) -> Answer {
+    for (function, name) in [(query, "query_fn"), (free, "free_fn"), (cancel, "cancel_fn")] {
+        if function == Address(0) {
+            return Err(Fault::new(c::MPI_ERR_ARG, format!("{name}: it is NULL")));
+        }
+    }
+    let functions = Arc::new(RequestFunctions { query, free, cancel, extra });
+    new_request(state::process()?.generalized(functions), request)
+}
+
+/// Another thread may wait for it.
+pub(crate) fn grequest_complete(request: types::Request) -> Answer {
+    let object = get(request, "request")?;
+    let none = || Fault::new(c::MPI_ERR_REQUEST, "request: it is not of an operation of the program's own");
+    Ok(object.remote.as_ref().ok_or_else(none)?.complete()?)
+}
