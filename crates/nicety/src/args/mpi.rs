@@ -31,7 +31,7 @@ pub(crate) struct MpirunArgs {
     /// The rank that is given standard input; or all, or none
     #[arg(long, value_name = "RANK|all|none", default_value = "0", value_parser = readers)]
     pub(crate) stdin: Readers,
-    /// Begin each line of output with its rank: [3] text
+    /// Begin each line of output with its rank: `[3] text`
     #[arg(long)]
     pub(crate) tag: bool,
     /// End all ranks after so many seconds, with status 124
