@@ -188,11 +188,9 @@ impl Receiving {
         let part = u64::from(part.ok_or_else(none)?);
         let state = self.state.lock(host);
         let Some(announced) = state.announced.filter(|_| state.posted) else { return Ok(false) };
-        let (mine, theirs) = (
-            self.buffer.len() / u64::from(self.parts),
-            (announced.bytes / u64::from(announced.parts)).max(1),
-        );
-        let (first, end) = (part * mine / theirs, ((part + 1) * mine).div_ceil(theirs));
+        // By numbers of parts, not by bytes: also parts of no bytes come one by one.
+        let (mine, theirs) = (u64::from(self.parts), u64::from(announced.parts));
+        let (first, end) = (part * theirs / mine, ((part + 1) * theirs).div_ceil(mine));
         Ok((first..end).all(|at| state.pending.get(at as usize).is_none_or(Option::is_none)))
     }
 
