@@ -1,7 +1,7 @@
 //! [`Group`]: an ordered set of processes, and the set operations of MPI.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Class, Error, Result};
 use crate::status::{PROC_NULL, UNDEFINED};
@@ -26,14 +26,20 @@ pub struct Group(Arc<Members>);
 
 #[derive(Debug)]
 struct Members {
-    list: Vec<u32>,
+    size: usize,
+    /// By rank. Of a group in which each process has its own number as its rank, made when somebody asks.
+    list: OnceLock<Vec<u32>>,
     /// From a process to its rank; `None` where rank and process are the same number.
     ranks: Option<BTreeMap<u32, i32>>,
 }
 
 impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
-        self.0.list == other.0.list
+        match (&self.0.ranks, &other.0.ranks) {
+            (None, None) => self.0.size == other.0.size,
+            (Some(_), Some(_)) => self.members() == other.members(),
+            _ => false,
+        }
     }
 }
 
@@ -49,47 +55,48 @@ impl Group {
             return Err(Error::new(Class::GROUP, "a group has at most 2147483647 members"));
         }
         if list.iter().enumerate().all(|(rank, process)| rank == *process as usize) {
-            return Ok(Self(Arc::new(Members { list, ranks: None })));
+            return Ok(Self::of_all(list.len() as u32));
         }
         let ranks: BTreeMap<u32, i32> = list.iter().copied().zip(0..).collect();
         if ranks.len() < list.len() {
             return Err(Error::new(Class::RANK, "a process occurs twice in the group"));
         }
-        Ok(Self(Arc::new(Members { list, ranks: Some(ranks) })))
+        Ok(Self(Arc::new(Members { size: list.len(), list: list.into(), ranks: Some(ranks) })))
     }
 
     /// The group of nobody.
     pub fn empty() -> Self {
-        Self(Arc::new(Members { list: Vec::new(), ranks: None }))
+        Self::of_all(0)
     }
 
     /// All processes of a job of `size`.
     pub fn of_all(size: u32) -> Self {
-        Self(Arc::new(Members { list: (0..size).collect(), ranks: None }))
+        Self(Arc::new(Members { size: size as usize, list: OnceLock::new(), ranks: None }))
     }
 
     /// The members, by rank.
     pub fn members(&self) -> &[u32] {
-        &self.0.list
+        self.0.list.get_or_init(|| (0..self.0.size as u32).collect())
     }
 
     /// How many there are.
     pub fn size(&self) -> i32 {
         // Checked by whoever makes a group.
-        self.0.list.len() as i32
+        self.0.size as i32
     }
 
     /// The rank of a process; `None` if it is no member.
     pub fn rank_of(&self, process: u32) -> Option<i32> {
         match &self.0.ranks {
-            None => ((process as usize) < self.0.list.len()).then_some(process as i32),
+            None => ((process as usize) < self.0.size).then_some(process as i32),
             Some(ranks) => ranks.get(&process).copied(),
         }
     }
 
     /// The process of a rank; `None` if there is no such rank.
     pub fn process(&self, rank: i32) -> Option<u32> {
-        usize::try_from(rank).ok().and_then(|rank| self.0.list.get(rank)).copied()
+        let rank = usize::try_from(rank).ok().filter(|rank| *rank < self.0.size)?;
+        Some(if self.0.ranks.is_none() { rank as u32 } else { self.members()[rank] })
     }
 
     /// Whether both are the same members in the same order, in another order, or others.
@@ -237,6 +244,9 @@ mod tests {
         assert!(a.translate(&[-1], &b).is_err());
         assert_eq!((a.rank_of(3), a.rank_of(7), a.process(0), a.process(3)), (Some(2), None, Some(5), None));
         assert_eq!((Group::of_all(3).rank_of(2), Group::of_all(3).rank_of(3)), (Some(2), None));
+        assert_eq!((Group::of_all(3).process(2), Group::of_all(3).process(3)), (Some(2), None));
+        assert_eq!((Group::of_all(3), Group::of_all(3).members()), (group(&[0, 1, 2]), &[0, 1, 2][..]));
+        assert!(Group::of_all(3) != Group::of_all(2) && group(&[1, 0]) != Group::of_all(2));
     }
 
     #[test]

@@ -78,6 +78,28 @@ struct Peer {
 const BATCH: usize = 16;
 /// Of a process that has not been heard of.
 const UNKNOWN: u32 = u32::MAX;
+/// Processes whose places are in one part.
+const PART: usize = 64;
+
+/// The place among `peers` of each process of the job, in parts that are there when somebody of them is: most processes of a large
+/// job never talk to each other.
+struct Places(Vec<Option<Box<[u32; PART]>>>);
+
+impl Places {
+    fn of(size: u32) -> Self {
+        Self((0..size.div_ceil(PART as u32)).map(|_| None).collect())
+    }
+
+    fn get(&self, process: u32) -> usize {
+        let part = &self.0[process as usize / PART];
+        part.as_ref().map_or(UNKNOWN, |part| part[process as usize % PART]) as usize
+    }
+
+    fn set(&mut self, process: u32, place: usize) {
+        let part = self.0[process as usize / PART].get_or_insert_with(|| Box::new([UNKNOWN; PART]));
+        part[process as usize % PART] = place as u32;
+    }
+}
 
 /// All connections of a process.
 pub(crate) struct Transport {
@@ -87,8 +109,7 @@ pub(crate) struct Transport {
     rank: u32,
     address: Address,
     nics: Vec<Nic>,
-    /// The place among `peers` of each process of the job.
-    known: Vec<u32>,
+    known: Places,
     peers: Vec<Peer>,
     /// By number; what is over stays, as events may still lie in its slots.
     connections: Vec<Connection>,
@@ -132,7 +153,7 @@ impl Transport {
             rank,
             address,
             nics,
-            known: vec![UNKNOWN; size as usize],
+            known: Places::of(size),
             peers: Vec::new(),
             connections: Vec::new(),
             events: VecDeque::new(),
@@ -178,7 +199,7 @@ impl Transport {
 
     /// Whether a process is lost, and why.
     pub(crate) fn lost(&self, process: u32) -> Option<&Error> {
-        match &self.peers.get(self.known[process as usize] as usize)?.way {
+        match &self.peers.get(self.known.get(process))?.way {
             Way::Lost(error) => Some(error),
             _ => None,
         }
@@ -262,7 +283,7 @@ impl Transport {
             return;
         }
         if let Err(error) = connection.release(&self.host, place.slot, message) {
-            let at = self.known[process as usize] as usize;
+            let at = self.known.get(process);
             self.lose(at, error);
         }
     }
@@ -309,7 +330,7 @@ impl Transport {
     fn completed(&mut self, wc: &Wc) {
         let (number, slot) = of_completion(wc);
         let Some(connection) = self.connections.get_mut(number) else { return };
-        let (process, at) = (connection.process, self.known[connection.process as usize] as usize);
+        let (process, at) = (connection.process, self.known.get(connection.process));
         let current = match self.peers[at].way {
             Way::Asking(now) | Way::Answering(now) | Way::Open(now) => now == number,
             Way::None | Way::Lost(_) => false,
@@ -392,16 +413,17 @@ impl Transport {
     }
 
     fn acquaint(&mut self, process: u32) -> usize {
-        let known = &mut self.known[process as usize];
-        if *known == UNKNOWN {
-            *known = self.peers.len() as u32;
-            self.peers.push(Peer { process, way: Way::None, queue: VecDeque::new() });
+        let known = self.known.get(process);
+        if known < self.peers.len() {
+            return known;
         }
-        *known as usize
+        self.known.set(process, self.peers.len());
+        self.peers.push(Peer { process, way: Way::None, queue: VecDeque::new() });
+        self.peers.len() - 1
     }
 
     fn port_of(&mut self, process: u32) -> Result<usize> {
-        let known = self.known[process as usize] as usize;
+        let known = self.known.get(process);
         if known < self.peers.len()
             && let Some(connection) = self.connection_of(known)
         {
@@ -494,7 +516,7 @@ impl Transport {
     fn asked(&mut self, port: usize, request: ConnectRequest) {
         let hello = Hello::parse(&request.private_data).filter(|hello| {
             let of_this_job = hello.job == self.job && hello.to == self.rank && hello.from != self.rank;
-            of_this_job && (hello.from as usize) < self.known.len()
+            of_this_job && hello.from < self.bootstrap.size()
         });
         // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
         let Some(hello) = hello else { return drop(request.reject(STRANGER)) };
