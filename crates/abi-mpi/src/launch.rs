@@ -96,8 +96,8 @@ impl Launch {
         manager.next()?;
         let job =
             manager.client.job().ok_or_else(|| other("the process manager did not let this rank join"))?;
-        let nodes = job.nodes.as_deref().unwrap_or_default();
-        let is_one_host = nodes.windows(2).all(|pair| pair[0] == pair[1]);
+        let is_one = |nodes: &[_]| nodes.windows(2).all(|pair| pair[0] == pair[1]);
+        let is_one_host = job.size == 1 || job.nodes.as_deref().is_some_and(is_one);
         let (rank, size, appnum, universe) = (job.rank, job.size, job.appnum, job.universe_size);
         let board = Board::Manager(Box::new(Mutex::new(manager)));
         Ok(Self { rank, size, appnum, universe, is_one_host, board })
