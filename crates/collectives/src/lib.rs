@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`Task`] | what a rank is asked to do: who it is, where its blocks are |
 //! | [`Schedule`] | what it does: rounds of [`Step`]s on [`Span`]s |
-//! | [`Algorithm`] | one file each, with its cost; [`choose`] takes the cheapest and [`explain`] says why |
+//! | [`Algorithm`] | one file each, with its cost; [`choose()`] takes the cheapest and [`explain`] says why |
 //! | [`table`](fn@table) | the choice for all collectives and sizes, to be read |
 //! | [`plan_inter`] | the collectives of an intercommunicator |
 //! | [`plan_neighbours`] | neighbour collectives |

@@ -27,7 +27,7 @@ impl Process {
     /// Attaches space for buffered sends of communicators that have none of their own.
     ///
     /// # Errors
-    /// [`Class::BUFFER`] when there is some already.
+    /// [`crate::Class::BUFFER`] when there is some already.
     pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
         self.core().with(|engine| engine.spaces.attach(None, space))
     }
@@ -35,7 +35,7 @@ impl Process {
     /// Waits until nothing is in the space for buffered sends, and detaches it; [`BsendSpace::None`] if there was none.
     ///
     /// # Errors
-    /// [`Class::OTHER`] when the world of this process ends first.
+    /// [`crate::Class::OTHER`] when the world of this process ends first.
     pub fn detach_buffer(&self) -> Result<BsendSpace> {
         self.core().wait("MPI_Buffer_detach", |engine| engine.spaces.detach(None))
     }
@@ -85,7 +85,7 @@ impl Comm {
     /// As [`Process::iflush_buffer`], of its own space.
     ///
     /// # Errors
-    /// [`Class::COMM`] while it is being made.
+    /// [`crate::Class::COMM`] while it is being made.
     pub fn iflush_buffer(&self) -> Result<Request> {
         Ok(Request::new(self, flush(self.core(), Some(self.context(Plane::Point)?))))
     }

@@ -102,7 +102,7 @@ impl Engine {
     /// Begins a send.
     ///
     /// # Errors
-    /// The process is lost; [`Class::BUFFER`] without enough space for a buffered send.
+    /// The process is lost; [`crate::Class::BUFFER`] without enough space for a buffered send.
     pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
         self.host.charge_step(Step::Call, 1);
         if mode == Mode::Buffered {

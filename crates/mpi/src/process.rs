@@ -129,7 +129,7 @@ impl Process {
         self.core.test(|_| None::<()>);
     }
 
-    /// A request for something of the program's, which is over with [`Request::complete`] (`MPI_Grequest_start`).
+    /// A request for something of the program's, which is over with [`crate::Remote::complete`] (`MPI_Grequest_start`).
     pub fn generalized(&self, program: Arc<dyn Generalized>) -> Request {
         Request::generalized(&self.core, program)
     }

@@ -168,7 +168,7 @@ impl Request {
         Self(Some(Box::new(Self::active(core, None, begun.into()))))
     }
 
-    /// A request for something of the program's, which is over with [`Request::complete`].
+    /// A request for something of the program's, which is over with [`crate::Remote::complete`].
     pub(crate) fn generalized(core: &Core, program: Arc<dyn Generalized>) -> Self {
         let begun = core.with(Engine::open);
         let active = Self::active(core, None, begun.into());
