@@ -91,7 +91,7 @@ fn job<'a>(
 ) -> Result<Vec<(&'a Cell, f64)>> {
     let log = python::folder(workspace).join(format!("{}.log", library.name));
     let mut command = library.job(setting);
-    command.args(cells.iter().map(|cell| cell.probe));
+    command.args(cells.iter().filter(|cell| !cell.is_start_up()).map(|cell| cell.probe));
     let began = std::time::Instant::now();
     let finished = Running::start(&mut command, &log)?.finish(LIMIT)?;
     let took = began.elapsed();
