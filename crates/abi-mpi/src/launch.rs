@@ -1,5 +1,5 @@
-//! [`Launch`]: who else is in the job, as the launcher says by PMI over the descriptor or port that its variables name. Without
-//! them the process is alone. This and `state` are the places that read the environment.
+//! [`Launch`]: who else is in the job, as the launcher says by PMI over the descriptor or port that its variables name, or by PMIx
+//! where they name that. Without them the process is alone. This and `state` are the places that read the environment.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,6 +13,7 @@ use mpi::{Bootstrap, Class, Error, Result};
 use pmi::client::{Client, Event, Join, Request};
 
 use crate::objects::lock;
+use crate::pmix::Pmix;
 
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
@@ -33,6 +34,8 @@ pub(crate) struct Launch {
 enum Board {
     /// With the process manager.
     Manager(Box<Mutex<Manager>>),
+    /// With the launcher's library.
+    Library(Box<Pmix>),
     /// Here: nobody else reads them.
     Own(Mutex<BTreeMap<String, String>>),
 }
@@ -89,6 +92,9 @@ impl Launch {
     /// Joins the job that this process was launched in, or one of its own.
     pub(crate) fn find() -> Result<Self> {
         let Some((join, stream)) = manager()? else {
+            if env::var_os("PMIX_NAMESPACE").is_some() {
+                return Self::by_library(Pmix::join()?);
+            }
             let board = Board::Own(Mutex::default());
             return Ok(Self { rank: 0, size: 1, appnum: None, universe: None, is_one_host: true, board });
         };
@@ -103,9 +109,27 @@ impl Launch {
         Ok(Self { rank, size, appnum, universe, is_one_host, board })
     }
 
+    fn by_library(pmix: Pmix) -> Result<Self> {
+        let job = pmix.job()?;
+        let is_one_host = job.local_size == Some(job.size);
+        let (appnum, universe) = (job.appnum, job.universe);
+        Ok(Self {
+            rank: job.rank,
+            size: job.size,
+            appnum,
+            universe,
+            is_one_host,
+            board: Board::Library(Box::new(pmix)),
+        })
+    }
+
     /// Says that the job is to end with this code; whether there is somebody to say it to.
     pub(crate) fn abort(&self, code: i32, message: &str) -> bool {
-        let Board::Manager(manager) = &self.board else { return false };
+        let manager = match &self.board {
+            Board::Manager(manager) => manager,
+            Board::Library(pmix) => return pmix.abort(code, message).is_ok(),
+            Board::Own(_) => return false,
+        };
         // Whoever holds the lock may wait for the process manager for good.
         let Ok(mut manager) = manager.try_lock() else { return false };
         let asked = manager.client.request(&Request::Abort { code, message }).is_ok();
@@ -116,6 +140,7 @@ impl Launch {
     pub(crate) fn leave(&self) -> Result<()> {
         match &self.board {
             Board::Manager(manager) => lock(manager).ask(&Request::Finalize).map(drop),
+            Board::Library(pmix) => pmix.leave(),
             Board::Own(_) => Ok(()),
         }
     }
@@ -182,6 +207,7 @@ impl Bootstrap for Launch {
             Board::Manager(manager) => {
                 lock(manager).ask(&Request::Put { key, value: &escape(value) }).map(drop)
             }
+            Board::Library(pmix) => pmix.put(key, value),
             Board::Own(notes) => {
                 lock(notes).insert(key.to_owned(), value.to_owned());
                 Ok(())
@@ -195,6 +221,7 @@ impl Bootstrap for Launch {
                 Event::Value(value) => value.as_deref().map(unescape),
                 _ => None,
             },
+            Board::Library(pmix) => return pmix.get(key),
             Board::Own(notes) => lock(notes).get(key).cloned(),
         };
         found.ok_or_else(|| other(format_args!("nobody has left a note named {key}")))
@@ -203,6 +230,7 @@ impl Bootstrap for Launch {
     fn fence(&self) -> Result<()> {
         match &self.board {
             Board::Manager(manager) => lock(manager).ask(&Request::Fence).map(drop),
+            Board::Library(pmix) => pmix.fence(),
             Board::Own(_) => Ok(()),
         }
     }

@@ -13,7 +13,7 @@
 //! | `exports` | the exported functions |
 //! | `types`, `constants` | how things are passed |
 //! | `answer`, `handler` | the firewall; errors through error handlers |
-//! | `state`, `launch` | the one process; who else is in the job |
+//! | `state`, `launch`, `pmix` | the one process; who else is in the job, by PMI or by PMIx |
 //! | `objects` | objects by handle |
 //! | `callback`, `memory` | functions and memory of programs |
 //! | `calls` | the functions, by object |
@@ -27,5 +27,6 @@ mod handler;
 mod launch;
 mod memory;
 mod objects;
+mod pmix;
 mod state;
 mod types;

@@ -2,7 +2,11 @@
 
 mod common;
 
-use std::process::Command;
+use std::io::Write as _;
+use std::net::Shutdown;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 
 use common::job::run_job;
 use common::{Compiled, compile, has_compiler, run};
@@ -140,4 +144,71 @@ fn every_function_bears_nonsense() {
     source.push_str("puts(\"alive\");\nreturn 0;\n}\n");
     assert_eq!(calls, 4 * (664 - LEFT_OUT.len()));
     assert_eq!(run(Command::new(compile("nonsense", &source, &[]).path())), "alive\n");
+}
+
+/// Ranks whose launcher speaks PMIx find each other through its library.
+#[test]
+fn ranks_join_by_pmix() {
+    if !has_compiler() {
+        return;
+    }
+    let ring = program("ring", include_str!("c/ring.c"));
+    let library =
+        compile("libpmix.so.2", include_str!("c/pmix.c"), &["-shared", "-fPIC", "-Wl,-soname,libpmix.so.2"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let searched = library.path().parent().expect("a folder").to_owned();
+    let rank = |rank: u32| {
+        let mut command = Command::new(ring.path());
+        command.env("PMIX_NAMESPACE", "job").env("PMIX_RANK", rank.to_string());
+        command.env("TEST_SIZE", "3").env("TEST_FOLDER", folder.path()).env("LD_LIBRARY_PATH", &searched);
+        command.stdout(Stdio::piped()).spawn().expect("it starts")
+    };
+    let ranks: Vec<_> = (0..3).map(rank).collect();
+    let mut said: Vec<String> = ranks.into_iter().flat_map(common::job::finished).collect();
+    said.sort();
+    assert_eq!(said, ["rank 0 of 3 is done", "rank 1 of 3 is done", "rank 2 of 3 is done"]);
+    assert!((0..3).all(|rank| folder.path().join(format!("left--{rank}")).exists()), "all have left");
+}
+
+/// A launcher that speaks PMIx without its library being found is an error that says so.
+#[test]
+fn pmix_that_is_not_there_is_an_error() {
+    if !has_compiler() {
+        return;
+    }
+    let ring = program("ring", include_str!("c/ring.c"));
+    let output = Command::new(ring.path()).env("PMIX_NAMESPACE", "job").env("PMIX_RANK", "0").output();
+    let output = output.expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("libpmix.so.2 is not found; add its directory"),
+        "{said}"
+    );
+}
+
+/// A process manager that talks nonsense, lets nobody in or hangs up: the program ends with a line, and waits for nothing.
+#[test]
+fn a_manager_that_talks_nonsense_is_an_error() {
+    if !has_compiler() {
+        return;
+    }
+    let ring = program("ring", include_str!("c/ring.c"));
+    let refusal = "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n";
+    for answer in ["nonsense\n", "cmd=barrier_out\n", refusal, &"x".repeat(1 << 20), ""] {
+        let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+        rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).expect("it is open");
+        let mut command = Command::new(ring.path());
+        command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("PMI_RANK", "0").env("PMI_SIZE", "2");
+        let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        drop(theirs);
+        // It need not listen to the end.
+        let _ = ours.write_all(answer.as_bytes()).and_then(|()| ours.shutdown(Shutdown::Write));
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(!output.status.success(), "{said}");
+        assert!(
+            said.starts_with("nicety: ") && said.contains("MPI_Init") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
 }

@@ -24,7 +24,7 @@
 //! | Hydra (MPICH's mpiexec) | 1.2, by either variable | yes | drops backslashes from what is spawned |
 //! | mpiexec.gforker | 1.1 | no | no process mapping; no answer at all to name publishing |
 //! | Slurm, `--mpi=pmi2` | 1.1 | yes | takes each read for one command |
-//! | Slurm `--mpi=pmix`, prterun | no | no | PMIx, which is a library's interface and no wire to be spoken from outside |
+//! | Slurm `--mpi=pmix`, prterun | no | no | PMIx, which is a library's interface and no wire to be spoken from outside; `abi-mpi` loads it |
 //! | [`server::Server`] | 1.2 | refused, on which a client may fall back | |
 //!
 //! The client announces 1.1, since older servers end the job of one that announces more, and takes what the server answers.

@@ -4,7 +4,7 @@ use super::guest::tail;
 use super::slurm::Slurm;
 use super::{Against, Case, Verdict};
 use crate::limited::Running;
-use crate::python::{MPICH, installed};
+use crate::python::{MPICH, OPEN_MPI, installed};
 use crate::workspace::{Workspace, run};
 use anyhow::{Result, ensure};
 use std::fs;
@@ -33,6 +33,13 @@ pub(crate) const CASES: &[Case] = &[
         shows: "the same under mpiexec.gforker",
         run: Against::Ring(|ring| ring.under(&ring.mpich.join("mpiexec.gforker"), &[])),
     },
+    Case {
+        name: "ring-prterun",
+        shows: "the same under Open MPI's prterun, by PMIx",
+        run: Against::Ring(|ring| {
+            ring.under(&ring.open_mpi.join("prterun"), &["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"])
+        }),
+    },
     Case { name: "ring-slurm", shows: "the same under `srun --mpi=pmi2`", run: Against::Slurm(Ring::slurm) },
 ];
 
@@ -45,6 +52,7 @@ pub(crate) struct Ring {
     program: PathBuf,
     nicety: PathBuf,
     mpich: PathBuf,
+    open_mpi: PathBuf,
     folder: PathBuf,
     case: &'static str,
 }
@@ -59,8 +67,8 @@ impl Ring {
         let program = folder.join("ring");
         let source = workspace.root.join("crates/abi-mpi/examples/ring.c");
         run(Command::new(&nicety).args(["mpicc", "-Wall", "-Werror", "-o"]).args([&program, &source]))?;
-        let mpich = installed(workspace, MPICH)?;
-        Ok(Self { program, nicety, mpich, folder, case: "" })
+        let (mpich, open_mpi) = (installed(workspace, MPICH)?, installed(workspace, OPEN_MPI)?);
+        Ok(Self { program, nicety, mpich, open_mpi, folder, case: "" })
     }
 
     /// Another case begins.

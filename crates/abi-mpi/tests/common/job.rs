@@ -62,7 +62,7 @@ fn serve(shared: &Mutex<Shared>, id: RankId, mut stream: UnixStream) {
     }
 }
 
-fn finished(child: Child) -> Vec<String> {
+pub(crate) fn finished(child: Child) -> Vec<String> {
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "a rank ends with {}", output.status);
     String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()

@@ -1,0 +1,310 @@
+//! [`Pmix`]: the job as launchers know it that speak PMIx, such as prterun and Slurm. PMIx is a library and no wire, so it is loaded,
+//! and only where a launcher has said that it is there.
+//!
+//! What its C interface has that is needed here is laid out as in `pmix_common.h`, alike in versions 3 to 6. All unsafe code of this
+//! file is covered by the test `ranks_join_by_pmix`, with a library of the test's own, and with prterun's by `cargo xtask interop`.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt::Display;
+use std::{fs, mem, ptr};
+
+use mpi::{Class, Error, Result};
+
+const NAMESPACE_LEN: usize = 256;
+const KEY_LEN: usize = 512;
+const SUCCESS: c_int = 0;
+/// Ranks that stand for others: any that has left the note; all of the job.
+const ANYBODY: u32 = u32::MAX;
+const JOB: u32 = u32::MAX - 1;
+/// A note is for processes of all hosts.
+const GLOBAL: u8 = 3;
+/// Kinds of values.
+const BOOL: u16 = 1;
+const STRING: u16 = 3;
+const UINT32: u16 = 14;
+/// Where the library is looked for first.
+const LIBRARY: &CStr = c"libpmix.so.2";
+
+/// `pmix_proc_t`
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Proc {
+    namespace: [c_char; NAMESPACE_LEN],
+    rank: u32,
+}
+
+/// `pmix_value_t`
+#[repr(C)]
+struct Value {
+    kind: u16,
+    data: Data,
+}
+
+/// The union in it, with as much room as its largest member has.
+#[repr(C)]
+union Data {
+    string: *mut c_char,
+    number: u32,
+    flag: bool,
+    room: [u64; 3],
+}
+
+/// `pmix_info_t`
+#[repr(C)]
+struct Info {
+    key: [c_char; KEY_LEN],
+    flags: u32,
+    value: Value,
+}
+
+type Init = unsafe extern "C" fn(*mut Proc, *const Info, usize) -> c_int;
+type Finalize = unsafe extern "C" fn(*const Info, usize) -> c_int;
+type Abort = unsafe extern "C" fn(c_int, *const c_char, *const Proc, usize) -> c_int;
+type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
+type Commit = unsafe extern "C" fn() -> c_int;
+type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int;
+type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
+type Text = unsafe extern "C" fn(c_int) -> *const c_char;
+
+/// The functions of the library, which stays loaded.
+struct Calls {
+    init: Init,
+    finalize: Finalize,
+    abort: Abort,
+    put: Put,
+    commit: Commit,
+    fence: Fence,
+    get: Get,
+    text: Text,
+}
+
+/// The library, joined.
+pub(crate) struct Pmix {
+    calls: Calls,
+    own: Proc,
+}
+
+/// What [`Pmix::job`] finds.
+pub(crate) struct Job {
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
+    /// How many of the job are on this host.
+    pub(crate) local_size: Option<u32>,
+    pub(crate) appnum: Option<u32>,
+    pub(crate) universe: Option<u32>,
+}
+
+/// A value as Rust has it.
+enum Found {
+    Text(String),
+    Number(u32),
+}
+
+fn other(text: impl Display) -> Error {
+    Error::new(Class::OTHER, text)
+}
+
+/// The library: as the system finds it, or else the one that the launcher itself uses, which need not lie where that looks.
+fn load() -> Result<*mut c_void> {
+    let by_launcher = || {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", std::os::unix::process::parent_id())).ok()?;
+        let path = maps
+            .lines()
+            .find_map(|line| Some(&line[line.find('/')?..]).filter(|path| path.contains("/libpmix.so")))?;
+        CString::new(path).ok()
+    };
+    let open = |name: &CStr| {
+        // SAFETY: the name ends with a zero. What the library does when it is loaded is that of a launcher which this process was
+        // started by, and trusts.
+        unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
+    };
+    let mut library = open(LIBRARY);
+    if library.is_null() {
+        library = by_launcher().map_or(ptr::null_mut(), |path| open(&path));
+    }
+    if library.is_null() {
+        let name = LIBRARY.to_string_lossy();
+        return Err(other(format_args!(
+            "the launcher speaks PMIx, and {name} is not found; add its directory to LD_LIBRARY_PATH"
+        )));
+    }
+    Ok(library)
+}
+
+/// A function of the library.
+///
+/// # Safety
+/// `T` is a pointer to a function as the library has it under this name.
+unsafe fn symbol<T: Copy>(library: *mut c_void, name: &CStr) -> Result<T> {
+    const { assert!(size_of::<T>() == size_of::<*mut c_void>()) }
+    // SAFETY: the library is loaded, and the name ends with a zero.
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
+    if address.is_null() {
+        return Err(other(format_args!("the launcher's PMIx library has no {}", name.to_string_lossy())));
+    }
+    // SAFETY: both are addresses, and the caller knows of what.
+    Ok(unsafe { mem::transmute_copy(&address) })
+}
+
+impl Calls {
+    fn of(library: *mut c_void) -> Result<Self> {
+        // SAFETY: the types are those that `pmix.h` declares these functions with.
+        unsafe {
+            Ok(Self {
+                init: symbol(library, c"PMIx_Init")?,
+                finalize: symbol(library, c"PMIx_Finalize")?,
+                abort: symbol(library, c"PMIx_Abort")?,
+                put: symbol(library, c"PMIx_Put")?,
+                commit: symbol(library, c"PMIx_Commit")?,
+                fence: symbol(library, c"PMIx_Fence")?,
+                get: symbol(library, c"PMIx_Get")?,
+                text: symbol(library, c"PMIx_Error_string")?,
+            })
+        }
+    }
+
+    fn check(&self, status: c_int, what: impl Display) -> Result<()> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: the library answers any number with a text that stays, or with nothing.
+        let text = unsafe { (self.text)(status).as_ref() };
+        // SAFETY: the text ends with a zero.
+        let text =
+            text.map_or("no reason", |text| unsafe { CStr::from_ptr(text) }.to_str().unwrap_or_default());
+        Err(other(format_args!("the launcher's PMIx library refuses {what}: {text} ({status})")))
+    }
+}
+
+impl Info {
+    /// That something is wished.
+    fn wish(name: &CStr) -> Self {
+        let mut key = [0; KEY_LEN];
+        key.iter_mut().zip(name.to_bytes()).for_each(|(to, from)| *to = *from as c_char);
+        let mut data = Data { room: [0; 3] };
+        data.flag = true;
+        Self { key, flags: 0, value: Value { kind: BOOL, data } }
+    }
+}
+
+fn text(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| other("PMIx takes no text with a zero in it"))
+}
+
+impl Pmix {
+    /// Joins the job of whoever launched this process.
+    pub(crate) fn join() -> Result<Self> {
+        let calls = Calls::of(load()?)?;
+        let mut own = Proc { namespace: [0; NAMESPACE_LEN], rank: 0 };
+        // SAFETY: `own` has the layout of pmix_proc_t and outlives the call; no wishes are none.
+        let status = unsafe { (calls.init)(&raw mut own, ptr::null(), 0) };
+        calls.check(status, "to let this process join")?;
+        Ok(Self { calls, own })
+    }
+
+    /// Who this process is, and what is known of its job.
+    pub(crate) fn job(&self) -> Result<Job> {
+        let number = |rank: u32, key: &str| match self.find(rank, key) {
+            Ok(Found::Number(number)) => Some(number),
+            _ => None,
+        };
+        let size = number(JOB, "pmix.job.size")
+            .ok_or_else(|| other("the launcher does not say how many the ranks are"))?;
+        Ok(Job {
+            rank: self.own.rank,
+            size,
+            local_size: number(JOB, "pmix.local.size"),
+            appnum: number(self.own.rank, "pmix.appnum"),
+            universe: number(JOB, "pmix.univ.size"),
+        })
+    }
+
+    fn find(&self, rank: u32, key: &str) -> Result<Found> {
+        let name = text(key)?;
+        let from = Proc { rank, ..self.own };
+        let wish = Info::wish(c"pmix.immediate");
+        let mut value = ptr::null_mut();
+        // SAFETY: all have the library's layouts and outlive the call; the key is shorter than a key may be.
+        let status =
+            unsafe { (self.calls.get)(&raw const from, name.as_ptr(), &raw const wish, 1, &raw mut value) };
+        self.calls.check(status, format_args!("to say what {key} is"))?;
+        // SAFETY: on success the library has set it to a value of its own, which is the caller's to free, and has no other user.
+        let found = unsafe { Found::taken(value) };
+        found.ok_or_else(|| {
+            other(format_args!("the launcher says what {key} is in a way that is not expected"))
+        })
+    }
+
+    /// Leaves a note.
+    pub(crate) fn put(&self, key: &str, note: &str) -> Result<()> {
+        let (name, note) = (text(key)?, text(note)?);
+        let mut value = Value { kind: STRING, data: Data { string: note.as_ptr().cast_mut() } };
+        // SAFETY: all have the library's layouts and outlive the call; the library copies the text, and does not change it.
+        let status = unsafe { (self.calls.put)(GLOBAL, name.as_ptr(), &raw mut value) };
+        self.calls.check(status, format_args!("the note {key}"))
+    }
+
+    /// The note that somebody has left.
+    pub(crate) fn get(&self, key: &str) -> Result<String> {
+        match self.find(ANYBODY, key)? {
+            Found::Text(text) => Ok(text),
+            Found::Number(_) => Err(other(format_args!("the note {key} is no text"))),
+        }
+    }
+
+    /// Waits for all of the job, and for their notes.
+    pub(crate) fn fence(&self) -> Result<()> {
+        let wish = Info::wish(c"pmix.collect");
+        // SAFETY: it takes nothing.
+        let status = unsafe { (self.calls.commit)() };
+        self.calls.check(status, "to pass notes on")?;
+        // SAFETY: no processes stand for all; the wish has the library's layout and outlives the call.
+        let status = unsafe { (self.calls.fence)(ptr::null(), 0, &raw const wish, 1) };
+        self.calls.check(status, "a fence")
+    }
+
+    /// Says that the job is to end with this code.
+    pub(crate) fn abort(&self, code: i32, message: &str) -> Result<()> {
+        let message = text(message)?;
+        // SAFETY: the message outlives the call; no processes stand for all.
+        let status = unsafe { (self.calls.abort)(code, message.as_ptr(), ptr::null(), 0) };
+        self.calls.check(status, "to end the job")
+    }
+
+    /// Leaves the job.
+    pub(crate) fn leave(&self) -> Result<()> {
+        // SAFETY: no wishes are none.
+        let status = unsafe { (self.calls.finalize)(ptr::null(), 0) };
+        self.calls.check(status, "to let this process leave")
+    }
+}
+
+impl Found {
+    /// What a value says; the value is freed.
+    ///
+    /// # Safety
+    /// It is null or one that the library has allocated for the caller, with a text of its own if it is a text.
+    unsafe fn taken(value: *mut Value) -> Option<Self> {
+        // SAFETY: null or valid, by the caller's word.
+        let Value { kind, data } = unsafe { value.as_ref() }?;
+        let found = match *kind {
+            // SAFETY: the kind says which member is set.
+            UINT32 => Some(Self::Number(unsafe { data.number })),
+            STRING => {
+                // SAFETY: as above.
+                let string = unsafe { data.string };
+                let text = (!string.is_null()).then(|| {
+                    // SAFETY: it ends with a zero, by the caller's word.
+                    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
+                });
+                // SAFETY: the library allocates by malloc, as its own macros free by free.
+                unsafe { libc::free(string.cast()) };
+                text.map(Self::Text)
+            }
+            _ => None,
+        };
+        // SAFETY: as above; `found` has nothing of it any more.
+        unsafe { libc::free(value.cast()) };
+        found
+    }
+}
