@@ -22,6 +22,7 @@
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
+//! | `protocol` | [`protocols`]: which messages go how, for people |
 //! | `memory` | the program's memory: all unsafe code |
 //! | `table` | things by number |
 
@@ -52,6 +53,7 @@ mod partitioned;
 mod places;
 mod point;
 mod process;
+mod protocol;
 mod request;
 mod run;
 mod space;
@@ -78,6 +80,7 @@ pub use memory::Buffer;
 pub use nic::Port;
 pub use point::{Message, With};
 pub use process::{Config, Connect, Process};
+pub use protocol::{Protocol, protocols};
 pub use request::{Any, Generalized, Remote, Request};
 pub use space::{BSEND_OVERHEAD, BsendSpace};
 pub use status::{ANY_SOURCE, ANY_TAG, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};

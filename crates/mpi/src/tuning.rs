@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use collectives::{Algorithm, Case, Choice, Costs, Kind, choose};
+use verbs::DeviceAttr;
 
 use crate::bootstrap::Bootstrap;
 use crate::error::{Class, Error, Result};
@@ -25,15 +26,15 @@ const MEMORY: Costs = Costs { alpha: 0.4e-6, gap: 0.2e-6, beta: 1.0 / 8e9, gamma
 /// Seconds that a message over a link takes, whatever its size.
 const LINK_ALPHA: f64 = 5e-6;
 
-fn costs_of(ports: &[Port]) -> Costs {
-    let rate = ports.first().and_then(|port| port.device.attr().link_rate);
-    match rate {
-        None => MEMORY,
-        Some(rate) => Costs { alpha: LINK_ALPHA, gap: LINK_ALPHA, beta: 1.0 / rate.0, ..MEMORY },
-    }
-}
-
 impl Tuning {
+    /// What is assumed of a device, from what it says of itself.
+    pub fn costs_of(attr: &DeviceAttr) -> Costs {
+        match attr.link_rate {
+            None => MEMORY,
+            Some(rate) => Costs { alpha: LINK_ALPHA, gap: LINK_ALPHA, beta: 1.0 / rate.0, ..MEMORY },
+        }
+    }
+
     /// Process 0 tells what all are to use, before the first fence.
     pub(crate) fn tell(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
         for (kind, name) in &self.algorithms {
@@ -46,7 +47,8 @@ impl Tuning {
         if bootstrap.rank() > 0 {
             return Ok(());
         }
-        let Costs { alpha, gap, beta, gamma } = self.costs.unwrap_or_else(|| costs_of(ports));
+        let first = || ports.first().map_or(MEMORY, |port| Self::costs_of(port.device.attr()));
+        let Costs { alpha, gap, beta, gamma } = self.costs.unwrap_or_else(first);
         let mut note = format!("{alpha:e};{gap:e};{beta:e};{gamma:e}");
         for (kind, name) in &self.algorithms {
             write!(note, ";{}={name}", kind.name()).map_err(|error| Error::new(Class::INTERN, error))?;
