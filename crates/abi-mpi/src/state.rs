@@ -1,12 +1,13 @@
 //! The one process of MPI that a program is: its start, its end, and what it was started with.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
-use mpi::{Bootstrap as _, Config, Connect, Port, Process};
+use mpi::{Bootstrap as _, Config, Connect, Kind, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
 use crate::calls::host;
@@ -116,7 +117,8 @@ pub(crate) fn handle_of(comm: &mpi::Comm) -> Option<usize> {
 }
 
 /// The devices, as `NICETY_DEVICE` names them: one, or several that are tried in this order, with `+` between them. Without it,
-/// `shm`, and behind it `iwarp` where not all of the job is on this host. `NICETY_CONNECT=all` connects at the start.
+/// `shm`, and behind it `iwarp` where not all of the job is on this host. `NICETY_CONNECT=all` connects at the start, and
+/// `NICETY_ALGORITHMS` names algorithms.
 fn config(launch: &Launch) -> mpi::Result<Config> {
     let unset = if launch.is_one_host { "shm" } else { "shm+iwarp" };
     let names = env::var("NICETY_DEVICE").ok().filter(|names| !names.is_empty());
@@ -127,7 +129,25 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
         Ok("all") => Connect::All,
         _ => Connect::OnDemand,
     };
-    Ok(Config { ports, connect, node, ..Config::default() })
+    let tuning =
+        Tuning { algorithms: algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?, costs: None };
+    Ok(Config { ports, connect, node, tuning })
+}
+
+/// Algorithms of collectives by name, `allreduce=ring,bcast=chain`; those of process 0 count for all.
+fn algorithms(text: &str) -> mpi::Result<BTreeMap<Kind, String>> {
+    let wrong = |part: &str| {
+        let kinds: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
+        let text = format!("NICETY_ALGORITHMS: {part:?} is no KIND=NAME; kinds are {}", kinds.join(", "));
+        mpi::Error::new(mpi::Class::OTHER, text)
+    };
+    let parts = text.split(',').filter(|part| !part.is_empty());
+    let pair = |part: &str| {
+        let (kind, name) = part.split_once('=').ok_or_else(|| wrong(part))?;
+        let kind = Kind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(|| wrong(part))?;
+        Ok((kind, name.to_owned()))
+    };
+    parts.map(pair).collect()
 }
 
 fn port(name: &str, node: &str) -> mpi::Result<Port> {

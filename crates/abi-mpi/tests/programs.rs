@@ -92,6 +92,28 @@ fn messages_go_round_with_all_connected_at_the_start() {
     assert_eq!(said.len(), 3);
 }
 
+/// Algorithms can be named: the collectives give what they give without, and a name that is none is an error that lists those there are.
+#[test]
+fn algorithms_can_be_named() {
+    if !has_compiler() {
+        return;
+    }
+    let collectives = program("collectives", include_str!("c/collectives.c"));
+    let named = "allreduce=ring,bcast=chain,barrier=tree,alltoall=pairwise";
+    let said = run_job(&collectives.path(), 3, &[("NICETY_DEVICE", "shm"), ("NICETY_ALGORITHMS", named)]);
+    assert_eq!(said.len(), 3);
+    let refused = |named: &str| {
+        let output = Command::new(collectives.path()).env("NICETY_ALGORITHMS", named).output();
+        let output = output.expect("it starts");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = refused("allreduce=rign");
+    assert!(said.contains("allreduce has no algorithm `rign`: it has recursive-doubling, "), "{said}");
+    let said = refused("reduce-all=ring");
+    assert!(said.contains("NICETY_ALGORITHMS") && said.contains("kinds are barrier, "), "{said}");
+}
+
 /// Functions that end or begin what the others need.
 const LEFT_OUT: [&str; 4] = ["MPI_Abort", "MPI_Finalize", "MPI_Init", "MPI_Init_thread"];
 
