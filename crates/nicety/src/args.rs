@@ -12,7 +12,7 @@ use bench::plan::DEFAULT_PORT;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::sizes::{self, Sizes};
-pub(crate) use mpi::{Bind, MapBy, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs, Readers};
+pub(crate) use mpi::{Bind, ExplainMpiArgs, MapBy, MpiccArgs, MpirunArgs, NextProgram, ProgramArgs, Readers};
 pub(crate) use token::TokenArgs;
 
 /// RDMA on any machine, measured so that one can believe the numbers.
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Check this machine: what would spoil numbers, why, and the remedy
     #[command(after_long_help = DOCTOR)]
     Doctor(DoctorArgs),
-    /// Say what an experiment measures, how, what moves it, and how to read it
+    /// Say what an experiment measures, how, what moves it, and how to read it; or how our MPI chooses
     #[command(after_long_help = EXPLAIN)]
     Explain(ExplainArgs),
     /// Print a completion script for a shell
@@ -411,15 +411,21 @@ EXIT STATUS
 /// `nicety explain`
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The experiment; without it a list of all
-    #[arg(value_name = "EXPERIMENT")]
+    /// The experiment, or mpi; without it a list of all
+    #[arg(value_name = "EXPERIMENT|mpi")]
     pub(crate) experiment: Option<String>,
+    #[command(flatten)]
+    pub(crate) mpi: ExplainMpiArgs,
 }
 
 const EXPLAIN: &str = "\
 EXAMPLES
   nicety explain                  every experiment in a line
-  nicety explain availability     one of them: the loop, what moves it, how to read it, who else measures it";
+  nicety explain availability     one of them: the loop, what moves it, how to read it, who else measures it
+  nicety explain mpi              which protocol and which algorithm our MPI takes on shm for 4 ranks, and why
+  nicety explain mpi -d iwarp -n 64
+                                  the same for 64 ranks on another device
+  nicety explain mpi --json | jq -r '.collectives[] | select(.collective == \"bcast\") | [.from_bytes, .algorithm]'";
 
 /// `nicety compare`
 #[derive(Debug, Args)]

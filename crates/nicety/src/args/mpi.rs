@@ -1,4 +1,4 @@
-//! The options of `nicety mpirun` and `nicety mpicc`.
+//! The options of `nicety mpirun`, `nicety mpicc` and `nicety explain mpi`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -195,6 +195,20 @@ EXAMPLES
   nicety mpicc -O2 -o ring ring.c && nicety mpirun -n 4 ./ring
   nicety mpicc --show -c part.c                   what the compiler would be told
   CC=clang nicety mpicc -o ring ring.c            another compiler";
+
+/// `nicety explain mpi`
+#[derive(Debug, Default, Args)]
+pub(crate) struct ExplainMpiArgs {
+    /// Of mpi: the device, shm unless given; or several, of which each pair of ranks takes the first
+    #[arg(short, long, value_name = "DEV[+...]")]
+    pub(crate) device: Option<String>,
+    /// Of mpi: the ranks of the job, 4 unless given
+    #[arg(short = 'n', value_name = "N", value_parser = ranks, allow_negative_numbers = true)]
+    pub(crate) ranks: Option<u32>,
+    /// Of mpi: print JSON instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[cfg(test)]
 mod tests {

@@ -169,7 +169,10 @@ fn commands(command: &Command) -> Vec<Candidate> {
 /// The values that an argument may have, those that begin as the text does among them.
 fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
     match (command.get_name(), arg.get_id().as_str()) {
-        (_, "experiments" | "experiment") => all().iter().map(|e| candidate(e.name(), e.about())).collect(),
+        (_, "experiments") => experiments().collect(),
+        (_, "experiment") => {
+            experiments().chain([candidate("mpi", "which protocols and algorithms our MPI takes")]).collect()
+        }
         (_, "device") => devices(text),
         ("bench", "set") => settings(text),
         (_, "only") => factors(text),
@@ -181,6 +184,10 @@ fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
             possible.iter().map(|value| candidate(value.get_name(), "")).collect()
         }
     }
+}
+
+fn experiments() -> impl Iterator<Item = Candidate> {
+    all().iter().map(|e| candidate(e.name(), e.about()))
 }
 
 /// A list that ends in any device, or in one that is not in it yet.
@@ -235,6 +242,7 @@ mod tests {
             (&["help", "be"], &["bench"]),
             (&["bench", "lat"], &["latency"]),
             (&["explain", "lat"], &["latency"]),
+            (&["explain", "mpi"], &["mpi"]),
             (&["bench", "latency", "band"], &["bandwidth"]),
             (&["bench", "--js"], &["--json"]),
             (&["bench", "--device", "iw"], &["iwarp"]),

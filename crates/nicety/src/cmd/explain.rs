@@ -1,4 +1,6 @@
-//! `nicety explain`: what an experiment measures, how, what moves it, how to read it, where it comes from.
+//! `nicety explain`: what an experiment measures, how, what moves it, how to read it, where it comes from; and how our MPI chooses.
+
+mod mpi;
 
 use bench::experiment::{Axis, Experiment, all, find};
 use bench::plan::{Plan, did_you_mean};
@@ -9,21 +11,36 @@ use crate::term::{Paint, Stream, wrap};
 
 /// A modelled card that most experiments run on.
 const MODEL: &str = "model:mt23108-vapi";
+/// Ranks for which MPI is explained unless others are asked for.
+const RANKS: u32 = 4;
 /// Wider lines are hard to read.
 const WIDTH: usize = 100;
 
-/// Prints the text of an experiment, or what there is.
+/// What explains MPI, which is no experiment.
+const MPI: &str = "mpi";
+
+/// Prints the text of an experiment, how MPI chooses, or what there is.
 ///
 /// # Errors
 /// No such experiment; output that cannot be written.
 pub(crate) fn run(args: &ExplainArgs) -> Outcome {
+    let options = &args.mpi;
+    if args.experiment.as_deref() == Some(MPI) {
+        let device = options.device.as_deref().unwrap_or(bench::plan::DEVICE);
+        return mpi::run(device, options.ranks.unwrap_or(RANKS), options.json);
+    }
+    if options.device.is_some() || options.ranks.is_some() || options.json {
+        return Err(Failure::usage(
+            "--device, -n and --json are options of `nicety explain mpi`; an experiment is explained without them",
+        ));
+    }
     let (width, colour) = (Stream::Out.width().min(WIDTH), Stream::Out.colour());
     let text = match &args.experiment {
         None => list(width, colour),
         Some(name) => match find(name) {
             Some(experiment) => rendered(experiment, width, colour),
             None => {
-                let names = || all().iter().map(|e| e.name());
+                let names = || all().iter().map(|e| e.name()).chain([MPI]);
                 let (hint, known) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
                 return Err(Failure::usage(format!(
                     "there is no experiment {name:?}{hint}; there are: {known}"
@@ -42,7 +59,8 @@ fn list(width: usize, colour: bool) -> String {
         let name = Paint::Strong.on(&format!("{:<column$}", experiment.name()), colour);
         text += &format!("{name}  {}\n", wrap(experiment.about(), column + 2, width));
     }
-    text + "\n`nicety explain EXPERIMENT` says what it measures, how, what moves it, how to read it, and where it comes from.\n"
+    text + "\n`nicety explain EXPERIMENT` says what it measures, how, what moves it, how to read it, and where it comes from.\n\
+            `nicety explain mpi` says which protocol and which algorithm our MPI takes, and why.\n"
 }
 
 /// The text with its paragraphs at the width, and what is indented as it is; then the factors and sizes.
@@ -141,7 +159,8 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_what_there_is() {
-        let failure = run(&ExplainArgs { experiment: Some("latncy".into()) }).expect_err("no such one");
+        let failure = run(&ExplainArgs { experiment: Some("latncy".into()), mpi: Default::default() })
+            .expect_err("no such one");
         assert!(failure.lines[0].contains("did you mean \"latency\"?"), "{failure:?}");
     }
 }

@@ -1,0 +1,222 @@
+//! `nicety explain mpi`: which protocol carries a message of which size, and which algorithm carries out which collective, on a
+//! device and for a number of ranks, and why. Nothing is measured: it is what our MPI goes by.
+
+use collectives::{Case, Stretch, stretches};
+use mpi::{Costs, Kind, Protocol, Tuning, protocols};
+use serde::Serialize;
+
+use crate::error::{Failure, OK, Outcome, one_line};
+use crate::term::{Paint, Stream, wrap};
+
+/// Kind and version of the JSON.
+const SCHEMA: &str = "nicety-explain-mpi/1";
+/// The columns of a table take more room than prose.
+const WIDTH: usize = 130;
+/// Larger messages go as the largest here.
+const MOST: u64 = 16 << 20;
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    ranks: u32,
+    messages: Vec<Way>,
+    costs: Assumed,
+    collectives: Vec<Chosen>,
+}
+
+/// How messages go from some size on.
+#[derive(Serialize)]
+struct Way {
+    device: String,
+    from_bytes: u64,
+    protocol: &'static str,
+    why: String,
+}
+
+/// What the choice goes by.
+#[derive(Serialize)]
+struct Assumed {
+    device: String,
+    message_us: f64,
+    further_message_us: f64,
+    sent_us_per_kib: f64,
+    reduced_us_per_kib: f64,
+}
+
+/// What is chosen for calls of some kind from some size on.
+#[derive(Serialize)]
+struct Chosen {
+    collective: &'static str,
+    /// Calls that differ from the usual ones in this: an operator that is not commutative, blocks of several sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<&'static str>,
+    from_bytes: u64,
+    algorithm: &'static str,
+    us: f64,
+    why: String,
+}
+
+/// Prints it for a device, or several of which each pair of ranks takes the first that both have.
+///
+/// # Errors
+/// A device that cannot be opened; output that cannot be written.
+pub(super) fn run(devices: &str, ranks: u32, json: bool) -> Outcome {
+    let document = Document::of(devices, ranks)?;
+    if json {
+        Stream::Out.json(&document)?;
+    } else {
+        let (width, colour) = (Stream::Out.width().min(WIDTH), Stream::Out.colour());
+        Stream::Out.print(&document.text(width, colour))?;
+    }
+    Ok(OK)
+}
+
+impl Document {
+    fn of(devices: &str, ranks: u32) -> Result<Self, Failure> {
+        let mut messages = Vec::new();
+        let mut first = None;
+        for device in devices.split('+').map(str::trim) {
+            let attr = fabric::attr(device).map_err(|why| Failure::usage(one_line(&why.to_string())))?;
+            first.get_or_insert_with(|| (device.to_owned(), Tuning::costs_of(&attr)));
+            messages.extend(protocols(&attr, ranks).into_iter().map(|protocol| Way::of(device, protocol)));
+        }
+        let (device, costs) =
+            first.ok_or_else(|| Failure::usage("no device; `nicety devices` lists them"))?;
+        Ok(Self {
+            schema: SCHEMA,
+            ranks,
+            messages,
+            costs: Assumed::of(device, costs),
+            collectives: Kind::ALL.into_iter().flat_map(|kind| chosen(kind, ranks, costs)).collect(),
+        })
+    }
+
+    fn text(&self, width: usize, colour: bool) -> String {
+        let Self { ranks, messages, costs, collectives, .. } = self;
+        let strong = |text: String| Paint::Strong.on(&text, colour) + "\n";
+        let mut out = String::new();
+        let mut device = "";
+        for way in messages {
+            if std::mem::replace(&mut device, &way.device) != way.device {
+                out += &strong(format!("Messages on {device}, in a job of {ranks}"));
+            }
+            let head = format!("  from {:>8} B  {:<16}  ", way.from_bytes, way.protocol);
+            out += &format!("{head}{}\n", wrap(&way.why, head.len(), width));
+        }
+        out += &strong(format!("\nCollectives of {ranks} ranks on {}", costs.device));
+        let assumed = format!(
+            "The cheapest is taken, if a message costs {:.2} us and one more beside it {:.2} us, a KiB sent {:.3} us, and a KiB \
+             reduced {:.3} us. These are constants of the device, so that all ranks choose alike, and reduce in the same order \
+             every time.",
+            costs.message_us, costs.further_message_us, costs.sent_us_per_kib, costs.reduced_us_per_kib
+        );
+        out += &format!("  {}\n", wrap(&assumed, 2, width));
+        let mut before = ("", None);
+        for Chosen { collective, calls, from_bytes, algorithm, us, why } in collectives {
+            let again = std::mem::replace(&mut before, (collective, *calls)) == (*collective, *calls);
+            let name = if again { "" } else { calls.unwrap_or(collective) };
+            let from = if *collective == Kind::Barrier.name() {
+                String::new()
+            } else {
+                format!("from {from_bytes} B")
+            };
+            let head = format!("  {name:<15} {from:>15}  {algorithm:<18} {us:>10.2} us  ");
+            out += &format!("{head}{}\n", wrap(why, head.len(), width));
+        }
+        out + "\nNICETY_ALGORITHMS=KIND=NAME[,...] at rank 0 takes algorithms by name, for calls that they can carry out.\n"
+    }
+}
+
+impl Way {
+    fn of(device: &str, Protocol { from, name, why }: Protocol) -> Self {
+        Self { device: device.to_owned(), from_bytes: from, protocol: name, why }
+    }
+}
+
+impl Assumed {
+    fn of(device: String, Costs { alpha, gap, beta, gamma }: Costs) -> Self {
+        Self {
+            device,
+            message_us: us(alpha),
+            further_message_us: us(gap),
+            sent_us_per_kib: us(beta * 1024.0),
+            reduced_us_per_kib: us(gamma * 1024.0),
+        }
+    }
+}
+
+/// Microseconds, to the picosecond.
+fn us(seconds: f64) -> f64 {
+    (seconds * 1e12).round() / 1e6
+}
+
+/// The choice for a kind by size; calls that are not the usual ones stand apart where they choose differently.
+fn chosen(kind: Kind, ranks: u32, costs: Costs) -> Vec<Chosen> {
+    let case = Case { kind, size: ranks as usize, bytes: 0, commutative: true, even: true, segment: 0 };
+    let line = |calls, stretch: Stretch| Chosen {
+        collective: kind.name(),
+        calls,
+        from_bytes: stretch.from,
+        algorithm: stretch.algorithm.name,
+        us: us(stretch.seconds),
+        why: stretch.reason,
+    };
+    let usual = stretches(case, costs, MOST);
+    let names = |all: &[Stretch]| all.iter().map(|one| (one.from, one.algorithm.name)).collect::<Vec<_>>();
+    let usual_names = names(&usual);
+    let mut lines: Vec<Chosen> = usual.into_iter().map(|stretch| line(None, stretch)).collect();
+    let unusual = match kind {
+        _ if kind.reduces() => Some(("not commutative", Case { commutative: false, ..case })),
+        _ if kind.has_blocks() => Some(("sizes differ", Case { even: false, ..case })),
+        _ => None,
+    };
+    if let Some((calls, case)) = unusual {
+        let other = stretches(case, costs, MOST);
+        if names(&other) != usual_names {
+            lines.extend(other.into_iter().map(|stretch| line(Some(calls), stretch)));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_collective_and_all_sizes_of_messages_are_explained() {
+        for device in ["shm", "model:mt23108-vapi"] {
+            let document = Document::of(device, 4).expect("it opens");
+            assert!(document.messages[0].from_bytes == 0 && document.messages.len() >= 2);
+            for kind in Kind::ALL {
+                let lines = || document.collectives.iter().filter(move |line| line.collective == kind.name());
+                assert_eq!(lines().next().map(|line| line.from_bytes), Some(1), "{}", kind.name());
+                assert!(lines().all(|line| !line.why.is_empty() && line.us >= 0.0));
+            }
+            let text = document.text(100, false);
+            assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
+            assert!(Kind::ALL.iter().all(|kind| text.contains(&format!("  {} ", kind.name()))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_link_changes_the_choice_and_a_larger_job_the_limits() {
+        let of = |device, ranks| Document::of(device, ranks).expect("it opens");
+        let (near, far) = (of("shm", 8), of("model:mt23108-vapi", 8));
+        let named = |document: &Document| -> Vec<(u64, &str)> {
+            document.collectives.iter().map(|line| (line.from_bytes, line.algorithm)).collect()
+        };
+        assert_ne!(named(&near), named(&far));
+        let limits =
+            |document: &Document| document.messages.iter().map(|way| way.from_bytes).collect::<Vec<_>>();
+        assert_ne!(limits(&near), limits(&of("shm", 2000)));
+    }
+
+    #[test]
+    fn a_pair_takes_the_first_of_several_devices() {
+        let both = Document::of("shm+iwarp", 4).expect("they open");
+        let devices: Vec<&str> = both.messages.iter().map(|way| way.device.as_str()).collect();
+        assert!(devices.contains(&"shm") && devices.contains(&"iwarp") && both.costs.device == "shm");
+        assert!(Document::of("nonsense", 4).is_err());
+    }
+}
