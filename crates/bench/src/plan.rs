@@ -1,5 +1,6 @@
 //! [`Plan`]: what the user asked for; [`CheckedPlan`]: what will be measured, cell by cell.
 
+mod checked;
 mod devices;
 mod error;
 pub mod keys;
@@ -13,13 +14,12 @@ mod words;
 
 use crate::variant::factor;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
-use crate::experiment::{Cell, Experiment, MAX_SIZE, Settings, all, find, variant};
+use crate::experiment::{Cell, Experiment, MAX_SIZE, all, find, variant};
 use crate::floor::FLOOR;
 use crate::machine::{self, Limits};
 use crate::schema::{Origin, Parameter};
-use crate::token::Token;
+pub use checked::{CheckedPlan, Chosen};
 pub use error::PlanError;
 use keys::Values;
 use levels::Levels;
@@ -66,42 +66,6 @@ pub struct Plan {
     pub set: BTreeMap<String, String>,
     /// Levels that a variant must have to be measured, by factor; none for all variants.
     pub only: BTreeMap<String, String>,
-}
-
-/// One device of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    /// What opens it, with its options.
-    pub name: String,
-    /// Whether it lives in virtual time: one launch, no floors, no noise.
-    pub is_virtual: bool,
-    /// Which of the plan's cells are its own.
-    pub cells: Range<usize>,
-}
-
-/// A plan that can be run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CheckedPlan {
-    /// Devices, in the order in which they were given.
-    pub devices: Vec<Chosen>,
-    /// `HOST:PORT` of the peers, rank by rank from 1 on; none where all processes are started here.
-    pub peers: Vec<String>,
-    /// Seed.
-    pub seed: u64,
-    /// Whether it is a short overview.
-    pub quick: bool,
-    /// Whether floors were asked for, and are not only what other results stand beside.
-    pub floors_asked: bool,
-    /// Everything to measure, device by device, each in the order of the report; floors and twins included.
-    pub cells: Vec<Cell>,
-    /// Cells that this machine cannot measure, by number, with the reason: what is needed, what there is.
-    pub unfit: BTreeMap<usize, String>,
-    /// The effective value of every key.
-    pub values: Values,
-    /// The effective parameters, with where each came from.
-    pub parameters: Vec<Parameter>,
-    /// The secret that this user and the peers share, where they have one.
-    pub token: Option<Token>,
 }
 
 impl Plan {
@@ -357,82 +321,6 @@ impl Plan {
         ];
         all.extend(values.parameters());
         all
-    }
-}
-
-impl CheckedPlan {
-    /// Whether all devices live in virtual time.
-    #[must_use]
-    pub fn is_virtual(&self) -> bool {
-        self.devices.iter().all(|d| d.is_virtual)
-    }
-
-    /// Launches of each device that is real.
-    #[must_use]
-    pub fn launches(&self) -> u32 {
-        if self.is_virtual() {
-            return 1;
-        }
-        self.values.whole("launches").clamp(1, 1000) as u32
-    }
-
-    /// The device of a cell.
-    #[must_use]
-    pub fn device_of(&self, cell: usize) -> Option<&Chosen> {
-        self.devices.iter().find(|d| d.cells.contains(&cell))
-    }
-
-    /// Cells of a device that this machine can measure.
-    pub(crate) fn fitting(&self, device: &Chosen) -> usize {
-        device.cells.clone().filter(|i| !self.unfit.contains_key(i)).count()
-    }
-
-    /// Cells that take time of the machine's own, in each launch.
-    #[must_use]
-    pub fn real_cells(&self) -> usize {
-        self.devices.iter().filter(|d| !d.is_virtual).map(|d| self.fitting(d)).sum()
-    }
-
-    /// What both sides need to know.
-    #[must_use]
-    pub fn settings(&self) -> Settings {
-        let v = &self.values;
-        Settings {
-            seed: self.seed,
-            window: v.whole("window") as u32,
-            burst: v.whole("burst") as u32,
-            signal: v.whole("signal") as u32,
-            inline: v.whole("inline") as u32,
-            connections: v.whole("connections") as u32,
-            verify: v.on("verify"),
-            patience_ms: (v.real("patience") * 1e3) as u64,
-        }
-    }
-
-    /// How to sample a cell in launch number `launch`, in which so many cells share the time.
-    #[must_use]
-    pub fn sampling(
-        &self,
-        launch: u32,
-        cells: usize,
-        clock: crate::sample::Calibration,
-    ) -> crate::sample::Plan {
-        let v = &self.values;
-        let share = v.real("budget") * 1e9 / f64::from(self.launches()) / cells.max(1) as f64;
-        let (min, max) = (v.whole("min-count"), v.whole("max-count"));
-        crate::sample::Plan {
-            target: v.real("half-width") / 100.0,
-            samples_min: min.min(max),
-            samples_max: max,
-            time_min_ns: 1e7_f64.min(share / 4.0),
-            time_max_ns: share,
-            keep: max.max(1) as usize,
-            round_max: 4096,
-            batch: Some(v.whole("batch")).filter(|b| *b > 0),
-            seed: self.seed.wrapping_add(launch.into()),
-            clock,
-            ..crate::sample::Plan::default()
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use fabric::FloorKind;
 
-use super::CheckedPlan;
+use super::checked::CheckedPlan;
 use crate::experiment::{Cell, Experiment, find};
 use crate::sample::Calibration;
 use crate::stats::LAUNCHES_FOR_95;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, error::Category};
 
-use super::{Run, SCHEMA, SCHEMA_KIND, SCHEMA_VERSION};
+use super::run::{Run, SCHEMA, SCHEMA_KIND, SCHEMA_VERSION};
 
 /// Why a result file cannot be used; each message says what, why and what to do, in one line.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Measurement, Run};
+use super::run::{Measurement, Run};
 
 /// Why a result could not be written; the old file, if any, is untouched.
 #[derive(Debug, thiserror::Error)]
