@@ -9,6 +9,7 @@
 //! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
 //! | `source` | [`Source`]: what one can sleep on; [`WaitSet`]: several in one |
 //! | `spin`, `lock` | [`Spin`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
+//! | `rng` | [`Rng`]: numbers that follow from a seed |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
@@ -17,6 +18,7 @@ pub mod bell;
 mod lock;
 mod ops;
 pub mod real;
+mod rng;
 mod source;
 mod spin;
 mod units;
@@ -25,6 +27,7 @@ pub mod world;
 pub use bell::Bell;
 pub use lock::{Held, Lock};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
+pub use rng::{Rng, mix};
 pub use source::{Descriptor, Source, Ticket, WaitSet, Wake, Wakes};
 pub use spin::{Spin, SpinGuard};
 pub use units::{BadSize, Bytes, Rate, Span, Time};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::sample::{Calibration, Plan, Sampler, drive};
 use crate::schema::{ClockKind, Run};
-use crate::stats::Rng;
+use crate::stats::{Draw as _, Rng};
 
 fn head(unit: &str) -> CellHead {
     CellHead {

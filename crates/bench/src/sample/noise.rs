@@ -45,7 +45,7 @@ pub fn aa_noise(a: &[f64], b: &[f64]) -> Option<AaNoise> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Rng;
+    use crate::stats::{Draw as _, Rng};
 
     #[test]
     fn planted_detours_are_found_with_their_share() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::schema::ClockKind;
-use crate::stats::Rng;
+use crate::stats::{Draw as _, Rng};
 
 fn clock() -> Calibration {
     Calibration { kind: ClockKind::Tsc, overhead_ns: 2.0, resolution_ns: 0.5 }

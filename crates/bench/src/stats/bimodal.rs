@@ -88,7 +88,7 @@ fn peak(counts: &[f64], range: std::ops::Range<usize>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Rng, sort};
+    use super::super::{Draw as _, Rng, sort};
     use super::*;
 
     fn found(n: usize, seed: u64, resolution: f64, draw: impl FnMut(&mut Rng) -> f64) -> Option<Modes> {

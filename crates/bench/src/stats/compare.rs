@@ -207,7 +207,7 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Rng;
+    use super::super::{Draw as _, Rng};
     use super::*;
 
     fn launches(rng: &mut Rng, n: usize, level: f64, noise: f64) -> Vec<f64> {

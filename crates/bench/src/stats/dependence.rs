@@ -1,8 +1,8 @@
 //! Samples that depend on each other: how much, and an interval that allows for it (rule 4).
 
-use super::Rng;
 use super::order::{Interval, at, spread_ranks};
 use super::summary::median;
+use verbs::host::Rng;
 
 /// Lag-1 autocorrelation, -1 to 1; `None` below three samples or without variation.
 #[must_use]
@@ -117,7 +117,7 @@ fn middle(values: &mut [f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{median_interval, sort};
+    use super::super::{Draw as _, median_interval, sort};
     use super::*;
 
     fn sorted(samples: &[f64]) -> Vec<f64> {

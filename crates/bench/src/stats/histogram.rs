@@ -90,7 +90,7 @@ impl LogHistogram {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Rng, quantile, sort};
+    use super::super::{Draw as _, Rng, quantile, sort};
     use super::*;
 
     #[test]

@@ -60,7 +60,7 @@ pub fn spread(medians: &[f64], iqrs: &[f64]) -> Spread {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Rng;
+    use super::super::{Draw as _, Rng};
     use super::*;
 
     #[test]

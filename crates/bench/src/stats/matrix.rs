@@ -188,7 +188,7 @@ fn demote(cell: &mut CellComparison, level: f64, cells: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Rng;
+    use super::super::{Draw as _, Rng};
     use super::*;
     use crate::schema::{AaNoise, Launch};
 

@@ -137,7 +137,7 @@ pub(crate) fn at(sorted: &[f64], value: f64, ranks: Ranks) -> Option<Interval> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Rng, sort};
+    use super::super::{Draw as _, Rng, sort};
     use super::*;
 
     #[test]

@@ -75,7 +75,7 @@ pub fn count_outliers(samples: &[f64], fences: &Fences, keep: usize) -> (u64, u6
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Rng, sort};
+    use super::super::{Draw as _, Rng, sort};
     use super::*;
 
     fn fences(samples: &[f64], resolution: f64) -> Fences {

@@ -59,7 +59,7 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Rng;
+    use super::super::{Draw as _, Rng};
     use super::*;
 
     #[test]

@@ -82,7 +82,7 @@ fn score_variance(sorted: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Rng;
+    use super::super::{Draw as _, Rng};
     use super::*;
 
     #[test]

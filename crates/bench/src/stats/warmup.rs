@@ -60,7 +60,7 @@ fn median5(block: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Rng;
+    use super::super::{Draw as _, Rng};
     use super::*;
 
     fn transient(seed: u64, n: usize, decay: f64) -> Vec<f64> {
