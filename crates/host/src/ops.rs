@@ -1,9 +1,9 @@
 //! [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use crate::world::Node;
 use crate::{Bell, Source, Span, Time, Wakes};
 
 /// What a clock counts.
@@ -127,8 +127,8 @@ pub trait HostOps: Send + Sync {
     fn ending(&self) -> bool {
         false
     }
-    /// The simulated machine behind it, in virtual time.
-    fn node(&self) -> Option<&Node> {
+    /// The simulated machine behind it, in virtual time: what [`Host::node`] gives.
+    fn simulated(&self) -> Option<&dyn Any> {
         None
     }
 }
@@ -191,9 +191,8 @@ impl Host {
         self.0.charge_step(step, n);
     }
 
-    /// The simulated machine that this host is, in virtual time: what a modelled NIC plugs into.
-    pub fn node(&self) -> Option<&Node> {
-        self.0.node()
+    pub(crate) fn simulated(&self) -> Option<&dyn Any> {
+        self.0.simulated()
     }
 
     /// Runs `body` beside the caller, on core number `core` if given.

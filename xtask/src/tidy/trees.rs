@@ -16,6 +16,7 @@ const TREES: &[&str] = &[
     "crates/bench/src/",
     "crates/dapl/src/",
     "crates/fabric/src/",
+    "crates/host/src/",
     "crates/nic-model/src/",
     "crates/nic-soft/src/iwarp/",
     "crates/nic-soft/src/shm/",

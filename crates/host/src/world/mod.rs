@@ -14,150 +14,44 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `timeline` | [`Timeline`], [`Actor`]: what devices do with time |
-//! | `node` | [`Node`], and how its [`Host`](crate::Host) waits |
+//! | `config`, `outcome` | [`Config`], how a world is made; [`Ended`] and [`Failure`], what became of it |
+//! | `timeline`, `actor` | [`Timeline`], [`Actor`]: what devices do with time |
+//! | `node`, `costs` | [`Node`], and how its [`Host`](crate::Host) waits; [`HostCosts`], what its processor takes |
+//! | `shared` | what the world, its nodes and its devices share: the lock, and giving up control without holding it |
 //! | `state` | ranks, nodes and clocks behind the lock |
 //! | `queue` | the event queue |
-//! | `factory` | coroutine or thread: how a rank gives up control and gets it back |
+//! | `factory` | coroutine or thread: how the world hands a rank control |
+//! | `suspend` | how the rank gives it back |
 
+mod actor;
+mod config;
+mod costs;
 mod factory;
 mod node;
+mod outcome;
 mod queue;
+mod shared;
 mod state;
+mod suspend;
 mod timeline;
 
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 
-use crate::Time;
 use crate::spin::SpinGuard;
-use factory::{Body, Vessel};
-pub use node::{HostCosts, Node};
+pub use actor::{Actor, ActorId};
+pub use config::{Config, Factory};
+pub use costs::HostCosts;
+use factory::Vessel;
+pub use node::Node;
+pub use outcome::{Ended, Failure, Waiting};
 use queue::Event;
+use shared::Shared;
 use state::{Phase, State};
-use timeline::Shared;
-pub use timeline::{Actor, ActorId, Timeline};
-
-/// How ranks are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Factory {
-    /// A coroutine each, all in the thread of the world.
-    #[default]
-    Coroutine,
-    /// A thread each, of which one runs at a time: slower, for debuggers and sanitizers, and to check the other.
-    Thread,
-}
-
-/// How a world is made.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Seed of everything random in it.
-    pub seed: u64,
-    /// How ranks are made.
-    pub factory: Factory,
-    /// Bytes of a rank's stack; only what is touched takes memory.
-    pub stack: usize,
-    /// Ends a world that goes on for ever: events after which it fails.
-    pub max_events: u64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { seed: 1, factory: Factory::default(), stack: 256 << 10, max_events: u64::MAX }
-    }
-}
-
-/// How a world ended in which every rank came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// When the last rank ended.
-    pub time: Time,
-    /// Events that were handled.
-    pub events: u64,
-    /// A hash of all events in their order: equal for equal runs.
-    pub trace: u64,
-}
-
-/// Why a world did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Failure {
-    /// Nothing can happen any more, and ranks still wait.
-    Stuck {
-        /// When.
-        time: Time,
-        /// Each waiting rank, with the call it waits in and since when.
-        waiting: Vec<Waiting>,
-    },
-    /// A rank panicked.
-    Panicked {
-        /// Its name.
-        rank: String,
-        /// What it said.
-        message: String,
-    },
-    /// It handled [`Config::max_events`] events.
-    Endless {
-        /// When.
-        time: Time,
-        /// Each rank that had not ended.
-        waiting: Vec<Waiting>,
-    },
-    /// Another rank cannot be had: too little memory, or too many mappings.
-    NoRank {
-        /// How many there are.
-        ranks: usize,
-        /// Why, and what to do.
-        why: String,
-    },
-}
-
-/// A rank that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// Its name.
-    pub rank: String,
-    /// The call that it waits in.
-    pub call: &'static str,
-    /// Since when.
-    pub since: Time,
-}
-
-/// Waiting ranks that a message names.
-const NAMED: usize = 16;
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |f: &mut fmt::Formatter<'_>, waiting: &[Waiting]| {
-            for w in waiting.iter().take(NAMED) {
-                write!(f, "\n  {} in {} since {}", w.rank, w.call, w.since.since(Time::ZERO))?;
-            }
-            let more = waiting.len().saturating_sub(NAMED);
-            if more > 0 { write!(f, "\n  and {more} more") } else { Ok(()) }
-        };
-        match self {
-            Self::Stuck { time, waiting } => {
-                write!(
-                    f,
-                    "deadlock at {}: nothing can happen any more, and these wait:",
-                    time.since(Time::ZERO)
-                )?;
-                list(f, waiting)
-            }
-            Self::Endless { time, waiting } => {
-                write!(f, "no end in sight at {}; these have not ended:", time.since(Time::ZERO))?;
-                list(f, waiting)
-            }
-            Self::Panicked { rank, message } => write!(f, "{rank} panicked: {message}"),
-            Self::NoRank { ranks, why } => write!(f, "no rank number {}: {why}", ranks + 1),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
+use suspend::Body;
+pub use timeline::Timeline;
 
 /// Simulated machines and the ranks on them; stays in its thread.
 pub struct World {

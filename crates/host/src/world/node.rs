@@ -1,35 +1,15 @@
 //! [`Node`]: a simulated machine, and its [`Host`]: how ranks spend time and wait on it.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::costs::HostCosts;
 use super::queue::Event;
-use super::timeline::{Shared, Timeline};
+use super::shared::Shared;
+use super::timeline::Timeline;
 use crate::ops::Turn;
 use crate::{ClockKind, Host, HostOps, Span, Step, Task, Time, Wakes};
-
-/// What a simulated machine's processor takes for what no device charges.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HostCosts {
-    /// For one look at memory that finds nothing new.
-    pub look: Span,
-    /// For a copy, whatever its length.
-    pub copy: Span,
-    /// For each further byte of a copy, in picoseconds.
-    pub copy_ps_per_byte: f64,
-    /// For giving work to another thread and joining it.
-    pub fork: Span,
-    /// For each step of a library, in the order of [`Step::ALL`].
-    pub steps: [Span; Step::ALL.len()],
-}
-
-impl Default for HostCosts {
-    /// A look every 10 ns, and copies for nothing: until a machine says better.
-    fn default() -> Self {
-        let steps = [Span::ZERO; Step::ALL.len()];
-        Self { look: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0, fork: Span::ZERO, steps }
-    }
-}
 
 /// A simulated machine; cheap to clone.
 #[derive(Clone)]
@@ -116,6 +96,14 @@ impl Node {
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.shared.lock().nodes[self.index].dead
+    }
+}
+
+impl Host {
+    /// The simulated machine that this host is, in virtual time: what a modelled NIC plugs into.
+    #[must_use]
+    pub fn node(&self) -> Option<&Node> {
+        self.simulated()?.downcast_ref()
     }
 }
 
@@ -230,7 +218,7 @@ impl HostOps for Node {
         self.shared.lock().ending
     }
 
-    fn node(&self) -> Option<&Node> {
+    fn simulated(&self) -> Option<&dyn Any> {
         Some(self)
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Waiting;
-use super::factory::{Body, Suspender};
-use super::node::HostCosts;
+use super::actor::Actor;
+use super::costs::HostCosts;
+use super::outcome::Waiting;
 use super::queue::{Event, Queue};
-use super::timeline::Actor;
+use super::suspend::{Body, Suspender};
 use crate::{Span, Time};
 
 /// What a rank is doing.

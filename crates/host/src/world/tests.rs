@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::Step;
-use crate::{Bell, Host, Span};
+use crate::{Bell, Host, Span, Step, Time};
 
 const US: u64 = 1_000_000;
 

@@ -1,0 +1,64 @@
+//! [`Shared`]: what the world, its nodes and its devices share, and how a rank gives up control without holding its lock.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::state::State;
+use super::suspend::Suspender;
+use crate::spin::{Spin, SpinGuard};
+
+type Objects = BTreeMap<(TypeId, String), Arc<dyn Any + Send + Sync>>;
+
+/// What the world, its nodes and its devices share.
+pub(super) struct Shared {
+    state: Spin<State>,
+    objects: Mutex<Objects>,
+}
+
+impl Shared {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: Spin::new(State::new(seed)), objects: Mutex::new(Objects::new()) }
+    }
+
+    /// One thread at a time uses it, so it never waits. A rank that panicked inside has left nothing half done.
+    pub(super) fn lock(&self) -> SpinGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// The object of this type and name that all of this world share; made at the first call.
+    ///
+    /// # Panics
+    /// When `make` asks for one itself.
+    pub(super) fn object<T: Any + Send + Sync>(&self, name: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let key = (TypeId::of::<T>(), name.to_owned());
+        let mut objects = self.objects.try_lock().expect("shared objects are made one at a time");
+        let object = objects.entry(key).or_insert_with(|| make()).clone();
+        object.downcast().unwrap_or_else(|_| unreachable!("the key names the type"))
+    }
+
+    /// Lets go of what holds on to this world.
+    pub(super) fn end(&self) {
+        let objects = std::mem::take(&mut *self.objects.lock().unwrap_or_else(PoisonError::into_inner));
+        let actors = std::mem::take(&mut self.lock().actors);
+        drop((objects, actors));
+    }
+
+    /// The world's clock reaches that of the running rank. Does nothing in an event.
+    pub(super) fn sync(&self) {
+        let mut state = self.lock();
+        let Some(rank) = state.current else { return };
+        if !state.ending && !state.catch_up(rank) {
+            self.suspend(state, rank);
+        }
+    }
+
+    /// Gives up control until the rank is resumed.
+    pub(super) fn suspend(&self, state: SpinGuard<'_, State>, rank: usize) {
+        let suspender: Option<Suspender> = state.ranks[rank].suspender.clone();
+        drop(state);
+        if let Some(suspender) = suspender {
+            suspender.suspend();
+        }
+    }
+}
