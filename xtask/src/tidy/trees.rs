@@ -17,6 +17,7 @@ const TREES: &[&str] = &[
     "crates/dapl/src/",
     "crates/fabric/src/",
     "crates/host/src/",
+    "crates/iwarp/src/",
     "crates/nic-model/src/",
     "crates/nic-soft/src/iwarp/",
     "crates/nic-soft/src/shm/",

@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 
-use super::HandshakeError;
+use super::error::HandshakeError;
 use crate::wire::Fields;
 
 /// Bytes of a frame before its private data.
@@ -212,6 +212,17 @@ impl FrameReader {
             private_data: fields.0.to_vec(),
         })
     }
+}
+
+/// Whether a program may ask for so many reads at once.
+pub(super) fn check_depth(depth: u16) -> Result<(), HandshakeError> {
+    if depth > DEPTH_MAX { Err(HandshakeError::OwnDepth { depth, max: DEPTH_MAX }) } else { Ok(()) }
+}
+
+/// Whether so much private data of a program fits.
+pub(super) fn check_private_data(len: usize, enhanced: bool) -> Result<(), HandshakeError> {
+    let max = private_data_max(enhanced);
+    if len > max { Err(HandshakeError::OwnPrivateData { len, max }) } else { Ok(()) }
 }
 
 #[cfg(test)]

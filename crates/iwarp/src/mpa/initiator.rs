@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use super::frame::FrameReader;
-use super::{
-    DEPTH_UNKNOWN, Enhanced, Frame, FrameKind, HandshakeError, Negotiated, Outgoing, REPLY_TIMEOUT, Revision,
-    Role, Rtr, RtrSet, check_depth, check_private_data,
+use super::error::HandshakeError;
+use super::frame::{
+    DEPTH_UNKNOWN, Enhanced, Frame, FrameKind, FrameReader, RtrSet, check_depth, check_private_data,
 };
+use super::negotiated::{Negotiated, Revision, Role, Rtr};
+use super::outgoing::Outgoing;
 use crate::terminate::Terminate;
+
+/// How long the reply may take unless the configuration says otherwise: what Linux siw grants.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What an initiator asks for.
 #[derive(Clone, Debug)]

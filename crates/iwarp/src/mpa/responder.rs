@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use super::frame::FrameReader;
-use super::{
-    DEPTH_UNKNOWN, Enhanced, Frame, FrameKind, HandshakeError, Negotiated, Outgoing, REQUEST_TIMEOUT,
-    Revision, Role, Rtr, RtrSet, check_depth, check_private_data,
+use super::error::HandshakeError;
+use super::frame::{
+    DEPTH_UNKNOWN, Enhanced, Frame, FrameKind, FrameReader, RtrSet, check_depth, check_private_data,
 };
+use super::negotiated::{Negotiated, Revision, Role, Rtr};
+use super::outgoing::Outgoing;
+
+/// How long the request may take unless the configuration says otherwise: what Linux siw grants.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a responder can do.
 #[derive(Clone, Debug)]

@@ -1,7 +1,10 @@
 //! Both machines against each other in every combination, and each against peers of other opinions.
 
+use std::time::Duration;
+
 use super::*;
 use crate::rx::{Lookup, Receive, Receiver, ReceiverConfig, Refusal};
+use crate::terminate::TerminateCode;
 use crate::testing::{Chop, shake_hands};
 
 const NOW: Duration = Duration::from_secs(100);
@@ -404,11 +407,14 @@ fn own_mistakes_are_told() {
         }
     }
     let deep = InitiatorConfig { ord: DEPTH_UNKNOWN, ..InitiatorConfig::default() };
-    assert_eq!(Initiator::new(deep, NOW).err(), Some(HandshakeError::OwnDepth(DEPTH_UNKNOWN)));
+    assert_eq!(
+        Initiator::new(deep, NOW).err(),
+        Some(HandshakeError::OwnDepth { depth: DEPTH_UNKNOWN, max: DEPTH_MAX })
+    );
     let (mut a, mut b) = (initiator(InitiatorConfig::default()), responder(ResponderConfig::default()));
     deliver(&mut a, &mut b).expect("valid");
     let deep = Accept { ird: u16::MAX, ..Accept::default() };
-    assert_eq!(b.accept(&deep), Err(HandshakeError::OwnDepth(u16::MAX)));
+    assert_eq!(b.accept(&deep), Err(HandshakeError::OwnDepth { depth: u16::MAX, max: DEPTH_MAX }));
     assert!(b.accept(&Accept::default()).is_ok(), "the request is still there");
 }
 

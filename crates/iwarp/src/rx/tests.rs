@@ -4,7 +4,8 @@ use super::*;
 use crate::crc::Crc;
 use crate::ddp::{Header, Tagged, Untagged};
 use crate::mpa::{Rtr, pad};
-use crate::rdmap::{AtomicOp, Opcode};
+use crate::rdmap::{AtomicOp, AtomicRequest, Opcode, ReadRequest};
+use crate::terminate::{Terminate, TerminateCode};
 use crate::wire::Inline;
 
 /// An owner that permits writing and reading `[1000, 1100)` of tag 7 and atomics there, and has buffers.

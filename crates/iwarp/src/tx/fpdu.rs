@@ -2,7 +2,6 @@
 
 use thiserror::Error;
 
-use super::Origin;
 use crate::crc::Crc;
 use crate::ddp::{Header, UNTAGGED_LEN};
 use crate::mpa::{CRC_LEN, LENGTH_LEN, pad};
@@ -17,6 +16,17 @@ pub const TRAILER_MAX: usize = 3 + CRC_LEN;
 
 /// The bytes behind the payload.
 pub type Trailer = Inline<TRAILER_MAX>;
+
+/// Whose message an FPDU belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// An operation of this side, by its name.
+    Op(u64),
+    /// The answer to a request of the peer.
+    Answer,
+    /// The protocol's own: a ready-to-receive message, or Terminate.
+    Protocol,
+}
 
 /// The payload that follows a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,108 +12,12 @@
 //! by message: if they had to wait behind an operation that itself waits for the peer, both sides could wait for ever.
 
 mod fpdu;
+mod op;
 mod sender;
 
 #[cfg(test)]
 mod tests;
 
-use thiserror::Error;
-
-pub use fpdu::{Fpdu, HEADER_MAX, Payload, PayloadMismatch, Seal, TRAILER_MAX, Trailer};
-pub use sender::{Sender, SenderConfig};
-
-use crate::rdmap::{AtomicOp, AtomicRequest, ReadRequest};
-
-/// An operation of this side.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Op {
-    /// The caller's name for it.
-    pub id: u64,
-    /// What to do.
-    pub kind: OpKind,
-    /// Wait until all earlier reads and atomics have been answered. An operation that depends on what a read brings needs
-    /// this: it may be carried out before the read otherwise (RFC 5040 section 5.5).
-    pub fence: bool,
-}
-
-/// What an operation does. Lengths are bytes of payload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpKind {
-    /// RDMA Write (RFC 5040 section 5.1).
-    Write {
-        /// The peer's buffer.
-        stag: u32,
-        /// Offset in it, in bytes.
-        to: u64,
-        /// Length.
-        len: u32,
-    },
-    /// Send, in any of its four forms (RFC 5040 section 5.3).
-    Send {
-        /// Length.
-        len: u32,
-        /// Wake a peer that waits for solicited events.
-        solicited: bool,
-        /// Invalidate this tag of the peer.
-        invalidate: Option<u32>,
-    },
-    /// Immediate Data (RFC 7306 section 6). After a Write, it is what verbs call a write with immediate.
-    Immediate {
-        /// The data.
-        data: [u8; 8],
-        /// Wake a peer that waits for solicited events.
-        solicited: bool,
-    },
-    /// RDMA Read (RFC 5040 section 5.2). The answer is [`crate::rx::Event::ReadDone`].
-    Read(ReadRequest),
-    /// An atomic operation (RFC 7306 section 5). The answer is [`crate::rx::Event::AtomicDone`].
-    Atomic {
-        /// The peer's buffer.
-        stag: u32,
-        /// Offset of the word, in bytes, a multiple of 8.
-        to: u64,
-        /// What to do with it.
-        op: AtomicOp,
-    },
-}
-
-/// Why an operation was not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum PostError {
-    /// Try again when an operation has left the queue.
-    #[error("the queue of operations is full")]
-    Full,
-    /// The peer serves no reads and atomics.
-    #[error("no reads or atomics: the depth of outbound reads (ORD) of this connection is 0")]
-    NoReads,
-    /// An operation would run over the end of the peer's 64-bit space of offsets.
-    #[error("the remote range wraps")]
-    Wraps,
-    /// RFC 7306 section 5.1.
-    #[error("the offset of an atomic must be a multiple of 8")]
-    Unaligned,
-    /// The stream is ending.
-    #[error("the stream is ending")]
-    Closed,
-}
-
-/// What [`Sender::poll`] yields.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transmit {
-    /// Send this.
-    Fpdu(Fpdu),
-    /// Carry this out on this side's memory now, check the peer's right to it at this moment, and say what the word held with
-    /// [`Sender::atomic_done`]. Nothing more is yielded until then.
-    Atomic(AtomicRequest),
-}
-
-/// Whose message an FPDU belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// An operation of this side, by its name.
-    Op(u64),
-    /// The answer to a request of the peer.
-    Answer,
-    /// The protocol's own: a ready-to-receive message, or Terminate.
-    Protocol,
-}
+pub use fpdu::{Fpdu, HEADER_MAX, Origin, Payload, PayloadMismatch, Seal, TRAILER_MAX, Trailer};
+pub use op::{Op, OpKind, PostError};
+pub use sender::{Sender, SenderConfig, Transmit};

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::fpdu::end_fpdu;
-use super::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
+use super::fpdu::{Fpdu, Origin, Payload, end_fpdu};
+use super::op::{Op, OpKind, PostError};
 use crate::ddp::{
     Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, QUEUES, TAGGED_LEN, Tagged,
     UNTAGGED_LEN, Untagged,
@@ -21,6 +21,16 @@ use crate::wire::{Inline, wraps};
 /// Segments of a message but the last have a multiple of this as payload, in bytes. A word of 8 bytes that is aligned in its
 /// message is then in one segment, so a peer that polls on it never sees half of it because of us.
 const SEGMENT_UNIT: u32 = 8;
+
+/// What [`Sender::poll`] yields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transmit {
+    /// Send this.
+    Fpdu(Fpdu),
+    /// Carry this out on this side's memory now, check the peer's right to it at this moment, and say what the word held with
+    /// [`Sender::atomic_done`]. Nothing more is yielded until then.
+    Atomic(AtomicRequest),
+}
 
 /// What a sender must know of its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

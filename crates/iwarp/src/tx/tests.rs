@@ -4,6 +4,7 @@ use super::*;
 use crate::crc::Crc;
 use crate::ddp::TAGGED_LEN;
 use crate::mpa::{MULPDU_MAX, MULPDU_MIN, Rtr};
+use crate::rdmap::{AtomicOp, AtomicRequest, ReadRequest};
 use crate::rx::Expected;
 use crate::terminate::{Terminate, TerminateCode};
 

@@ -1,0 +1,87 @@
+//! [`HandshakeError`]: why a handshake made no connection.
+
+use thiserror::Error;
+
+use crate::terminate::TerminateCode;
+
+/// Why there is no connection.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum HandshakeError {
+    /// RFC 5044 section 7.1.2.
+    #[error("what came is no MPA frame: the peer speaks another protocol, or both sides connected")]
+    Key,
+    /// RFC 5044 section 7.1.1.
+    #[error("the frame announces {len} bytes of private data, 512 is the most")]
+    PrivateDataTooLong {
+        /// Bytes announced.
+        len: usize,
+    },
+    /// RFC 6581 section 6.
+    #[error("the frame lacks the four bytes that revision 2 needs")]
+    EnhancedMissing,
+    /// RFC 5044 section 7.1.1.
+    #[error("the peer speaks revision {0} of MPA, which is not spoken here")]
+    Revision(u8),
+    /// The peer answered revision 2 in revision 1: see [`Initiator::may_retry_as_v1`](super::Initiator::may_retry_as_v1).
+    #[error("the peer speaks revision 1 of MPA only")]
+    Downgraded,
+    /// See the table of what is implemented in the crate's documentation.
+    #[error("the peer wants markers in the stream, which are not made here")]
+    MarkersDemanded,
+    /// The initiator must wait for the reply (RFC 5044 section 7.1.2).
+    #[error("the peer sent more before it had its reply")]
+    EarlyBytes,
+    /// RFC 6581 section 9.1.
+    #[error("the peer wants {wanted} reads outstanding, {granted} are granted")]
+    InsufficientIrd {
+        /// What the side that sends reads asked for.
+        wanted: u16,
+        /// What the side that serves them grants.
+        granted: u16,
+    },
+    /// RFC 6581 section 9.2.
+    #[error("there is no ready-to-receive message that both sides take")]
+    NoCommonRtr,
+    /// The deadline passed.
+    #[error("the peer did not finish the handshake in time")]
+    Timeout,
+    /// The stream ended.
+    #[error("the peer closed the connection in the handshake")]
+    Closed,
+    /// The caller's mistake.
+    #[error("{len} bytes of private data, {max} is the most")]
+    OwnPrivateData {
+        /// Bytes given.
+        len: usize,
+        /// Bytes that fit.
+        max: usize,
+    },
+    /// The caller's mistake.
+    #[error("{depth} reads at once, {max} is the most that can be negotiated")]
+    OwnDepth {
+        /// Reads given.
+        depth: u16,
+        /// The most.
+        max: u16,
+    },
+    /// The caller's mistake: accepted or rejected without a request, or twice.
+    #[error("there is no request to answer")]
+    NoRequest,
+}
+
+impl HandshakeError {
+    /// How an initiator tells the responder, after the reply (RFC 5044 section 8, RFC 6581 section 8).
+    pub(super) const fn terminate_code(&self) -> Option<TerminateCode> {
+        Some(match self {
+            Self::Key
+            | Self::PrivateDataTooLong { .. }
+            | Self::EnhancedMissing
+            | Self::Revision(_)
+            | Self::Downgraded
+            | Self::MarkersDemanded => TerminateCode::LLP_FRAME,
+            Self::InsufficientIrd { .. } => TerminateCode::LLP_IRD,
+            Self::NoCommonRtr => TerminateCode::LLP_RTR,
+            _ => return None,
+        })
+    }
+}

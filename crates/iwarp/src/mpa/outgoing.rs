@@ -1,0 +1,22 @@
+//! [`Outgoing`]: the bytes of a handshake that wait to be sent.
+
+/// Bytes that wait to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outgoing {
+    pub(super) fn set(&mut self, bytes: Vec<u8>) {
+        *self = Self { bytes, sent: 0 };
+    }
+
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    pub(super) fn sent(&mut self, n: usize) {
+        self.sent = self.bytes.len().min(self.sent + n);
+    }
+}
