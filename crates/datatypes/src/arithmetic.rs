@@ -4,7 +4,8 @@
 //! vector instructions. Floating point of other formats goes through software.
 
 use crate::float::{Format, Number};
-use crate::{Basic, Kind, Operator, integer};
+use crate::operator::Operator;
+use crate::{Basic, Kind, integer};
 use std::cmp::Ordering;
 
 /// `right` becomes `left op right`; a combination that is illegal leaves it as it is.

@@ -2,7 +2,7 @@
 //! distributed array.
 
 use crate::construct::of_one_length;
-use crate::contents::Given;
+use crate::datatype::Given;
 use crate::{Combiner, Datatype, Error, ErrorKind, Result};
 
 /// What `MPI_DISTRIBUTE_DFLT_DARG` is in the ABI.

@@ -1,7 +1,6 @@
 //! The constructors: each checks its arguments, and says what it repeats.
 
-use crate::contents::Given;
-use crate::datatype::{Block, Shape, index_offset};
+use crate::datatype::{Block, Given, Shape, index_offset};
 use crate::{Basic, Combiner, Datatype, Error, ErrorKind, Kind, Result};
 
 /// What MPI says for "not given".

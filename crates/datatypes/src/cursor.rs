@@ -1,8 +1,7 @@
 //! A place in the packed form of some elements: packing and unpacking that stops and goes on.
 
 use crate::Basic;
-use crate::datatype::Run;
-use crate::layout::{Body, Piece};
+use crate::layout::{Body, Piece, Run};
 use std::sync::Arc;
 
 /// A caller's buffer. Offsets are those of [`Run`]; what is asked for lies in [`Datatype::span`](crate::Datatype::span) of what is

@@ -1,29 +1,71 @@
-//! A datatype: what it repeats, its bounds, and its layout, flattened once.
+//! A datatype: what its constructor was given, which may be other datatypes, what it repeats, its bounds, and its layout,
+//! flattened once.
 
 use crate::bounds::Bounds;
-use crate::contents::Given;
+use crate::combiner::Combiner;
 use crate::cursor::{Cursor, Runs};
-use crate::layout::{Body, Builder, Piece};
+use crate::layout::{Body, Builder, Piece, Run};
 use crate::signature::Signature;
-use crate::{Basic, Combiner, Error, Result};
+use crate::{Basic, Error, Result};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes at an offset from a buffer's address; from address 0 with `MPI_BOTTOM`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
-    /// From the buffer's address, in bytes.
-    pub offset: i64,
-    /// In bytes, at least one.
-    pub length: u64,
-}
-
 /// A datatype. A clone is cheap and is the same object, as MPI's handles are; counts, strides and addresses have 64 bits.
 #[derive(Clone)]
 pub struct Datatype {
     inner: Arc<Inner>,
+}
+
+/// What a constructor was given, in the standard's order. Orders, distributions, the default argument of a distribution and
+/// undefined precisions are the ABI's numbers.
+#[derive(Clone, Default, Debug)]
+pub struct Contents {
+    /// Integers, and counts unless they were given as large ones.
+    pub integers: Vec<i64>,
+    /// Addresses, unless they were given as large counts.
+    pub addresses: Vec<i64>,
+    /// Large counts.
+    pub counts: Vec<i64>,
+    /// Datatypes.
+    pub datatypes: Vec<Datatype>,
+}
+
+/// A constructor and its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    pub(crate) combiner: Combiner,
+    pub(crate) contents: Contents,
+}
+
+impl Given {
+    pub(crate) fn named() -> Self {
+        Self { combiner: Combiner::Named, contents: Contents::default() }
+    }
+
+    pub(crate) fn new(
+        combiner: Combiner,
+        integers: Vec<i64>,
+        addresses: Vec<i64>,
+        datatypes: Vec<Datatype>,
+    ) -> Self {
+        Self { combiner, contents: Contents { integers, addresses, counts: Vec::new(), datatypes } }
+    }
+
+    /// The arguments that decide sizes and addresses, for an error's text.
+    pub(crate) fn arguments(&self) -> &'static str {
+        match self.combiner {
+            Combiner::Named | Combiner::Dup | Combiner::ValueIndex => "the datatype",
+            Combiner::F90Real | Combiner::F90Complex | Combiner::F90Integer => "precision and range",
+            Combiner::Contiguous => "count",
+            Combiner::Vector | Combiner::Hvector => "count, blocklength and stride",
+            Combiner::Indexed | Combiner::Hindexed | Combiner::Struct => "blocklengths and displacements",
+            Combiner::IndexedBlock | Combiner::HindexedBlock => "blocklength and displacements",
+            Combiner::Subarray | Combiner::Darray => "the sizes of the array",
+            Combiner::Resized => "lb and extent",
+        }
+    }
 }
 
 struct Inner {
@@ -119,6 +161,11 @@ impl Datatype {
 
     pub(crate) fn given(&self) -> &Given {
         &self.inner.given
+    }
+
+    /// Which constructor made it.
+    pub fn combiner(&self) -> Combiner {
+        self.given().combiner
     }
 
     /// A type that differs in how it says what it was given, and in being nobody else's.

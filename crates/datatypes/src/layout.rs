@@ -6,6 +6,15 @@
 use crate::Basic;
 use std::sync::Arc;
 
+/// Bytes at an offset from a buffer's address; from address 0 with `MPI_BOTTOM`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// From the buffer's address, in bytes.
+    pub offset: i64,
+    /// In bytes, at least one.
+    pub length: u64,
+}
+
 /// Some bytes of a type map that lie regularly.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {

@@ -13,10 +13,10 @@
 //! | `layout` | the flattened form: runs, and loops over lists of runs |
 //! | `cursor` | a place in the packed form; pack and unpack from it; merged runs |
 //! | `external32` | the form between unlike machines |
-//! | `contents` | envelope and contents |
+//! | `combiner`, `contents` | which constructor made a type; envelope and contents |
 //! | `signature` | sequences of basic types, compared without walking them |
 //! | `received` | elements in bytes that came |
-//! | `op`, `arithmetic` | operators |
+//! | `operator`, `op`, `arithmetic` | operators: the standard's, any, and what they do to bytes |
 //! | `float`, `integer` | numbers that Rust has no type for |
 //!
 //! # What the standard leaves open
@@ -35,6 +35,7 @@ mod arithmetic;
 mod arrays;
 mod basic;
 mod bounds;
+mod combiner;
 mod construct;
 mod contents;
 mod cursor;
@@ -45,14 +46,18 @@ mod float;
 mod integer;
 mod layout;
 mod op;
+mod operator;
 mod received;
 mod signature;
 
 pub use arrays::{Distribution, Order};
 pub use basic::{Basic, Kind, TypeClass};
-pub use contents::{Combiner, Contents, Envelope};
+pub use combiner::Combiner;
+pub use contents::Envelope;
 pub use cursor::{Cursor, Memory, Runs};
-pub use datatype::{Datatype, Run};
+pub use datatype::{Contents, Datatype};
 pub use error::{Error, ErrorKind, Result};
-pub use op::{Op, Operator, UserFunction};
+pub use layout::Run;
+pub use op::{Op, UserFunction};
+pub use operator::Operator;
 pub use signature::Signature;

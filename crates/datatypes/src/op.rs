@@ -1,88 +1,11 @@
-//! Reduction operators: which reduce which types, and what a user's must do.
+//! [`Op`]: reductions by an operator of the standard's or of a user's.
 
 use crate::arithmetic;
 use crate::datatype::Element;
+use crate::operator::Operator;
 use crate::{Basic, Datatype, Error, ErrorKind, Kind, Result};
 use std::fmt;
 use std::sync::Arc;
-
-macro_rules! operators {
-    ($($(#[$doc:meta])* $variant:ident = $handle:literal, $name:literal;)*) => {
-        /// A predefined operator. Its number is its handle in the ABI.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[repr(u16)]
-        pub enum Operator { $($(#[$doc])* $variant = $handle,)* }
-
-        impl Operator {
-            /// All of them, in the order of their handles.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// As C writes it, `"MPI_SUM"`.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-        }
-    };
-}
-
-operators! {
-    /// `MPI_SUM`; integers wrap.
-    Sum = 0x21, "MPI_SUM";
-    /// `MPI_MIN`.
-    Min = 0x22, "MPI_MIN";
-    /// `MPI_MAX`.
-    Max = 0x23, "MPI_MAX";
-    /// `MPI_PROD`; integers wrap.
-    Prod = 0x24, "MPI_PROD";
-    /// `MPI_BAND`.
-    Band = 0x28, "MPI_BAND";
-    /// `MPI_BOR`.
-    Bor = 0x29, "MPI_BOR";
-    /// `MPI_BXOR`.
-    Bxor = 0x2a, "MPI_BXOR";
-    /// `MPI_LAND`; true is 1.
-    Land = 0x30, "MPI_LAND";
-    /// `MPI_LOR`; true is 1.
-    Lor = 0x31, "MPI_LOR";
-    /// `MPI_LXOR`; true is 1.
-    Lxor = 0x32, "MPI_LXOR";
-    /// `MPI_MINLOC`; of equal values the lesser index.
-    Minloc = 0x38, "MPI_MINLOC";
-    /// `MPI_MAXLOC`; of equal values the lesser index.
-    Maxloc = 0x39, "MPI_MAXLOC";
-    /// `MPI_REPLACE`, of accumulating operations: the left one.
-    Replace = 0x3c, "MPI_REPLACE";
-    /// `MPI_NO_OP`, of accumulating operations: the right one.
-    NoOp = 0x3d, "MPI_NO_OP";
-}
-
-impl Operator {
-    /// The value of its handle in the ABI.
-    pub const fn abi(self) -> u16 {
-        self as u16
-    }
-
-    /// The one with this handle.
-    pub fn from_abi(handle: u16) -> Option<Self> {
-        Self::ALL.iter().copied().find(|operator| operator.abi() == handle)
-    }
-
-    /// Whether the standard lets it reduce elements of a kind.
-    fn reduces(self, kind: Kind) -> bool {
-        let number =
-            matches!(kind, Kind::CSigned | Kind::CUnsigned | Kind::FInteger | Kind::Multi | Kind::Real);
-        match self {
-            Self::Min | Self::Max => number,
-            Self::Sum | Self::Prod => number || kind == Kind::Complex,
-            Self::Band | Self::Bor | Self::Bxor => (number && kind != Kind::Real) || kind == Kind::Byte,
-            Self::Land | Self::Lor | Self::Lxor => {
-                matches!(kind, Kind::CSigned | Kind::CUnsigned | Kind::Multi | Kind::Logical)
-            }
-            Self::Minloc | Self::Maxloc => kind == Kind::Pair,
-            Self::Replace | Self::NoOp => true,
-        }
-    }
-}
 
 /// A user's operator.
 pub trait UserFunction: Send + Sync {

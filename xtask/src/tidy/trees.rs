@@ -15,6 +15,7 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 const TREES: &[&str] = &[
     "crates/bench/src/",
     "crates/dapl/src/",
+    "crates/datatypes/src/",
     "crates/fabric/src/",
     "crates/host/src/",
     "crates/iwarp/src/",
