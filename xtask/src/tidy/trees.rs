@@ -23,6 +23,7 @@ const TREES: &[&str] = &[
     "crates/nic-soft/src/iwarp/",
     "crates/nic-soft/src/shm/",
     "crates/nicety/src/",
+    "crates/pmi/src/",
     "crates/report/src/",
     "crates/verbs/src/rails/",
 ];

@@ -24,26 +24,28 @@
 //! # }
 //! ```
 
+mod answer;
+mod failure;
+mod job;
 mod pmi1;
 mod pmi2;
+mod request;
 #[cfg(test)]
 mod tests;
 
-use crate::mapping::{MappingError, RANKS_MAX};
-use crate::spawn::{OwnError, Spawn};
-use crate::value::{KEY_LEN_MAX, TextError, VALUE_LEN_MAX, check_key, check_line, check_value};
+use crate::spawn::OwnError;
+use crate::value::{check_key, check_line, check_value};
 use crate::wire::{COMMAND_LEN_MAX, Framing, Inbox, Message, Outbox, WireError, excerpt};
+use answer::{Next, refusal};
+use job::checked;
 use pmi1::Pmi1;
 use pmi2::Pmi2;
+use request::Awaited;
 use std::collections::VecDeque;
-use thiserror::Error;
 
-/// The longest name of a job that is taken, in bytes; it stands in commands, whose length is limited.
-pub const NAME_LEN_MAX: usize = 255;
-/// The most barriers of groups that may be awaited at once.
-pub const BARRIERS_MAX: usize = 16;
-/// Bytes that a server may put around a value in its answer, whose length is limited as a command's is.
-const REPLY_OVERHEAD: usize = 64;
+pub use failure::{BARRIERS_MAX, Failure, NAME_LEN_MAX, RequestError};
+pub use job::Job;
+pub use request::{Group, Request};
 
 /// How this rank was started: what the launcher's variables say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,110 +69,6 @@ pub enum Join {
         /// Ranks of the job.
         size: u32,
     },
-}
-
-/// What a rank knows of its job.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Job {
-    /// This rank.
-    pub rank: u32,
-    /// Ranks of the job, one at least.
-    pub size: u32,
-    /// The name of the job's key-value space.
-    pub name: String,
-    /// Which of the job's programs this rank runs, if the launcher says.
-    pub appnum: Option<u32>,
-    /// How many ranks there could be in all, if that is limited.
-    pub universe_size: Option<u32>,
-    /// The node of each rank, if the launcher says.
-    pub nodes: Option<Vec<u32>>,
-    /// The protocol that the server speaks: version and subversion.
-    pub version: (u32, u32),
-    /// The longest key in bytes.
-    pub key_len_max: usize,
-    /// The longest value in bytes; see [`Self::room`].
-    pub value_len_max: usize,
-}
-
-impl Job {
-    fn new(rank: u32, size: u32) -> Self {
-        let (key_len_max, value_len_max) = (KEY_LEN_MAX, VALUE_LEN_MAX);
-        let (name, version) = (String::new(), (0, 0));
-        let (appnum, universe_size, nodes) = (None, None, None);
-        Self { rank, size, name, appnum, universe_size, nodes, version, key_len_max, value_len_max }
-    }
-
-    /// The longest value, in bytes, that can be put under a key.
-    #[must_use]
-    pub fn room(&self, key: &str) -> usize {
-        let command = "cmd=put kvsname= key= value=\n".len() + self.name.len() + key.len();
-        self.value_len_max.min(COMMAND_LEN_MAX.saturating_sub(command.max(REPLY_OVERHEAD)))
-    }
-}
-
-/// Ranks that wait for each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Group<'a> {
-    /// All of the job.
-    World,
-    /// Those on this rank's node.
-    Node,
-    /// These, this rank among them.
-    Ranks(&'a [u32]),
-}
-
-/// What a rank asks for, each with the event that answers it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Request<'a> {
-    /// Write into the job's key-value space: [`Event::Done`]. Others see it after the next fence.
-    Put {
-        /// Letters, digits, `_`, `-` and `/`.
-        key: &'a str,
-        /// Visible ASCII; bytes need [`crate::value::encode`].
-        value: &'a str,
-    },
-    /// Read from the job's key-value space: [`Event::Value`].
-    Get {
-        /// As it was put.
-        key: &'a str,
-    },
-    /// Wait for all ranks, and see what they put: [`Event::Done`].
-    Fence,
-    /// Wait for a group: [`Event::Barrier`], which other answers may overtake. PMI 1.2 only.
-    Barrier {
-        /// Who takes part.
-        group: Group<'a>,
-        /// Equal for all members, and none that this rank awaits already; not 0.
-        tag: u32,
-    },
-    /// Let other jobs find an address by the name of a service: [`Event::Done`].
-    Publish {
-        /// As keys are.
-        service: &'a str,
-        /// As values are.
-        port: &'a str,
-    },
-    /// Take a name back: [`Event::Done`].
-    Unpublish {
-        /// As it was published.
-        service: &'a str,
-    },
-    /// Find what was published: [`Event::Value`].
-    Lookup {
-        /// As it was published.
-        service: &'a str,
-    },
-    /// Start another job: [`Event::Spawned`].
-    Spawn(&'a Spawn),
-    /// End the whole job; there is no answer, and no other need have come.
-    Abort {
-        /// What the launcher is to end with.
-        code: i32,
-        /// For people.
-        message: &'a str,
-    },
-    /// Leave: [`Event::Finalized`]. Whoever closes the descriptor before that ends the job.
-    Finalize,
 }
 
 /// What has happened.
@@ -200,129 +98,6 @@ pub enum Event {
     },
     /// The server knows that this rank is done.
     Finalized,
-}
-
-/// Why there is no more to be had from the server. Each later call returns it again.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum Failure {
-    /// What came is no message of the protocol.
-    #[error("the process manager's message cannot be read: {0}")]
-    Wire(#[from] WireError),
-    /// A message of another kind than the one awaited.
-    #[error("the process manager said {got:?} where {} was due: one of the two is out of step", expected.unwrap_or("nothing"))]
-    Unexpected {
-        /// What came.
-        got: String,
-        /// What would have been right.
-        expected: Option<&'static str>,
-    },
-    /// The server will not have this rank.
-    #[error("the process manager refused {what}: {why}")]
-    Refused {
-        /// The step of joining.
-        what: &'static str,
-        /// Its words.
-        why: String,
-    },
-    /// The server speaks another version.
-    #[error(
-        "the process manager speaks PMI {0}.{1}, which is not spoken here: try the other of PMI-1 and PMI-2"
-    )]
-    Version(u32, u32),
-    /// A rank beyond its job, or a job without ranks, or of too many.
-    #[error(
-        "rank {rank} of {size} cannot be: a job has between 1 and {RANKS_MAX} ranks, numbered from 0; see PMI_RANK and PMI_SIZE"
-    )]
-    Place {
-        /// The rank.
-        rank: u32,
-        /// The job's size.
-        size: u32,
-    },
-    /// No name, or one longer than [`NAME_LEN_MAX`].
-    #[error("the process manager's name for the job has {0} bytes: between 1 and {NAME_LEN_MAX} can be used")]
-    Name(usize),
-    /// A process mapping that is none.
-    #[error(transparent)]
-    Mapping(#[from] MappingError),
-    /// The stream ended before [`Event::Finalized`].
-    #[error("the process manager closed the connection: the job is being ended, or the process manager died")]
-    Closed,
-}
-
-/// Why a request was not made; nothing has changed.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum RequestError {
-    /// Before [`Event::Joined`].
-    #[error("the rank has not joined its job yet: wait for Event::Joined")]
-    NotJoined,
-    /// Before the answer to the last.
-    #[error("the last request is not answered yet: take its event first")]
-    Busy,
-    /// After the end, by whatever cause.
-    #[error("the connection to the process manager is over")]
-    Over,
-    /// A text that not every server carries.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// A spawn that not every server understands.
-    #[error(transparent)]
-    Spawn(#[from] OwnError),
-    /// A barrier that this server does not have.
-    #[error("the process manager speaks PMI {0}.{1}; barriers of groups need 1.2: use a fence")]
-    NoGroups(u32, u32),
-    /// A barrier that cannot end.
-    #[error("this rank must be in the group, all of which must be of the job, and no rank twice")]
-    Group,
-    /// A tag that cannot tell this barrier from others.
-    #[error("the tag {0} is 0, or that of a barrier which this rank awaits: take another")]
-    Tag(u32),
-    /// More than [`BARRIERS_MAX`].
-    #[error("{BARRIERS_MAX} barriers of groups are awaited already: take their events first")]
-    TooManyBarriers,
-    /// More than [`COMMAND_LEN_MAX`].
-    #[error(
-        "the command has {0} bytes, {COMMAND_LEN_MAX} is the most that every server reads: name fewer ranks"
-    )]
-    TooLong(usize),
-}
-
-/// What was asked for and is not answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Awaited {
-    Put,
-    Get,
-    Fence,
-    Publish,
-    Unpublish,
-    Lookup,
-    Spawn,
-    Finalize,
-}
-
-impl Awaited {
-    /// What a request waits for, if anything in turn.
-    fn of(request: &Request<'_>) -> Option<Self> {
-        Some(match request {
-            Request::Put { .. } => Self::Put,
-            Request::Get { .. } => Self::Get,
-            Request::Fence => Self::Fence,
-            Request::Publish { .. } => Self::Publish,
-            Request::Unpublish { .. } => Self::Unpublish,
-            Request::Lookup { .. } => Self::Lookup,
-            Request::Spawn(_) => Self::Spawn,
-            Request::Finalize => Self::Finalize,
-            Request::Barrier { .. } | Request::Abort { .. } => return None,
-        })
-    }
-}
-
-/// What joining comes to next.
-enum Next {
-    Say(Vec<u8>),
-    /// Nothing, the server is not done.
-    Wait,
-    Joined,
 }
 
 /// The protocol, by its machine.
@@ -614,56 +389,6 @@ impl Client {
             Some(why) => Event::BarrierRefused { tag, why },
         }))
     }
-}
-
-/// A job that there can be.
-fn checked(job: Job) -> Result<Job, Failure> {
-    let Job { rank, size, .. } = job;
-    if rank < size && size <= RANKS_MAX { Ok(job) } else { Err(Failure::Place { rank, size }) }
-}
-
-/// Why a server refuses, if it does; servers of 1.1 leave out what says that they do not.
-fn refusal(message: &Message<'_>) -> Result<Option<String>, WireError> {
-    let code = message.number::<i64>("rc")?.unwrap_or(0);
-    let words = || message.get("msg").or_else(|| message.get("errmsg")).map(excerpt);
-    Ok((code != 0).then(|| words().unwrap_or_else(|| format!("error {code}, without a word"))))
-}
-
-/// A step of joining is answered by this kind of message, and not refused.
-fn granted(message: &Message<'_>, expected: &'static str, what: &'static str) -> Result<(), Failure> {
-    if message.name() != expected {
-        return Err(Failure::Unexpected { got: excerpt(message.name()), expected: Some(expected) });
-    }
-    match refusal(message)? {
-        Some(why) => Err(Failure::Refused { what, why }),
-        None => Ok(()),
-    }
-}
-
-/// The version that a server answers with; it must be the one that was asked for.
-fn version_of(message: &Message<'_>, wanted: u32) -> Result<(u32, u32), Failure> {
-    const EXPECTED: &str = "response_to_init";
-    let number = message.number("pmi_version")?.unwrap_or(wanted);
-    if message.name() == EXPECTED && number != wanted {
-        return Err(Failure::Version(number, message.number("pmi_subversion")?.unwrap_or(0)));
-    }
-    granted(message, EXPECTED, "to let this rank join")?;
-    Ok((message.need_number("pmi_version")?, message.need_number("pmi_subversion")?))
-}
-
-/// The name of the job's key-value space.
-fn name_of(message: &Message<'_>, key: &'static str) -> Result<String, Failure> {
-    let name = message.need(key)?;
-    if (1..=NAME_LEN_MAX).contains(&name.len()) {
-        Ok(name.to_owned())
-    } else {
-        Err(Failure::Name(name.len()))
-    }
-}
-
-/// A number of which a negative one says that there is none.
-fn count_of(number: i64) -> Option<u32> {
-    u32::try_from(number).ok()
 }
 
 /// The errors of spawned processes; there are no more than keys fit into a message.

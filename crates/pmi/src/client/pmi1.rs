@@ -1,7 +1,9 @@
 //! PMI-1 as a rank speaks it: joining in seven questions, and how each request is written.
 
-use super::{Awaited, Failure, Group, Job, Next, Request};
-use super::{checked, count_of, granted, name_of, refusal, version_of};
+use super::answer::{Next, count_of, granted, name_of, refusal, version_of};
+use super::failure::Failure;
+use super::job::{Job, checked};
+use super::request::{Awaited, Group, Request};
 use crate::mapping;
 use crate::spawn::OwnError;
 use crate::value::{KEY_LEN_MAX, VALUE_LEN_MAX};

@@ -1,6 +1,9 @@
 //! PMI-2 as a rank speaks it: joining in five questions, and how each request is written.
 
-use super::{Awaited, Failure, Job, Next, Request, checked, count_of, granted, name_of, refusal, version_of};
+use super::answer::{Next, count_of, granted, name_of, refusal, version_of};
+use super::failure::Failure;
+use super::job::{Job, checked};
+use super::request::{Awaited, Request};
 use crate::mapping;
 use crate::spawn::OwnError;
 use crate::wire::{Draft, Framing, Message};

@@ -2,7 +2,8 @@
 //! that break off, refuse, or talk nonsense.
 
 use super::*;
-use crate::spawn::Program;
+use crate::mapping::RANKS_MAX;
+use crate::spawn::{Program, Spawn};
 use crate::wire::{MESSAGE_LEN_MAX, PAIRS_MAX};
 
 /// What the client says next must be this; then it is given the answer.

@@ -38,8 +38,7 @@ impl Server {
         let rank = &mut job.ranks[id.rank as usize];
         rank.phase = Phase::Finalized;
         rank.outbox.push(good("finalize_ack").finish());
-        job.past += 1;
-        job.release_all_with(id.rank);
+        job.leave_barriers(id.rank);
         self.events.push_back(super::Event::Finalized(id));
         Ok(())
     }

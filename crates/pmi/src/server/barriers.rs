@@ -1,7 +1,7 @@
-//! Who waits for whom in a job, and when they are let go.
+//! [`Barriers`]: who waits for whom in a job, and when they are let go.
 
-use super::{Awaiting, BARRIERS_MAX, Phase, RankId, Served, Server, Violation};
-use crate::wire::{Draft, Framing, Message, excerpt};
+use super::violation::{BARRIERS_MAX, Violation};
+use crate::wire::{Message, excerpt};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The members of a barrier.
@@ -16,27 +16,72 @@ enum Members {
 /// Which barrier: members may be in several at once by different tags. Without a tag it is that of PMI 1.1.
 type Key = (Members, Option<u32>);
 
+/// Ranks that are let go from a barrier.
+#[derive(Debug)]
+pub(super) struct Release {
+    /// Who was inside.
+    pub(super) ranks: BTreeSet<u32>,
+    /// Of the barrier.
+    pub(super) tag: Option<u32>,
+    /// Whether all members came; otherwise one of them never will.
+    pub(super) is_complete: bool,
+}
+
 /// The barriers of a job.
 #[derive(Debug)]
 pub(super) struct Barriers {
+    /// The node of each rank.
+    node_of: Vec<u32>,
     /// The ranks of each node.
     nodes: BTreeMap<u32, Vec<u32>>,
+    /// Ranks that will come to no barrier any more.
+    past: BTreeSet<u32>,
     /// Who is inside.
     inside: BTreeMap<Key, BTreeSet<u32>>,
 }
 
 impl Barriers {
     /// None yet, for ranks on these nodes.
-    pub(super) fn new(nodes_of_ranks: &[u32]) -> Self {
+    pub(super) fn new(node_of: Vec<u32>) -> Self {
         let mut nodes: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (rank, &node) in (0..).zip(nodes_of_ranks) {
+        for (rank, &node) in (0..).zip(&node_of) {
             nodes.entry(node).or_default().push(rank);
         }
-        Self { nodes, inside: BTreeMap::new() }
+        Self { node_of, nodes, past: BTreeSet::new(), inside: BTreeMap::new() }
     }
-}
 
-impl Served {
+    /// A rank comes to the barrier that its message names: the barrier's tag, and who is let go by that.
+    pub(super) fn enter(
+        &mut self,
+        rank: u32,
+        message: &Message<'_>,
+    ) -> Result<(Option<u32>, Option<Release>), Violation> {
+        let key = self.key(rank, message)?;
+        if self.inside.values().filter(|inside| inside.contains(&rank)).count() == BARRIERS_MAX {
+            return Err(Violation::TooManyBarriers);
+        }
+        let (wanted, in_vain) = self.outlook(&key.0);
+        let inside = self.inside.entry(key.clone()).or_default();
+        if !inside.insert(rank) {
+            return Err(Violation::Group(excerpt(message.get("group").unwrap_or_default())));
+        }
+        let is_over = inside.len() == wanted || in_vain;
+        Ok((key.1, is_over.then(|| self.release(&key, !in_vain))))
+    }
+
+    /// A rank will come to no barrier any more; those who wait for it go on to wait.
+    pub(super) fn retire(&mut self, rank: u32) {
+        self.past.insert(rank);
+    }
+
+    /// As [`retire`](Self::retire), and who waits for it is let go.
+    pub(super) fn leave(&mut self, rank: u32) -> Vec<Release> {
+        self.retire(rank);
+        let with_it = self.inside.keys().filter(|(members, _)| self.is_member(members, rank));
+        let keys: Vec<Key> = with_it.cloned().collect();
+        keys.iter().map(|key| self.release(key, false)).collect()
+    }
+
     /// The members and the tag that a message names, if the rank may wait so.
     fn key(&self, rank: u32, message: &Message<'_>) -> Result<Key, Violation> {
         let Some(text) = message.get("group") else { return Ok((Members::World, None)) };
@@ -45,13 +90,13 @@ impl Served {
         let tag: u32 = tag.parse().map_err(|_| wrong())?;
         let members = match group {
             "WORLD" => Members::World,
-            "NODE" => Members::Node(self.ranks[rank as usize].place.node),
+            "NODE" => Members::Node(self.node_of[rank as usize]),
             list => {
                 let ranks: Result<Vec<u32>, _> = list.split(',').map(str::parse).collect();
                 let mut ranks = ranks.map_err(|_| wrong())?;
                 ranks.sort_unstable();
                 let is_group = ranks.is_sorted_by(|a, b| a < b) && ranks.binary_search(&rank).is_ok();
-                if !is_group || ranks.last().is_none_or(|&last| last as usize >= self.ranks.len()) {
+                if !is_group || ranks.last().is_none_or(|&last| last as usize >= self.node_of.len()) {
                     return Err(wrong());
                 }
                 Members::Ranks(ranks)
@@ -63,80 +108,23 @@ impl Served {
     fn is_member(&self, members: &Members, rank: u32) -> bool {
         match members {
             Members::World => true,
-            Members::Node(node) => self.ranks[rank as usize].place.node == *node,
+            Members::Node(node) => self.node_of[rank as usize] == *node,
             Members::Ranks(ranks) => ranks.binary_search(&rank).is_ok(),
         }
     }
 
     /// How many members there are, and whether one of them will not come any more.
     fn outlook(&self, members: &Members) -> (usize, bool) {
-        let is_past = |rank: &u32| !matches!(self.ranks[*rank as usize].phase, Phase::Fresh | Phase::Joined);
-        let of = |ranks: &[u32]| (ranks.len(), ranks.iter().any(is_past));
+        let of = |ranks: &[u32]| (ranks.len(), ranks.iter().any(|rank| self.past.contains(rank)));
         match members {
-            Members::World => (self.ranks.len(), self.past > 0),
-            Members::Node(node) => self.barriers.nodes.get(node).map_or((0, false), |ranks| of(ranks)),
+            Members::World => (self.node_of.len(), !self.past.is_empty()),
+            Members::Node(node) => self.nodes.get(node).map_or((0, false), |ranks| of(ranks)),
             Members::Ranks(ranks) => of(ranks),
         }
     }
 
-    /// A rank will come to no barrier any more: who waits for it is let go, with a refusal.
-    pub(super) fn release_all_with(&mut self, rank: u32) {
-        let keys: Vec<Key> = self
-            .barriers
-            .inside
-            .keys()
-            .filter(|(members, _)| self.is_member(members, rank))
-            .cloned()
-            .collect();
-        for key in keys {
-            self.release(&key, false);
-        }
-    }
-
     /// Lets those go who are inside.
-    fn release(&mut self, key: &Key, is_complete: bool) {
-        let tag = key.1;
-        for rank in self.barriers.inside.remove(key).unwrap_or_default() {
-            let rank = &mut self.ranks[rank as usize];
-            rank.barriers -= 1;
-            let mut answer = Draft::new(Framing::Lines, "barrier_out");
-            answer = if is_complete {
-                answer.with("rc", 0)
-            } else {
-                answer.with("rc", 1).with("msg", "a_rank_has_left")
-            };
-            match tag {
-                Some(tag) => answer = answer.with("tag", tag),
-                None => rank.awaiting = None,
-            }
-            if !matches!(rank.phase, Phase::Gone) {
-                rank.outbox.push(answer.finish());
-            }
-        }
-    }
-}
-
-impl Server {
-    /// A rank comes to a barrier.
-    pub(super) fn barrier(&mut self, id: RankId, message: &Message<'_>) -> Result<(), Violation> {
-        let Some(job) = self.jobs.get_mut(&id.job) else { return Ok(()) };
-        let key = job.key(id.rank, message)?;
-        let (wanted, in_vain) = job.outlook(&key.0);
-        let rank = &mut job.ranks[id.rank as usize];
-        if rank.barriers == BARRIERS_MAX {
-            return Err(Violation::TooManyBarriers);
-        }
-        let inside = job.barriers.inside.entry(key.clone()).or_default();
-        if !inside.insert(id.rank) {
-            return Err(Violation::Group(excerpt(message.get("group").unwrap_or_default())));
-        }
-        rank.barriers += 1;
-        if key.1.is_none() {
-            rank.awaiting = Some(Awaiting::Fence);
-        }
-        if inside.len() == wanted || in_vain {
-            job.release(&key, !in_vain);
-        }
-        Ok(())
+    fn release(&mut self, key: &Key, is_complete: bool) -> Release {
+        Release { ranks: self.inside.remove(key).unwrap_or_default(), tag: key.1, is_complete }
     }
 }

@@ -12,13 +12,16 @@ mod answers;
 mod barriers;
 #[cfg(test)]
 mod tests;
+mod violation;
 
 use crate::mapping::{self, RANKS_MAX};
-use crate::spawn::{PeerError, Reader, Spawn};
-use crate::wire::{Draft, Framing, Inbox, Message, Outbox, WireError, excerpt};
-use barriers::Barriers;
+use crate::spawn::{Reader, Spawn};
+use crate::wire::{Draft, Framing, Inbox, Message, Outbox, excerpt};
+use barriers::{Barriers, Release};
 use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
+
+pub use violation::{BARRIERS_MAX, UNREAD_MAX, Violation};
 
 /// Bytes of the name of a key-value space, with a zero at its end, as clients are told.
 pub const NAME_ROOM: usize = 256;
@@ -30,11 +33,6 @@ pub const VALUE_ROOM: usize = 1024;
 pub const KEYS_MAX: usize = 1024;
 /// The most names that a rank may have published.
 pub const NAMES_MAX: usize = 64;
-/// The most barriers that a rank may wait in at once.
-pub const BARRIERS_MAX: usize = 16;
-/// Answers that a rank may leave unread.
-pub const UNREAD_MAX: usize = 64;
-
 /// A rank of a job, as the server knows it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RankId {
@@ -139,35 +137,6 @@ pub enum Left {
     Broken(Violation),
 }
 
-/// What a rank did that the protocol does not have.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum Violation {
-    /// Not a message.
-    #[error("its message cannot be read: {0}")]
-    Wire(#[from] WireError),
-    /// Not a request to spawn.
-    #[error(transparent)]
-    Spawn(#[from] PeerError),
-    /// A message that is not served.
-    #[error("it asks for {0:?}, which PMI 1.2 does not have")]
-    Unknown(String),
-    /// Something before `init`, a second `init`, or something after `finalize`.
-    #[error("it says {0:?} where that cannot stand: init comes first and once, finalize last")]
-    Order(String),
-    /// A request before the last was answered.
-    #[error("it says {0:?} before the answer to its last request")]
-    OutOfTurn(String),
-    /// More than [`UNREAD_MAX`].
-    #[error("it leaves more than {UNREAD_MAX} answers unread")]
-    Unread,
-    /// More than [`BARRIERS_MAX`].
-    #[error("it waits in more than {BARRIERS_MAX} barriers at once")]
-    TooManyBarriers,
-    /// A group that is none, does not have the rank in it, or is waited for by it already.
-    #[error("it cannot wait for the group {0:?}")]
-    Group(String),
-}
-
 /// How far a rank has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -196,8 +165,6 @@ struct Rank {
     /// Keys that it put and names that it published.
     keys: usize,
     names: usize,
-    /// Barriers that it waits in.
-    barriers: usize,
     spawn: Option<Reader>,
     inbox: Inbox,
     outbox: Outbox,
@@ -211,7 +178,6 @@ impl Rank {
             awaiting: None,
             keys: 0,
             names: 0,
-            barriers: 0,
             spawn: None,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
@@ -229,9 +195,33 @@ struct Served {
     space: BTreeMap<String, String>,
     ranks: Vec<Rank>,
     barriers: Barriers,
-    /// How many of its ranks will come to no barrier any more, and how many are gone.
-    past: usize,
+    /// How many of its ranks are gone.
     gone: usize,
+}
+
+impl Served {
+    /// Tells ranks that they are let go.
+    fn release(&mut self, release: &Release) {
+        let answer = Draft::new(Framing::Lines, "barrier_out").with("rc", i32::from(!release.is_complete));
+        let answer = if release.is_complete { answer } else { answer.with("msg", "a_rank_has_left") };
+        let answer = release.tag.iter().fold(answer, |answer, tag| answer.with("tag", tag)).finish();
+        for &rank in &release.ranks {
+            let rank = &mut self.ranks[rank as usize];
+            if release.tag.is_none() {
+                rank.awaiting = None;
+            }
+            if rank.phase != Phase::Gone {
+                rank.outbox.push(answer.clone());
+            }
+        }
+    }
+
+    /// A rank will come to no barrier any more: who waits for it is let go, with a refusal.
+    fn leave_barriers(&mut self, rank: u32) {
+        for release in self.barriers.leave(rank) {
+            self.release(&release);
+        }
+    }
 }
 
 /// A name that a rank of a job published.
@@ -281,8 +271,7 @@ impl Server {
             mapping: Some(mapping::text(&nodes)).filter(|text| text.len() < VALUE_ROOM),
             space: job.preput.into_iter().collect(),
             ranks: job.ranks.into_iter().map(Rank::new).collect(),
-            barriers: Barriers::new(&nodes),
-            past: 0,
+            barriers: Barriers::new(nodes),
             gone: 0,
         };
         let job = self.added;
@@ -365,13 +354,11 @@ impl Server {
     fn leave(&mut self, id: RankId, how: Left) {
         let Some(job) = self.jobs.get_mut(&id.job) else { return };
         let rank = &mut job.ranks[id.rank as usize];
-        let was_past = matches!(rank.phase, Phase::Finalized | Phase::Aborted);
         rank.phase = Phase::Gone;
         rank.outbox.clear();
         rank.spawn = None;
-        job.past += usize::from(!was_past);
         job.gone += 1;
-        job.release_all_with(id.rank);
+        job.leave_barriers(id.rank);
         if job.gone == job.ranks.len() {
             self.jobs.remove(&id.job);
             self.names.retain(|_, published| published.by.job != id.job);
@@ -440,8 +427,21 @@ impl Server {
         let (head, message) = line.split_once(" message=").unwrap_or((line, ""));
         let code = Message::parse(head, Framing::Lines)?.number("exitcode")?.unwrap_or(1);
         rank.phase = Phase::Aborted;
-        job.past += 1;
+        job.barriers.retire(id.rank);
         self.events.push_back(Event::Abort { rank: id, code, message: message.to_owned() });
+        Ok(())
+    }
+
+    /// A rank comes to a barrier.
+    fn barrier(&mut self, id: RankId, message: &Message<'_>) -> Result<(), Violation> {
+        let Some(job) = self.jobs.get_mut(&id.job) else { return Ok(()) };
+        let (tag, release) = job.barriers.enter(id.rank, message)?;
+        if tag.is_none() {
+            job.ranks[id.rank as usize].awaiting = Some(Awaiting::Fence);
+        }
+        if let Some(release) = release {
+            job.release(&release);
+        }
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Conversations of ranks with the server, byte by byte as MPICH's client holds them; and with ranks that do what they should not.
 
 use super::*;
-use crate::spawn::{Program, REQUEST_LEN_MAX};
-use crate::wire::MESSAGE_LEN_MAX;
+use crate::spawn::{PeerError, Program, REQUEST_LEN_MAX};
+use crate::wire::{MESSAGE_LEN_MAX, WireError};
 
 const INIT: &str = "cmd=init pmi_version=1 pmi_subversion=1\n";
 const FINALIZE: &str = "cmd=finalize\n";

@@ -1,0 +1,60 @@
+//! What an answer of the server says, in either protocol.
+
+use super::failure::{Failure, NAME_LEN_MAX};
+use crate::wire::{Message, WireError, excerpt};
+
+/// What joining comes to next.
+pub(super) enum Next {
+    Say(Vec<u8>),
+    /// Nothing, the server is not done.
+    Wait,
+    Joined,
+}
+
+/// Why a server refuses, if it does; servers of 1.1 leave out what says that they do not.
+pub(super) fn refusal(message: &Message<'_>) -> Result<Option<String>, WireError> {
+    let code = message.number::<i64>("rc")?.unwrap_or(0);
+    let words = || message.get("msg").or_else(|| message.get("errmsg")).map(excerpt);
+    Ok((code != 0).then(|| words().unwrap_or_else(|| format!("error {code}, without a word"))))
+}
+
+/// A step of joining is answered by this kind of message, and not refused.
+pub(super) fn granted(
+    message: &Message<'_>,
+    expected: &'static str,
+    what: &'static str,
+) -> Result<(), Failure> {
+    if message.name() != expected {
+        return Err(Failure::Unexpected { got: excerpt(message.name()), expected: Some(expected) });
+    }
+    match refusal(message)? {
+        Some(why) => Err(Failure::Refused { what, why }),
+        None => Ok(()),
+    }
+}
+
+/// The version that a server answers with; it must be the one that was asked for.
+pub(super) fn version_of(message: &Message<'_>, wanted: u32) -> Result<(u32, u32), Failure> {
+    const EXPECTED: &str = "response_to_init";
+    let number = message.number("pmi_version")?.unwrap_or(wanted);
+    if message.name() == EXPECTED && number != wanted {
+        return Err(Failure::Version(number, message.number("pmi_subversion")?.unwrap_or(0)));
+    }
+    granted(message, EXPECTED, "to let this rank join")?;
+    Ok((message.need_number("pmi_version")?, message.need_number("pmi_subversion")?))
+}
+
+/// The name of the job's key-value space.
+pub(super) fn name_of(message: &Message<'_>, key: &'static str) -> Result<String, Failure> {
+    let name = message.need(key)?;
+    if (1..=NAME_LEN_MAX).contains(&name.len()) {
+        Ok(name.to_owned())
+    } else {
+        Err(Failure::Name(name.len()))
+    }
+}
+
+/// A number of which a negative one says that there is none.
+pub(super) fn count_of(number: i64) -> Option<u32> {
+    u32::try_from(number).ok()
+}

@@ -1,0 +1,54 @@
+//! [`Job`]: what a rank knows of its job.
+
+use super::failure::Failure;
+use crate::mapping::RANKS_MAX;
+use crate::value::{KEY_LEN_MAX, VALUE_LEN_MAX};
+use crate::wire::COMMAND_LEN_MAX;
+
+/// Bytes that a server may put around a value in its answer, whose length is limited as a command's is.
+const REPLY_OVERHEAD: usize = 64;
+
+/// What a rank knows of its job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// This rank.
+    pub rank: u32,
+    /// Ranks of the job, one at least.
+    pub size: u32,
+    /// The name of the job's key-value space.
+    pub name: String,
+    /// Which of the job's programs this rank runs, if the launcher says.
+    pub appnum: Option<u32>,
+    /// How many ranks there could be in all, if that is limited.
+    pub universe_size: Option<u32>,
+    /// The node of each rank, if the launcher says.
+    pub nodes: Option<Vec<u32>>,
+    /// The protocol that the server speaks: version and subversion.
+    pub version: (u32, u32),
+    /// The longest key in bytes.
+    pub key_len_max: usize,
+    /// The longest value in bytes; see [`Self::room`].
+    pub value_len_max: usize,
+}
+
+impl Job {
+    pub(super) fn new(rank: u32, size: u32) -> Self {
+        let (key_len_max, value_len_max) = (KEY_LEN_MAX, VALUE_LEN_MAX);
+        let (name, version) = (String::new(), (0, 0));
+        let (appnum, universe_size, nodes) = (None, None, None);
+        Self { rank, size, name, appnum, universe_size, nodes, version, key_len_max, value_len_max }
+    }
+
+    /// The longest value, in bytes, that can be put under a key.
+    #[must_use]
+    pub fn room(&self, key: &str) -> usize {
+        let command = "cmd=put kvsname= key= value=\n".len() + self.name.len() + key.len();
+        self.value_len_max.min(COMMAND_LEN_MAX.saturating_sub(command.max(REPLY_OVERHEAD)))
+    }
+}
+
+/// A job that there can be.
+pub(super) fn checked(job: Job) -> Result<Job, Failure> {
+    let Job { rank, size, .. } = job;
+    if rank < size && size <= RANKS_MAX { Ok(job) } else { Err(Failure::Place { rank, size }) }
+}
