@@ -106,8 +106,16 @@ pub fn run_keeping(
     }
     match done {
         Ok(()) => Ok(all.finish()),
-        Err(BenchError { what, .. }) => Err(BenchError { what, partial: Some(Box::new(all.finish())) }),
+        Err(BenchError { what, .. }) => {
+            let partial = all.finish();
+            Err(BenchError { what: kept(what, &partial), partial: Some(Box::new(partial)) })
+        }
     }
+}
+
+/// With what becomes of the results until then, where there are any.
+fn kept(what: String, partial: &Run) -> String {
+    if partial.results.is_empty() { what } else { format!("{what}; what was measured before is kept") }
 }
 
 /// Whether every device reaches every peer that there is; where one has no address, calling it says so.
@@ -267,7 +275,7 @@ fn ended(others: &mut [Worker]) -> Option<String> {
 
 /// With what to do, where it does not say.
 fn advised(what: String) -> String {
-    let advice = "what was measured before is kept; measure again, and see `nicety doctor` if it fails again";
+    let advice = "measure again, and see `nicety doctor` if it fails again";
     if what.contains("; ") { what } else { format!("{what}; {advice}") }
 }
 
@@ -526,6 +534,7 @@ mod estimate;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::Measurement;
 
     /// Goal: the run ends in time where setting up is slow, and samples all it may where it is not. Method: ten launches
     /// of a budget of 100 s, with so many seconds besides in each.
@@ -571,5 +580,13 @@ mod tests {
         let said = advised("the client process was killed (signal 9)".to_owned());
         assert!(said.contains("; ") && said.contains("nicety doctor"), "{said}");
         assert_eq!(advised("no; try another".to_owned()), "no; try another");
+    }
+
+    #[test]
+    fn a_failure_says_what_is_kept_if_anything_is() {
+        let (nothing, some) =
+            (Run::default(), Run { results: vec![Measurement::default()], ..Run::default() });
+        assert_eq!(kept("no; try another".to_owned(), &nothing), "no; try another");
+        assert!(kept("no; try another".to_owned(), &some).ends_with("is kept"));
     }
 }

@@ -107,11 +107,12 @@ fn a_host_that_dies_is_named_and_the_others_live_on() {
     assert_eq!(wait(&mut child), Some(1));
     let said = said.join().expect("no panic");
     let last = said.last().expect("a reason");
-    assert!(last.contains(&format!("{}:7471: ", Hosts::addr(2))), "{said:#?}");
-    assert!(last.contains("hotspot") && last.contains("is kept"), "{said:#?}");
-    for other in [1, 3] {
-        assert!(!last.contains(&format!("{}:7471: ", Hosts::addr(other))), "{said:#?}");
-    }
+    // It died in a cell, or between two launches.
+    assert!(last.contains("hotspot") || last.contains("cannot be reached"), "{said:#?}");
+    assert!(last.contains("is kept"), "{said:#?}");
+    let named: Vec<usize> =
+        (1..4).filter(|host| last.contains(&format!("{}:7471", Hosts::addr(*host)))).collect();
+    assert_eq!(named, [2], "{said:#?}");
     let run = Run::read(dir.path().join("r.partial.json")).expect("a result file");
     assert!(!run.results.is_empty());
     let rest = [1, 3].map(Hosts::addr).join(",");
