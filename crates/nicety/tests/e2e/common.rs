@@ -9,10 +9,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use bench::schema::{Environment, Floor, Launch, Measurement, Run};
 
-/// The built command, without the surroundings' wishes about colour and width.
+/// The built command, without the surroundings' wishes about colour and width; `nohup` above the tests would hand its
+/// ignored SIGHUP on.
 pub(crate) fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nicety"));
+    let mut command = Command::new("env");
     command
+        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_nicety")])
         .env_remove("NO_COLOR")
         .env_remove("COLUMNS")
         .env_remove("NICETY_TOKEN")

@@ -47,7 +47,11 @@ impl Hosts {
     pub(crate) fn nicety(&self, host: usize, args: &[&str]) -> Command {
         let mut inside = Command::new("ip");
         let program = command();
-        inside.args(["netns", "exec", &self.names[host]]).arg(program.get_program()).args(args);
+        inside
+            .args(["netns", "exec", &self.names[host]])
+            .arg(program.get_program())
+            .args(program.get_args())
+            .args(args);
         // Every server here listens to a network.
         inside.env("TERM", "xterm").env("NICETY_TOKEN", TOKEN).stdin(Stdio::null());
         inside
