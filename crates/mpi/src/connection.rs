@@ -245,8 +245,10 @@ impl Connection {
         self.grant(host)
     }
 
-    fn grant(&mut self, host: &Host) -> Result<()> {
-        if self.owed < self.sizes.slots / 2 || !self.open {
+    /// Tells the peer of slots given back, if half of them are. Where reads fill the send queue, that waits for the next completion.
+    pub(crate) fn grant(&mut self, host: &Host) -> Result<()> {
+        let is_full = self.posted - self.completed >= u64::from(self.sizes.send_depth());
+        if self.owed < self.sizes.slots / 2 || !self.open || is_full {
             return Ok(());
         }
         self.post_message(host, &Message::Credit, &Payload::None, 0)

@@ -351,7 +351,12 @@ impl Transport {
                 }
                 Err(error) => drop(self.lose(at, error)),
             },
-            None => self.events.extend(connection.sent().map(Event::Read)),
+            None => {
+                self.events.extend(connection.sent().map(Event::Read));
+                if let Err(error) = connection.grant(&self.host) {
+                    self.lose(at, error);
+                }
+            }
         }
         self.pump(at);
     }
