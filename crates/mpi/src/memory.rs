@@ -64,6 +64,25 @@ impl Buffer {
         Self { address: 0, count: 0, datatype: Datatype::from(Basic::Byte), skip: 0, len: 0, _own: None }
     }
 
+    /// A buffer of `count` elements in memory of the device API, from a byte on, which it keeps as long as it and its clones live.
+    /// Bytes that are written elsewhere while an operation reads them, or the other way round, are seen as NICs see them: old, new, or
+    /// in parts.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`]; [`Class::BUFFER`] for elements that do not lie within the memory, and for memory of a NIC.
+    pub fn of(memory: &Buf, at: usize, count: i64, datatype: &Datatype) -> Result<Self> {
+        let address = (memory.addr() as usize).wrapping_add(at);
+        let span = datatype.span(count).map_err(|error| Error::new(Class::COUNT, error.text))?;
+        let room = memory.len().checked_sub(at).map_or(-1, |room| room as i64);
+        if memory.kind() != MemoryKind::Host || span.start < 0 || span.end > room {
+            let text = format!("{count} elements from byte {at} on do not lie within {memory:?} of a host");
+            return Err(Error::new(Class::BUFFER, text));
+        }
+        // SAFETY: within memory that stays mapped as long as the buffer has its handle. Test: memory_of_devices_holds_elements.
+        let buffer = unsafe { Self::new(address, count, datatype.clone()) }?;
+        Ok(Self { _own: Some(Arc::new(memory.clone())), ..buffer })
+    }
+
     /// Memory of this library's own, which lives as long as the buffer and its clones; it begins with these bytes.
     pub(crate) fn own(bytes: &[u8]) -> Result<Self> {
         let buffer = Self::own_elements(Datatype::from(Basic::Byte), bytes.len() as i64)?;
@@ -320,6 +339,32 @@ mod tests {
         let comb = Datatype::vector(len, 1, 2, &Basic::Byte.into()).expect("a vector");
         comb.commit();
         comb
+    }
+
+    #[test]
+    fn memory_of_devices_holds_elements() {
+        let memory = Buf::alloc(64).expect("memory");
+        memory.write(8, &[1, 2, 3, 4, 5, 6]).expect("inside");
+        let combed = Buffer::of(&memory, 8, 1, &comb(3)).expect("inside");
+        assert_eq!(combed.to_vec(), [1, 3, 5]);
+        combed.store(&[7]);
+        assert_eq!(memory.to_vec(8..10).expect("inside"), [7, 2]);
+        let kept = {
+            let short_lived = Buf::alloc(4).expect("memory");
+            short_lived.write(0, b"abcd").expect("inside");
+            Buffer::of(&short_lived, 0, 4, &Basic::Byte.into()).expect("inside")
+        };
+        assert_eq!(kept.to_vec(), b"abcd");
+        let of = |at, count| Buffer::of(&memory, at, count, &Basic::Byte.into()).map(|buffer| buffer.len());
+        assert_eq!((of(0, 64), of(64, 0)), (Ok(64), Ok(0)));
+        for (at, count) in [(0, 65), (64, 1), (65, 0), (usize::MAX, 1), (0, -1)] {
+            assert!(of(at, count).is_err(), "{count} from {at}");
+        }
+        let nic = Buf::alloc_nic(64, 0).expect("memory");
+        assert_eq!(
+            Buffer::of(&nic, 0, 1, &Basic::Byte.into()).map_err(|error| error.class).err(),
+            Some(Class::BUFFER)
+        );
     }
 
     #[test]
