@@ -95,6 +95,10 @@ factors! {
     COMPUTE = "compute";
     /// Processes that one serves.
     SLAVES = "slaves";
+    /// Ranks of a parallel program.
+    RANKS = "ranks";
+    /// Which interface a program calls: that of `mpi`, or `verbs` below it.
+    LAYER = "layer";
     /// How deep queues are.
     QUEUES = "queues";
 }

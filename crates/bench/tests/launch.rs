@@ -94,7 +94,7 @@ fn complete(r: &Measurement) {
     let name = format!("{} {} {}", r.experiment, r.variant_text(","), r.size_bytes);
     assert!(r.n > 0 && !r.metric.is_empty() && !r.unit.is_empty(), "{name}");
     assert!(r.median.is_finite() && r.ci95.is_some() | r.ci95_reason.is_some(), "{name}");
-    let with_floor = ["latency", "bilat", "bandwidth", "bibw", "rate", "park"];
+    let with_floor = ["latency", "bilat", "bandwidth", "bibw", "rate", "park", "mpi-latency"];
     let bare = !with_floor.contains(&r.experiment.as_str());
     assert!(bare || r.floor.as_ref().is_some_and(|f| f.value > 0.0), "{name} has no floor");
     assert!(r.launches.iter().all(|l| l.n > 0), "{name}");
@@ -128,7 +128,8 @@ fn latencies_and_streams_are_complete_on_iwarp() {
 #[test]
 fn everything_else_is_complete_on_iwarp() {
     let done = ["latency", "bilat", "bandwidth", "bibw", "rate"];
-    let all = bench::experiment::all().iter().map(|e| e.name()).filter(|name| !done.contains(name));
+    let is_left = |name: &&str| !done.contains(name) && !name.starts_with("mpi-");
+    let all = bench::experiment::all().iter().map(|e| e.name()).filter(is_left);
     every_cell_on("iwarp", &all.collect::<Vec<_>>(), &[4096]);
 }
 
@@ -209,6 +210,14 @@ fn costs_to_the_processor_are_complete() {
 fn traffic_of_many_kinds_is_complete() {
     every_cell(&["connections", "maxsge", "segments", "mtu"], &[64]);
     every_cell(&["reuse"], &[4096]);
+}
+
+/// Two of MPI's, on either kind of device; `what_mpi_moves_comes_whole` has all of them in one process.
+#[test]
+fn mpi_is_complete() {
+    for device in ["shm", "iwarp"] {
+        every_cell_on(device, &["mpi-latency", "mpi-allreduce"], &[8, 20_000]);
+    }
 }
 
 #[test]

@@ -235,6 +235,19 @@ fn a_thousand_machines_make_a_hot_spot() {
     within(time, 1023.0 * 20.0, 5.0);
 }
 
+/// Of a message of MPI each way one request is posted, as of a plain send; a barrier of twice the ranks has one step more.
+#[test]
+fn mpi_costs_what_was_put_in() {
+    let latency = |values, layer| reported(values, "mpi-latency", &[("layer", layer)], 8);
+    for layer in ["mpi", "verbs"] {
+        let more = latency("host.post_send_ns=3000", layer) - latency("host.post_send_ns=1000", layer);
+        within(more, 2.0, 10.0);
+    }
+    assert!(latency("", "mpi") > latency("", "verbs"));
+    let barrier = |ranks| reported("", "mpi-barrier", &[("ranks", ranks)], 0);
+    within(barrier("64") / barrier("8"), 2.0, 15.0);
+}
+
 /// What an experiment over two rails reports of two cards with these values.
 fn over_rails(values: &str, experiment: &str, factors: &[(&str, &str)], size: u64) -> f64 {
     let device = format!("model:connectx-multihca({values})");

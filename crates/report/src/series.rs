@@ -74,6 +74,22 @@ pub(super) const EXPERIMENTS: &[&str] = &[
     "maxsge",
     "segments",
     "mtu",
+    "mpi-latency",
+    "mpi-bandwidth",
+    "mpi-bibw",
+    "mpi-rate",
+    "mpi-overlap",
+    "mpi-barrier",
+    "mpi-bcast",
+    "mpi-gather",
+    "mpi-scatter",
+    "mpi-allgather",
+    "mpi-alltoall",
+    "mpi-reduce",
+    "mpi-allreduce",
+    "mpi-reduce-scatter",
+    "mpi-scan",
+    "mpi-exscan",
 ];
 const OPS: &[&str] = &[
     "send",
@@ -258,7 +274,10 @@ pub(super) fn words(name: &str) -> String {
         "maxsge" => "room for pieces".to_owned(),
         "segments" => "messages in pieces".to_owned(),
         "mtu" => "packet size (MTU)".to_owned(),
-        _ => name.replace('_', " "),
+        _ => match name.strip_prefix("mpi-") {
+            Some(what) => format!("MPI {what}"),
+            None => name.replace('_', " "),
+        },
     }
 }
 

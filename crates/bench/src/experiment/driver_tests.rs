@@ -322,6 +322,45 @@ fn messages_are_split_over_two_ports_and_come_whole() {
     all_right(&cells, open_two_ports);
 }
 
+/// Goal: processes of MPI find each other by the words of a session, and what they send is what the others get. Method: each
+/// experiment with every variant of a short overview, in threads; also with ranks that are no power of two.
+#[test]
+fn what_mpi_moves_comes_whole() {
+    for experiment in super::super::all().iter().filter(|experiment| experiment.name().starts_with("mpi-")) {
+        let more: &[(&str, &str)] = if experiment.axes().is_empty() { &[] } else { &[("ranks", "3")] };
+        complete(experiment.name(), &[4, 20_000], more);
+    }
+    let odd = both(&[(cell("mpi-bcast", &[("ranks", "1")], 8), sound())]);
+    assert!(matches!(&odd[0][0], Some(Fault::Meaningless(why)) if why.contains("2 to 1024")), "{odd:?}");
+    let torn = both(&[(cell("mpi-reduce", &[("ranks", "2")], 7), sound()), (write(8), sound())]);
+    assert!(torn[0][0].is_some() && torn[1] == [None, None], "{torn:?}");
+}
+
+/// Nobody gives a stranger all of his memory.
+#[test]
+fn mpi_serves_no_strangers() {
+    let experiment = find("mpi-latency").expect("known");
+    let (host, cell, settings) =
+        (verbs::host::real::host(), cell("mpi-latency", &[("layer", "mpi")], 8), settings());
+    let device = open(&host);
+    let mut way = wires().into_iter().next().expect("a way");
+    let mut session = Session {
+        host: &host,
+        device: &device,
+        rails: &rails(&device),
+        rank: 1,
+        ways: vec![&mut way],
+        cell: &cell,
+        settings: &settings,
+        gauge: &|| None,
+        failed: Vec::new(),
+        bounds: Bounds { work: Some(Span::from_secs(1)), bytes: None },
+        until: None,
+    };
+    let refused = experiment.prepare(&mut session).map(drop);
+    assert!(matches!(&refused, Err(Fault::Meaningless(why)) if why.contains("stranger")), "{refused:?}");
+}
+
 #[test]
 fn single_calls_are_timed() {
     for name in ["reg", "post", "poll"] {

@@ -23,6 +23,9 @@ pub enum Fault {
     /// The connection could not be made, or was lost.
     #[error("the connection failed: {0}")]
     Connection(String),
+    /// A call of MPI failed.
+    #[error("MPI: {0}")]
+    Mpi(#[from] mpi::Error),
     /// The other side failed, in its own words.
     #[error("the peer says: {0}")]
     Peer(String),

@@ -12,6 +12,7 @@
 //! | `overhead`, `availability`, `notify`, `blocking` | what communication costs the processor |
 //! | `reuse`, `connections`, `scaling`, `maxsge`, `segments`, `mtu` | what else a latency and a bandwidth depend on |
 //! | `multirail` | several rails over uDAPL: bandwidth, latency, where the time goes |
+//! | `over_mpi` | our MPI: messages, overlap, each collective |
 //! | `pingpong`, `stream`, `traffic`, `calls` | what latency and bilat, streams, the row before, and post and poll share |
 //! | `compute` | work for the processor that is no communication |
 //! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
@@ -48,6 +49,7 @@ mod mtu;
 pub mod multirail;
 mod nicmem;
 mod notify;
+mod over_mpi;
 mod overhead;
 mod pack;
 mod park;
@@ -106,6 +108,22 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &multirail::RAIL_BIBW,
         &multirail::RAIL_LATENCY,
         &multirail::RAIL_BREAKDOWN,
+        &over_mpi::LATENCY,
+        &over_mpi::BANDWIDTH,
+        &over_mpi::BIBW,
+        &over_mpi::RATE,
+        &over_mpi::OVERLAP,
+        &over_mpi::BARRIER,
+        &over_mpi::BCAST,
+        &over_mpi::GATHER,
+        &over_mpi::SCATTER,
+        &over_mpi::ALLGATHER,
+        &over_mpi::ALLTOALL,
+        &over_mpi::REDUCE,
+        &over_mpi::ALLREDUCE,
+        &over_mpi::REDUCE_SCATTER,
+        &over_mpi::SCAN,
+        &over_mpi::EXSCAN,
         &floor::MachineFloor,
     ]
 }

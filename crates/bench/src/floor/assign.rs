@@ -8,7 +8,8 @@
 //! | atomics | two cache-line half round trips |
 //! | bandwidth | memcpy or process_vm_writev of that size; both directions: twice that |
 //! | message rate | 8-byte memcpy rate |
-//! | blocking, connections, maxsge, segments, mtu, reuse | those of a send, or of a bandwidth, between private memory |
+//! | blocking, connections, maxsge, segments, mtu, reuse, mpi-latency, mpi-bandwidth | those of a send, or of a bandwidth, between private memory |
+//! | mpi-bibw | twice that of a bandwidth between private memory |
 //! | park | futex wake-up |
 //!
 //! | result of a device on TCP | floor |
@@ -18,7 +19,8 @@
 //! | atomics | a round trip of 8 bytes |
 //! | bandwidth, message rate | messages of that size one way over plain TCP, in the best way |
 //! | both directions | the same by both sides at once |
-//! | blocking, connections, maxsge, segments, mtu, reuse | those of a latency, or of a bandwidth |
+//! | blocking, connections, maxsge, segments, mtu, reuse, mpi-latency, mpi-bandwidth | those of a latency, or of a bandwidth |
+//! | mpi-bibw | that of both directions |
 //! | park | half a round trip of 8 bytes over plain TCP, asleep |
 //!
 //! Results of modelled cards have none.
@@ -42,7 +44,9 @@ pub fn has_floor(experiment: &str) -> bool {
 
 /// Whether an experiment's latencies and bandwidths are those of sends between host memory.
 pub(super) fn is_sends(experiment: &str) -> bool {
-    ["blocking", "connections", "maxsge", "segments", "mtu", "reuse"].contains(&experiment)
+    let traffic = ["blocking", "connections", "maxsge", "segments", "mtu", "reuse"];
+    let of_mpi = ["mpi-latency", "mpi-bandwidth", "mpi-bibw"];
+    traffic.contains(&experiment) || of_mpi.contains(&experiment)
 }
 
 /// Medians of the floor's results, in us for one message.
@@ -99,7 +103,12 @@ impl Floors {
                 "one_way_latency" => own(self.latency("send", "host", cell.size)),
                 "bandwidth" => {
                     let (us, what) = self.copy("host", cell.size)?;
-                    Some((cell.size as f64 / us, what.to_owned()))
+                    let (times, what) = if sends == "mpi-bibw" {
+                        (2.0, format!("2 x {what}"))
+                    } else {
+                        (1.0, what.to_owned())
+                    };
+                    Some((times * cell.size as f64 / us, what))
                 }
                 _ => None,
             },
@@ -153,7 +162,9 @@ impl Floors {
             }
             ("bandwidth", _) => Some((size / self.get("tcp-stream", cell.size)?, "plain TCP stream")),
             // Its value counts both directions, its time one message of each.
-            ("bibw", _) => Some((size / self.get("tcp-both", cell.size)?, "plain TCP both ways at once")),
+            ("bibw" | "mpi-bibw", _) => {
+                Some((size / self.get("tcp-both", cell.size)?, "plain TCP both ways at once"))
+            }
             (sends, _) if is_sends(sends) => match metric.name {
                 "one_way_latency" => {
                     Some((self.get("tcp", cell.size)?, "plain TCP half round trip of that size"))
@@ -245,6 +256,14 @@ mod tests {
         assert_eq!(of("rate", &to_nic, 8).map(|f| f.0), Some(1e9));
         assert_eq!(of("park", &[], 8).map(|f| f.0), Some(5.0));
         assert_eq!(of("memory", &[], 0), None);
+        let by_mpi = [("layer", "mpi")];
+        assert_eq!(
+            of("mpi-latency", &by_mpi, 1000),
+            Some((0.3, "cache-line half round trip + 2 x memcpy".into()))
+        );
+        assert_eq!(of("mpi-bandwidth", &by_mpi, 1000), Some((2_000.0, "process_vm_writev".into())));
+        assert_eq!(of("mpi-bibw", &by_mpi, 1000), Some((4_000.0, "2 x process_vm_writev".into())));
+        assert_eq!(of("mpi-bcast", &[("ranks", "2")], 1000), None);
         assert_eq!(of("floor", &[("what", "line")], 64), None);
     }
 
@@ -261,6 +280,7 @@ mod tests {
         assert_eq!(at("bibw", "write", 1000), Some(800.0));
         assert_eq!(at("rate", "write", 8), Some(1e7));
         assert_eq!(at("park", "send", 8), Some(9.0));
+        assert_eq!((at("mpi-latency", "", 1000), at("mpi-bibw", "", 1000)), (Some(4.0), Some(800.0)));
         assert_eq!(of_kind(FloorKind::None, "latency", &[("op", "cas")], 8), None);
     }
 }

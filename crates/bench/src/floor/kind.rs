@@ -20,7 +20,7 @@ pub(crate) fn cells(kind: FloorKind, beside: &[Cell]) -> Vec<Cell> {
             (Some(size), _) => BTreeSet::from([size]),
             (None, "tcp") => &sizes(&|e| ["latency", "bilat"].contains(&e) || is_sends(e)) | &[SMALL].into(),
             (None, "tcp-stream") => sizes(&|e| ["bandwidth", "rate"].contains(&e) || is_sends(e)),
-            (None, "tcp-both") => sizes(&|e| e == "bibw"),
+            (None, "tcp-both") => sizes(&|e| ["bibw", "mpi-bibw"].contains(&e)),
             (None, _) => sizes(&has_floor),
         };
         add(&mut all, what, sizes);

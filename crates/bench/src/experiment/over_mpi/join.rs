@@ -1,0 +1,174 @@
+//! [`join`]: an MPI process at each rank of a cell. They find each other by the words of the session, which is what a launcher's
+//! process manager is for elsewhere.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use mpi::{Bootstrap, Class, Config, Error, Port, Process};
+use verbs::Device;
+use verbs::host::{Bell, Host, Lock, Time};
+
+use super::super::{Fault, Session};
+
+/// Notes by their names.
+type Notes = BTreeMap<String, String>;
+
+/// The process of this rank, joined with those of the others; all ranks call it at the same time.
+pub(super) fn join(session: &mut Session<'_>, ranks: u32) -> Result<Process, Fault> {
+    if session.bounds.work.is_some() {
+        // A process of MPI gives the others of its job all of its memory.
+        return Err(Fault::Meaningless(
+            "MPI for a stranger, who would reach all memory of this side; leave --peer away, and use `nicety mpirun` between \
+             hosts"
+                .into(),
+        ));
+    }
+    let relay = Arc::new(Relay {
+        rank: session.rank,
+        size: ranks,
+        host: session.host.clone(),
+        state: Lock::default(),
+        bell: Bell::new(),
+    });
+    let address = session.ways.first().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |way| way.local_ip());
+    let config = config(session.device, address, session.rank);
+    let starting = relay.clone();
+    let body = move || {
+        let started = Process::start(&starting.host, &config, starting.clone());
+        starting.change(|state| state.started = Some(started));
+    };
+    // Starting waits for others in calls of its own, so somebody else has to pass the notes on meanwhile.
+    let task = session
+        .host
+        .spawn("mpi", None, body)
+        .map_err(|error| Fault::Machine(format!("a thread to start MPI: {error}")))?;
+    let found = relay.serve(session);
+    if found.is_err() {
+        relay.change(|state| state.is_lost = true);
+    }
+    task.join();
+    found
+}
+
+fn config(device: &Device, address: IpAddr, rank: u32) -> Config {
+    let own = device.attr().port_addrs.first().copied();
+    let port = Port { device: device.clone(), address: own.unwrap_or(address), fabric: "bench".into() };
+    // Simulated machines share nothing; all others of a job are processes of one.
+    let node = if device.host().node().is_some() { format!("node-{rank}") } else { "here".to_owned() };
+    Config { ports: vec![port], node, ..Config::default() }
+}
+
+/// What the starting process is told of its job, and whoever passes notes between it and the session.
+struct Relay {
+    rank: u32,
+    size: u32,
+    host: Host,
+    state: Lock<State>,
+    bell: Bell,
+}
+
+#[derive(Default)]
+struct State {
+    /// Notes of this rank that the others do not have yet.
+    own: Notes,
+    /// Those of all.
+    all: Notes,
+    /// Fences that the process has come to, and those that are over.
+    come: u64,
+    over: u64,
+    /// The others are not there any more.
+    is_lost: bool,
+    started: Option<mpi::Result<Process>>,
+}
+
+/// What the process wants next.
+enum Wanted {
+    Fence(Notes),
+    Nothing(mpi::Result<Process>),
+}
+
+impl Relay {
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock(&self.host));
+        self.host.ring(&self.bell);
+    }
+
+    /// Passes notes on until the process has started.
+    fn serve(&self, session: &mut Session<'_>) -> Result<Process, Fault> {
+        loop {
+            match self.wanted(session.deadline())? {
+                Wanted::Nothing(started) => return Ok(started?),
+                Wanted::Fence(own) => {
+                    let all = exchanged(session, own, self.size as usize)?;
+                    self.change(|state| {
+                        state.all.extend(all);
+                        state.over = state.come;
+                    });
+                }
+            }
+        }
+    }
+
+    fn wanted(&self, deadline: Option<Time>) -> Result<Wanted, Fault> {
+        let look = || {
+            let mut state = self.state.lock(&self.host);
+            if let Some(started) = state.started.take() {
+                return Some(Wanted::Nothing(started));
+            }
+            (state.come > state.over).then(|| Wanted::Fence(std::mem::take(&mut state.own)))
+        };
+        let found = self.host.wait("an MPI process that starts", &self.bell, deadline, look);
+        found.ok_or(Fault::TimedOut("the start of an MPI process"))
+    }
+}
+
+/// The notes of all ranks: the client collects them and hands them out.
+fn exchanged(session: &mut Session<'_>, own: Notes, ranks: usize) -> Result<Notes, Fault> {
+    if !session.is_client() {
+        session.tell(&own)?;
+        return session.hear();
+    }
+    let mut all = own;
+    for rank in 1..ranks {
+        all.extend(session.hear_rank::<Notes>(rank)?);
+    }
+    (1..ranks).try_for_each(|rank| session.tell_rank(rank, &all))?;
+    Ok(all)
+}
+
+impl Bootstrap for Relay {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn put(&self, key: &str, value: &str) -> mpi::Result<()> {
+        self.state.lock(&self.host).own.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    fn get(&self, key: &str) -> mpi::Result<String> {
+        let missing = || Error::new(Class::OTHER, format_args!("nobody has left a note named {key}"));
+        self.state.lock(&self.host).all.get(key).cloned().ok_or_else(missing)
+    }
+
+    /// Only before [`join`] returns: afterwards nobody passes notes on.
+    fn fence(&self) -> mpi::Result<()> {
+        let mut mine = 0;
+        self.change(|state| {
+            state.come += 1;
+            mine = state.come;
+        });
+        let look = || {
+            let state = self.state.lock(&self.host);
+            if state.over >= mine { Some(Ok(())) } else { state.is_lost.then_some(Err(())) }
+        };
+        let passed = self.host.wait("Bootstrap::fence", &self.bell, None, look);
+        let lost = |()| Error::new(Class::OTHER, "another process did not start");
+        passed.unwrap_or(Err(())).map_err(lost)
+    }
+}
