@@ -2,14 +2,14 @@
 //!
 //! The registry takes the functions from the first word that a handle points to, which is what [`cface::Table`] is made for.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cface::Loan;
-use dapl::{Cno, Cr, Ep, Error, Evd, Kind, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
+use dapl::{Cno, Cr, Ep, Error, Evd, Ia, Kind, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
 
-use crate::calls::ia::IaObject;
-use crate::provider::Provider;
+use crate::lines::Line;
 use crate::types::Handle;
 
 /// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again: a
@@ -22,6 +22,20 @@ type Table = cface::Table<Entry, PLACES, GENERATIONS, RESTING>;
 
 /// A look at an object, which does not end meanwhile.
 pub(crate) type Look = cface::Look<'static, Entry, PLACES, GENERATIONS, RESTING>;
+
+/// An open adapter.
+pub(crate) struct IaObject {
+    pub(crate) ia: Ia,
+    pub(crate) line: Line,
+    pub(crate) is_thread_safe: bool,
+    pub(crate) async_evd: Handle,
+    pub(crate) address: Loan,
+}
+
+// SAFETY: the handle is a number that is checked at each use, and never followed. Test: `tests/hammer.rs`.
+unsafe impl Send for IaObject {}
+// SAFETY: as above.
+unsafe impl Sync for IaObject {}
 
 /// An object of the standard's.
 #[derive(Clone)]
@@ -70,17 +84,14 @@ pub(crate) fn look(handle: Handle) -> Option<Look> {
 /// A new handle for an object of the adapter with handle `ia`.
 ///
 /// # Errors
-/// `InsufficientResources` when there are too many.
+/// `InsufficientResources` when there are too many; `InvalidHandle` when the adapter has been closed.
 pub(crate) fn insert(object: Object, ia: u64) -> Result<Handle> {
-    let provider = match look(from_label(ia)).as_deref() {
-        Some(Entry { object: Object::Ia(ia), .. }) => ia.table(),
-        _ => crate::provider::table(),
-    };
-    insert_with(object, ia, provider)
+    let line = self::ia(from_label(ia), Subtype::HandleIa)?.line.clone();
+    insert_with(object, ia, &line)
 }
 
-/// A new handle, behind which the registry finds this table.
-pub(crate) fn insert_with(object: Object, ia: u64, provider: *mut Provider) -> Result<Handle> {
+/// A new handle, behind which the registry finds the functions of this line.
+pub(crate) fn insert_with(object: Object, ia: u64, line: &Line) -> Result<Handle> {
     let entry = Entry {
         object,
         ia: AtomicU64::new(ia),
@@ -90,7 +101,7 @@ pub(crate) fn insert_with(object: Object, ia: u64, provider: *mut Provider) -> R
     };
     let full = Error::new(Kind::InsufficientResources, Subtype::ResourceMemory);
     let table = table().ok_or(full.clone())?;
-    table.insert(entry, provider.cast()).map_err(|_| full)
+    table.insert(entry, line.functions()).map_err(|_| full)
 }
 
 /// Makes a handle stale; whether it was one.
@@ -106,6 +117,25 @@ pub(crate) fn from_label(label: u64) -> Handle {
 /// The number that events carry for a handle.
 pub(crate) fn label(handle: Handle) -> u64 {
     handle.addr() as u64
+}
+
+/// The adapter's handle of an object.
+pub(crate) fn ia_of(handle: Handle) -> Handle {
+    look(handle).map_or(std::ptr::null_mut(), |entry| from_label(entry.ia.load(Ordering::Relaxed)))
+}
+
+/// Makes a handle stale, once.
+pub(crate) fn freed(handle: Handle, wrong: Subtype) -> Result<()> {
+    if remove(handle) { Ok(()) } else { Err(Error::handle(wrong)) }
+}
+
+/// An address for the program to look at; the same place while it stays the same.
+pub(crate) fn lend_address(handle: Handle, which: usize, address: SocketAddr) -> *mut std::ffi::c_void {
+    let Some(entry) = look(handle) else { return std::ptr::null_mut() };
+    let mut addresses = lock(&entry.addresses);
+    let loan = addresses[which].get_or_insert_with(|| Loan::address(address));
+    loan.set_address(address);
+    loan.as_ptr()
 }
 
 /// The handles of all objects of an adapter.
@@ -157,6 +187,7 @@ pub(crate) fn optional<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lines;
 
     #[test]
     fn a_handle_is_of_one_sort_and_of_one_adapter() {
@@ -164,7 +195,10 @@ mod tests {
         let adapter = dapl::Adapter::new(device);
         let (ia, _) = dapl::Ia::open(&adapter, 0).expect("an adapter");
         // No handle has this number, as it is odd.
-        let handle = insert(Object::Pz(Pz::create(&ia).expect("a zone")), 77).expect("room");
+        let line = lines::add("test".to_owned(), false, "shm".to_owned(), || &());
+        let zone = Object::Pz(Pz::create(&ia).expect("a zone"));
+        assert_eq!(insert(zone.clone(), 77).err(), Some(Error::handle(Subtype::HandleIa)));
+        let handle = insert_with(zone, 77, &line).expect("room");
         assert!(pz(handle, Subtype::HandlePz).is_ok());
         assert_eq!(ep(handle, Subtype::HandleEp).err(), Some(Error::handle(Subtype::HandleEp)));
         assert_eq!((of_ia(77), of_ia(79)), (vec![handle], vec![]));

@@ -13,11 +13,15 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `types` | the standard's structures; checked against the installed header by a test |
+//! | `answer` | what a call answers |
+//! | `lines` | the lines of dat.conf |
 //! | `handles` | objects by handle |
 //! | `provider` | the table of functions, and how the registry gets it |
 //! | `calls` | the functions, by object |
 
+mod answer;
 mod calls;
 mod handles;
+mod lines;
 pub mod provider;
 pub mod types;

@@ -1,33 +1,17 @@
 //! The table of functions that the registry calls ([`Provider`]), and how the registry gets it.
 
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::sync::Mutex;
 
-use cface::{Bytes, In, Out, SockAddr, Text, contain};
-use dapl::{Error, Kind, Result, Subtype};
+use cface::{Bytes, In, Out, SockAddr, Text};
 
+use crate::answer::answer;
 use crate::calls::{cno, ep, evd, ia, mem, sp, srq};
-use crate::handles::lock;
+use crate::lines::{self, Line};
 use crate::types::{
     CnoParam, CrParam, EpAttr, EpParam, EvdParam, Event, Handle, IaAttr, LmrParam, ProviderAttr,
     ProviderInfo, ProxyAgent, PspParam, PzParam, RegionDescription, RmrParam, RspParam, SrqAttr, SrqParam,
     Triplet,
 };
-
-/// Runs a call; no panic leaves it.
-pub(crate) fn answer(body: impl FnOnce() -> Result<()>) -> u32 {
-    let panicked = |_| Err(Error::new(Kind::InternalError, Subtype::None));
-    match contain(body).unwrap_or_else(panicked) {
-        Ok(()) => 0,
-        Err(error) => error.code(),
-    }
-}
-
-/// What is not there, after a look at the object that was asked.
-pub(crate) fn not_implemented() -> Result<()> {
-    Err(Error::new(Kind::NotImplemented, Subtype::None))
-}
 
 /// Defines the table: each function with the types of its arguments, and where it is.
 macro_rules! provider {
@@ -153,23 +137,6 @@ pub fn table() -> *mut Provider {
     (&raw const PROVIDER).cast_mut()
 }
 
-/// A line of dat.conf: one adapter. The registry finds it again by its table's name and by what the adapter says of its thread
-/// safety, so each has a table of its own, for as long as the process lives.
-#[derive(Clone)]
-pub(crate) struct Line {
-    /// The device's name.
-    pub(crate) device: String,
-    pub(crate) table: &'static Provider,
-}
-
-/// Lines by adapter's name and thread safety.
-static LINES: Mutex<BTreeMap<(String, bool), Line>> = Mutex::new(BTreeMap::new());
-
-/// The line of an adapter.
-pub(crate) fn line(ia_name: &str, is_thread_safe: bool) -> Option<Line> {
-    lock(&LINES).get(&(ia_name.to_owned(), is_thread_safe)).cloned()
-}
-
 /// The registry's call when it has loaded the library for a line of dat.conf: names the adapter's device, and hands over a
 /// table. A device that does not exist is reported when the adapter is opened, which can fail.
 #[unsafe(no_mangle)]
@@ -177,36 +144,28 @@ pub extern "C" fn dat_provider_init(info: *const ProviderInfo, instance_data: Te
     answer(|| {
         let Some((name, is_thread_safe)) = name_of(info) else { return Ok(()) };
         let device = instance_data.get().unwrap_or_default().trim().trim_matches('"').to_owned();
-        let table = add_line(name, is_thread_safe, device);
-        registry(c"dat_registry_add_provider", table, info);
+        let line = lines::add(name.clone(), is_thread_safe, device, || functions(name, is_thread_safe));
+        registry(c"dat_registry_add_provider", &line, info);
         Ok(())
     });
 }
 
-/// Remembers a line; its table.
-fn add_line(name: String, is_thread_safe: bool, device: String) -> &'static Provider {
-    let mut lines = lock(&LINES);
-    if let Some(line) = lines.get_mut(&(name.clone(), is_thread_safe)) {
-        line.device = device;
-        return line.table;
-    }
-    let device_name = CString::new(name.as_str()).unwrap_or_default().into_raw();
-    let mut table = Provider::named(device_name);
+/// A table of its own for an adapter, for as long as the process lives.
+fn functions(ia_name: String, is_thread_safe: bool) -> &'static Provider {
+    let mut table = Provider::named(CString::new(ia_name).unwrap_or_default().into_raw());
     if is_thread_safe {
         table.ia_open = ia::open_threadsafe;
     }
-    let table: &Provider = Box::leak(Box::new(table));
-    lines.insert((name, is_thread_safe), Line { device, table });
-    table
+    Box::leak(Box::new(table))
 }
 
 /// The registry's call before it lets the library go.
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_fini(info: *const ProviderInfo) {
     answer(|| {
-        let line = name_of(info).and_then(|(name, is_thread_safe)| line(&name, is_thread_safe));
+        let line = name_of(info).and_then(|(name, is_thread_safe)| lines::line(&name, is_thread_safe));
         if let Some(line) = line {
-            registry(c"dat_registry_remove_provider", line.table, info);
+            registry(c"dat_registry_remove_provider", &line, info);
         }
         Ok(())
     });
@@ -220,7 +179,7 @@ fn name_of(info: *const ProviderInfo) -> Option<(String, bool)> {
 }
 
 /// Calls a function of the registry, which is the library that loaded us: nothing is linked against it.
-fn registry(function: &CStr, table: &'static Provider, info: *const ProviderInfo) {
+fn registry(function: &CStr, line: &Line, info: *const ProviderInfo) {
     // SAFETY: looking up a name changes nothing.
     let mut found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
     if found.is_null() {
@@ -236,9 +195,9 @@ fn registry(function: &CStr, table: &'static Provider, info: *const ProviderInfo
         eprintln!("nicety: no DAT registry in this process: {function:?} is missing");
         return;
     }
-    type Register = unsafe extern "C" fn(*const Provider, *const ProviderInfo) -> u32;
+    type Register = unsafe extern "C" fn(*const c_void, *const ProviderInfo) -> u32;
     // SAFETY: the standard gives both functions this type. Test: dapltest, with the registry of libdat2.
-    let code = unsafe { std::mem::transmute::<*mut c_void, Register>(found)(table, info) };
+    let code = unsafe { std::mem::transmute::<*mut c_void, Register>(found)(line.functions(), info) };
     if code != 0 {
         eprintln!("nicety: the DAT registry refuses: {function:?} returns {code:#x}");
     }

@@ -13,6 +13,7 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
 /// Where the rule holds.
 const TREES: &[&str] = &[
+    "crates/abi-dapl/src/",
     "crates/bench/src/",
     "crates/dapl/src/",
     "crates/datatypes/src/",

@@ -1,13 +1,12 @@
 //! Notification objects.
 
-use dapl::{Agent, Cno, Error, Result, Subtype};
+use dapl::{Agent, Cno, Error, Subtype};
 
 use super::{mask, timeout};
-use crate::handles::{self, Object, from_label, label};
-use crate::provider::{answer, not_implemented};
+use crate::answer::{answer, not_implemented};
+use crate::handles::{self, Object, freed, from_label, ia_of, label};
 use crate::types::{CnoParam, Handle, ProxyAgent};
 use cface::Out;
-use std::sync::atomic::Ordering;
 
 const ALL_FIELDS: u64 = 0x7;
 const PROXY_NONE: u32 = 0;
@@ -94,14 +93,4 @@ pub(crate) extern "C" fn fd_create(ia: Handle, _fd: Out<i32>, _cno: Out<Handle>)
         handles::ia(ia, Subtype::HandleIa)?;
         not_implemented()
     })
-}
-
-/// The adapter's handle of an object.
-pub(crate) fn ia_of(handle: Handle) -> Handle {
-    handles::look(handle).map_or(std::ptr::null_mut(), |entry| from_label(entry.ia.load(Ordering::Relaxed)))
-}
-
-/// Makes a handle stale, once.
-pub(crate) fn freed(handle: Handle, wrong: Subtype) -> Result<()> {
-    if handles::remove(handle) { Ok(()) } else { Err(Error::handle(wrong)) }
 }

@@ -7,12 +7,11 @@ use dapl::{
     Subtype,
 };
 
-use super::cno::{freed, ia_of};
 use super::{bytes, count, mask, pieces, signed, timeout};
-use crate::handles::{self, Object, from_label, label, lock};
-use crate::provider::{answer, not_implemented};
+use crate::answer::{answer, not_implemented};
+use crate::handles::{self, Object, freed, from_label, ia_of, label, lend_address};
 use crate::types::{EpAttr, EpParam, Handle, Triplet};
-use cface::{Bytes, In, Loan, Out, SockAddr};
+use cface::{Bytes, In, Out, SockAddr};
 
 /// Bits of `DAT_EP_PARAM_MASK`.
 const FIELD_PZ: u64 = 0x080;
@@ -128,9 +127,9 @@ pub(crate) extern "C" fn query(ep: Handle, fields: u64, param: Out<EpParam>) -> 
             ia_handle: ia_of(ep),
             ep_state: object.state() as u32,
             comm: [0; 3],
-            local_ia_address_ptr: lend(ep, 0, any_port(ia.ia.attr().address)),
+            local_ia_address_ptr: lend_address(ep, 0, any_port(ia.ia.attr().address)),
             local_port_qual: link.conn_qual,
-            remote_ia_address_ptr: lend(ep, 1, remote),
+            remote_ia_address_ptr: lend_address(ep, 1, remote),
             remote_port_qual: link.conn_qual,
             pz_handle: handle(config.pz.map(|pz| pz.label())),
             recv_evd_handle: evd(&config.recv_evd),
@@ -165,15 +164,6 @@ fn attributes_of(attr: &DaplAttr) -> EpAttr {
         ep_provider_specific_count: 0,
         ep_provider_specific: std::ptr::null_mut(),
     }
-}
-
-/// An address for the program to look at; the same place while it stays the same.
-pub(crate) fn lend(handle: Handle, which: usize, address: SocketAddr) -> *mut std::ffi::c_void {
-    let Some(entry) = handles::look(handle) else { return std::ptr::null_mut() };
-    let mut addresses = lock(&entry.addresses);
-    let loan = addresses[which].get_or_insert_with(|| Loan::address(address));
-    loan.set_address(address);
-    loan.as_ptr()
 }
 
 pub(crate) extern "C" fn modify(ep: Handle, fields: u64, param: In<EpParam>) -> u32 {

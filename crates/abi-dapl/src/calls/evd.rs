@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 
 use dapl::{Error, Evd, EvdFlags, Event as DaplEvent, RequestEvent, Subtype};
 
-use super::cno::{freed, ia_of};
 use super::{count, lent, mask, timeout};
-use crate::handles::{self, Object, from_label, label, lock};
-use crate::provider::answer;
+use crate::answer::answer;
+use crate::handles::{self, Object, freed, from_label, ia_of, label, lock};
 use crate::types::{
     AsyncData, ConnectionData, CrArrivalData, DtoData, EvdParam, Event, EventData, Handle, RmrBindData,
 };

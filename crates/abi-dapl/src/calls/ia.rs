@@ -9,31 +9,11 @@ use std::sync::{Arc, Mutex};
 use dapl::{Adapter, Error, Ia, Kind, Result, Subtype};
 
 use super::{mask, signed};
-use crate::handles::{self, Object, from_label, label, lock};
-use crate::provider::{Line, Provider, answer, line, not_implemented};
+use crate::answer::{answer, not_implemented};
+use crate::handles::{self, IaObject, Object, from_label, label, lock};
+use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
 use cface::{Loan, Out, Text};
-
-/// An open adapter.
-pub(crate) struct IaObject {
-    pub(crate) ia: Ia,
-    line: Line,
-    is_thread_safe: bool,
-    pub(crate) async_evd: Handle,
-    address: Loan,
-}
-
-// SAFETY: the handle is a number that is checked at each use, and never followed. Test: `tests/hammer.rs`.
-unsafe impl Send for IaObject {}
-// SAFETY: as above.
-unsafe impl Sync for IaObject {}
-
-impl IaObject {
-    /// What the registry finds behind the handles of its objects.
-    pub(crate) fn table(&self) -> *mut Provider {
-        std::ptr::from_ref(self.line.table).cast_mut()
-    }
-}
 
 /// Devices that are open, with the number of adapters on each.
 static OPEN: Mutex<BTreeMap<String, (Adapter, usize)>> = Mutex::new(BTreeMap::new());
@@ -122,15 +102,14 @@ fn make(
     qlen: u32,
     given: Handle,
 ) -> Result<(Handle, Handle)> {
-    let table = std::ptr::from_ref(line.table).cast_mut();
     let (ia, evd) = Ia::open(adapter, qlen)?;
     let address = Loan::address(SocketAddr::new(ia.attr().address, 0));
     let async_evd = match &evd {
-        Some(evd) => handles::insert_with(Object::Evd(evd.clone()), 0, table)?,
+        Some(evd) => handles::insert_with(Object::Evd(evd.clone()), 0, &line)?,
         None => given,
     };
-    let object = IaObject { ia: ia.clone(), line, is_thread_safe, async_evd, address };
-    let handle = handles::insert_with(Object::Ia(Arc::new(object)), 0, table).inspect_err(|_| {
+    let object = IaObject { ia: ia.clone(), line: line.clone(), is_thread_safe, async_evd, address };
+    let handle = handles::insert_with(Object::Ia(Arc::new(object)), 0, &line).inspect_err(|_| {
         if evd.is_some() {
             handles::remove(async_evd);
         }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use dapl::{Buf, CompletionFlags, Error, Kind, Lmr, MemPriv, Pz, Result, Rmr, Sge, Subtype};
 use verbs::MemoryKind;
 
-use super::cno::{freed, ia_of};
 use super::mask;
-use crate::handles::{self, Object, from_label, label};
-use crate::provider::{answer, not_implemented};
+use crate::answer::{answer, not_implemented};
+use crate::handles::{self, Object, freed, from_label, ia_of, label};
 use crate::types::{Handle, LmrParam, PzParam, RegionDescription, RmrParam, Triplet};
 use cface::{In, Out};
 

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use dapl::{Cr, Error, Kind, Psp, Result, Rsp, Subtype};
 
-use super::cno::{freed, ia_of};
-use super::ep::lend;
 use super::{bytes, lent, mask};
-use crate::handles::{self, Object, from_label, label, lock};
-use crate::provider::{answer, not_implemented};
+use crate::answer::{answer, not_implemented};
+use crate::handles::{self, Object, freed, from_label, ia_of, label, lend_address, lock};
 use crate::types::{CrParam, Handle, PspParam, RspParam};
 use cface::{Bytes, In, Out, SockAddr};
 
@@ -145,7 +143,7 @@ pub(crate) extern "C" fn cr_query(cr: Handle, fields: u32, param: Out<CrParam>) 
         let (private_data_size, private_data) = lent.unwrap_or((0, std::ptr::null_mut()));
         drop(look);
         place.set(CrParam {
-            remote_ia_address_ptr: lend(cr, 1, object.remote()),
+            remote_ia_address_ptr: lend_address(cr, 1, object.remote()),
             remote_port_qual: object.remote().port().into(),
             private_data_size,
             private_data,

@@ -2,10 +2,9 @@
 
 use dapl::{Error, Srq, SrqAttr as DaplAttr, Subtype};
 
-use super::cno::{freed, ia_of};
 use super::{count, mask, pieces, signed};
-use crate::handles::{self, Object, from_label, label};
-use crate::provider::answer;
+use crate::answer::answer;
+use crate::handles::{self, Object, freed, from_label, ia_of, label};
 use crate::types::{Handle, SrqAttr, SrqParam, Triplet};
 use cface::{In, Out};
 
