@@ -4,47 +4,12 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use host::Rng;
 use verbs::{Mr, Wc, WcOpcode, WcStatus};
-
-/// A small generator of random numbers (SplitMix64): the same numbers for the same seed everywhere.
-#[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
-
-impl Rng {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    /// A number below `n`, which is not zero.
-    pub(super) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    pub(super) fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
-
-pub(super) fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// Bytes that tell where they came from: another seed or a shift by any number of bytes shows.
 pub(super) fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = Rng::new(seed.wrapping_mul(0x0123_4567_89ab_cdef));
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        bytes.extend_from_slice(&rng.next().to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    Rng::new(seed.wrapping_mul(0x0123_4567_89ab_cdef)).bytes(len)
 }
 
 /// Compares bytes; on failure prints where they differ, not all of them.

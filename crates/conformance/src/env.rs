@@ -1,6 +1,8 @@
 //! [`Env`]: the devices under test, deadlines, and waits that fail with their name.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use host::{Host, Span, Time};
 
@@ -60,6 +62,22 @@ impl Env {
         let refusal = device.alloc_dm(64).expect_err("NIC memory from a device without");
         assert!(matches!(refusal, Error::Unsupported { .. } | Error::Limit { .. }), "{refusal:?}");
         vec![MemoryKind::Host]
+    }
+
+    /// Runs the bodies beside each other and waits for all; fails if one of them did.
+    pub(super) fn together(&self, bodies: Vec<Box<dyn FnOnce() + Send>>) {
+        let (count, finished) = (bodies.len() as u64, Arc::new(AtomicU64::new(0)));
+        let start = |body: Box<dyn FnOnce() + Send>| {
+            let finished = finished.clone();
+            let run = move || {
+                body();
+                finished.fetch_add(1, Ordering::AcqRel);
+            };
+            self.a.host().spawn("conformance", None, run).expect("a thread")
+        };
+        let tasks: Vec<_> = bodies.into_iter().map(start).collect();
+        tasks.into_iter().for_each(host::Task::join);
+        assert_eq!(finished.load(Ordering::Acquire), count, "a thread failed; its message is above");
     }
 
     /// Fresh memory of a kind.

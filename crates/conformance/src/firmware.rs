@@ -492,15 +492,15 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
     });
     let host = env.a.host().clone();
     let command = Box::new(move || {
-        let mut rng = super::check::Rng::new(4);
+        let mut rng = host::Rng::new(4);
         for round in 1..=ROUNDS {
             // From at once to long after the other has fallen asleep.
-            let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.below(7)]);
+            let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
             host.poll("a pause", host.after(pause), || None::<()>);
             program.command(&record(&[round])).expect("room");
             let heard = || (seen.load(Ordering::Acquire) >= round).then_some(());
             host.poll("the sleeper", side.waiter.deadline(), heard).expect("it woke");
         }
     });
-    super::threads::together(env, vec![sleep, command]);
+    env.together(vec![sleep, command]);
 }

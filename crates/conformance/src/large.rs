@@ -1,8 +1,9 @@
 //! Messages of 1 GiB; the largest that IBA promises to be possible is 2^31 bytes (9.7.1).
 
 use super::Env;
-use super::check::{Rng, mix, ok, same_bytes};
+use super::check::{ok, same_bytes};
 use super::conn::{End, Setup, connect};
+use host::{Rng, mix};
 use verbs::{Access, Buf, Mr, SendOp, SendWr, WcOpcode};
 
 /// What is compared at a time.
@@ -60,7 +61,7 @@ pub(super) fn a_gibibyte_each_way(env: &Env) {
         end.pd.reg_mr(&buf, Access::ALL - Access::REMOTE_ATOMIC).expect("a large region")
     };
     let (near, far) = (big(&a), big(&b));
-    let seed = Rng::new(1).next();
+    let seed = Rng::new(1).next_u64();
     fill(near.buf(), seed);
     let all = [near.sge(0, len as u32)];
     a.post(&SendWr::new(1, SendOp::Write(far.remote(0)), &all));

@@ -113,14 +113,17 @@ impl Test {
     }
 }
 
+static SINGLE: &[Test] = crate::__conformance_table!(__conformance_list);
+static THREADED: &[Test] = crate::__conformance_threads!(__conformance_list);
+
 /// All single-threaded tests, for drivers that run them under many seeds.
 pub fn all() -> &'static [Test] {
-    table::SINGLE
+    SINGLE
 }
 
 /// The tests that spawn threads.
 pub fn threaded() -> &'static [Test] {
-    table::THREADED
+    THREADED
 }
 
 /// Runs the test with this path; for [`crate::tests!`].

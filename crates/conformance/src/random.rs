@@ -5,8 +5,9 @@
 //! sources are never changed within a batch; results land in slots of their own.
 
 use super::Env;
-use super::check::{Rng, pattern, same_bytes};
+use super::check::{pattern, same_bytes};
 use super::conn::{Conn, End};
+use host::Rng;
 use verbs::{AtomicCap, Data, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode};
 
 /// Bytes that peers work on.
@@ -40,10 +41,10 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     fn run(&mut self, first_id: u64) {
-        let count = 1 + self.rng.below(SLOTS);
+        let count = 1 + self.rng.index(SLOTS);
         for i in 0..count {
             let id = first_id + i as u64;
-            match self.rng.below(if self.atomics { 6 } else { 4 }) {
+            match self.rng.index(if self.atomics { 6 } else { 4 }) {
                 0 => self.write(id, i + 1 == count),
                 1 => self.write_imm(id, i + 1 == count),
                 2 => self.send(id, i + 1 == count),
@@ -58,9 +59,9 @@ impl Batch<'_> {
     /// Random source pieces and their bytes.
     fn source(&mut self, max: usize) -> (Vec<Sge>, Vec<u8>) {
         let (mut sges, mut bytes) = (Vec::new(), Vec::new());
-        for _ in 0..self.rng.below(self.near.qp.init().cap.max_send_sge as usize + 1) {
-            let len = self.rng.below((max - bytes.len()).min(300) + 1);
-            let at = SOURCE + self.rng.below(TOTAL - SOURCE - len + 1);
+        for _ in 0..self.rng.index(self.near.qp.init().cap.max_send_sge as usize + 1) {
+            let len = self.rng.index((max - bytes.len()).min(300) + 1);
+            let at = SOURCE + self.rng.index(TOTAL - SOURCE - len + 1);
             sges.push(self.near.host.sge(at as u64, len as u32));
             bytes.extend_from_slice(&self.near_model[at..at + len]);
         }
@@ -86,7 +87,7 @@ impl Batch<'_> {
     }
 
     fn target(&mut self, len: usize) -> usize {
-        self.rng.below(OPEN - len + 1)
+        self.rng.index(OPEN - len + 1)
     }
 
     fn write(&mut self, id: u64, last: bool) {
@@ -99,7 +100,7 @@ impl Batch<'_> {
 
     fn write_imm(&mut self, id: u64, last: bool) {
         let (sges, bytes) = self.source(OPEN);
-        let (at, imm) = (self.target(bytes.len()), self.rng.next() as u32);
+        let (at, imm) = (self.target(bytes.len()), self.rng.next_u64() as u32);
         self.far.post_recv(id, &[]);
         let op = SendOp::WriteImm(self.far.host.remote(at as u64), imm);
         self.post_bytes(id, op, WcOpcode::Write, &sges, &bytes, last);
@@ -111,8 +112,8 @@ impl Batch<'_> {
         let (sges, bytes) = self.source(SLOT);
         let at = OPEN + self.receives * SLOT;
         self.receives += 1;
-        let imm = self.rng.one_in(2).then(|| self.rng.next() as u32);
-        let first = self.rng.below(bytes.len() + 1);
+        let imm = self.rng.one_in(2).then(|| self.rng.next_u64() as u32);
+        let first = self.rng.index(bytes.len() + 1);
         let room = [
             self.far.host.sge(at as u64, first as u32),
             self.far.host.sge((at + first) as u64, (SLOT - first) as u32),
@@ -141,21 +142,21 @@ impl Batch<'_> {
     }
 
     fn read(&mut self, id: u64) {
-        let len = self.rng.below(SLOT + 1);
+        let len = self.rng.index(SLOT + 1);
         let at = self.target(len);
         let bytes = self.far_model[at..at + len].to_vec();
         self.fetch(id, SendOp::Read(self.far.host.remote(at as u64)), WcOpcode::Read, &bytes);
     }
 
     fn word(&mut self) -> (usize, u64) {
-        let at = self.rng.below(OPEN / 8) * 8;
+        let at = self.rng.index(OPEN / 8) * 8;
         (at, u64::from_ne_bytes(self.far_model[at..at + 8].try_into().expect("eight bytes")))
     }
 
     fn compare_and_swap(&mut self, id: u64) {
         let (at, old) = self.word();
-        let compare = if self.rng.one_in(2) { old } else { self.rng.next() };
-        let swap = self.rng.next();
+        let compare = if self.rng.one_in(2) { old } else { self.rng.next_u64() };
+        let swap = self.rng.next_u64();
         let remote = self.far.host.remote(at as u64);
         let op = SendOp::CompareSwap { remote, compare, swap };
         self.fetch(id, op, WcOpcode::CompareSwap, &old.to_ne_bytes());
@@ -165,7 +166,7 @@ impl Batch<'_> {
     }
 
     fn fetch_and_add(&mut self, id: u64) {
-        let ((at, old), add) = (self.word(), self.rng.next());
+        let ((at, old), add) = (self.word(), self.rng.next_u64());
         let op = SendOp::FetchAdd { remote: self.far.host.remote(at as u64), add };
         self.fetch(id, op, WcOpcode::FetchAdd, &old.to_ne_bytes());
         self.far_model[at..at + 8].copy_from_slice(&old.wrapping_add(add).to_ne_bytes());
@@ -194,7 +195,7 @@ fn walk(env: &Env, seed: u64, batches: u64) {
     }
     let atomics = [&env.a, &env.b].iter().all(|d| d.attr().atomic_cap != AtomicCap::None);
     for batch in 0..batches {
-        let (mut ends, from) = ([&c.a, &c.b], rng.below(2));
+        let (mut ends, from) = ([&c.a, &c.b], rng.index(2));
         let (left, right) = models.split_at_mut(1);
         let (mut near_model, mut far_model) = (&mut left[0], &mut right[0]);
         if from == 1 {

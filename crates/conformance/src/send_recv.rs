@@ -2,7 +2,7 @@
 
 use super::check::{Shadow, failed, ok, same_bytes};
 use super::conn::{Conn, Setup};
-use super::{Env, check};
+use super::Env;
 use verbs::{SendOp, SendWr, Sge, WcOpcode, WcStatus};
 
 /// Sizes around every boundary that an implementation may have.
@@ -229,12 +229,12 @@ pub(super) fn ten_thousand_messages_in_order(env: &Env) {
     }
     let total = 10_000_u64;
     for i in 0..total {
-        c.a.post(&SendWr::inline(i, SendOp::Send, &check::mix(i).to_le_bytes()[..inline(env)]));
+        c.a.post(&SendWr::inline(i, SendOp::Send, &host::mix(i).to_le_bytes()[..inline(env)]));
         ok(c.a.sent(), i, WcOpcode::Send);
         let slot = (i % depth) * 8;
         let wc = ok(c.b.received(), i, WcOpcode::Recv);
         let got = c.b.host.buf().to_vec(slot as usize..slot as usize + wc.byte_len as usize).expect("inside");
-        same_bytes("a small message", &got, &check::mix(i).to_le_bytes()[..inline(env)]);
+        same_bytes("a small message", &got, &host::mix(i).to_le_bytes()[..inline(env)]);
         c.b.post_recv(i + depth, &[c.b.host.sge(slot, 8)]);
     }
 }

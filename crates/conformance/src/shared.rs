@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
-use host::Span;
+use host::{Rng, Span};
 
 use super::Env;
-use super::check::{Rng, ok};
+use super::check::ok;
 use super::conn::{End, Setup, connect};
 use super::traffic::pattern;
 use verbs::{RecvWr, SendOp, SendWr, Srq, SrqInit, WcOpcode};
@@ -75,7 +75,7 @@ pub fn run(env: &Env, crowd: &mut Crowd<'_>) {
         let before: u64 = ways.iter().map(|way| way.sent + way.delivered + way.received).sum();
         for way in &mut ways {
             if !enough && way.sent - way.delivered < DEPTH {
-                way.send(rng.below(LONGEST + 1));
+                way.send(rng.index(LONGEST + 1));
             }
             way.look(&mut room);
         }

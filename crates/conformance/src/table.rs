@@ -1,6 +1,4 @@
-//! The list of all tests, and the macros that make lists and `#[test]` functions of it.
-
-use super::*;
+//! The list of all tests, as macros that make lists and `#[test]` functions of it.
 
 /// Makes one `#[test]` per test of the suite, in a module per group, from an expression of a type that
 /// implements [`Fixture`]. With `, threads` the tests that spawn threads are included: for NICs in real time.
@@ -49,9 +47,6 @@ macro_rules! __conformance_list {
         &[$($(Test { group: stringify!($group), name: stringify!($name), body: $group::$name },)*)*]
     };
 }
-
-pub(super) static SINGLE: &[Test] = crate::__conformance_table!(__conformance_list);
-pub(super) static THREADED: &[Test] = crate::__conformance_threads!(__conformance_list);
 
 /// The single-threaded tests, by group; the macro named `then` makes something of them.
 #[doc(hidden)]

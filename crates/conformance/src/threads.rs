@@ -10,24 +10,6 @@ use super::disconnect::{MESSAGES, acknowledged, messages_until_empty};
 use host::{Descriptor, WaitSet};
 use verbs::{Access, AtomicCap, Error, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
-/// Runs the bodies beside each other and waits for all; fails if one of them did.
-pub(super) fn together(env: &Env, bodies: Vec<Box<dyn FnOnce() + Send>>) {
-    let (count, finished) = (bodies.len() as u64, Arc::new(AtomicU64::new(0)));
-    let tasks: Vec<_> = bodies
-        .into_iter()
-        .map(|body| {
-            let finished = finished.clone();
-            let run = move || {
-                body();
-                finished.fetch_add(1, Ordering::AcqRel);
-            };
-            env.a.host().spawn("conformance", None, run).expect("a thread")
-        })
-        .collect();
-    tasks.into_iter().for_each(host::Task::join);
-    assert_eq!(finished.load(Ordering::Acquire), count, "a thread failed; its message is above");
-}
-
 pub(super) use super::firmware::interrupts_wake_sleepers;
 
 /// Posts, and tries again while the queue is full.
@@ -70,7 +52,7 @@ pub(super) fn several_posters(env: &Env) {
             assert_eq!(own.len() as u64, each);
         }
     }));
-    together(env, bodies);
+    env.together(bodies);
 }
 
 /// Several threads poll one queue: every completion is taken once.
@@ -97,7 +79,7 @@ pub(super) fn several_pollers(env: &Env) {
             post_patiently(&poster.a, &SendWr::new(i, SendOp::Write(poster.b.host.remote(0)), &data));
         }
     }));
-    together(env, bodies);
+    env.together(bodies);
     let mut taken = taken.lock().expect("no panic").clone();
     taken.sort_unstable();
     assert_eq!(taken, (0..total).collect::<Vec<u64>>());
@@ -124,7 +106,7 @@ pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
             c.b.device.host().node().inspect(|node| node.signal());
             assert_eq!(messages, MESSAGES, "messages of round {round}");
         };
-        together(env, vec![Box::new(look), Box::new(count)]);
+        env.together(vec![Box::new(look), Box::new(count)]);
     }
 }
 
@@ -159,7 +141,7 @@ pub(super) fn ping_pong_between_threads(env: &Env) {
     let (first, second) = (kept.clone(), kept.clone());
     let keep = move |end| first.lock().expect("no panic").push(end);
     let keep_too = move |end| second.lock().expect("no panic").push(end);
-    together(env, vec![Box::new(move || keep(ping())), Box::new(move || keep_too(pong()))]);
+    env.together(vec![Box::new(move || keep(ping())), Box::new(move || keep_too(pong()))]);
 }
 
 /// Atomics of several queue pairs and threads on one word add up.
@@ -184,7 +166,7 @@ pub(super) fn atomics_from_several_threads(env: &Env) {
             }
         }));
     }
-    together(env, bodies);
+    env.together(bodies);
     let sum = target.host.buf().to_vec(0..8).expect("inside");
     assert_eq!(sum, (threads * each).to_ne_bytes());
 }
@@ -215,7 +197,7 @@ pub(super) fn deregistering_under_fire(env: &Env) {
             b.in_error();
             assert!(b.host.buf().to_vec(0..4096).expect("inside").iter().all(|&byte| byte == 0));
         });
-        together(env, vec![writer, owner]);
+        env.together(vec![writer, owner]);
     }
 }
 
@@ -232,7 +214,7 @@ pub(super) fn failing_under_fire(env: &Env) {
                 count.fetch_add(1, Ordering::AcqRel);
             }
         });
-        together(env, vec![post, Box::new(move || killer.a.qp.to_error())]);
+        env.together(vec![post, Box::new(move || killer.a.qp.to_error())]);
         c.a.sends_flushed(0..accepted.load(Ordering::Acquire));
     }
 }
@@ -264,7 +246,7 @@ pub(super) fn nothing_is_done_behind_a_failure(env: &Env) {
         let memory = |range| c.b.host.buf().to_vec(range).expect("inside");
         c.a.host.buf().write(0, &[0xa5; 8]).expect("inside");
         let before = memory(0..8 * WRITES as usize);
-        together(env, vec![post, spoil]);
+        env.together(vec![post, spoil]);
         let done: Vec<Wc> = (0..=WRITES).map(|_| c.a.sent()).collect();
         let failed = done.iter().position(|wc| !wc.is_ok()).expect("one has a wrong key");
         assert_eq!((done[failed].wr_id, done[failed].status), (WRITES, WcStatus::RemAccessErr));
@@ -297,7 +279,7 @@ pub(super) fn vanishing_under_fire(env: &Env) {
             }
             panic!("the peer is gone, and writes still succeed");
         });
-        together(env, vec![writer, Box::new(move || drop(b))]);
+        env.together(vec![writer, Box::new(move || drop(b))]);
     }
 }
 
@@ -315,7 +297,7 @@ pub(super) fn connecting_from_several_threads(env: &Env) {
             }
         }));
     }
-    together(env, bodies);
+    env.together(bodies);
 }
 
 /// Objects are made and dropped by several threads at once.
@@ -330,7 +312,7 @@ pub(super) fn making_objects_from_several_threads(env: &Env) {
             }
         }));
     }
-    together(env, bodies);
+    env.together(bodies);
 }
 
 /// A thread that sleeps for a completion is woken by another thread's request, and by the connection's end
@@ -352,7 +334,7 @@ pub(super) fn sleepers_are_woken(env: &Env) {
         a.waiter.silence(&a.recv_cq, "nothing was sent");
         a.cm.disconnect(&a.qp).expect("disconnect");
     });
-    together(env, vec![sleep, wake]);
+    env.together(vec![sleep, wake]);
 }
 
 /// A thread that sleeps on a completion queue, looking at memory, is woken by every write that rings, the first as well as one
@@ -382,10 +364,10 @@ pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
     });
     let write = Box::new(move || {
         let a = &writer.a;
-        let mut rng = super::check::Rng::new(3);
+        let mut rng = host::Rng::new(3);
         for round in 1..=ROUNDS {
             // From at once to long after the other has fallen asleep.
-            let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.below(7)]);
+            let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
             host.poll("a pause", host.after(pause), || None::<()>);
             let (op, word) = (SendOp::Write(writer.b.host.remote(0)), round.to_ne_bytes());
             let wr = SendWr::inline(round, op, &word).with(SendFlags::RING);
@@ -395,7 +377,7 @@ pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
             host.poll("the sleeper", a.waiter.deadline(), heard).expect("it woke");
         }
     });
-    together(env, vec![sleep, write]);
+    env.together(vec![sleep, write]);
 }
 
 /// Where the attributes promise an order, a thread that polls for the last byte of a write finds all of it, while another writes.
@@ -438,7 +420,7 @@ pub(super) fn all_is_there_when_the_last_byte_is(env: &Env) {
                 waiter.until("reader", || (taken.load(Ordering::Acquire) == round).then_some(()));
             }
         });
-        together(env, vec![read, write]);
+        env.together(vec![read, write]);
     }
 }
 
@@ -485,7 +467,7 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
         a.waiter.disconnected(&a.cm, a.qp.num());
         drop(pipe);
     });
-    together(env, vec![sleep, wake]);
+    env.together(vec![sleep, wake]);
 }
 
 /// A thread that sleeps for an asynchronous event is woken by it.
@@ -505,5 +487,5 @@ pub(super) fn asynchronous_events_wake_sleepers(env: &Env) {
         a.post(&SendWr::new(1, SendOp::Write(remote), &[a.host.sge(0, 8)]));
         assert!(!a.sent().is_ok());
     });
-    together(env, vec![sleep, violate]);
+    env.together(vec![sleep, violate]);
 }

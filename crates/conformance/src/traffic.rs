@@ -7,10 +7,9 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use host::Span;
+use host::{Rng, Span};
 
 use super::Env;
-use super::check::Rng;
 use super::conn::{End, Setup};
 use verbs::{Access, Buf, CmEvent, ConnParam, Mr, QpCap, RecvWr, SendFlags, SendOp, SendWr, Wc, WcOpcode};
 
@@ -81,10 +80,10 @@ pub(super) fn pattern(side: u64, number: u64, len: usize) -> Vec<u8> {
 
 fn length(plan: (u64, usize, u64), side: u64, number: u64) -> usize {
     let mut rng = Rng::new(plan.0 ^ side << 40 ^ number << 8);
-    match rng.below(4) {
-        0 => rng.below(65),
-        1 => rng.below(4096),
-        _ => rng.below(plan.1 + 1),
+    match rng.index(4) {
+        0 => rng.index(65),
+        1 => rng.index(4096),
+        _ => rng.index(plan.1 + 1),
     }
 }
 
@@ -199,8 +198,8 @@ impl<'a> Half<'a> {
         let (number, len) = (self.next, length(self.plan, self.side, self.next));
         let place = self.place(number);
         let target = peer.target.remote(place as u64);
-        let from = self.rng.below(self.plan.1) as u64;
-        let (op, kind) = match self.rng.below(5) {
+        let from = self.rng.index(self.plan.1) as u64;
+        let (op, kind) = match self.rng.index(5) {
             0 | 1 => (SendOp::Write(target), WcOpcode::Write),
             2 => (SendOp::WriteImm(target, number as u32), WcOpcode::Write),
             3 => (SendOp::SendImm(number as u32), WcOpcode::Send),
@@ -212,11 +211,11 @@ impl<'a> Half<'a> {
         self.out.buf().write(place, &bytes).expect("inside");
         let sges = [self.out.sge(place as u64, len as u32)];
         let mut wr = SendWr::new(number << 24 | from, op, &sges);
-        let aloud = self.rng.below(2) == 0 || number % 4 == 3;
+        let aloud = self.rng.index(2) == 0 || number % 4 == 3;
         if !aloud {
             wr = wr.unsignaled();
         }
-        if self.rng.below(8) == 0 {
+        if self.rng.index(8) == 0 {
             wr = wr.with(SendFlags::FENCE);
         }
         self.end.qp.post_send(&wr).expect("room for a request");

@@ -15,6 +15,7 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 const TREES: &[&str] = &[
     "crates/abi-dapl/src/",
     "crates/bench/src/",
+    "crates/conformance/src/",
     "crates/dapl/src/",
     "crates/datatypes/src/",
     "crates/fabric/src/",
