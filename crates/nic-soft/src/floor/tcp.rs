@@ -10,12 +10,10 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::LOOKS_BEFORE_YIELD;
-
 /// Calls that find nothing between two questions whether to give up; each is a system call.
 const CALLS_PER_QUESTION: u64 = 1 << 10;
 /// Calls that find nothing before each further one is preceded by a yield, for two processes on one core.
-const CALLS_BEFORE_YIELD: u64 = LOOKS_BEFORE_YIELD / 64;
+const CALLS_BEFORE_YIELD: u64 = 1 << 8;
 /// Between two questions of who sleeps.
 const SLEEP: Duration = Duration::from_millis(200);
 

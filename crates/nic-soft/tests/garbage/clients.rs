@@ -117,13 +117,13 @@ fn mutate(rng: &mut Rng, real: &[u8]) -> Vec<u8> {
         _ => {
             for _ in 0..=rng.below(4) {
                 let at = rng.below(packet.len() as u64) as usize;
-                packet[at] = rng.next() as u8;
+                packet[at] = rng.next_u64() as u8;
             }
         }
     }
     // Memory of this very process is no stranger's.
     if packet.len() >= PROCESS_AT + 8 {
-        packet[PROCESS_AT..PROCESS_AT + 8].copy_from_slice(&rng.next().to_le_bytes());
+        packet[PROCESS_AT..PROCESS_AT + 8].copy_from_slice(&rng.next_u64().to_le_bytes());
     }
     packet
 }
@@ -136,7 +136,7 @@ fn garbage_packets() {
     let _gate = one_at_a_time();
     let (real, real_fds, _asker) = real_request();
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("a file");
-    let mut rng = Rng(31);
+    let mut rng = Rng::new(31);
     let mut victim = Victim::new();
     for round in 0..600 {
         let raw = Raw::connect(victim.port());
@@ -207,7 +207,7 @@ fn wrong_descriptors(rng: &mut Rng, segment: &OwnedFd) -> Vec<(&'static str, Vec
 fn wrong_descriptors_are_refused() {
     let _gate = one_at_a_time();
     let (real, real_fds, _asker) = real_request();
-    let mut rng = Rng(32);
+    let mut rng = Rng::new(32);
     let sets = wrong_descriptors(&mut rng, &real_fds[0]);
     let mut victim = Victim::new();
     for (what, fds) in &sets {
@@ -233,7 +233,7 @@ fn wrong_descriptors_are_refused() {
 fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng) {
     let good = SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     let file = memory_file(SEGMENT_LEN, MemfdFlags::empty(), good).expect("memory");
-    let token = rng.next();
+    let token = rng.next_u64();
     write_at(&file, 0, &version.to_le_bytes());
     write_at(&file, 8, &token.to_le_bytes());
     for at in 0..8 {
@@ -252,7 +252,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
     write_at(&file, at, &rng.bytes(65_536));
     let mut hello = real.to_vec();
     hello[TOKEN_AT..TOKEN_AT + 8].copy_from_slice(&token.to_le_bytes());
-    hello[PROCESS_AT..PROCESS_AT + 8].copy_from_slice(&rng.next().to_le_bytes());
+    hello[PROCESS_AT..PROCESS_AT + 8].copy_from_slice(&rng.next_u64().to_le_bytes());
     hello[QP_INDEX_AT..QP_INDEX_AT + 8].copy_from_slice(&(index | 1 << 32).to_le_bytes());
     // Generation 1, ready to send.
     write_at(&file, QP_AT + index * 1024, &(3_u64 | 1 << 32).to_le_bytes());
@@ -283,7 +283,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
 /// Uses a hostile connection; whatever comes of it, requests complete or wait for its end.
 fn attack_back(end: &End, rng: &mut Rng) {
     for id in 0..8 {
-        let remote = verbs::RemoteAddr { addr: rng.next(), rkey: rng.below(8 << 16) as u32 };
+        let remote = verbs::RemoteAddr { addr: rng.next_u64(), rkey: rng.below(8 << 16) as u32 };
         let op = match id {
             0 | 4 => SendOp::Send,
             1 => SendOp::Write(remote),
@@ -309,7 +309,7 @@ fn segments_that_lie() {
     // The first word of a segment; with another one all would be refused.
     let mut version = [0; 4];
     rustix::io::pread(&real_fds[0], &mut version, 0).expect("a segment");
-    let mut rng = Rng(33);
+    let mut rng = Rng::new(33);
     let mut victim = Victim::new();
     for round in 0..150 {
         hostile_client(&mut victim, &real, u32::from_le_bytes(version), &mut rng);

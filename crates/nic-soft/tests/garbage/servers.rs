@@ -52,7 +52,7 @@ fn false_servers() {
         drop(End::on(&device, 4096));
         traces::descriptors()
     };
-    let mut rng = Rng(41);
+    let mut rng = Rng::new(41);
     for reply in REPLIES.into_iter().cycle().take(90) {
         let end = End::on(&device, 4096);
         let param = ConnParam { timeout: host::Span::from_ms(60), ..end.param() };
@@ -60,7 +60,7 @@ fn false_servers() {
         let raw = listener.accept();
         assert!(matches!(raw.answer(PATIENCE), Answer::Packet(..)));
         let mut packet = real.clone();
-        packet[PROCESS_AT..PROCESS_AT + 8].copy_from_slice(&rng.next().to_le_bytes());
+        packet[PROCESS_AT..PROCESS_AT + 8].copy_from_slice(&rng.next_u64().to_le_bytes());
         match reply {
             Reply::Nothing | Reply::End => {}
             Reply::Random => raw.send(&rng.bytes(100), &borrowed(&fds)),

@@ -201,7 +201,7 @@ fn clients_that_go_wrong_later() {
     let victim = Victim::new(64);
     let first = write(1, 0, &[]);
     let bad: Vec<(&str, Attack)> = vec![
-        ("random bytes", Box::new(|_| Rng(9).bytes(200))),
+        ("random bytes", Box::new(|_| Rng::new(9).bytes(200))),
         ("a write before the region", Box::new(|end| write(end.host.rkey(), end.host.addr() - 1, &[1; 8]))),
         ("a write over its end", Box::new(|end| write(end.host.rkey(), end.host.addr() + 4090, &[1; 8]))),
         ("a write that wraps", Box::new(|end| write(end.host.rkey(), u64::MAX - 3, &[1; 8]))),

@@ -52,7 +52,7 @@ fn peers_are_killed_in_the_middle_of_traffic() {
     let device = device();
     let healthy = Healthy::start(&device);
     let before = traces::descriptors();
-    let mut rng = Rng(41);
+    let mut rng = Rng::new(41);
     let mut longest = Duration::ZERO;
     for round in 0..25 {
         let mut end = End::on(&device, LEN);

@@ -82,7 +82,7 @@ pub(crate) struct Mixer {
 
 /// The contents of message number `number` of the side with this seed.
 fn message(seed: u64, number: u64) -> Vec<u8> {
-    Rng(seed << 32 | number).bytes(MESSAGE)
+    Rng::new(seed << 32 | number).bytes(MESSAGE)
 }
 
 impl Mixer {
@@ -98,7 +98,7 @@ impl Mixer {
         Self {
             end,
             channel,
-            rng: Rng(0),
+            rng: Rng::new(0),
             slots,
             open: VecDeque::new(),
             next: 0,
@@ -116,7 +116,7 @@ impl Mixer {
     /// Works for so long, and for [`TURNS`] at least, then ends in step with the peer, whose seed is the other one's.
     #[track_caller]
     pub(crate) fn run(&mut self, seed: u64, peer_seed: u64, limit: Duration) -> Count {
-        self.rng = Rng(seed);
+        self.rng = Rng::new(seed);
         (0..RECEIVES).for_each(|number| self.post_receive(number));
         let began = Instant::now();
         while !(self.finished && self.peer_finished && self.open.is_empty()) {

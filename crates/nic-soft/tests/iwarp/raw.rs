@@ -61,7 +61,7 @@ pub(crate) fn flawed(kind: FrameKind) -> Vec<(&'static str, Vec<u8>)> {
     long.push(7);
     vec![
         ("HTTP", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n".to_vec()),
-        ("random bytes", Rng(77).bytes(400)),
+        ("random bytes", Rng::new(77).bytes(400)),
         ("the last letter of the key", changed(15, b'f')),
         ("the other side's key", frame(other).emit()),
         ("revision 0", changed(17, 0)),
@@ -142,7 +142,7 @@ impl Healthy {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (its_stop, its_rounds) = (stop.clone(), rounds.clone());
         let body = move || {
-            let mut rng = Rng(5);
+            let mut rng = Rng::new(5);
             while !its_stop.load(Ordering::Relaxed) {
                 let bytes = rng.bytes(4096);
                 near.host.buf().write(0, &bytes).expect("fits");

@@ -14,7 +14,7 @@ const LEN: usize = 1 << 20;
 fn move_bytes(end: &mut End, agent: &mut Agent, [own, theirs]: [MemoryKind; 2], offset: usize, len: usize) {
     let (at, n) = (offset as u64, len as u32);
     let fill = |end: &End, seed: u64| {
-        let bytes = Rng(seed).bytes(len);
+        let bytes = Rng::new(seed).bytes(len);
         end.region(own).buf().write(offset, &bytes).expect("fits");
         digest(&bytes)
     };
@@ -27,7 +27,7 @@ fn move_bytes(end: &mut End, agent: &mut Agent, [own, theirs]: [MemoryKind; 2], 
     end.post(2, SendOp::Read(end.peer.of(theirs).offset(at)), own, at, n);
     assert_eq!(end.sent_ok(2).byte_len, n);
     let got = end.region(own).buf().to_vec(offset..offset + len).expect("inside");
-    assert_eq!(digest(&got), digest(&Rng(2).bytes(len)), "read {theirs:?} to {own:?}");
+    assert_eq!(digest(&got), digest(&Rng::new(2).bytes(len)), "read {theirs:?} to {own:?}");
 
     for (id, op) in [(3, SendOp::Send), (4, SendOp::SendImm(9))] {
         let want = fill(end, id);
@@ -52,7 +52,7 @@ fn move_bytes(end: &mut End, agent: &mut Agent, [own, theirs]: [MemoryKind; 2], 
     let wc = end.received();
     assert_eq!((wc.status, wc.wr_id, wc.byte_len, wc.imm), (WcStatus::Success, 6, n, Some(77)));
     let got = end.region(own).buf().to_vec(offset..offset + len).expect("inside");
-    assert_eq!(digest(&got), digest(&Rng(6).bytes(len)), "their send {theirs:?} to {own:?}");
+    assert_eq!(digest(&got), digest(&Rng::new(6).bytes(len)), "their send {theirs:?} to {own:?}");
 }
 
 fn every_operation(copy: CopyPath) {

@@ -47,7 +47,7 @@ fn nothing_after_dereg(copy: CopyPath, rounds: u64) {
     let mut end = End::on(&device(copy), 4096);
     let mut child = Child::start("writer");
     child.tell(if copy == CopyPath::Service { "service" } else { "auto" });
-    let mut rng = Rng(11);
+    let mut rng = Rng::new(11);
     let buffers = [Buf::alloc(1 << 20), end.device.alloc_dm(1 << 20)].map(|b| b.expect("memory"));
     for round in 0..rounds {
         let buf = &buffers[round as usize % 2];
@@ -83,7 +83,7 @@ fn a_stopped_writer_does_not_hang_dereg() {
     let mut end = End::on(&device(CopyPath::Auto), 4096);
     let mut child = Child::start("writer");
     child.tell("auto");
-    let mut rng = Rng(12);
+    let mut rng = Rng::new(12);
     let (mut longest, mut busy) = (Duration::ZERO, 0);
     let len = 15 << 20;
     for round in 0..6 {

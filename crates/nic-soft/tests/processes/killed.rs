@@ -44,7 +44,7 @@ impl Bystander {
     }
 
     fn check(&mut self, round: u64) {
-        let bytes = Rng(round).bytes(4096);
+        let bytes = Rng::new(round).bytes(4096);
         let end = &self.end;
         end.host.buf().write(0, &bytes).expect("fits");
         end.post(round, SendOp::Write(end.peer.host), MemoryKind::Host, 0, 4096);
@@ -137,7 +137,7 @@ fn rounds(
 /// killed at a seeded instant, as initiator, target or both; measured from the instant it was reaped.
 #[test]
 fn peers_are_killed_in_the_middle_of_traffic() {
-    let mut rng = Rng(21);
+    let mut rng = Rng::new(21);
     rounds(CopyPath::Auto, "storm", 150, |i, device, child| {
         let mode = [Mode::Both, Mode::Initiator, Mode::Target][i as usize % 3];
         storm_round(device, child, CopyPath::Auto, mode, &mut rng)
@@ -147,7 +147,7 @@ fn peers_are_killed_in_the_middle_of_traffic() {
 /// The same where the owner copies.
 #[test]
 fn peers_are_killed_in_the_middle_of_traffic_by_service() {
-    let mut rng = Rng(22);
+    let mut rng = Rng::new(22);
     rounds(CopyPath::Service, "storm", 60, |i, device, child| {
         let mode = [Mode::Both, Mode::Initiator, Mode::Target][i as usize % 3];
         storm_round(device, child, CopyPath::Service, mode, &mut rng)
@@ -159,7 +159,7 @@ fn peers_are_killed_in_the_middle_of_traffic_by_service() {
 /// end.
 #[test]
 fn peers_are_killed_while_they_connect_and_destroy() {
-    let mut rng = Rng(23);
+    let mut rng = Rng::new(23);
     rounds(CopyPath::Auto, "churn", 100, |_, device, child| churn_round(device, child, &mut rng));
 }
 

@@ -26,7 +26,7 @@ fn peers_in_different_pid_namespaces_work() {
     end.accept();
     assert_eq!(child.heard(), "connected");
     let mut agent = Agent(child);
-    let bytes = Rng(5).bytes(LEN);
+    let bytes = Rng::new(5).bytes(LEN);
     for kind in [MemoryKind::Host, MemoryKind::Nic] {
         end.region(kind).buf().write(0, &bytes).expect("fits");
         end.post(1, SendOp::Write(end.peer.of(kind)), kind, 0, LEN as u32);

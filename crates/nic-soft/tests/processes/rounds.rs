@@ -27,7 +27,7 @@ pub(crate) struct Storm {
 impl Storm {
     pub(crate) fn new(end: &End, seed: u64) -> Self {
         let mut storm = Self {
-            rng: Rng(seed),
+            rng: Rng::new(seed),
             posted: 0,
             completed: 0,
             recvs_posted: 0,
@@ -166,9 +166,9 @@ pub(crate) fn storm_round(
     rng: &mut Rng,
 ) -> Duration {
     let mut end = End::on(device, LEN);
-    let mut storm = Storm::new(&end, rng.next());
+    let mut storm = Storm::new(&end, rng.next_u64());
     let listener = end.listen();
-    child.tell(storm_line(copy, mode, listener.addr().port(), rng.next()));
+    child.tell(storm_line(copy, mode, listener.addr().port(), rng.next_u64()));
     end.accept();
     let delay = Duration::from_micros(rng.below(3000));
     let (killed, noticed) = std::thread::scope(|scope| {

@@ -55,7 +55,7 @@ fn round(device: &verbs::Device, children: [Child; 2], rng: &mut Rng) {
     let [mut victim, mut survivor] = children;
     for (end, child) in [(&mut dying, &mut victim), (&mut living, &mut survivor)] {
         let listener = end.listen();
-        child.tell(storm_line(CopyPath::Auto, Mode::Initiator, listener.addr().port(), rng.next()));
+        child.tell(storm_line(CopyPath::Auto, Mode::Initiator, listener.addr().port(), rng.next_u64()));
         end.accept();
     }
     let kill_at = Instant::now() + Duration::from_micros(rng.below(4000));
@@ -84,7 +84,7 @@ fn round(device: &verbs::Device, children: [Child; 2], rng: &mut Rng) {
 fn a_killed_claimant_of_shared_receives_loses_none() {
     let _gate = one_at_a_time();
     let device = device(CopyPath::Auto);
-    let mut rng = Rng(51);
+    let mut rng = Rng::new(51);
     for _ in 0..40 {
         round(&device, [Child::start("storm"), Child::start("storm")], &mut rng);
     }

@@ -48,7 +48,7 @@ fn a_stopped_target_is_written_read_and_sent_to() {
     let mut end = End::new(CopyPath::Auto, LEN);
     let mut agent = Agent::start(&mut end, CopyPath::Auto, LEN);
     for (round, kind) in KINDS.into_iter().enumerate() {
-        let bytes = Rng(round as u64).bytes(PART);
+        let bytes = Rng::new(round as u64).bytes(PART);
         (0..4).for_each(|id| agent.post_recv(id, kind, 0, PART));
         agent.0.stop();
         work_on_stopped(&end, kind, &bytes);
@@ -76,7 +76,7 @@ fn a_stopped_target_that_copies_itself_is_waited_for() {
     let _gate = one_at_a_time();
     let mut end = End::new(CopyPath::Service, LEN);
     let mut agent = Agent::start(&mut end, CopyPath::Service, LEN);
-    let bytes = Rng(3).bytes(LEN);
+    let bytes = Rng::new(3).bytes(LEN);
     end.host.buf().write(0, &bytes).expect("fits");
     agent.post_recv(9, MemoryKind::Nic, 0, LEN);
     agent.0.stop();

@@ -18,7 +18,7 @@ pub(crate) fn pingpong_role() {
     let mut end = End::new(CopyPath::Auto, 4096);
     (0..16).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, 64));
     end.connect(hear().expect("a port").parse().expect("a number"));
-    let mut rng = Rng(5);
+    let mut rng = Rng::new(5);
     for round in 0..2 * ROUNDS {
         let wc = end.recv_cq.wait(deadline()).expect("a message");
         assert!(wc.is_ok() && wc.imm == Some(round as u32), "{wc:?}");

@@ -42,7 +42,7 @@ pub(crate) fn role() {
         let number = |i: usize| words[i].parse::<u64>().expect("a number");
         match words[0] {
             "fill" => {
-                let bytes = Rng(number(4)).bytes(number(3) as usize);
+                let bytes = Rng::new(number(4)).bytes(number(3) as usize);
                 end.region(kind(words[1])).buf().write(number(2) as usize, &bytes).expect("fits");
                 say("filled");
             }

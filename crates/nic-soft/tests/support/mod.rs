@@ -10,6 +10,8 @@ pub(crate) mod traces;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+pub(crate) use host::Rng;
+
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -29,35 +31,6 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         }
         assert!(began.elapsed() < PATIENCE, "no {what} within {PATIENCE:?}");
         std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-/// A seeded generator (SplitMix64).
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    /// 64 bits.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Below `n`.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    /// `len` bytes.
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(len + 8);
-        while bytes.len() < len {
-            bytes.extend(self.next().to_le_bytes());
-        }
-        bytes.truncate(len);
-        bytes
     }
 }
 
