@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::chance::Rng;
+use host::Rng;
 
 /// An attack on the stack: its name, what it does, and how.
 pub(crate) struct Attack {

@@ -10,6 +10,14 @@ use verbs::{
     RemoteAddr, Srq, SrqInit,
 };
 
+/// Devices of all kinds, as `fabric` names them.
+pub(crate) const DEVICES: &[&str] = &[
+    "shm",
+    "shm(copy=service)",
+    "iwarp@127.0.0.1",
+    "rails(shm,shm)",
+    "rails(iwarp@127.0.0.1,iwarp@127.0.0.2)",
+];
 /// Requests and receives under way of one connection.
 pub(crate) const DEPTH: u64 = 32;
 /// Bytes of a message at most.

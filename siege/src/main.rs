@@ -8,12 +8,10 @@
 //! | `runner` | each attack in a process of its own, watched, so that a crash or a hang is a result and no end |
 //! | `child` | further processes of this program in a role, which speak in lines |
 //! | `end`, `storm` | an end of connections; traffic of which every byte and every completion is accounted for |
-//! | `chance` | seeded numbers |
 //! | `traces` | what a process holds and leaves behind |
 
 mod attack;
 mod attacks;
-mod chance;
 mod child;
 mod end;
 mod runner;

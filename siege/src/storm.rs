@@ -8,8 +8,8 @@ use anyhow::{Result, bail, ensure};
 use verbs::{CmEvent, Error, RecvWr, SendOp, SendWr, Wc, WcOpcode};
 
 use crate::attack::Tally;
-use crate::chance::{Rng, pattern};
 use crate::end::{AREA, DEPTH, End, Link, PEERS, RESULT, ROUND_MAX, SENDS, SLOT, SOURCE};
+use host::Rng;
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Storm {
 
     fn post_message(&mut self, end: &End, link: &Link) -> Result<()> {
         let len = *self.rng.one_of(&[8, 16, 64, 200, 1000, SLOT]);
-        let mut bytes = pattern(self.sent, len as usize);
+        let mut bytes = Rng::new(self.sent).bytes(len as usize);
         bytes[..8].copy_from_slice(&self.sent.to_le_bytes());
         let slot = SENDS + self.sent % DEPTH * SLOT;
         end.put(slot, &bytes)?;
@@ -107,8 +107,8 @@ impl Storm {
     }
 
     fn post_probe(&mut self, end: &End, link: &Link) -> Result<()> {
-        let (len, seed) = (*self.rng.one_of(&[1, 8, 300, 5000, 20_000, AREA]), self.rng.next());
-        end.put(SOURCE, &pattern(seed, len as usize))?;
+        let (len, seed) = (*self.rng.one_of(&[1, 8, 300, 5000, 20_000, AREA]), self.rng.next_u64());
+        end.put(SOURCE, &Rng::new(seed).bytes(len as usize))?;
         let (there, piece) = (link.peer.offset(PEERS), [end.mr.sge(SOURCE, len as u32)]);
         if self.request(link, Kind::Write, &SendWr::new(self.posted, SendOp::Write(there), &piece))? {
             let piece = [end.mr.sge(RESULT, len as u32)];
@@ -163,7 +163,7 @@ impl Storm {
             Kind::ReadBack { seed, len } => {
                 self.probes = false;
                 ensure!(
-                    end.get(RESULT, len)? == pattern(seed, len as usize),
+                    end.get(RESULT, len)? == Rng::new(seed).bytes(len as usize),
                     "{len} bytes were not read as written"
                 );
             }
@@ -189,7 +189,7 @@ impl Storm {
         tally.doubled += u64::from(number < self.messages);
         self.messages = number + 1;
         ensure!(
-            bytes[8..] == pattern(number, bytes.len())[8..],
+            bytes[8..] == Rng::new(number).bytes(bytes.len())[8..],
             "message {number} has other bytes than were sent"
         );
         Ok(())

@@ -9,13 +9,12 @@ use nic_soft::lab::fork_and;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
 use verbs::{Access, Buf, RecvWr, SendOp, SendWr, Wc};
 
-use super::DEVICES;
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
 use crate::child::{Child, hear, say};
-use crate::end::{End, Link, PEERS, within};
+use crate::end::{DEVICES, End, Link, PEERS, within};
 use crate::storm::Storm;
 use crate::traces::Holdings;
+use host::Rng;
 
 /// The name of the parents' role.
 pub(crate) const ROLE: &str = "forking";
@@ -42,7 +41,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (mut at, mut level) = (0, None);
     while budget.goes_on() {
         let (which, deed) = (at % DEVICES.len(), DEEDS[at / DEVICES.len() % DEEDS.len()]);
-        let seed = budget.rng.next();
+        let seed = budget.rng.next_u64();
         tally.tried += 1;
         match round(DEVICES[which], &ends[which], deed, seed, tally) {
             Ok(()) => tally.survived += 1,
@@ -66,9 +65,9 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 fn round(name: &str, end: &End, deed: &str, seed: u64, tally: &mut Tally) -> Result<()> {
     let (mut rng, listener) = (Rng::new(seed), end.listen()?);
     let mut child = Child::start(ROLE)?;
-    child.tell(format!("{} {deed} {} {name}", listener.addr().port(), rng.next()))?;
+    child.tell(format!("{} {deed} {} {name}", listener.addr().port(), rng.next_u64()))?;
     let link = end.accept()?;
-    let mut storm = Storm::new(end, &link, Rng::new(rng.next()))?;
+    let mut storm = Storm::new(end, &link, Rng::new(rng.next_u64()))?;
     let (mut forked, mut did) = (None, false);
     let began = Instant::now();
     while forked.is_none() || !did {
@@ -152,7 +151,7 @@ pub(crate) fn parent() -> Result<()> {
     let [port, deed, seed, name] = words[..] else { bail!("told `{line}`") };
     let (end, mut rng, mut tally) = (End::open(name)?, Rng::new(seed.parse()?), Tally::default());
     let link = end.connect(port.parse()?)?;
-    let mut storm = Storm::new(&end, &link, Rng::new(rng.next()))?;
+    let mut storm = Storm::new(&end, &link, Rng::new(rng.next_u64()))?;
     storm.go_on(&end, &link, Duration::from_micros(rng.below(5000)), &mut tally)?;
     let mut all = Some((end, link));
     let forked = fork_and(|| {

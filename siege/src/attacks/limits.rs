@@ -8,15 +8,14 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Resource, Rlimit, Uid, setrlimit};
 use verbs::CmEvent;
 
-use super::DEVICES;
 use super::soak::stay;
 use super::stopped::Peer;
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
 use crate::child::{Child, begin, hear, say};
-use crate::end::{End, Link, ROUND_MAX};
+use crate::end::{DEVICES, End, Link, ROUND_MAX};
 use crate::storm::Storm;
 use crate::traces::Holdings;
+use host::Rng;
 
 /// The name of the children's role.
 pub(crate) const ROLE: &str = "pauper";
@@ -71,7 +70,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (mut at, mut level) = (0, None);
     while budget.goes_on() {
         let (which, limit) = (at % DEVICES.len(), at / DEVICES.len() % LIMITS.len());
-        let (name, end, seed) = (DEVICES[which], &mut ends[which], budget.rng.next());
+        let (name, end, seed) = (DEVICES[which], &mut ends[which], budget.rng.next_u64());
         let mut rng = Rng::new(seed);
         let low = LIMITS[limit].low << rng.below(LIMITS[limit].doublings);
         let value = low + rng.below(low);
@@ -122,7 +121,7 @@ fn round(
     ensure!(child.heard()? == "here", "the child did not start");
     let listener = end.listen()?;
     let began = Instant::now();
-    child.tell(format!("{} {value} {} {} {name}", limit.name, listener.addr().port(), rng.next()))?;
+    child.tell(format!("{} {value} {} {} {name}", limit.name, listener.addr().port(), rng.next_u64()))?;
     let said = serve(end, &mut child, rng, tally)?;
     tally.noticed(began.elapsed().saturating_sub(BUSY));
     let (status, stderr) = child.ended(Duration::from_secs(5))?;
@@ -158,7 +157,7 @@ fn serve(end: &End, child: &mut Child, rng: &mut Rng, tally: &mut Tally) -> Resu
             }
             Some(CmEvent::Established { .. }) => {
                 let link = asked.take().context("nobody asked for what is established")?;
-                let storm = Storm::new(end, &link, Rng::new(rng.next()))?;
+                let storm = Storm::new(end, &link, Rng::new(rng.next_u64()))?;
                 connection = Some((link, storm));
             }
             Some(CmEvent::ConnectFailed { .. }) => asked = None,

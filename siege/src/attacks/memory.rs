@@ -8,9 +8,9 @@ use verbs::{Access, Buf, Device, Error, Pd, QpCap, QpInit, SrqInit};
 
 use super::stopped::Peer;
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
 use crate::end::End;
 use crate::traces::{Holdings, resident_bytes, segment_bytes, settled};
+use host::Rng;
 
 /// What is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (mut at, mut refused, mut level) = (0, 0, 0);
     while budget.goes_on() {
         let (which, greed) = (at % DEVICES.len(), GREEDS[at / DEVICES.len() % GREEDS.len()]);
-        let seed = budget.rng.next();
+        let seed = budget.rng.next_u64();
         tally.tried += 1;
         match round(greed, DEVICES[which], &devices[which], seed, tally) {
             Ok(refusals) => {

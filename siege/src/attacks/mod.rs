@@ -16,15 +16,6 @@ use anyhow::{Result, bail};
 
 use crate::attack::Attack;
 
-/// Devices of all kinds, as `fabric` names them.
-pub(crate) const DEVICES: &[&str] = &[
-    "shm",
-    "shm(copy=service)",
-    "iwarp@127.0.0.1",
-    "rails(shm,shm)",
-    "rails(iwarp@127.0.0.1,iwarp@127.0.0.2)",
-];
-
 /// All attacks, in order.
 pub(crate) const ALL: &[Attack] = &[
     kills::ATTACK,

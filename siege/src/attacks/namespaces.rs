@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::DEVICES;
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
 use crate::child::{Child, hear, say};
-use crate::end::{End, ROUND_MAX};
+use crate::end::{DEVICES, End, ROUND_MAX};
 use crate::storm::Storm;
 use crate::traces::Holdings;
+use host::Rng;
 
 /// The name of the children's role.
 pub(crate) const ROLE: &str = "resident";
@@ -94,7 +93,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         let which = at % DEVICES.len();
         // Two beside each other are one more way.
         let place = possible.get(at / DEVICES.len() % (possible.len() + 1));
-        let (name, seed) = (DEVICES[which], budget.rng.next());
+        let (name, seed) = (DEVICES[which], budget.rng.next_u64());
         tally.tried += 1;
         let result = match place {
             Some(place) if place.reaches(name) => inside(place, name, &ends[which], seed, tally),
@@ -126,10 +125,10 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
 /// A child in a place connects, storms, and is killed: how long that took to notice.
 fn inside(place: &Place, name: &str, end: &End, seed: u64, tally: &mut Tally) -> Result<Duration> {
     let (mut child, listener, mut rng) = (place.child()?, end.listen()?, Rng::new(seed));
-    child.tell(format!("connect {} {} {name}", listener.addr().port(), rng.next()))?;
+    child.tell(format!("connect {} {} {name}", listener.addr().port(), rng.next_u64()))?;
     ensure!(child.heard()? == "open", "the child has no device");
     let link = end.accept()?;
-    let mut storm = Storm::new(end, &link, Rng::new(rng.next()))?;
+    let mut storm = Storm::new(end, &link, Rng::new(rng.next_u64()))?;
     let (goal, began) = (1 + rng.below(500), Instant::now());
     while storm.acknowledged < goal || storm.messages < goal {
         storm.post(end, &link)?;
@@ -160,10 +159,10 @@ fn outside(place: &Place, name: &str, end: &End) -> Result<Duration> {
 /// Two children in places beside each other: one is killed, the other one notices.
 fn beside(place: &Place, name: &str, seed: u64) -> Result<Duration> {
     let (mut near, mut far, mut rng) = (place.child()?, place.child()?, Rng::new(seed));
-    near.tell(format!("listen 0 {} {name}", rng.next()))?;
+    near.tell(format!("listen 0 {} {name}", rng.next_u64()))?;
     ensure!(near.heard()? == "open", "one child has no device");
     let port = near.heard()?;
-    far.tell(format!("connect {port} {} {name}", rng.next()))?;
+    far.tell(format!("connect {port} {} {name}", rng.next_u64()))?;
     ensure!(far.heard()? == "open", "the other child has no device");
     for child in [&near, &far] {
         let said = child.heard()?;

@@ -20,8 +20,8 @@ use bench::token::{Party, Token};
 use serde_json::{Value, json};
 
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
 use crate::child::{Child, say};
+use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "serve",
@@ -306,7 +306,7 @@ impl Hostile<'_> {
             Way::Deaf => Some(self.deaf()?),
             Way::Garbage => {
                 let mut stream = target.connect()?;
-                let bytes: Vec<u8> = (0..self.rng.below(3000)).map(|_| self.rng.next() as u8).collect();
+                let bytes: Vec<u8> = (0..self.rng.below(3000)).map(|_| self.rng.next_u64() as u8).collect();
                 stream.write_all(&bytes)?;
                 Some(stream)
             }

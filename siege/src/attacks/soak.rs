@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::DEVICES;
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
 use crate::child::{Child, hear, say};
-use crate::end::{End, Link};
+use crate::end::{DEVICES, End, Link};
 use crate::storm::Storm;
 use crate::traces::Holdings;
+use host::Rng;
 
 /// The name of the children's role.
 pub(crate) const ROLE: &str = "soaking";
@@ -41,7 +40,7 @@ pub(crate) fn partner() -> Result<()> {
 /// One connection, at either end: one of the two ends it after a while, in the middle of traffic.
 pub(super) fn stay(end: &End, link: &Link, seed: u64, ends: bool, tally: &mut Tally) -> Result<Storm> {
     let mut rng = Rng::new(seed);
-    let mut storm = Storm::new(end, link, Rng::new(rng.next()))?;
+    let mut storm = Storm::new(end, link, Rng::new(rng.next_u64()))?;
     if ends {
         storm.go_on(end, link, Duration::from_millis(rng.below(LIFE)), tally)?;
         ensure!(!storm.failed, "the connection failed before its end");
@@ -82,7 +81,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (mut level, mut at) = (None, 0);
     while budget.goes_on() {
         let pair = &mut pairs[at % DEVICES.len()];
-        let seed = budget.rng.next();
+        let seed = budget.rng.next_u64();
         tally.tried += 1;
         round(pair, seed, tally).with_context(|| format!("on {}, seed {seed}", pair.name))?;
         tally.survived += 1;
@@ -109,10 +108,10 @@ fn round(pair: &mut Pair, seed: u64, tally: &mut Tally) -> Result<()> {
     let (listener, mut rng) = (end.listen()?, Rng::new(seed));
     let partner_ends = rng.below(2) == 0;
     let part = if partner_ends { "ends" } else { "waits" };
-    child.tell(format!("{} {} {part}", listener.addr().port(), rng.next()))?;
+    child.tell(format!("{} {} {part}", listener.addr().port(), rng.next_u64()))?;
     let link = end.accept()?;
     let began = Instant::now();
-    let storm = stay(end, &link, rng.next(), !partner_ends, tally)?;
+    let storm = stay(end, &link, rng.next_u64(), !partner_ends, tally)?;
     let said = child.heard()?;
     let said: Vec<u64> = said.split(' ').map(str::parse).collect::<Result<_, _>>()?;
     // What was acknowledged at one end has come at the other.

@@ -7,13 +7,12 @@ use anyhow::{Result, bail, ensure};
 use rustix::process::Signal;
 use verbs::Error;
 
-use super::DEVICES;
 use super::kills::{ROLE, State};
 use crate::attack::{Attack, Budget, HANG, Tally};
-use crate::chance::Rng;
 use crate::child::Child;
-use crate::end::{End, Link, within};
+use crate::end::{DEVICES, End, Link, within};
 use crate::storm::Storm;
+use host::Rng;
 
 /// How long a peer is stopped at least and at most, in milliseconds; less than `silence` of an iWARP device.
 const STOPPED: (u64, u64) = (20, 200);
@@ -32,9 +31,9 @@ impl Peer {
         let mut child = Child::start(ROLE)?;
         ensure!(child.ask(format!("{name} /dev/null"))? == "ready", "the child did not get ready on {name}");
         let listener = end.listen()?;
-        child.tell(format!("{:?} {} {}", State::Both, listener.addr().port(), rng.next()))?;
+        child.tell(format!("{:?} {} {}", State::Both, listener.addr().port(), rng.next_u64()))?;
         let link = end.accept()?;
-        let storm = Storm::new(&end, &link, Rng::new(rng.next()))?;
+        let storm = Storm::new(&end, &link, Rng::new(rng.next_u64()))?;
         Ok(Self { child, end, link, storm })
     }
 
@@ -80,7 +79,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let mut at = 0;
     while budget.goes_on() {
         let (name, bystander) = (DEVICES[at % DEVICES.len()], &mut bystanders[at % DEVICES.len()]);
-        let seed = budget.rng.next();
+        let seed = budget.rng.next_u64();
         tally.tried += 1;
         match round(name, bystander, seed, tally) {
             Ok(()) => tally.survived += 1,

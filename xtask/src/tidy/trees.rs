@@ -27,6 +27,7 @@ const TREES: &[&str] = &[
     "crates/pmi/src/",
     "crates/report/src/",
     "crates/verbs/src/rails/",
+    "siege/src/",
 ];
 
 /// Where the files of a crate begin.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::ends::{BATCH, Node, Round};
 use super::proxy::{Mischief, Proxy};
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
+use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "cuts",

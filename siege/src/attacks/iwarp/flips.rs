@@ -14,7 +14,7 @@ use super::ends::{Node, Round};
 use super::frames::Name;
 use super::proxy::{Aim, Frames, Mischief, Proxy};
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
+use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "flips",
@@ -80,7 +80,7 @@ impl Side {
             side.add(&ended, true);
         }
         // The first frames of each kind come first, and otherwise chance decides.
-        let mut order: Vec<_> = side.targets.drain(..).map(|of| (of.frame.nth, rng.next(), of)).collect();
+        let mut order: Vec<_> = side.targets.drain(..).map(|of| (of.frame.nth, rng.next_u64(), of)).collect();
         order.sort_unstable();
         side.targets = order.into_iter().map(|(.., target)| target).collect();
         Ok(side)

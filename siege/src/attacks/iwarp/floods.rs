@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use super::ends::{Node, Round};
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
 use crate::traces::Holdings;
+use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "floods",
@@ -32,7 +32,7 @@ fn intruder(addr: SocketAddr, rng: &mut Rng) -> Result<TcpStream> {
         0 => Vec::new(),
         1 => REQUEST[..rng.below(REQUEST.len() as u64) as usize].to_vec(),
         2 => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
-        3 => (0..rng.below(600)).map(|_| rng.next() as u8).collect(),
+        3 => (0..rng.below(600)).map(|_| rng.next_u64() as u8).collect(),
         _ => {
             // As much private data as there can be, most of which never comes.
             let mut frame = REQUEST.to_vec();

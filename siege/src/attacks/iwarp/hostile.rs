@@ -11,8 +11,8 @@ use verbs::{CmEvent, ConnParam, SendOp, SendWr};
 
 use super::ends::{Node, Round};
 use crate::attack::{Attack, Budget, Tally};
-use crate::chance::Rng;
 use crate::traces::Holdings;
+use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "hostile-iwarp",
@@ -107,7 +107,7 @@ fn lie(right: u64, size: usize, rng: &mut Rng) -> u64 {
         5 => right.wrapping_sub(1),
         6 => right ^ 1 << rng.below(8 * size as u64),
         7 => right.wrapping_add(rng.below(1 << 17)),
-        _ => rng.next(),
+        _ => rng.next_u64(),
     };
     value & all
 }

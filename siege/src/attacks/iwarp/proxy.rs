@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::frames::{Cutter, Name};
-use crate::chance::Rng;
+use host::Rng;
 
 /// A bit of a frame.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +145,7 @@ fn pass(shared: &Arc<Shared>, near: TcpStream) -> Result<()> {
     }
     let ends = [(near.try_clone()?, far.try_clone()?), (far, near)];
     for (way, (from, to)) in ends.into_iter().enumerate() {
-        let rng = Rng::new(lock(&shared.seed).next());
+        let rng = Rng::new(lock(&shared.seed).next_u64());
         let relay = Relay {
             shared: shared.clone(),
             seen: seen.clone(),

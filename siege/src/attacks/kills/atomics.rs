@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use verbs::{AtomicCap, CmEvent, SendOp, SendWr};
 
-use super::{State, Victim};
+use super::nursery::Victim;
+use super::state::State;
 use crate::attack::Tally;
-use crate::chance::Rng;
 use crate::end::{End, Link, PEERS, RESULT, deadline, within};
+use host::Rng;
 
 /// The child lives at most so long, and the queue pair is destroyed so long before its end or after it, in microseconds.
 const LIFE: u64 = 2000;

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use verbs::{CmEvent, Qp, RecvWr, SendOp, SendWr, Srq, Wc, WcStatus};
 
-use super::{Front, State, Victim, atomics};
+use super::atomics;
+use super::nursery::{Front, Victim};
+use super::state::State;
 use crate::attack::Tally;
-use crate::chance::Rng;
 use crate::child::Child;
 use crate::end::{DEPTH, End, ROUND_MAX, SENDS, SLOT, at, deadline};
 use crate::storm::Storm;
+use host::Rng;
 
 /// A storm, or anything, lasts at most so long before the child is killed, in microseconds.
 const LIFE: u64 = 5000;
@@ -72,9 +74,9 @@ fn beside(mut child: Child, rng: &mut Rng, ride: impl FnOnce() -> Result<Instant
 fn storming(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
     let Victim { mut child, ledger } = victim;
     let listener = end.listen()?;
-    child.tell(format!("{state:?} {} {}", listener.addr().port(), rng.next()))?;
+    child.tell(format!("{state:?} {} {}", listener.addr().port(), rng.next_u64()))?;
     let link = end.accept()?;
-    let mut storm = Storm::new(end, &link, Rng::new(rng.next()))?;
+    let mut storm = Storm::new(end, &link, Rng::new(rng.next_u64()))?;
     let posts = matches!(state, State::Both | State::Target);
     let late = beside(child, rng, || storm.ride(end, &link, posts, tally))?;
     let acknowledged = ledger.acknowledged()?;
@@ -136,7 +138,7 @@ fn connecting(end: &End, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Re
     let (listener, srq) = (end.listen()?, end.srq()?);
     let mut hall = Hall { end, srq, guests: BTreeMap::new(), messages: 0, flushed: BTreeSet::new() };
     (0..DEPTH).try_for_each(|i| hall.post(i))?;
-    child.tell(format!("{:?} {} {}", State::Connecting, listener.addr().port(), rng.next()))?;
+    child.tell(format!("{:?} {} {}", State::Connecting, listener.addr().port(), rng.next_u64()))?;
     let kill_at = Instant::now() + Duration::from_micros(1000 + rng.below(3 * LIFE));
     let mut gone: Option<Instant> = None;
     loop {
@@ -248,7 +250,7 @@ impl Hall<'_> {
 /// The child accepts and ends connections; the survivor connects until that fails.
 fn accepting(end: &End, victim: Victim, rng: &mut Rng) -> Result<Duration> {
     let mut child = victim.child;
-    let port: u16 = child.ask(format!("{:?} 0 {}", State::Accepting, rng.next()))?.parse()?;
+    let port: u16 = child.ask(format!("{:?} 0 {}", State::Accepting, rng.next_u64()))?.parse()?;
     beside(child, rng, || {
         loop {
             let qp = end.qp(None)?;

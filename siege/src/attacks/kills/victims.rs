@@ -6,12 +6,13 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result, bail, ensure};
 use verbs::{Access, Buf, CmEvent, RecvWr, SendOp, SendWr, Wc};
 
-use super::{State, atomics};
+use super::atomics;
+use super::state::State;
 use crate::attack::Tally;
-use crate::chance::Rng;
 use crate::child::{hear, say};
 use crate::end::{DEPTH, End, Link, PEERS, RESULT, SENDS, deadline};
 use crate::storm::Storm;
+use host::Rng;
 
 /// The role: opens its device, and is in the state that it is told.
 pub(crate) fn be_killed() -> Result<()> {

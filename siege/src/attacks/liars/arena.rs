@@ -6,12 +6,12 @@ use anyhow::{Context, Result, ensure};
 use nic_soft::shm::CopyPath;
 use verbs::{CmEvent, ConnParam, ConnectRequest, Cq, Listener, Qp};
 
-use super::Field;
 use super::estate::{self, Estate, Remotes, Slowest, Traffic};
+use super::field::Field;
 use super::liar::{Lie, Moment};
 use crate::attack::Tally;
-use crate::chance::Rng;
 use crate::child::Child;
+use host::Rng;
 
 /// A liar is replaced after so many rounds, as its own device suffers.
 const LIAR_ROUNDS: u64 = 128;

@@ -8,8 +8,8 @@ use nic_soft::shm::lab::{Lab, Word, hello_words, twist_hellos};
 use verbs::{Cq, Qp, SendOp, SendWr, Wc};
 
 use super::estate::{Estate, LEN, Remotes, Traffic};
-use crate::chance::Rng;
 use crate::child::{hear, say};
+use host::Rng;
 
 /// How long a liar waits for a victim that may well refuse it.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -191,7 +191,7 @@ fn hostile(lie: &Lie, word: &Word, old: u64, own: &[Word]) -> u64 {
     let bits = if word.offset == u64::MAX { 12 } else { 8 * u64::from(word.width) };
     let mut rng = lie.rng();
     // Where in an array it was.
-    rng.next();
+    rng.next_u64();
     let value = match lie.value.checked_sub(FIXED.len() as u64) {
         None => FIXED[lie.value as usize],
         // The largest first: they lead furthest.
@@ -204,8 +204,8 @@ fn hostile(lie: &Lie, word: &Word, old: u64, own: &[Word]) -> u64 {
             2 => rng.one_of(&SIZES).wrapping_add(rng.below(17)).wrapping_sub(8),
             3 => old.wrapping_add(rng.below(257)).wrapping_sub(128),
             4 => old ^ 1 << rng.below(bits),
-            5..10 => rng.next() >> rng.below(bits),
-            _ => rng.next(),
+            5..10 => rng.next_u64() >> rng.below(bits),
+            _ => rng.next_u64(),
         },
     };
     if bits < 64 { value & ((1 << bits) - 1) } else { value }

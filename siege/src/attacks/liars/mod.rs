@@ -18,15 +18,17 @@
 //! |---|---|
 //! | `arena` | a victim, its bystander and its liar, and one lie after another |
 //! | `estate` | a device with regions between canaries, and the traffic over a connection |
+//! | `field` | a field to be lied about |
 //! | `liar` | the child that lies, and the bystander |
 
 mod arena;
 mod estate;
+mod field;
 mod liar;
 
 pub(crate) use liar::{bystander_role, liar_role};
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -38,6 +40,7 @@ use crate::attack::{Attack, Budget, Tally};
 use crate::child::{Child, hear, say};
 use arena::Arena;
 use estate::Estate;
+use field::Field;
 
 /// Different lies about each field, unless the command line says how many. A quarter more are told at most, for narrow fields.
 const VALUES: u64 = 1000;
@@ -55,35 +58,6 @@ pub(crate) const ATTACK: Attack = Attack {
     late_max: Duration::from_secs(1),
     run,
 };
-
-/// A field to be lied about, and what became of it.
-#[derive(Default, Serialize, Deserialize)]
-pub(super) struct Field {
-    /// Whether the owner copies, or the kernel.
-    service: bool,
-    name: String,
-    /// Whether it is the victim's.
-    of_peer: bool,
-    /// Words that it has.
-    places: usize,
-    /// Whether it is there with a shared receive queue, and with an own one.
-    shared: [bool; 2],
-    tried: u64,
-    /// Lies after which everything that the victim had asked for succeeded.
-    went_on: u64,
-    /// Lies after which some of it ended in an error.
-    error: u64,
-    /// Lies with which there was no connection.
-    refused: u64,
-    /// Lies at which the liar died or fell silent.
-    silent: u64,
-    /// Lies that reached what they must not.
-    bad: u64,
-    /// Lies that were not told before: of another place or value.
-    distinct: u64,
-    #[serde(skip)]
-    said: HashSet<String>,
-}
 
 /// Carries out the attack.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
@@ -235,13 +209,6 @@ fn fields(estate: &Estate, copy: CopyPath) -> Result<Vec<Field>> {
         [false, true].iter().for_each(|of_peer| add("bounce.bytes", *of_peer, 3, None));
     }
     Ok(found.into_values().collect())
-}
-
-impl Field {
-    /// Its name, and whose it is.
-    fn title(&self) -> String {
-        format!("{}{}", if self.of_peer { "the victim's " } else { "" }, self.name)
-    }
 }
 
 /// Notes what was done in one way.

@@ -1,0 +1,94 @@
+//! [`Nursery`]: children of a device that are started ahead, and what they write about themselves.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::child::Child;
+use crate::end::End;
+
+/// The name of the children's role.
+pub(crate) const ROLE: &str = "killed";
+/// Children that are started ahead, for each device.
+const AHEAD: usize = 3;
+
+/// A child with its device open, and the ledger that outlives it.
+pub(super) struct Victim {
+    pub(super) child: Child,
+    pub(super) ledger: Ledger,
+}
+
+/// What a victim writes about itself, kept outside of it.
+pub(super) struct Ledger(File);
+
+impl Ledger {
+    /// How many messages it knew to be delivered.
+    pub(super) fn acknowledged(&self) -> Result<u64> {
+        let mut bytes = [0; 8];
+        // What it has never written is nothing.
+        let len = self.0.read_at(&mut bytes, 0)?;
+        Ok(if len == 8 { u64::from_le_bytes(bytes) } else { 0 })
+    }
+}
+
+/// Children of one device, started ahead.
+pub(super) struct Nursery {
+    pub(super) device: &'static str,
+    born: VecDeque<(Victim, PathBuf)>,
+    count: u64,
+}
+
+impl Nursery {
+    pub(super) fn new(device: &'static str) -> Result<Self> {
+        let mut nursery = Self { device, born: VecDeque::new(), count: 0 };
+        for _ in 0..AHEAD {
+            nursery.bear()?;
+        }
+        Ok(nursery)
+    }
+
+    fn bear(&mut self) -> Result<()> {
+        self.count += 1;
+        let name = format!("siege-{}-{}-{}", std::process::id(), self.device.len(), self.count);
+        let path = std::env::temp_dir().join(name);
+        let ledger = File::options().create_new(true).read(true).write(true).open(&path)?;
+        let mut child = Child::start(ROLE)?;
+        child.tell(format!("{} {}", self.device, path.display()))?;
+        self.born.push_back((Victim { child, ledger: Ledger(ledger) }, path));
+        Ok(())
+    }
+
+    /// One that is ready.
+    pub(super) fn take(&mut self) -> Result<Victim> {
+        self.bear()?;
+        let (victim, path) = self.born.pop_front().context("children are started ahead")?;
+        let said = victim.child.heard();
+        // Both have it open.
+        std::fs::remove_file(path)?;
+        ensure!(said? == "ready", "the child did not get ready on {}", self.device);
+        Ok(victim)
+    }
+}
+
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        for (_, path) in &self.born {
+            // It is a file of ours that nobody else removes.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A device under attack.
+pub(super) struct Front {
+    pub(super) end: End,
+    /// Somebody else who uses the survivor's memory.
+    pub(super) neighbour: End,
+    pub(super) nursery: Nursery,
+    pub(super) rounds: u64,
+    pub(super) late: Duration,
+}
