@@ -1,95 +1,71 @@
 //! The cases against Linux's siw. Its quirks, by the numbers that they have here, stand in `docs/interop.md`.
 
 use super::capture::Direction;
+use super::case::{Case, Verdict};
 use super::guest::{GUEST_INSIDE, tail};
 use super::lab::{Lab, OURS, RTR_READ, RTR_WRITE, Siw};
 use super::proxy::{self, Mischief, Stream};
-use super::{Against, Case, Verdict};
 use crate::limited::PATIENCE;
 use anyhow::{Result, bail, ensure};
 use std::time::Instant;
 
-pub(crate) const CASES: &[Case] = &[
-    Case { name: "rping-client", shows: "our client, siw's rping -s", run: Against::Siw(rping_client) },
-    Case { name: "rping-server", shows: "siw's rping -c -v, our server", run: Against::Siw(rping_server) },
-    Case {
-        name: "rping-crc",
-        shows: "both with CRC: asked for by us, in our reply, by siw",
-        run: Against::Siw(rping_crc),
-    },
+pub(crate) const CASES: &[Case<Lab>] = &[
+    Case { name: "rping-client", shows: "our client, siw's rping -s", run: rping_client },
+    Case { name: "rping-server", shows: "siw's rping -c -v, our server", run: rping_server },
+    Case { name: "rping-crc", shows: "both with CRC: asked for by us, in our reply, by siw", run: rping_crc },
     Case {
         name: "bytes-active",
         shows: "we connect; write, read, send, both ways, 0 B to 4 MiB",
-        run: Against::Siw(bytes_active),
+        run: bytes_active,
     },
-    Case { name: "bytes-passive", shows: "siw connects; the same", run: Against::Siw(bytes_passive) },
-    Case {
-        name: "bytes-crc",
-        shows: "both ways to connect, with CRC, FPDUs of all sizes",
-        run: Against::Siw(bytes_crc),
-    },
-    Case { name: "mpa1-active", shows: "MPA revision 1, we connect", run: Against::Siw(mpa1_active) },
-    Case { name: "mpa1-passive", shows: "MPA revision 1, siw connects", run: Against::Siw(mpa1_passive) },
+    Case { name: "bytes-passive", shows: "siw connects; the same", run: bytes_passive },
+    Case { name: "bytes-crc", shows: "both ways to connect, with CRC, FPDUs of all sizes", run: bytes_crc },
+    Case { name: "mpa1-active", shows: "MPA revision 1, we connect", run: mpa1_active },
+    Case { name: "mpa1-passive", shows: "MPA revision 1, siw connects", run: mpa1_passive },
     Case {
         name: "mpa1-only",
         shows: "we speak only revision 1 and siw wants 2: refused in time",
-        run: Against::Siw(mpa1_only),
+        run: mpa1_only,
     },
-    Case {
-        name: "rtr-write",
-        shows: "siw connects peer-to-peer, first message a write",
-        run: Against::Siw(rtr_write),
-    },
-    Case {
-        name: "rtr-read",
-        shows: "siw connects peer-to-peer, first message a read",
-        run: Against::Siw(rtr_read),
-    },
+    Case { name: "rtr-write", shows: "siw connects peer-to-peer, first message a write", run: rtr_write },
+    Case { name: "rtr-read", shows: "siw connects peer-to-peer, first message a read", run: rtr_read },
     Case {
         name: "siw-speaks-first",
         shows: "siw's server speaks first, 20 connections (1)",
-        run: Against::Siw(siw_speaks_first),
+        run: siw_speaks_first,
     },
     Case {
         name: "accept-race",
         shows: "we speak at once after siw's reply, 40 connections (1)",
-        run: Against::Siw(accept_race),
+        run: accept_race,
     },
-    Case {
-        name: "coalesced",
-        shows: "siw's reply and first FPDUs in one piece (5)",
-        run: Against::Siw(coalesced),
-    },
+    Case { name: "coalesced", shows: "siw's reply and first FPDUs in one piece (5)", run: coalesced },
     Case {
         name: "early-bytes",
         shows: "bytes that nobody may send behind siw's request (5)",
-        run: Against::Siw(early_bytes),
+        run: early_bytes,
     },
-    Case {
-        name: "private-data",
-        shows: "as much as siw takes and sends, and more (6)",
-        run: Against::Siw(private_data),
-    },
-    Case { name: "rejected", shows: "siw's program refuses, and says why", run: Against::Siw(rejected) },
+    Case { name: "private-data", shows: "as much as siw takes and sends, and more (6)", run: private_data },
+    Case { name: "rejected", shows: "siw's program refuses, and says why", run: rejected },
     Case {
         name: "damage-to-us",
         shows: "a bit of siw's flipped: the right Terminate from us",
-        run: Against::Siw(damage_to_us),
+        run: damage_to_us,
     },
     Case {
         name: "damage-to-siw",
         shows: "a bit of ours flipped: siw's Terminate understood (9)",
-        run: Against::Siw(damage_to_siw),
+        run: damage_to_siw,
     },
     Case {
         name: "bad-key-ours",
         shows: "our write with a wrong key: siw's Terminate understood (9)",
-        run: Against::Siw(bad_key_ours),
+        run: bad_key_ours,
     },
     Case {
         name: "bad-key-siws",
         shows: "siw's write with a wrong key: the right Terminate from us",
-        run: Against::Siw(bad_key_siws),
+        run: bad_key_siws,
     },
 ];
 

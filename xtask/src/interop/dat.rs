@@ -1,8 +1,8 @@
 //! The cases of uDAPL: Debian's dtest and dapltest, unmodified, on our devices as a user starts them, by
 //! `nicety run --dat`. They need no guest.
 
+use super::case::{Case, Verdict};
 use super::guest::tail;
-use super::{Against, Case, Verdict};
 use crate::limited::{Finished, Running};
 use crate::workspace::{Workspace, run};
 use anyhow::{Result, bail, ensure};
@@ -12,17 +12,17 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-pub(crate) const CASES: &[Case] = &[
-    Case { name: "dtest-shm", shows: "dtest, server and client", run: Against::Dat(|p| p.dtest("shm")) },
-    Case { name: "dtest-iwarp", shows: "the same on iwarp", run: Against::Dat(|p| p.dtest("iwarp")) },
-    Case { name: "dtest-rails", shows: "the same on two rails", run: Against::Dat(|p| p.dtest(RAILS)) },
+pub(crate) const CASES: &[Case<Programs>] = &[
+    Case { name: "dtest-shm", shows: "dtest, server and client", run: |p| p.dtest("shm") },
+    Case { name: "dtest-iwarp", shows: "the same on iwarp", run: |p| p.dtest("iwarp") },
+    Case { name: "dtest-rails", shows: "the same on two rails", run: |p| p.dtest(RAILS) },
     Case {
         name: "dapltest-shm",
         shows: "dapltest: transactions, performance, limits, quit",
-        run: Against::Dat(|p| p.dapltest("shm")),
+        run: |p| p.dapltest("shm"),
     },
-    Case { name: "dapltest-iwarp", shows: "the same on iwarp", run: Against::Dat(|p| p.dapltest("iwarp")) },
-    Case { name: "dapltest-rails", shows: "the same on two rails", run: Against::Dat(|p| p.dapltest(RAILS)) },
+    Case { name: "dapltest-iwarp", shows: "the same on iwarp", run: |p| p.dapltest("iwarp") },
+    Case { name: "dapltest-rails", shows: "the same on two rails", run: |p| p.dapltest(RAILS) },
 ];
 
 /// Two devices on one machine, as one.

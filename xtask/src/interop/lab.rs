@@ -1,8 +1,8 @@
 //! What a case has at hand: the guest, our programs, a capture of what they say to each other.
 
-use super::Verdict;
 use super::archive::Entry;
 use super::capture::{Capture, Direction, Judgement};
+use super::case::Verdict;
 use super::guest::{Guest, Job, Port, tail};
 use super::image::Image;
 use crate::limited::{Finished, Running};

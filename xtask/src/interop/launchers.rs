@@ -1,8 +1,8 @@
 //! The cases of launchers: a rank of ours under launchers of others, and programs of others under a launcher of ours. They need no
 //! guest; MPICH, with its launchers, is Python's package of it.
 
+use super::case::{Case, Verdict};
 use super::guest::tail;
-use super::{Against, Case, Verdict};
 use crate::limited::Running;
 use crate::python;
 use crate::workspace::{Workspace, run};
@@ -12,28 +12,20 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-pub(crate) const CASES: &[Case] = &[
-    Case {
-        name: "launch-hydra",
-        shows: "PMI-1 under MPICH's mpiexec",
-        run: Against::Mpich(|m| m.ours(HYDRA, "", "1.2")),
-    },
+pub(crate) const CASES: &[Case<Mpich>] = &[
+    Case { name: "launch-hydra", shows: "PMI-1 under MPICH's mpiexec", run: |m| m.ours(HYDRA, "", "1.2") },
     Case {
         name: "launch-port",
         shows: "the same over TCP",
-        run: Against::Mpich(|m| m.ours("mpiexec.hydra -pmi-port", "", "1.2")),
+        run: |m| m.ours("mpiexec.hydra -pmi-port", "", "1.2"),
     },
-    Case { name: "launch-pmi2", shows: "PMI-2", run: Against::Mpich(|m| m.ours(HYDRA, "--pmi2", "2.0")) },
+    Case { name: "launch-pmi2", shows: "PMI-2", run: |m| m.ours(HYDRA, "--pmi2", "2.0") },
     Case {
         name: "launch-gforker",
         shows: "PMI-1 under mpiexec.gforker",
-        run: Against::Mpich(|m| m.ours("mpiexec.gforker", "", "1.1")),
+        run: |m| m.ours("mpiexec.gforker", "", "1.1"),
     },
-    Case {
-        name: "launch-mpich",
-        shows: "MPICH's programs under `nicety mpirun`",
-        run: Against::Mpich(Mpich::theirs),
-    },
+    Case { name: "launch-mpich", shows: "MPICH's programs under `nicety mpirun`", run: Mpich::theirs },
 ];
 
 const HYDRA: &str = "mpiexec.hydra";

@@ -7,6 +7,7 @@
 //! | `guest`, `limited` | the guest while it runs; programs with a limit of time |
 //! | `capture` | what went over the wire, and tshark's verdict on it |
 //! | `proxy` | between the two ends: bytes flipped, held back, added |
+//! | `case` | [`Case`]: something to be shown |
 //! | `lab`, `cases` | what a case in the guest has at hand; those cases |
 //! | `dat` | programs built against DAT, on this machine |
 //! | `launchers` | MPICH's launchers and programs, on this machine |
@@ -18,6 +19,7 @@
 
 mod archive;
 mod capture;
+mod case;
 mod cases;
 mod dat;
 mod guest;
@@ -35,66 +37,73 @@ use crate::workspace::{Workspace, counted};
 use anyhow::{Result, bail};
 use std::time::Instant;
 
+use case::{Case, Verdict};
 use dat::Programs;
 use lab::Lab;
 use launchers::Mpich;
 use ring::Ring;
 
-/// That a case holds, with what was seen.
-pub(crate) struct Verdict(pub(crate) String);
-
-/// Something to be shown.
-pub(crate) struct Case {
-    /// How it is called on the command line.
-    pub(crate) name: &'static str,
-    /// What it shows, in a line.
-    pub(crate) shows: &'static str,
-    /// Shows it.
-    pub(crate) run: Against,
+/// A case, by its party.
+#[derive(Clone, Copy)]
+enum Against {
+    /// Siw, in the guest.
+    Siw(&'static Case<Lab>),
+    /// Programs built against DAT.
+    Dat(&'static Case<Programs>),
+    /// MPICH's launchers and programs.
+    Mpich(&'static Case<Mpich>),
+    /// Launchers that start a program of our MPI.
+    Ring(&'static Case<Ring>),
+    /// Slurm, that does.
+    Slurm(&'static Case<Ring>),
 }
 
-/// How a case is run: with what its party needs.
-#[derive(Clone, Copy)]
-pub(crate) enum Against {
-    /// Siw, in the guest.
-    Siw(fn(&mut Lab) -> Result<Verdict>),
-    /// Programs built against DAT.
-    Dat(fn(&mut Programs) -> Result<Verdict>),
-    /// MPICH's launchers and programs.
-    Mpich(fn(&mut Mpich) -> Result<Verdict>),
-    /// Launchers that start a program of our MPI.
-    Ring(fn(&mut Ring) -> Result<Verdict>),
-    /// Slurm, that does.
-    Slurm(fn(&mut Ring) -> Result<Verdict>),
+impl Against {
+    fn name(self) -> &'static str {
+        self.words().0
+    }
+
+    /// The case's name, and what it shows.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Siw(case) => (case.name, case.shows),
+            Self::Dat(case) => (case.name, case.shows),
+            Self::Mpich(case) => (case.name, case.shows),
+            Self::Ring(case) | Self::Slurm(case) => (case.name, case.shows),
+        }
+    }
 }
 
 /// All cases, in order.
-fn cases() -> impl Iterator<Item = &'static Case> {
+fn cases() -> impl Iterator<Item = Against> {
+    let mpich = |cases: &'static [Case<Mpich>]| cases.iter().map(Against::Mpich);
     cases::CASES
         .iter()
-        .chain(dat::CASES)
-        .chain(launchers::CASES)
-        .chain(ring::CASES)
-        .chain(mpi::CASES)
-        .chain(mpi4py::CASES)
+        .map(Against::Siw)
+        .chain(dat::CASES.iter().map(Against::Dat))
+        .chain(mpich(launchers::CASES))
+        .chain(ring::CASES.iter().map(Against::Ring))
+        .chain(ring::SLURM_CASES.iter().map(Against::Slurm))
+        .chain(mpich(mpi::CASES))
+        .chain(mpich(mpi4py::CASES))
 }
 
 /// Prints the cases.
 pub(crate) fn list() {
-    cases().for_each(|case| println!("{:<18} {}", case.name, case.shows));
+    cases().map(Against::words).for_each(|(name, shows)| println!("{name:<18} {shows}"));
 }
 
 /// Runs the cases named by `only`, or all.
 pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
-    if let Some(unknown) = only.iter().find(|name| !cases().any(|case| case.name == **name)) {
+    if let Some(unknown) = only.iter().find(|name| !cases().any(|case| case.name() == **name)) {
         bail!("there is no case `{unknown}`; `cargo xtask interop --list` names them");
     }
-    let chosen: Vec<&Case> =
-        cases().filter(|case| only.is_empty() || only.iter().any(|name| name == case.name)).collect();
+    let chosen: Vec<Against> =
+        cases().filter(|case| only.is_empty() || only.iter().any(|name| name == case.name())).collect();
     let began = Instant::now();
     let mut parties = Parties::open(workspace, &chosen)?;
     let (mut shown, mut failed) = (0, Vec::new());
-    for case in &chosen {
+    for &case in &chosen {
         let start = Instant::now();
         let Some(verdict) = parties.show(case) else { continue };
         shown += 1;
@@ -102,9 +111,9 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
             Ok(Verdict(said)) => ("ok", said),
             Err(why) => ("FAILED", format!("{why:#}")),
         };
-        println!("interop: {word:<7} {:<18} {:>5.1} s  {said}", case.name, start.elapsed().as_secs_f64());
+        println!("interop: {word:<7} {:<18} {:>5.1} s  {said}", case.name(), start.elapsed().as_secs_f64());
         if word == "FAILED" {
-            failed.push(case.name);
+            failed.push(case.name());
         }
     }
     let took = began.elapsed().as_secs_f64();
@@ -131,8 +140,8 @@ struct Parties {
 }
 
 impl Parties {
-    fn open(workspace: &Workspace, chosen: &[&Case]) -> Result<Self> {
-        let wants = |party: fn(&Against) -> bool| chosen.iter().any(|case| party(&case.run));
+    fn open(workspace: &Workspace, chosen: &[Against]) -> Result<Self> {
+        let wants = |party: fn(&Against) -> bool| chosen.iter().any(party);
         let can = |what: &str, there: Result<(), String>| {
             there.map_err(|why| println!("interop: SKIPPED, nothing is shown against {what}: {why}")).is_ok()
         };
@@ -152,28 +161,28 @@ impl Parties {
     }
 
     /// Runs a case; nothing if its party is not here.
-    fn show(&mut self, case: &Case) -> Option<Result<Verdict>> {
-        Some(match case.run {
-            Against::Siw(run) => {
+    fn show(&mut self, case: Against) -> Option<Result<Verdict>> {
+        Some(match case {
+            Against::Siw(case) => {
                 let lab = self.lab.as_mut()?;
                 lab.begin(case.name);
-                run(lab)
+                (case.run)(lab)
             }
-            Against::Dat(run) => {
+            Against::Dat(case) => {
                 let programs = self.programs.as_mut()?;
                 programs.begin(case.name);
-                run(programs)
+                (case.run)(programs)
             }
-            Against::Mpich(run) => {
+            Against::Mpich(case) => {
                 let mpich = self.mpich.as_mut()?;
                 mpich.begin(case.name);
-                run(mpich)
+                (case.run)(mpich)
             }
             Against::Slurm(_) if !self.has_slurm => return None,
-            Against::Ring(run) | Against::Slurm(run) => {
+            Against::Ring(case) | Against::Slurm(case) => {
                 let ring = self.ring.as_mut()?;
                 ring.begin(case.name);
-                run(ring)
+                (case.run)(ring)
             }
         })
     }
@@ -185,7 +194,7 @@ mod tests {
 
     #[test]
     fn names_of_cases_differ() {
-        let mut names: Vec<&str> = cases().map(|case| case.name).collect();
+        let mut names: Vec<&str> = cases().map(Against::name).collect();
         names.sort_unstable();
         let all = names.len();
         names.dedup();

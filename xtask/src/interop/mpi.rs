@@ -1,7 +1,7 @@
 //! The case of MPI's header: against MPICH's of the same ABI.
 
+use super::case::{Case, Verdict};
 use super::launchers::Mpich;
-use super::{Against, Case, Verdict};
 use crate::workspace::{capture, run};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-pub(crate) const CASES: &[Case] = &[Case {
+pub(crate) const CASES: &[Case<Mpich>] = &[Case {
     name: "mpi-header",
     shows: "mpi.h against MPICH's of the same ABI",
-    run: Against::Mpich(|mpich| header(mpich)),
+    run: |mpich| header(mpich),
 }];
 
 /// Prototypes in which MPICH and the standard differ: a count is `int` there since an erratum, and `MPI_Count` in MPICH.

@@ -1,8 +1,8 @@
 //! mpi4py, built from its source against our header and library, and its own tests on it: by module, ranks and device.
 
+use super::case::{Case, Verdict};
 use super::guest::tail;
 use super::launchers::Mpich;
-use super::{Against, Case, Verdict};
 use crate::limited::Running;
 use crate::workspace::run;
 use anyhow::{Context as _, Result, bail};
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub(crate) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case<Mpich>] = &[
     Case {
         name: "mpi4py-import",
         shows: "mpi4py built against libmpi_abi.so.1, imported, alone and by 2 ranks",
-        run: Against::Mpich(|mpich| import(mpich)),
+        run: |mpich| import(mpich),
     },
     Case {
         name: "mpi4py",
         shows: "mpi4py's tests by module, with 1, 2 and 4 ranks, on shm and iwarp",
-        run: Against::Mpich(|mpich| modules(mpich)),
+        run: |mpich| modules(mpich),
     },
 ];
 

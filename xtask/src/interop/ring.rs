@@ -1,8 +1,8 @@
 //! The cases of our MPI: a program built by `nicety mpicc` and run on our library, unchanged, by our launcher and by those of others.
 
+use super::case::{Case, Verdict};
 use super::guest::tail;
 use super::slurm::Slurm;
-use super::{Against, Case, Verdict};
 use crate::limited::Running;
 use crate::python::{MPICH, OPEN_MPI, installed};
 use crate::workspace::{Workspace, run};
@@ -12,36 +12,39 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-pub(crate) const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case<Ring>] = &[
     Case {
         name: "ring-mpirun",
         shows: "a program of our MPI under `nicety mpirun`",
-        run: Against::Ring(|ring| ring.under(&ring.nicety.clone(), &["mpirun"])),
+        run: |ring| ring.under(&ring.nicety.clone(), &["mpirun"]),
     },
     Case {
         name: "ring-hydra",
         shows: "the same under MPICH's mpiexec",
-        run: Against::Ring(|ring| ring.under(&ring.mpich.join("mpiexec.hydra"), &[])),
+        run: |ring| ring.under(&ring.mpich.join("mpiexec.hydra"), &[]),
     },
     Case {
         name: "ring-port",
         shows: "the same, with PMI over TCP",
-        run: Against::Ring(|ring| ring.under(&ring.mpich.join("mpiexec.hydra"), &["-pmi-port"])),
+        run: |ring| ring.under(&ring.mpich.join("mpiexec.hydra"), &["-pmi-port"]),
     },
     Case {
         name: "ring-gforker",
         shows: "the same under mpiexec.gforker",
-        run: Against::Ring(|ring| ring.under(&ring.mpich.join("mpiexec.gforker"), &[])),
+        run: |ring| ring.under(&ring.mpich.join("mpiexec.gforker"), &[]),
     },
     Case {
         name: "ring-prterun",
         shows: "the same under Open MPI's prterun, by PMIx",
-        run: Against::Ring(|ring| {
+        run: |ring| {
             ring.under(&ring.open_mpi.join("prterun"), &["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"])
-        }),
+        },
     },
-    Case { name: "ring-slurm", shows: "the same under `srun --mpi=pmi2`", run: Against::Slurm(Ring::slurm) },
 ];
+
+/// Cases that need Slurm beside.
+pub(crate) const SLURM_CASES: &[Case<Ring>] =
+    &[Case { name: "ring-slurm", shows: "the same under `srun --mpi=pmi2`", run: Ring::slurm }];
 
 /// How long a job may run.
 const LIMIT: Duration = Duration::from_secs(60);

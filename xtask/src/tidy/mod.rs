@@ -8,6 +8,7 @@ mod calls;
 mod circles;
 mod docs;
 mod exceptions;
+mod finding;
 mod hashes;
 mod length;
 mod marks;
@@ -18,37 +19,14 @@ mod tokens;
 mod trees;
 mod unsafety;
 
+pub(crate) use finding::Finding;
 pub(crate) use source::Source;
 
 use crate::workspace::{Workspace, counted};
 use anyhow::{Context, Result, bail};
 use exceptions::Exceptions;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Path;
-
-/// Something that a rule objects to.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Finding {
-    path: String,
-    line: usize,
-    rule: &'static str,
-    what: String,
-    /// The function and its lines, or the file's lines: what an exception may grant.
-    length: Option<(String, usize)>,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, rule: &'static str, what: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, rule, what: what.into(), length: None }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {} [{}]", self.path, self.line, self.what, self.rule)
-    }
-}
 
 /// Everything that the rules look at.
 struct Tree {

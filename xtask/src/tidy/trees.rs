@@ -28,6 +28,7 @@ const TREES: &[&str] = &[
     "crates/report/src/",
     "crates/verbs/src/rails/",
     "siege/src/",
+    "xtask/src/",
 ];
 
 /// Where the files of a crate begin.
