@@ -8,6 +8,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use host::{Rng, mix};
+
 use crate::{Buf, Result};
 
 use super::RAILS_MAX;
@@ -22,13 +24,6 @@ pub(super) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
 
 /// The keys of a region, by rail.
 pub(super) type LaneKeys = [u32; RAILS_MAX];
-
-/// Mixes all bits of a word (the finalizer of SplitMix64, Steele, Lea, Flood 2014).
-pub(super) fn mix(mut word: u64) -> u64 {
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
-}
 
 /// The stream of a key, for one lane.
 fn veil(key: u32, lane: usize) -> u32 {
@@ -53,23 +48,14 @@ pub(super) fn unveil(key: u32, entry: &[u8; ENTRY_BYTES]) -> LaneKeys {
     veiled(key, &lanes)
 }
 
-/// Bits that nobody can guess; in virtual time, bits that are the same in every run.
-pub(super) struct Chance(u64);
-
-impl Chance {
-    pub(super) fn new(is_virtual: bool) -> Self {
-        let mut seed = *b"not rand";
-        if !is_virtual {
-            // The kernel's generator is always ready by the time programs run.
-            let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-        }
-        Self(u64::from_ne_bytes(seed))
+/// Numbers of which nobody can guess the first; in virtual time, the same in every run.
+pub(super) fn chance(is_virtual: bool) -> Rng {
+    let mut seed = *b"not rand";
+    if !is_virtual {
+        // The kernel's generator is always ready by the time programs run.
+        let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
     }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
+    Rng::new(u64::from_ne_bytes(seed))
 }
 
 /// A region's keys for peers, on each rail.
@@ -86,7 +72,7 @@ const FREE: Entry = Entry { key: 0, remote: [0; RAILS_MAX] };
 struct Entries {
     all: Vec<Entry>,
     free: std::collections::VecDeque<u32>,
-    chance: Chance,
+    chance: Rng,
 }
 
 /// Entries that one piece of [`Keys::local`] has room for.
@@ -101,7 +87,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn new(chance: Chance) -> Self {
+    pub(super) fn new(chance: Rng) -> Self {
         let entries = Entries { all: Vec::new(), free: std::collections::VecDeque::new(), chance };
         Self { entries: Mutex::new(entries), local: [const { OnceLock::new() }; _] }
     }
@@ -125,7 +111,7 @@ impl Keys {
             None => return None,
         };
         // Never zero, and never all ones: both are what forgotten keys look like.
-        let chance = 1 + (entries.chance.next() % ((1 << CHANCE_BITS) - 2)) as u32;
+        let chance = 1 + (entries.chance.next_u64() % ((1 << CHANCE_BITS) - 2)) as u32;
         let key = entry << CHANCE_BITS | chance;
         entries.all[entry as usize] = Entry { key, remote };
         self.set_local(key, |lane| u64::from(key) << 32 | u64::from(local[lane]));
@@ -139,7 +125,7 @@ impl Keys {
             *place = FREE;
             self.set_local(key, |_| 0);
             entries.free.push_back(entry);
-            let noise: LaneKeys = std::array::from_fn(|_| entries.chance.next() as u32);
+            let noise: LaneKeys = std::array::from_fn(|_| entries.chance.next_u64() as u32);
             // Entries lie inside their table.
             let _ = publish(key, &noise, table);
         }
@@ -219,7 +205,7 @@ mod tests {
 
     #[test]
     fn who_has_the_key_reads_the_entry_and_nobody_else() {
-        let (keys, table) = (Keys::new(Chance::new(true)), table());
+        let (keys, table) = (Keys::new(chance(true)), table());
         let lanes = std::array::from_fn(|lane| 100 + lane as u32);
         let key = keys.insert(lanes, lanes, &table).expect("room").expect("written");
         assert_eq!(unveil(key, &entry(&table, key)), lanes);
@@ -234,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_key_that_went_names_nothing_and_comes_back_late() {
-        let (keys, table) = (Keys::new(Chance::new(true)), table());
+        let (keys, table) = (Keys::new(chance(true)), table());
         let lanes = [7; RAILS_MAX];
         let all: Vec<u32> =
             (0..ENTRIES).map(|_| keys.insert(lanes, lanes, &table).expect("room").expect("in")).collect();

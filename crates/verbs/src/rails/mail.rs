@@ -4,8 +4,9 @@
 //! knows that nothing which it sent on that lane can still take effect, and what has. Letters are written by RDMA on a lane
 //! that lives, so that no processor of the peer takes part; being absolute, they may be written any number of times.
 
+use host::mix;
+
 use super::RAILS_MAX;
-use super::keys::mix;
 use crate::{Access, Buf, Mr, Pd, Result, Sge};
 
 /// Bytes of a letter: a word, and the same mixed, so that one that is half written is known.

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use host::Host;
+use host::{Host, Rng};
 
 use super::config::{Engine, RailsConfig};
-use super::keys::{Chance, Keys};
+use super::keys::{Keys, chance};
 use super::lock::unpoisoned;
 use super::request::PIECES_MAX;
 use super::wake::WakeUp;
@@ -31,7 +31,7 @@ pub(super) struct Shared {
     nobody: Vec<(Pd, Mr)>,
     next: AtomicU32,
     turn: AtomicU32,
-    chance: Mutex<Chance>,
+    chance: Mutex<Rng>,
     events: Mutex<VecDeque<AsyncEvent>>,
     /// Where completion queues of each rail report to, where the rail has channels.
     pub(super) channels: Vec<Option<CompChannel>>,
@@ -54,11 +54,11 @@ impl Shared {
             config: config.clone(),
             name: format!("rails({})", rails.iter().map(Device::name).collect::<Vec<_>>().join(",")),
             rail_names: rails.iter().map(|rail| rail.name().into()).collect(),
-            keys: Keys::new(Chance::new(is_virtual)),
+            keys: Keys::new(chance(is_virtual)),
             nobody: rails.iter().map(nobody).collect::<Result<_>>()?,
             next: AtomicU32::new(1),
             turn: AtomicU32::new(0),
-            chance: Mutex::new(Chance::new(is_virtual)),
+            chance: Mutex::new(chance(is_virtual)),
             events: Mutex::default(),
             channels: rails.iter().map(|rail| rail.create_comp_channel().ok()).collect(),
             service: WakeUp::new(is_virtual)?,
@@ -94,7 +94,7 @@ impl Shared {
     }
 
     pub(super) fn token(&self) -> u64 {
-        unpoisoned(&self.chance).next()
+        unpoisoned(&self.chance).next_u64()
     }
 
     /// A key of a rail, as it has it, that allows nothing: for keys that name nothing.
