@@ -8,6 +8,7 @@ use super::Env;
 use super::check::{pattern, same_bytes};
 use super::conn::region;
 use super::env::Waiter;
+use host::{ClockKind, Span};
 use verbs::{Access, Device, Error, Firmware, MemoryKind, Message, Mr, NicCtx, Pd, Program, Result, Sge};
 
 type OnCommand = Box<dyn FnMut(&mut dyn NicCtx, &[u8]) + Send>;
@@ -192,13 +193,13 @@ pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
     let target = far.load(
         Made::new()
             .command(move |nic, command| {
-                nic.charge(host::Span::from_ns(40));
+                nic.charge(Span::from_ns(40));
                 entries.lock().expect("whole").push((command[0], u64::from(command[1]) * 64 + EVENTS as u64));
             })
             .message(move |nic, message| {
                 let mut entries = posted.lock().expect("whole");
                 let found = entries.iter().position(|(bits, _)| *bits == message.header[0]);
-                nic.charge(host::Span::from_ns(30) * found.unwrap_or(entries.len()) as u64);
+                nic.charge(Span::from_ns(30) * found.unwrap_or(entries.len()) as u64);
                 let Some(found) = found else {
                     lost += 1;
                     return nic.event(unmatched, &record(&[lost, lost])).expect("registered");
@@ -466,6 +467,47 @@ pub(super) fn full_queues_are_said(env: &Env) {
     assert!(waits >= MESSAGES || refused > 0, "{MESSAGES} messages at once where {waits} may wait");
 }
 
+/// What a program charges passes on its NIC's processor in virtual time, before what it tells next is seen: calls of one NIC wait for
+/// each other, and neither another NIC nor the host does. In real time a charge takes none.
+pub(super) fn charges_are_time_of_the_nic(env: &Env) {
+    let host = env.a.host();
+    let is_virtual = host.clock() == ClockKind::Virtual;
+    // Where it takes none, so long that the test would end otherwise.
+    let call = if is_virtual { Span::from_ms(5) } else { Span::from_secs(3600) };
+    let (near, far) = (Side::new(env, &env.a), Side::new(env, &env.b));
+    let busy = |side: &Side| {
+        let (events, mut calls) = ((0..2).map(|slot| side.slot(slot, 1)).collect::<Vec<_>>(), 0);
+        side.load(Made::new().command(move |nic, _| {
+            nic.charge(call);
+            nic.event(events[calls], &record(&[1])).expect("registered");
+            nic.interrupt();
+            calls += 1;
+        }))
+    };
+    let (Some(one), Some(other)) = (busy(&near), busy(&far)) else { return };
+    let began = host.now();
+    for program in [&one, &one, &other] {
+        program.command(&[]).expect("room");
+    }
+    if !is_virtual {
+        // It has been carried out when the event is there, however long the machine took for that.
+        let _: [[u64; 1]; 2] = [near.event(&one, 1), far.event(&other, 0)];
+        return;
+    }
+    // The host's own work does not wait, nor does the NIC's for it.
+    host.charge(call * 2 / 5);
+    assert_eq!(host.now() - began, call * 2 / 5, "commands were carried out by the host");
+    let passed = |side: &Side, program: &Program, slot| {
+        let _: [u64; 1] = side.event(program, slot);
+        host.now() - began
+    };
+    let about = |calls: u64| call * calls..call * calls + Span::from_us(1);
+    let (first, beside, second) = (passed(&near, &one, 0), passed(&far, &other, 0), passed(&near, &one, 1));
+    assert!(about(1).contains(&first), "the first call took {first}");
+    assert!(about(1).contains(&beside), "the other NIC's call took {beside}");
+    assert!(about(2).contains(&second), "two calls took {second}");
+}
+
 /// A thread that sleeps on a program is woken by each interrupt, the first as well as one that comes just as it falls asleep.
 pub(super) fn interrupts_wake_sleepers(env: &Env) {
     const ROUNDS: u64 = 300;
@@ -495,7 +537,7 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
         let mut rng = host::Rng::new(4);
         for round in 1..=ROUNDS {
             // From at once to long after the other has fallen asleep.
-            let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
+            let pause = Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
             host.poll("a pause", host.after(pause), || None::<()>);
             program.command(&record(&[round])).expect("room");
             let heard = || (seen.load(Ordering::Acquire) >= round).then_some(());

@@ -1,8 +1,8 @@
 //! Sends and receives: what arrives, what completes, what stays untouched.
 
+use super::Env;
 use super::check::{Shadow, failed, ok, same_bytes};
 use super::conn::{Conn, Setup};
-use super::Env;
 use verbs::{SendOp, SendWr, Sge, WcOpcode, WcStatus};
 
 /// Sizes around every boundary that an implementation may have.

@@ -343,6 +343,7 @@ macro_rules! __conformance_table {
                 addresses_come_and_go
                 turns_come_when_asked_for
                 full_queues_are_said
+                charges_are_time_of_the_nic
             }
             listen {
                 nobody_listens

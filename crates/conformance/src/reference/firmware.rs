@@ -1,9 +1,10 @@
-//! Programs that the reference NIC runs, in the thread that gives a command, until nothing waits at any of them.
+//! Programs that the reference NIC runs: in real time in the thread that gives a command, until nothing waits at any of them; in
+//! virtual time on a processor of the NIC's own, a rank whose clock [`NicCtx::charge`] moves.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use host::{Bell, Span, Wake};
 
@@ -16,6 +17,7 @@ pub(super) const CAP: FirmwareCap =
 
 /// A loaded program.
 pub(super) struct Loaded {
+    device: usize,
     domain: u32,
     /// Taken out while it runs.
     firmware: Option<Box<dyn Firmware>>,
@@ -34,7 +36,7 @@ enum Work {
 
 /// What a program is lent for one call.
 struct Lent<'a> {
-    state: &'a mut State,
+    world: &'a World,
     at: SocketAddr,
     domain: u32,
     /// Of the message that the call is about.
@@ -43,7 +45,12 @@ struct Lent<'a> {
 
 impl State {
     /// Loads a program at `addr`, or at a free port of it.
-    fn load(&mut self, domain: u32, mut addr: SocketAddr, firmware: Box<dyn Firmware>) -> Result<SocketAddr> {
+    fn load(
+        &mut self,
+        (device, domain): (usize, u32),
+        mut addr: SocketAddr,
+        firmware: Box<dyn Firmware>,
+    ) -> Result<SocketAddr> {
         if addr.ip().is_unspecified() {
             addr.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
         }
@@ -68,54 +75,89 @@ impl State {
             });
         }
         let (waiting, bell) = (VecDeque::new(), Arc::new(Bell::new()));
-        let loaded = Loaded { domain, firmware: Some(firmware), waiting, wants_turn: false, bell };
+        let loaded = Loaded { device, domain, firmware: Some(firmware), waiting, wants_turn: false, bell };
         self.programs.insert(addr, loaded);
         Ok(addr)
     }
 
-    /// Lets programs run until nothing waits at any, each with one piece of work in its turn.
-    fn run_programs(&mut self) {
-        loop {
-            let busy: Vec<SocketAddr> =
-                self.programs.iter().filter(|(_, p)| !p.waiting.is_empty()).map(|(&at, _)| at).collect();
-            if busy.is_empty() {
-                return;
-            }
-            busy.into_iter().for_each(|at| self.run_program(at));
+    /// The next program, in turn, at which something waits and that does not run; of one NIC, or of all.
+    fn next_program(&self, of: Option<usize>) -> Option<SocketAddr> {
+        let can = |program: &Loaded| {
+            of.is_none_or(|device| program.device == device)
+                && program.firmware.is_some()
+                && !program.waiting.is_empty()
+        };
+        let behind = self.programs.iter().filter(|(at, _)| self.last_program.is_none_or(|last| **at > last));
+        let mut in_turn = behind.chain(&self.programs);
+        in_turn.find(|(_, program)| can(program)).map(|(&at, _)| at)
+    }
+}
+
+impl World {
+    /// Has the NICs run what waits at programs.
+    fn run_programs(&self) {
+        if self.host.node().is_some() {
+            // Their processors look again.
+            self.host.signal();
+        } else {
+            while self.run_program(None) {}
         }
     }
 
-    fn run_program(&mut self, at: SocketAddr) {
-        let Some(program) = self.programs.get_mut(&at) else { return };
+    /// Runs a program once, of one NIC or of all; whether there was anything to do.
+    fn run_program(&self, of: Option<usize>) -> bool {
+        let mut state = self.lock();
+        let Some(at) = state.next_program(of) else { return false };
+        state.last_program = Some(at);
+        let Some(program) = state.programs.get_mut(&at) else { return false };
         let domain = program.domain;
         let (Some(work), Some(mut firmware)) = (program.waiting.pop_front(), program.firmware.take()) else {
-            return;
+            return false;
         };
+        program.wants_turn &= !matches!(work, Work::Turn);
+        drop(state);
+        let mut lent = Lent { world: self, at, domain, payload: &[] };
         match &work {
-            Work::Command(command) => {
-                firmware.on_command(&mut Lent { state: self, at, domain, payload: &[] }, command);
-            }
+            Work::Command(command) => firmware.on_command(&mut lent, command),
             Work::Message { from, header, payload } => {
                 let message = Message { from: *from, header, payload_len: payload.len() as u64 };
-                firmware.on_message(&mut Lent { state: self, at, domain, payload }, &message);
+                firmware.on_message(&mut Lent { payload, ..lent }, &message);
             }
-            Work::Turn => {
-                program.wants_turn = false;
-                firmware.on_turn(&mut Lent { state: self, at, domain, payload: &[] });
+            Work::Turn => firmware.on_turn(&mut lent),
+        }
+        // Who unloads a program waits for this.
+        self.lock().programs.entry(at).and_modify(|program| program.firmware = Some(firmware));
+        self.host.signal();
+        true
+    }
+
+    /// In virtual time: the processor of a NIC, for as long as the world lasts.
+    fn start_processor(self: &Arc<Self>, device: usize) {
+        if self.host.node().is_none() || std::mem::replace(&mut self.lock().has_processor[device], true) {
+            return;
+        }
+        let world = self.clone();
+        let body = move || {
+            let work = || world.lock().next_program(Some(device)).map(drop);
+            while world.host.poll("work for a NIC's programs", None, work).is_some() {
+                world.run_program(Some(device));
+                // A call takes a little by itself: programs that try again and again would keep others from running.
+                world.host.glance();
             }
-        }
-        if let Some(program) = self.programs.get_mut(&at) {
-            program.firmware = Some(firmware);
-        }
+        };
+        self.host.spawn("a NIC's processor", None, body).expect("another rank");
     }
 }
 
 impl NicCtx for Lent<'_> {
-    /// Running takes its time.
-    fn charge(&mut self, _span: Span) {}
+    /// The processor that runs the program is the one that is charged.
+    fn charge(&mut self, span: Span) {
+        self.world.host.charge(span);
+    }
 
     fn poll_turn(&mut self) {
-        let Some(program) = self.state.programs.get_mut(&self.at) else { return };
+        let mut state = self.state();
+        let Some(program) = state.programs.get_mut(&self.at) else { return };
         if !std::mem::replace(&mut program.wants_turn, true) {
             program.waiting.push_back(Work::Turn);
         }
@@ -125,14 +167,17 @@ impl NicCtx for Lent<'_> {
         Error::check_limit("bytes of a header", header.len() as u64, CAP.max_header.into())?;
         let len = payload.iter().map(|sge| u64::from(sge.length)).sum();
         Error::check_limit("bytes of payload", len, CAP.max_payload)?;
-        let payload = self.state.gather(self.domain, &Pieces::Sges(payload.to_vec()));
+        let mut state = self.state();
+        let payload = state.gather(self.domain, &Pieces::Sges(payload.to_vec()));
         let payload =
             payload.ok_or_else(|| Error::Invalid("a piece of the payload is not registered".into()))?;
-        let Some(target) = self.state.programs.get_mut(&to) else { return Ok(()) };
+        let Some(target) = state.programs.get_mut(&to) else { return Ok(()) };
         if target.waiting.len() >= CAP.max_waiting as usize {
             return Err(Error::QueueFull { queue: "target's message", depth: CAP.max_waiting });
         }
         target.waiting.push_back(Work::Message { from: self.at, header: header.to_vec(), payload });
+        drop(state);
+        self.world.host.signal();
         Ok(())
     }
 
@@ -143,7 +188,7 @@ impl NicCtx for Lent<'_> {
             return Ok(());
         }
         let (buf, at) = self.writable(&to)?;
-        if self.is_broken(Fault::LosesDeposits) {
+        if self.state().fault == Fault::LosesDeposits {
             return Ok(());
         }
         buf.write(at, &self.payload[offset as usize..end as usize])
@@ -161,25 +206,30 @@ impl NicCtx for Lent<'_> {
         let word = buf.word(at + rest.len())?;
         buf.write(at, rest)?;
         word.store(u64::from_ne_bytes(*last), Ordering::Release);
+        self.world.host.signal();
         Ok(())
     }
 
     fn interrupt(&mut self) {
-        if let Some(program) =
-            self.state.programs.get(&self.at).filter(|_| !self.is_broken(Fault::SilentInterrupt))
-        {
-            program.bell.ring();
-        }
+        let state = self.state();
+        let program = state.programs.get(&self.at).filter(|_| state.fault != Fault::SilentInterrupt);
+        let bell = program.map(|program| program.bell.clone());
+        drop(state);
+        bell.inspect(|bell| self.world.host.ring(bell));
     }
 }
 
 impl Lent<'_> {
-    fn is_broken(&self, fault: Fault) -> bool {
-        self.state.fault == fault
+    /// The state, at the time that the processor's clock says: what is done now happens after what was charged before.
+    fn state(&self) -> MutexGuard<'_, State> {
+        if let Some(node) = self.world.host.node() {
+            node.sync();
+        }
+        self.world.lock()
     }
 
     fn writable(&self, to: &Sge) -> Result<(verbs::Buf, usize)> {
-        let found = self.state.local(self.domain, to, Access::LOCAL_WRITE);
+        let found = self.state().local(self.domain, to, Access::LOCAL_WRITE);
         found.ok_or_else(|| Error::Invalid("it is not registered memory that may be written".into()))
     }
 }
@@ -191,14 +241,16 @@ pub(super) struct ProgramObject {
     bell: Arc<Bell>,
 }
 
+/// Loads a program into the NIC of that number, for memory of that domain.
 pub(super) fn load(
     world: &Arc<World>,
-    domain: u32,
+    owner: (usize, u32),
     addr: SocketAddr,
     firmware: Box<dyn Firmware>,
 ) -> Result<ProgramObject> {
+    world.start_processor(owner.0);
     let mut state = world.lock();
-    let addr = state.load(domain, addr, firmware)?;
+    let addr = state.load(owner, addr, firmware)?;
     let bell = state.programs[&addr].bell.clone();
     Ok(ProgramObject { world: world.clone(), addr, bell })
 }
@@ -212,7 +264,8 @@ impl ProgramOps for ProgramObject {
         let mut state = self.world.lock();
         let program = state.programs.get_mut(&self.addr).expect("this program");
         program.waiting.push_back(Work::Command(command.to_vec()));
-        state.run_programs();
+        drop(state);
+        self.world.run_programs();
         Ok(())
     }
 
@@ -223,7 +276,12 @@ impl ProgramOps for ProgramObject {
 
 impl Drop for ProgramObject {
     fn drop(&mut self) {
-        let unloaded = self.world.lock().programs.remove(&self.addr);
+        let unload = || {
+            let mut state = self.world.lock();
+            let rests = state.programs.get(&self.addr).is_none_or(|program| program.firmware.is_some());
+            rests.then(|| state.programs.remove(&self.addr))
+        };
+        let unloaded = self.world.host.poll("the end of a program's call", None, unload);
         // Outside of the lock: the program may own what takes it to be dropped.
         drop(unloaded);
     }

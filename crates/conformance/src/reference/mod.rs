@@ -20,18 +20,21 @@ mod state;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Body, Env, Fixture};
-use host::Span;
+use host::{Host, Span, world};
 use state::{Fault, World};
 use verbs::DmAccess;
 
 /// Two devices of one reference world.
 struct Reference(Fault);
 
+/// The reference NIC in virtual time, as far as it is made for that: the programs that it runs.
+struct Virtual;
+
 /// The reference NIC with NIC memory that is reached by copies alone.
 struct Far;
 
-fn run(fault: Fault, dm_access: DmAccess, body: Body) {
-    let world = World::new(fault, dm_access);
+fn run(host: Host, fault: Fault, dm_access: DmAccess, body: Body) {
+    let world = World::new(host, fault, dm_access);
     let (a, b) = (objects::device(&world, 0), objects::device(&world, 1));
     let env = Env::new(a, b, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let patience = if matches!(fault, Fault::None) { Span::from_secs(20) } else { Span::from_ms(200) };
@@ -40,14 +43,33 @@ fn run(fault: Fault, dm_access: DmAccess, body: Body) {
 
 impl Fixture for Reference {
     fn run(&self, body: Body) {
-        run(self.0, DmAccess::Coherent, body);
+        run(host::real::host(), self.0, DmAccess::Coherent, body);
     }
 }
 
 impl Fixture for Far {
     fn run(&self, body: Body) {
-        run(Fault::None, DmAccess::Copy, body);
+        run(host::real::host(), Fault::None, DmAccess::Copy, body);
     }
+}
+
+impl Fixture for Virtual {
+    fn run(&self, body: Body) {
+        let mut world = world::World::new(world::Config::default());
+        let node = world.node("host");
+        let host = node.host();
+        world
+            .rank("suite", &[&node], move || run(host, Fault::None, DmAccess::Coherent, body))
+            .expect("a rank");
+        world.run().unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// Programs run in virtual time, too, on a processor of the NIC's own.
+#[test]
+fn programs_run_in_virtual_time() {
+    let of_programs = super::all().iter().filter(|test| test.group == "firmware");
+    assert!(of_programs.inspect(|test| test.run(&Virtual)).count() > 0);
 }
 
 mod suite {

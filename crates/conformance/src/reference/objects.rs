@@ -128,7 +128,7 @@ impl DeviceOps for DeviceObject {
 
     fn load(&self, pd: &Pd, addr: SocketAddr, firmware: Box<dyn Firmware>) -> Result<Box<dyn ProgramOps>> {
         let pd: Arc<PdObject> = own(pd.ops().clone(), "the protection domain")?;
-        Ok(Box::new(firmware::load(&self.world, pd.number, addr, firmware)?))
+        Ok(Box::new(firmware::load(&self.world, (self.index, pd.number), addr, firmware)?))
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {

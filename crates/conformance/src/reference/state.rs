@@ -42,9 +42,9 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(fault: Fault, dm_access: DmAccess) -> Arc<Self> {
+    pub(super) fn new(host: Host, fault: Fault, dm_access: DmAccess) -> Arc<Self> {
         let state = Mutex::new(State { fault, ..State::default() });
-        Arc::new(Self { state, host: host::real::host(), dm_access })
+        Arc::new(Self { state, host, dm_access })
     }
 
     /// The state; a test that panicked has not left it half changed.
@@ -89,6 +89,10 @@ pub(super) struct State {
     pub(super) listeners: BTreeMap<SocketAddr, u32>,
     pub(super) requests: BTreeMap<u32, Request>,
     pub(super) programs: BTreeMap<SocketAddr, Loaded>,
+    /// The program that ran last.
+    pub(super) last_program: Option<SocketAddr>,
+    /// NICs whose processors have been started, in virtual time.
+    pub(super) has_processor: [bool; 2],
     pub(super) happened: [VecDeque<AsyncEvent>; 2],
     pub(super) nic_memory: Vec<NicMemory>,
     pub(super) last_port: u16,
