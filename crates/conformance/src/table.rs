@@ -1,7 +1,7 @@
 //! The list of all tests, as macros that make lists and `#[test]` functions of it.
 
 /// Makes one `#[test]` per test of the suite, in a module per group, from an expression of a type that
-/// implements [`Fixture`]. With `, threads` the tests that spawn threads are included: for NICs in real time.
+/// implements [`Fixture`](crate::Fixture). With `, threads` the tests that spawn threads are included: for NICs in real time.
 ///
 /// ```ignore
 /// mod conformance {
@@ -39,7 +39,7 @@ macro_rules! __conformance_tests {
     };
 }
 
-/// A list of [`Test`]s.
+/// A list of [`Test`](crate::Test)s.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance_list {

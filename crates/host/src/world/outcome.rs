@@ -33,7 +33,7 @@ pub enum Failure {
         /// What it said.
         message: String,
     },
-    /// It handled [`Config::max_events`] events.
+    /// It handled [`Config::max_events`](super::Config::max_events) events.
     Endless {
         /// When.
         time: Time,
