@@ -51,7 +51,9 @@ pub(super) fn take(device: &Inner, polling: &Polling, rail: usize, sink: &mut Si
     for _ in 0..2 {
         let mut asked = Vec::new();
         any |= polling.take(rail, sink, |known, num| device.find(known, rail, num), &mut asked)?;
-        asked.into_iter().for_each(|(qp, wants)| grant(device, polling, &qp, rail, wants));
+        if !asked.is_empty() {
+            asked.into_iter().for_each(|(qp, wants)| grant(device, polling, &qp, rail, wants));
+        }
         if any || !polling.is_to_look_again() {
             break;
         }

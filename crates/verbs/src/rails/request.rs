@@ -9,25 +9,25 @@ pub(super) const PIECES_MAX: usize = 32;
 /// Where stripes may end, so that no two lanes share a line of memory.
 pub(super) const LINE: u64 = 64;
 
-/// Which lanes carry a request.
+/// Where the stripe of each lane ends, of a request that several carry.
+pub(super) type Ends = [u64; RAILS_MAX];
+
+/// Which lanes carry a request, by bits. Where stripes end lies elsewhere: few requests have any, and each would carry it along.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lanes {
-    /// By bits.
     pub(super) mask: u8,
-    /// Where the stripe of each ends, if they are several.
-    ends: [u64; RAILS_MAX],
 }
 
 impl Lanes {
-    pub(super) const NONE: Self = Self { mask: 0, ends: [0; RAILS_MAX] };
+    pub(super) const NONE: Self = Self { mask: 0 };
 
     /// All of it on one lane.
     pub(super) fn whole(lane: usize) -> Self {
-        Self { mask: 1 << lane, ..Self::NONE }
+        Self { mask: 1 << lane }
     }
 
-    /// A stripe for each of the lanes in `mask`, in the proportion of their shares.
-    pub(super) fn striped(len: u64, mask: u8, shares: &[f64; RAILS_MAX]) -> Self {
+    /// A stripe for each of the lanes in `mask`, in the proportion of their shares; `ends` becomes where they end.
+    pub(super) fn striped(len: u64, mask: u8, shares: &[f64; RAILS_MAX], ends: &mut Ends) -> Self {
         let used = |lane: &usize| mask & 1 << lane != 0;
         let all: f64 = (0..RAILS_MAX).filter(used).map(|lane| shares[lane]).sum();
         let last = (0..RAILS_MAX).rfind(used).unwrap_or(0);
@@ -41,13 +41,14 @@ impl Lanes {
                 }
                 at = at.max(end);
             }
-            lanes.ends[lane] = at;
+            ends[lane] = at;
         }
         lanes
     }
 
+    #[inline]
     pub(super) fn is_striped(&self) -> bool {
-        self.mask.count_ones() > 1
+        self.mask & self.mask.wrapping_sub(1) != 0
     }
 
     pub(super) fn has(&self, lane: usize) -> bool {
@@ -60,10 +61,11 @@ impl Lanes {
     }
 
     /// From where to where a lane carries a request of `len` bytes.
-    pub(super) fn range(&self, lane: usize, len: u64) -> (u64, u64) {
-        match self.mask.count_ones() {
-            0 | 1 => (0, len),
-            _ => (if lane == 0 { 0 } else { self.ends[lane - 1] }, self.ends[lane]),
+    #[inline]
+    pub(super) fn range(&self, lane: usize, len: u64, ends: &Ends) -> (u64, u64) {
+        match self.is_striped() {
+            false => (0, len),
+            true => (if lane == 0 { 0 } else { ends[lane - 1] }, ends[lane]),
         }
     }
 }
@@ -198,10 +200,11 @@ mod tests {
             (0b111, &[0.001, 0.001, 1.0]),
         ] {
             for len in [1, 63, 64, 65, 1000, 4096, 1 << 20, (1 << 30) + 7] {
-                let lanes = Lanes::striped(len, mask, &shares(some));
+                let mut ends = [0; RAILS_MAX];
+                let lanes = Lanes::striped(len, mask, &shares(some), &mut ends);
                 let mut at = 0;
                 for lane in (0..RAILS_MAX).filter(|&lane| lanes.has(lane)) {
-                    let (from, to) = lanes.range(lane, len);
+                    let (from, to) = lanes.range(lane, len, &ends);
                     assert!(mask & 1 << lane != 0, "lane {lane} is not one of {mask:b}");
                     assert_eq!(from, at, "{some:?}, {len} B, lane {lane}");
                     assert!(to > from && (to % LINE == 0 || to == len));

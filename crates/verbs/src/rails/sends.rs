@@ -10,7 +10,8 @@ use super::lent::Lent;
 use super::mail::Letter;
 use super::pace::Pace;
 use super::request::{
-    Class, EMPTY, LINE, Lanes, PIECES_MAX, Slot, class, key_of, of_lane, part, remote_of, takes_a_receive,
+    Class, EMPTY, Ends, LINE, Lanes, PIECES_MAX, Slot, class, key_of, of_lane, part, remote_of,
+    takes_a_receive,
 };
 use super::shared::Shared;
 use super::wants::Wants;
@@ -49,6 +50,8 @@ pub(super) struct Sends {
     depth: u32,
     /// By places, of which there are a power of two.
     slots: Vec<Slot>,
+    /// Where the stripes of those that are striped end, by places.
+    ends: Vec<Ends>,
     pieces: Vec<Sge>,
     inline: Vec<u8>,
     pieces_each: usize,
@@ -109,6 +112,7 @@ impl Sends {
             rails: Vec::new(),
             depth,
             slots: vec![EMPTY; places],
+            ends: vec![[0; RAILS_MAX]; places],
             pieces: vec![Sge::default(); places * pieces_each],
             inline: vec![0; places * inline_each],
             pieces_each,
@@ -279,7 +283,11 @@ impl Sends {
                 }
             },
         };
-        let Some(lanes) = self.choose(own.shared(), slot) else { return false };
+        let mut ends = [0; RAILS_MAX];
+        let Some(lanes) = self.choose(own.shared(), slot, &mut ends) else { return false };
+        if lanes.is_striped() {
+            self.ends[place] = ends;
+        }
         self.next += 1;
         (self.slots[place].lanes, self.slots[place].status) = (lanes, WcStatus::Success);
         for lane in (0..self.lanes).filter(|&lane| lanes.has(lane)) {
@@ -298,7 +306,8 @@ impl Sends {
     fn post(&mut self, own: &Lent, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
         self.expect(lane);
         let slot = &self.slots[place];
-        let ((from, to), is_stripe) = (slot.lanes.range(lane, slot.len), slot.lanes.is_striped());
+        let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[place]);
+        let is_stripe = slot.lanes.is_striped();
         let (wr_id, op) = (self.next - 1, of_lane(slot.op, lane, keys, from));
         let flags = slot.flags | SendFlags::SIGNALED;
         if let Some(len) = slot.inline {
@@ -386,7 +395,7 @@ impl Sends {
     }
 
     /// The lanes on which a request may start now.
-    fn choose(&self, shared: &Shared, slot: &Slot) -> Option<Lanes> {
+    fn choose(&self, shared: &Shared, slot: &Slot, ends: &mut Ends) -> Option<Lanes> {
         let kind = class(slot.op);
         let count = self.live.count_ones();
         let striped = kind != Class::Message
@@ -394,7 +403,7 @@ impl Sends {
             && count > 1
             && slot.len >= shared.config.stripe_min.max(LINE * u64::from(count));
         let lanes = match kind {
-            _ if striped => Lanes::striped(slot.len, self.live, &self.pace.shares),
+            _ if striped => Lanes::striped(slot.len, self.live, &self.pace.shares, ends),
             Class::Write => Lanes::whole(self.least_busy(shared)),
             _ => Lanes::whole(self.message_lane),
         };
@@ -411,7 +420,7 @@ impl Sends {
         }
         let free = match kind {
             Class::Message => others().all(|flight| flight.writes == 0),
-            _ => !self.meets_another(slot, &lanes),
+            _ => !self.meets_another(slot, &lanes, ends),
         };
         free.then_some(lanes)
     }
@@ -428,20 +437,21 @@ impl Sends {
     }
 
     /// Whether a request would touch what another touches on another lane, one of them writing.
-    fn meets_another(&self, slot: &Slot, lanes: &Lanes) -> bool {
-        let range = |slot: &Slot, lanes: &Lanes, lane: usize| {
+    fn meets_another(&self, slot: &Slot, lanes: &Lanes, ends: &Ends) -> bool {
+        let range = |slot: &Slot, lanes: &Lanes, ends: &Ends, lane: usize| {
             let remote = remote_of(slot.op).filter(|_| lanes.has(lane))?;
-            let (from, to) = lanes.range(lane, slot.len);
+            let (from, to) = lanes.range(lane, slot.len, ends);
             Some((remote.addr.wrapping_add(from), remote.addr.wrapping_add(to)))
         };
         let reads = class(slot.op) == Class::Read;
-        (self.head..self.next).map(|seq| &self.slots[self.place(seq)]).any(|other| {
+        (self.head..self.next).map(|seq| self.place(seq)).any(|place| {
+            let (other, others) = (&self.slots[place], &self.ends[place]);
             let harmless = other.pending == 0 || (reads && class(other.op) == Class::Read);
             !harmless
                 && (0..self.lanes).any(|here| {
-                    let Some(near) = range(slot, lanes, here) else { return false };
+                    let Some(near) = range(slot, lanes, ends, here) else { return false };
                     (0..self.lanes).filter(|there| *there != here).any(|there| {
-                        let far = range(other, &other.lanes, there);
+                        let far = range(other, &other.lanes, others, there);
                         far.is_some_and(|far| near.0 < far.1 && far.0 < near.1)
                     })
                 })
@@ -463,7 +473,7 @@ impl Sends {
         }
         let (seq, place) = (wc.wr_id, self.place(wc.wr_id));
         let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
-        let (from, to) = slot.lanes.range(lane, slot.len);
+        let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[place]);
         flight.bytes = flight.bytes.saturating_sub(to - from);
         if slot.op.fetches() {
             flight.reads = flight.reads.saturating_sub(1);
