@@ -37,10 +37,10 @@ pub(crate) struct MpirunArgs {
     /// End all ranks after so many seconds, with status 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
-    /// What a rank is bound to: a core of its own, as long as there are cores, or nothing
-    #[arg(long, value_enum, value_name = "core|none", default_value = "none", hide_possible_values = true)]
+    /// What a rank is bound to: its share of the host's cores, if there is one for each; one core, in turn; or nothing
+    #[arg(long, value_enum, value_name = "share|core|none", default_value = "share", hide_possible_values = true)]
     pub(crate) bind: Bind,
-    /// In which order ranks are bound to cores: neighbours first, or sockets in turn
+    /// In which order ranks are bound to one core each: neighbours first, or sockets in turn
     #[arg(long, value_enum, value_name = "core|socket|none", hide_possible_values = true)]
     pub(crate) map_by: Option<MapBy>,
     /// Device that the ranks' MPI library takes (NICETY_DEVICE; see `nicety devices`), or several, of which each pair takes the first
@@ -101,6 +101,7 @@ pub(crate) enum Readers {
 /// What a rank is bound to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Bind {
+    Share,
     Core,
     None,
 }
@@ -158,8 +159,7 @@ kills them.
 EXAMPLES
   nicety mpirun -n 4 ./program input.dat          four ranks on this host
   nicety mpirun -n 4 --tag ./program              who says what: [2] text
-  nicety mpirun -n 2 --bind core --device iwarp ./program
-                                                  over TCP, each rank on a core of its own
+  nicety mpirun -n 2 --device iwarp ./program     over TCP
   nicety mpirun --host a:2,b:2 -n 4 -x OMP_NUM_THREADS=1 ./program
                                                   two ranks on either host, by ssh
   nicety mpirun --host a,b --via serve --token-file token -n 2 ./program

@@ -370,6 +370,27 @@ fn ranks_are_bound_to_cores_in_turn() {
     assert!(is_smaller && (lists[0] != lists[1] || lists[0] == lists[2]), "{lists:?}");
 }
 
+/// Goal: ranks that fit on the host do not meet on a core, and others go where there is room. Method: what the kernel says of
+/// each, beside what it says of a rank that is alone, which has all.
+#[test]
+fn ranks_have_their_shares_of_the_cores() {
+    let stage = Stage::new();
+    let print = "grep Cpus_allowed_list /proc/self/status";
+    let lists = |ranks: &str| {
+        let ended = stage.run(&["-n", ranks, "sh", "-c", print]);
+        ended.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (all, two, many) = (lists("1"), lists("2"), lists("300"));
+    assert_eq!((all.len(), two.len(), many.len()), (1, 2, 300));
+    if two[0] == two[1] {
+        assert_eq!(two[0], all[0], "two on one core: they are bound to nothing");
+    } else {
+        assert!(two.iter().all(|list| *list != all[0]), "{two:?} of {all:?}");
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!(cores >= 300 || many.iter().all(|list| *list == all[0]), "{many:?}");
+}
+
 #[test]
 fn hosts_are_reached_by_an_agent_each() {
     let stage = Stage::new();

@@ -465,7 +465,7 @@ fn refusal(name: &OsStr, why: &io::Error, started: usize) -> String {
 
 /// Starts a process bound as it should be, with its end of the PMI stream, which goes to no other.
 fn spawn(command: &mut Command, pmi: &UnixStream, start: &Start) -> io::Result<Child> {
-    let processors = start.bind.map(|order| topology::binding(order, start.local_rank)).unwrap_or_default();
+    let processors = topology::processors(start);
     if processors.is_empty() {
         fcntl_setfd(pmi, FdFlags::empty())?;
         return command.spawn();

@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGCHLD, SIGCONT, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::crew::{Crew, Part};
 use super::input::Input;
-use super::message::{End, News, Order, Start, Stream};
+use super::message::{Binding, End, News, Order, Start, Stream};
 use super::plan::Plan;
 use super::printer::Printer;
 use super::remote::{Link, Remote};
@@ -641,7 +641,7 @@ fn spawned(asker: &Start, program: &Program, total: usize) -> Start {
         variables,
         local_rank: 0,
         local_size: total as u32,
-        bind: None,
+        bind: Binding::None,
         mpi: asker.mpi.clone(),
         reads: false,
         writes_itself: asker.writes_itself,

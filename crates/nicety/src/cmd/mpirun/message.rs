@@ -26,14 +26,25 @@ pub(super) struct Start {
     /// Its place among the processes of its job on this host, and how many they are.
     pub(super) local_rank: u32,
     pub(super) local_size: u32,
-    /// In which order ranks are bound to cores, if they are.
-    pub(super) bind: Option<MapBy>,
+    /// What it is bound to.
+    pub(super) bind: Binding,
     /// Which library of MPI's standard ABI it may find.
     pub(super) mpi: Library,
     /// Whether it is given standard input.
     pub(super) reads: bool,
     /// Whether it writes where mpirun writes, by itself.
     pub(super) writes_itself: bool,
+}
+
+/// What the ranks of a host are bound to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) enum Binding {
+    #[default]
+    None,
+    /// Each to its share of the cores, if there is one for each.
+    Share,
+    /// Each to one core, in this order; beyond the last one they begin anew.
+    Core(MapBy),
 }
 
 /// Which library of MPI's standard ABI a program may find.
@@ -227,7 +238,7 @@ mod tests {
             directory: "/tmp".into(),
             variables: vec![("A".into(), "b=c".into())],
             local_size: 2,
-            bind: Some(MapBy::Socket),
+            bind: Binding::Core(MapBy::Socket),
             mpi: Library::In("/lib".into()),
             reads: true,
             ..Start::default()

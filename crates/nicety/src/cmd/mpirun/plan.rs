@@ -7,9 +7,9 @@ use std::time::Duration;
 use pmi::mapping::RANKS_MAX;
 
 use super::hosts::{self, Host};
-use super::message::{Library, Start};
+use super::message::{Binding, Library, Start};
 use super::remote::Way;
-use super::{line, program};
+use super::{line, program, topology};
 use crate::args::{Bind, MapBy, MpirunArgs, ProgramArgs, Readers};
 use crate::beside;
 use crate::error::Failure;
@@ -136,12 +136,13 @@ impl Plan {
         for (number, rank) in self.ranks.iter().enumerate() {
             let start = &rank.start;
             let bound = match start.bind {
-                Some(order) if self.is_here(rank.host) => {
-                    let processors = super::topology::binding(order, start.local_rank);
-                    format!("processors {processors:?}  ")
-                }
-                Some(_) => format!("core {}  ", start.local_rank),
-                None => String::new(),
+                Binding::None => String::new(),
+                _ if self.is_here(rank.host) => match topology::processors(start) {
+                    processors if processors.is_empty() => String::new(),
+                    processors => format!("processors {processors:?}  "),
+                },
+                Binding::Share => "its share of the cores  ".to_owned(),
+                Binding::Core(_) => format!("core {}  ", start.local_rank),
             };
             let directory = shell_words([&start.directory]);
             let set = |(name, value): &(OsString, OsString)| {
@@ -179,7 +180,7 @@ fn way(args: &MpirunArgs) -> Result<Way, Failure> {
 
 /// What the ranks of all programs have in common.
 struct Common {
-    bind: Option<MapBy>,
+    bind: Binding,
     mpi: Library,
     variables: Vec<(OsString, OsString)>,
     here: PathBuf,
@@ -188,14 +189,15 @@ struct Common {
 impl Common {
     fn new(args: &MpirunArgs) -> Result<Self, Failure> {
         let bind = match (args.bind, args.map_by) {
-            (Bind::None, None | Some(MapBy::None)) => None,
-            (Bind::None, Some(_)) => {
+            (Bind::None, None | Some(MapBy::None)) => Binding::None,
+            (Bind::Share, None) => Binding::Share,
+            (Bind::None | Bind::Share, Some(_)) => {
                 return Err(Failure::usage("--map-by says in which order ranks are bound; add --bind core"));
             }
             (Bind::Core, Some(MapBy::None)) => {
                 return Err(Failure::usage("--bind core needs an order; --map-by core or socket"));
             }
-            (Bind::Core, order) => Some(order.unwrap_or(MapBy::Core)),
+            (Bind::Core, order) => Binding::Core(order.unwrap_or(MapBy::Core)),
         };
         for device in args.device.iter().flat_map(|names| names.split('+')).map(str::trim) {
             fabric::check(device).map_err(Failure::usage)?;

@@ -2,14 +2,33 @@
 
 use std::collections::BTreeMap;
 
+use super::message::{Binding, Start};
 use crate::args::MapBy;
 
-/// The processors of the rank with this place among those of its host: those of one core, which the ranks take in turn. None if the
-/// kernel does not say which there are.
-pub(super) fn binding(order: MapBy, place: u32) -> Vec<usize> {
+/// The processors that a process is bound to; none if it is bound to nothing, or the kernel does not say which there are.
+pub(super) fn processors(start: &Start) -> Vec<usize> {
+    let order = match start.bind {
+        Binding::None => return Vec::new(),
+        Binding::Share => MapBy::Core,
+        Binding::Core(order) => order,
+    };
     let read = |path: &str| std::fs::read_to_string(path).ok();
-    let mut cores = cores(&host::real::allowed_cores(), read, order);
-    if cores.is_empty() { Vec::new() } else { cores.swap_remove(place as usize % cores.len()) }
+    let cores = cores(&host::real::allowed_cores(), read, order);
+    let (place, count) = (start.local_rank as usize, start.local_size as usize);
+    match start.bind {
+        Binding::Share => share(&cores, place, count),
+        _ => cores.get(place % cores.len().max(1)).cloned().unwrap_or_default(),
+    }
+}
+
+/// The part of the cores that one of `count` has for itself: two never meet on a core, and threads of one have room. None where
+/// there are not enough, as two that are bound to one core would stay there though another falls idle.
+fn share(cores: &[Vec<usize>], place: usize, count: usize) -> Vec<usize> {
+    if count > cores.len() || place >= count {
+        return Vec::new();
+    }
+    let begin = |place: usize| place * cores.len() / count;
+    cores[begin(place)..begin(place + 1)].concat()
 }
 
 /// The processors of each core, in the order in which ranks take them.
@@ -61,6 +80,25 @@ mod tests {
     fn more_ranks_than_cores_begin_anew() {
         let count =
             cores(&host::real::allowed_cores(), |p| std::fs::read_to_string(p).ok(), MapBy::Core).len();
-        assert_eq!(binding(MapBy::Core, 0), binding(MapBy::Core, count as u32));
+        let bound = |local_rank| {
+            let (bind, local_size) = (Binding::Core(MapBy::Core), count as u32 + 1);
+            processors(&Start { bind, local_rank, local_size, ..Start::default() })
+        };
+        assert!(!bound(0).is_empty());
+        assert_eq!(bound(0), bound(count as u32));
+    }
+
+    /// Goal: nobody shares a core where there is one for each, and no core is left over.
+    #[test]
+    fn shares_are_apart_and_all_there_is() {
+        for cores in 1..9 {
+            let all: Vec<Vec<usize>> = (0..cores).map(|core| vec![2 * core, 2 * core + 1]).collect();
+            for count in 1..=cores {
+                let shares: Vec<_> = (0..count).map(|place| share(&all, place, count)).collect();
+                assert!(shares.iter().all(|share| share.len() >= 2 * (cores / count)), "{shares:?}");
+                assert_eq!(shares.concat(), all.concat());
+            }
+            assert!(share(&all, 0, cores + 1).is_empty(), "they are too many");
+        }
     }
 }
