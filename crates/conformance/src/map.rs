@@ -17,6 +17,7 @@ fn mapped(end: &End, far: Option<&Mr>, at: u64, len: usize) -> Option<Buf> {
         }
         Err(refusal) => {
             assert!(matches!(refusal, Error::Unsupported { .. }), "{refusal:?}");
+            assert!(!end.device.attr().maps_peers, "the device says that it maps");
             None
         }
     }

@@ -415,6 +415,7 @@ macro_rules! __conformance_threads {
                 making_objects_from_several_threads
                 sleepers_are_woken
                 ringing_writes_wake_sleepers
+                rings_wake_sleepers
                 all_is_there_when_the_last_byte_is
                 one_wait_for_several_sources
                 asynchronous_events_wake_sleepers

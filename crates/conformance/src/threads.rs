@@ -8,7 +8,7 @@ use super::check::ok;
 use super::conn::{Conn, End, Setup, connect};
 use super::disconnect::{MESSAGES, acknowledged, messages_until_empty};
 use host::{Descriptor, WaitSet};
-use verbs::{Access, AtomicCap, Error, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
+use verbs::{Access, AtomicCap, Buf, Error, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
 
 pub(super) use super::firmware::interrupts_wake_sleepers;
 
@@ -343,14 +343,39 @@ pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
     if !env.a.attr().write_ring {
         return;
     }
-    const ROUNDS: u64 = 400;
     let c = Arc::new(Conn::new(env));
+    let words = c.b.host.buf().clone();
+    wake_sleepers(env, &c, words, |c, round| {
+        let (op, word) = (SendOp::Write(c.b.host.remote(0)), round.to_ne_bytes());
+        c.a.post(&SendWr::inline(round, op, &word).with(SendFlags::RING));
+        ok(c.a.sent(), round, WcOpcode::Write);
+    });
+}
+
+/// So is one that looks at NIC memory where the peer stores, and rings then. Where peers' memory is not mapped, ringing is refused.
+pub(super) fn rings_wake_sleepers(env: &Env) {
+    let c = Arc::new(Conn::with_nic(env));
+    if !env.a.attr().maps_peers {
+        assert!(matches!(c.a.qp.ring(), Err(Error::Unsupported { .. })));
+        return;
+    }
+    let far = c.b.nic.as_ref().expect("it is mapped by peers");
+    let (words, there) = (far.buf().clone(), c.a.qp.map(far.remote(0), 8).expect("mapped"));
+    wake_sleepers(env, &c, words, move |c, round| {
+        there.word(0).expect("aligned").store(round, Ordering::Release);
+        c.a.qp.ring().expect("it rings");
+    });
+}
+
+/// One end sleeps until its first word is the number of the round, which `write` of the other end has it be.
+fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64) + Send + 'static) {
+    const ROUNDS: u64 = 400;
     let (sleeper, writer, host) = (c.clone(), c.clone(), env.a.host().clone());
     let seen = Arc::new(AtomicU64::new(0));
     let heard = seen.clone();
-    c.b.host.buf().fill(0);
+    words.fill(0);
     let sleep = Box::new(move || {
-        let (b, word) = (&sleeper.b, sleeper.b.host.buf().word(0).expect("aligned"));
+        let (b, word) = (&sleeper.b, words.word(0).expect("aligned"));
         for round in 1..=ROUNDS {
             let look = || {
                 // Where nothing but polls make progress, this is it.
@@ -369,10 +394,7 @@ pub(super) fn ringing_writes_wake_sleepers(env: &Env) {
             // From at once to long after the other has fallen asleep.
             let pause = host::Span::from_us([0, 1, 10, 60, 100, 300, 1000][rng.index(7)]);
             host.poll("a pause", host.after(pause), || None::<()>);
-            let (op, word) = (SendOp::Write(writer.b.host.remote(0)), round.to_ne_bytes());
-            let wr = SendWr::inline(round, op, &word).with(SendFlags::RING);
-            a.post(&wr);
-            ok(a.sent(), round, WcOpcode::Write);
+            write(&writer, round);
             let heard = || (heard.load(Ordering::Acquire) == round).then_some(());
             host.poll("the sleeper", a.waiter.deadline(), heard).expect("it woke");
         }

@@ -83,6 +83,8 @@ pub struct DeviceAttr {
     pub dm_access: DmAccess,
     /// Whether writes may ring ([`crate::SendFlags::RING`]).
     pub write_ring: bool,
+    /// Whether processes load and store in their peers' NIC memory ([`crate::Qp::map`]), and ring for it ([`crate::Qp::ring`]).
+    pub maps_peers: bool,
     /// The link's rate, where there is a link.
     pub link_rate: Option<Rate>,
     /// Ports of the device.

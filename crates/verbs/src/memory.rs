@@ -122,6 +122,7 @@ impl Buf {
 
     /// Its length in bytes; never zero.
     #[allow(clippy::len_without_is_empty)]
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -173,6 +174,7 @@ impl Buf {
     ///
     /// # Errors
     /// [`Error::Limit`] when they do not fit; nothing is written then.
+    #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         let at = match &self.copies {
             Some(copies) => {
@@ -192,6 +194,7 @@ impl Buf {
     ///
     /// # Errors
     /// [`Error::Limit`] when the range ends outside.
+    #[inline]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let at = match &self.copies {
             Some(copies) => {
@@ -248,6 +251,7 @@ impl Buf {
     ///
     /// # Errors
     /// [`Error::Limit`] when it lies outside; [`Error::Unsupported`] where the bytes are reached by copies alone.
+    #[inline]
     pub fn byte(&self, offset: usize) -> Result<&AtomicU8> {
         let at = self.check(offset, 1)?;
         // SAFETY: in bounds, alive as long as `self`, and never accessed through a plain reference.
@@ -258,6 +262,7 @@ impl Buf {
     ///
     /// # Errors
     /// [`Error::Limit`] when they end outside, [`Error::Invalid`] when not 8-byte aligned in memory; as [`Buf::byte`].
+    #[inline]
     pub fn word(&self, offset: usize) -> Result<&AtomicU64> {
         let at = self.check(offset, 8)?.cast::<u64>();
         if !at.is_aligned() {

@@ -148,6 +148,10 @@ pub trait QpOps: Any + Send + Sync {
     fn map(&self, _remote: RemoteAddr, _len: usize) -> Result<Buf> {
         Err(unsupported("the device", "load and store on a peer's memory"))
     }
+    /// See [`Qp::ring`].
+    fn ring(&self) -> Result<()> {
+        Err(unsupported("the device", "ringing without a write"))
+    }
 }
 
 /// A shared receive queue.

@@ -112,6 +112,17 @@ impl Qp {
         self.ops.map(remote, len)
     }
 
+    /// Wakes whoever sleeps on the queue that the peer's receives complete to, as a write that rings does
+    /// ([`crate::SendFlags::RING`]): for stores in its memory that came before. It costs little where nobody sleeps. A peer that is
+    /// not connected is not rung.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] where [`crate::DeviceAttr::maps_peers`] denies it.
+    #[inline]
+    pub fn ring(&self) -> Result<()> {
+        self.ops.ring()
+    }
+
     /// The implementation, for its own crate.
     pub fn ops(&self) -> &Arc<dyn QpOps> {
         &self.ops

@@ -64,6 +64,7 @@ pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, paylo
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: if p.nic_memory.size_mib > 0.0 { DmAccess::Coherent } else { DmAccess::None },
         write_ring: false,
+        maps_peers: false,
         link_rate: Some(Rate(p.link.rate_mbps * 1e6)),
         ports: rails.len() as u8,
         port_addrs: rails.map(|port| IpAddr::V4(address(node, port))).collect(),

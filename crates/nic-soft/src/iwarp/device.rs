@@ -71,6 +71,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::Coherent,
         write_ring: true,
+        maps_peers: false,
         link_rate: None,
         port_addrs: config.bind.into_iter().collect(),
         ports: 1,

@@ -94,6 +94,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::Coherent,
         write_ring: true,
+        maps_peers: true,
         link_rate: None,
         port_addrs: Vec::new(),
         ports: 1,

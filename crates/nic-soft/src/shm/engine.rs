@@ -27,8 +27,6 @@ pub(super) struct Engine {
     pub(super) near: Tlb,
     pub(super) transfer: Transfer,
     pub(super) delivery: Delivery,
-    /// Whether the peer's queue knows that writes ring here.
-    knocks: bool,
 }
 
 impl Engine {
@@ -65,7 +63,7 @@ impl Engine {
             SendOp::Write(remote) => {
                 transfer.reach(link, &local, remote, Way::Out)?;
                 if wr.flags.contains(SendFlags::RING) {
-                    self.ring_peer(link);
+                    link.ring();
                 }
             }
             SendOp::Read(remote) => {
@@ -122,16 +120,6 @@ impl Engine {
             }
         }
         true
-    }
-
-    /// Wakes who sleeps on the queue that the peer's receives complete to, after a write.
-    #[inline]
-    pub(super) fn ring_peer(&mut self, link: &Link) {
-        if !std::mem::replace(&mut self.knocks, true) {
-            link.cq.knock.introduce();
-        }
-        crate::sync::fence::light();
-        link.cq.bell.ring_after_fence();
     }
 
     /// Forgets what was under way; the queue pair has failed.

@@ -43,7 +43,7 @@ pub(super) fn carry_out(
     // near one as long as the send lock is held. Test: `write` and `memory` of the conformance suite.
     unsafe { place::copy_last_byte_last(dst, src, len as usize) };
     if wr.flags.contains(SendFlags::RING) {
-        engine.ring_peer(link);
+        link.ring();
     }
     true
 }

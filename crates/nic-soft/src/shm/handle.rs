@@ -107,6 +107,14 @@ impl QpOps for QpHandle {
         }
     }
 
+    #[inline]
+    fn ring(&self) -> Result<()> {
+        if let Some(link) = self.qp.connection.link().filter(|link| link.accepts()) {
+            link.ring();
+        }
+        Ok(())
+    }
+
     fn to_error(&self) {
         if !self.device.shared.birth.is_elsewhere() {
             self.end(true);

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use verbs::{Error, Result};
 
@@ -42,6 +42,8 @@ pub(super) struct Link {
     ready: u64,
     /// Messages put into its rings so far, and so where the next one goes; advanced under the send lock.
     delivered: AtomicU64,
+    /// It is said that this side rings.
+    knocks: AtomicBool,
 }
 
 /// A peer's shared receive queue.
@@ -103,8 +105,21 @@ impl Link {
             rnr_retry,
             ready,
             delivered: AtomicU64::new(0),
+            knocks: AtomicBool::new(false),
             peer,
         })
+    }
+
+    /// Wakes who sleeps on the queue that the peer's receives complete to, after stores in the peer's memory.
+    #[inline]
+    pub(super) fn ring(&self) {
+        if !self.knocks.load(Ordering::Acquire) {
+            self.cq.knock.introduce();
+            // Another thread that sees this may do without.
+            self.knocks.store(true, Ordering::Release);
+        }
+        crate::sync::fence::light();
+        self.cq.bell.ring_after_fence();
     }
 
     /// Says that this side is inside the peer's memory, until dropped. Look whether that is allowed after this.

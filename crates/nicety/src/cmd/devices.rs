@@ -128,6 +128,7 @@ fn limits(attr: &DeviceAttr) -> Vec<Limit> {
         words("dm_access", "the processor's access to NIC memory", dm_access(attr.dm_access)),
         words("firmware", "programs that the NIC runs itself", &firmware(attr.firmware)),
         words("write_ring", "writes that ring", if attr.write_ring { "yes" } else { "no" }),
+        words("maps_peers", "peers' memory mapped", if attr.maps_peers { "yes" } else { "no" }),
         count("ports", "ports", attr.ports.into()),
     ];
     if let Some(rate) = attr.link_rate {
