@@ -50,8 +50,8 @@ pub(crate) const EAGER_LOOKS: u32 = 32;
 pub struct Turn {
     /// How many turns this wait has taken so far.
     pub count: u32,
-    /// When the wait began, but for its first looks; zero until they are over, because reading the clock costs a good part of
-    /// what a short message takes.
+    /// When the wait began, but for its first looks, or was last woken; zero until they are over, because reading the clock costs a
+    /// good part of what a short message takes.
     pub began: Time,
     /// When it must end, if ever.
     pub deadline: Option<Time>,
@@ -109,9 +109,9 @@ pub trait HostOps: Send + Sync {
     fn tired(&self, turn: &Turn) -> bool;
     /// Sleeps until one of them wakes.
     fn sleep(&self, wakes: &Wakes<'_>, turn: &Turn);
-    /// Tells how a wait ended that went on beyond its first looks, so that later ones can choose better between spinning and
-    /// sleeping.
-    fn learn(&self, turn: &Turn, slept: bool);
+    /// Tells of a wait that went on beyond its first looks how long its longest sleep took, so that later ones can choose better
+    /// between spinning and sleeping; zero if it did not sleep.
+    fn learn(&self, slept: Span);
     /// Runs `body` beside the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
@@ -251,24 +251,28 @@ impl Host {
             return Some(found);
         }
         let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, looked: 0, polls: false };
-        let mut slept = false;
-        let mut check = false;
+        let mut slept = Span::ZERO;
         let found = loop {
-            if turn.count > EAGER_LOOKS && self.0.tired(&turn) {
-                slept = true;
+            let check = if turn.count > EAGER_LOOKS && self.0.tired(&turn) {
                 let mut wakes = Wakes::default();
                 source.prepare_wait(&mut wakes);
                 let found = progress();
                 if found.is_none() && !self.overdue(deadline) {
+                    let since = self.now();
                     self.0.sleep(&wakes, &turn);
+                    // What woke it is seldom alone: it looks for a while again before it sleeps once more. Two that slept after
+                    // each piece of a long exchange would spend most of it in waking each other.
+                    turn.began = self.now();
+                    slept = slept.max(turn.began.since(since));
                 }
                 drop(wakes);
                 if found.is_some() {
                     break found;
                 }
+                true
             } else {
-                check = self.0.relax(&mut turn);
-            }
+                self.0.relax(&mut turn)
+            };
             if let Some(found) = progress() {
                 break Some(found);
             }
@@ -276,13 +280,13 @@ impl Host {
             if turn.count == EAGER_LOOKS {
                 turn.began = self.now();
             }
-            if (slept || check) && self.overdue(deadline) {
+            if (check || slept > Span::ZERO) && self.overdue(deadline) {
                 break None;
             }
         };
         // A wait that ended among the first looks says nothing of sleeping, and has no time for it.
         if turn.count > EAGER_LOOKS {
-            self.0.learn(&turn, slept);
+            self.0.learn(slept);
         }
         found
     }

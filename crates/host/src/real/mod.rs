@@ -123,10 +123,10 @@ impl HostOps for Real {
         wakes.sole_bell().into_iter().for_each(|ticket| ticket.bell().sleep(ticket.number(), limit));
     }
 
-    fn learn(&self, turn: &Turn, slept: bool) {
+    fn learn(&self, slept: Span) {
         let now = self.yield_ns.load(Ordering::Relaxed);
-        let long = || self.now().since(turn.began).as_ns() >= 2 * u64::from(YIELD_NS_MAX);
-        let next = if slept && long() { (now / 2).max(YIELD_NS_MIN) } else { continue_yielding(now) };
+        let long = slept.as_ns() >= 2 * u64::from(YIELD_NS_MAX);
+        let next = if long { (now / 2).max(YIELD_NS_MIN) } else { continue_yielding(now) };
         if next != now {
             self.yield_ns.store(next, Ordering::Relaxed);
         }

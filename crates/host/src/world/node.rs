@@ -171,7 +171,7 @@ impl HostOps for Node {
 
     fn sleep(&self, _wakes: &Wakes<'_>, _turn: &Turn) {}
 
-    fn learn(&self, _turn: &Turn, _slept: bool) {}
+    fn learn(&self, _slept: Span) {}
 
     /// A rank of the same machine, on a processor of its own; it sits wherever the rank that spawns it does, too.
     fn spawn(
