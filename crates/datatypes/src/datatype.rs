@@ -311,9 +311,10 @@ impl Datatype {
         if count != 1 && (count < 1 || self.extent() != length as i64) {
             return None;
         }
-        let bytes = self.bytes(count).ok()?;
-        self.span(count).ok()?;
-        Some(Run { offset: piece.offset, length: bytes })
+        // Elements follow each other without gaps, so nothing else can be too large.
+        let length = length.checked_mul(u64::try_from(count).ok()?)?;
+        piece.offset.checked_add(i64::try_from(length).ok()?)?;
+        Some(Run { offset: piece.offset, length })
     }
 
     /// All runs in the order of the type map, merged where one begins where the one before ended.

@@ -1,5 +1,8 @@
 //! [`Connection`]: a queue pair and its flow control. Messages arrive in order, and nobody sends what the peer has no room for.
 //!
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`). Otherwise they are sent. A side does one
+//! or the other from the connection's begin to its end; the two need not do the same.
+//!
 //! Each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back when the slot is
 //! free: with its own messages, or in one of their own for every half of the slots. Such a grant needs no credit: between two that
 //! a side has not yet taken, it has sent half of its slots' messages, so never more than two of them wait, and there is a receive
@@ -9,13 +12,15 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use host::Host;
-use verbs::{Data, Qp, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Wc};
+use verbs::{Buf, Data, Qp, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::error::{Class, Error, Result};
+use crate::line::Line;
 use crate::memory::Buffer;
 use crate::nic::{INLINE, Nic, Sizes, Slots};
+use crate::ring::{Inbox, Outbox, SHARED_LINE};
 use crate::table::Key;
-use crate::wire::{Exposed, HEAD_MAX, Message};
+use crate::wire::{Exposed, HEAD_MAX, Message, Offer};
 
 /// Data that go with a message.
 #[derive(Debug)]
@@ -38,7 +43,17 @@ impl Payload<'_> {
         }
     }
 
-    fn load(&self, into: &mut [u8]) {
+    /// Copies them to a place in a NIC's memory.
+    #[inline]
+    pub(crate) fn load_to(&self, buf: &Buf, at: usize) -> Result<()> {
+        match self {
+            Self::None => Ok(()),
+            Self::User(buffer) => Ok(buffer.load_to(buf, at)?),
+            Self::Own(bytes) => Ok(buf.write(at, bytes)?),
+        }
+    }
+
+    pub(crate) fn load(&self, into: &mut [u8]) {
         match self {
             Self::None => {}
             Self::User(buffer) => buffer.load(into),
@@ -47,11 +62,22 @@ impl Payload<'_> {
     }
 }
 
-/// A message that has come, and where its payload lies until its slot is given back.
+/// What a message that has come lies in, until that is given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Held {
+    /// A slot.
+    Slot(u32),
+    /// The ring's lines up to this one.
+    Lines(u64),
+    /// The line that both sides write.
+    Line,
+}
+
+/// A message that has come, and where its payload lies until that is given back.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) message: Message,
-    /// Where the payload begins in the slots' buffer.
+    /// Where the payload begins in the slots' buffer, or the ring's.
     pub(crate) at: usize,
     /// Its length in bytes.
     pub(crate) len: usize,
@@ -76,6 +102,14 @@ pub(crate) struct Connection {
     /// Messages may be sent.
     pub(crate) open: bool,
     qp: Qp,
+    inbox: Option<Inbox>,
+    outbox: Option<Outbox>,
+    /// There if both boxes are.
+    line: Option<Line>,
+    /// Whether the line is in this side's memory.
+    is_lower: bool,
+    /// What the peer offers.
+    offered: Option<Offer>,
     slots: Slots,
     sizes: Sizes,
     number: u64,
@@ -92,14 +126,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A queue pair with its receives posted, to be connected. `number` is its own for ever.
-    pub(crate) fn new(nic: &mut Nic, port: usize, number: usize, process: u32) -> Result<Self> {
-        let (sizes, slots, qp) = (nic.sizes, nic.slots()?, nic.create_qp()?);
+    /// A queue pair with its receives posted, to be connected to a process from process `own`. `number` is its own for ever.
+    pub(crate) fn new(nic: &mut Nic, port: usize, number: usize, (own, process): (u32, u32)) -> Result<Self> {
+        let (sizes, slots, qp, inbox) = (nic.sizes, nic.slots()?, nic.create_qp()?, nic.inbox());
         let connection = Self {
             process,
             port,
             open: false,
             qp,
+            inbox,
+            outbox: None,
+            line: None,
+            is_lower: own < process,
+            offered: None,
             slots,
             sizes,
             number: (number as u64) << 32,
@@ -119,15 +158,46 @@ impl Connection {
         &self.qp
     }
 
+    /// The memory that this side offers the peer to store messages in, in bytes for it.
+    pub(crate) fn offer(&self) -> Vec<u8> {
+        self.inbox.as_ref().map_or_else(Vec::new, |inbox| inbox.offer().bytes().to_vec())
+    }
+
+    /// What the peer has said that it offers.
+    pub(crate) fn is_offered(&mut self, offer: Offer) {
+        self.offered = Some(offer);
+    }
+
+    /// How its messages are cut.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// Whether the peer may store messages here.
+    #[inline]
+    pub(crate) fn is_stored_to(&self) -> bool {
+        self.inbox.is_some()
+    }
+
     /// Messages may be sent from now on; slots that were given back before are told of.
     pub(crate) fn opened(&mut self, host: &Host) -> Result<()> {
         self.open = true;
+        let offered = self.offered.take();
+        self.outbox = offered.and_then(|offer| Outbox::new(&self.qp, offer, self.sizes.slot_bytes));
+        if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
+            let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
+            self.line = Some(Line::new(memory.clone(), SHARED_LINE, self.is_lower)?);
+        }
         self.grant(host)
     }
 
-    /// The memory of its slots.
-    pub(crate) fn slots(&self) -> &Slots {
-        &self.slots
+    /// The memory that a message's payload lies in.
+    pub(crate) fn memory(&self, held: Held) -> &Buf {
+        match (held, &self.inbox, &self.line) {
+            (Held::Lines(_), Some(inbox), _) => inbox.buf(),
+            (Held::Line, _, Some(line)) => line.buf(),
+            _ => self.slots.buf(),
+        }
     }
 
     /// Bytes of payload that a message may have beside its head.
@@ -136,8 +206,12 @@ impl Connection {
     }
 
     /// Whether a message can be sent now.
-    pub(crate) fn may_send(&self) -> bool {
-        self.open && self.credits > 0 && self.has_room()
+    #[inline]
+    pub(crate) fn may_send(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
+        match &mut self.outbox {
+            Some(outbox) => self.open && outbox.has_room(message.head_len() + payload.len()),
+            None => self.open && self.credits > 0 && self.has_room(),
+        }
     }
 
     /// Whether a read can be posted now.
@@ -156,7 +230,15 @@ impl Connection {
     }
 
     /// Sends a message, if [`Connection::may_send`]. The payload may be used again when this returns.
+    #[inline]
     pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
+        if let Some(outbox) = &mut self.outbox {
+            match &mut self.line {
+                Some(line) if line.takes(message, payload) => line.put(message, payload, outbox.records),
+                _ => outbox.put(message, payload)?,
+            }
+            return Ok(self.qp.ring()?);
+        }
         let slot = (self.messages % u64::from(self.sizes.slots)) as u32;
         self.messages += 1;
         self.credits -= 1;
@@ -181,11 +263,7 @@ impl Connection {
         }
         let at = self.slots.send(slot);
         self.slots.buf().write(at, head)?;
-        match payload {
-            Payload::None => {}
-            Payload::User(buffer) => buffer.load_to(self.slots.buf(), at + head.len())?,
-            Payload::Own(bytes) => self.slots.buf().write(at + head.len(), bytes)?,
-        }
+        payload.load_to(self.slots.buf(), at + head.len())?;
         host.charge_copy(len as u64);
         let sge = [self.slots.sge(at, total)];
         self.post(SendOp::Send, Data::Sges(&sge), None)
@@ -235,8 +313,53 @@ impl Connection {
         Ok(Received { message, at: at + head_len, len: len - head_len })
     }
 
+    /// Whether the peer may have stored another message, or nonsense.
+    #[inline]
+    pub(crate) fn has_stored(&mut self) -> bool {
+        self.inbox.as_mut().is_some_and(Inbox::has_news) || self.line.as_ref().is_some_and(Line::has_news)
+    }
+
+    /// The next message that the peer has stored.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    #[inline]
+    pub(crate) fn stored(&mut self) -> Result<Option<(Received, Held)>> {
+        let Some(inbox) = &mut self.inbox else { return Ok(None) };
+        // First of all: what came by the line before a record of the ring is seen there when the record is.
+        let has_record = inbox.has_news();
+        if let Some(line) = &mut self.line
+            && let Some(what) = line.take(inbox.records)?
+        {
+            return Ok(Some((what, Held::Line)));
+        }
+        if !has_record {
+            return Ok(None);
+        }
+        inbox.take().map(|(what, upto)| Some((what, Held::Lines(upto))))
+    }
+
+    /// Gives back what a message lay in.
+    #[inline]
+    pub(crate) fn release(&mut self, host: &Host, held: Held, message: &Message) -> Result<()> {
+        match (held, &mut self.inbox) {
+            (Held::Slot(slot), _) => self.release_slot(host, slot, message),
+            (Held::Lines(upto), Some(inbox)) => {
+                if inbox.release(upto)? {
+                    self.qp.ring()?;
+                }
+                Ok(())
+            }
+            (Held::Line, _) => {
+                self.line.iter_mut().for_each(Line::release);
+                Ok(())
+            }
+            (Held::Lines(_), None) => Ok(()),
+        }
+    }
+
     /// Gives a slot back to the peer; half of the slots are told of at once.
-    pub(crate) fn release(&mut self, host: &Host, slot: u32, message: &Message) -> Result<()> {
+    fn release_slot(&mut self, host: &Host, slot: u32, message: &Message) -> Result<()> {
         self.post_receive(slot)?;
         if matches!(message, Message::Credit) {
             return Ok(());

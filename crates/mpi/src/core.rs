@@ -1,14 +1,16 @@
 //! [`Core`]: a process's state behind its lock, and how its threads wait.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use host::{Bell, Host, Lock, WaitSet};
+use host::{Bell, Host, Lock, Source, WaitSet, Wakes};
 
 use crate::bootstrap::Bootstrap;
 use crate::context::{Context, SERIAL_MAX};
-use crate::engine::{Begun, Engine};
+use crate::engine::{Begun, Engine, Stored};
 use crate::error::{Class, Error, Result};
+use crate::operation::Receive;
 use crate::status::Status;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
@@ -28,7 +30,7 @@ struct Inner {
     sources: WaitSet,
     /// Rung by a thread whose progress ended an operation that another one may wait for.
     bell: Arc<Bell>,
-    /// Threads that wait.
+    /// Threads that sleep, or are about to.
     waiting: AtomicU32,
     /// The next serial number of a communicator that this process names.
     serial: AtomicU32,
@@ -124,7 +126,7 @@ impl Core {
     pub(crate) fn test<T>(&self, look: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
         self.0.host.glance();
         self.with(|engine| {
-            engine.progress();
+            engine.progress(false);
             look(engine)
         })
     }
@@ -137,6 +139,39 @@ impl Core {
         }
     }
 
+    /// Receives, and waits for the end. The first looks are at what the source has stored alone: of most exchanges of short
+    /// messages that is all there is to do. The receive begins only when they have found nothing.
+    pub(crate) fn receive(&self, call: &'static str, receive: &Receive) -> Status {
+        let (mut begun, mut looks, mut source) = (None, 0, None);
+        let mut step = |engine: &mut Engine, brief: bool| {
+            if begun.is_none() {
+                looks += 1;
+                let goes_on = brief && looks < STORED_LOOKS;
+                if goes_on && source.is_some_and(|source| !engine.transport.has_stored(source)) {
+                    return None;
+                }
+                match engine.receive_stored(receive) {
+                    Stored::Received(status) => return Some(status),
+                    Stored::Nothing(connection) if goes_on => {
+                        source = Some(connection);
+                        return None;
+                    }
+                    Stored::Nothing(_) | Stored::Unknown => {}
+                }
+                match engine.receive(receive.clone()) {
+                    Begun::Over(status) => return Some(status),
+                    Begun::Under(key) => begun = Some(key),
+                }
+            }
+            engine.progress(brief);
+            engine.take(begun?)
+        };
+        match self.with(|engine| step(engine, true)) {
+            Some(status) => status,
+            None => self.wait_by(call, step).unwrap_or_else(Status::failed),
+        }
+    }
+
     /// Makes progress until `look` has found something.
     ///
     /// # Errors
@@ -146,28 +181,59 @@ impl Core {
         call: &'static str,
         mut look: impl FnMut(&mut Engine) -> Option<T>,
     ) -> Result<T> {
-        // Not yet counted among those that wait: the first look is often the last.
-        let first = self.with(|engine| {
-            engine.progress();
+        let mut step = |engine: &mut Engine, brief: bool| {
+            engine.progress(brief);
             look(engine)
-        });
-        if let Some(found) = first {
-            return Ok(found);
+        };
+        // The first look is often the last.
+        match self.with(|engine| step(engine, true)) {
+            Some(found) => Ok(found),
+            None => self.wait_by(call, step),
         }
-        let waits = Waits::new(&self.0.waiting);
-        let found = self.0.host.wait(call, &self.0.sources, None, || {
+    }
+
+    /// Waits until a step has found something; each makes progress, brief or all.
+    fn wait_by<T>(
+        &self,
+        call: &'static str,
+        mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
+    ) -> Result<T> {
+        let sources = Sources { all: &self.0.sources, armed: Cell::new(false) };
+        // In virtual time nobody sleeps, but who has paused looks again when the bell is rung.
+        let mut waits = self.0.host.node().map(|_| Waits::new(&self.0.waiting));
+        let found = self.0.host.wait(call, &sources, None, || {
+            let is_last = sources.armed.take();
+            if is_last {
+                // Whoever ends what this thread waits for after its last look finds it counted.
+                waits.get_or_insert_with(|| Waits::new(&self.0.waiting));
+            }
             let (found, news) = {
                 let mut engine = self.0.engine.lock(&self.0.host);
-                engine.progress();
-                (look(&mut engine), engine.take_news())
+                (step(&mut engine, !is_last), engine.take_news())
             };
-            if news && self.0.waiting.load(Ordering::SeqCst) > 1 {
+            if news && self.0.waiting.load(Ordering::SeqCst) > u32::from(waits.is_some()) {
                 self.0.host.ring(&self.0.bell);
             }
             found
         });
-        drop(waits);
         found.ok_or_else(|| Error::new(Class::OTHER, format_args!("the world ended during {call}")))
+    }
+}
+
+/// Looks at what a receive's source has stored before the receive begins: about a microsecond.
+const STORED_LOOKS: u32 = 32;
+
+/// What a wait sleeps on. Its last look before that is at everything.
+struct Sources<'a> {
+    all: &'a WaitSet,
+    /// The wait is about to sleep.
+    armed: Cell<bool>,
+}
+
+impl Source for Sources<'_> {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        self.all.prepare_wait(wakes);
+        self.armed.set(true);
     }
 }
 

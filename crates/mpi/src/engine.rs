@@ -41,6 +41,17 @@ pub(crate) enum Begun {
     Under(Key),
 }
 
+/// What [`Engine::receive_stored`] finds.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    /// The message, which the receive has got.
+    Received(Status),
+    /// Nothing from the source, whose connection this is, so far.
+    Nothing(usize),
+    /// Its message may come another way.
+    Unknown,
+}
+
 /// A message that was taken out of the order for one receive (`MPI_Mprobe`).
 #[derive(Debug)]
 pub(crate) struct Claimed {
@@ -105,6 +116,12 @@ impl Engine {
     /// The process is lost; [`crate::Class::BUFFER`] without enough space for a buffered send.
     pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
         self.host.charge_step(Step::Call, 1);
+        if matches!(mode, Mode::Standard | Mode::Ready) {
+            let message = Message::Eager { label, answer: None };
+            if self.transport.send_short(to, &message, &Payload::User(Cow::Borrowed(buffer))) {
+                return Ok(Begun::Over(Status::empty()));
+            }
+        }
         if mode == Mode::Buffered {
             return self.send_buffered(to, label, buffer);
         }
@@ -234,6 +251,37 @@ impl Engine {
         Begun::Under(key)
     }
 
+    /// Takes the message for a receive that has not begun, if nothing waits in its context and that is the next one that its source
+    /// has stored; what the source has stored before goes the usual way. Nothing else makes progress.
+    #[inline]
+    pub(crate) fn receive_stored(&mut self, receive: &Receive) -> Stored {
+        let wanted = &receive.wanted;
+        let Some(number) = wanted.source.and_then(|source| self.transport.stored_by(source)) else {
+            return Stored::Unknown;
+        };
+        while self.matching.is_idle(wanted.context) {
+            let Some((from, what, place)) = self.transport.next_stored(number) else {
+                return Stored::Nothing(number);
+            };
+            let mut taken = None;
+            match what.message {
+                Message::Eager { label, answer: None }
+                    if label.context == wanted.context && wanted.takes(&Envelope { source: from, label }) =>
+                {
+                    let (buf, range) = self.transport.payload(&what, place);
+                    let brought = Brought::Slot(buf, range.start, range.len());
+                    taken = Some(receive.take(&Envelope { source: from, label }, brought));
+                }
+                _ => self.received(from, &what, place),
+            }
+            self.transport.release(place, &what.message);
+            if let Some(status) = taken {
+                return Stored::Received(status);
+            }
+        }
+        Stored::Unknown
+    }
+
     fn receive_kept(&mut self, receive: Receive, envelope: Envelope, body: Body) -> Begun {
         match body {
             Body::Here { bytes, answer } => {
@@ -327,9 +375,20 @@ impl Engine {
 
     /// How an operation ended, if it has; it is forgotten then.
     pub(crate) fn take(&mut self, key: Key) -> Option<Status> {
-        let status = self.peek(key)?;
-        self.operations.remove(key);
-        Some(status)
+        match self.operations.get_mut(key) {
+            Some(Operation { work: Work::Over(_), .. }) => {}
+            Some(_) => return None,
+            None => return Some(Status::empty()),
+        }
+        match self.operations.remove(key)?.work {
+            Work::Over(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Whether an operation has ended.
+    pub(crate) fn is_over(&mut self, key: Key) -> bool {
+        self.operations.get_mut(key).is_none_or(|operation| matches!(operation.work, Work::Over(_)))
     }
 
     /// How an operation ended, if it has.
@@ -376,9 +435,9 @@ impl Engine {
         std::mem::take(&mut self.news)
     }
 
-    /// Does all that can be done now.
-    pub(crate) fn progress(&mut self) {
-        self.transport.poll();
+    /// Does all that can be done now; with `brief` what is likely, and all of it once in a while.
+    pub(crate) fn progress(&mut self, brief: bool) {
+        self.transport.poll(brief);
         self.react();
         // What tasks begin can end at once; nobody may go to sleep on that.
         while self.advance_tasks() {

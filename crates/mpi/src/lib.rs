@@ -21,6 +21,7 @@
 //! | `engine`, `operation`, `matching` | sends and receives: who gets what; short messages and long ones |
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
+//! | `ring`, `line` | messages by stores into the peer's NIC memory, where it can be mapped; a line that both write in turn |
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
 //! | `protocol` | [`protocols`]: which messages go how, for people |
 //! | `memory` | the program's memory: all unsafe code |
@@ -44,6 +45,7 @@ mod errhandler;
 mod error;
 mod group;
 mod info;
+mod line;
 mod making;
 mod matching;
 mod memory;
@@ -55,6 +57,7 @@ mod point;
 mod process;
 mod protocol;
 mod request;
+mod ring;
 mod run;
 mod space;
 mod status;

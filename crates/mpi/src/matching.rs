@@ -29,7 +29,8 @@ pub(crate) struct Envelope {
 }
 
 impl Wanted {
-    fn takes(&self, envelope: &Envelope) -> bool {
+    /// Whether it is for such a message of its context.
+    pub(crate) fn takes(&self, envelope: &Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source)
             && self.tag.is_none_or(|tag| tag == envelope.label.tag)
     }
@@ -92,6 +93,13 @@ impl<R: PartialEq, M> Matching<R, M> {
         let at = messages.iter().position(|(envelope, _)| wanted.takes(envelope));
         self.looked += at.map_or(messages.len(), |at| at + 1) as u64;
         at
+    }
+
+    /// Whether neither receives nor messages of a context wait.
+    #[inline]
+    pub(crate) fn is_idle(&self, context: u64) -> bool {
+        let idle = |queue: &Queue<R, M>| queue.receives.is_empty() && queue.messages.is_empty();
+        self.queues.get(&context).is_none_or(idle)
     }
 
     /// Has a receive wait.

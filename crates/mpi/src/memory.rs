@@ -20,6 +20,8 @@ pub struct Buffer {
     /// Bytes of the packed form that come before the buffer's: it is a part of the elements.
     skip: u64,
     len: u64,
+    /// Where the elements begin behind the address, if they are one piece in order.
+    piece: Option<i64>,
     /// Keeps the memory, where it is this library's.
     _own: Option<Own>,
 }
@@ -50,18 +52,18 @@ impl Buffer {
         if !datatype.is_committed() {
             return Err(Error::new(Class::TYPE, "the datatype is not committed; call MPI_Type_commit first"));
         }
-        let len = datatype.bytes(count).map_err(|error| Error::new(Class::COUNT, error.text))?;
-        let span = datatype.span(count).map_err(|error| Error::new(Class::COUNT, error.text))?;
+        let (piece, len, first) = extent_of(&datatype, count)?;
         // MPI_BOTTOM is address 0, with a datatype that has the addresses.
-        if len > 0 && address == 0 && span.start == 0 {
+        if len > 0 && address == 0 && first == 0 {
             return Err(Error::new(Class::BUFFER, format_args!("the buffer is null, but has {len} bytes")));
         }
-        Ok(Self { address, count, datatype, skip: 0, len, _own: None })
+        Ok(Self { address, count, datatype, skip: 0, len, piece, _own: None })
     }
 
     /// A buffer of no bytes.
     pub fn nothing() -> Self {
-        Self { address: 0, count: 0, datatype: Datatype::from(Basic::Byte), skip: 0, len: 0, _own: None }
+        let datatype = Datatype::from(Basic::Byte);
+        Self { address: 0, count: 0, datatype, skip: 0, len: 0, piece: None, _own: None }
     }
 
     /// A buffer of `count` elements in memory of the device API, from a byte on, which it keeps as long as it and its clones live.
@@ -93,7 +95,7 @@ impl Buffer {
     /// Memory of this library's own for `count` elements, aligned as that of an allocator of C's; all bytes are zero.
     pub(crate) fn own_elements(datatype: Datatype, count: i64) -> Result<Self> {
         let wide = |error: datatypes::Error| Error::new(Class::COUNT, error.text);
-        let (span, len) = (datatype.span(count).map_err(wide)?, datatype.bytes(count).map_err(wide)?);
+        let (span, (piece, len, _)) = (datatype.span(count).map_err(wide)?, extent_of(&datatype, count)?);
         // The first element is aligned, wherever its first byte is.
         let pad = span.start.rem_euclid(size_of::<Line>() as i64);
         let bytes = (span.end - span.start + pad) as usize;
@@ -106,7 +108,7 @@ impl Buffer {
             (pages.as_ptr().expose_provenance(), Arc::new(pages))
         };
         let address = begin.wrapping_add_signed((pad - span.start) as isize);
-        Ok(Self { address, count, datatype, skip: 0, len, _own: Some(own) })
+        Ok(Self { address, count, datatype, skip: 0, len, piece, _own: Some(own) })
     }
 
     /// A part of this buffer's memory: `count` elements of a type, `displacement` bytes from its address on.
@@ -114,9 +116,9 @@ impl Buffer {
     /// # Safety
     /// The part lies within what was promised for this buffer.
     pub(crate) unsafe fn within(&self, displacement: i64, count: i64, datatype: &Datatype) -> Result<Self> {
-        let len = datatype.bytes(count).map_err(|error| Error::new(Class::COUNT, error.text))?;
+        let (piece, len, _) = extent_of(datatype, count)?;
         let address = self.address.wrapping_add_signed(displacement as isize);
-        Ok(Self { address, count, datatype: datatype.clone(), skip: 0, len, _own: self._own.clone() })
+        Ok(Self { address, count, datatype: datatype.clone(), skip: 0, len, piece, _own: self._own.clone() })
     }
 
     /// So many bytes of its packed form, from a place on.
@@ -173,8 +175,7 @@ impl Buffer {
 
     /// Address and length of the bytes, where they lie in one piece and in order.
     pub(crate) fn one_piece(&self) -> Option<(usize, usize)> {
-        let run = self.datatype.single_run(self.count)?;
-        let (first, len) = (run.offset + self.skip as i64, usize::try_from(self.len).ok()?);
+        let (first, len) = (self.piece? + self.skip as i64, usize::try_from(self.len).ok()?);
         (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
     }
 
@@ -272,6 +273,16 @@ impl Buffer {
             }
         }
     }
+}
+
+/// Of elements where they begin if they are one piece, how many bytes they have, and where the first byte is.
+#[inline]
+fn extent_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)> {
+    if let Some(run) = datatype.single_run(count) {
+        return Ok((Some(run.offset), run.length, run.offset));
+    }
+    let wide = |error: datatypes::Error| Error::new(Class::COUNT, error.text);
+    Ok((None, datatype.bytes(count).map_err(wide)?, datatype.span(count).map_err(wide)?.start))
 }
 
 fn pointer(address: usize) -> *mut u8 {

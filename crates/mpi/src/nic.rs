@@ -7,6 +7,7 @@ use verbs::{Access, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, Qp
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{all_memory, register};
+use crate::ring::Inbox;
 
 /// A device by which peers are reached.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Port {
 /// Messages that a peer may send before it hears that some were taken, and how long each may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
+    /// Bytes of the ring that a peer may store messages in, where the device maps peers' memory.
+    pub(crate) ring: usize,
     /// Slots of each direction of a connection.
     pub(crate) slots: u32,
     /// Bytes of a slot.
@@ -42,9 +45,9 @@ impl Sizes {
     /// What a job of `size` can afford: at 64 processes, 16 MiB each if all talk to all.
     pub(crate) fn of_job(size: u32) -> Self {
         match size {
-            0..=64 => Self { slots: 16, slot_bytes: 8 << 10 },
-            65..=1024 => Self { slots: 8, slot_bytes: 2 << 10 },
-            _ => Self { slots: 8, slot_bytes: 512 },
+            0..=64 => Self { ring: 64 << 10, slots: 16, slot_bytes: 8 << 10 },
+            65..=1024 => Self { ring: 16 << 10, slots: 8, slot_bytes: 2 << 10 },
+            _ => Self { ring: 4 << 10, slots: 8, slot_bytes: 512 },
         }
     }
 
@@ -201,6 +204,16 @@ impl Nic {
         Ok(Slots { slab, base, sizes: self.sizes })
     }
 
+    /// Memory for a new connection's peer to store messages in; `None` where it cannot, or there is no more. Then it sends them.
+    pub(crate) fn inbox(&self) -> Option<Inbox> {
+        self.maps_peers().then(|| Inbox::new(&self.pd, self.sizes.ring).ok()).flatten()
+    }
+
+    /// Whether messages come without a completion.
+    pub(crate) fn maps_peers(&self) -> bool {
+        self.device.attr().maps_peers
+    }
+
     /// A connection has gone that will not be made again with the same memory.
     pub(crate) fn give_back(&mut self) {
         self.room += 1;
@@ -233,5 +246,6 @@ mod tests {
         assert!(small.bytes() * 63 <= 20 << 20);
         assert!(Sizes::of_job(65).bytes() * 1023 <= 48 << 20);
         assert!(Sizes::of_job(4096).slot_bytes > crate::wire::HEAD_MAX);
+        assert!(Sizes::of_job(64).ring * 63 <= 4 << 20);
     }
 }

@@ -174,8 +174,9 @@ impl Comm {
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] for a source that there is not.
     pub fn receive(&self, buffer: Buffer, from: With) -> Result<Status> {
-        let begun = self.begin_receive(buffer, from)?;
-        Ok(self.core().finish("MPI_Recv", begun))
+        let Some(wanted) = self.wanted(from)? else { return Ok(Status::of_nobody()) };
+        let receive = Receive { wanted, buffer, names: self.peers().clone() };
+        Ok(self.core().receive("MPI_Recv", &receive))
     }
 
     /// Begins to receive.

@@ -4,6 +4,7 @@
 use verbs::DeviceAttr;
 
 use crate::connection::Connection;
+use crate::line::PAYLOAD;
 use crate::nic::{INLINE, Sizes};
 use crate::wire::HEAD;
 
@@ -28,28 +29,28 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32) -> Vec<Protocol> {
         Some(_) => "a region of all memory, so that nothing is registered for it",
         None => "a region that is registered for the message at either end",
     };
-    vec![
-        Protocol {
-            from: 0,
-            name: "eager, inline",
-            why: format!("data go within the work request, and wait at the receiver in one of {slots}"),
-        },
-        Protocol {
-            from: inline as u64 + 1,
-            name: "eager",
-            why: format!(
-                "with its head a message has more than the {INLINE} B that go inline: copied into a slot, and out of one"
-            ),
-        },
-        Protocol {
-            from: eager as u64 + 1,
-            name: "rendezvous, read",
-            why: format!(
-                "more than a slot of a job of {ranks} has room for: the sender says where the data are, and the receiver reads \
-                 them by RDMA through {reached}"
-            ),
-        },
-    ]
+    let of = |from: usize, name, why| Protocol { from: from as u64, name, why };
+    let read = of(
+        eager + 1,
+        "rendezvous, read",
+        format!(
+            "more than a slot of a job of {ranks} has room for: the sender says where the data are, and the receiver reads \
+             them by RDMA through {reached}"
+        ),
+    );
+    if attr.maps_peers {
+        let line = "stored in the receiver's NIC memory: a message that answers, in a line that both write in turn; others in the ring";
+        let ring = format!(
+            "stored in a ring of {} B in the receiver's NIC memory, and copied out of it",
+            sizes.ring
+        );
+        return vec![of(0, "eager, line", line.into()), of(PAYLOAD + 1, "eager, ring", ring), read];
+    }
+    let short = format!("data go within the work request, and wait at the receiver in one of {slots}");
+    let long = format!(
+        "with its head a message has more than the {INLINE} B that go inline: copied into a slot, and out of one"
+    );
+    vec![of(0, "eager, inline", short), of(inline + 1, "eager", long), read]
 }
 
 #[cfg(test)]
@@ -63,5 +64,7 @@ mod tests {
         assert_eq!(limits(4)[0], 0);
         assert!(limits(4).is_sorted() && limits(4096).is_sorted());
         assert!(limits(4096)[2] < limits(4)[2], "{:?}", limits(4096));
+        let mapped = protocols(&verbs::DeviceAttr { maps_peers: true, ..attr.clone() }, 4);
+        assert_eq!(mapped.iter().map(|p| p.from).collect::<Vec<_>>(), [0, 17, limits(4)[2]]);
     }
 }

@@ -247,18 +247,27 @@ impl Request {
         }
     }
 
-    /// Waits until the operation has ended, and leaves the request as [`Request::test`] does.
-    pub fn wait(&mut self) -> Status {
-        let status = match &self.0 {
-            None => return Status::empty(),
-            Some(active) => match &active.state {
-                State::Over(status) => status.clone(),
-                _ => waited(active.core.wait("MPI_Wait", |engine| active.look(engine))),
-            },
+    /// How the operation ended, which it has; leaves the request as [`Request::test`] does.
+    fn collect(&mut self) -> Status {
+        let Some(active) = &mut self.0 else { return Status::empty() };
+        let status = match std::mem::replace(&mut active.state, State::Inactive) {
+            State::Inactive => Status::empty(),
+            State::Over(status) => status,
+            State::Under(key) => active.core.with(|engine| engine.take(key)).unwrap_or_else(Status::empty),
         };
         let program = self.0.as_ref().and_then(|active| active.program.clone());
         let status = program.map_or(status, |program| program.query());
         self.finish(status)
+    }
+
+    /// Waits until the operation has ended, and leaves the request as [`Request::test`] does.
+    pub fn wait(&mut self) -> Status {
+        if let Some(Active { core, state: State::Under(key), .. }) = self.0.as_deref()
+            && let Err(error) = core.wait("MPI_Wait", |engine| engine.is_over(*key).then_some(()))
+        {
+            return self.finish(Status::failed(error));
+        }
+        self.collect()
     }
 
     /// Begins the operation of a persistent request.
@@ -299,27 +308,32 @@ impl Request {
     /// Waits for all; the statuses are in their order.
     pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
         if let Some(core) = core_of(requests) {
-            let over = |engine: &mut Engine| all_over(requests, engine).then_some(());
-            if let Err(error) = core.wait("MPI_Waitall", over) {
+            // What is over stays over.
+            let mut over = 0;
+            let all_over = |engine: &mut Engine| {
+                over += requests[over..].iter().take_while(|request| is_over(request, engine)).count();
+                (over == requests.len()).then_some(())
+            };
+            if let Err(error) = core.wait("MPI_Waitall", all_over) {
                 return requests.iter().map(|_| Status::failed(error.clone())).collect();
             }
         }
-        requests.iter_mut().map(|request| request.wait()).collect()
+        requests.iter_mut().map(|request| request.collect()).collect()
     }
 
     /// How all ended, if they have; otherwise all stay as they are.
     pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
         if let Some(core) = core_of(requests) {
-            core.test(|engine| all_over(requests, engine).then_some(()))?;
+            core.test(|engine| requests.iter().all(|request| is_over(request, engine)).then_some(()))?;
         }
-        Some(requests.iter_mut().map(|request| request.wait()).collect())
+        Some(requests.iter_mut().map(|request| request.collect()).collect())
     }
 
     /// Waits until one has ended: which, and how. `None` if none is active.
     pub fn wait_any(requests: &mut [&mut Self]) -> Option<(usize, Status)> {
         let core = core_of(requests)?;
         match core.wait("MPI_Waitany", |engine| first_over(requests, engine)) {
-            Ok(at) => Some((at, requests[at].wait())),
+            Ok(at) => Some((at, requests[at].collect())),
             Err(error) => Some((0, Status::failed(error))),
         }
     }
@@ -328,7 +342,7 @@ impl Request {
     pub fn test_any(requests: &mut [&mut Self]) -> Any {
         let Some(core) = core_of(requests) else { return Any::Inactive };
         match core.test(|engine| first_over(requests, engine)) {
-            Some(at) => Any::Over(at, requests[at].wait()),
+            Some(at) => Any::Over(at, requests[at].collect()),
             None => Any::Pending,
         }
     }
@@ -375,11 +389,6 @@ impl From<Begun> for State {
     }
 }
 
-/// A wait that has no end but that of its world fails.
-fn waited(outcome: Result<Status>) -> Status {
-    outcome.unwrap_or_else(Status::failed)
-}
-
 /// The process of those that are active.
 fn core_of(requests: &[&mut Request]) -> Option<Core> {
     let active = requests.iter().find(|request| request.is_active())?;
@@ -387,11 +396,10 @@ fn core_of(requests: &[&mut Request]) -> Option<Core> {
 }
 
 fn is_over(request: &Request, engine: &mut Engine) -> bool {
-    request.0.as_ref().is_none_or(|active| active.look(engine).is_some())
-}
-
-fn all_over(requests: &[&mut Request], engine: &mut Engine) -> bool {
-    requests.iter().all(|request| is_over(request, engine))
+    request.0.as_ref().is_none_or(|active| match &active.state {
+        State::Under(key) => engine.is_over(*key),
+        State::Inactive | State::Over(_) => true,
+    })
 }
 
 fn first_over(requests: &[&mut Request], engine: &mut Engine) -> Option<usize> {
@@ -404,5 +412,5 @@ fn which_over(requests: &[&mut Request], engine: &mut Engine) -> Vec<usize> {
 }
 
 fn finished(requests: &mut [&mut Request], which: Vec<usize>) -> Vec<(usize, Status)> {
-    which.into_iter().map(|at| (at, requests[at].wait())).collect()
+    which.into_iter().map(|at| (at, requests[at].collect())).collect()
 }

@@ -12,11 +12,11 @@ use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Sge, Wc};
 use crate::address::{Address, common_ports};
 use crate::bootstrap::Bootstrap;
 use crate::connect::{Answer, Stage, answer};
-use crate::connection::{Connection, Payload, Received, of_completion};
+use crate::connection::{Connection, Held, Payload, Received, of_completion};
 use crate::error::{Class, Error, Result};
 use crate::nic::{Nic, Port, Reach};
 use crate::table::Key;
-use crate::wire::{CROSSED, Exposed, Hello, Message, STRANGER};
+use crate::wire::{CROSSED, Exposed, HELLO, Hello, Message, Offer, STRANGER};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -43,11 +43,11 @@ pub(crate) enum Event {
     },
 }
 
-/// The slot of a connection.
+/// Where a connection keeps a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     connection: usize,
-    slot: u32,
+    held: Held,
 }
 
 /// What waits for a connection, for credits, or for room.
@@ -76,6 +76,10 @@ struct Peer {
 
 /// Completions that are taken at once.
 const BATCH: usize = 16;
+/// Messages that one peer may have stored and that are taken before others get their turn.
+const STORED_MAX: u32 = 256;
+/// Of so many polls one looks at the queues of a device where messages come without completions.
+const QUEUES_EVERY: u32 = 8;
 /// Of a process that has not been heard of.
 const UNKNOWN: u32 = u32::MAX;
 /// Processes whose places are in one part.
@@ -113,6 +117,13 @@ pub(crate) struct Transport {
     peers: Vec<Peer>,
     /// By number; what is over stays, as events may still lie in its slots.
     connections: Vec<Connection>,
+    /// Those whose peers may store messages here.
+    stored_to: Vec<usize>,
+    /// The one of them that is looked at next in this poll, and how many messages it may still hand over.
+    turn: usize,
+    budget: u32,
+    /// Polls until the next one that looks at all queues.
+    polls: u32,
     events: VecDeque<Event>,
 }
 
@@ -156,6 +167,10 @@ impl Transport {
             known: Places::of(size),
             peers: Vec::new(),
             connections: Vec::new(),
+            stored_to: Vec::new(),
+            turn: 0,
+            budget: 0,
+            polls: 0,
             events: VecDeque::new(),
             bootstrap,
         })
@@ -177,7 +192,7 @@ impl Transport {
 
     /// Where a message's payload is.
     pub(crate) fn payload(&self, what: &Received, place: Place) -> (&Buf, Range<usize>) {
-        (self.connections[place.connection].slots().buf(), what.at..what.at + what.len)
+        (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
     }
 
     /// Bytes of payload that a message to a process may have.
@@ -205,6 +220,24 @@ impl Transport {
         }
     }
 
+    /// Sends a short message without ado: to a peer that is connected, and for which nothing waits. Whether it has left.
+    #[inline]
+    pub(crate) fn send_short(&mut self, to: u32, message: &Message, payload: &Payload<'_>) -> bool {
+        let at = self.known.get(to);
+        let Some(Peer { way: Way::Open(number), queue, .. }) = self.peers.get(at) else { return false };
+        let connection = &mut self.connections[*number];
+        queue.is_empty()
+            && payload.len() <= Connection::payload_max(connection.sizes())
+            && connection.may_send(message, payload)
+            && match connection.send(&self.host, message, payload) {
+                Ok(()) => true,
+                Err(error) => {
+                    self.lose(at, error);
+                    false
+                }
+            }
+    }
+
     /// Sends a message, if it can leave at once: the payload may then be used again. Otherwise nothing has happened but that a
     /// connection is being made.
     ///
@@ -216,7 +249,7 @@ impl Transport {
             return Ok(false);
         };
         let connection = &mut self.connections[*number];
-        if !connection.may_send() {
+        if !connection.may_send(message, payload) {
             return Ok(false);
         }
         let sent = connection.send(&self.host, message, payload).map(|()| true);
@@ -270,31 +303,93 @@ impl Transport {
             && self.connections.iter().all(|connection| !connection.open || connection.is_idle())
     }
 
-    /// The next event, if there is one.
+    /// The next event that the last poll has brought, if there is one more.
+    #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let number = *self.stored_to.get(self.turn)?;
+            if self.budget > 0
+                && let Some((from, what, place)) = self.next_stored(number)
+            {
+                self.budget -= 1;
+                return Some(Event::Received { from, what, place });
+            }
+            (self.turn, self.budget) = (self.turn + 1, STORED_MAX);
+            self.pump_stored(number);
+        }
     }
 
     /// Gives a message's slot back.
     pub(crate) fn release(&mut self, place: Place, message: &Message) {
         let connection = &mut self.connections[place.connection];
         let process = connection.process;
-        if connection.has_failed() {
+        if matches!(place.held, Held::Slot(_)) && connection.has_failed() {
             return;
         }
-        if let Err(error) = connection.release(&self.host, place.slot, message) {
+        if let Err(error) = connection.release(&self.host, place.held, message) {
             let at = self.known.get(process);
             self.lose(at, error);
         }
     }
 
-    /// Looks at all devices.
-    pub(crate) fn poll(&mut self) {
+    /// Looks for messages; at all queues, or with `brief` also once in a while only where messages come without completions.
+    pub(crate) fn poll(&mut self, brief: bool) {
+        self.polls = if brief { self.polls.saturating_sub(1) } else { 0 };
         for port in 0..self.nics.len() {
+            if self.polls > 0 && self.nics[port].maps_peers() {
+                continue;
+            }
             self.poll_completions(port);
             while let Some(event) = self.nics[port].cm.poll_event() {
                 self.connection_event(port, event);
             }
+        }
+        if self.polls == 0 {
+            self.polls = QUEUES_EVERY;
+        }
+        (self.turn, self.budget) = (0, STORED_MAX);
+    }
+
+    /// The connection by which a process may store messages here.
+    #[inline]
+    pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
+        match self.peers.get(self.known.get(process))?.way {
+            Way::Open(number) if self.connections[number].is_stored_to() => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether a peer may have stored another message, or nonsense.
+    #[inline]
+    pub(crate) fn has_stored(&mut self, number: usize) -> bool {
+        self.connections[number].has_stored()
+    }
+
+    /// The next message that a peer has stored, as [`Event::Received`] has it.
+    #[inline]
+    pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, Place)> {
+        let connection = &mut self.connections[number];
+        let from = connection.process;
+        match connection.stored() {
+            Ok(Some((what, held))) => Some((from, what, Place { connection: number, held })),
+            Ok(None) => None,
+            Err(error) => {
+                let at = self.known.get(from);
+                self.lose(at, error);
+                None
+            }
+        }
+    }
+
+    /// Sends what waited for room in a peer's memory, of which nothing tells.
+    #[inline]
+    fn pump_stored(&mut self, number: usize) {
+        let at = self.known.get(self.connections[number].process);
+        if !self.peers[at].queue.is_empty() {
+            self.pump(at);
         }
     }
 
@@ -346,7 +441,7 @@ impl Transport {
         match slot {
             Some(slot) => match connection.received(slot, wc.byte_len) {
                 Ok(what) => {
-                    let place = Place { connection: number, slot };
+                    let place = Place { connection: number, held: Held::Slot(slot) };
                     self.events.push_back(Event::Received { from: process, what, place });
                 }
                 Err(error) => drop(self.lose(at, error)),
@@ -368,10 +463,13 @@ impl Transport {
         let connection = &mut self.connections[number];
         while let Some(task) = peer.queue.front() {
             let done = match task {
-                Task::Send { message, payload, .. } if connection.may_send() => {
+                Task::Send { message, payload, .. } if connection.may_send(message, payload) => {
                     connection.send(&self.host, message, payload)
                 }
-                Task::Read { from, into, key } if connection.may_read() => connection.read(from, *into, *key),
+                Task::Read { from, into, key } if connection.may_read() => {
+                    self.polls = 0;
+                    connection.read(from, *into, *key)
+                }
                 _ => return,
             };
             if let Err(error) = done {
@@ -396,8 +494,14 @@ impl Transport {
             Way::None => None,
             Way::Lost(_) => return error,
         } {
+            // What it has stored before that counts, whatever the loss was learnt by.
+            while let Ok(Some((what, held))) = self.connections[number].stored() {
+                let place = Place { connection: number, held };
+                self.events.push_back(Event::Received { from: process, what, place });
+            }
             self.connections[number].open = false;
             self.connections[number].qp().to_error();
+            self.stored_to.retain(|other| *other != number);
         }
         self.peers[at].way = Way::Lost(error.clone());
         self.peers[at].queue.clear();
@@ -452,24 +556,32 @@ impl Transport {
     fn ask(&mut self, at: usize) -> Result<()> {
         let (process, number) = (self.peers[at].process, self.connections.len());
         let (port, _) = self.way_to(process)?;
-        let connection = Connection::new(&mut self.nics[port], port, number, process)?;
-        self.connections.push(connection);
+        let connection = Connection::new(&mut self.nics[port], port, number, (self.rank, process))?;
+        self.connect_by(connection);
         self.peers[at].way = Way::Asking(number);
         self.ask_again(number)
+    }
+
+    /// Takes a new connection in.
+    fn connect_by(&mut self, connection: Connection) {
+        if connection.is_stored_to() {
+            self.stored_to.push(self.connections.len());
+        }
+        self.connections.push(connection);
     }
 
     fn ask_again(&self, number: usize) -> Result<()> {
         let connection = &self.connections[number];
         let (_, addr) = self.way_to(connection.process)?;
         let hello = Hello { job: self.job, from: self.rank, to: connection.process };
-        let param = ConnParam::with_private_data(hello.bytes());
+        let param = ConnParam::with_private_data([&hello.bytes()[..], &connection.offer()].concat());
         Ok(self.nics[connection.port].cm.connect(connection.qp(), addr, &param)?)
     }
 
     fn connection_event(&mut self, port: usize, event: CmEvent) {
         let (qp_num, outcome) = match event {
             CmEvent::ConnectRequest(request) => return self.asked(port, request),
-            CmEvent::Established { qp_num, .. } => (qp_num, Ok(())),
+            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Ok(Offer::parse(&private_data))),
             CmEvent::Rejected { qp_num, private_data } if private_data.starts_with(CROSSED) => {
                 return self.crossed(port, qp_num);
             }
@@ -479,7 +591,13 @@ impl Transport {
         };
         let Some((at, number)) = self.current(port, qp_num) else { return };
         match outcome {
-            Ok(()) => self.opened(at, number),
+            Ok(offer) => {
+                // The accepting side knows it from the request.
+                if let Some(offer) = offer {
+                    self.connections[number].is_offered(offer);
+                }
+                self.opened(at, number);
+            }
             Err(why) => {
                 // What it sent before that counts.
                 self.poll_completions(port);
@@ -545,11 +663,16 @@ impl Transport {
 
     fn accept(&mut self, at: usize, port: usize, request: ConnectRequest) -> Result<()> {
         let (process, number) = (self.peers[at].process, self.connections.len());
-        let connection = Connection::new(&mut self.nics[port], port, number, process)?;
-        let accepted = self.nics[port].cm.accept(request, connection.qp(), &ConnParam::default());
-        self.connections.push(connection);
+        let mut connection = Connection::new(&mut self.nics[port], port, number, (self.rank, process))?;
+        if let Some(offer) = request.private_data.get(HELLO..).and_then(Offer::parse) {
+            connection.is_offered(offer);
+        }
+        let param = ConnParam::with_private_data(connection.offer());
+        let accepted = self.nics[port].cm.accept(request, connection.qp(), &param);
+        self.connect_by(connection);
         if let Way::Asking(given_up) = self.peers[at].way {
             self.nics[self.connections[given_up].port].give_back();
+            self.stored_to.retain(|other| *other != given_up);
         }
         self.peers[at].way = Way::Answering(number);
         Ok(accepted?)

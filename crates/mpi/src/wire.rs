@@ -1,6 +1,7 @@
 //! What processes say to each other: the one place that looks at bytes of a peer's. All integers are little-endian.
 //!
-//! A message begins with 16 bytes: kind, flags (0), credits (2 bytes), tag (4), context (8). What follows depends on the kind.
+//! A message begins with 16 bytes: kind, flags (0), credits or length (2 bytes), tag (4), context (8). What follows depends on the
+//! kind. In a ring the length of the whole is in the place of the credits.
 
 /// Bytes that every message begins with.
 pub(crate) const HEAD: usize = 16;
@@ -63,6 +64,9 @@ const REQUEST: u8 = 3;
 const DONE: u8 = 4;
 const CREDIT: u8 = 5;
 
+/// In a ring, the first word where the next record is not, but at the ring's begin. It is no message's.
+pub(crate) const MARK: u64 = 6;
+
 /// A message without payload as bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes {
@@ -74,6 +78,11 @@ impl Bytes {
     /// Those that are sent.
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
+    }
+
+    /// The first eight of them, as they lie in memory. No message's are zero.
+    pub(crate) fn first_word(&self) -> u64 {
+        u64::from_ne_bytes(part(&self.bytes, 0))
     }
 }
 
@@ -87,7 +96,8 @@ impl Message {
         }
     }
 
-    /// The bytes of this message with `credits` for the peer.
+    /// The bytes of this message with `credits` for the peer, or its length.
+    #[inline]
     pub(crate) fn bytes(&self, credits: u16) -> Bytes {
         let mut bytes = [0; HEAD_MAX];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
@@ -141,6 +151,68 @@ impl Message {
     }
 }
 
+/// The first word of a half of a line, which two processes write in turn. The context follows, then the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Half {
+    /// The message's number among those of this half, of which the low four bits count.
+    pub(crate) number: u8,
+    /// The number of the last one in the other half that its writer is done with; likewise.
+    pub(crate) heard: u8,
+    /// Bytes of its payload.
+    pub(crate) len: u8,
+    /// How many records of the ring come before it, modulo 2^16.
+    pub(crate) records: u16,
+    /// The message's tag.
+    pub(crate) tag: i32,
+}
+
+impl Half {
+    /// A half without a message, of which its writer says that it looks at the line.
+    pub(crate) const GREETING: u64 = 0xff00;
+
+    /// As it lies in memory. It is not 0.
+    #[inline]
+    pub(crate) fn word(&self) -> u64 {
+        let [records_low, records_high] = self.records.to_le_bytes();
+        let [a, b, c, d] = self.tag.to_le_bytes();
+        let turn = (self.number & 15) << 4 | self.heard & 15;
+        u64::from_le_bytes([turn, self.len | 0x80, records_low, records_high, a, b, c, d])
+    }
+
+    /// Whether a half has a message behind number `taken`.
+    #[inline]
+    pub(crate) fn is_news(word: u64, taken: u8) -> bool {
+        (word as u8) >> 4 != taken & 15
+    }
+
+    /// Whether a half's writer is done with the message `put` of the other half, or with none if there was none.
+    #[inline]
+    pub(crate) fn has_heard(word: u64, put: u8) -> bool {
+        word != 0 && word as u8 & 15 == put & 15
+    }
+
+    /// What a word says, and the message that it begins with the context behind it; `None` for what nobody says.
+    #[inline]
+    pub(crate) fn parse(word: u64, context: u64) -> Option<(Self, Message)> {
+        let [turn, len, records_low, records_high, a, b, c, d] = word.to_le_bytes();
+        let half = Self {
+            number: turn >> 4,
+            heard: turn & 15,
+            len: len & 0x7f,
+            records: u16::from_le_bytes([records_low, records_high]),
+            tag: i32::from_le_bytes([a, b, c, d]),
+        };
+        let label = Label { context, tag: half.tag };
+        (half.tag >= 0 && len & 0x80 != 0).then_some((half, Message::Eager { label, answer: None }))
+    }
+}
+
+/// The length of the whole that a record begins with.
+#[inline]
+pub(crate) fn length_of(head: &[u8; HEAD_MAX]) -> usize {
+    u16::from_le_bytes(part(head, 2)).into()
+}
+
 fn part<const N: usize>(bytes: &[u8; HEAD_MAX], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);
@@ -162,7 +234,7 @@ pub(crate) struct Hello {
     pub(crate) to: u32,
 }
 
-const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x01";
+const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x02";
 /// Bytes of a [`Hello`].
 pub(crate) const HELLO: usize = 24;
 
@@ -193,6 +265,41 @@ impl Hello {
             to: u32::from_le_bytes(to.try_into().ok()?),
         };
         bytes.starts_with(MAGIC).then_some(hello)
+    }
+}
+
+/// Memory that a process offers its peer to store messages in; behind a [`Hello`], or alone in the answer to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Its address.
+    pub(crate) addr: u64,
+    /// The key for it.
+    pub(crate) rkey: u32,
+    /// Its length in bytes, not 0.
+    pub(crate) length: u32,
+}
+
+/// Bytes of an [`Offer`].
+pub(crate) const OFFER: usize = 16;
+
+impl Offer {
+    /// The bytes that are sent for it.
+    pub(crate) fn bytes(&self) -> [u8; OFFER] {
+        let mut bytes = [0; OFFER];
+        bytes[..8].copy_from_slice(&self.addr.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.rkey.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.length.to_le_bytes());
+        bytes
+    }
+
+    /// What these bytes say; `None` for nothing, and for zeros.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; OFFER] = bytes.first_chunk()?;
+        let (addr, rest) = bytes.split_first_chunk()?;
+        let (rkey, length) = rest.split_first_chunk()?;
+        let length = u32::from_le_bytes(length.try_into().ok()?);
+        let offer = Self { addr: u64::from_le_bytes(*addr), rkey: u32::from_le_bytes(*rkey), length };
+        (length > 0).then_some(offer)
     }
 }
 
@@ -257,6 +364,34 @@ mod tests {
             longer.extend([0; 32]);
             prop_assert_eq!(Hello::parse(&longer), Some(hello));
             prop_assert!(noise.starts_with(MAGIC) || Hello::parse(&noise).is_none());
+        }
+
+        #[test]
+        fn offers_are_understood(addr in any::<u64>(), rkey in any::<u32>(), length in any::<u32>()) {
+            let offer = Offer { addr, rkey, length };
+            prop_assert_eq!(Offer::parse(&offer.bytes()), (length > 0).then_some(offer));
+            prop_assert_eq!(Offer::parse(&offer.bytes()[..OFFER - 1]), None);
+        }
+
+        #[test]
+        fn halves_are_understood(turn in any::<(u8, u8)>(), len in 0..128_u8, records in any::<u16>(), tag in 0..=i32::MAX, context in any::<u64>()) {
+            let (number, heard) = (turn.0 & 15, turn.1 & 15);
+            let (half, label) = (Half { number, heard, len, records, tag }, Label { context, tag });
+            let word = half.word();
+            prop_assert_eq!(Half::parse(word, context), Some((half, Message::Eager { label, answer: None })));
+            prop_assert_eq!(Half::parse(Half { tag: -1 - tag, ..half }.word(), context), None);
+            for other in 0..16 {
+                prop_assert_eq!(Half::is_news(word, other), other != number);
+                prop_assert_eq!(Half::has_heard(word, other), other == heard);
+            }
+            prop_assert!(!Half::has_heard(0, 0) && Half::has_heard(Half::GREETING, 0) && !Half::is_news(Half::GREETING, 0));
+        }
+
+        #[test]
+        fn no_message_is_an_empty_place_or_a_mark(message in messages(), len in any::<u16>()) {
+            let bytes = message.bytes(len);
+            prop_assert!(![0, MARK].contains(&bytes.first_word()));
+            prop_assert_eq!(length_of(&padded(bytes.as_slice())), usize::from(len));
         }
     }
 

@@ -1,5 +1,5 @@
 //! What processes do with each other: each body in a simulated world, there twice with the same trace, and in threads over shared
-//! memory.
+//! memory, where messages are stored in rings, and over iWARP, where they are sent.
 
 mod support;
 
@@ -24,6 +24,9 @@ macro_rules! bodies {
         mod shm {
             $(#[test] fn $name() { super::in_threads("shm", $ranks, mpi::Connect::OnDemand, super::$name); })*
         }
+        mod iwarp {
+            $(#[test] fn $name() { super::in_threads("iwarp", $ranks, mpi::Connect::OnDemand, super::$name); })*
+        }
     };
 }
 
@@ -33,6 +36,9 @@ bodies! {
     messages_of_one_sender_stay_in_order 2
     whoever_sends_is_received_from 4
     floods_both_ways_end 2
+    rings_fill_and_begin_anew 2
+    payloads_are_no_messages 2
+    answers_and_floods_stay_in_order 2
     requests_end_in_any_order 2
     persistent_requests_start_again 2
     a_receive_without_a_message_is_cancelled 2
@@ -183,6 +189,62 @@ fn floods_both_ways_end(process: &Process) {
         assert_eq!(receive(world, 100, with(peer, 1)).0, pattern(peer, number, 100));
     }
     Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+}
+
+/// Goal: rings fill, and end at every place of a message. Method: messages of all numbers of lines, several rings of them before
+/// the receiver takes the first.
+fn rings_fill_and_begin_anew(process: &Process) {
+    let (world, peer) = (process.world(), 1 - process.world().rank());
+    let len = |number: usize| number * 37 % 1500;
+    let mut all: Vec<Vec<u8>> = (0..1000).map(|number| pattern(world.rank(), number, len(number))).collect();
+    let mut requests: Vec<Request> = all
+        .iter_mut()
+        .map(|bytes| world.isend(Mode::Standard, &buffer(bytes), with(peer, 1)).expect("begun"))
+        .collect();
+    for number in 0..1000 {
+        let (bytes, status) = receive(world, 1500, with(peer, 1));
+        assert_eq!(status.bytes, len(number) as u64, "message {number}");
+        assert!(bytes[..len(number)] == pattern(peer, number, len(number)), "message {number}");
+    }
+    Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+}
+
+/// Goal: what a ring held before is not taken for a message. Method: payloads that consist of what messages begin with, at every
+/// distance from a line's begin.
+fn payloads_are_no_messages(process: &Process) {
+    let (world, peer) = (process.world(), 1 - process.world().rank());
+    for round in 0..400_usize {
+        let head = [1, 0, 24, 0, 5, 0, 0, 0];
+        let bytes: Vec<u8> = (0..round % 9 * 64 + round % 64).map(|at| head[at % 8]).collect();
+        if world.rank() == round as i32 % 2 {
+            send(world, bytes, with(peer, 1));
+        } else {
+            let (got, status) = receive(world, 1000, ANY);
+            assert_eq!((status.tag, status.bytes), (1, bytes.len() as u64), "round {round}");
+            assert!(got[..bytes.len()] == bytes, "round {round}");
+        }
+    }
+}
+
+/// Goal: messages of one sender stay in order where one of them may go as an answer to what came, and others not. Method: by turns
+/// one side asks, and the other sends up to four messages, short and longer, numbered through.
+fn answers_and_floods_stay_in_order(process: &Process) {
+    let (world, peer) = (process.world(), 1 - process.world().rank());
+    let (mut sent, mut got) = (0_usize, 0_usize);
+    for turn in 0..2000_usize {
+        for message in 0..1 + turn * 7 % 4 {
+            let len = [8, 16, 17, 300][(turn + message) % 4];
+            if world.rank() == turn as i32 % 2 {
+                send(world, pattern(world.rank(), sent, len), with(peer, sent as i32));
+                sent += 1;
+            } else {
+                let (bytes, status) = receive(world, 300, with(peer, ANY_TAG));
+                assert_eq!((status.tag as usize, status.bytes), (got, len as u64), "turn {turn}");
+                assert!(bytes[..len] == pattern(peer, got, len), "turn {turn}");
+                got += 1;
+            }
+        }
+    }
 }
 
 fn requests_end_in_any_order(process: &Process) {

@@ -7,7 +7,7 @@
 mod support;
 
 use mpi::{ANY_SOURCE, ANY_TAG, BsendSpace, Comm, Connect, Mode, Process, Request};
-use support::{Dice, Play, buffer, in_threads, pattern, with};
+use support::{Dice, Play, buffer, in_threads_on, pattern, with};
 use verbs::host::world::Ended;
 
 /// Seeds of each weather.
@@ -141,10 +141,14 @@ fn random_programs_come_to_their_ends() {
     }
 }
 
+/// Where messages are stored in rings, where they are sent, and where some ranks have no memory for rings: then a pair may do the
+/// one this way and the other that way.
 #[test]
-fn random_programs_come_to_their_ends_over_shared_memory() {
+fn random_programs_come_to_their_ends_by_all_ways() {
     fn all(process: &Process) {
         (1..=20).for_each(|seed| play(process, seed));
     }
-    in_threads("shm", 4, Connect::OnDemand, all);
+    for devices in [vec!["shm"], vec!["shm(dm=4K)"], vec!["shm(dm=4K)", "shm"], vec!["iwarp"]] {
+        in_threads_on(devices, 4, Connect::OnDemand, all);
+    }
 }

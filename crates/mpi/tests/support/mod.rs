@@ -110,12 +110,23 @@ impl Drop for Alarm {
 
 /// Runs a body in real time, in a thread for each rank.
 pub(crate) fn in_threads(device: &'static str, ranks: u32, connect: Connect, body: Body) {
+    in_threads_on(vec![device], ranks, connect, body);
+}
+
+/// As [`in_threads`], where ranks take devices of one kind in turn.
+pub(crate) fn in_threads_on(
+    devices: Vec<&'static str>,
+    ranks: u32,
+    connect: Connect,
+    body: impl Fn(&Process) + Clone + Send + 'static,
+) {
     let (host, board) = (verbs::host::real::host(), Board::new(ranks));
     let run = |rank: u32| {
-        let (host, board) = (host.clone(), board.clone());
+        let (host, board, body) = (host.clone(), board.clone(), body.clone());
+        let device = devices[rank as usize % devices.len()];
         move || {
             let _alarm = Alarm;
-            rank_body(&host, &board, rank, (device, device, "here"), (connect, Tuning::default()), body);
+            rank_body(&host, &board, rank, (device, "fabric", "here"), (connect, Tuning::default()), body);
         }
     };
     let threads: Vec<Task> =

@@ -38,7 +38,13 @@ pub(crate) struct MpirunArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
     /// What a rank is bound to: its share of the host's cores, if there is one for each; one core, in turn; or nothing
-    #[arg(long, value_enum, value_name = "share|core|none", default_value = "share", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "share|core|none",
+        default_value = "share",
+        hide_possible_values = true
+    )]
     pub(crate) bind: Bind,
     /// In which order ranks are bound to one core each: neighbours first, or sockets in turn
     #[arg(long, value_enum, value_name = "core|socket|none", hide_possible_values = true)]

@@ -1,0 +1,223 @@
+//! [`Inbox`] and [`Outbox`]: messages by stores into the receiver's NIC memory, where peers can map it.
+//!
+//! The memory is a ring of lines behind two lines more: in the first word of one the receiver counts the lines that it is done
+//! with, the other is the pair's [`Line`](crate::line::Line). A message is a record: its head, whose first word is stored last, and
+//! its payload. The first word of the place behind it is cleared before that; so whoever finds another first word than 0 finds all
+//! of the record. A record lies in one piece: one that does not fit in front of the ring's end begins at the ring's begin, where a
+//! mark leads.
+//!
+//! Nobody waits for a message to get room: the sender reads the receiver's count. Whoever dies in the middle of a record has said
+//! nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use verbs::{Access, Buf, Mr, Pd, Qp, RemoteAddr};
+
+use crate::connection::{Payload, Received};
+use crate::error::{Class, Error, Result};
+use crate::line::LINE;
+use crate::wire::{HEAD_MAX, MARK, Message, Offer, length_of};
+
+/// Where the line begins that both write, and how many lines are before the ring.
+pub(crate) const SHARED_LINE: usize = LINE;
+const BEFORE: usize = 2;
+/// Of how many parts of the ring the receiver tells when it is done with one.
+const PARTS: u64 = 4;
+
+/// Lines that so many bytes take.
+fn lines(bytes: usize) -> u64 {
+    bytes.div_ceil(LINE) as u64
+}
+
+/// Where a ring's lines are.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Lines of the ring: a power of two.
+    count: u64,
+}
+
+impl Shape {
+    /// Of memory of so many bytes.
+    fn of(bytes: usize) -> Self {
+        Self { count: lines(bytes) - BEFORE as u64 }
+    }
+
+    /// Where a line is in the memory; lines are counted on, lap by lap.
+    fn at(self, line: u64) -> usize {
+        (BEFORE + (line & (self.count - 1)) as usize) * LINE
+    }
+
+    /// Lines between a place and the ring's end.
+    fn ahead(self, line: u64) -> u64 {
+        self.count - (line & (self.count - 1))
+    }
+}
+
+/// The first word of a line at a place that the [`Shape`] of this memory gives.
+#[inline]
+fn first_word(memory: &Buf, at: usize) -> &AtomicU64 {
+    memory.word(at).expect("all lines are in the memory, whose begin is aligned")
+}
+
+/// Bytes of the memory of a ring that has so many.
+pub(crate) fn memory_len(ring: usize) -> usize {
+    BEFORE * LINE + ring
+}
+
+/// Where a peer's messages come: memory of this process's NIC.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    memory: Mr,
+    shape: Shape,
+    /// The next record, and how many were taken.
+    next: u64,
+    pub(crate) records: u16,
+    /// Lines that are done with, and those that the sender can know of.
+    done: u64,
+    told: u64,
+}
+
+impl Inbox {
+    /// A ring of so many bytes, a power of two.
+    pub(crate) fn new(pd: &Pd, ring: usize) -> Result<Self> {
+        let memory = pd.device().alloc_dm(memory_len(ring))?;
+        memory.word(0)?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let memory = pd.reg_mr(&memory, access)?;
+        Ok(Self { memory, shape: Shape::of(memory_len(ring)), next: 0, records: 0, done: 0, told: 0 })
+    }
+
+    /// What the peer needs to map it.
+    pub(crate) fn offer(&self) -> Offer {
+        let RemoteAddr { addr, rkey } = self.memory.remote(0);
+        Offer { addr, rkey, length: self.memory.buf().len() as u32 }
+    }
+
+    /// The memory that payloads lie in.
+    pub(crate) fn buf(&self) -> &Buf {
+        self.memory.buf()
+    }
+
+    /// Whether there is another message.
+    #[inline]
+    pub(crate) fn has_news(&mut self) -> bool {
+        match self.first_word() {
+            0 => false,
+            MARK => {
+                self.next += self.shape.ahead(self.next);
+                self.first_word() != 0
+            }
+            _ => true,
+        }
+    }
+
+    /// The next message, if it [`Inbox::has_news`], and up to which line it goes. It lies there until that is [`Inbox::release`]d.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Result<(Received, u64)> {
+        let at = self.shape.at(self.next);
+        let mut head = [0; HEAD_MAX];
+        self.buf().read(at, &mut head)?;
+        let len = length_of(&head);
+        let nonsense = || Error::new(Class::OTHER, "the peer stored what no process of this version stores");
+        let (message, _) = Message::parse(&head, len).ok_or_else(nonsense)?;
+        if lines(len) > self.shape.ahead(self.next) {
+            return Err(nonsense());
+        }
+        (self.next, self.records) = (self.next + lines(len), self.records.wrapping_add(1));
+        let head_len = message.head_len();
+        Ok((Received { message, at: at + head_len, len: len - head_len }, self.next))
+    }
+
+    #[inline]
+    fn first_word(&self) -> u64 {
+        first_word(self.buf(), self.shape.at(self.next)).load(Ordering::Acquire)
+    }
+
+    /// The lines before this one are free again; whether the sender, who can know now, may wait for them.
+    pub(crate) fn release(&mut self, upto: u64) -> Result<bool> {
+        self.done = upto;
+        let tells = self.done - self.told >= self.shape.count / PARTS;
+        if tells {
+            self.told = self.done;
+            self.buf().word(0)?.store(self.done, Ordering::Release);
+        }
+        Ok(tells)
+    }
+}
+
+/// Where messages to a peer go: memory of its NIC.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    memory: Buf,
+    shape: Shape,
+    /// Where the next record goes, and how many went.
+    next: u64,
+    pub(crate) records: u16,
+    /// Lines that the receiver is done with, as far as this side knows.
+    free: u64,
+}
+
+impl Outbox {
+    /// The ring that a peer offers; nothing if it cannot be mapped, or is none.
+    pub(crate) fn new(qp: &Qp, offer: Offer, longest: usize) -> Option<Self> {
+        let len = offer.length as usize;
+        let count = lines(len).checked_sub(BEFORE as u64)?;
+        let is_ring = len.is_multiple_of(LINE) && count.is_power_of_two();
+        // Of the longest record there may be one under way and one that is told of late, and one's worth is lost at the end.
+        if !is_ring || count / PARTS < lines(longest) + 1 {
+            return None;
+        }
+        let memory = qp.map(RemoteAddr { addr: offer.addr, rkey: offer.rkey }, len).ok()?;
+        memory.word(0).ok()?;
+        Some(Self { memory, shape: Shape::of(len), next: 0, records: 0, free: 0 })
+    }
+
+    /// The receiver's memory, all of it: as long as the [`Offer`] says.
+    pub(crate) fn buf(&self) -> &Buf {
+        &self.memory
+    }
+
+    /// Whether there is room for a record of so many bytes.
+    #[inline]
+    pub(crate) fn has_room(&mut self, len: usize) -> bool {
+        let lines = lines(len);
+        let ahead = self.shape.ahead(self.next);
+        let lost = if lines > ahead { ahead } else { 0 };
+        let wanted = lost + lines + 1;
+        if self.next + wanted <= self.free + self.shape.count {
+            return true;
+        }
+        let told = self.memory.word(0).map_or(0, |count| count.load(Ordering::Acquire));
+        // What a peer says that lies harms nobody else.
+        self.free = told.clamp(self.free, self.next);
+        self.next + wanted <= self.free + self.shape.count
+    }
+
+    /// Stores a message, if there [`Outbox::has_room`]. The payload may be used again when this returns.
+    #[inline]
+    pub(crate) fn put(&mut self, message: &Message, payload: &Payload<'_>) -> Result<()> {
+        let len = message.head_len() + payload.len();
+        let (lines, ahead) = (lines(len), self.shape.ahead(self.next));
+        if lines > ahead {
+            self.first_word(self.next + ahead).store(0, Ordering::Relaxed);
+            self.first_word(self.next).store(MARK, Ordering::Release);
+            self.next += ahead;
+        }
+        let at = self.shape.at(self.next);
+        self.first_word(self.next + lines).store(0, Ordering::Relaxed);
+        let head = message.bytes(len as u16);
+        self.memory.write(at + 8, &head.as_slice()[8..])?;
+        payload.load_to(&self.memory, at + head.as_slice().len())?;
+        self.first_word(self.next).store(head.first_word(), Ordering::Release);
+        (self.next, self.records) = (self.next + lines, self.records.wrapping_add(1));
+        Ok(())
+    }
+
+    #[inline]
+    fn first_word(&self, line: u64) -> &AtomicU64 {
+        first_word(&self.memory, self.shape.at(line))
+    }
+}
