@@ -128,7 +128,7 @@ fn install(mpich: &Mpich, folder: &Path, python: &Path, source: &Path) -> Result
         pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
         pip
     };
-    run(pip().args(["install", "setuptools", "cython", "numpy"]))?;
+    run(pip().args(["install", "setuptools", "wheel", "cython", "numpy"]))?;
     let from_source = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation"];
     run(pip().arg("download").args(from_source).args([MPI4PY, "--dest"]).arg(folder))?;
     let archive = source.with_extension("2.tar.gz");
