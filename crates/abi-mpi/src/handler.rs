@@ -6,10 +6,12 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use host::{Bell, Span};
 use mpi::Errhandler;
 
 use crate::answer::{Fault, Whose};
 use crate::callback::Function;
+use crate::calls::host;
 use crate::constants as c;
 use crate::objects::{get, lock};
 use crate::{state, types};
@@ -103,8 +105,15 @@ pub(crate) fn raise(name: &str, handler: &Errhandler, handle: types::Comm, code:
     c::MPI_SUCCESS
 }
 
+/// For the launcher to end the job first, of which a process was lost: it knows which one and how it ended.
+const A_MOMENT: Span = Span::from_ms(300);
+
 /// Ends the job with a line that says why.
 fn fatal(name: &str, fault: &Fault) -> ! {
+    if fault.code == c::MPI_ERR_PROC_ABORTED {
+        let host = host();
+        host.wait("a launcher", &Bell::new(), host.after(A_MOMENT), || None::<()>);
+    }
     let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
     let class = mpi::Class(fault.code).about().unwrap_or("An error of the program's.");
     let message = format!("nicety: {rank}{name}: {} ({class} Errors are fatal here.)", fault.text);

@@ -124,15 +124,15 @@ impl Launch {
     }
 
     /// Says that the job is to end with this code; whether there is somebody to say it to.
-    pub(crate) fn abort(&self, code: i32, message: &str) -> bool {
+    pub(crate) fn abort(&self, code: i32) -> bool {
         let manager = match &self.board {
             Board::Manager(manager) => manager,
-            Board::Library(pmix) => return pmix.abort(code, message).is_ok(),
+            Board::Library(pmix) => return pmix.abort(code).is_ok(),
             Board::Own(_) => return false,
         };
         // Whoever holds the lock may wait for the process manager for good.
         let Ok(mut manager) = manager.try_lock() else { return false };
-        let asked = manager.client.request(&Request::Abort { code, message }).is_ok();
+        let asked = manager.client.request(&Request::Abort { code, message: "" }).is_ok();
         asked && manager.send().is_ok()
     }
 

@@ -264,10 +264,9 @@ impl Pmix {
     }
 
     /// Says that the job is to end with this code.
-    pub(crate) fn abort(&self, code: i32, message: &str) -> Result<()> {
-        let message = text(message)?;
-        // SAFETY: the message outlives the call; no processes stand for all.
-        let status = unsafe { (self.calls.abort)(code, message.as_ptr(), ptr::null(), 0) };
+    pub(crate) fn abort(&self, code: i32) -> Result<()> {
+        // SAFETY: the message ends with a zero and stays; no processes stand for all.
+        let status = unsafe { (self.calls.abort)(code, c"".as_ptr(), ptr::null(), 0) };
         self.calls.check(status, "to end the job")
     }
 

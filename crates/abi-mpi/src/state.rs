@@ -84,11 +84,11 @@ pub(crate) fn finish() -> Answer {
     Ok(())
 }
 
-/// Ends the whole job.
+/// Ends the whole job; the message is for people who read what this process says.
 pub(crate) fn abort(code: i32, message: &str) -> ! {
     eprintln!("{message}");
     if let Some(state) = STATE.get() {
-        state.launch.abort(code, message);
+        state.launch.abort(code);
     }
     // 0 would say that all is well, and a shell sees the low byte only.
     let status = if code & 0xff == 0 { 1 } else { code & 0xff };

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use common::job::run_job;
+use common::job::{run_job, run_job_to_its_end};
 use common::{Compiled, compile, has_compiler, run};
 
 /// A program of tests/c.
@@ -80,6 +80,11 @@ fn collectives_in_all_forms_on_shm() {
 #[test]
 fn collectives_in_all_forms_on_iwarp() {
     ranks("collectives", include_str!("c/collectives.c"), "iwarp", &[3]);
+}
+
+#[test]
+fn operators_of_programs_may_ask() {
+    ranks("operators", include_str!("c/operators.c"), "shm", &[2, 3]);
 }
 
 #[test]
@@ -206,6 +211,22 @@ fn pmix_that_is_not_there_is_an_error() {
         !output.status.success() && said.contains("libpmix.so.2 is not found; add its directory"),
         "{said}"
     );
+}
+
+/// Goal: whoever loses a process leaves it to the launcher to say how that ended, and says it himself if nobody does. Method: one of
+/// two ranks leaves without a word while the other waits for it; the time is what the launcher would have.
+#[test]
+fn a_lost_process_is_named() {
+    if !has_compiler() {
+        return;
+    }
+    let source = "#include <mpi.h>\n#include <unistd.h>\nint main(void) {\n\
+        int rank, x;\nMPI_Init(0, 0);\nMPI_Comm_rank(MPI_COMM_WORLD, &rank);\nMPI_Barrier(MPI_COMM_WORLD);\n\
+        if (rank == 1) _exit(0);\nMPI_Recv(&x, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);\nreturn 0;\n}\n";
+    let ended = run_job_to_its_end(&program("lost", source).path(), 2, &[("NICETY_DEVICE", "shm")]);
+    let said = String::from_utf8_lossy(&ended[0].stderr);
+    assert!(!ended[0].status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.starts_with("nicety: rank 0: MPI_Recv: process 1 of the job is lost"), "{said}");
 }
 
 /// A process manager that talks nonsense, lets nobody in or hangs up: the program ends with a line, and waits for nothing.

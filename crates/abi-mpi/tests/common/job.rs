@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -30,6 +30,14 @@ impl Shared {
 
 /// What the ranks of a job say, sorted by lines; all must succeed.
 pub(crate) fn run_job(program: &Path, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
+    let ended = run_job_to_its_end(program, size, variables);
+    let mut lines: Vec<String> = ended.into_iter().flat_map(lines_of).collect();
+    lines.sort();
+    lines
+}
+
+/// How each rank of a job ends.
+pub(crate) fn run_job_to_its_end(program: &Path, size: usize, variables: &[(&str, &str)]) -> Vec<Output> {
     let mut server = Server::new();
     let ranks = (0..size).map(|_| Place { node: 0, appnum: 0 }).collect();
     let name = format!("test-{}-{size}", std::process::id());
@@ -41,15 +49,14 @@ pub(crate) fn run_job(program: &Path, size: usize, variables: &[(&str, &str)]) -
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).expect("it is open");
         let mut command = Command::new(program);
         command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("PMI_RANK", id.rank().to_string());
-        command.env("PMI_SIZE", size.to_string()).envs(variables.iter().copied()).stdout(Stdio::piped());
+        command.env("PMI_SIZE", size.to_string()).envs(variables.iter().copied());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         children.push(command.spawn().expect("it starts"));
         shared.lock().expect("no panic").streams.push((id, ours.try_clone().expect("a descriptor")));
         let shared = shared.clone();
         thread::spawn(move || serve(&shared, id, ours));
     }
-    let mut lines: Vec<String> = children.into_iter().flat_map(finished).collect();
-    lines.sort();
-    lines
+    children.into_iter().map(|child| child.wait_with_output().expect("it ends")).collect()
 }
 
 fn serve(shared: &Mutex<Shared>, id: RankId, mut stream: UnixStream) {
@@ -63,7 +70,11 @@ fn serve(shared: &Mutex<Shared>, id: RankId, mut stream: UnixStream) {
 }
 
 pub(crate) fn finished(child: Child) -> Vec<String> {
-    let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "a rank ends with {}", output.status);
+    lines_of(child.wait_with_output().expect("it ends"))
+}
+
+fn lines_of(output: Output) -> Vec<String> {
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "a rank ends with {}: {wrong}", output.status);
     String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
 }
