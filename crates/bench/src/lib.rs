@@ -1,6 +1,7 @@
 //! Experiments, sampling, statistics and the result schema: numbers one can defend.
 #![forbid(unsafe_code)]
 
+pub mod against;
 pub mod experiment;
 pub mod floor;
 pub mod launch;

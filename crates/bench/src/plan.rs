@@ -12,8 +12,9 @@ pub mod sizes;
 mod time;
 mod words;
 
-use crate::variant::factor;
+use crate::variant::{Variant, factor};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use crate::experiment::{Cell, Experiment, MAX_SIZE, all, find, variant};
 use crate::floor::FLOOR;
@@ -62,6 +63,8 @@ pub struct Plan {
     pub seed: Option<u64>,
     /// Fresh starts of the processes; `None` for the usual number.
     pub launches: Option<u32>,
+    /// Another library of MPI's standard ABI, which MPI is measured beside.
+    pub against: Option<PathBuf>,
     /// Values of [`keys::KEYS`].
     pub set: BTreeMap<String, String>,
     /// Levels that a variant must have to be measured, by factor; none for all variants.
@@ -92,6 +95,7 @@ impl Plan {
             let explicit = if self.experiments.is_empty() { &[][..] } else { &names };
             peers::enough(explicit, &levels, self.count_peers(), &mut wrong);
         }
+        wrong.extend(self.against_nothing(&names, &chosen));
         let values = Values::new(self.quick, &set);
         let mut cells = Vec::new();
         let choose = |name| self.choose(name, &names, &levels, &mut cells);
@@ -114,6 +118,7 @@ impl Plan {
             floors_asked: names.iter().any(|e| e.name() == FLOOR),
             cells,
             values,
+            against: None,
             token: None,
         };
         // What else is wrong does not hide what is too much.
@@ -156,6 +161,19 @@ impl Plan {
         };
         let refused = plan.unfit.iter().map(|(index, why)| (&plan.cells[*index], why));
         needs::errors(refused.filter(|(cell, _)| asked(cell)))
+    }
+
+    /// Experiments and devices that no other MPI library has, if one is named.
+    fn against_nothing(&self, names: &[&'static dyn Experiment], devices: &[String]) -> Vec<PlanError> {
+        if self.against.is_none() {
+            return Vec::new();
+        }
+        let strange = names.iter().filter(|experiment| experiment.outside(true).is_empty());
+        let experiments = strange.map(|experiment| PlanError::Against { experiment: experiment.name() });
+        let modelled = devices.iter().filter(|device| fabric::is_virtual(device));
+        experiments
+            .chain(modelled.map(|device| PlanError::AgainstVirtual { device: device.clone() }))
+            .collect()
     }
 
     fn check_devices(&self, chosen: &[String], wrong: &mut Vec<PlanError>) {
@@ -268,7 +286,15 @@ impl Plan {
         let mut cells = Vec::new();
         for experiment in names.iter().filter(|e| e.name() != FLOOR) {
             let most = self.peer.as_ref().map(|_| self.count_peers());
-            add(&mut cells, *experiment, &self.sizes_of(*experiment), (short, most), levels);
+            let variants = match self.against {
+                Some(_) => experiment.outside(short),
+                None => experiment.variants(short),
+            };
+            add(&mut cells, *experiment, &self.sizes_of(*experiment), (variants, most), levels);
+        }
+        if self.against.is_some() {
+            // What stands beside these results is the other library.
+            return cells;
         }
         cells.retain(|cell| only::has(&cell.variant, &self.only));
         match names.iter().any(|e| e.name() == FLOOR) {
@@ -319,6 +345,7 @@ impl Plan {
             own("quick", if self.quick { "on" } else { "off" }.to_owned(), self.quick),
             own("seed", self.seed.unwrap_or(SEED).to_string(), self.seed.is_some()),
         ];
+        all.extend(self.against.iter().map(|library| own("against", library.display().to_string(), true)));
         all.extend(values.parameters());
         all
     }
@@ -328,10 +355,10 @@ fn add(
     cells: &mut Vec<Cell>,
     experiment: &dyn Experiment,
     sizes: &[u64],
-    (short, peers): (bool, Option<usize>),
+    (variants, peers): (Vec<Variant>, Option<usize>),
     levels: &Levels,
 ) {
-    let variants = levels::replaced(experiment.variants(short), levels);
+    let variants = levels::replaced(variants, levels);
     for variant in peers.map_or(variants.clone(), |most| peers::fitted(experiment, variants, most)) {
         let one = experiment.only_size(&variant).map(|s| vec![s]);
         for size in one.as_deref().unwrap_or(sizes) {

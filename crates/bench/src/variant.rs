@@ -99,6 +99,8 @@ factors! {
     RANKS = "ranks";
     /// Which interface a program calls: that of `mpi`, or `verbs` below it.
     LAYER = "layer";
+    /// Under which library of MPI a program runs: ours, or the `other`.
+    LIBRARY = "library";
     /// How deep queues are.
     QUEUES = "queues";
 }

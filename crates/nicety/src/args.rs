@@ -109,6 +109,12 @@ pub(crate) struct BenchArgs {
     pub(crate) peer: Option<String>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
+    /// Of mpi-...: another library of MPI's standard ABI, which is measured beside ours, in turn
+    ///
+    /// A program of C is compiled, and run under both by `nicety mpirun`; its own settings reach the other library as variables of the
+    /// environment.
+    #[arg(long, value_name = "LIBRARY", conflicts_with = "peer")]
+    pub(crate) against: Option<PathBuf>,
     /// Message sizes, such as 8,4K,1M or 1..4M
     ///
     /// Bytes with an optional K, M or G (powers of 1024); a..b doubles from a up to b.
@@ -159,7 +165,7 @@ pub(crate) struct BenchArgs {
     ///
     /// Results lie beside it: FILE.PART.json for each part, one page FILE.html, and FILE.journal, by which the same command
     /// goes on after an interruption.
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "size", "only", "quick", "seed",
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "against", "size", "only", "quick", "seed",
         "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "html"])]
     pub(crate) plan: Option<PathBuf>,
     /// With --plan: measure everything again; the old journal is kept as .old

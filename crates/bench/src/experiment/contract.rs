@@ -36,6 +36,10 @@ pub trait Experiment: Sync {
     fn possible(&self, _device: &verbs::Device) -> Result<(), Fault> {
         Ok(())
     }
+    /// The variants that a program of C measures under another MPI library, and under ours beside it; none where there are none.
+    fn outside(&self, _quick: bool) -> Vec<Variant> {
+        Vec::new()
+    }
     /// What is measured.
     fn metric(&self, variant: &Variant) -> Metric;
     /// Sizes unless others are asked for; `None` for the usual ones of all experiments.

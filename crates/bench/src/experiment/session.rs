@@ -11,6 +11,7 @@ use verbs::host::{Host, Span, Time};
 use super::cell::{Cell, Settings};
 use super::fault::Fault;
 use super::limits::{self, BATCH, LEAD_IN, RANK, SAMPLES};
+use crate::against::Against;
 use crate::plain;
 
 /// What both sides say to each other outside of timed regions.
@@ -135,6 +136,8 @@ pub struct Session<'a> {
     pub cell: &'a Cell,
     /// How.
     pub settings: &'a Settings,
+    /// Another MPI library, where one is measured beside ours.
+    pub against: Option<&'a Against>,
     /// Memory in use.
     pub gauge: Gauge<'a>,
     /// Ways whose other end has already said that it failed: it says nothing more of this cell.
@@ -254,6 +257,7 @@ impl Session<'_> {
             ways: self.ways.iter_mut().map(|way| &mut **way as &mut dyn Control).collect(),
             cell,
             settings: self.settings,
+            against: self.against,
             gauge: self.gauge,
             failed: std::mem::take(&mut self.failed),
             bounds: self.bounds,

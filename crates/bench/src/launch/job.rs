@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{Hello, Setup};
+use crate::against::Against;
 use crate::experiment::driver::Record;
 use crate::experiment::{Cell, Settings};
 use crate::schema::{ClockInfo, NoiseSummary, PeerInfo};
@@ -52,6 +53,8 @@ pub(super) struct ClientJob {
     pub(super) connect: Vec<String>,
     /// Device.
     pub(super) device: String,
+    /// Another MPI library, where one is measured beside ours.
+    pub(super) against: Option<Against>,
     /// How to measure.
     pub(super) settings: Settings,
     /// What to measure, in order, with the number that each goes by.

@@ -344,6 +344,7 @@ impl Launch<'_, '_> {
             peer_core: self.plan.values.cores().map(|c| c[1]),
             connect,
             device: self.plan.devices[self.device].name.clone(),
+            against: self.plan.against.clone(),
             settings: self.plan.settings(),
             cells: order.iter().map(|i| (*i, self.plan.cells[*i].clone())).collect(),
             sampling,

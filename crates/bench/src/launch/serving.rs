@@ -67,6 +67,7 @@ fn serve_as(mut way: Way, setup: &Setup, bounds: Bounds) -> Result<(), Fault> {
                     ways: vec![&mut way],
                     cell: &cell,
                     settings,
+                    against: None,
                     gauge: &memory_in_use,
                     failed: Vec::new(),
                     bounds,

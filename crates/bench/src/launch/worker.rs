@@ -102,7 +102,8 @@ fn serve_one(out: &UnixStream, token: &Token, core: Option<usize>) -> Result<(),
 
 /// Measures all cells of the job.
 fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Result<(), Fault> {
-    let core = job.core.filter(|core| pin_to_core(*core).is_ok());
+    // Jobs of a launcher are bound by that, to cores that are left free for them.
+    let core = job.core.filter(|core| job.against.is_none() && pin_to_core(*core).is_ok());
     let host = host();
     let clock = calibrate(&host);
     let before = noise(&host);
@@ -131,6 +132,7 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
             ways: ways.iter_mut().map(|w| w as &mut dyn Control).collect(),
             cell,
             settings: &job.settings,
+            against: job.against.as_ref(),
             gauge: &memory_in_use,
             failed: Vec::new(),
             bounds: Bounds::default(),

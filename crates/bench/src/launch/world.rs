@@ -213,6 +213,7 @@ impl Stage {
             ways,
             cell,
             settings,
+            against: None,
             gauge: &|| None,
             failed: Vec::new(),
             bounds: Bounds::default(),

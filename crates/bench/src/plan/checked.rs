@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::keys::Values;
+use crate::against::Against;
 use crate::experiment::{Cell, Settings};
 use crate::sample;
 use crate::schema::Parameter;
@@ -41,6 +42,8 @@ pub struct CheckedPlan {
     pub values: Values,
     /// The effective parameters, with where each came from.
     pub parameters: Vec<Parameter>,
+    /// The MPI library that is measured beside ours, with what that takes.
+    pub against: Option<Against>,
     /// The secret that this user and the peers share, where they have one.
     pub token: Option<Token>,
 }

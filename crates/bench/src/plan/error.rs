@@ -113,6 +113,22 @@ pub enum PlanError {
         /// What each device says.
         why: String,
     },
+    /// What no MPI library has.
+    #[error(
+        "--against measures MPI, and {experiment} is none of it; name mpi-latency, or another of those with mpi-"
+    )]
+    Against {
+        /// The experiment.
+        experiment: &'static str,
+    },
+    /// A library for a device that no program can use.
+    #[error(
+        "no program of another MPI library runs on the modelled card {device}; take --device shm or iwarp"
+    )]
+    AgainstVirtual {
+        /// Its name.
+        device: String,
+    },
     /// Not an address.
     #[error("there is no peer {peer:?}; give --peer as HOST or HOST:PORT, such as 10.0.0.2:{DEFAULT_PORT}")]
     Peer {

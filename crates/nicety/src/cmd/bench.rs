@@ -1,5 +1,6 @@
 //! `nicety bench`: from the command line to a plan, and from the run to the table and the files.
 
+mod against;
 mod file;
 mod words;
 
@@ -33,6 +34,8 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
         return Ok(OK);
     }
     plan.token = args.token.read()?;
+    let built = args.against.as_deref().map(against::build).transpose()?;
+    plan.against = built.as_ref().map(|built| built.against.clone());
     let outputs = Outputs::new(args);
     let form = Form::of(&args.shown, &config);
     output::check(&outputs.wanted())?;
@@ -90,6 +93,7 @@ fn plan(args: &BenchArgs, config: &Config) -> Plan {
         quick: args.quick,
         seed: args.seed,
         launches: args.launches,
+        against: args.against.clone(),
         set: settings(args, config),
         only: args.only.iter().cloned().collect(),
     }

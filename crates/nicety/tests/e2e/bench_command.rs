@@ -38,6 +38,49 @@ fn a_measurement_is_shown_and_written_three_ways() {
     assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 3, "no temporary files");
 }
 
+/// Goal: our MPI beside another library, in one run, each with its own name. Method: ours under both.
+#[test]
+fn mpi_is_measured_beside_another_library() {
+    let own = Path::new(env!("CARGO_BIN_EXE_nicety")).parent().expect("a directory");
+    let built = ["libmpi_abi.so", "deps/libmpi_abi.so"].map(|name| own.join(name));
+    let Some(library) = built.iter().find(|library| library.exists()) else {
+        return eprintln!("SKIPPED: libmpi_abi.so is not built; cargo build -p abi-mpi");
+    };
+    let dir = tempfile::tempdir().expect("directory");
+    let library = library.to_str().expect("text");
+    let measured = [
+        "bench",
+        "mpi-latency",
+        "mpi-allreduce",
+        "--against",
+        library,
+        "--set",
+        "ranks=2",
+        "--json",
+        "r.json",
+    ];
+    let ended = nicety_in(dir.path(), measured.iter().chain(&SHORT));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let run = Run::read(dir.path().join("r.json")).expect("a result file");
+    for name in ["nicety", "other"] {
+        let of = run.results.iter().filter(|r| r.variant.iter().any(|level| level == ("library", name)));
+        let of: Vec<_> = of.collect();
+        assert_eq!(of.len(), 2, "{name}: {ended:?}");
+        assert!(
+            of.iter().all(|r| r.median > 0.0 && r.note.as_ref().is_some_and(|note| note.contains("Nicety")))
+        );
+    }
+    assert!(run.parameters.iter().any(|p| p.key == "against" && p.value == library));
+}
+
+#[test]
+fn what_no_other_mpi_library_has_is_refused() {
+    let library = file!();
+    nicety(["bench", "latency", "--against", library]).is_error(2, "latency is none of it");
+    nicety(["bench", "mpi-latency", "-d", MODEL, "--against", library]).is_error(2, "modelled card");
+    nicety(["bench", "mpi-latency", "--against", "/no/such/file"]).is_error(2, "there is no such file");
+}
+
 /// A modelled card: exact, the same on every machine, and done at once.
 const MODEL: &str = "model:mt23108-vapi";
 

@@ -6,9 +6,11 @@
 //! | `join` | how the processes find each other |
 //! | `pair` | messages between pairs |
 //! | `collective` | collective operations |
+//! | `outside`, `program.c` | the same in a program of C, under our library or another |
 
 mod collective;
 mod join;
+mod outside;
 mod pair;
 
 use mpi::Kind;
@@ -22,6 +24,7 @@ use super::{
 };
 use crate::variant::factor;
 use collective::Call;
+use outside::{LIBRARIES, Outside};
 use pair::{Flow, Pair};
 
 const RANKS: Axis =
@@ -188,6 +191,28 @@ impl OverMpi {
         self.metric.scale == Scale::Rate
     }
 
+    /// Processes of MPI.
+    fn job(&self, variant: &Variant) -> u32 {
+        let inside = |ranks: &u32| (RANKS.low..=RANKS.high).contains(&u64::from(*ranks));
+        variant.get(RANKS.factor).and_then(|text| text.parse().ok()).filter(inside).unwrap_or(2)
+    }
+
+    /// A job of a program of C under that library.
+    fn start_outside(&self, session: &Session<'_>, library: &str, ranks: u32) -> Result<Outside, Fault> {
+        let Some(against) = session.against else {
+            return Err(Fault::Meaningless(format!(
+                "MPI under a library called {library}, without --against"
+            )));
+        };
+        let messages = match self.what {
+            What::Messages(Flow::OneWay | Flow::BothWays) => {
+                u64::from(session.settings.window) * u64::from(ranks / 2)
+            }
+            _ => 1,
+        };
+        Outside::start(session, against, library, (ranks, messages))
+    }
+
     /// Plain verbs on the same device, as the experiment of that name measures them.
     fn verbs(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
         let placed = placements("send", &[("host", "host")]).remove(0);
@@ -243,7 +268,7 @@ impl Experiment for OverMpi {
     }
 
     fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {
-        let ranks = u64::from(self.ranks(&cell.variant));
+        let ranks = u64::from(self.job(&cell.variant));
         let (given, got) = match self.what {
             What::Messages(_) => (cell.size, cell.size),
             What::Collective(kind) => collective::bytes(kind, cell.size, ranks),
@@ -255,9 +280,16 @@ impl Experiment for OverMpi {
         self.metric
     }
 
+    fn outside(&self, quick: bool) -> Vec<Variant> {
+        let mut own: Vec<Variant> =
+            self.variants(quick).iter().map(|variant| variant.without(&[factor::LAYER])).collect();
+        own.dedup();
+        over(&own, factor::LIBRARY, &LIBRARIES)
+    }
+
+    /// A job of its own has its ranks outside.
     fn ranks(&self, variant: &Variant) -> u32 {
-        let inside = |ranks: &u32| (RANKS.low..=RANKS.high).contains(&u64::from(*ranks));
-        variant.get(RANKS.factor).and_then(|text| text.parse().ok()).filter(inside).unwrap_or(2)
+        if variant.has(factor::LIBRARY) { 1 } else { self.job(variant) }
     }
 
     fn sampling(&self, variant: &Variant) -> Sampling {
@@ -277,6 +309,9 @@ impl Experiment for OverMpi {
             true => level(session.cell, &RANKS)?,
             false => 2,
         };
+        if let Some(library) = session.cell.variant.get(factor::LIBRARY) {
+            return Ok(Box::new(self.start_outside(session, library, ranks)?));
+        }
         Ok(match self.what {
             What::Messages(flow) => Box::new(Pair::prepare(session, flow, ranks)?),
             What::Collective(kind) => Box::new(Call::prepare(session, kind, ranks)?),

@@ -1,0 +1,62 @@
+//! `--against`: the measuring program, compiled for MPI's standard ABI, to be run under another library and under ours in turn.
+
+use std::path::Path;
+use std::process::Command;
+
+use bench::against::{self, Against};
+use tempfile::TempDir;
+
+use crate::error::Failure;
+
+/// What is measured beside ours, and the folder of the program, which goes with it.
+pub(super) struct Built {
+    pub(super) against: Against,
+    _folder: TempDir,
+}
+
+/// Compiles the program.
+///
+/// # Errors
+/// No such library; no compiler, or one that refuses.
+pub(super) fn build(library: &Path) -> Result<Built, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!(
+            "--against {}: {why}; name a library of MPI's standard ABI, such as libmpi_abi.so.1 of MPICH 5",
+            library.display()
+        ))
+    };
+    if !library.is_file() {
+        return Err(wrong(&"there is no such file"));
+    }
+    let library = std::path::absolute(library).map_err(|why| wrong(&why))?;
+    let here = |why: std::io::Error| {
+        Failure::run(format!("the measuring program has no place: {why}; free some room"))
+    };
+    let launcher = std::env::current_exe().map_err(here)?;
+    let folder = tempfile::tempdir().map_err(here)?;
+    let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    std::fs::write(&source, against::PROGRAM).map_err(here)?;
+    let output = Command::new(&launcher).args(["mpicc", "-O2", "-o"]).args([&program, &source]).output();
+    let output = output.map_err(here)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().next().unwrap_or("it says nothing");
+        let said = said.strip_prefix("nicety: ").unwrap_or(said);
+        return Err(Failure::run(format!("the measuring program cannot be compiled: {said}")));
+    }
+    Ok(Built { against: Against { launcher, program, other: library }, _folder: folder })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let failure = build(Path::new("/no/such/libmpi_abi.so.1")).err().expect("no such file");
+        assert!(
+            failure.lines[0].starts_with("--against /no/such/libmpi_abi.so.1: there is no such file; "),
+            "{failure:?}"
+        );
+    }
+}
