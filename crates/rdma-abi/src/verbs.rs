@@ -1,0 +1,509 @@
+//! `infiniband/verbs.h`: objects, requests, completions and attributes.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use libc::{pthread_cond_t, pthread_mutex_t};
+
+use crate::context::ibv_context;
+use crate::layout::structures;
+
+/// A global identifier of a port: 16 bytes in the order of the network.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ibv_gid {
+    pub raw: [u8; 16],
+}
+
+/// What a request of the send queue works on, by its opcode.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union ibv_wr {
+    pub rdma: ibv_wr_rdma,
+    pub atomic: ibv_wr_atomic,
+    pub ud: ibv_wr_ud,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_wr_rdma {
+    pub remote_addr: u64,
+    pub rkey: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_wr_atomic {
+    pub remote_addr: u64,
+    pub compare_add: u64,
+    pub swap: u64,
+    pub rkey: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_wr_ud {
+    pub ah: *mut ibv_ah,
+    pub remote_qpn: u32,
+    pub remote_qkey: u32,
+}
+
+/// What an asynchronous event is about.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union ibv_async_element {
+    pub cq: *mut ibv_cq,
+    pub qp: *mut ibv_qp,
+    pub srq: *mut ibv_srq,
+    pub port_num: c_int,
+}
+
+structures! {
+struct ibv_device {
+    _ops: [*mut c_void; 2],
+    node_type: c_int,
+    transport_type: c_int,
+    name: [c_char; 64],
+    dev_name: [c_char; 64],
+    dev_path: [c_char; 256],
+    ibdev_path: [c_char; 256],
+}
+struct ibv_device_attr {
+    fw_ver: [c_char; 64],
+    node_guid: u64,
+    sys_image_guid: u64,
+    max_mr_size: u64,
+    page_size_cap: u64,
+    vendor_id: u32,
+    vendor_part_id: u32,
+    hw_ver: u32,
+    max_qp: c_int,
+    max_qp_wr: c_int,
+    device_cap_flags: c_uint,
+    max_sge: c_int,
+    max_sge_rd: c_int,
+    max_cq: c_int,
+    max_cqe: c_int,
+    max_mr: c_int,
+    max_pd: c_int,
+    max_qp_rd_atom: c_int,
+    max_ee_rd_atom: c_int,
+    max_res_rd_atom: c_int,
+    max_qp_init_rd_atom: c_int,
+    max_ee_init_rd_atom: c_int,
+    atomic_cap: c_int,
+    max_ee: c_int,
+    max_rdd: c_int,
+    max_mw: c_int,
+    max_raw_ipv6_qp: c_int,
+    max_raw_ethy_qp: c_int,
+    max_mcast_grp: c_int,
+    max_mcast_qp_attach: c_int,
+    max_total_mcast_qp_attach: c_int,
+    max_ah: c_int,
+    max_fmr: c_int,
+    max_map_per_fmr: c_int,
+    max_srq: c_int,
+    max_srq_wr: c_int,
+    max_srq_sge: c_int,
+    max_pkeys: u16,
+    local_ca_ack_delay: u8,
+    phys_port_cnt: u8,
+}
+struct ibv_query_device_ex_input {
+    comp_mask: u32,
+}
+struct ibv_odp_caps {
+    general_caps: u64,
+    per_transport_caps: [u32; 3],
+}
+struct ibv_tso_caps {
+    max_tso: u32,
+    supported_qpts: u32,
+}
+struct ibv_rss_caps {
+    supported_qpts: u32,
+    max_rwq_indirection_tables: u32,
+    max_rwq_indirection_table_size: u32,
+    rx_hash_fields_mask: u64,
+    rx_hash_function: u8,
+}
+struct ibv_packet_pacing_caps {
+    qp_rate_limit_min: u32,
+    qp_rate_limit_max: u32,
+    supported_qpts: u32,
+}
+struct ibv_tm_caps {
+    max_rndv_hdr_size: u32,
+    max_num_tags: u32,
+    flags: u32,
+    max_ops: u32,
+    max_sge: u32,
+}
+struct ibv_cq_moderation_caps {
+    max_cq_count: u16,
+    max_cq_period: u16,
+}
+struct ibv_pci_atomic_caps {
+    fetch_add: u16,
+    swap: u16,
+    compare_swap: u16,
+}
+struct ibv_device_attr_ex {
+    orig_attr: ibv_device_attr,
+    comp_mask: u32,
+    odp_caps: ibv_odp_caps,
+    completion_timestamp_mask: u64,
+    hca_core_clock: u64,
+    device_cap_flags_ex: u64,
+    tso_caps: ibv_tso_caps,
+    rss_caps: ibv_rss_caps,
+    max_wq_type_rq: u32,
+    packet_pacing_caps: ibv_packet_pacing_caps,
+    raw_packet_caps: u32,
+    tm_caps: ibv_tm_caps,
+    cq_mod_caps: ibv_cq_moderation_caps,
+    max_dm_size: u64,
+    pci_atomic_caps: ibv_pci_atomic_caps,
+    xrc_odp_caps: u32,
+    phys_port_cnt_ex: u32,
+}
+struct ibv_port_attr {
+    state: c_int,
+    max_mtu: c_int,
+    active_mtu: c_int,
+    gid_tbl_len: c_int,
+    port_cap_flags: u32,
+    max_msg_sz: u32,
+    bad_pkey_cntr: u32,
+    qkey_viol_cntr: u32,
+    pkey_tbl_len: u16,
+    lid: u16,
+    sm_lid: u16,
+    lmc: u8,
+    max_vl_num: u8,
+    sm_sl: u8,
+    subnet_timeout: u8,
+    init_type_reply: u8,
+    active_width: u8,
+    active_speed: u8,
+    phys_state: u8,
+    link_layer: u8,
+    flags: u8,
+    port_cap_flags2: u16,
+}
+struct ibv_gid_entry {
+    gid: ibv_gid,
+    gid_index: u32,
+    port_num: u32,
+    gid_type: u32,
+    ndev_ifindex: u32,
+}
+struct ibv_async_event {
+    element: ibv_async_element,
+    event_type: c_int,
+}
+struct ibv_pd {
+    context: *mut ibv_context,
+    handle: u32,
+}
+struct ibv_mr {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    handle: u32,
+    lkey: u32,
+    rkey: u32,
+}
+struct ibv_alloc_dm_attr {
+    length: usize,
+    log_align_req: u32,
+    comp_mask: u32,
+}
+struct ibv_dm {
+    context: *mut ibv_context,
+    memcpy_to_dm: Option<unsafe extern "C" fn(*mut ibv_dm, u64, *const c_void, usize) -> c_int>,
+    memcpy_from_dm: Option<unsafe extern "C" fn(*mut c_void, *mut ibv_dm, u64, usize) -> c_int>,
+    comp_mask: u32,
+    handle: u32,
+}
+struct ibv_global_route {
+    dgid: ibv_gid,
+    flow_label: u32,
+    sgid_index: u8,
+    hop_limit: u8,
+    traffic_class: u8,
+}
+struct ibv_grh {
+    version_tclass_flow: u32,
+    paylen: u16,
+    next_hdr: u8,
+    hop_limit: u8,
+    sgid: ibv_gid,
+    dgid: ibv_gid,
+}
+struct ibv_ah_attr {
+    grh: ibv_global_route,
+    dlid: u16,
+    sl: u8,
+    src_path_bits: u8,
+    static_rate: u8,
+    is_global: u8,
+    port_num: u8,
+}
+struct ibv_ah {
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    handle: u32,
+}
+struct ibv_srq_attr {
+    max_wr: u32,
+    max_sge: u32,
+    srq_limit: u32,
+}
+struct ibv_srq_init_attr {
+    srq_context: *mut c_void,
+    attr: ibv_srq_attr,
+}
+struct ibv_tm_cap {
+    max_num_tags: u32,
+    max_ops: u32,
+}
+struct ibv_srq_init_attr_ex {
+    srq_context: *mut c_void,
+    attr: ibv_srq_attr,
+    comp_mask: u32,
+    srq_type: c_int,
+    pd: *mut ibv_pd,
+    xrcd: *mut c_void,
+    cq: *mut ibv_cq,
+    tm_cap: ibv_tm_cap,
+}
+struct ibv_srq {
+    context: *mut ibv_context,
+    srq_context: *mut c_void,
+    pd: *mut ibv_pd,
+    handle: u32,
+    mutex: pthread_mutex_t,
+    cond: pthread_cond_t,
+    events_completed: u32,
+}
+struct ibv_qp_cap {
+    max_send_wr: u32,
+    max_recv_wr: u32,
+    max_send_sge: u32,
+    max_recv_sge: u32,
+    max_inline_data: u32,
+}
+struct ibv_qp_init_attr {
+    qp_context: *mut c_void,
+    send_cq: *mut ibv_cq,
+    recv_cq: *mut ibv_cq,
+    srq: *mut ibv_srq,
+    cap: ibv_qp_cap,
+    qp_type: c_int,
+    sq_sig_all: c_int,
+}
+struct ibv_rx_hash_conf {
+    rx_hash_function: u8,
+    rx_hash_key_len: u8,
+    rx_hash_key: *mut u8,
+    rx_hash_fields_mask: u64,
+}
+struct ibv_qp_init_attr_ex {
+    qp_context: *mut c_void,
+    send_cq: *mut ibv_cq,
+    recv_cq: *mut ibv_cq,
+    srq: *mut ibv_srq,
+    cap: ibv_qp_cap,
+    qp_type: c_int,
+    sq_sig_all: c_int,
+    comp_mask: u32,
+    pd: *mut ibv_pd,
+    xrcd: *mut c_void,
+    create_flags: u32,
+    max_tso_header: u16,
+    rwq_ind_tbl: *mut c_void,
+    rx_hash_conf: ibv_rx_hash_conf,
+    source_qpn: u32,
+    send_ops_flags: u64,
+}
+struct ibv_qp_attr {
+    qp_state: c_int,
+    cur_qp_state: c_int,
+    path_mtu: c_int,
+    path_mig_state: c_int,
+    qkey: u32,
+    rq_psn: u32,
+    sq_psn: u32,
+    dest_qp_num: u32,
+    qp_access_flags: c_uint,
+    cap: ibv_qp_cap,
+    ah_attr: ibv_ah_attr,
+    alt_ah_attr: ibv_ah_attr,
+    pkey_index: u16,
+    alt_pkey_index: u16,
+    en_sqd_async_notify: u8,
+    sq_draining: u8,
+    max_rd_atomic: u8,
+    max_dest_rd_atomic: u8,
+    min_rnr_timer: u8,
+    port_num: u8,
+    timeout: u8,
+    retry_cnt: u8,
+    rnr_retry: u8,
+    alt_port_num: u8,
+    alt_timeout: u8,
+    rate_limit: u32,
+}
+struct ibv_qp {
+    context: *mut ibv_context,
+    qp_context: *mut c_void,
+    pd: *mut ibv_pd,
+    send_cq: *mut ibv_cq,
+    recv_cq: *mut ibv_cq,
+    srq: *mut ibv_srq,
+    handle: u32,
+    qp_num: u32,
+    state: c_int,
+    qp_type: c_int,
+    mutex: pthread_mutex_t,
+    cond: pthread_cond_t,
+    events_completed: u32,
+}
+struct ibv_data_buf {
+    addr: *mut c_void,
+    length: usize,
+}
+struct ibv_qp_ex {
+    qp_base: ibv_qp,
+    comp_mask: u64,
+    wr_id: u64,
+    wr_flags: c_uint,
+    wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
+    wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
+    wr_bind_mw: *mut c_void,
+    wr_local_inv: *mut c_void,
+    wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
+    wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
+    wr_rdma_write_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
+    wr_send: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+    wr_send_imm: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
+    wr_send_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
+    wr_send_tso: *mut c_void,
+    wr_set_ud_addr: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)>,
+    wr_set_xrc_srqn: *mut c_void,
+    wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize)>,
+    wr_set_inline_data_list: Option<unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_data_buf)>,
+    wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
+    wr_set_sge_list: Option<unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_sge)>,
+    wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+    wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
+    wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
+    wr_atomic_write: *mut c_void,
+}
+struct ibv_sge {
+    addr: u64,
+    length: u32,
+    lkey: u32,
+}
+struct ibv_send_wr {
+    wr_id: u64,
+    next: *mut ibv_send_wr,
+    sg_list: *mut ibv_sge,
+    num_sge: c_int,
+    opcode: c_int,
+    send_flags: c_uint,
+    imm_data: u32,
+    wr: ibv_wr,
+    qp_type: u32,
+    bind_mw: [u64; 6],
+}
+struct ibv_recv_wr {
+    wr_id: u64,
+    next: *mut ibv_recv_wr,
+    sg_list: *mut ibv_sge,
+    num_sge: c_int,
+}
+struct ibv_wc {
+    wr_id: u64,
+    status: c_int,
+    opcode: c_int,
+    vendor_err: u32,
+    byte_len: u32,
+    imm_data: u32,
+    qp_num: u32,
+    src_qp: u32,
+    wc_flags: c_uint,
+    pkey_index: u16,
+    slid: u16,
+    sl: u8,
+    dlid_path_bits: u8,
+}
+struct ibv_comp_channel {
+    context: *mut ibv_context,
+    fd: c_int,
+    refcnt: c_int,
+}
+struct ibv_cq {
+    context: *mut ibv_context,
+    channel: *mut ibv_comp_channel,
+    cq_context: *mut c_void,
+    handle: u32,
+    cqe: c_int,
+    mutex: pthread_mutex_t,
+    cond: pthread_cond_t,
+    comp_events_completed: u32,
+    async_events_completed: u32,
+}
+struct ibv_poll_cq_attr {
+    comp_mask: u32,
+}
+struct ibv_cq_ex {
+    context: *mut ibv_context,
+    channel: *mut ibv_comp_channel,
+    cq_context: *mut c_void,
+    handle: u32,
+    cqe: c_int,
+    mutex: pthread_mutex_t,
+    cond: pthread_cond_t,
+    comp_events_completed: u32,
+    async_events_completed: u32,
+    comp_mask: u32,
+    status: c_int,
+    wr_id: u64,
+    start_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex, *mut ibv_poll_cq_attr) -> c_int>,
+    next_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> c_int>,
+    end_poll: Option<unsafe extern "C" fn(*mut ibv_cq_ex)>,
+    read_opcode: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> c_int>,
+    read_vendor_err: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
+    read_byte_len: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
+    read_imm_data: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
+    read_qp_num: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
+    read_src_qp: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
+    read_wc_flags: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> c_uint>,
+    read_slid: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
+    read_sl: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u8>,
+    read_dlid_path_bits: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u8>,
+    read_completion_ts: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
+    read_cvlan: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u16>,
+    read_flow_tag: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u32>,
+    read_tm_info: *mut c_void,
+    read_completion_wallclock_ns: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
+}
+struct ibv_cq_init_attr_ex {
+    cqe: u32,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: u32,
+    wc_flags: u64,
+    comp_mask: u32,
+    flags: u32,
+    parent_domain: *mut ibv_pd,
+}
+struct ibv_ece {
+    vendor_id: u32,
+    options: u32,
+    comp_mask: u32,
+}
+}
