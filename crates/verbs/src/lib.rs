@@ -9,6 +9,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `device`, `pd`, `mr`, `cq`, `srq`, `qp`, `cm` | the objects, one per file |
+//! | `pairing` | connecting queue pairs whose numbers were exchanged out of band |
 //! | `memory` | [`Buf`]: memory that a NIC may read and write, in the host or on the NIC |
 //! | `wr`, `wc`, `attr` | work requests, work completions, attributes and limits |
 //! | `error` | [`Error`] |
@@ -27,6 +28,7 @@ mod error;
 mod firmware;
 mod memory;
 mod mr;
+pub mod pairing;
 mod pd;
 pub mod provider;
 mod qp;
