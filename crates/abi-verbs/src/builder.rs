@@ -1,0 +1,226 @@
+//! Requests that are made by calls (`ibv_wr_start(3)` to `ibv_wr_complete(3)`), and posted together by the last one.
+//!
+//! What one thread begins it also completes, so that requests in the making are the thread's own and take no lock.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use rdma_abi::verbs::*;
+use verbs::{Data, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
+
+use crate::answer::{self, Answer};
+use crate::errno::Errno;
+use crate::post;
+use crate::qp::Qp;
+use crate::slab::Handle;
+
+/// What C sees of a queue pair.
+pub(crate) fn seen(qp_base: ibv_qp) -> ibv_qp_ex {
+    ibv_qp_ex {
+        qp_base,
+        comp_mask: 0,
+        wr_id: 0,
+        wr_flags: 0,
+        wr_atomic_cmp_swp: Some(atomic_cmp_swp),
+        wr_atomic_fetch_add: Some(atomic_fetch_add),
+        wr_bind_mw: null_mut(),
+        wr_local_inv: null_mut(),
+        wr_rdma_read: Some(rdma_read),
+        wr_rdma_write: Some(rdma_write),
+        wr_rdma_write_imm: Some(rdma_write_imm),
+        wr_send: Some(send),
+        wr_send_imm: Some(send_imm),
+        wr_send_inv: Some(send_inv),
+        wr_send_tso: null_mut(),
+        wr_set_ud_addr: None,
+        wr_set_xrc_srqn: null_mut(),
+        wr_set_inline_data: Some(set_inline_data),
+        wr_set_inline_data_list: Some(set_inline_data_list),
+        wr_set_sge: Some(set_sge),
+        wr_set_sge_list: Some(set_sge_list),
+        wr_start: Some(start),
+        wr_complete: Some(complete),
+        wr_abort: Some(abort),
+        wr_atomic_write: null_mut(),
+    }
+}
+
+/// A request in the making; its data lie in the lists of the batch.
+struct Made {
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    data: Lies,
+}
+
+/// Where a request's data lie.
+enum Lies {
+    Sges(std::ops::Range<usize>),
+    Inline(std::ops::Range<usize>),
+}
+
+/// The requests of one thread.
+#[derive(Default)]
+struct Batch {
+    made: Vec<Made>,
+    sges: Vec<Sge>,
+    inline: Vec<u8>,
+    /// The first that was wrong: completing says so.
+    wrong: Option<Errno>,
+}
+
+thread_local! {
+    static BATCH: RefCell<Batch> = RefCell::default();
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.made.clear();
+        self.sges.clear();
+        self.inline.clear();
+        self.wrong = None;
+    }
+}
+
+fn with(change: impl FnOnce(&mut Batch) -> Answer) {
+    answer::void(|| {
+        BATCH.with_borrow_mut(|batch| {
+            let changed = change(batch);
+            batch.wrong = batch.wrong.or(changed.err());
+            changed
+        })
+    });
+}
+
+fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
+    with(|batch| {
+        let seen = Handle::<Qp>::of(qp).look()?.seen();
+        let data = Lies::Sges(batch.sges.len()..batch.sges.len());
+        batch.made.push(Made { wr_id: seen.wr_id, op, flags: post::flags(seen.wr_flags), data });
+        Ok(())
+    });
+}
+
+extern "C" fn start(_qp: *mut ibv_qp_ex) {
+    with(|batch| {
+        batch.clear();
+        Ok(())
+    });
+}
+
+extern "C" fn abort(qp: *mut ibv_qp_ex) {
+    start(qp);
+}
+
+extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
+    answer::errno(|| {
+        BATCH.with_borrow_mut(|batch| {
+            let posted = post_all(Handle::of(qp), batch);
+            batch.clear();
+            posted
+        })
+    })
+}
+
+/// Posts all or, if one is wrong, none. When the queue is full, those before that stand, as in a chain.
+fn post_all(qp: Handle<Qp>, batch: &Batch) -> Answer {
+    let qp = qp.look()?;
+    batch.wrong.map_or(Ok(()), Err)?;
+    post::check_state(qp)?;
+    let wr = |made: &Made| {
+        let data = match &made.data {
+            Lies::Sges(range) => batch.sges.get(range.clone()).map(Data::Sges),
+            Lies::Inline(range) => batch.inline.get(range.clone()).map(Data::Inline),
+        };
+        Ok(SendWr { wr_id: made.wr_id, op: made.op, data: data.ok_or(Errno::INVAL)?, flags: made.flags })
+    };
+    let room = qp.init.cap.max_send_wr;
+    if let [made] = &batch.made[..] {
+        return qp.gate.post(qp.verbs(), &[wr(made)?], room).map_err(|(_, why)| why);
+    }
+    let wrs: Vec<SendWr<'_>> = batch.made.iter().map(wr).collect::<Answer<_>>()?;
+    qp.gate.post(qp.verbs(), &wrs, room).map_err(|(_, why)| why)
+}
+
+extern "C" fn send(qp: *mut ibv_qp_ex) {
+    begin(qp, SendOp::Send);
+}
+
+extern "C" fn send_imm(qp: *mut ibv_qp_ex, imm: u32) {
+    begin(qp, SendOp::SendImm(u32::from_be(imm)));
+}
+
+extern "C" fn send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
+    begin(qp, SendOp::SendInv(rkey));
+}
+
+extern "C" fn rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
+    begin(qp, SendOp::Write(RemoteAddr { addr, rkey }));
+}
+
+extern "C" fn rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, imm: u32) {
+    begin(qp, SendOp::WriteImm(RemoteAddr { addr, rkey }, u32::from_be(imm)));
+}
+
+extern "C" fn rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) {
+    begin(qp, SendOp::Read(RemoteAddr { addr, rkey }));
+}
+
+extern "C" fn atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, compare: u64, swap: u64) {
+    begin(qp, SendOp::CompareSwap { remote: RemoteAddr { addr, rkey }, compare, swap });
+}
+
+extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u64) {
+    begin(qp, SendOp::FetchAdd { remote: RemoteAddr { addr, rkey }, add });
+}
+
+fn set_sges(sges: &[Sge]) {
+    with(|batch| {
+        let at = batch.sges.len();
+        batch.sges.extend_from_slice(sges);
+        batch.made.last_mut().ok_or(Errno::INVAL)?.data = Lies::Sges(at..at + sges.len());
+        Ok(())
+    });
+}
+
+extern "C" fn set_sge(_qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    set_sges(&[Sge { addr, length, lkey }]);
+}
+
+extern "C" fn set_sge_list(_qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+    let count = i32::try_from(count).unwrap_or(-1);
+    match post::elements(list, count) {
+        Ok(sges) => set_sges(sges),
+        Err(why) => with(|_| Err(why)),
+    }
+}
+
+extern "C" fn set_inline_data(_qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+    let buf = ibv_data_buf { addr, length };
+    gather(std::iter::once(buf));
+}
+
+extern "C" fn set_inline_data_list(_qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
+    if list.is_null() {
+        return with(|_| if count == 0 { Ok(()) } else { Err(Errno::INVAL) });
+    }
+    // SAFETY: a program passes as many pieces as it says. Test: `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
+    gather(unsafe { std::slice::from_raw_parts(list, count) }.iter().copied());
+}
+
+fn gather(pieces: impl Iterator<Item = ibv_data_buf>) {
+    with(|batch| {
+        let at = batch.inline.len();
+        for piece in pieces.filter(|piece| piece.length != 0) {
+            if piece.addr.is_null() {
+                return Err(Errno::INVAL);
+            }
+            // SAFETY: a program's own bytes, which are copied now. Test: as above.
+            let bytes = unsafe { std::slice::from_raw_parts(piece.addr.cast::<u8>(), piece.length) };
+            batch.inline.extend_from_slice(bytes);
+        }
+        batch.made.last_mut().ok_or(Errno::INVAL)?.data = Lies::Inline(at..batch.inline.len());
+        Ok(())
+    });
+}

@@ -1,0 +1,79 @@
+//! [`Channel`]: completion channels, and the events that they bring.
+//!
+//! What a program has is an epoll descriptor that holds the device's own: poll(2), select(2) and epoll see the one through the other,
+//! and whether it blocks is the program's to say, which it is not of a descriptor that the device shares with peers.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Mutex;
+
+use cface::Out;
+use rdma_abi::verbs::ibv_comp_channel;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
+use rustix::fs::{OFlags, fcntl_getfl};
+
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::pd::Users;
+use crate::slab::{Handle, Object, Slab};
+
+/// A completion channel.
+pub(crate) struct Channel {
+    pub(crate) channel: verbs::CompChannel,
+    fd: OwnedFd,
+    /// Its queues, by the device's numbers.
+    pub(crate) cqs: Mutex<HashMap<u32, Handle<Cq>>>,
+    pub(crate) users: Users,
+}
+
+impl Object for Channel {
+    type C = ibv_comp_channel;
+    const PLACES: usize = 1 << 14;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Channel> = Slab::new();
+        &SLAB
+    }
+}
+
+pub(crate) fn ibv_create_comp_channel(context: Handle<Context>) -> Answer<Handle<Channel>> {
+    let channel = context.look()?.engine.device.create_comp_channel()?;
+    let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let own = channel.fd().ok_or(Errno::OPNOTSUPP)?;
+    epoll::add(&fd, own, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    let seen = ibv_comp_channel { context: Context::address(context), fd: fd.as_raw_fd(), refcnt: 0 };
+    Channel::slab().insert(seen, Channel { channel, fd, cqs: Mutex::default(), users: Users::default() })
+}
+
+pub(crate) fn ibv_destroy_comp_channel(channel: Handle<Channel>) -> Answer {
+    let channel = channel.look()?;
+    channel.users.check_none()?;
+    channel.remove().map(drop)
+}
+
+/// Waits for an event, unless the program has said that its descriptor does not block; a signal ends it.
+pub(crate) fn ibv_get_cq_event(
+    channel: Handle<Channel>,
+    cq: Out<Handle<Cq>>,
+    cq_context: Out<*mut std::ffi::c_void>,
+) -> Answer {
+    let channel = channel.look()?;
+    let place = cq.required(Errno::INVAL)?;
+    loop {
+        if let Some(number) = channel.channel.poll_event() {
+            let found = lock(&channel.cqs).get(&number).and_then(|cq| cq.look().ok());
+            // A queue that has gone meanwhile has no more events.
+            let Some(found) = found else { continue };
+            found.notified.deliver();
+            place.set(found.handle());
+            cq_context.set(found.seen().cq_context);
+            return Ok(());
+        }
+        if fcntl_getfl(&channel.fd)?.contains(OFlags::NONBLOCK) {
+            return Err(Errno::AGAIN);
+        }
+        poll(&mut [PollFd::new(&channel.fd.as_fd(), PollFlags::IN)], None)?;
+    }
+}

@@ -1,0 +1,150 @@
+//! [`Cq`]: completion queues. What polls them is in `poll`.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
+
+use cface::In;
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+use verbs::Wc;
+
+use crate::answer::Answer;
+use crate::channel::Channel;
+use crate::context::Context;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::event::Acks;
+use crate::parted::Late;
+use crate::pd::Users;
+use crate::poll;
+use crate::slab::{Handle, Held, Object, Slab};
+
+/// A completion queue.
+pub(crate) struct Cq {
+    pub(crate) cq: verbs::Cq,
+    pub(crate) context: Handle<Context>,
+    channel: Option<Held<Channel>>,
+    pub(crate) users: Users,
+    /// Notifications, and what the program has acknowledged of them.
+    pub(crate) notified: Acks,
+    /// Asynchronous events, likewise.
+    pub(crate) events: Acks,
+    pub(crate) late: Late,
+    /// The completion that the calls for one at a time look at.
+    pub(crate) current: Mutex<Wc>,
+}
+
+impl Object for Cq {
+    // Every queue can be polled one by one.
+    type C = ibv_cq_ex;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Cq> = Slab::new();
+        &SLAB
+    }
+}
+
+fn create(
+    context: Handle<Context>,
+    cqe: u32,
+    cq_context: *mut c_void,
+    channel: Handle<Channel>,
+    vector: u32,
+) -> Answer<Handle<Cq>> {
+    let engine = &context.look()?.engine;
+    let channel = channel.look_if_any()?;
+    if vector != 0 {
+        return Err(Errno::INVAL);
+    }
+    let cq = match channel {
+        Some(channel) => engine.device.create_cq_with(cqe, &channel.channel)?,
+        None => engine.device.create_cq(cqe)?,
+    };
+    let (number, cqe) = (cq.id(), cq.cqe().try_into().unwrap_or(c_int::MAX));
+    let seen = poll::seen(Context::address(context), channel.map(Held::handle), cq_context, cqe);
+    let body = Cq {
+        cq,
+        context,
+        channel,
+        users: Users::default(),
+        notified: Acks::default(),
+        events: Acks::default(),
+        late: Late::default(),
+        current: Mutex::default(),
+    };
+    let handle = Cq::slab().insert(seen, body)?;
+    lock(&engine.objects).cqs.insert(number, handle);
+    if let Some(channel) = channel {
+        lock(&channel.cqs).insert(number, handle);
+        channel.users.join();
+        channel.show(|seen| seen.refcnt += 1);
+    }
+    Ok(handle)
+}
+
+pub(crate) fn ibv_create_cq(
+    context: Handle<Context>,
+    cqe: i32,
+    cq_context: *mut c_void,
+    channel: Handle<Channel>,
+    comp_vector: i32,
+) -> Answer<Handle<Cq>> {
+    let cqe = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
+    create(context, cqe, cq_context, channel, comp_vector.cast_unsigned())
+}
+
+/// What of a completion can be asked for one by one.
+const FIELDS: u64 = n::IBV_WC_STANDARD_FLAGS as u64;
+
+pub(crate) fn create_ex(context: Handle<Context>, init: In<ibv_cq_init_attr_ex>) -> Answer<Handle<Cq>> {
+    let init = init.required(Errno::INVAL)?;
+    if init.wc_flags & !FIELDS != 0 || init.comp_mask & !n::IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    create(context, init.cqe, init.cq_context, Handle::of(init.channel), init.comp_vector)
+}
+
+pub(crate) fn ibv_destroy_cq(cq: Handle<Cq>) -> Answer {
+    let cq = cq.look()?;
+    cq.users.check_none()?;
+    let number = cq.cq.id();
+    if let Ok(context) = cq.context.look() {
+        lock(&context.engine.objects).cqs.remove(&number);
+    }
+    if let Some(channel) = cq.channel {
+        lock(&channel.cqs).remove(&number);
+    }
+    cq.notified.await_all();
+    cq.events.await_all();
+    let body = cq.remove()?;
+    if let Some(channel) = body.channel {
+        channel.users.leave();
+        channel.show(|seen| seen.refcnt -= 1);
+    }
+    Ok(())
+}
+
+pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
+    let has = cq.look()?.cq.cqe();
+    // Larger than asked for is allowed; larger than it is, is not to be had.
+    if u32::try_from(cqe).is_ok_and(|wanted| 0 < wanted && wanted <= has) {
+        Ok(())
+    } else {
+        Err(Errno::OPNOTSUPP)
+    }
+}
+
+pub(crate) fn req_notify(cq: Handle<Cq>, solicited_only: bool) -> Answer {
+    let cq = cq.look()?;
+    if cq.channel.is_some() {
+        cq.cq.req_notify(solicited_only)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn ibv_ack_cq_events(cq: Handle<Cq>, nevents: u32) -> Answer {
+    let cq = cq.look()?;
+    cq.show(|seen| seen.comp_events_completed = seen.comp_events_completed.wrapping_add(nevents));
+    cq.notified.acknowledge(nevents);
+    Ok(())
+}

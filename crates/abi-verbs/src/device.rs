@@ -1,0 +1,137 @@
+//! The list of devices: what `NICETY_VERBS_DEVICES` names, as `nicety0`, `nicety1` and so on.
+
+use std::ffi::{c_char, c_int};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::sync::{Mutex, OnceLock};
+
+use cface::{Out, Text};
+use rdma_abi::numbers::{IBV_NODE_CA, IBV_TRANSPORT_IB};
+use rdma_abi::verbs::ibv_device;
+
+use crate::answer::Answer;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::slab::{Handle, Object, Slab};
+
+/// A device that a program may open.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// Its name in the table of devices, by which it is opened.
+    pub(crate) name: String,
+    /// Its place in the list.
+    pub(crate) index: c_int,
+}
+
+/// What programs see of a device, and room behind it: libraries of vendors look there for what theirs have, and find nothing.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) device: ibv_device,
+    room: [u64; 64],
+}
+
+impl Object for Device {
+    type C = Seen;
+    const PLACES: usize = 256;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Device> = Slab::new();
+        &SLAB
+    }
+}
+
+const VARIABLE: &str = "NICETY_VERBS_DEVICES";
+const DEFAULT: &str = "shm";
+
+/// All devices, made when they are asked for first; they stay.
+pub(crate) fn all() -> &'static [Handle<Device>] {
+    static ALL: OnceLock<Vec<Handle<Device>>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let names = std::env::var(VARIABLE).unwrap_or_default();
+        let names = if names.trim().is_empty() { DEFAULT.to_owned() } else { names };
+        let names = names.split(';').map(str::trim).filter(|name| !name.is_empty());
+        let known = names.filter(|name| {
+            let wrong = match fabric::check(name) {
+                Ok(()) if fabric::is_virtual(name) => "it lives in virtual time".to_owned(),
+                Ok(()) => return true,
+                Err(why) => why.to_string(),
+            };
+            eprintln!("nicety: {VARIABLE} names the device '{name}', which is left out: {wrong}");
+            false
+        });
+        known.zip(0..).filter_map(|(name, index)| make(name, index).ok()).collect()
+    })
+}
+
+fn make(name: &str, index: c_int) -> Answer<Handle<Device>> {
+    let device = ibv_device {
+        _ops: [std::ptr::null_mut(); 2],
+        node_type: IBV_NODE_CA as c_int,
+        transport_type: IBV_TRANSPORT_IB as c_int,
+        name: chars(&format!("nicety{index}")),
+        dev_name: chars(&format!("uverbs{index}")),
+        dev_path: chars(&format!("/sys/class/infiniband_verbs/uverbs{index}")),
+        ibdev_path: chars(&format!("/sys/class/infiniband/nicety{index}")),
+    };
+    Device::slab().insert(Seen { device, room: [0; 64] }, Device { name: name.to_owned(), index })
+}
+
+/// Text in an array of C, with a zero behind it.
+pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
+    let mut array = [0; N];
+    array[..N - 1].iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as c_char);
+    array
+}
+
+/// The GUID of a device, in the order of the network: of this host and the device's name, in the range that is nobody's.
+pub(crate) fn guid(name: &str) -> u64 {
+    let node = rustix::system::uname();
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((node.nodename().to_bytes(), name));
+    let mut bytes = hash.to_be_bytes();
+    bytes[0] = 0x02;
+    u64::from_ne_bytes(bytes)
+}
+
+/// Lists that programs have not given back.
+static LISTS: Mutex<Vec<Box<[Handle<Device>]>>> = Mutex::new(Vec::new());
+
+pub(crate) fn ibv_get_device_list(num_devices: Out<i32>) -> Answer<*mut Handle<Device>> {
+    let all = all();
+    num_devices.set(all.len() as i32);
+    let mut list: Box<[_]> = all.iter().copied().chain([Handle::NULL]).collect();
+    let address = list.as_mut_ptr();
+    lock(&LISTS).push(list);
+    Ok(address)
+}
+
+pub(crate) fn ibv_free_device_list(list: Out<Handle<Device>>) -> Answer {
+    let mut lists = lock(&LISTS);
+    let at = lists.iter().position(|known| known.as_ptr().addr() == list.addr()).ok_or(Errno::INVAL)?;
+    lists.swap_remove(at);
+    Ok(())
+}
+
+pub(crate) fn ibv_get_device_name(device: Handle<Device>) -> Answer<*const c_char> {
+    let device = device.look()?;
+    let mut name = std::ptr::null();
+    // Devices stay, and so does the name.
+    device.show(|seen| name = seen.device.name.as_ptr());
+    Ok(name)
+}
+
+pub(crate) fn ibv_get_device_index(device: Handle<Device>) -> i32 {
+    device.look().map_or(-1, |device| device.index)
+}
+
+pub(crate) fn ibv_get_device_guid(device: Handle<Device>) -> u64 {
+    device.look().map_or(0, |device| guid(&device.name))
+}
+
+/// There is no sysfs of ours to read.
+pub(crate) fn ibv_get_sysfs_path() -> Answer<*const c_char> {
+    Ok(c"/sys".as_ptr())
+}
+
+/// Attributes of devices in sysfs, which programs do without.
+pub(crate) fn ibv_read_sysfs_file(_dir: Text, _file: Text, _buf: Out<u8>, _size: usize) -> Answer {
+    Err(Errno(libc::ENOENT))
+}

@@ -1,0 +1,102 @@
+//! [`Dm`]: memory of the NIC.
+
+use cface::In;
+use rdma_abi::numbers::IBV_ACCESS_ZERO_BASED;
+use rdma_abi::verbs::{ibv_alloc_dm_attr, ibv_dm};
+use verbs::Buf;
+
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::errno::Errno;
+use crate::mr::{self, Mr};
+use crate::pd::Pd;
+use crate::slab::{Handle, Object, Slab};
+use crate::tables::{memcpy_from_dm, memcpy_to_dm};
+
+/// Memory of the NIC.
+pub(crate) struct Dm {
+    buf: Buf,
+}
+
+impl Object for Dm {
+    type C = ibv_dm;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Dm> = Slab::new();
+        &SLAB
+    }
+}
+
+/// Programs may ask for alignment up to a page, which all NIC memory has.
+const LOG_ALIGN_MAX: u32 = 12;
+
+pub(crate) fn alloc(context: Handle<Context>, attr: In<ibv_alloc_dm_attr>) -> Answer<Handle<Dm>> {
+    let (device, attr) = (context.look()?, attr.required(Errno::INVAL)?);
+    if attr.comp_mask != 0 || attr.log_align_req > LOG_ALIGN_MAX || attr.length == 0 {
+        return Err(Errno::INVAL);
+    }
+    let buf = device.engine.device.alloc_dm(attr.length)?;
+    let seen = ibv_dm {
+        context: Context::address(context),
+        memcpy_to_dm: Some(memcpy_to_dm),
+        memcpy_from_dm: Some(memcpy_from_dm),
+        comp_mask: 0,
+        handle: 0,
+    };
+    Dm::slab().insert(seen, Dm { buf })
+}
+
+pub(crate) fn free(dm: Handle<Dm>) -> Answer {
+    dm.look()?.remove().map(drop)
+}
+
+pub(crate) fn register(
+    pd: Handle<Pd>,
+    dm: Handle<Dm>,
+    offset: u64,
+    length: usize,
+    access: u32,
+) -> Answer<Handle<Mr>> {
+    let (pd, dm) = (pd.look()?, dm.look()?);
+    // Such regions are zero-based, which a program has to say (ibv_reg_dm_mr(3)).
+    if access & IBV_ACCESS_ZERO_BASED == 0 {
+        return Err(Errno::INVAL);
+    }
+    let access = mr::rights(access & !IBV_ACCESS_ZERO_BASED)?;
+    let start = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let end = start.checked_add(length).ok_or(Errno::INVAL)?;
+    mr::insert(pd, pd.pd.reg_mr_range(&dm.buf, start..end, access)?, std::ptr::null_mut())
+}
+
+/// Where bytes are copied.
+pub(crate) enum Way {
+    /// From the program's memory.
+    In(*const u8),
+    /// To the program's memory.
+    Out(*mut u8),
+}
+
+pub(crate) fn copy(dm: Handle<Dm>, at: u64, way: Way, len: usize) -> Answer {
+    let (dm, at) = (dm.look()?, usize::try_from(at).map_err(|_| Errno::INVAL)?);
+    let is_null = match way {
+        Way::In(from) => from.is_null(),
+        Way::Out(to) => to.is_null(),
+    };
+    if len == 0 || is_null {
+        return if len == 0 { Ok(()) } else { Err(Errno::INVAL) };
+    }
+    match way {
+        Way::In(from) => {
+            // SAFETY: a program passes as many bytes of its memory as it says, and does not change them meanwhile. Test:
+            // `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
+            let bytes = unsafe { std::slice::from_raw_parts(from, len) };
+            dm.buf.write(at, bytes)?;
+        }
+        Way::Out(to) => {
+            // SAFETY: as above; nobody else uses them meanwhile.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(to, len) };
+            dm.buf.read(at, bytes)?;
+        }
+    }
+    Ok(())
+}

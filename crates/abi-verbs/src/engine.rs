@@ -1,0 +1,162 @@
+//! [`Engine`]: an opened device of this process, which all contexts of that device share, and the thread that takes its events.
+//!
+//! The thread is for what has to go on while a program does nothing: accepting a paired queue pair, posting what waited for its
+//! connection, reporting asynchronous events and those of librdmacm by descriptors. Messages pass without it.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use verbs::pairing::{Offered, Pairing};
+use verbs::{AsyncEvent, Cm, CmEvent};
+
+use crate::answer::Answer;
+use crate::cq::Cq;
+use crate::event;
+use crate::qp::Qp;
+use crate::slab::Handle;
+use crate::srq::Srq;
+
+/// An opened device.
+pub(crate) struct Engine {
+    pub(crate) device: verbs::Device,
+    pub(crate) cm: Cm,
+    pub(crate) pairing: Pairing,
+    /// Tells this process from those that had the same port before.
+    pub(crate) tag: u16,
+    /// Objects by the device's numbers: who is told of an event. Locked for as long as one of them is used.
+    pub(crate) objects: Mutex<Objects>,
+}
+
+/// Objects by number.
+#[derive(Default)]
+pub(crate) struct Objects {
+    pub(crate) qps: HashMap<u32, Handle<Qp>>,
+    pub(crate) cqs: HashMap<u32, Handle<Cq>>,
+    pub(crate) srqs: HashMap<u32, Handle<Srq>>,
+}
+
+/// Engines of this process, by the names of their devices. What a parent opened stays its alone.
+static ENGINES: Mutex<Vec<(u32, String, Arc<Engine>)>> = Mutex::new(Vec::new());
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    /// The engine of the device with this name, which begins with the first who asks.
+    ///
+    /// # Errors
+    /// As [`fabric::open`], which is told on standard error, too.
+    pub(crate) fn of(name: &str) -> Answer<Arc<Self>> {
+        let own = std::process::id();
+        let mut engines = lock(&ENGINES);
+        if let Some((.., engine)) = engines.iter().find(|(pid, known, _)| *pid == own && known == name) {
+            return Ok(engine.clone());
+        }
+        let engine = Self::open(name).inspect_err(|why| eprintln!("nicety: cannot open {name}: {why}"))?;
+        engines.push((own, name.to_owned(), engine.clone()));
+        Ok(engine)
+    }
+
+    fn open(name: &str) -> verbs::Result<Arc<Self>> {
+        let device = fabric::open(name, &host::real::host())?;
+        let cm = device.create_cm()?;
+        let pairing = Pairing::new(&cm, side(name))?;
+        let tag = std::process::id() as u16;
+        let engine = Arc::new(Self { device, cm, pairing, tag, objects: Mutex::default() });
+        let (thread, run) = (std::thread::Builder::new().name("nicety-verbs".into()), engine.clone());
+        thread
+            .spawn(move || run.serve())
+            .map_err(|why| verbs::Error::system("cannot start a thread", why))?;
+        Ok(engine)
+    }
+
+    /// What the thread does, until its process ends.
+    fn serve(&self) {
+        let sources = (&self.cm, &self.device);
+        loop {
+            let look = || match (self.cm.poll_event(), self.device.poll_async_event()) {
+                (None, None) => None,
+                news => Some(news),
+            };
+            let Some((connection, other)) = self.device.host().wait("events", &sources, None, look) else {
+                return;
+            };
+            connection.into_iter().for_each(|event| self.connection(event));
+            other.into_iter().for_each(|event| self.asynchronous(&event));
+        }
+    }
+
+    fn connection(&self, event: CmEvent) {
+        match event {
+            CmEvent::ConnectRequest(request) => match self.pairing.offer(request) {
+                Offered::Wanted(accept) => {
+                    let objects = lock(&self.objects);
+                    let qp = objects.qps.get(&accept.qp_num).and_then(|qp| qp.look().ok());
+                    if let Some(qp) = qp
+                        && self.pairing.accept(qp.verbs(), accept).is_err()
+                    {
+                        qp.failed();
+                    }
+                }
+                Offered::Kept => {}
+                Offered::Other(request) => drop(request),
+            },
+            CmEvent::Established { qp_num, .. } => self.with_qp(qp_num, Qp::established),
+            CmEvent::Rejected { qp_num, .. } | CmEvent::ConnectFailed { qp_num, .. } => {
+                self.with_qp(qp_num, Qp::failed);
+            }
+            CmEvent::Disconnected { .. } => {}
+        }
+    }
+
+    fn with_qp(&self, qp_num: u32, tell: impl FnOnce(&Qp)) {
+        let objects = lock(&self.objects);
+        if let Some(qp) = objects.qps.get(&qp_num).and_then(|qp| qp.look().ok()) {
+            tell(&qp);
+        }
+    }
+
+    fn asynchronous(&self, event: &AsyncEvent) {
+        let objects = lock(&self.objects);
+        match event {
+            AsyncEvent::CqError { cq } => objects.cqs.get(cq).into_iter().for_each(|cq| event::of_cq(*cq)),
+            AsyncEvent::QpAccessError { qp_num } => {
+                objects
+                    .qps
+                    .get(qp_num)
+                    .into_iter()
+                    .for_each(|qp| event::of_qp(*qp, event::Kind::QpAccessError));
+            }
+            AsyncEvent::QpFatal { qp_num, .. } => {
+                objects.qps.get(qp_num).into_iter().for_each(|qp| event::of_qp(*qp, event::Kind::QpFatal));
+            }
+            AsyncEvent::SrqLimitReached { srq } => {
+                objects.srqs.get(srq).into_iter().for_each(|srq| event::of_srq(*srq));
+            }
+            // Of no concern to a program that knows of one device.
+            _ => {}
+        }
+    }
+}
+
+/// The address at which a device of this name is reached: the side that it keeps to, or this host alone.
+fn side(name: &str) -> IpAddr {
+    let side = name.split(['@', '(']).nth(1).filter(|_| name.contains('@'));
+    side.and_then(|side| side.trim().parse().ok()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_reached_at_its_side() {
+        for (name, addr) in
+            [("shm", "127.0.0.1"), ("shm(dm=1M)", "127.0.0.1"), ("iwarp@10.0.0.1(crc=on)", "10.0.0.1")]
+        {
+            assert_eq!(side(name).to_string(), addr, "{name}");
+        }
+    }
+}

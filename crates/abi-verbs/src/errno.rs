@@ -1,0 +1,46 @@
+//! [`Errno`]: why a call fails, as C has it, and from our errors to it.
+
+use verbs::Error;
+
+/// A number of errno(3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl Errno {
+    pub(crate) const INVAL: Self = Self(libc::EINVAL);
+    pub(crate) const NOMEM: Self = Self(libc::ENOMEM);
+    pub(crate) const BUSY: Self = Self(libc::EBUSY);
+    pub(crate) const AGAIN: Self = Self(libc::EAGAIN);
+    pub(crate) const NODEV: Self = Self(libc::ENODEV);
+    pub(crate) const NOSYS: Self = Self(libc::ENOSYS);
+    pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
+    /// An error of this library's own.
+    pub(crate) const IO: Self = Self(libc::EIO);
+
+    /// Leaves it where errno(3) says.
+    pub(crate) fn leave(self) {
+        // SAFETY: the address of this thread's own number. Test: `nonsense_is_answered` in tests/programs.rs.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unsupported { .. } => Self::OPNOTSUPP,
+            Error::QueueFull { .. } => Self::NOMEM,
+            Error::Busy { .. } => Self::BUSY,
+            Error::TimedOut { .. } => Self(libc::ETIMEDOUT),
+            Error::Address { .. } => Self(libc::EADDRNOTAVAIL),
+            Error::DeviceGone { .. } | Error::Forked => Self::NODEV,
+            Error::System { errno, .. } => Self(errno.unwrap_or(libc::EIO)),
+            _ => Self::INVAL,
+        }
+    }
+}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self(error.raw_os_error())
+    }
+}

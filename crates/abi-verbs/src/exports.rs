@@ -1,0 +1,75 @@
+//! The exported functions: each line of functions.txt becomes a symbol under its version node. What the lines look like is in
+//! build.rs.
+
+use std::arch::global_asm;
+use std::ffi::{c_char, c_int, c_void};
+
+use cface::{In, Out, Text};
+use rdma_abi::verbs::*;
+
+use crate::ah::Ah;
+use crate::answer;
+use crate::calls;
+use crate::channel::Channel;
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::mr::Mr;
+use crate::pd::Pd;
+use crate::qp::Qp;
+use crate::slab::Handle;
+use crate::srq::Srq;
+
+/// An address that is looked at by the call itself.
+type Address = *mut c_void;
+
+/// A function that is there, and the symbol for it: in the same module, so that rustc has both in one object file, where a symbol
+/// can be set to another.
+macro_rules! export {
+    ($symbol:literal $name:ident ($($argument:ident: $kind:ty),*) $($how:tt)+) => {
+        define! { $name ($($argument: $kind),*) [calls::$name($($argument),*)] $($how)+ }
+        symbol! { $symbol $name }
+    };
+}
+
+/// A function that is not there.
+macro_rules! missing {
+    ($symbol:literal $name:ident () value $kind:ty) => {
+        define! { $name () [<$kind>::default()] value $kind }
+        symbol! { $symbol $name }
+    };
+    ($symbol:literal $name:ident () $($how:tt)+) => {
+        define! { $name () [Err(Errno::NOSYS)] $($how)+ }
+        symbol! { $symbol $name }
+    };
+}
+
+macro_rules! define {
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] errno) => {
+        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::errno(|| $call) }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] minus) => {
+        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::minus(|| $call) }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] long) => {
+        extern "C" fn $name($($argument: $kind),*) -> isize { answer::minus(|| $call) as isize }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] void) => {
+        extern "C" fn $name($($argument: $kind),*) { answer::void(|| $call) }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] pointer $returns:ty) => {
+        extern "C" fn $name($($argument: $kind),*) -> $returns { answer::pointer(|| $call) }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] value $returns:ty) => {
+        extern "C" fn $name($($argument: $kind),*) -> $returns { answer::value(|| $call) }
+    };
+}
+
+macro_rules! symbol {
+    ($symbol:literal $name:ident) => {
+        global_asm!(concat!(".globl \"", $symbol, "\""), concat!(".set \"", $symbol, "\", {0}"), sym $name);
+    };
+}
+
+include!(concat!(env!("OUT_DIR"), "/exports.rs"));

@@ -1,0 +1,94 @@
+//! [`Gate`]: what a program posts to a queue pair that it has moved to RTS, while its connection is still being made. Out-of-band
+//! pairing has no moment of which both sides know, so such requests wait, and go in order once the connection is there.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use verbs::{Data, Qp, SendFlags, SendOp, SendWr, Sge};
+
+use crate::answer::Answer;
+use crate::engine::lock;
+use crate::errno::Errno;
+
+/// Requests that wait.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_open: AtomicBool,
+    waiting: Mutex<Vec<Kept>>,
+}
+
+/// A request with what it points to.
+struct Kept {
+    wr_id: u64,
+    op: SendOp,
+    flags: SendFlags,
+    data: KeptData,
+}
+
+enum KeptData {
+    Sges(Vec<Sge>),
+    Inline(Vec<u8>),
+}
+
+impl Gate {
+    /// Posts the requests, or keeps them, `room` at most.
+    ///
+    /// # Errors
+    /// How many were taken, and why not more.
+    #[inline]
+    pub(crate) fn post(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
+        if self.is_open.load(Ordering::Acquire) {
+            return match wrs {
+                [wr] => qp.post_send(wr).map_err(|why| (0, why.into())),
+                wrs => qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into())),
+            };
+        }
+        self.keep(qp, wrs, room)
+    }
+
+    #[cold]
+    fn keep(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
+        let mut waiting = lock(&self.waiting);
+        // Opened meanwhile: whoever opens it holds the lock.
+        if self.is_open.load(Ordering::Relaxed) {
+            return qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into()));
+        }
+        for (taken, wr) in wrs.iter().enumerate() {
+            if waiting.len() >= room as usize {
+                return Err((taken, Errno::NOMEM));
+            }
+            check(qp, wr).map_err(|why| (taken, why))?;
+            let data = match wr.data {
+                Data::Sges(sges) => KeptData::Sges(sges.to_vec()),
+                Data::Inline(bytes) => KeptData::Inline(bytes.to_vec()),
+            };
+            waiting.push(Kept { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, data });
+        }
+        Ok(())
+    }
+
+    /// Posts what has waited, and lets everything through from now on.
+    pub(crate) fn open(&self, qp: &Qp) {
+        let mut waiting = lock(&self.waiting);
+        for kept in waiting.drain(..) {
+            let data = match &kept.data {
+                KeptData::Sges(sges) => Data::Sges(sges),
+                KeptData::Inline(bytes) => Data::Inline(bytes),
+            };
+            // Sizes were checked when it was kept, and the queue is empty: it can but be in the wrong state, and is lost with the
+            // connection.
+            let _ = qp.post_send(&SendWr { wr_id: kept.wr_id, op: kept.op, data, flags: kept.flags });
+        }
+        self.is_open.store(true, Ordering::Release);
+    }
+}
+
+/// What a post would find wrong with the sizes of a request.
+fn check(qp: &Qp, wr: &SendWr<'_>) -> Answer {
+    let cap = &qp.init().cap;
+    let fits = match wr.data {
+        Data::Sges(sges) => sges.len() <= cap.max_send_sge as usize,
+        Data::Inline(bytes) => bytes.len() <= cap.max_inline as usize && !wr.op.fetches(),
+    };
+    if fits { Ok(()) } else { Err(Errno::INVAL) }
+}

@@ -1,0 +1,69 @@
+//! `libibverbs.so.1` and `librdmacm.so.1` in one file: programs that were built for libibverbs and librdmacm run on any of our
+//! devices, unmodified. `nicety run` has programs find it by both names.
+//!
+//! `NICETY_VERBS_DEVICES` names the devices, separated by `;` (`shm` if it is not set); programs see them as `nicety0`, `nicety1`
+//! and so on. No other crate below reads the environment.
+//!
+//! Each function checks the objects that it is passed, calls `verbs`, and turns what comes back into the numbers of C. No panic
+//! leaves it. What is not there says so by ENOSYS or EOPNOTSUPP.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `functions.txt`, `private.txt` | the public names as a table, and what is there of each; names that vendors' libraries want. build.rs makes the rest of them |
+//! | `exports` | the exported functions |
+//! | `tables` | the functions that programs call through an object: inline functions of `verbs.h` |
+//! | `answer`, `errno` | the firewall; errors as C has them |
+//! | `slab` | objects by address, and whether they are alive |
+//! | `engine` | an opened device, and the thread that takes its events |
+//! | `address` | who can be reached: GIDs and LIDs |
+//! | `device`, `port`, `context` | the list of devices, what they can do; opened ones |
+//! | `pd`, `mr`, `dm`, `channel`, `cq`, `srq`, `ah` | objects, one kind in each |
+//! | `qp`, `modify`, `gate`, `parted` | queue pairs; their states; what is posted before there is a connection; what is told when the other end has gone |
+//! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
+//! | `event` | asynchronous events |
+//! | `text` | names and rates |
+//! | `cm` | librdmacm |
+
+mod address;
+mod ah;
+mod answer;
+mod builder;
+mod channel;
+mod context;
+mod cq;
+mod device;
+mod dm;
+mod engine;
+mod errno;
+mod event;
+mod exports;
+mod gate;
+mod modify;
+mod mr;
+mod parted;
+mod pd;
+mod poll;
+mod port;
+mod post;
+mod qp;
+mod slab;
+mod srq;
+mod tables;
+mod text;
+
+/// The bodies of the exported functions, by their names.
+mod calls {
+    pub(crate) use crate::ah::*;
+    pub(crate) use crate::channel::*;
+    pub(crate) use crate::context::*;
+    pub(crate) use crate::cq::*;
+    pub(crate) use crate::device::*;
+    pub(crate) use crate::event::*;
+    pub(crate) use crate::modify::*;
+    pub(crate) use crate::mr::*;
+    pub(crate) use crate::pd::*;
+    pub(crate) use crate::port::*;
+    pub(crate) use crate::qp::*;
+    pub(crate) use crate::srq::*;
+    pub(crate) use crate::text::*;
+}

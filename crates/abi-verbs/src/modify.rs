@@ -1,0 +1,162 @@
+//! The states of a queue pair, as `ibv_modify_qp(3)` has them: at RTR the two ends of a pair begin to connect.
+
+use std::ffi::c_int;
+use std::sync::atomic::Ordering;
+
+use cface::{In, Out};
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+use verbs::pairing::End;
+use verbs::{ConnParam, host::Span};
+
+use crate::address;
+use crate::answer::Answer;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::qp::Qp;
+use crate::slab::{Handle, Held};
+
+/// What a program has set, and asks for again.
+pub(crate) struct Settings(ibv_qp_attr);
+
+impl Default for Settings {
+    fn default() -> Self {
+        // SAFETY: numbers alone. Test: `perftest_measures_each_operation` in tests/programs.rs.
+        Self(unsafe { std::mem::zeroed() })
+    }
+}
+
+/// How long the other end may take: programs exchange numbers, and then do other things first.
+const PATIENCE: Span = Span::from_secs(60);
+
+/// For each state that a program may move to: from which, and what it has to say (IBA 11.2.5.2, table 91).
+fn required(from: u32, to: u32) -> Option<u32> {
+    let init = n::IBV_QP_PKEY_INDEX | n::IBV_QP_PORT | n::IBV_QP_ACCESS_FLAGS;
+    let rtr = n::IBV_QP_AV
+        | n::IBV_QP_PATH_MTU
+        | n::IBV_QP_DEST_QPN
+        | n::IBV_QP_RQ_PSN
+        | n::IBV_QP_MAX_DEST_RD_ATOMIC
+        | n::IBV_QP_MIN_RNR_TIMER;
+    let rts = n::IBV_QP_TIMEOUT
+        | n::IBV_QP_RETRY_CNT
+        | n::IBV_QP_RNR_RETRY
+        | n::IBV_QP_SQ_PSN
+        | n::IBV_QP_MAX_QP_RD_ATOMIC;
+    match (from, to) {
+        (n::IBV_QPS_RESET, n::IBV_QPS_INIT) => Some(init),
+        (n::IBV_QPS_INIT, n::IBV_QPS_RTR) => Some(rtr),
+        (n::IBV_QPS_RTR, n::IBV_QPS_RTS) => Some(rts),
+        (n::IBV_QPS_INIT, n::IBV_QPS_INIT) | (n::IBV_QPS_RTS, n::IBV_QPS_RTS) => Some(0),
+        (n::IBV_QPS_RESET, n::IBV_QPS_RESET) | (n::IBV_QPS_INIT, n::IBV_QPS_RESET) => Some(0),
+        (_, n::IBV_QPS_ERR) => Some(0),
+        _ => None,
+    }
+}
+
+pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i32) -> Answer {
+    let (qp, attr) = (qp.look()?, attr.get().ok_or(Errno::INVAL)?);
+    let (mask, from) = (attr_mask.cast_unsigned(), qp.state_now());
+    let to = if mask & n::IBV_QP_STATE != 0 { attr.qp_state as u32 } else { from };
+    if mask & n::IBV_QP_CUR_STATE != 0 && attr.cur_qp_state as u32 != from {
+        return Err(Errno::INVAL);
+    }
+    match (required(from, to), to) {
+        (Some(required), _) if mask & required == required => {}
+        // From a state in which it was used, it cannot be had anew.
+        (None, n::IBV_QPS_RESET | n::IBV_QPS_SQD) => return Err(Errno::OPNOTSUPP),
+        _ => return Err(Errno::INVAL),
+    }
+    if mask & n::IBV_QP_PORT != 0 && attr.port_num != 1 {
+        return Err(Errno::INVAL);
+    }
+    if (from, to) == (n::IBV_QPS_INIT, n::IBV_QPS_RTR) {
+        pair(qp, &attr)?;
+    }
+    if to == n::IBV_QPS_ERR {
+        qp.failed();
+        qp.learn();
+    }
+    remember(qp, &attr, mask);
+    show(qp, to);
+    Ok(())
+}
+
+/// Sets the state that the program sees.
+pub(crate) fn show(qp: Held<Qp>, state: u32) {
+    qp.state.store(state as c_int, Ordering::Relaxed);
+    qp.show(|seen| seen.qp_base.state = state as c_int);
+}
+
+fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
+    let engine = qp.context.look()?.engine.clone();
+    let peer = End { addr: address::destination(&attr.ah_attr)?, qp_num: attr.dest_qp_num };
+    // What a program says of retries comes with the next state; until then, for ever.
+    let param = ConnParam {
+        timeout: PATIENCE,
+        responder_resources: attr.max_dest_rd_atomic,
+        initiator_depth: attr.max_dest_rd_atomic,
+        ..ConnParam::default()
+    };
+    engine.pairing.pair(qp.verbs(), peer, &param)?;
+    qp.parting.begin();
+    Ok(())
+}
+
+/// Keeps what the program has said.
+fn remember(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) {
+    let mut settings = lock(&qp.settings);
+    let kept = &mut settings.0;
+    macro_rules! keep {
+        ($($flag:ident: $($field:ident),+;)*) => {
+            $(if mask & n::$flag != 0 { $(kept.$field = attr.$field;)+ })*
+        };
+    }
+    keep! {
+        IBV_QP_ACCESS_FLAGS: qp_access_flags;
+        IBV_QP_PKEY_INDEX: pkey_index;
+        IBV_QP_PORT: port_num;
+        IBV_QP_QKEY: qkey;
+        IBV_QP_AV: ah_attr;
+        IBV_QP_PATH_MTU: path_mtu;
+        IBV_QP_TIMEOUT: timeout;
+        IBV_QP_RETRY_CNT: retry_cnt;
+        IBV_QP_RNR_RETRY: rnr_retry;
+        IBV_QP_RQ_PSN: rq_psn;
+        IBV_QP_MAX_QP_RD_ATOMIC: max_rd_atomic;
+        IBV_QP_MIN_RNR_TIMER: min_rnr_timer;
+        IBV_QP_SQ_PSN: sq_psn;
+        IBV_QP_MAX_DEST_RD_ATOMIC: max_dest_rd_atomic;
+        IBV_QP_DEST_QPN: dest_qp_num;
+    }
+}
+
+pub(crate) fn ibv_query_qp(
+    qp: Handle<Qp>,
+    attr: Out<ibv_qp_attr>,
+    _attr_mask: i32,
+    init: Out<ibv_qp_init_attr>,
+) -> Answer {
+    let qp = qp.look()?;
+    let place = attr.required(Errno::INVAL)?;
+    let mut found = lock(&qp.settings).0;
+    let state = qp.state_now() as c_int;
+    (found.qp_state, found.cur_qp_state, found.cap) = (state, state, qp.init.cap);
+    place.set(found);
+    init.set(qp.init);
+    qp.show(|seen| seen.qp_base.state = state);
+    Ok(())
+}
+
+/// Connections have no options that only some vendors' devices know.
+pub(crate) fn ibv_query_ece(qp: Handle<Qp>, ece: Out<ibv_ece>) -> Answer {
+    qp.look()?;
+    ece.required(Errno::INVAL)?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
+    Ok(())
+}
+
+pub(crate) fn ibv_set_ece(qp: Handle<Qp>, ece: In<ibv_ece>) -> Answer {
+    qp.look()?;
+    let ece = ece.required(Errno::INVAL)?;
+    if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+}

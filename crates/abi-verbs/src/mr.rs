@@ -1,0 +1,129 @@
+//! [`Mr`]: memory regions of the program's memory.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::ibv_mr;
+use verbs::{Access, Buf, MemoryKind};
+
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::errno::Errno;
+use crate::pd::Pd;
+use crate::slab::{Handle, Held, Object, Slab};
+
+/// A memory region.
+pub(crate) struct Mr {
+    mr: verbs::Mr,
+    pd: Held<Pd>,
+}
+
+impl Object for Mr {
+    type C = ibv_mr;
+    const PLACES: usize = 1 << 20;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Mr> = Slab::new();
+        &SLAB
+    }
+}
+
+/// What may be asked for and is given by doing nothing: order of writes, pages that come when touched or are large, windows.
+const IGNORED: u32 =
+    n::IBV_ACCESS_OPTIONAL_RANGE | n::IBV_ACCESS_ON_DEMAND | n::IBV_ACCESS_HUGETLB | n::IBV_ACCESS_MW_BIND;
+
+/// The rights that flags of C stand for.
+///
+/// # Errors
+/// [`Errno::OPNOTSUPP`] for those that are not there, [`Errno::INVAL`] for those that there are not.
+pub(crate) fn rights(flags: u32) -> Answer<Access> {
+    let table = [
+        (n::IBV_ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
+        (n::IBV_ACCESS_REMOTE_WRITE, Access::REMOTE_WRITE),
+        (n::IBV_ACCESS_REMOTE_READ, Access::REMOTE_READ),
+        (n::IBV_ACCESS_REMOTE_ATOMIC, Access::REMOTE_ATOMIC),
+    ];
+    let known = table.iter().fold(IGNORED, |known, (flag, _)| known | flag);
+    if flags & n::IBV_ACCESS_ZERO_BASED != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if flags & !known != 0 {
+        return Err(Errno::INVAL);
+    }
+    Ok(table.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, right)| *right).collect())
+}
+
+/// Makes what C sees of a region.
+pub(crate) fn insert(pd: Held<Pd>, mr: verbs::Mr, addr: *mut c_void) -> Answer<Handle<Mr>> {
+    let (length, lkey, rkey) = (mr.buf().len(), mr.lkey(), mr.rkey());
+    let context = Context::address(pd.context());
+    let seen = ibv_mr { context, pd: pd.handle().cast(), addr, length, handle: 0, lkey, rkey };
+    let mr = Mr::slab().insert(seen, Mr { mr, pd })?;
+    pd.users.join();
+    Ok(mr)
+}
+
+fn register(pd: Handle<Pd>, addr: *mut c_void, length: usize, access: u32) -> Answer<Handle<Mr>> {
+    let (pd, access) = (pd.look()?, rights(access)?);
+    let base = NonNull::new(addr.cast::<u8>()).filter(|_| length != 0).ok_or(Errno::INVAL)?;
+    if base.addr().get().checked_add(length).is_none() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: a program keeps registered memory mapped until it deregisters it, and knows that peers change it. Test: as above.
+    let buf = unsafe { Buf::from_raw(base, length, MemoryKind::Host, 0, Arc::new(())) };
+    insert(pd, pd.pd.reg_mr(&buf, access)?, addr)
+}
+
+pub(crate) fn ibv_reg_mr(
+    pd: Handle<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    access: i32,
+) -> Answer<Handle<Mr>> {
+    register(pd, addr, length, access.cast_unsigned())
+}
+
+pub(crate) fn ibv_reg_mr_iova(
+    pd: Handle<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: i32,
+) -> Answer<Handle<Mr>> {
+    ibv_reg_mr_iova2(pd, addr, length, iova, access.cast_unsigned())
+}
+
+pub(crate) fn ibv_reg_mr_iova2(
+    pd: Handle<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: u32,
+) -> Answer<Handle<Mr>> {
+    // Devices know a region by its address.
+    if iova != addr.addr() as u64 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    register(pd, addr, length, access)
+}
+
+pub(crate) fn ibv_dereg_mr(mr: Handle<Mr>) -> Answer {
+    let Mr { mr, pd } = mr.look()?.remove()?;
+    pd.users.leave();
+    Ok(mr.dereg()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_told_from_wishes() {
+        let wishes = n::IBV_ACCESS_ON_DEMAND | 1 << 20;
+        assert_eq!(rights(wishes | n::IBV_ACCESS_LOCAL_WRITE), Ok(Access::LOCAL_WRITE));
+        assert_eq!(rights(0xf), Ok(Access::ALL));
+        assert_eq!(rights(n::IBV_ACCESS_ZERO_BASED), Err(Errno::OPNOTSUPP));
+        assert_eq!(rights(1 << 12), Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,235 @@
+//! Completions, as `ibv_poll_cq(3)` takes them, and one by one, as `ibv_start_poll(3)` does.
+//!
+//! Data path: from our completion to a program's.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use cface::{Out, contain};
+use rdma_abi::context::ibv_context;
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+use verbs::{Wc, WcOpcode, WcStatus};
+
+use crate::answer;
+use crate::channel::Channel;
+use crate::cq::Cq;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::parted::sift;
+use crate::slab::{Handle, Held};
+
+/// Completions that are taken at a time.
+const BATCH: usize = 16;
+
+/// Takes up to `count` completions; how many, or a negative number.
+#[inline]
+pub(crate) fn poll(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> c_int {
+    contain(|| take(cq, count, place)).unwrap_or(Err(Errno::IO)).unwrap_or_else(|why| -why.0)
+}
+
+#[inline]
+fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno> {
+    let (cq, count) = (cq.look()?, usize::try_from(count).map_err(|_| Errno::INVAL)?);
+    // SAFETY: a program passes room for as many as it says. Test: `perftest_measures_each_operation` in tests/programs.rs.
+    let place = unsafe { Out::new(place) };
+    let mut taken = 0;
+    while taken < count {
+        let mut wcs = [Wc::default(); BATCH];
+        let wanted = BATCH.min(count - taken);
+        let found = fetch(cq, &mut wcs[..wanted])?;
+        if found == 0 {
+            break;
+        }
+        place.required(Errno::INVAL)?;
+        wcs[..found].iter().enumerate().for_each(|(at, wc)| place.nth(taken + at).set(completion(wc)));
+        taken += found;
+        if found < wanted {
+            break;
+        }
+    }
+    Ok(taken as c_int)
+}
+
+/// Takes what the program is told of.
+#[inline]
+fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
+    loop {
+        let late = cq.late.take(place);
+        if late != 0 {
+            return Ok(late);
+        }
+        let found = cq.cq.poll(place)?;
+        let told = match &mut place[..found] {
+            all if all.iter().all(Wc::is_ok) => return Ok(found),
+            some => sift(cq, some),
+        };
+        if told != 0 {
+            return Ok(told);
+        }
+    }
+}
+
+/// A completion as C has it.
+#[inline]
+fn completion(wc: &Wc) -> ibv_wc {
+    ibv_wc {
+        wr_id: wc.wr_id,
+        status: status(wc.status) as c_int,
+        opcode: opcode(wc.opcode) as c_int,
+        vendor_err: 0,
+        byte_len: wc.byte_len,
+        imm_data: immediate(wc),
+        qp_num: wc.qp_num,
+        src_qp: 0,
+        wc_flags: flags(wc),
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+/// Immediate data in the order of the network, or the key that was taken away.
+fn immediate(wc: &Wc) -> u32 {
+    wc.invalidated.or(wc.imm.map(u32::to_be)).unwrap_or_default()
+}
+
+fn flags(wc: &Wc) -> c_uint {
+    let imm = if wc.imm.is_some() { n::IBV_WC_WITH_IMM } else { 0 };
+    let invalidated = if wc.invalidated.is_some() { n::IBV_WC_WITH_INV } else { 0 };
+    imm | invalidated
+}
+
+fn status(status: WcStatus) -> u32 {
+    match status {
+        WcStatus::Success => n::IBV_WC_SUCCESS,
+        WcStatus::LocLenErr => n::IBV_WC_LOC_LEN_ERR,
+        WcStatus::LocQpOpErr => n::IBV_WC_LOC_QP_OP_ERR,
+        WcStatus::LocProtErr => n::IBV_WC_LOC_PROT_ERR,
+        WcStatus::WrFlushErr => n::IBV_WC_WR_FLUSH_ERR,
+        WcStatus::RemInvReqErr => n::IBV_WC_REM_INV_REQ_ERR,
+        WcStatus::RemAccessErr => n::IBV_WC_REM_ACCESS_ERR,
+        WcStatus::RemOpErr => n::IBV_WC_REM_OP_ERR,
+        WcStatus::RetryExcErr => n::IBV_WC_RETRY_EXC_ERR,
+        WcStatus::RnrRetryExcErr => n::IBV_WC_RNR_RETRY_EXC_ERR,
+        _ => n::IBV_WC_GENERAL_ERR,
+    }
+}
+
+fn opcode(opcode: WcOpcode) -> u32 {
+    match opcode {
+        WcOpcode::Write => n::IBV_WC_RDMA_WRITE,
+        WcOpcode::Read => n::IBV_WC_RDMA_READ,
+        WcOpcode::CompareSwap => n::IBV_WC_COMP_SWAP,
+        WcOpcode::FetchAdd => n::IBV_WC_FETCH_ADD,
+        WcOpcode::Recv => n::IBV_WC_RECV,
+        WcOpcode::RecvWriteImm => n::IBV_WC_RECV_RDMA_WITH_IMM,
+        // Sends, and what there may be one day.
+        _ => n::IBV_WC_SEND,
+    }
+}
+
+/// What C sees of a queue.
+pub(crate) fn seen(
+    context: *mut ibv_context,
+    channel: Option<Handle<Channel>>,
+    cq_context: *mut c_void,
+    cqe: c_int,
+) -> ibv_cq_ex {
+    ibv_cq_ex {
+        context,
+        channel: channel.unwrap_or(Handle::NULL).cast(),
+        cq_context,
+        handle: 0,
+        cqe,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        comp_events_completed: 0,
+        async_events_completed: 0,
+        comp_mask: 0,
+        status: 0,
+        wr_id: 0,
+        start_poll: Some(start_poll),
+        next_poll: Some(next_poll),
+        end_poll: Some(end_poll),
+        read_opcode: Some(read_opcode),
+        read_vendor_err: Some(read_none),
+        read_byte_len: Some(read_byte_len),
+        read_imm_data: Some(read_imm_data),
+        read_qp_num: Some(read_qp_num),
+        read_src_qp: Some(read_none),
+        read_wc_flags: Some(read_wc_flags),
+        read_slid: Some(read_none),
+        read_sl: Some(read_no_byte),
+        read_dlid_path_bits: Some(read_no_byte),
+        read_completion_ts: None,
+        read_cvlan: None,
+        read_flow_tag: None,
+        read_tm_info: null_mut(),
+        read_completion_wallclock_ns: None,
+    }
+}
+
+/// Takes the next completion; ENOENT if there is none.
+fn next(cq: *mut ibv_cq_ex) -> c_int {
+    let step = || {
+        let cq = Handle::<Cq>::of(cq).look()?;
+        let mut wc = [Wc::default()];
+        if fetch(cq, &mut wc)? == 0 {
+            return Err(Errno(libc::ENOENT));
+        }
+        let [wc] = wc;
+        *lock(&cq.current) = wc;
+        cq.show(|seen| (seen.wr_id, seen.status) = (wc.wr_id, status(wc.status) as c_int));
+        Ok(())
+    };
+    contain(step).unwrap_or(Err(Errno::IO)).map_or_else(|why: Errno| why.0, |()| 0)
+}
+
+extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    // SAFETY: a program passes NULL or attributes. Test: as above.
+    let asked = unsafe { Out::new(attr) }.get().map_or(0, |attr| attr.comp_mask);
+    if asked == 0 { next(cq) } else { libc::EINVAL }
+}
+
+extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    next(cq)
+}
+
+extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
+
+/// Something of the completion that was taken last.
+fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Wc) -> T) -> T {
+    answer::value(|| {
+        Handle::<Cq>::of(cq).look().map_or(T::default(), |cq: Held<Cq>| what(&lock(&cq.current)))
+    })
+}
+
+extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_int {
+    read(cq, |wc| opcode(wc.opcode) as c_int)
+}
+
+extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |wc| wc.byte_len)
+}
+
+extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, immediate)
+}
+
+extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |wc| wc.qp_num)
+}
+
+extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
+    read(cq, flags)
+}
+
+extern "C" fn read_none(_cq: *mut ibv_cq_ex) -> u32 {
+    0
+}
+
+extern "C" fn read_no_byte(_cq: *mut ibv_cq_ex) -> u8 {
+    0
+}

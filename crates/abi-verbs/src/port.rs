@@ -1,0 +1,259 @@
+//! What a device can do, and its one port: attributes, GIDs and keys of partitions.
+
+use std::ffi::c_int;
+
+use cface::Out;
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+use verbs::{AtomicCap, DeviceAttr};
+
+use crate::address;
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::device::{chars, guid};
+use crate::errno::Errno;
+use crate::slab::{Handle, Held};
+
+/// The default partition, of which everyone is a full member.
+const PKEY: u16 = 0xffff;
+
+fn count(count: u32) -> c_int {
+    count.try_into().unwrap_or(c_int::MAX)
+}
+
+fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
+    let guid = guid(&context.device.look()?.name);
+    let attr: &DeviceAttr = context.engine.device.attr();
+    let atomic = match attr.atomic_cap {
+        AtomicCap::None => n::IBV_ATOMIC_NONE,
+        AtomicCap::Hca => n::IBV_ATOMIC_HCA,
+        AtomicCap::Global => n::IBV_ATOMIC_GLOB,
+    };
+    let (sge, reads) = (count(attr.max_sge), count(attr.max_rd_atomic));
+    Ok(ibv_device_attr {
+        fw_ver: chars(env!("CARGO_PKG_VERSION")),
+        node_guid: guid,
+        sys_image_guid: guid,
+        max_mr_size: attr.max_mr_size,
+        page_size_cap: 4096,
+        vendor_id: 0,
+        vendor_part_id: 0,
+        hw_ver: 0,
+        max_qp: count(attr.max_qp),
+        max_qp_wr: count(attr.max_qp_wr),
+        device_cap_flags: n::IBV_DEVICE_RC_RNR_NAK_GEN | n::IBV_DEVICE_SYS_IMAGE_GUID,
+        max_sge: sge,
+        max_sge_rd: sge,
+        max_cq: count(attr.max_cq),
+        max_cqe: count(attr.max_cqe),
+        max_mr: count(attr.max_mr),
+        max_pd: <crate::pd::Pd as crate::slab::Object>::PLACES as c_int,
+        max_qp_rd_atom: reads,
+        max_ee_rd_atom: 0,
+        max_res_rd_atom: reads.saturating_mul(count(attr.max_qp)),
+        max_qp_init_rd_atom: reads,
+        max_ee_init_rd_atom: 0,
+        atomic_cap: atomic as c_int,
+        max_ee: 0,
+        max_rdd: 0,
+        max_mw: 0,
+        max_raw_ipv6_qp: 0,
+        max_raw_ethy_qp: 0,
+        max_mcast_grp: 0,
+        max_mcast_qp_attach: 0,
+        max_total_mcast_qp_attach: 0,
+        max_ah: <crate::ah::Ah as crate::slab::Object>::PLACES as c_int,
+        max_fmr: 0,
+        max_map_per_fmr: 0,
+        max_srq: count(attr.max_srq),
+        max_srq_wr: count(attr.max_srq_wr),
+        max_srq_sge: sge,
+        max_pkeys: 1,
+        local_ca_ack_delay: 0,
+        phys_port_cnt: 1,
+    })
+}
+
+pub(crate) fn ibv_query_device(context: Handle<Context>, attr: Out<ibv_device_attr>) -> Answer {
+    let found = attributes(context.look()?)?;
+    attr.required(Errno::INVAL)?.set(found);
+    Ok(())
+}
+
+/// The attributes in the size that the program was built with: later ones have more, earlier ones less.
+pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: usize) -> Answer {
+    let context = context.look()?;
+    let found = ibv_device_attr_ex {
+        orig_attr: attributes(context)?,
+        max_dm_size: context.engine.device.attr().max_dm_size,
+        phys_port_cnt_ex: 1,
+        ..zeroed()
+    };
+    put(&found, place, size)
+}
+
+/// Attributes of which nothing is there.
+fn zeroed() -> ibv_device_attr_ex {
+    // SAFETY: numbers and arrays of them. Test: `a_device_is_described` in tests/programs.rs.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Puts as much of a structure as there is room for, and zeros behind it.
+fn put<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
+    if place.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: the program says how much room there is; the structure is plain numbers. Test: as above.
+    unsafe {
+        std::ptr::write_bytes(place, 0, size);
+        std::ptr::copy_nonoverlapping(
+            std::ptr::from_ref(found).cast::<u8>(),
+            place,
+            size.min(size_of::<T>()),
+        );
+    }
+    Ok(())
+}
+
+/// The one port, which is numbered from 1.
+fn check_port(port: u32) -> Answer {
+    if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// What a port of four lanes at 25 Gb/s says: there is no wire to ask.
+const WIDTH_4X: u8 = 2;
+const SPEED_EDR: u8 = 32;
+const LINK_UP: u8 = 5;
+
+pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: usize) -> Answer {
+    let context = context.look()?;
+    check_port(port.into())?;
+    let attr = context.engine.device.attr();
+    let found = ibv_port_attr {
+        state: n::IBV_PORT_ACTIVE as c_int,
+        max_mtu: n::IBV_MTU_4096 as c_int,
+        active_mtu: n::IBV_MTU_4096 as c_int,
+        gid_tbl_len: 1,
+        port_cap_flags: n::IBV_PORT_CM_SUP | n::IBV_PORT_IP_BASED_GIDS,
+        max_msg_sz: attr.max_msg_size.try_into().unwrap_or(u32::MAX),
+        bad_pkey_cntr: 0,
+        qkey_viol_cntr: 0,
+        pkey_tbl_len: 1,
+        lid: address::lid(context.engine.pairing.addr()),
+        sm_lid: 0,
+        lmc: 0,
+        max_vl_num: 1,
+        sm_sl: 0,
+        subnet_timeout: 0,
+        init_type_reply: 0,
+        active_width: WIDTH_4X,
+        active_speed: SPEED_EDR,
+        phys_state: LINK_UP,
+        link_layer: n::IBV_LINK_LAYER_ETHERNET as u8,
+        flags: 0,
+        port_cap_flags2: 0,
+    };
+    put(&found, place, size)
+}
+
+/// The size of the attributes as programs of long ago have them, who call this by name: without the last two fields.
+const OLD_PORT_ATTR: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2) - 2;
+
+pub(crate) fn ibv_query_port(
+    context: Handle<Context>,
+    port_num: u8,
+    port_attr: Out<ibv_port_attr>,
+) -> Answer {
+    query(context, port_num, std::ptr::with_exposed_provenance_mut(port_attr.addr()), OLD_PORT_ATTR)
+}
+
+/// The GID with this index.
+pub(crate) fn gid(context: Held<Context>, port: u32, index: u32) -> Answer<ibv_gid> {
+    check_port(port)?;
+    let engine = &context.engine;
+    let gid = address::gid(engine.pairing.addr(), engine.tag);
+    gid.filter(|_| index == 0).ok_or(Errno::INVAL)
+}
+
+pub(crate) fn ibv_query_gid(
+    context: Handle<Context>,
+    port_num: u8,
+    index: i32,
+    place: Out<ibv_gid>,
+) -> Answer {
+    let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
+    let found = gid(context.look()?, port_num.into(), index)?;
+    place.required(Errno::INVAL)?.set(found);
+    Ok(())
+}
+
+/// What the entry is, as sysfs has it: RoCE of version 2.
+const SYSFS_ROCE_V2: i32 = 1;
+
+pub(crate) fn ibv_query_gid_type(
+    context: Handle<Context>,
+    port_num: u8,
+    index: u32,
+    kind: Out<i32>,
+) -> Answer {
+    gid(context.look()?, port_num.into(), index)?;
+    kind.required(Errno::INVAL)?.set(SYSFS_ROCE_V2);
+    Ok(())
+}
+
+fn entry(context: Held<Context>) -> Answer<ibv_gid_entry> {
+    let gid = gid(context, 1, 0)?;
+    Ok(ibv_gid_entry { gid, gid_index: 0, port_num: 1, gid_type: n::IBV_GID_TYPE_ROCE_V2, ndev_ifindex: 0 })
+}
+
+pub(crate) fn _ibv_query_gid_ex(
+    context: Handle<Context>,
+    port_num: u32,
+    gid_index: u32,
+    place: Out<ibv_gid_entry>,
+    flags: u32,
+    entry_size: usize,
+) -> Answer {
+    let context = context.look()?;
+    gid(context, port_num, gid_index)?;
+    if flags != 0 || entry_size < size_of::<ibv_gid_entry>() {
+        return Err(Errno::INVAL);
+    }
+    place.required(Errno::INVAL)?.set(entry(context)?);
+    Ok(())
+}
+
+/// How many entries there are, or the negative number of an error.
+pub(crate) fn _ibv_query_gid_table(
+    context: Handle<Context>,
+    entries: Out<ibv_gid_entry>,
+    max_entries: usize,
+    flags: u32,
+    entry_size: usize,
+) -> isize {
+    let table = || {
+        let found = entry(context.look()?)?;
+        if flags != 0 || entry_size < size_of::<ibv_gid_entry>() || max_entries == 0 {
+            return Err(Errno::INVAL);
+        }
+        entries.required(Errno::INVAL)?.set(found);
+        Ok(1)
+    };
+    table().unwrap_or_else(|why: Errno| -(why.0 as isize))
+}
+
+pub(crate) fn ibv_query_pkey(context: Handle<Context>, port_num: u8, index: i32, pkey: Out<u16>) -> Answer {
+    context.look()?;
+    check_port(port_num.into())?;
+    if index != 0 {
+        return Err(Errno::INVAL);
+    }
+    pkey.required(Errno::INVAL)?.set(PKEY);
+    Ok(())
+}
+
+/// The index of a key in the order of the network, or -1.
+pub(crate) fn ibv_get_pkey_index(context: Handle<Context>, port_num: u8, pkey: u16) -> i32 {
+    let is_ours = context.look().is_ok() && check_port(port_num.into()).is_ok() && pkey == PKEY;
+    if is_ours { 0 } else { -1 }
+}

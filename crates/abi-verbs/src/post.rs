@@ -1,0 +1,203 @@
+//! Chains of requests, as `ibv_post_send(3)` and `ibv_post_recv(3)` pass them.
+//!
+//! Data path: from a program's request to ours, built on the stack; a list of elements is passed on as it lies.
+
+use cface::Out;
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
+
+use crate::answer::Answer;
+use crate::errno::Errno;
+use crate::qp::Qp;
+use crate::slab::{Handle, Held};
+use crate::srq::Srq;
+
+/// Requests that are posted together.
+const BATCH: usize = 16;
+
+/// Posts a chain; the first request that was not posted is put where the program says.
+pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> Answer {
+    let mut next = first;
+    let posted = qp.look().and_then(|qp| {
+        while !next.is_null() {
+            send_batch(qp, &mut next)?;
+        }
+        Ok(())
+    });
+    if posted.is_err() {
+        // SAFETY: a program passes NULL or a place. Test: `nonsense_is_answered` in tests/programs.rs.
+        unsafe { Out::new(bad) }.set(next);
+    }
+    posted
+}
+
+/// Posts the next requests of a chain, and goes on behind those that were.
+#[inline]
+fn send_batch(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
+    check_state(qp)?;
+    // SAFETY: a program passes requests that stay while the call lasts. Test: `perftest_measures_each_operation` in tests/programs.rs.
+    let first = unsafe { &**next };
+    let room = qp.init.cap.max_send_wr;
+    let mut gathered = Vec::new();
+    if first.next.is_null() {
+        let wr = request(first, &mut gathered)?;
+        qp.gate.post(qp.verbs(), &[wr], room).map_err(|(_, why)| why)?;
+        *next = first.next;
+        return Ok(());
+    }
+    let mut chain = [*next; BATCH];
+    let mut count = 0;
+    let mut at = *next;
+    while count < BATCH && !at.is_null() {
+        chain[count] = at;
+        count += 1;
+        // SAFETY: as above.
+        at = unsafe { (*at).next };
+    }
+    let mut gathered = [const { Vec::new() }; BATCH];
+    let mut wrs = [SendWr::new(0, SendOp::Send, &[]); BATCH];
+    let (mut ready, mut wrong) = (0, None);
+    for ((wr, place), gathered) in chain[..count].iter().zip(&mut wrs).zip(&mut gathered) {
+        // SAFETY: as above.
+        match request(unsafe { &**wr }, gathered) {
+            Ok(request) => *place = request,
+            Err(why) => {
+                wrong = Some(why);
+                break;
+            }
+        }
+        ready += 1;
+    }
+    let posted = qp.gate.post(qp.verbs(), &wrs[..ready], room);
+    let done = posted.map_or_else(|(posted, _)| posted, |()| ready);
+    *next = if done == count { at } else { chain[done] };
+    posted.map_err(|(_, why)| why)?;
+    wrong.map_or(Ok(()), Err)
+}
+
+/// A program that has not said RTS may not send; what has failed takes requests, and flushes them.
+#[inline]
+pub(crate) fn check_state(qp: Held<Qp>) -> Answer {
+    let state = qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned();
+    let may_send = matches!(state, n::IBV_QPS_RTS | n::IBV_QPS_ERR);
+    if may_send || qp.state_now() == n::IBV_QPS_ERR { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// A request as ours; inline data in several pieces are gathered in `gathered`.
+#[inline]
+fn request<'a>(wr: &'a ibv_send_wr, gathered: &'a mut Vec<u8>) -> Answer<SendWr<'a>> {
+    let sges = elements(wr.sg_list, wr.num_sge)?;
+    let data = match sges {
+        _ if wr.send_flags & n::IBV_SEND_INLINE == 0 => Data::Sges(sges),
+        [one] => Data::Inline(bytes(one)?),
+        several => {
+            for piece in several {
+                gathered.extend_from_slice(bytes(piece)?);
+            }
+            Data::Inline(gathered)
+        }
+    };
+    Ok(SendWr { wr_id: wr.wr_id, op: operation(wr)?, data, flags: flags(wr.send_flags) })
+}
+
+/// The operation that an opcode of C stands for.
+#[inline]
+fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
+    // SAFETY: the parts of the union are numbers, and which of them is meant is said by the opcode. Test: as above.
+    let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
+    let remote = RemoteAddr { addr: rdma.remote_addr, rkey: rdma.rkey };
+    let word = RemoteAddr { addr: atomic.remote_addr, rkey: atomic.rkey };
+    Ok(match wr.opcode as u32 {
+        n::IBV_WR_RDMA_WRITE => SendOp::Write(remote),
+        n::IBV_WR_RDMA_WRITE_WITH_IMM => SendOp::WriteImm(remote, u32::from_be(wr.imm_data)),
+        n::IBV_WR_SEND => SendOp::Send,
+        n::IBV_WR_SEND_WITH_IMM => SendOp::SendImm(u32::from_be(wr.imm_data)),
+        n::IBV_WR_SEND_WITH_INV => SendOp::SendInv(wr.imm_data),
+        n::IBV_WR_RDMA_READ => SendOp::Read(remote),
+        n::IBV_WR_ATOMIC_CMP_AND_SWP => {
+            SendOp::CompareSwap { remote: word, compare: atomic.compare_add, swap: atomic.swap }
+        }
+        n::IBV_WR_ATOMIC_FETCH_AND_ADD => SendOp::FetchAdd { remote: word, add: atomic.compare_add },
+        _ => return Err(Errno::OPNOTSUPP),
+    })
+}
+
+/// How a request behaves.
+#[inline]
+pub(crate) fn flags(flags: u32) -> SendFlags {
+    let table = [
+        (n::IBV_SEND_SIGNALED, SendFlags::SIGNALED),
+        (n::IBV_SEND_SOLICITED, SendFlags::SOLICITED),
+        (n::IBV_SEND_FENCE, SendFlags::FENCE),
+    ];
+    table.into_iter().filter(|(flag, _)| flags & flag != 0).map(|(_, ours)| ours).collect()
+}
+
+/// A program's list of elements, which ours lie like.
+#[inline]
+pub(crate) fn elements<'a>(list: *const ibv_sge, count: i32) -> Answer<&'a [Sge]> {
+    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if list.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: a program passes as many elements as it says, and they stay while the call lasts; `Sge` has the layout of `ibv_sge`.
+    // Test: as above.
+    Ok(unsafe { std::slice::from_raw_parts(list.cast::<Sge>(), count) })
+}
+
+/// The bytes of an element that are sent inline.
+fn bytes<'a>(piece: &Sge) -> Answer<&'a [u8]> {
+    let first: *const u8 = std::ptr::with_exposed_provenance(piece.addr as usize);
+    if piece.length == 0 {
+        return Ok(&[]);
+    }
+    if first.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: a program's own bytes, which are read during the call. Test: as above.
+    Ok(unsafe { std::slice::from_raw_parts(first, piece.length as usize) })
+}
+
+pub(crate) fn recv(qp: Handle<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {
+    let qp = qp.look();
+    let check = |qp: &Held<Qp>| match qp.state_now() {
+        n::IBV_QPS_RESET => Err(Errno::INVAL),
+        _ => Ok(()),
+    };
+    receives(first, bad, |wr| {
+        let qp = qp.as_ref().map_err(|why| *why)?;
+        check(qp)?;
+        Ok(qp.verbs().post_recv(wr)?)
+    })
+}
+
+pub(crate) fn srq_recv(srq: Handle<Srq>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {
+    let srq = srq.look();
+    receives(first, bad, |wr| Ok(srq.as_ref().map_err(|why| *why)?.srq.post_recv(wr)?))
+}
+
+/// Goes through a chain of receives; the first that was not posted is put where the program says.
+#[inline]
+fn receives(
+    first: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+    mut post: impl FnMut(&RecvWr<'_>) -> Answer,
+) -> Answer {
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: a program passes receives that stay while the call lasts. Test: as above.
+        let wr = unsafe { &*next };
+        let posted = elements(wr.sg_list, wr.num_sge).and_then(|sges| post(&RecvWr::new(wr.wr_id, sges)));
+        if posted.is_err() {
+            // SAFETY: a program passes NULL or a place. Test: as above.
+            unsafe { Out::new(bad) }.set(next);
+            return posted;
+        }
+        next = wr.next;
+    }
+    Ok(())
+}

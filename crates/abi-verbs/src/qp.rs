@@ -1,0 +1,233 @@
+//! [`Qp`]: reliable connected queue pairs. Their states are in `modify`, requests in `post` and `builder`.
+
+use std::ffi::c_int;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use cface::Out;
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+use verbs::{QpCap, QpInit};
+
+use crate::answer::Answer;
+use crate::builder;
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::event::Acks;
+use crate::gate::Gate;
+use crate::modify::Settings;
+use crate::parted::Parting;
+use crate::pd::Pd;
+use crate::slab::{Handle, Held, Object, Slab};
+use crate::srq::Srq;
+
+/// A queue pair.
+pub(crate) struct Qp {
+    qp: verbs::Qp,
+    pub(crate) context: Handle<Context>,
+    pd: Held<Pd>,
+    send_cq: Held<Cq>,
+    recv_cq: Held<Cq>,
+    srq: Option<Held<Srq>>,
+    pub(crate) gate: Gate,
+    pub(crate) parting: Parting,
+    /// The state that the program has moved it to.
+    pub(crate) state: AtomicI32,
+    pub(crate) settings: Mutex<Settings>,
+    pub(crate) init: ibv_qp_init_attr,
+    pub(crate) events: Acks,
+    /// Whether requests may also be made by calls.
+    has_calls: bool,
+}
+
+// SAFETY: of the attributes that it was made with, only numbers and what C gets back are used. Test: `perftest_measures_each_operation`.
+unsafe impl Send for Qp {}
+// SAFETY: as above.
+unsafe impl Sync for Qp {}
+
+impl Object for Qp {
+    type C = ibv_qp_ex;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Qp> = Slab::new();
+        &SLAB
+    }
+}
+
+impl Qp {
+    #[inline]
+    pub(crate) fn verbs(&self) -> &verbs::Qp {
+        &self.qp
+    }
+
+    /// The connection is there.
+    pub(crate) fn established(&self) {
+        self.gate.open(&self.qp);
+    }
+
+    /// There will be no connection: what was posted and is posted is flushed.
+    pub(crate) fn failed(&self) {
+        self.qp.to_error();
+        self.gate.open(&self.qp);
+    }
+
+    /// The program learns that it has failed.
+    pub(crate) fn learn(&self) {
+        self.parting.learn(&self.recv_cq);
+    }
+
+    /// The program's number of the state that it is in now.
+    pub(crate) fn state_now(&self) -> u32 {
+        let is_dead = self.qp.state() == verbs::QpState::Error && !self.parting.is_unaware();
+        if is_dead { n::IBV_QPS_ERR } else { self.state.load(Ordering::Relaxed).cast_unsigned() }
+    }
+}
+
+/// What a queue pair is made of, as our API has it; what C did not ask for becomes the least there is.
+fn cap_of(cap: &ibv_qp_cap) -> QpCap {
+    QpCap {
+        max_send_wr: cap.max_send_wr.max(1),
+        max_recv_wr: cap.max_recv_wr.max(1),
+        max_send_sge: cap.max_send_sge.max(1),
+        max_recv_sge: cap.max_recv_sge.max(1),
+        max_inline: cap.max_inline_data,
+    }
+}
+
+/// Makes a queue pair; the attributes come back with what it has.
+pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer<Handle<Qp>> {
+    let pd = pd.look()?;
+    let (send_cq, recv_cq) = (Handle::<Cq>::of(init.send_cq).look()?, Handle::<Cq>::of(init.recv_cq).look()?);
+    let srq = Handle::<Srq>::of(init.srq).look_if_any()?;
+    if init.qp_type as u32 != n::IBV_QPT_RC {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let cap = cap_of(&init.cap);
+    let qp = pd.pd.create_qp(&QpInit {
+        send_cq: send_cq.cq.clone(),
+        recv_cq: recv_cq.cq.clone(),
+        srq: srq.map(|srq| srq.srq.clone()),
+        cap,
+        sq_sig_all: init.sq_sig_all != 0,
+        mtu: None,
+    })?;
+    init.cap = ibv_qp_cap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: if srq.is_some() { 0 } else { cap.max_recv_wr },
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: if srq.is_some() { 0 } else { cap.max_recv_sge },
+        max_inline_data: cap.max_inline,
+    };
+    let (number, context) = (qp.num(), pd.context());
+    let base = ibv_qp {
+        context: Context::address(context),
+        qp_context: init.qp_context,
+        pd: pd.handle().cast(),
+        send_cq: init.send_cq,
+        recv_cq: init.recv_cq,
+        srq: init.srq,
+        handle: number,
+        qp_num: number,
+        state: n::IBV_QPS_RESET as c_int,
+        qp_type: init.qp_type,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let body = Qp {
+        qp,
+        context,
+        pd,
+        send_cq,
+        recv_cq,
+        srq,
+        gate: Gate::default(),
+        parting: Parting::default(),
+        state: AtomicI32::new(n::IBV_QPS_RESET as c_int),
+        settings: Mutex::default(),
+        init: *init,
+        events: Acks::default(),
+        has_calls,
+    };
+    let handle = Qp::slab().insert(builder::seen(base), body)?;
+    let users = [&pd.users, &send_cq.users, &recv_cq.users];
+    users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.join());
+    lock(&context.look()?.engine.objects).qps.insert(number, handle);
+    Ok(handle)
+}
+
+pub(crate) fn ibv_create_qp(pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answer<Handle<Qp>> {
+    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let qp = create(pd, &mut found, false)?;
+    init.set(found);
+    Ok(qp)
+}
+
+/// Requests that can be made by calls.
+const CALLS: u32 = n::IBV_QP_EX_WITH_RDMA_WRITE
+    | n::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+    | n::IBV_QP_EX_WITH_SEND
+    | n::IBV_QP_EX_WITH_SEND_WITH_IMM
+    | n::IBV_QP_EX_WITH_RDMA_READ
+    | n::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+    | n::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+    | n::IBV_QP_EX_WITH_SEND_WITH_INV;
+
+pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex>) -> Answer<Handle<Qp>> {
+    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let known =
+        n::IBV_QP_INIT_ATTR_PD | n::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | n::IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    let asks = |flag| found.comp_mask & flag != 0;
+    let has_calls = asks(n::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+    let is_known = found.comp_mask & !known == 0
+        && (!asks(n::IBV_QP_INIT_ATTR_CREATE_FLAGS) || found.create_flags == 0)
+        && (!has_calls || found.send_ops_flags & !u64::from(CALLS) == 0);
+    if !asks(n::IBV_QP_INIT_ATTR_PD) {
+        return Err(Errno::INVAL);
+    }
+    if !is_known {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let mut plain = ibv_qp_init_attr {
+        qp_context: found.qp_context,
+        send_cq: found.send_cq,
+        recv_cq: found.recv_cq,
+        srq: found.srq,
+        cap: found.cap,
+        qp_type: found.qp_type,
+        sq_sig_all: found.sq_sig_all,
+    };
+    let qp = create(Handle::of(found.pd), &mut plain, has_calls)?;
+    found.cap = plain.cap;
+    init.set(found);
+    Ok(qp)
+}
+
+/// NULL for a queue pair that was not made for calls.
+pub(crate) fn ibv_qp_to_qp_ex(qp: Handle<Qp>) -> Answer<*mut ibv_qp_ex> {
+    let held = qp.look()?;
+    if held.has_calls { Ok(qp.cast()) } else { Err(Errno::OPNOTSUPP) }
+}
+
+pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
+    let qp = qp.look()?;
+    let number = qp.verbs().num();
+    if let Ok(context) = qp.context.look() {
+        context.engine.pairing.forget(number);
+        // Whoever uses it for an event holds the lock.
+        lock(&context.engine.objects).qps.remove(&number);
+    }
+    qp.events.await_all();
+    let Qp { pd, send_cq, recv_cq, srq, qp, .. } = qp.remove()?;
+    drop(qp);
+    let users = [&pd.users, &send_cq.users, &recv_cq.users];
+    users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.leave());
+    Ok(())
+}
+
+/// Nothing is promised of the order in which bytes of a message arrive.
+pub(crate) fn ibv_query_qp_data_in_order(_qp: Handle<Qp>, _op: i32, _flags: u32) -> i32 {
+    0
+}

@@ -1,0 +1,305 @@
+//! Objects that programs hold by address, and look into: what C sees of one lies first, what is ours behind it.
+//!
+//! The objects of a kind lie in an array of places that is reserved once and stays mapped, so that an address is checked by
+//! arithmetic, and nothing is read through one that is not of the array. A place says whether its object is alive. Places rest
+//! before they are used again, so that what was destroyed is known as such for a while; a program that goes on to use an address
+//! for longer meets another object of the kind.
+//!
+//! As the manual pages have it, a program does not destroy an object that another of its threads is inside a call with: looks are
+//! not counted, since each message would pay for that.
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::errno::Errno;
+
+/// A kind of object.
+pub(crate) trait Object: Sized + Send + Sync + 'static {
+    /// What C sees.
+    type C: Copy + 'static;
+    /// How far behind its first byte the address points that a program has.
+    const HANDLE_AT: usize = 0;
+    /// How many there can be.
+    const PLACES: usize;
+    /// Where they lie.
+    fn slab() -> &'static Slab<Self>;
+}
+
+/// Places that rest before they are used again.
+const RESTING: usize = 256;
+
+/// All objects of a kind.
+pub(crate) struct Slab<T: Object> {
+    places: OnceLock<NonNull<Place<T>>>,
+    free: Mutex<Free>,
+}
+
+#[repr(C, align(64))]
+struct Place<T: Object> {
+    c: UnsafeCell<MaybeUninit<T::C>>,
+    is_live: AtomicBool,
+    body: UnsafeCell<MaybeUninit<T>>,
+}
+
+struct Free {
+    given: VecDeque<usize>,
+    fresh: usize,
+}
+
+// SAFETY: places are reached by `Held` alone, whose rules are below. Test: `an_object_is_found_until_it_is_removed`.
+unsafe impl<T: Object> Sync for Slab<T> {}
+// SAFETY: as above.
+unsafe impl<T: Object> Send for Slab<T> {}
+
+impl<T: Object> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Self { places: OnceLock::new(), free: Mutex::new(Free { given: VecDeque::new(), fresh: 0 }) }
+    }
+
+    fn places(&self) -> Option<NonNull<Place<T>>> {
+        let layout = Layout::array::<Place<T>>(T::PLACES).ok()?;
+        let reserve = || {
+            // SAFETY: the layout has a size. Zeros are a place whose object is not alive. Test: as above.
+            let places = NonNull::new(unsafe { alloc_zeroed(layout) }.cast());
+            places.unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+        };
+        Some(*self.places.get_or_init(reserve))
+    }
+
+    /// Puts an object into a place: what C sees, and what is ours.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(crate) fn insert(&self, c: T::C, body: T) -> Result<Handle<T>, Errno> {
+        let places = self.places().ok_or(Errno::NOMEM)?;
+        let at = {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            if free.given.len() > RESTING || free.fresh == T::PLACES {
+                free.given.pop_front().ok_or(Errno::NOMEM)?
+            } else {
+                free.fresh += 1;
+                free.fresh - 1
+            }
+        };
+        // SAFETY: below `PLACES`, so inside of the array, which is never given back. Test: as above.
+        let place = unsafe { places.add(at).as_ref() };
+        // SAFETY: the place is not live and was taken from the free ones: nobody else writes here. Test: as above.
+        unsafe {
+            (*place.c.get()).write(c);
+            (*place.body.get()).write(body);
+        }
+        place.is_live.store(true, Ordering::Release);
+        Ok(Held { place }.handle())
+    }
+
+    #[inline]
+    fn look(&self, handle: Handle<T>) -> Option<Held<T>> {
+        let first = self.places.get()?.as_ptr();
+        let offset = handle.0.addr().wrapping_sub(first.addr()).wrapping_sub(T::HANDLE_AT);
+        let at = offset / size_of::<Place<T>>();
+        if !offset.is_multiple_of(size_of::<Place<T>>()) || at >= T::PLACES {
+            return None;
+        }
+        // SAFETY: inside of the array, whose memory is zeroed or a place that was written. Test: as above.
+        let place = unsafe { &*first.add(at) };
+        place.is_live.load(Ordering::Acquire).then_some(Held { place })
+    }
+
+    /// Takes the object out; its address is stale from now on.
+    fn remove(&self, held: Held<T>) -> Result<T, Errno> {
+        if !held.place.is_live.swap(false, Ordering::AcqRel) {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: it was live, so written, and only one makes it end; whoever looks at it meanwhile breaks the rule above. Test:
+        // as above.
+        let body = unsafe { (*held.place.body.get()).assume_init_read() };
+        let first = self.places.get().map_or(0, |places| places.as_ptr().addr());
+        let at = (std::ptr::from_ref(held.place).addr() - first) / size_of::<Place<T>>();
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).given.push_back(at);
+        Ok(body)
+    }
+}
+
+/// An object as a program names it: an address, NULL, or whatever it has passed instead.
+#[repr(transparent)]
+pub(crate) struct Handle<T: Object>(*mut c_void, PhantomData<&'static T>);
+
+impl<T: Object> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Object> Copy for Handle<T> {}
+
+// SAFETY: it is an address that is checked before it is used. Test: as above.
+unsafe impl<T: Object> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T: Object> Sync for Handle<T> {}
+
+impl<T: Object> PartialEq for Handle<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T: Object> fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: Object> Handle<T> {
+    /// What a program passes for no object at all.
+    pub(crate) const NULL: Self = Self(std::ptr::null_mut(), PhantomData);
+
+    /// What a program has passed, or left in a structure.
+    #[inline]
+    pub(crate) fn of<C>(address: *mut C) -> Self {
+        Self(address.cast(), PhantomData)
+    }
+
+    /// The address, as a pointer to what a field of a structure is declared as.
+    pub(crate) fn cast<C>(self) -> *mut C {
+        self.0.cast()
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The object, if it is one and alive.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] if not.
+    #[inline]
+    pub(crate) fn look(self) -> Result<Held<T>, Errno> {
+        T::slab().look(self).ok_or(Errno::INVAL)
+    }
+
+    /// The object, or nothing for NULL.
+    ///
+    /// # Errors
+    /// As [`Handle::look`] for what is neither.
+    pub(crate) fn look_if_any(self) -> Result<Option<Held<T>>, Errno> {
+        if self.is_null() { Ok(None) } else { self.look().map(Some) }
+    }
+}
+
+/// An object that was found alive.
+pub(crate) struct Held<T: Object> {
+    place: &'static Place<T>,
+}
+
+impl<T: Object> Clone for Held<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Object> Copy for Held<T> {}
+
+// SAFETY: what it leads to may be used by any thread, as `T` may, and what C sees is C's. Test: as above.
+unsafe impl<T: Object> Send for Held<T> {}
+// SAFETY: as above.
+unsafe impl<T: Object> Sync for Held<T> {}
+
+impl<T: Object> Deref for Held<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: it was alive, so written, and the program does not destroy what it is inside a call with. Test: as above.
+        unsafe { (*self.place.body.get()).assume_init_ref() }
+    }
+}
+
+impl<T: Object> Held<T> {
+    /// Its address, as the program has it.
+    pub(crate) fn handle(self) -> Handle<T> {
+        Handle::of(self.place.c.get().cast::<u8>().wrapping_add(T::HANDLE_AT))
+    }
+
+    /// A copy of what C sees of it now.
+    #[inline]
+    pub(crate) fn seen(self) -> T::C {
+        // SAFETY: written before it became alive. Programs change fields between calls, not during one that uses them. Test: as
+        // above.
+        unsafe { (*self.place.c.get()).assume_init_read() }
+    }
+
+    /// Changes what C sees of it.
+    #[inline]
+    pub(crate) fn show(self, change: impl FnOnce(&mut T::C)) {
+        // SAFETY: as in `seen`; a call changes only fields that are the library's to change. Test: as above.
+        change(unsafe { (*self.place.c.get()).assume_init_mut() });
+    }
+
+    /// Takes the object out; its address is stale from now on.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] when another thread has done that just now.
+    pub(crate) fn remove(self) -> Result<T, Errno> {
+        T::slab().remove(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+    struct Thing(Box<u32>);
+
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            ENDED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Object for Thing {
+        type C = [u64; 3];
+        const HANDLE_AT: usize = 8;
+        const PLACES: usize = 300;
+        fn slab() -> &'static Slab<Self> {
+            static SLAB: Slab<Thing> = Slab::new();
+            &SLAB
+        }
+    }
+
+    #[test]
+    fn an_object_is_found_until_it_is_removed() {
+        let slab = Thing::slab();
+        assert!(Handle::<Thing>::NULL.look().is_err());
+        let insert = |value| slab.insert([1, 2, 3], Thing(Box::new(value)));
+        let handle = insert(7).expect("room");
+        let held = handle.look().expect("alive");
+        assert_eq!((*held.0, held.seen()), (7, [1, 2, 3]));
+        held.show(|c| c[1] = 5);
+        assert_eq!(held.seen(), [1, 5, 3]);
+        assert!(held.handle() == handle);
+        for wrong in [1, 8, size_of::<Place<Thing>>(), usize::MAX, 1 << 40] {
+            let foreign = Handle::<Thing>::of(handle.cast::<u8>().wrapping_add(wrong));
+            assert!(foreign.look().is_err(), "{wrong}");
+        }
+        assert_eq!(held.remove().map(|thing| *thing.0), Ok(7));
+        assert_eq!(ENDED.load(Ordering::Relaxed), 1);
+        assert!(handle.look().is_err() && held.remove().is_err());
+        // A place rests, and there is a last one.
+        let all: Vec<_> = (0..300).map(|value| insert(value).expect("room")).collect();
+        assert!(all[..RESTING].iter().all(|other| *other != handle) && all.contains(&handle));
+        assert!(insert(0).is_err());
+    }
+}

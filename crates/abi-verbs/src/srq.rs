@@ -1,0 +1,120 @@
+//! [`Srq`]: shared receive queues.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cface::Out;
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+use verbs::SrqInit;
+
+use crate::answer::Answer;
+use crate::context::Context;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::event::Acks;
+use crate::pd::{Pd, Users};
+use crate::slab::{Handle, Held, Object, Slab};
+
+/// A shared receive queue.
+pub(crate) struct Srq {
+    pub(crate) srq: verbs::Srq,
+    pub(crate) context: Handle<Context>,
+    pd: Held<Pd>,
+    init: SrqInit,
+    limit: AtomicU32,
+    pub(crate) users: Users,
+    pub(crate) events: Acks,
+}
+
+impl Object for Srq {
+    type C = ibv_srq;
+    const PLACES: usize = 1 << 14;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<Srq> = Slab::new();
+        &SLAB
+    }
+}
+
+fn create(pd: Handle<Pd>, srq_context: *mut c_void, attr: &mut ibv_srq_attr) -> Answer<Handle<Srq>> {
+    let pd = pd.look()?;
+    let init = SrqInit { max_wr: attr.max_wr, max_sge: attr.max_sge.max(1) };
+    let srq = pd.pd.create_srq(init)?;
+    let number = srq.id();
+    let context = pd.context();
+    let seen = ibv_srq {
+        context: Context::address(context),
+        srq_context,
+        pd: pd.handle().cast(),
+        handle: number,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let (limit, users, events) = (AtomicU32::new(0), Users::default(), Acks::default());
+    let handle = Srq::slab().insert(seen, Srq { srq, context, pd, init, limit, users, events })?;
+    pd.users.join();
+    lock(&context.look()?.engine.objects).srqs.insert(number, handle);
+    attr.max_sge = init.max_sge;
+    Ok(handle)
+}
+
+pub(crate) fn ibv_create_srq(pd: Handle<Pd>, init: Out<ibv_srq_init_attr>) -> Answer<Handle<Srq>> {
+    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let srq = create(pd, found.srq_context, &mut found.attr)?;
+    init.set(found);
+    Ok(srq)
+}
+
+pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_srq_init_attr_ex>) -> Answer<Handle<Srq>> {
+    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let is_basic =
+        found.comp_mask & n::IBV_SRQ_INIT_ATTR_TYPE == 0 || found.srq_type as u32 == n::IBV_SRQT_BASIC;
+    if !is_basic || found.comp_mask & n::IBV_SRQ_INIT_ATTR_PD == 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let srq = create(Handle::of(found.pd), found.srq_context, &mut found.attr)?;
+    init.set(found);
+    Ok(srq)
+}
+
+pub(crate) fn number(srq: Handle<Srq>, place: Out<u32>) -> Answer {
+    let number = srq.look()?.srq.id();
+    place.required(Errno::INVAL)?.set(number);
+    Ok(())
+}
+
+pub(crate) fn ibv_modify_srq(srq: Handle<Srq>, attr: Out<ibv_srq_attr>, mask: i32) -> Answer {
+    let (srq, attr) = (srq.look()?, attr.get().ok_or(Errno::INVAL)?);
+    match mask.cast_unsigned() {
+        n::IBV_SRQ_LIMIT => {
+            srq.srq.arm_limit(attr.srq_limit)?;
+            srq.limit.store(attr.srq_limit, Ordering::Relaxed);
+            Ok(())
+        }
+        mask if mask & n::IBV_SRQ_MAX_WR != 0 => Err(Errno::OPNOTSUPP),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+pub(crate) fn ibv_query_srq(srq: Handle<Srq>, place: Out<ibv_srq_attr>) -> Answer {
+    let srq = srq.look()?;
+    let SrqInit { max_wr, max_sge } = srq.init;
+    place.required(Errno::INVAL)?.set(ibv_srq_attr {
+        max_wr,
+        max_sge,
+        srq_limit: srq.limit.load(Ordering::Relaxed),
+    });
+    Ok(())
+}
+
+pub(crate) fn ibv_destroy_srq(srq: Handle<Srq>) -> Answer {
+    let srq = srq.look()?;
+    srq.users.check_none()?;
+    if let Ok(context) = srq.context.look() {
+        lock(&context.engine.objects).srqs.remove(&srq.srq.id());
+    }
+    srq.events.await_all();
+    srq.remove()?.pd.users.leave();
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! The functions that programs call through an object, as the inline functions of `verbs.h` do, and the tables that hold them.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use cface::{In, Out};
+use rdma_abi::context::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_context_ops, verbs_context};
+use rdma_abi::verbs::*;
+
+use crate::answer;
+use crate::slab::Handle;
+use crate::{cq, dm, poll, port, post, qp, srq};
+
+/// What C sees of an opened device.
+pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
+    let context = ibv_context {
+        device,
+        ops: ops(),
+        // No descriptor of the kernel's is behind it.
+        cmd_fd: -1,
+        async_fd,
+        num_comp_vectors: 1,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        abi_compat: VERBS_ABI_IS_EXTENDED,
+    };
+    verbs_context {
+        query_port: Some(query_port),
+        advise_mr: null_mut(),
+        alloc_null_mr: null_mut(),
+        read_counters: null_mut(),
+        attach_counters_point_flow: null_mut(),
+        create_counters: null_mut(),
+        destroy_counters: null_mut(),
+        reg_dm_mr: Some(reg_dm_mr),
+        alloc_dm: Some(alloc_dm),
+        free_dm: Some(free_dm),
+        modify_flow_action_esp: null_mut(),
+        destroy_flow_action: null_mut(),
+        create_flow_action_esp: null_mut(),
+        modify_qp_rate_limit: null_mut(),
+        alloc_parent_domain: null_mut(),
+        dealloc_td: null_mut(),
+        alloc_td: null_mut(),
+        modify_cq: null_mut(),
+        post_srq_ops: null_mut(),
+        destroy_rwq_ind_table: null_mut(),
+        create_rwq_ind_table: null_mut(),
+        destroy_wq: null_mut(),
+        modify_wq: null_mut(),
+        create_wq: null_mut(),
+        query_rt_values: null_mut(),
+        create_cq_ex: Some(create_cq_ex),
+        _priv: null_mut(),
+        query_device_ex: Some(query_device_ex),
+        ibv_destroy_flow: null_mut(),
+        ABI_placeholder2: null_mut(),
+        ibv_create_flow: null_mut(),
+        ABI_placeholder1: null_mut(),
+        open_qp: null_mut(),
+        create_qp_ex: Some(create_qp_ex),
+        get_srq_num: Some(get_srq_num),
+        create_srq_ex: Some(create_srq_ex),
+        open_xrcd: null_mut(),
+        close_xrcd: null_mut(),
+        _ABI_placeholder3: 0,
+        sz: size_of::<verbs_context>(),
+        context,
+    }
+}
+
+fn ops() -> ibv_context_ops {
+    ibv_context_ops {
+        _compat_1: [null_mut(); 7],
+        // Inline functions call these three unasked.
+        alloc_mw: (no_window as extern "C" fn() -> *mut c_void) as *mut c_void,
+        bind_mw: (no_binding as extern "C" fn() -> c_int) as *mut c_void,
+        dealloc_mw: (no_binding as extern "C" fn() -> c_int) as *mut c_void,
+        _compat_2: null_mut(),
+        poll_cq: Some(poll_cq),
+        req_notify_cq: Some(req_notify_cq),
+        _compat_3: [null_mut(); 7],
+        post_srq_recv: Some(post_srq_recv),
+        _compat_4: [null_mut(); 4],
+        post_send: Some(post_send),
+        post_recv: Some(post_recv),
+        _compat_5: [null_mut(); 5],
+    }
+}
+
+extern "C" fn no_window() -> *mut c_void {
+    answer::pointer(|| Err(crate::errno::Errno::OPNOTSUPP))
+}
+
+extern "C" fn no_binding() -> c_int {
+    libc::EOPNOTSUPP
+}
+
+// Each argument is checked as those of the exported functions are.
+
+extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wcs: *mut ibv_wc) -> c_int {
+    poll::poll(Handle::of(cq), count, wcs)
+}
+
+extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    answer::errno(|| cq::req_notify(Handle::of(cq), solicited_only != 0))
+}
+
+extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+    answer::errno(|| post::send(Handle::of(qp), wr, bad))
+}
+
+extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    answer::errno(|| post::recv(Handle::of(qp), wr, bad))
+}
+
+extern "C" fn post_srq_recv(srq: *mut ibv_srq, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    answer::errno(|| post::srq_recv(Handle::of(srq), wr, bad))
+}
+
+extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    size: usize,
+) -> c_int {
+    answer::errno(|| port::query(Handle::of(context), port, attr.cast(), size))
+}
+
+extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    _input: *const ibv_query_device_ex_input,
+    attr: *mut ibv_device_attr_ex,
+    size: usize,
+) -> c_int {
+    answer::errno(|| port::query_device_ex(Handle::of(context), attr.cast(), size))
+}
+
+extern "C" fn create_cq_ex(context: *mut ibv_context, init: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
+    answer::pointer(|| cq::create_ex(Handle::of(context), input(init)).map(Handle::cast))
+}
+
+extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
+    answer::pointer(|| qp::create_ex(Handle::of(context), output(init)).map(Handle::cast))
+}
+
+extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
+    answer::errno(|| srq::number(Handle::of(srq), output(number)))
+}
+
+extern "C" fn create_srq_ex(context: *mut ibv_context, init: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
+    answer::pointer(|| srq::create_ex(Handle::of(context), output(init)).map(Handle::cast))
+}
+
+extern "C" fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
+    answer::pointer(|| dm::alloc(Handle::of(context), input(attr)).map(Handle::cast))
+}
+
+extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    answer::errno(|| dm::free(Handle::of(dm)))
+}
+
+extern "C" fn reg_dm_mr(
+    pd: *mut ibv_pd,
+    dm: *mut ibv_dm,
+    offset: u64,
+    len: usize,
+    access: c_uint,
+) -> *mut ibv_mr {
+    answer::pointer(|| dm::register(Handle::of(pd), Handle::of(dm), offset, len, access).map(Handle::cast))
+}
+
+pub(crate) extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, at: u64, from: *const c_void, len: usize) -> c_int {
+    answer::errno(|| dm::copy(Handle::of(dm), at, dm::Way::In(from.cast()), len))
+}
+
+pub(crate) extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, at: u64, len: usize) -> c_int {
+    answer::errno(|| dm::copy(Handle::of(dm), at, dm::Way::Out(to.cast()), len))
+}
+
+fn input<T: Copy>(place: *mut T) -> In<T> {
+    // SAFETY: a program passes NULL or the address of what the function asks for. Test: `nonsense_is_answered` in
+    // tests/programs.rs.
+    unsafe { In::new(place) }
+}
+
+fn output<T>(place: *mut T) -> Out<T> {
+    // SAFETY: as above.
+    unsafe { Out::new(place) }
+}

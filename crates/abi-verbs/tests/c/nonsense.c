@@ -1,0 +1,195 @@
+/* What has no sense: objects that are none, were destroyed or belong to another kind. Each call has to say so and go on. */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <poll.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IS(call, wanted) do { \
+	errno = 0; \
+	long long found_ = (long long)(intptr_t)(call), wanted_ = (long long)(intptr_t)(wanted); \
+	if (found_ != wanted_) { \
+		printf("line %d: %s is %lld and not %lld (errno %d)\n", __LINE__, #call, found_, wanted_, errno); \
+		exit(1); \
+	} \
+} while (0)
+
+/* A call that answers NULL or -1, and leaves this number. */
+#define LEAVES(call, nothing, number) do { \
+	errno = 0; \
+	intptr_t answer_ = (intptr_t)(call); \
+	int left_ = errno; \
+	IS(answer_, nothing); \
+	IS(left_, number); \
+} while (0)
+
+struct all {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+};
+
+static char memory[4096];
+
+/* Whatever the handles are, all of this fails. */
+static void refused(struct all h)
+{
+	struct ibv_device_attr device;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ibv_qp_init_attr init = { .send_cq = h.cq, .recv_cq = h.cq, .qp_type = IBV_QPT_RC };
+	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	struct ibv_srq_attr srq_attr = { 0 };
+	struct ibv_async_event event;
+	struct ibv_cq *cq;
+	void *context;
+	union ibv_gid gid;
+	uint16_t pkey;
+
+	IS(ibv_query_device(h.context, &device), EINVAL);
+	LEAVES(ibv_query_gid(h.context, 1, 0, &gid), -1, EINVAL);
+	LEAVES(ibv_query_pkey(h.context, 1, 0, &pkey), -1, EINVAL);
+	LEAVES(ibv_alloc_pd(h.context), 0, EINVAL);
+	LEAVES((ibv_reg_mr)(h.pd, memory, sizeof memory, 0), 0, EINVAL);
+	LEAVES(ibv_create_comp_channel(h.context), 0, EINVAL);
+	LEAVES(ibv_create_cq(h.context, 1, NULL, NULL, 0), 0, EINVAL);
+	LEAVES(ibv_create_srq(h.pd, &srq_init), 0, EINVAL);
+	LEAVES(ibv_create_qp(h.pd, &init), 0, EINVAL);
+	IS(ibv_modify_qp(h.qp, &attr, IBV_QP_STATE), EINVAL);
+	IS(ibv_query_qp(h.qp, &attr, 0, &init), EINVAL);
+	IS(ibv_modify_srq(h.srq, &srq_attr, IBV_SRQ_LIMIT), EINVAL);
+	IS(ibv_query_srq(h.srq, &srq_attr), EINVAL);
+	IS(ibv_resize_cq(h.cq, 1), EINVAL);
+	LEAVES(ibv_get_cq_event(h.channel, &cq, &context), -1, EINVAL);
+	LEAVES(ibv_get_async_event(h.context, &event), -1, EINVAL);
+	LEAVES(ibv_qp_to_qp_ex(h.qp), 0, EINVAL);
+	ibv_ack_cq_events(h.cq, 1);
+	IS(ibv_destroy_qp(h.qp), EINVAL);
+	IS(ibv_destroy_srq(h.srq), EINVAL);
+	IS(ibv_destroy_cq(h.cq), EINVAL);
+	IS(ibv_destroy_comp_channel(h.channel), EINVAL);
+	IS(ibv_dereg_mr(h.mr), EINVAL);
+	IS(ibv_dealloc_pd(h.pd), EINVAL);
+	IS(ibv_close_device(h.context), EINVAL);
+}
+
+/* Calls through the tables of a context, which is read before we are asked. */
+static void refused_inline(struct ibv_context *context, struct all h)
+{
+	struct ibv_wc wc;
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad_send;
+	struct ibv_recv_wr recv = { 0 }, *bad_recv;
+	struct ibv_port_attr port;
+
+	IS(context->ops.poll_cq(h.cq, 1, &wc), -EINVAL);
+	IS(context->ops.req_notify_cq(h.cq, 0), EINVAL);
+	IS(context->ops.post_send(h.qp, &send, &bad_send), EINVAL);
+	IS(bad_send, &send);
+	IS(context->ops.post_recv(h.qp, &recv, &bad_recv), EINVAL);
+	IS(bad_recv, &recv);
+	IS(context->ops.post_srq_recv(h.srq, &recv, &bad_recv), EINVAL);
+	IS(verbs_get_ctx(context)->query_port(h.context, 1, &port, sizeof port), EINVAL);
+}
+
+static struct all make(struct ibv_context *context)
+{
+	struct all h = { .context = context };
+	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
+
+	IS((h.pd = ibv_alloc_pd(context)) != NULL, 1);
+	IS((h.mr = (ibv_reg_mr)(h.pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE)) != NULL, 1);
+	IS((h.channel = ibv_create_comp_channel(context)) != NULL, 1);
+	IS((h.cq = ibv_create_cq(context, 4, &h, h.channel, 0)) != NULL, 1);
+	IS((h.srq = ibv_create_srq(h.pd, &srq_init)) != NULL, 1);
+	init.send_cq = init.recv_cq = h.cq;
+	IS((h.qp = ibv_create_qp(h.pd, &init)) != NULL, 1);
+	return h;
+}
+
+/* What is in use does not go away, and then in the right order. */
+static void unmake(struct all h)
+{
+	IS(ibv_dealloc_pd(h.pd), EBUSY);
+	IS(ibv_destroy_cq(h.cq), EBUSY);
+	IS(ibv_destroy_comp_channel(h.channel), EBUSY);
+	IS(ibv_destroy_qp(h.qp), 0);
+	IS(ibv_destroy_srq(h.srq), 0);
+	IS(ibv_destroy_cq(h.cq), 0);
+	IS(ibv_destroy_comp_channel(h.channel), 0);
+	IS(ibv_dereg_mr(h.mr), 0);
+	IS(ibv_dealloc_pd(h.pd), 0);
+}
+
+/* Arguments that have no sense, with objects that are alive. */
+static void wrong_arguments(struct all h)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_qp_init_attr init = { .send_cq = h.cq, .recv_cq = h.cq, .qp_type = IBV_QPT_UC, .cap = { 1, 1, 1, 1, 0 } };
+	struct ibv_cq *cq;
+	void *context;
+
+	IS(ibv_modify_qp(h.qp, &attr, IBV_QP_STATE), EINVAL);
+	IS(ibv_modify_qp(h.qp, NULL, IBV_QP_STATE), EINVAL);
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = 2;
+	IS(ibv_modify_qp(h.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), EINVAL);
+	IS(ibv_post_send(h.qp, &send, &bad), EINVAL);
+	IS(bad, &send);
+	LEAVES(ibv_create_qp(h.pd, &init), 0, EOPNOTSUPP);
+	LEAVES(ibv_create_qp(h.pd, NULL), 0, EINVAL);
+	LEAVES((ibv_reg_mr)(h.pd, NULL, 1, 0), 0, EINVAL);
+	LEAVES((ibv_reg_mr)(h.pd, memory, 1, IBV_ACCESS_REMOTE_WRITE), 0, EINVAL);
+	LEAVES(ibv_create_cq(h.context, 0, NULL, NULL, 0), 0, EINVAL);
+	LEAVES(ibv_create_cq(h.context, -1, NULL, NULL, 0), 0, EINVAL);
+	LEAVES(ibv_create_cq(h.context, 1, NULL, NULL, 1), 0, EINVAL);
+	IS(fcntl(h.channel->fd, F_SETFL, O_NONBLOCK), 0);
+	LEAVES(ibv_get_cq_event(h.channel, &cq, &context), -1, EAGAIN);
+	LEAVES(ibv_import_device(0), 0, ENOSYS);
+}
+
+int main(void)
+{
+	int count;
+	struct ibv_device **list = ibv_get_device_list(&count);
+	struct all null = { 0 }, foreign, stale;
+
+	IS(count, 1);
+	IS(list[1], 0);
+	LEAVES(ibv_open_device(NULL), 0, EINVAL);
+	LEAVES(ibv_open_device((struct ibv_device *)memory), 0, EINVAL);
+	struct ibv_context *context = ibv_open_device(list[0]);
+	IS(context != NULL, 1);
+	ibv_free_device_list(list);
+	ibv_free_device_list(list);
+	ibv_free_device_list(NULL);
+
+	memset(&foreign, 0, sizeof foreign);
+	foreign = (struct all){ (void *)memory, (void *)memory, (void *)memory, (void *)memory, (void *)memory, (void *)memory, (void *)memory };
+	refused(null);
+	refused(foreign);
+	refused_inline(context, null);
+	refused_inline(context, foreign);
+
+	struct all alive = make(context);
+	wrong_arguments(alive);
+	/* Each in the place of another. */
+	refused((struct all){ (void *)alive.pd, (void *)alive.mr, (void *)alive.channel, (void *)alive.cq, (void *)alive.srq, (void *)alive.qp, (void *)alive.context });
+	/* In the middle of one. */
+	refused((struct all){ (void *)((char *)alive.context + 8), (void *)((char *)alive.pd + 8), (void *)((char *)alive.mr + 8),
+		(void *)((char *)alive.channel + 8), (void *)((char *)alive.cq + 8), (void *)((char *)alive.srq + 8), (void *)((char *)alive.qp + 8) });
+	unmake(alive);
+	stale = alive;
+	IS(ibv_close_device(context), 0);
+	refused(stale);
+	printf("all refused\n");
+	return 0;
+}

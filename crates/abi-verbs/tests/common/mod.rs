@@ -1,0 +1,135 @@
+//! Programs on the library of this crate: those of others, and our own in C.
+#![allow(dead_code)] // each test file uses a part of it
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program may take until it listens, and until it ends.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The library that cargo has built for this test.
+pub(crate) fn library() -> PathBuf {
+    let own = std::env::current_exe().expect("this test");
+    let places = own.ancestors().skip(1).take(2).map(|place| place.join("libnicety_verbs.so"));
+    let found = places.max_by_key(|path| path.metadata().and_then(|meta| meta.modified()).ok());
+    found.filter(|path| path.exists()).expect("cargo builds the library for its tests")
+}
+
+/// A folder in which programs find the library by both of its names.
+pub(crate) struct Names(tempfile::TempDir);
+
+impl Names {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+            symlink(library(), folder.path().join(name)).expect("a link");
+        }
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A program that finds it, on a device.
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>, device: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", self.path()).env("NICETY_VERBS_DEVICES", device);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+        command
+    }
+}
+
+/// Whether a program is here; without it, says what is skipped.
+pub(crate) fn has(program: &str, package: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !there {
+        eprintln!("SKIPPED: there is no {program} here; apt-get install {package}");
+    }
+    there
+}
+
+/// Whether there are a C compiler and the headers; without them, says what is skipped.
+pub(crate) fn has_compiler() -> bool {
+    let headers = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
+    let there = headers.iter().all(|header| Path::new("/usr/include").join(header).exists());
+    if !there {
+        eprintln!("SKIPPED: no headers here; apt-get install libibverbs-dev librdmacm-dev");
+    }
+    has("cc", "gcc") && there
+}
+
+/// Compiles a source of `tests/c` and links it with our library.
+pub(crate) fn compile(names: &Names, source: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
+    let program = names.path().join("program");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-o"]).arg(&program).arg(source);
+    cc.args(["libibverbs.so.1", "librdmacm.so.1"].map(|name| names.path().join(name))).arg("-lpthread");
+    let output = cc.output().expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).expect("a port").port()
+}
+
+/// Waits until somebody listens at this port, without disturbing him.
+fn await_listener(port: u16, server: &mut Child) {
+    let (wanted, start) = (format!(":{port:04X}"), Instant::now());
+    let is_there = |file: &str| {
+        let table = fs::read_to_string(file).unwrap_or_default();
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            words.next().is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some("0A")
+        })
+    };
+    while !is_there("/proc/net/tcp") && !is_there("/proc/net/tcp6") {
+        assert!(server.try_wait().expect("it can be asked").is_none(), "the server has ended");
+        assert!(start.elapsed() < LIMIT, "nobody listens");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What a program said, which must end well and in time.
+pub(crate) fn finish(mut child: Child, what: &str) -> String {
+    let start = Instant::now();
+    while child.try_wait().expect("it can be asked").is_none() {
+        if start.elapsed() > LIMIT {
+            let _ = child.kill();
+            let said = said(&child.wait_with_output().expect("it was ended"));
+            panic!("{what} does not end: {said}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().expect("it has ended");
+    let said = said(&output);
+    assert!(output.status.success(), "{what} ends with {}: {said}", output.status);
+    said
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Runs a program that exchanges its numbers over TCP as server and as client; what both said.
+pub(crate) fn pair(names: &Names, device: &str, line: &str) -> [String; 2] {
+    let (program, options) = line.split_once(' ').unwrap_or((line, ""));
+    let port = free_port();
+    let start = |peer: Option<&str>| {
+        let mut command = names.command(program, device);
+        command.args(options.split_whitespace()).args(["-p", &port.to_string()]).args(peer);
+        command.spawn().expect("it starts")
+    };
+    let mut server = start(None);
+    await_listener(port, &mut server);
+    let client = start(Some("127.0.0.1"));
+    [finish(client, line), finish(server, line)]
+}

@@ -1,0 +1,148 @@
+//! What is made of the table of functions: the exported symbols, and the list in CAVEATS.md. After a change of the table,
+//! `BLESS=1 cargo test -p abi-verbs --test table` writes the list.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::library;
+
+/// A line of the table.
+struct Function {
+    state: &'static str,
+    left_out: Option<&'static str>,
+    node: &'static str,
+    name: &'static str,
+}
+
+fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
+    table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn functions() -> Vec<Function> {
+    let parse = |line: &'static str| {
+        let (line, left_out) = match line.split_once(';') {
+            Some((line, left_out)) => (line, Some(left_out.trim())),
+            None => (line, None),
+        };
+        let head = line.split('(').next().expect("a head");
+        let mut words = head.split(' ');
+        let (state, node) = (words.next().expect("a state"), words.next().expect("a node"));
+        let name = head.rsplit([' ', '*']).next().expect("a name");
+        Function { state, left_out, node, name }
+    };
+    lines(include_str!("../functions.txt")).map(parse).collect()
+}
+
+#[test]
+fn states_are_known_and_what_is_partial_says_what_is_left_out() {
+    for Function { state, left_out, name, .. } in functions() {
+        assert!(["done", "partial", "unsupported"].contains(&state), "{name}: {state}");
+        assert_eq!(left_out.is_some(), state == "partial", "{name}");
+    }
+}
+
+/// Symbols with their nodes, as nm lists them.
+fn exported(library: &Path) -> Option<BTreeSet<String>> {
+    let output =
+        Command::new("nm").args(["-D", "--defined-only", "--with-symbol-versions"]).arg(library).output();
+    let text = String::from_utf8(output.ok()?.stdout).expect("text");
+    let names = text.lines().filter_map(|line| line.split_whitespace().nth(2));
+    // A node is a symbol, too, without a version.
+    Some(names.filter(|name| name.contains('@')).map(|name| name.replace("@@", "@")).collect())
+}
+
+#[test]
+fn exactly_the_tables_are_exported() {
+    let Some(found) = exported(&library()) else {
+        eprintln!("SKIPPED: there is no nm here; apt-get install binutils");
+        return;
+    };
+    let public = functions().into_iter().map(|function| format!("{}@{}", function.name, function.node));
+    let private = lines(include_str!("../private.txt")).map(|line| {
+        let (node, name) = line.split_once(' ').expect("a node and a name");
+        format!("{name}@{node}")
+    });
+    assert_eq!(found, public.chain(private).collect());
+}
+
+/// Goal: a program that was linked with the installed libraries finds in ours whatever it can ask for.
+#[test]
+fn nothing_of_the_installed_libraries_is_missing() {
+    let folder = Path::new("/usr/lib/x86_64-linux-gnu");
+    let Some(ours) = exported(&library()) else { return };
+    for name in ["libibverbs.so.1", "librdmacm.so.1"].map(|name| folder.join(name)) {
+        if !name.exists() {
+            eprintln!("SKIPPED: there is no {} here; apt-get install rdmacm-utils", name.display());
+            continue;
+        }
+        let theirs = exported(&name).expect("nm is here");
+        let is_known = |symbol: &&String| !symbol.contains("PRIVATE") || symbol.ends_with("PRIVATE_34");
+        let missing: Vec<_> = theirs.difference(&ours).filter(is_known).collect();
+        assert!(missing.is_empty(), "{}: {missing:?}", name.display());
+    }
+}
+
+const BEGIN: &str = "<!-- From crates/abi-verbs/functions.txt: ";
+const END: &str = "<!-- End of the functions of verbs. -->";
+
+/// The list in CAVEATS.md, without the names for programs from before 2007.
+fn list() -> String {
+    let all = functions();
+    let mut nodes: BTreeMap<&str, usize> = BTreeMap::new();
+    all.iter().for_each(|function| *nodes.entry(function.name).or_default() += 1);
+    let current: Vec<_> =
+        all.iter().filter(|function| function.node != "IBVERBS_1.0" || nodes[function.name] == 1).collect();
+    let mut text = format!("{BEGIN}BLESS=1 cargo test -p abi-verbs --test table -->\n");
+    for (state, word) in [("done", "Done"), ("partial", "Partial"), ("unsupported", "Unsupported")] {
+        let those: Vec<_> = current.iter().filter(|function| function.state == state).collect();
+        write!(text, "\n**{word}, {} of {}.**", those.len(), current.len()).expect("a string");
+        if state == "partial" {
+            text.push_str("\n\n");
+            for function in those {
+                writeln!(text, "- `{}`: {}", function.name, function.left_out.unwrap_or_default())
+                    .expect("a string");
+            }
+        } else {
+            let names: Vec<_> = those.iter().map(|function| function.name).collect();
+            wrap(&mut text, &names.join(", "));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Appends words, in lines of at most 120 characters.
+fn wrap(text: &mut String, words: &str) {
+    let mut width = 40;
+    for word in words.split(' ') {
+        width += word.len() + 1;
+        let break_here = width > 120;
+        if break_here {
+            width = word.len();
+        }
+        text.push(if break_here { '\n' } else { ' ' });
+        text.push_str(word);
+    }
+    text.push('\n');
+}
+
+#[test]
+fn caveats_has_the_list() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../CAVEATS.md");
+    let caveats = fs::read_to_string(&path).expect("it is there");
+    let (before, rest) = caveats.split_once(BEGIN).expect("the list has a beginning");
+    let (_, after) = rest.split_once(END).expect("and an end");
+    let expected = format!("{before}{}{END}{after}", list());
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, expected).expect("written");
+    } else {
+        let differs = caveats.lines().zip(expected.lines()).find(|(found, wanted)| found != wanted);
+        let hint = "BLESS=1 cargo test -p abi-verbs --test table writes it";
+        assert!(caveats == expected, "{hint}; the first line that differs: {differs:?}");
+    }
+}
