@@ -46,7 +46,7 @@ pub(crate) enum Command {
     /// Put the papers' published numbers beside the modelled cards
     #[command(after_long_help = REPRODUCE)]
     Reproduce(ReproduceArgs),
-    /// Run somebody else's program, built against uDAPL, on one of the devices
+    /// Run somebody else's program, built for libibverbs, librdmacm or uDAPL, on our devices
     #[command(after_long_help = RUN)]
     Run(RunArgs),
     /// Run a parallel program: ranks on this host and others, started, served and ended together
@@ -286,27 +286,34 @@ pub(crate) struct RunArgs {
     /// The program is built against DAT 2.0: its registry, libdat2, is told of the device
     #[arg(long)]
     pub(crate) dat: bool,
-    /// Device to run on (see `nicety devices`)
-    #[arg(long, value_name = "DEV", default_value = "shm")]
-    pub(crate) device: String,
-    /// What the program calls the adapter
-    #[arg(long, value_name = "NAME", default_value = "nicety")]
+    /// Device to run on (see `nicety devices`); several times for a program that is to see several
+    #[arg(long = "device", value_name = "DEV", default_value = "shm")]
+    pub(crate) devices: Vec<String>,
+    /// What the program calls the adapter (with --dat)
+    #[arg(long, value_name = "NAME", default_value = "nicety", requires = "dat")]
     pub(crate) ia: String,
-    /// The provider library, if it is not beside this program
+    /// Print what a shell has to export instead, for programs that something else starts
+    #[arg(long, conflicts_with_all = ["dat", "command"])]
+    pub(crate) print_env: bool,
+    /// The library that the program is given, if it is not beside this program
     #[arg(long = "library", value_name = "PATH")]
     pub(crate) provider: Option<PathBuf>,
     /// The program with its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "print_env", value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 const RUN: &str = "\
-The program is given a dat.conf of its own (DAT_OVERRIDE) in which NAME is the device. It needs \
-libdat2 (Debian: libdapl2), and nothing else of RDMA. Its exit status is that of this command.
+The program finds our libibverbs.so.1 and librdmacm.so.1 before any others (LD_LIBRARY_PATH), and in them the devices, as \
+nicety0, nicety1 and so on. With --dat it is given a dat.conf of its own (DAT_OVERRIDE) in which NAME is the device; that needs \
+libdat2 (Debian: libdapl2). Neither needs anything else of RDMA. The exit status is that of the program.
 
 EXAMPLES
-  nicety run --dat -- dtest -P nicety                             a server; then, in another terminal:
-  nicety run --dat -- dtest -P nicety -h 127.0.0.1
+  nicety run -- ibv_devinfo -v
+  nicety run -- ibv_rc_pingpong                                   a server; then, in another terminal:
+  nicety run -- ibv_rc_pingpong localhost
+  eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all that this shell starts
+  nicety run --dat -- dtest -P nicety
   nicety run --dat --device iwarp -- dapltest -T S -D nicety
   nicety run --dat --device iwarp@10.0.0.1 --ia ib0 -- ./program  by the name that it expects";
 

@@ -1,5 +1,8 @@
-//! `nicety run`: somebody else's program on one of our devices.
+//! `nicety run`: somebody else's program on our devices.
 
+mod verbs;
+
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -7,10 +10,12 @@ use std::process::{Command, ExitStatus};
 
 use crate::args::RunArgs;
 use crate::beside;
-use crate::error::{Failure, Outcome};
+use crate::error::{Failure, OK, Outcome};
+use crate::quote::shell_words;
 use crate::signals::Signals;
+use crate::term::Stream;
 
-/// The provider library, as cargo names it.
+/// The provider library of uDAPL, as cargo names it.
 const LIBRARY: &str = "libnicety_dat.so";
 
 /// Runs the program, and ends as it does.
@@ -18,18 +23,35 @@ const LIBRARY: &str = "libnicety_dat.so";
 /// # Errors
 /// A device that there is not, or that lives in virtual time; a library or program that is missing.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
-    if !args.dat {
-        return Err(Failure::usage(
-            "what the program is built against is not said; say --dat: nicety run --dat -- COMMAND",
-        ));
+    for device in &args.devices {
+        fabric::check(device).map_err(Failure::usage)?;
+        if fabric::is_virtual(device) {
+            return Err(Failure::usage(format!(
+                "{device} lives in virtual time, where other programs cannot run; take shm or iwarp"
+            )));
+        }
     }
-    fabric::check(&args.device).map_err(Failure::usage)?;
-    if fabric::is_virtual(&args.device) {
-        return Err(Failure::usage(format!(
-            "{} lives in virtual time, where other programs cannot run; take shm or iwarp",
-            args.device
-        )));
+    if args.dat {
+        return with_dat(args);
     }
+    let search = std::env::var_os("LD_LIBRARY_PATH");
+    let own = beside::own_directory()?;
+    let library = args.provider.as_deref();
+    let variables = verbs::environment(&own, library, &args.devices, search.as_deref())?;
+    if args.print_env {
+        for (name, value) in variables {
+            Stream::Out.print(&format!("export {name}={}\n", shell_words(&[value])))?;
+        }
+        return Ok(OK);
+    }
+    start(args, variables)
+}
+
+/// Runs a program that is built against uDAPL.
+fn with_dat(args: &RunArgs) -> Outcome {
+    let [device] = &args.devices[..] else {
+        return Err(Failure::usage("a dat.conf has one device; give --device once"));
+    };
     let library = match &args.provider {
         Some(path) => {
             let missing = |why| {
@@ -39,11 +61,16 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         }
         None => find(&beside::own_directory()?)?,
     };
-    let config = write_config(&dat_conf(&args.ia, &args.device, &library)?)?;
+    let config = write_config(&dat_conf(&args.ia, device, &library)?)?;
+    start(args, vec![("DAT_OVERRIDE", config.path().into())])
+}
+
+/// Starts the program with these variables, and waits for its end.
+fn start(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Outcome {
     let (program, rest) = args.command.split_first().ok_or_else(|| Failure::usage("no command is given"))?;
     // The terminal's Ctrl-C reaches the program, whose end is ours.
     Signals::ignore_interrupt()?;
-    let status = Command::new(program).args(rest).env("DAT_OVERRIDE", config.path()).status();
+    let status = Command::new(program).args(rest).envs(variables).status();
     let status = status.map_err(|why| {
         let program = Path::new(program).display();
         Failure::usage(format!(
@@ -107,8 +134,9 @@ mod tests {
     fn args(device: &str, command: &[&str]) -> RunArgs {
         RunArgs {
             dat: true,
-            device: device.to_owned(),
+            devices: vec![device.to_owned()],
             ia: "nicety".to_owned(),
+            print_env: false,
             provider: Some(std::env::current_exe().expect("this test")),
             command: command.iter().map(Into::into).collect(),
         }
@@ -133,6 +161,8 @@ mod tests {
         assert!(missing.lines[0].contains("no-such-program-here"), "{missing:?}");
         let none = RunArgs { provider: Some("/nowhere/at/all.so".into()), ..args("shm", &["true"]) };
         assert!(run(&none).is_err());
+        let two = RunArgs { devices: vec!["shm".into(), "iwarp".into()], ..args("shm", &["true"]) };
+        assert!(run(&two).expect_err("one too many").lines[0].contains("once"));
         let empty = tempfile::tempdir().expect("a directory");
         let own = empty.path().join("bin");
         let told = find(&own).expect_err("nothing is there");
