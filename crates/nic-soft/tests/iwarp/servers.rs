@@ -257,9 +257,11 @@ fn servers_that_go_wrong_later() {
     // A send of 1000 bytes of which 14 come: length, control, and a part of the header.
     let mut part = vec![0x03, 0xfa, 0x41, 0x43];
     part.extend([0; 10]);
-    for (what, more, resets) in
-        [("random bytes", Rng::new(8).bytes(300), false), ("an end", part.clone(), false), ("a reset", part, true)]
-    {
+    for (what, more, resets) in [
+        ("random bytes", Rng::new(8).bytes(300), false),
+        ("an end", part.clone(), false),
+        ("a reset", part, true),
+    ] {
         let reply = [frame(FrameKind::Reply).emit(), more].concat();
         let server = Server::start(Arc::new(move |mut stream| {
             request(&mut stream);
