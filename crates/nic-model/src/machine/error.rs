@@ -84,6 +84,9 @@ pub enum Wrong {
         /// The value as it was written.
         written: String,
     },
+    /// What a value may as well be is not two values, the smaller one first.
+    #[error("the range of '{}' must be two values, the smaller one first: range = [1, 2]", .0.path())]
+    Range(&'static Key),
     /// A value does not say where it comes from.
     #[error("'{}' has no source: expected source = {}", .0.path(), classes())]
     NoSource(&'static Key),

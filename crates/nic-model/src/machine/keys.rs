@@ -316,8 +316,8 @@ keys! {
     }
     /// The card's DMA engine.
     dma Dma {
-        read_mbps "MB/s (10^6 bytes)" 1..1_000_000: "limit of a stream of reads, by outstanding split transactions";
-        read_latency_ns "ns" 0..1_000_000: "from a read's turn on the bus to its data";
+        outstanding_requests "requests" 1..1024: "reads of a burst each that are under way at once";
+        read_latency_ns "ns" 0..1_000_000: "of a read, beside the bus's time for its data";
         write_latency_ns "ns" 0..1_000_000: "from a write's turn on the bus until the processor sees it";
         message_ns "ns" 0..1_000_000: "of a message's first read from host memory, until the engine can read on";
         port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the one before";
@@ -349,7 +349,7 @@ keys! {
         processors_kind ProcessorsKind: "shared: one processor sends and receives in turn; separate: there is one for each";
         whole_flag bool: "packets are worked on once they have arrived whole, not as they come in";
         address_ns "ns" 0..1_000_000: "at either end of a request that names memory of the peer";
-        receive_message_ns "ns" 0..1_000_000: "each message that takes a receive";
+        receive_message_ns "ns" 0..1_000_000: "each message that takes a receive: behind its data, unless one processor does all";
         receive_packet_ns "ns" 0..1_000_000: "each packet that arrives";
         ack_ns "ns" 0..1_000_000: "each acknowledgement that arrives";
         begun_requests "requests" 1..16_384: "of a queue pair begun and not acknowledged, at most";
@@ -359,7 +359,7 @@ keys! {
     }
     /// The translation cache for pages of host memory.
     translation Translation {
-        cache_entries "entries" 1..1_000_000: "pages that it remembers, first in first out";
+        cache_entries "entries" 0..1_000_000 = 0: "pages that it remembers, first in first out; 0: all";
         page_bytes "bytes" 512..1_073_741_824: "size of a page";
         entry_bytes "bytes" 1..4096: "read from host memory when a page is missing";
         miss_ns "ns" 0..1_000_000: "that the engine stands still then, beside the bus";
@@ -371,7 +371,7 @@ keys! {
         mtu_bytes "bytes" 256..65_536: "data in a packet, at most";
         header_bytes "bytes" 0..1024: "headers and check sums of each packet";
         address_bytes "bytes" 0..1024: "further header of a packet that says where data go or come from";
-        gap_bytes "bytes" 0..4096: "time between packets, in bytes";
+        gap_bytes "bytes" 0..4096 = 0: "time between packets, in bytes";
         ack_bytes "bytes" 0..1024: "an acknowledgement, with its gap";
         latency_ns "ns" 0..1_000_000: "of a cable, with both ends";
         send_packets "packets" 1..1024: "read ahead of the wire, for each port";

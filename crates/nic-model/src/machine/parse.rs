@@ -14,6 +14,9 @@ use super::values::Machine;
 type Outcome<T> = Result<T, MachineError>;
 type Value<'a> = Spanned<DeValue<'a>>;
 
+/// The field of assumed values that says between which others they may as well be.
+const RANGE: &str = "range";
+
 /// A file while it is read.
 struct File<'a> {
     name: &'a str,
@@ -141,7 +144,8 @@ impl File<'_> {
         };
         for inner in table.keys() {
             let name = inner.get_ref().to_string();
-            if !["value", "source", class.field].contains(&name.as_str()) {
+            let known = ["value", "source", class.field].contains(&name.as_str());
+            if !known && !(class.name == "assumed" && name == RANGE) {
                 return Err(self.error(inner.span().start, Wrong::Field { key, class, name }));
             }
         }
@@ -153,8 +157,25 @@ impl File<'_> {
             "fitted" => Source::Fitted { rows: self.rows(reason, key)? },
             "datasheet" => Source::Datasheet { doc: self.string(reason, &format!("doc of '{path}'"))? },
             "derived" => Source::Derived { how: self.string(reason, &format!("how of '{path}'"))? },
-            _ => Source::Assumed { why: self.string(reason, &format!("why of '{path}'"))? },
+            "carried" => Source::Carried { from: self.string(reason, &format!("from of '{path}'"))? },
+            _ => Source::Assumed {
+                why: self.string(reason, &format!("why of '{path}'"))?,
+                range: table.get(RANGE).map(|range| self.range(range, key)).transpose()?,
+            },
         })
+    }
+
+    /// Two values that the key can have, the smaller one first.
+    fn range(&self, value: &Value<'_>, key: &'static Key) -> Outcome<[f64; 2]> {
+        let wrong = || self.error(value.span().start, Wrong::Range(key));
+        let DeValue::Array(list) = value.get_ref() else { return Err(wrong()) };
+        let list: &DeArray<'_> = list;
+        let ends: Vec<f64> =
+            list.iter().map(|end| self.amount(end, key).map(Amount::number)).collect::<Outcome<_>>()?;
+        match ends[..] {
+            [low, high] if low <= high && matches!(key.domain, Domain::Number { .. }) => Ok([low, high]),
+            _ => Err(wrong()),
+        }
     }
 
     fn rows(&self, value: &Value<'_>, key: &'static Key) -> Outcome<Vec<String>> {

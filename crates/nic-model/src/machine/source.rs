@@ -1,7 +1,7 @@
 //! [`Source`]: where a value of a machine comes from, and the words for that in machine files.
 
 /// Where a value comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// A paper says so.
     Published {
@@ -18,6 +18,11 @@ pub enum Source {
         /// The arithmetic by which it follows.
         how: String,
     },
+    /// The value that another machine with the same part has, wherever that has it from.
+    Carried {
+        /// The name of that machine.
+        from: String,
+    },
     /// Chosen so that the model comes near published results: these are no predictions then.
     Fitted {
         /// Numbers of the published rows.
@@ -27,6 +32,8 @@ pub enum Source {
     Assumed {
         /// Why this value.
         why: String,
+        /// Between which values it may as well be; `None`: from half of it to twice as much.
+        range: Option<[f64; 2]>,
     },
     /// Given as an option.
     Given,
@@ -42,6 +49,7 @@ impl Source {
             Self::Published { .. } => "published",
             Self::Datasheet { .. } => "datasheet",
             Self::Derived { .. } => "derived",
+            Self::Carried { .. } => "carried",
             Self::Fitted { .. } => "fitted",
             Self::Assumed { .. } => "assumed",
             Self::Given => "given",
@@ -59,10 +67,11 @@ pub struct Class {
     pub field: &'static str,
 }
 
-pub(super) const CLASSES: [Class; 5] = [
+pub(super) const CLASSES: [Class; 6] = [
     Class { name: "published", field: "rows" },
     Class { name: "datasheet", field: "doc" },
     Class { name: "derived", field: "how" },
+    Class { name: "carried", field: "from" },
     Class { name: "fitted", field: "rows" },
     Class { name: "assumed", field: "why" },
 ];
@@ -78,6 +87,7 @@ impl Class {
         match self.field {
             "rows" => "expected rows = [\"NM-003\"], the numbers of published rows",
             "doc" => "expected doc = \"...\", the document and its section",
+            "from" => "expected from = \"...\", a machine with the same value",
             "how" => "expected how = \"...\", the arithmetic",
             _ => "expected why = \"...\", the reason",
         }

@@ -34,6 +34,42 @@ fn the_machines_that_come_along_are_whole() {
     }
 }
 
+/// Goal: a value that is said to be another machine's is that machine's, and has a source there.
+#[test]
+fn what_is_carried_is_what_the_other_machine_has() {
+    let all = machines();
+    let mut carried = 0;
+    for machine in &all {
+        for p in machine.parameters() {
+            let Source::Carried { from } = &p.source else { continue };
+            let from = all.iter().find(|other| other.name == *from).expect("a machine that comes along");
+            let theirs =
+                from.parameters().into_iter().find(|q| q.key == p.key).expect("every machine has it");
+            assert_eq!(theirs.value, p.value, "{} of {}", p.key.path(), machine.name);
+            assert!(!matches!(theirs.source, Source::Carried { .. } | Source::Default), "{}", p.key.path());
+            carried += 1;
+        }
+    }
+    assert!(carried > 20, "{carried}");
+}
+
+#[test]
+fn an_assumed_value_may_have_a_range() {
+    let burst = "burst_bytes = { value = 512, source = \"assumed\"";
+    let parse = |to: &str| Machine::parse("m.toml", &text().replacen(burst, to, 1));
+    let machine = parse(&format!("{burst}, range = [256, 1024]")).expect("a range");
+    let found = machine.parameters().into_iter().find(|p| p.key.path() == "bus.burst_bytes").expect("a key");
+    assert!(matches!(found.source, Source::Assumed { range: Some([256.0, 1024.0]), .. }), "{found:?}");
+    for (range, hint) in
+        [("[1024, 256]", "the smaller one first"), ("[256]", "two values"), ("[1, 2]", "expected")]
+    {
+        let message = parse(&format!("{burst}, range = {range}")).expect_err(range).to_string();
+        assert!(message.contains(hint), "{message}");
+    }
+    let message = error_of("value = 133, source", "value = 133, range = [1, 2], source");
+    assert!(message.contains("range"), "{message}");
+}
+
 #[test]
 fn values_are_those_of_the_file() {
     let machine = Machine::load("mt23108-nicmem").expect("it comes along");
@@ -92,7 +128,7 @@ fn a_wrong_unit_is_told_the_right_one() {
         ("clock_mhz =", "clock_ghz =", "'bus.clock_ghz' has the wrong unit: write clock_mhz, in MHz"),
         ("clock_mhz =", "clock =", "write clock_mhz"),
         ("post_send_ns =", "post_send_us =", "write post_send_ns, in ns"),
-        ("read_mbps =", "read_gbps =", "MB/s (10^6 bytes)"),
+        ("copy_mbps =", "copy_gbps =", "MB/s (10^6 bytes)"),
     ] {
         let message = error_of(from, to);
         assert!(message.contains(hint), "{message}");

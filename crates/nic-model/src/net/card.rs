@@ -160,9 +160,15 @@ impl Card {
         if self.transport.whole { now } else { head_at }
     }
 
-    /// Writes a packet: takes the bus or the NIC memory; when its last byte is seen. What had come in was written meanwhile, if
+    /// Writes a packet: takes the bus or the NIC memory; when its last byte is written, and how long until it is seen. What had come in was written meanwhile, if
     /// the engine had nothing else to write: what is behind the last boundary is left.
-    fn write(&mut self, now: Time, write: Write<'_>, protection: &Protection, chipset: &mut Chipset) -> Time {
+    fn write(
+        &mut self,
+        now: Time,
+        write: Write<'_>,
+        protection: &Protection,
+        chipset: &mut Chipset,
+    ) -> (Time, Span) {
         let (mut end, mut latency) = (write.from.max(self.writer.written_at).min(now), Span::ZERO);
         let slowness = self.bus.slowness;
         for extent in write.extents {
@@ -188,7 +194,7 @@ impl Card {
             latency = self.completion.latency(&self.dma);
         }
         self.writer.written_at = end;
-        end + latency
+        (end, latency)
     }
 
     /// Takes the bus, the DMA engine and the NIC memory for these extents: when the engine can read on, and when the
@@ -288,14 +294,14 @@ impl Cards {
         c.read(now, what, protection, &mut self.chipsets[c.chipset])
     }
 
-    /// A card writes a packet's data; when the last byte is seen.
+    /// A card writes a packet's data; when the last byte is written, and how long until it is seen.
     pub(super) fn write(
         &mut self,
         now: Time,
         card: usize,
         write: Write<'_>,
         protection: &Protection,
-    ) -> Time {
+    ) -> (Time, Span) {
         self.rouse(card);
         let c = &mut self.cards[card];
         c.write(now, write, protection, &mut self.chipsets[c.chipset])

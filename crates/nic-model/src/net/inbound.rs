@@ -85,6 +85,7 @@ impl Network {
         // What tells of a write that came within its descriptor comes along with it.
         let takes_time = takes && !(merged && matches!(op, SendOp::WriteImm(..)));
         let names_memory = first && packet.body.has_address();
+        let finishes = takes_time && card.transport.ends_behind();
         let extra = Extra { takes: takes_time, names_memory, ..Extra::default() };
         let [begun, ready] = card.transport.receive(head, extra);
         let Some(fetched) = (if takes { self.take_receive(head, qp) } else { Some(head) }) else {
@@ -103,6 +104,7 @@ impl Network {
         let data = if matches!(op, SendOp::WriteImm(..)) { begun } else { ready.max(fetched) };
         packet.write_from = found.responder.place_from(data);
         packet.complete_from = ready.max(fetched);
+        packet.finishes = finishes;
         self.agenda.at(packet.write_from.max(now), Event::Place(number));
     }
 
@@ -183,7 +185,10 @@ impl Network {
             reads: is(SendOp::is_atomic),
             completes: packet.last && is(completes_there),
         };
-        let seen = self.cards.write(now, card, write, &self.protection).max(packet.complete_from);
+        let (from, finishes) = (packet.complete_from, packet.finishes);
+        let (end, latency) = self.cards.write(now, card, write, &self.protection);
+        let done = if finishes { self.cards[card].transport.finish(end.max(from)) } else { end };
+        let seen = (done + latency).max(from);
         let seen = self.qps.get_mut(qp).map_or(seen, |qp| qp.responder.placed_at(seen));
         self.extents = extents;
         self.agenda.at(seen, Event::Placed(number));

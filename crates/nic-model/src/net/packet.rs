@@ -85,6 +85,8 @@ pub(super) struct Packet {
     pub(super) sges: u64,
     /// Its data came within the descriptor.
     pub(super) merged: bool,
+    /// Its message takes a receive, and is ended behind its data.
+    pub(super) finishes: bool,
     /// When the transport engine is done with it.
     pub(super) ready_at: Time,
     /// When its head arrived.

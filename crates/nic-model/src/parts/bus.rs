@@ -68,6 +68,11 @@ impl Bus {
         Span::from_ps((clocks * self.clock_ps * self.slowness).round() as u64)
     }
 
+    /// Bytes of its longest burst.
+    pub(crate) fn burst_bytes(&self) -> u64 {
+        self.burst_bytes
+    }
+
     /// How long a read of `bytes` keeps the bus.
     pub(crate) fn time_of_read(&self, bytes: u64) -> Span {
         self.time(bytes, self.read_overhead)

@@ -14,6 +14,7 @@ type Page = (u32, u64);
 /// The cache of page translations, with what it remembers.
 #[derive(Clone, Debug)]
 pub(crate) struct Translation {
+    /// Pages that it remembers; 0 for all.
     entries: usize,
     page_bytes: u64,
     /// Read from host memory for each page that is missing.
@@ -55,7 +56,8 @@ impl Translation {
             return false;
         }
         self.order.push_back(page);
-        if self.order.len() > self.entries
+        if self.entries > 0
+            && self.order.len() > self.entries
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -84,6 +86,13 @@ mod tests {
                 assert_eq!(missed, expected, "round {round} of {pages} pages");
             }
         }
+    }
+
+    #[test]
+    fn a_cache_without_a_limit_misses_each_page_once() {
+        let mut cache = cache(0.0);
+        let mut round = || (0..5000).map(|page| cache.touch(1, page * 4096, 1)).sum::<u64>();
+        assert_eq!([round(), round()], [5000, 0]);
     }
 
     #[test]

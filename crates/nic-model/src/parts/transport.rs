@@ -12,6 +12,8 @@ use crate::machine::{Params, ProcessorsKind};
 pub(crate) struct Transport {
     sending: Server,
     receiving: Server,
+    /// What ends messages that took a receive, where one processor does not do all.
+    finishing: Server,
     one_processor: bool,
     ports: Server,
     ports_mbps: f64,
@@ -46,6 +48,7 @@ impl Transport {
         Self {
             sending: Server::default(),
             receiving: Server::default(),
+            finishing: Server::default(),
             one_processor: t.processors_kind == ProcessorsKind::Shared,
             ports: Server::default(),
             ports_mbps: t.ports_mbps,
@@ -82,15 +85,26 @@ impl Transport {
         self.ports.reserve(now, at_rate(bytes, self.ports_mbps)).max(now)
     }
 
-    /// A packet arrives; when its data can be placed, and when it is done with.
+    /// A packet arrives; when its data can be placed, and when the receiving side is done with it.
     pub(crate) fn receive(&mut self, now: Time, packet: Extra) -> [Time; 2] {
         let (span, message, latency) =
             (self.receive_packet + self.address(packet), self.receive_message, self.latency);
         let data = self.receiver().reserve(now, span) + latency;
-        if !packet.takes {
+        if !packet.takes || self.ends_behind() {
             return [data, data];
         }
         [data, self.receiver().reserve(now, message) + latency]
+    }
+
+    /// Whether messages that take a receive are ended once their data are in place, while the next one arrives. One
+    /// processor that does all ends them as they arrive.
+    pub(crate) fn ends_behind(&self) -> bool {
+        !self.one_processor
+    }
+
+    /// A message that took a receive has its data in place; when it is done with.
+    pub(crate) fn finish(&mut self, now: Time) -> Time {
+        self.finishing.reserve(now, self.receive_message)
     }
 
     /// An acknowledgement arrives.
@@ -132,6 +146,23 @@ mod tests {
         let first = Extra { sges: 3, begins: true, ..Extra::default() };
         assert_eq!(transport.send(Time::ZERO, first) - Time::ZERO, ns(1600.0));
         assert_eq!(transport.send(Time::ZERO, Extra::default()) - Time::ZERO, ns(2600.0));
+    }
+
+    /// Goal: what a message takes that takes a receive comes behind its data, and holds up no arrival; but on one processor.
+    #[test]
+    fn messages_end_behind_their_data_while_others_arrive() {
+        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let t = &mut params.transport;
+        (t.receive_packet_ns, t.receive_message_ns, t.latency_ns) = (200.0, 700.0, 0.0);
+        let takes = Extra { takes: true, ..Extra::default() };
+        let mut transport = Transport::new(&params);
+        let at = |nanos| Time::ZERO + ns(nanos);
+        assert_eq!(transport.receive(Time::ZERO, takes), [at(200.0); 2]);
+        assert_eq!(transport.finish(at(1000.0)), at(1700.0));
+        assert_eq!(transport.receive(at(200.0), takes), [at(400.0); 2], "beside the end of the first");
+        assert_eq!(transport.finish(at(1200.0)), at(2400.0), "one after the other");
+        params.transport.processors_kind = ProcessorsKind::Shared;
+        assert_eq!(Transport::new(&params).receive(Time::ZERO, takes), [at(200.0), at(900.0)]);
     }
 
     #[test]
