@@ -11,6 +11,8 @@ use report::number::{percent, sig};
 pub(super) enum Relation {
     /// Smaller by this share at least.
     Below(f64),
+    /// Larger by this share at least.
+    Above(f64),
     /// Not larger than by this share.
     AtMost(f64),
     /// Apart by this share at most.
@@ -43,6 +45,11 @@ impl Check {
         Self::Compare(what.into(), a, Relation::Below(margin), b)
     }
 
+    /// `a` is above `b` by a share of at least `margin`.
+    pub(super) fn above(what: impl Into<String>, a: Quantity, b: Quantity, margin: f64) -> Self {
+        Self::Compare(what.into(), a, Relation::Above(margin), b)
+    }
+
     /// `a` is at most `b`, give or take `tolerance`.
     pub(super) fn at_most(what: impl Into<String>, a: Quantity, b: Quantity, tolerance: f64) -> Self {
         Self::Compare(what.into(), a, Relation::AtMost(tolerance), b)
@@ -59,6 +66,19 @@ impl Check {
             Self::Compare(_, a, _, b) => [a, b].iter().for_each(|q| q.probes(into)),
             Self::Rising(_, points, _) => points.iter().for_each(|q| q.probes(into)),
             Self::All(parts) => parts.iter().for_each(|part| part.probes(into)),
+        }
+    }
+
+    /// All numbers that are compared.
+    pub(super) fn values(&self, source: &dyn Source) -> Result<Vec<f64>, NoValue> {
+        match self {
+            Self::Compare(_, a, _, b) => Ok(vec![a.value(source)?, b.value(source)?]),
+            Self::Rising(_, points, _) => points.iter().map(|point| point.value(source)).collect(),
+            Self::All(parts) => {
+                let parts: Vec<Vec<f64>> =
+                    parts.iter().map(|part| part.values(source)).collect::<Result<_, _>>()?;
+                Ok(parts.concat())
+            }
         }
     }
 
@@ -86,11 +106,12 @@ impl Relation {
         let scale = b.abs().max(f64::MIN_POSITIVE);
         let (sign, slack) = match self {
             Self::Below(margin) => ("<", (b - a) / scale - margin),
+            Self::Above(share) => (">", (a - b) / scale - share),
             Self::AtMost(tolerance) => ("≤", (b - a) / scale + tolerance),
             Self::Alike(tolerance) => ("≈", tolerance - (b - a).abs() / scale),
         };
         let holds = match self {
-            Self::Below(_) => slack > 0.0,
+            Self::Below(_) | Self::Above(_) => slack > 0.0,
             Self::AtMost(_) | Self::Alike(_) => slack >= 0.0,
         };
         let sign = if holds { sign.to_owned() } else { format!("not {sign}") };
@@ -99,8 +120,8 @@ impl Relation {
 
     fn within(self) -> String {
         match self {
-            Self::Below(0.0) | Self::AtMost(0.0) => String::new(),
-            Self::Below(margin) => format!(" by {}", percent(margin)),
+            Self::Below(0.0) | Self::Above(0.0) | Self::AtMost(0.0) => String::new(),
+            Self::Below(margin) | Self::Above(margin) => format!(" by {}", percent(margin)),
             Self::AtMost(share) | Self::Alike(share) => format!(" within {}", percent(share)),
         }
     }
@@ -160,6 +181,7 @@ mod tests {
         };
         assert!(compare(1.0, Relation::Below(0.0), 1.1) && !compare(1.0, Relation::Below(0.0), 1.0));
         assert!(!compare(1.0, Relation::Below(0.2), 1.1) && compare(1.0, Relation::Below(0.2), 1.3));
+        assert!(compare(1.06, Relation::Above(0.05), 1.0) && !compare(1.04, Relation::Above(0.05), 1.0));
         assert!(compare(1.0, Relation::AtMost(0.0), 1.0) && compare(1.01, Relation::AtMost(0.02), 1.0));
         assert!(compare(0.97, Relation::Alike(0.05), 1.0) && !compare(1.1, Relation::Alike(0.05), 1.0));
         assert!(compare(-1.0, Relation::Below(0.0), 0.0));

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::check::Check;
-use super::quantity::{Probe, Quantity};
+use super::error::NoValue;
+use super::quantity::{Probe, Quantity, Source};
 
 /// What stands beside some rows.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub(super) struct Claim {
 pub(super) enum Answer {
     /// One number.
     Number(Quantity),
+    /// One number, beside the one limit that is published: neither less nor more.
+    Exactly(Quantity),
     /// The least and the greatest of these, beside both ends of a published range.
     Range(Vec<Quantity>),
     /// All of these, which must lie within published limits; the one that is furthest out counts.
@@ -40,7 +43,7 @@ impl Answer {
     /// Adds all that must be measured for it.
     pub(super) fn probes(&self, into: &mut BTreeSet<Probe>) {
         match self {
-            Self::Number(q) | Self::Input(q) => q.probes(into),
+            Self::Number(q) | Self::Input(q) | Self::Exactly(q) => q.probes(into),
             Self::Range(all) | Self::Within(all) => all.iter().for_each(|q| q.probes(into)),
             Self::Sizes(all, _) => all.iter().for_each(|(_, a, b)| {
                 a.probes(into);
@@ -49,6 +52,50 @@ impl Answer {
             Self::Check(check) => check.probes(into),
             Self::Unused(_) | Self::NotModelled(_) => {}
         }
+    }
+
+    /// The numbers that are compared: what a change of the machine can move.
+    pub(super) fn values(&self, source: &dyn Source) -> Result<Vec<f64>, NoValue> {
+        match self {
+            Self::Number(q) | Self::Input(q) | Self::Exactly(q) => Ok(vec![q.value(source)?]),
+            Self::Range(all) | Self::Within(all) => Ok(ends(all, source)?.into()),
+            Self::Sizes(all, margin) => Ok(sizes(all, *margin, source)?.into()),
+            Self::Check(check) => check.values(source),
+            Self::Unused(_) | Self::NotModelled(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Whether its number has reached the end of what was tried, so that it could not be larger.
+    pub(super) fn is_capped(&self, source: &dyn Source) -> bool {
+        matches!(self, Self::Number(Quantity::Last(points, _))
+            if points.last().is_some_and(|(end, _)| self.values(source) == Ok(vec![*end])))
+    }
+}
+
+/// The least and the greatest of several.
+pub(super) fn ends(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], NoValue> {
+    let values: Vec<f64> = all.iter().map(|q| q.value(source)).collect::<Result<_, _>>()?;
+    Ok([
+        values.iter().copied().fold(f64::INFINITY, f64::min),
+        values.into_iter().fold(f64::NEG_INFINITY, f64::max),
+    ])
+}
+
+/// The least and the greatest size at which the first is below the second by this share; nothing where it never is.
+pub(super) fn sizes(
+    all: &[(u64, Quantity, Quantity)],
+    margin: f64,
+    source: &dyn Source,
+) -> Result<[f64; 2], NoValue> {
+    let mut found = Vec::new();
+    for (size, a, b) in all {
+        if a.value(source)? < b.value(source)? * (1.0 - margin) {
+            found.push(*size as f64);
+        }
+    }
+    match (found.first(), found.last()) {
+        (Some(first), Some(last)) => Ok([*first, *last]),
+        _ => Ok([0.0, 0.0]),
     }
 }
 
@@ -64,6 +111,11 @@ impl Table {
     /// Adds a claim of one number.
     pub(super) fn number(&mut self, rows: &'static [&'static str], how: impl Into<String>, q: Quantity) {
         self.add(rows, how, Answer::Number(q));
+    }
+
+    /// Adds a claim of one number, which the published limit is meant to be.
+    pub(super) fn exactly(&mut self, rows: &'static [&'static str], how: impl Into<String>, q: Quantity) {
+        self.add(rows, how, Answer::Exactly(q));
     }
 
     /// The ends of a range.

@@ -267,7 +267,7 @@ const UNMOVED: f64 = 0.02;
 
 /// `changed` is above `base` by so much that what was changed is a limit.
 pub(super) fn raises(what: impl Into<String>, changed: Quantity, base: Quantity) -> Check {
-    Check::below(what, base, changed / (1.0 + MOVED), 0.0)
+    Check::above(what, changed, base, MOVED)
 }
 
 /// `changed` is as `base`: what was changed is no limit.

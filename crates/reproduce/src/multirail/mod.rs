@@ -13,7 +13,7 @@
 //! - A peak is the largest bandwidth from 32 KiB to 2 MiB.
 //! - An improvement is one of 5 % at least: less does not show in a figure. "Above N" is the largest size, from the smallest
 //!   on, without one; "from N" is the next size. Sizes are the powers of two.
-//! - "In the range of 2 to 4 us" means that all values lie within.
+//! - Of "in the range of 2 to 4 us" both ends are compared, as in the other papers.
 
 mod constants;
 pub(super) mod figures;

@@ -224,8 +224,8 @@ fn three_bandwidths(table: &mut Table) {
     );
     table.checks(
         &["MT-184"],
-        "not longer than one way by more than 3 % at 4, 16 and 64 B: small messages, as in the thesis's figure of latencies",
-        [4, 16, 64].map(|n| {
+        "not longer than one way by more than 3 % from 4 B to 4 KiB",
+        LATENCIES.map(|n| {
             let (one, two) = both(QUADRICS, "write", n);
             Check::at_most(format!("{n} B, us"), two, one, 0.03)
         }),

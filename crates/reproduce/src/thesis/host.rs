@@ -6,7 +6,7 @@ use super::super::claim::Table;
 use super::super::quantity::Quantity;
 use super::super::setup::{HOST_HOST, Setup};
 use super::super::whatif;
-use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, SMALL, THREE, VAPI, in_mib};
+use super::setups::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, THREE, VAPI, in_mib};
 
 /// Bytes of the messages beside which something is computed.
 const LONG: u64 = 1 << 20;
@@ -83,16 +83,12 @@ fn overlap(table: &mut Table) {
 fn notification(table: &mut Table) {
     let extra = |setup: Setup| setup.notify(SMALL);
     table.number(&["MT-201"], "latency that immediate data add to a write of 4 B", extra(VAPI));
-    table.number(
+    table.within(
         &["MT-202"],
-        "latency that a send behind it adds to a directed send of 4 B",
-        MYRINET.notify_by_send(SMALL),
+        "latency that a send behind it adds to a directed send, at every size from 4 B to 4 KiB",
+        LATENCIES.map(|n| MYRINET.notify_by_send(n)),
     );
-    table.number(
-        &["MT-198"],
-        "latency that an event adds to a put that does not come within its descriptor, mean of 64 B, 1 and 4 KiB",
-        Quantity::mean([64, 1 << 10, LARGE].map(|n| QUADRICS.notify(n))),
-    );
+    table.number(&["MT-198"], "latency that an event adds to a put of 4 KiB", QUADRICS.notify(LARGE));
     table.number(
         &["MT-199"],
         "latency that an event adds to a put of 4 B, rounded to 0.1 us, as the thesis prints it",

@@ -15,9 +15,8 @@ pub(crate) const IBAL: Setup = Setup { card: "model:mt23108-ibal", tuning: TUNIN
 pub(crate) const BOTH: [(&str, Setup); 2] = [("VAPI", VAPI), ("IBAL", IBAL)];
 /// Myrinet under GM.
 pub(crate) const MYRINET: Setup = Setup { card: "model:myrinet-gm", tuning: TUNING, options: "" };
-/// Quadrics under Elanlib. A put is done when its event says so, and nobody has to take a completion before the next one.
-pub(crate) const QUADRICS: Setup =
-    Setup { card: "model:quadrics-elan3", tuning: Tuning { signal: 64, ..TUNING }, options: "" };
+/// Quadrics under Elanlib.
+pub(crate) const QUADRICS: Setup = Setup { card: "model:quadrics-elan3", tuning: TUNING, options: "" };
 /// The three networks of chapter 4.
 pub(crate) const THREE: [(&str, Setup); 3] =
     [("InfiniBand", VAPI), ("Myrinet", MYRINET), ("Quadrics", QUADRICS)];
