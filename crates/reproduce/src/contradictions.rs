@@ -1,5 +1,5 @@
 //! Where the papers contradict themselves or each other, as far as covered rows are concerned. Such rows are shown as
-//! they are and keep their place in the score: nothing was bent to meet them.
+//! they are; those that no model could meet together are scored apart. Nothing was bent to meet them.
 
 use serde::Serialize;
 
@@ -221,6 +221,14 @@ pub const CONTRADICTIONS: [Contradiction; 36] = [
     },
 ];
 
+/// Entries of which no model can meet all rows, as what is printed in them excludes each other.
+const EXCLUSIVE: [&str; 4] = ["T2", "T3", "T4", "R10"];
+
+/// Whether a row cannot be met together with others of its paper.
+pub(super) fn is_apart(id: &str) -> bool {
+    of_row(id).iter().any(|entry| EXCLUSIVE.contains(entry))
+}
+
 /// The entries that concern a row.
 pub(super) fn of_row(id: &str) -> Vec<&'static str> {
     CONTRADICTIONS.iter().filter(|c| c.rows.contains(&id)).map(|c| c.entry).collect()
@@ -241,5 +249,7 @@ mod tests {
             }
         }
         assert_eq!(of_row("MT-089"), ["X1", "X2"]);
+        assert!(is_apart("MR-069") && !is_apart("MT-089"));
+        assert!(EXCLUSIVE.iter().all(|entry| CONTRADICTIONS.iter().any(|c| c.entry == *entry)));
     }
 }

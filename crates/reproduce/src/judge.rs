@@ -1,29 +1,35 @@
-//! From a published row and how it is computed to a [`Row`]: the model's value, the class, whether it holds.
+//! From a published row and how it is computed to a [`Row`]: the model's value, and whether it holds.
 
 use serde::Serialize;
 
-use super::claim::Answer;
+use super::claim::{Answer, ends, sizes};
 use super::contradictions;
-use super::error::NoValue;
-use super::machine::{Machines, Origin};
-use super::published::Published;
-use super::quantity::{Quantity, Source};
+use super::published::{Kind, Published};
+use super::quantity::Source;
 
-/// What a row is to the model.
+/// What a row is to the model; derived from the flow of data ([`super::classes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// The model knew nothing of it.
+    /// The model knew nothing of it. Only these rows are scored.
     Predicted,
-    /// A value of a machine file was chosen to meet it, or for a reason that names it.
+    /// A value of a machine file was once chosen to meet it, or nothing but such values decides it.
     Fitted,
-    /// A value of a machine file, or a constant of the experiment, itself.
+    /// A value of a machine file, a constant of the experiment, or decided by such alone.
     Input,
-    /// Not computed; the row's reason says why.
-    NotModelled,
+    /// The same number as an earlier row's.
+    Repeats,
+    /// A bound that cannot be missed decides it.
+    Undecided,
+    /// The row puts nothing in, or is not modelled; its reason says which.
+    NotComputed,
 }
 
 impl Class {
+    /// All of them, in the order of the score.
+    pub const ALL: [Self; 6] =
+        [Self::Predicted, Self::Fitted, Self::Input, Self::Repeats, Self::Undecided, Self::NotComputed];
+
     /// As results have it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -31,7 +37,9 @@ impl Class {
             Self::Predicted => "predicted",
             Self::Fitted => "fitted",
             Self::Input => "input",
-            Self::NotModelled => "not-modelled",
+            Self::Repeats => "repeats",
+            Self::Undecided => "undecided",
+            Self::NotComputed => "not-computed",
         }
     }
 }
@@ -71,8 +79,15 @@ pub struct Row {
     pub modelled_high: Option<f64>,
     /// The model over the paper. Where only limits are published: to the nearer one, and 1 within them.
     pub ratio: Option<f64>,
+    /// Steps of the grid of powers of two between the paper's size and the model's, where only those are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<f64>,
     /// What the row is to the model.
     pub class: Class,
+    /// Why it is that.
+    pub because: String,
+    /// Whether the paper contradicts itself in it, so that no model can meet all of what is printed: scored apart.
+    pub apart: bool,
     /// For a number: within 10 %, or within what the paper's rounding or its limits leave open. For a claim: whether it
     /// holds.
     pub holds: Option<bool>,
@@ -94,14 +109,31 @@ pub struct Row {
 
 /// A number is near if it is off by this share at most.
 pub const NEAR: f64 = 0.1;
+/// Steps to a size that is nowhere.
+const FAR: f64 = -64.0;
 /// A share below which a difference is that of floating point.
 const ROUNDING: f64 = 1e-9;
 
 impl Row {
-    /// How far the model is off, as a share.
+    /// How far the model is off, as a share; on a grid one step either way is half, two are three quarters.
     #[must_use]
     pub fn error(&self) -> Option<f64> {
-        self.ratio.map(|ratio| (ratio - 1.0).abs())
+        match self.steps {
+            Some(steps) => Some(1.0 - (-steps.abs()).exp2()),
+            None => self.ratio.map(|ratio| (ratio - 1.0).abs()),
+        }
+    }
+
+    /// This row, if its ratio to the paper were another one.
+    pub(super) fn with_ratio(&self, ratio: f64) -> Self {
+        let row = Self { ratio: Some(ratio), ..self.clone() };
+        if row.steps.is_some() { row.on_grid() } else { row }
+    }
+
+    /// Whether it is scored with the others.
+    #[must_use]
+    pub fn is_scored(&self) -> bool {
+        self.class == Class::Predicted && !self.apart
     }
 
     fn new(row: &Published) -> Self {
@@ -121,7 +153,10 @@ impl Row {
             modelled_low: None,
             modelled_high: None,
             ratio: None,
+            steps: None,
             class: Class::Predicted,
+            because: String::new(),
+            apart: contradictions::is_apart(&row.id),
             holds: None,
             how: String::new(),
             evidence: None,
@@ -134,8 +169,8 @@ impl Row {
     }
 
     /// Why the row has no value.
-    fn without(mut self, class: Class, why: &str) -> Self {
-        self.class = class;
+    fn without(mut self, why: &str) -> Self {
+        self.class = Class::NotComputed;
         self.reason = Some(why.to_owned());
         self
     }
@@ -144,6 +179,21 @@ impl Row {
         self.modelled = Some(value);
         self.ratio = Some(ratio(value, self.published, self.low, self.high));
         self.holds = Some(self.is_met(value));
+        self
+    }
+
+    /// A number beside the only limit that is printed.
+    fn limit(mut self, value: f64) -> Self {
+        self.modelled = Some(value);
+        self.ratio = Some(ratio(value, self.published.or(self.low).or(self.high), None, None));
+        self.holds = self.error().map(|error| error <= NEAR + ROUNDING);
+        self
+    }
+
+    /// Sizes of which only powers of two are known are as many steps apart; they are met by none.
+    fn on_grid(mut self) -> Self {
+        self.steps = self.ratio.map(|ratio| if ratio > 0.0 { ratio.log2() } else { FAR });
+        self.holds = self.steps.map(|steps| steps.abs() < 0.5);
         self
     }
 
@@ -197,24 +247,13 @@ fn ratio(value: f64, published: Option<f64>, low: Option<f64>, high: Option<f64>
     }
 }
 
-/// The row, computed.
-pub(super) fn judge(
-    published: &Published,
-    how: &str,
-    answer: &Answer,
-    origin: Option<Origin>,
-    source: &dyn Source,
-) -> Row {
+/// The row, computed; which class it is of is found later.
+pub(super) fn judge(published: &Published, how: &str, answer: &Answer, source: &dyn Source) -> Row {
     let row = Row { how: how.to_owned(), ..Row::new(published) };
-    let class = match (answer, origin) {
-        (Answer::Input(_), _) | (_, Some(Origin::Published)) => Class::Input,
-        (_, Some(Origin::Fitted)) => Class::Fitted,
-        _ => Class::Predicted,
-    };
     let computed = match answer {
-        Answer::NotModelled(why) => return row.without(Class::NotModelled, why),
-        Answer::Unused(why) => return row.without(Class::Input, why),
+        Answer::NotModelled(why) | Answer::Unused(why) => return row.without(why),
         Answer::Number(q) | Answer::Input(q) => q.value(source).map(|value| row.clone().number(value)),
+        Answer::Exactly(q) => q.value(source).map(|value| row.clone().limit(value)),
         Answer::Range(all) => ends(all, source).map(|[least, greatest]| row.clone().range(least, greatest)),
         Answer::Within(all) => ends(all, source).map(|[least, greatest]| row.clone().within(least, greatest)),
         Answer::Sizes(all, margin) => sizes(all, *margin, source).map(|[a, b]| row.clone().range(a, b)),
@@ -224,60 +263,32 @@ pub(super) fn judge(
             ..row.clone()
         }),
     };
+    let on_grid = published.unit == "bytes"
+        && published.kind != Kind::Qualitative
+        && !matches!(answer, Answer::Input(_));
     match computed {
-        Ok(row) => Row { class, ..row },
-        Err(why) => row.without(Class::NotModelled, &format!("could not be computed: {why}")),
+        Ok(row) if on_grid => row.on_grid(),
+        Ok(row) => row,
+        Err(why) => row.without(&format!("could not be computed: {why}")),
     }
-}
-
-fn ends(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], NoValue> {
-    let values: Vec<f64> = all.iter().map(|q| q.value(source)).collect::<Result<_, _>>()?;
-    Ok([
-        values.iter().copied().fold(f64::INFINITY, f64::min),
-        values.into_iter().fold(f64::NEG_INFINITY, f64::max),
-    ])
-}
-
-fn sizes(all: &[(u64, Quantity, Quantity)], margin: f64, source: &dyn Source) -> Result<[f64; 2], NoValue> {
-    let mut found = Vec::new();
-    for (size, a, b) in all {
-        if a.value(source)? < b.value(source)? * (1.0 - margin) {
-            found.push(*size as f64);
-        }
-    }
-    match (found.first(), found.last()) {
-        (Some(first), Some(last)) => Ok([*first, *last]),
-        _ => Ok([0.0, 0.0]),
-    }
-}
-
-/// What each claim's rows are to the machine files: what holds for one row holds for all that are computed in the same
-/// way, as one measurement that the paper states twice.
-pub(super) fn origin_of(rows: &[&str], machines: &Machines) -> Option<Origin> {
-    rows.iter().filter_map(|row| machines.origin(row)).min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::check::Check;
+    use super::super::error::NoValue;
     use super::super::published::dataset;
-    use super::super::quantity::Probe;
     use super::super::quantity::made_up::Made;
+    use super::super::quantity::{Probe, Quantity};
     use super::*;
 
-    fn judged(id: &str, answer: &Answer, origin: Option<Origin>) -> Row {
+    fn judged(id: &str, answer: &Answer) -> Row {
         let row = dataset().into_iter().find(|row| row.id == id).expect("a row");
-        judge(
-            &row,
-            "",
-            answer,
-            origin,
-            &Made(|_: &Probe| Err(NoValue::Failed("the card is missing".to_owned()))),
-        )
+        judge(&row, "", answer, &Made(|_: &Probe| Err(NoValue::Failed("the card is missing".to_owned()))))
     }
 
     fn number(id: &str, value: f64) -> (Option<f64>, Option<bool>) {
-        let row = judged(id, &Answer::Number(value.into()), None);
+        let row = judged(id, &Answer::Number(value.into()));
         (row.ratio, row.holds)
     }
 
@@ -301,14 +312,14 @@ mod tests {
     #[test]
     fn of_a_range_the_end_that_is_further_off_counts() {
         let range = |least: f64, greatest: f64| {
-            let row = judged("NM-038", &Answer::Range(vec![greatest.into(), least.into()]), None);
+            let row = judged("NM-038", &Answer::Range(vec![greatest.into(), least.into()]));
             (row.modelled, row.ratio, row.holds)
         };
         assert_eq!(range(7.0, 14.0), (Some(14.0), Some(1.0), Some(true)));
         assert_eq!(range(3.5, 14.0), (Some(3.5), Some(0.5), Some(false)));
         assert_eq!(range(6.8, 15.4), (Some(15.4), Some(1.1), Some(true)));
         let within = |least: f64, greatest: f64| {
-            let row = judged("NM-038", &Answer::Within(vec![greatest.into(), least.into()]), None);
+            let row = judged("NM-038", &Answer::Within(vec![greatest.into(), least.into()]));
             (row.modelled, row.ratio, row.holds)
         };
         assert_eq!(within(8.0, 13.0), (Some(13.0), Some(1.0), Some(true)), "7 to 14");
@@ -316,7 +327,7 @@ mod tests {
         assert_eq!(within(8.0, 21.0), (Some(21.0), Some(1.5), Some(false)));
         let at = |n: u64, a: f64| (n, Quantity::from(a), Quantity::from(1.0));
         let all = vec![at(512, 0.999), at(1024, 0.9), at(65536, 0.95), at(1 << 20, 1.0)];
-        let row = judged("MT-093", &Answer::Sizes(all, 0.01), None);
+        let row = judged("MT-093", &Answer::Sizes(all, 0.01));
         assert_eq!(
             (row.modelled_low, row.modelled_high, row.ratio),
             (Some(1024.0), Some(65536.0), Some(1.0))
@@ -324,24 +335,37 @@ mod tests {
     }
 
     #[test]
-    fn classes_come_from_the_machine_files() {
-        let class = |answer: Answer, origin| judged("NM-043", &answer, origin).class;
-        let one = || Answer::Number(1.0.into());
-        assert_eq!(class(one(), None), Class::Predicted);
-        assert_eq!(class(one(), Some(Origin::Fitted)), Class::Fitted);
-        assert_eq!(class(one(), Some(Origin::Published)), Class::Input);
-        assert_eq!(class(Answer::Input(1.0.into()), None), Class::Input);
-        assert_eq!(class(Answer::NotModelled("no"), Some(Origin::Fitted)), Class::NotModelled);
-        assert_eq!(class(Answer::Unused("no"), None), Class::Input);
-        let lost = judged("NM-043", &Answer::Number(Quantity::Parameter("d", "x")), None);
-        assert_eq!(lost.class, Class::NotModelled);
+    fn a_single_limit_that_is_meant_exactly_can_be_missed_on_either_side() {
+        // Over 20 us.
+        let exactly = |value: f64| judged("MT-203", &Answer::Exactly(value.into())).holds;
+        assert_eq!([19.0, 21.0, 17.0, 23.0].map(exactly), [Some(true), Some(true), Some(false), Some(false)]);
+    }
+
+    #[test]
+    fn sizes_are_steps_of_a_grid_apart() {
+        // 4096 bytes.
+        let steps = |value: f64| {
+            let row = judged("MR-069", &Answer::Number(value.into()));
+            (row.steps, row.error(), row.holds)
+        };
+        assert_eq!(steps(4096.0), (Some(0.0), Some(0.0), Some(true)));
+        assert_eq!(steps(8192.0), (Some(1.0), Some(0.5), Some(false)));
+        assert_eq!(steps(2048.0), (Some(-1.0), Some(0.5), Some(false)));
+        assert_eq!(steps(1024.0), (Some(-2.0), Some(0.75), Some(false)));
+        assert!(steps(0.0).1.is_some_and(|error| error > 0.99));
+    }
+
+    #[test]
+    fn what_cannot_be_computed_says_why() {
+        let lost = judged("NM-043", &Answer::Number(Quantity::Parameter("d", "x")));
+        assert_eq!(lost.class, Class::NotComputed);
         assert_eq!(lost.reason.as_deref(), Some("could not be computed: no x"));
     }
 
     #[test]
     fn claims_carry_their_evidence() {
         let check = Check::below("it", 1.0.into(), 2.0.into(), 0.0);
-        let row = judged("NM-033", &Answer::Check(check), None);
+        let row = judged("NM-033", &Answer::Check(check));
         assert_eq!((row.holds, row.ratio, row.qualitative), (Some(true), None, true));
         assert_eq!(row.evidence.as_deref(), Some("it: 1.000 < 2.000"));
     }

@@ -37,6 +37,13 @@ impl Lab {
         Self { results: BTreeMap::new(), machines }
     }
 
+    /// The same without what is known of these probes.
+    pub(super) fn without(&self, probes: &BTreeSet<Probe>) -> Self {
+        let known = self.results.iter().filter(|(probe, _)| !probes.contains(probe));
+        let results = known.map(|(probe, result)| (probe.clone(), result.clone())).collect();
+        Self { results, machines: self.machines.clone() }
+    }
+
     /// Measures all probes that are not known yet, on so many threads; stops early if `stop` says so.
     pub(super) fn measure(
         &mut self,

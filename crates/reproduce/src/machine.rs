@@ -12,10 +12,18 @@ use super::error::{BadCard, NoValue};
 pub enum Origin {
     /// A row states it.
     Published,
+    /// Arithmetic on what rows or specifications state.
+    Derived,
+    /// A data sheet or a specification states it.
+    Datasheet,
+    /// Another machine with the same part has it.
+    Carried,
     /// It was chosen so that rows come out.
     Fitted,
-    /// Anything else: data sheet, arithmetic, assumption.
-    Other,
+    /// Nobody states it.
+    Assumed,
+    /// The file does not say it.
+    Unsaid,
 }
 
 /// One value of a machine file.
@@ -27,6 +35,10 @@ pub struct Value {
     pub value: f64,
     /// Where it comes from.
     pub origin: Origin,
+    /// What the file says of that.
+    pub said: String,
+    /// Between which values an assumed one may as well be.
+    pub range: Option<[f64; 2]>,
     /// Ids of all rows that the file names with it, as source or in its reason.
     pub rows: Vec<String>,
 }
@@ -35,7 +47,8 @@ impl Value {
     /// A value; `said` is all that the file says of its source, in which rows are looked for.
     #[must_use]
     pub fn new(key: impl Into<String>, value: f64, origin: Origin, said: &str) -> Self {
-        Self { key: key.into(), value, origin, rows: rows_in(said) }
+        let (said, rows) = (said.to_owned(), rows_in(said));
+        Self { key: key.into(), value, origin, said, range: None, rows }
     }
 }
 
@@ -74,7 +87,9 @@ pub(super) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machin
     }
     let value = |(file, now): (fabric::Parameter, fabric::Parameter)| {
         let (origin, said) = said(&file.source);
-        Value::new(now.key.path(), now.value.number(), origin, &said)
+        let amount = matches!(file.value, fabric::Value::Number(_)).then(|| file.value.number());
+        let range = amount.and_then(|value| range(&file.source, value));
+        Value { range, ..Value::new(now.key.path(), now.value.number(), origin, &said) }
     };
     let values = file.parameters().into_iter().zip(machine.parameters()).map(value).collect();
     Ok(Machine { card: card.to_owned(), values })
@@ -86,9 +101,19 @@ fn said(source: &fabric::Source) -> (Origin, String) {
     match source {
         Source::Published { rows } => (Origin::Published, rows.join(" ")),
         Source::Fitted { rows } => (Origin::Fitted, rows.join(" ")),
-        Source::Derived { how } => (Origin::Other, how.clone()),
-        Source::Assumed { why } => (Origin::Other, why.clone()),
-        Source::Datasheet { .. } | Source::Given | Source::Default => (Origin::Other, String::new()),
+        Source::Derived { how } => (Origin::Derived, how.clone()),
+        Source::Carried { from } => (Origin::Carried, from.clone()),
+        Source::Assumed { why, .. } => (Origin::Assumed, why.clone()),
+        Source::Datasheet { doc } => (Origin::Datasheet, doc.clone()),
+        Source::Given | Source::Default => (Origin::Unsaid, String::new()),
+    }
+}
+
+/// Between which values an assumed amount may as well be: half of it and twice as much, unless its file says.
+fn range(source: &fabric::Source, value: f64) -> Option<[f64; 2]> {
+    match source {
+        fabric::Source::Assumed { range, .. } => Some(range.unwrap_or([value / 2.0, value * 2.0])),
+        _ => None,
     }
 }
 
@@ -112,14 +137,23 @@ impl Machines {
             .ok_or_else(|| NoValue::NoKey { card: card.to_owned(), key: key.to_owned() })
     }
 
-    /// What a row is to the machine files, if any of them names it. A row that occurs in the reason of an assumption or in
-    /// the arithmetic of a derived value is no prediction either.
-    pub(super) fn origin(&self, row: &str) -> Option<Origin> {
-        let values = self.all.values().flat_map(|machine| &machine.values);
-        let named = values.filter(|value| value.rows.iter().any(|named| named == row));
-        named
-            .map(|value| if value.origin == Origin::Published { Origin::Published } else { Origin::Fitted })
-            .min()
+    /// The values that name a row, with their cards: as its source, in its arithmetic, in the reason of an assumption.
+    pub(super) fn naming<'a>(&'a self, row: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        let values = self
+            .all
+            .iter()
+            .flat_map(|(card, machine)| machine.values.iter().map(move |value| (card.as_str(), value)));
+        values.filter(move |(_, value)| value.rows.iter().any(|named| named == row))
+    }
+
+    /// A card's value of this key.
+    pub(super) fn find(&self, card: &str, key: &str) -> Option<&Value> {
+        self.all.get(card)?.values.iter().find(|value| value.key == key)
+    }
+
+    /// All cards.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Machine> {
+        self.all.values()
     }
 
     /// All values that were fitted.
@@ -169,20 +203,21 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_a_machine_file_names_is_no_prediction() {
+    fn values_are_found_by_their_card_and_by_the_rows_that_they_name() {
         let a = Machine { card: "a".to_owned(), values: vec![value("x.y", Origin::Published, "NM-001")] };
         let b = Machine {
             card: "b".to_owned(),
             values: vec![
                 value("x.y", Origin::Fitted, "NM-001 NM-002"),
-                value("x.z", Origin::Other, "NM-003"),
+                value("x.z", Origin::Assumed, "NM-003"),
             ],
         };
         let machines = Machines::new([a, b]);
-        let origin = |row| machines.origin(row);
-        assert_eq!(origin("NM-001"), Some(Origin::Published));
-        assert_eq!((origin("NM-002"), origin("NM-003")), (Some(Origin::Fitted), Some(Origin::Fitted)));
-        assert_eq!(origin("NM-004"), None);
+        let origins = |row| machines.naming(row).map(|(_, value)| value.origin).collect::<Vec<_>>();
+        assert_eq!(origins("NM-001"), [Origin::Published, Origin::Fitted]);
+        assert_eq!((origins("NM-003"), origins("NM-004")), (vec![Origin::Assumed], vec![]));
+        assert_eq!(machines.find("b", "x.z").map(|value| value.said.as_str()), Some("NM-003"));
+        assert!(machines.find("c", "x.y").is_none());
         assert_eq!(machines.value("b", "x.z"), Ok(2.0));
         assert!(machines.value("b", "q").is_err() && machines.value("c", "x.y").is_err());
         assert_eq!(machines.fitted().iter().map(|f| f.key.as_str()).collect::<Vec<_>>(), ["x.y"]);

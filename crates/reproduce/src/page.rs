@@ -2,10 +2,13 @@
 
 use super::figure::{Axis, Curve, Figure, Mark};
 use super::judge::{Class, Row};
+use super::published::{MULTIRAIL, NICMEM, THESIS};
+use super::reproduction::{PaperScore, Reproduction};
+use super::score::Assumed;
 use super::score::{Score, worst};
 use super::tables::Line as TableLine;
+use super::tables::PaperTable;
 use super::terminal::{modelled, published};
-use super::{NICMEM, PaperScore, PaperTable, Reproduction};
 use maud::{Markup, html};
 use report::ReportError;
 use report::number::{percent, plural, sig, size};
@@ -29,20 +32,24 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
             (tables(all))
             (table(all))
             (contradictions(all))
+            (criteria(all))
             (fitted(all))
+            (assumed(all))
             (reading())
         }
     };
     Ok(document("Nicety: the papers beside the model", &body, &data))
 }
 
-const SECTIONS: [(&str, &str); 7] = [
+const SECTIONS: [(&str, &str); 9] = [
     ("findings", "Findings"),
     ("plots", "Figures"),
     ("tables", "Tables"),
     ("results", "Rows"),
     ("contradictions", "Contradictions"),
+    ("criteria", "Changed criteria"),
     ("fitted", "Fitted values"),
+    ("assumed", "Assumed values"),
     ("reading", "How to read this"),
 ];
 
@@ -91,8 +98,8 @@ fn papers(all: &Reproduction) -> String {
 fn name(paper: &str) -> &str {
     match paper {
         NICMEM => "the study of NIC memory on the MT23108",
-        super::THESIS => "the thesis on InfiniBand, Myrinet and Quadrics",
-        super::MULTIRAIL => "the study of uDAPL over several rails",
+        THESIS => "the thesis on InfiniBand, Myrinet and Quadrics",
+        MULTIRAIL => "the study of uDAPL over several rails",
         other => other,
     }
 }
@@ -120,11 +127,7 @@ fn findings(all: &Reproduction) -> Markup {
                 }
                 article.finding.fact {
                     h3 { "Not scored" }
-                    p {
-                        (plural(all.score.fitted_rows, "row")) " to which values were fitted, "
-                        (plural(all.score.input_rows, "row")) " that are parameters, "
-                        (plural(all.score.not_modelled_rows, "row")) " that are not modelled, each with its reason."
-                    }
+                    ul { @for other in all.score.others() { li { (other) } } }
                 }
                 @if !worst.is_empty() {
                     article.finding.unknown {
@@ -314,7 +317,6 @@ fn fitted(all: &Reproduction) -> Markup {
                     thead {
                         tr {
                             @for h in ["card", "value", "is", "fitted to"] { th scope="col" { (h) } }
-                            @if !all.services.is_empty() { th scope="col" { "moves rows of" } }
                         }
                     }
                     tbody {
@@ -324,8 +326,33 @@ fn fitted(all: &Reproduction) -> Markup {
                                 td { code { (one.key) } }
                                 td.number { (sig(one.value, 4)) }
                                 td { (one.rows.join(" ")) }
-                                @for service in all.services.iter().filter(|service| service.key == one.key) {
-                                    td { (service.figures.join(", ")) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was asked of a row before and since, of those whose criterion has changed after it was frozen.
+fn criteria(all: &Reproduction) -> Markup {
+    html! {
+        section #criteria {
+            h2 { "Changed criteria" }
+            p.hint {
+                "What each row is asked was written down and frozen by a hash. What has changed since, with the reason; the \
+                 oldest change first."
+            }
+            @if all.criteria_changes.is_empty() { p { "None of these rows." } } @else {
+                div.scroll tabindex="0" role="region" aria-label="Changed criteria" {
+                    table.plain {
+                        thead { tr { @for h in ["row", "before", "after", "why"] { th scope="col" { (h) } } } }
+                        tbody {
+                            @for change in &all.criteria_changes {
+                                tr {
+                                    th scope="row" { (change.row) }
+                                    td { (change.before) } td { (change.after) } td { (change.why) }
                                 }
                             }
                         }
@@ -336,12 +363,64 @@ fn fitted(all: &Reproduction) -> Markup {
     }
 }
 
+/// Values that nobody states and that move scored rows, with what their ranges do to the score.
+fn assumed(all: &Reproduction) -> Markup {
+    html! {
+        section #assumed {
+            h2 { "Assumed values" }
+            p.hint {
+                "Values of the machine files that nobody states, if one of them moves a scored row by 2 % or more within its \
+                 range; the last columns say how many predicted numbers are then within 10 %."
+            }
+            @if all.assumed.is_empty() { p { "None." } } @else {
+                div.scroll tabindex="0" role="region" aria-label="Assumed values" {
+                    table.plain {
+                        thead {
+                            tr {
+                                @for h in ["card", "value", "is", "from", "to", "rows", "near", "fewest", "most", "why"] {
+                                    th scope="col" { (h) }
+                                }
+                            }
+                        }
+                        tbody { @for one in &all.assumed { (assumed_line(one)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn assumed_line(one: &Assumed) -> Markup {
+    html! {
+        tr {
+            td { (one.card) }
+            td { code { (one.key) } }
+            @for value in [one.value, one.range[0], one.range[1]] { td.number { (sig(value, 4)) } }
+            td.number title=(one.rows.join(" ")) { (one.rows.len()) }
+            @for near in one.near { td.number { (near) } }
+            td { (one.why) }
+        }
+    }
+}
+
 fn reading() -> Markup {
     let terms = [
         ("predicted", "Nothing in a machine file was taken from the row. Only these rows are scored."),
-        ("fitted", "A value of a machine file was chosen to meet the row, or for a reason that names it."),
-        ("input", "The row states a parameter, or a constant of the experiment."),
-        ("not-modelled", "Not computed; the reason stands in the last column."),
+        (
+            "fitted",
+            "A value of a machine file was once chosen to meet the row, or for a reason that names it; or nothing but fitted \
+             values and inputs moves the row by 2 %.",
+        ),
+        (
+            "input",
+            "A parameter, a constant of the experiment, or a row that nothing but such values moves by 2 %.",
+        ),
+        ("repeats", "The same number as an earlier row's."),
+        ("undecided", "A bound that cannot be missed decides it."),
+        (
+            "not-computed",
+            "The row puts nothing into the model, or is not modelled; the reason stands in the last column.",
+        ),
         (
             "ratio",
             "The model over the paper. Where the paper prints both ends of a range, the model's least and greatest value \

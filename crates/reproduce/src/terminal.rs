@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
+use super::contradictions::Contradiction;
 use super::judge::{Class, Row};
+use super::reproduction::{PaperScore, Reproduction};
 use super::score::{Score, worst};
-use super::{Contradiction, PaperScore, PaperTable, Reproduction, Service};
-use report::number::{count, group, percent, plural, sig};
+use super::tables::PaperTable;
+use report::number::{group, percent, plural, sig};
 
 /// Column of words.
 const WHAT: usize = 1;
@@ -26,7 +28,7 @@ pub fn terminal(all: &Reproduction, width: usize, colour: bool) -> String {
     unmodelled(&mut out, &all.rows, width);
     tables(&mut out, all, width, colour);
     scores(&mut out, all, width, colour);
-    services(&mut out, all, width);
+    assumed(&mut out, all, width);
     contradictions(&mut out, &all.contradictions, width);
     furthest(&mut out, &all.rows, width);
     out
@@ -178,12 +180,7 @@ fn judged(score: &Score) -> Vec<String> {
     let goals = score.goals().into_iter();
     let prefix = |reached| if reached { "reached" } else { "missed" };
     let mut all: Vec<String> = goals.map(|(text, reached)| format!("{}: {text}", prefix(reached))).collect();
-    all.push(format!(
-        "not scored: {} fitted, {} input, {} not modelled",
-        plural(score.fitted_rows, "row"),
-        count(score.input_rows as u64),
-        count(score.not_modelled_rows as u64),
-    ));
+    all.extend(score.others().into_iter().map(|other| format!("not scored: {other}")));
     all
 }
 
@@ -214,20 +211,22 @@ fn tables(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
     }
 }
 
-/// What each fitted value is good for.
-fn services(out: &mut String, all: &Reproduction, width: usize) {
-    if all.services.is_empty() {
+/// The assumed values that move scored rows.
+fn assumed(out: &mut String, all: &Reproduction, width: usize) {
+    let deciding = all.assumed.iter().filter(|one| one.near[1] != one.near[2]);
+    let lines: Vec<String> = deciding
+        .map(|one| {
+            let ([low, high], [_, least, most]) = (one.range, one.near);
+            let (low, high) = (exact(low), exact(high));
+            format!("{} {} between {low} and {high}: {least} to {most} near", one.card, one.key)
+        })
+        .collect();
+    if lines.is_empty() {
         return;
     }
-    let _ = writeln!(out, "What moves when a fitted value is half as large");
-    for service in &all.services {
-        let Service { key, rows, figures } = service;
-        let text = match figures.as_slice() {
-            [] => format!("{key}: no row that is covered"),
-            [one] => format!("{key}: ONE FIGURE ONLY, {one}; rows {}", rows.join(" ")),
-            several => format!("{key}: {}; rows {}", several.join(", "), rows.join(" ")),
-        };
-        let _ = writeln!(out, "{}", wrapped(&text, width));
+    let _ = writeln!(out, "Assumed values that change how many predicted numbers are near");
+    for line in lines {
+        let _ = writeln!(out, "{}", wrapped(&line, width));
     }
     out.push('\n');
 }

@@ -8,7 +8,7 @@ mod browser;
 use std::sync::atomic::AtomicBool;
 
 use browser::{CUT, TRACES, WIDE, browser, file, quiet};
-use reproduce::{Probe, Request, html, reproduce, select};
+use reproduce::{Moves, Probe, Request, html, reproduce, select};
 use serde_json::json;
 
 /// Goal: the papers' figures are drawn, on their axes, with the published points in their curve's colour.
@@ -20,6 +20,7 @@ fn the_reproduction_shows_the_papers_figures() {
         rows: select(None).expect("all rows"),
         figures: true,
         machines: Vec::new(),
+        moves: Moves::default(),
         changes: Vec::new(),
         measure: &made_up,
         threads: 2,

@@ -1,0 +1,34 @@
+//! Makes `data/moves.csv` anew: which values of the machine files move which rows.
+//!
+//! `cargo run --release -p reproduce --example moves > crates/reproduce/data/moves.csv` takes tens of minutes; progress goes to
+//! standard error. Arguments name cards, whose lines alone are then printed.
+
+use std::io::stdout;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use reproduce::{GROUPS, Sensitivity};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let wanted =
+        |group: &&[&str]| asked.is_empty() || asked.iter().any(|card| group[0].ends_with(card.as_str()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let go = AtomicBool::new(false);
+    let mut out = csv::Writer::from_writer(stdout());
+    for cards in GROUPS.iter().copied().filter(wanted) {
+        let began = Instant::now();
+        let all = Sensitivity::new(reproduce::machines(&[])?, cards, threads, &go);
+        let trials = all.trials(cards[0]);
+        eprintln!("{}: {} changes, base in {:.1?}", cards[0], trials.len(), began.elapsed());
+        for trial in trials {
+            let moved = all.moved(&trial, cards, &go).filter(|moved| !moved.rows.is_empty());
+            if let Some(moved) = moved {
+                moved.write(&mut out)?;
+            }
+        }
+        eprintln!("{}: done in {:.1?}", cards[0], began.elapsed());
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! [`Reproduction`]: the rows beside the model, and [`reproduce`], which computes them by whatever measures.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use super::classes::Flow;
+use super::contradictions::{CONTRADICTIONS, Contradiction};
+use super::criteria::{self, Change};
+use super::figure::Figure;
+use super::figures;
+use super::judge::{Row, judge};
+use super::lab::{Lab, Measure};
+use super::machine::{Fitted, Machine, Machines};
+use super::moves::Moves;
+use super::published::{MULTIRAIL, NICMEM, Published, THESIS, dataset};
+use super::rows::{paper_of, table};
+use super::score::{Assumed, Score, assumed};
+use super::tables::{PaperTable, tables};
+
+use bench::launch::Progress;
+
+/// Kind and version of the JSON.
+pub const SCHEMA: &str = "nicety-reproduction/2";
+
+/// What is wanted, and with what it is done.
+pub struct Request<'a> {
+    /// The rows, from [`super::select`].
+    pub rows: Vec<Published>,
+    /// Whether the papers' figures are wanted, too, which takes more measurements.
+    pub figures: bool,
+    /// The values of the modelled cards.
+    pub machines: Vec<Machine>,
+    /// Which values move which rows.
+    pub moves: Moves,
+    /// Values that were changed in all of them, `key=value`.
+    pub changes: Vec<String>,
+    /// How a probe is measured.
+    pub measure: Measure<'a>,
+    /// Threads that measure at once.
+    pub threads: usize,
+}
+
+/// The rows beside the model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reproduction {
+    /// [`SCHEMA`]
+    pub schema: &'static str,
+    /// The program's version.
+    pub nicety_version: &'static str,
+    /// Values of the machine files that were changed, `key=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
+    /// All rows that were asked for, in the dataset's order.
+    pub rows: Vec<Row>,
+    /// Whether these are all rows that are covered: goals are for all of them together.
+    pub complete: bool,
+    /// How near they come.
+    pub score: Score,
+    /// How near those of each paper come.
+    pub papers: Vec<PaperScore>,
+    /// The papers' tables, where all of their rows were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<PaperTable>,
+    /// The fitted values of the cards that these rows are about.
+    pub fitted: Vec<Fitted>,
+    /// The assumed values that move scored rows, and what their ranges do to the score.
+    pub assumed: Vec<Assumed>,
+    /// Criteria of these rows that have changed since they were frozen.
+    pub criteria_changes: Vec<Change>,
+    /// Contradictions in the papers that concern these rows.
+    pub contradictions: Vec<Contradiction>,
+    /// The papers' figures, if wanted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<Figure>,
+    /// Cells that were measured.
+    pub measured: usize,
+}
+
+/// How near the rows of one paper come.
+#[derive(Clone, Debug, Serialize)]
+pub struct PaperScore {
+    /// Its key.
+    pub paper: &'static str,
+    /// Whether all of its rows were asked for.
+    pub complete: bool,
+    /// Of its rows, with the fitted values of the cards that it is about.
+    pub score: Score,
+}
+
+/// Computes the rows. `None` if `stop` said so before all was measured.
+#[must_use]
+pub fn reproduce(
+    request: Request<'_>,
+    progress: &mut (dyn Progress + Send),
+    stop: &AtomicBool,
+) -> Option<Reproduction> {
+    let Request { rows, figures, machines, moves, changes, measure, threads } = request;
+    let table = table();
+    let claim = |id: &str| table.iter().find(|claim| claim.rows.contains(&id));
+    let plans = if figures { figures::plans(&rows) } else { Vec::new() };
+    let mut probes = BTreeSet::new();
+    rows.iter().filter_map(|row| claim(&row.id)).for_each(|claim| claim.answer.probes(&mut probes));
+    plans.iter().for_each(|plan| plan.probes(&mut probes));
+    let measured = probes.len();
+    let machines = Machines::new(machines);
+    let mut lab = Lab::new(machines.clone());
+    lab.measure(probes, measure, threads, progress, stop);
+    if stop.load(Ordering::Relaxed) {
+        return None;
+    }
+    let computed = rows.iter().filter_map(|row| {
+        let claim = claim(&row.id)?;
+        Some((judge(row, &claim.how, &claim.answer, &lab), claim))
+    });
+    let mut computed: Vec<_> = computed.collect();
+    Flow { machines: &machines, moves: &moves, source: &lab }.classify(&mut computed);
+    let rows: Vec<Row> = computed.into_iter().map(|(row, _)| row).collect();
+    let fitted = fitted(&rows, &machines);
+    let papers = [NICMEM, THESIS, MULTIRAIL];
+    let papers =
+        papers.into_iter().filter_map(|paper| paper_score(paper, &rows, &machines, &moves)).collect();
+    let asked = |id: &str| rows.iter().any(|row| row.id == id);
+    let concerns = |c: &&Contradiction| c.rows.iter().any(|id| asked(id));
+    let mut criteria_changes = criteria::changes();
+    criteria_changes.retain(|change| asked(&change.row));
+    Some(Reproduction {
+        schema: SCHEMA,
+        nicety_version: env!("CARGO_PKG_VERSION"),
+        changes,
+        complete: rows.len() == dataset().iter().filter(|row| row.is_covered()).count(),
+        score: Score::of(&rows, &fitted, &moves),
+        papers,
+        tables: tables(&rows),
+        fitted,
+        assumed: assumed(&rows, &machines, &moves),
+        criteria_changes,
+        contradictions: CONTRADICTIONS.iter().filter(concerns).copied().collect(),
+        figures: plans.iter().map(|plan| plan.draw(&lab)).collect(),
+        rows,
+        measured,
+    })
+}
+
+/// The score of one paper, if any of its rows was asked for.
+fn paper_score(paper: &'static str, rows: &[Row], machines: &Machines, moves: &Moves) -> Option<PaperScore> {
+    let own: Vec<Row> = rows.iter().filter(|row| row.paper == paper).cloned().collect();
+    if own.is_empty() {
+        return None;
+    }
+    let complete = own.len() == dataset().iter().filter(|row| row.paper == paper).count();
+    Some(PaperScore { paper, complete, score: Score::of(&own, &fitted(&own, machines), moves) })
+}
+
+/// The fitted values of the cards that the rows are about.
+fn fitted(rows: &[Row], machines: &Machines) -> Vec<Fitted> {
+    let is_about = |paper: &str| rows.iter().any(|row| row.paper == paper);
+    let mut all = machines.fitted();
+    all.retain(|one| is_about(paper_of(&one.card)));
+    all
+}

@@ -1,0 +1,55 @@
+//! [`run`]: a reproduction on the modelled cards, in virtual time, on all cores.
+
+use std::sync::atomic::AtomicBool;
+
+use super::error::{BadCard, NoValue};
+use super::machine::{Machine, of_card};
+use super::moves::Moves;
+use super::published::Published;
+use super::quantity::Probe;
+use super::reproduction::{Reproduction, Request, reproduce};
+use super::rows::cards;
+
+use bench::launch::{Progress, world};
+
+/// What is wanted beside the rows, and with which values.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The papers' figures.
+    pub figures: bool,
+    /// Values of the machine files to change: key and value.
+    pub changes: Vec<(String, String)>,
+}
+
+/// The values of all cards, some of them changed.
+///
+/// # Errors
+/// A machine file that cannot be read, a value that does not exist or is beyond its range.
+pub fn machines(changes: &[(String, String)]) -> Result<Vec<Machine>, BadCard> {
+    cards().into_iter().map(|card| of_card(card, changes)).collect()
+}
+
+/// Computes the rows on the modelled cards, on all cores. `None` if `stop` said so before all was measured.
+///
+/// # Errors
+/// A machine file that cannot be read, a value that does not exist or is beyond its range.
+pub fn run(
+    rows: Vec<Published>,
+    options: &Options,
+    progress: &mut (dyn Progress + Send),
+    stop: &AtomicBool,
+) -> Result<Option<Reproduction>, BadCard> {
+    let machines = machines(&options.changes)?;
+    let changes: Vec<String> = options.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let measure = |probe: &Probe| {
+        // Times are the same, and there is less to copy.
+        let hole = std::iter::once("payload=hole".to_owned());
+        let changes: Vec<String> = hole.chain(changes.iter().cloned()).collect();
+        let measured = world::measure(&probe.changed(&changes.join(",")), &probe.cell, &probe.settings());
+        measured.map(|measured| measured.value).map_err(|fault| NoValue::Failed(fault.to_string()))
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (moves, figures, changes) = (Moves::stored(), options.figures, changes.clone());
+    let request = Request { rows, figures, machines, moves, changes, measure: &measure, threads };
+    Ok(reproduce(request, progress, stop))
+}

@@ -1,0 +1,43 @@
+//! A sample of the stored table of which values move which rows, made anew.
+
+use std::sync::atomic::AtomicBool;
+
+use reproduce::{Effect, Move, Moves, Sensitivity, Trial, machines};
+
+/// Cards of few rows, of which a sample is quickly tried.
+const SAMPLED: [&str; 2] = ["model:myrinet-gm", "model:quadrics-elan3"];
+/// Lines tried of each.
+const LINES: usize = 4;
+
+fn alike(a: &Move, b: &Move) -> bool {
+    let same = |(a, b): (&(String, Effect), &(String, Effect))| match (a.1, b.1) {
+        // The file has four digits.
+        (Effect::Factor(x), Effect::Factor(y)) => a.0 == b.0 && (x - y).abs() < 1e-3,
+        (x, y) => a.0 == b.0 && x == y,
+    };
+    a.rows.len() == b.rows.len() && a.rows.iter().zip(&b.rows).all(same)
+}
+
+/// Goal: the table is of today's model. Method: lines spread over what it says of two cards, and changes that it has no
+/// line for, are tried again.
+#[test]
+fn the_stored_table_is_that_of_the_model() {
+    let (stored, go) = (Moves::stored(), AtomicBool::new(false));
+    for card in SAMPLED {
+        let all = Sensitivity::new(machines(&[]).expect("the machine files"), &[card], 2, &go);
+        let lines: Vec<&Move> = stored.iter().filter(|line| line.card == card).collect();
+        assert!(lines.len() > 2 * LINES, "{} lines of {card}", lines.len());
+        for line in lines.iter().step_by(lines.len() / LINES) {
+            let (card, key) = (line.card.clone(), line.key.clone());
+            let trial = Trial { card, key, to: line.to, assumed: line.assumed };
+            let again = all.moved(&trial, &[line.card.as_str()], &go).expect("it moved something");
+            assert!(alike(line, &again), "{line:?}\nis now {again:?}");
+        }
+        let missing = |trial: &Trial| !lines.iter().any(|line| line.key == trial.key && line.to == trial.to);
+        let unmoved = all.trials(card).into_iter().filter(missing).take(2);
+        for trial in unmoved {
+            let moved = all.moved(&trial, &[card], &go);
+            assert!(moved.is_none_or(|moved| moved.rows.is_empty()), "{trial:?} moves rows");
+        }
+    }
+}
