@@ -369,9 +369,6 @@ pub(crate) struct ReproduceArgs {
     /// Change a value of the modelled cards, such as bus.clock_mhz=100, to see what follows
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
-    /// Also find which rows move with each fitted value: several times as long
-    #[arg(long)]
-    pub(crate) sensitivity: bool,
     /// Write the rows as JSON; - for standard output, which then carries nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
@@ -385,11 +382,14 @@ pub(crate) struct ReproduceArgs {
 
 const REPRODUCE: &str = "\
 Every published row of what is modelled, computed by running the same experiments on the modelled \
-cards in virtual time. Each row has a class:
-  predicted      nothing in a machine file was taken from it; only these are scored
-  fitted         a value of a machine file was chosen to meet it
-  input          it states a parameter, or a constant of the experiment
-  not-modelled   not computed, with the reason
+cards in virtual time. Each row has a class, derived from where the cards' values come from and \
+which of them move it:
+  predicted      the model knew nothing of it; only these are scored
+  fitted         a value was once chosen to meet it, or fitted values alone decide it
+  input          a parameter, a constant, or a row that such alone decide
+  repeats        the same number as an earlier row's
+  undecided      a bound that cannot be missed decides it
+  not-computed   it puts nothing in, or is not modelled
 Claims without a number are decided by comparisons of measured numbers, stated causes by changing \
 the part of the machine that they name. An unknown name is answered with what there is.
 

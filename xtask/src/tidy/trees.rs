@@ -26,6 +26,7 @@ const TREES: &[&str] = &[
     "crates/nicety/src/",
     "crates/pmi/src/",
     "crates/report/src/",
+    "crates/reproduce/src/",
     "crates/verbs/src/rails/",
     "siege/src/",
     "xtask/src/",

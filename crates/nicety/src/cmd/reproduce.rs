@@ -20,8 +20,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
     output::check(&wanted)?;
     let signals = Signals::install()?;
     let mut display = Display::new(args.plain, &signals.stop).all_or_nothing();
-    let options =
-        Options { figures: args.html.is_some(), sensitivity: args.sensitivity, changes: args.set.clone() };
+    let options = Options { figures: args.html.is_some(), changes: args.set.clone() };
     let done = reproduce::run(rows, &options, &mut display, &signals.stop);
     display.clear();
     match done.map_err(Failure::usage)? {
