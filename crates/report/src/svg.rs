@@ -107,6 +107,8 @@ pub enum Line {
     Solid,
     /// By a line of dashes, of one of four kinds.
     Dashed(usize),
+    /// Not at all: each point ends a bar that stands on nothing.
+    Bars,
 }
 
 /// What stands at a point.
@@ -158,7 +160,7 @@ impl Trace {
     fn dash(&self) -> Option<&'static str> {
         match self.line {
             Line::Dashed(kind) => Some(["6 4", "2 3", "6 3 2 3", "9 4"][kind % 4]),
-            Line::No | Line::Solid => None,
+            Line::No | Line::Solid | Line::Bars => None,
         }
     }
 
@@ -257,9 +259,12 @@ impl Chart {
                 bars += &format!("M{x:.1} {low:.1}V{high:.1}m-2.5 0h5M{:.1} {low:.1}h5", x - 2.5);
             }
         }
+        let foot = place.y(self.y.scaled(if self.y.log { self.y.range[0] } else { 0.0 }));
+        let standing: String = drawn.iter().map(|(_, [x, y])| format!("M{x:.1} {foot:.1}V{y:.1}")).collect();
         html! {
             g class={ "trace " (trace.class()) @if trace.mark == Mark::Hollow { " hollow" } } data-name=(trace.name) {
-                @if trace.line != Line::No && ways.len() > 1 {
+                @if trace.line == Line::Bars { path.bar d=(standing) {} }
+                @if matches!(trace.line, Line::Solid | Line::Dashed(_)) && ways.len() > 1 {
                     path.line d={ "M" (ways.join("L")) } stroke-dasharray=[trace.dash()] {}
                 }
                 @if !bars.is_empty() { path.bars d=(bars) {} }
@@ -347,6 +352,8 @@ mod tests {
             (axis(true, false, [90.0, 11_000.0]), vec!["100", "300", "1,000", "3,000", "10,000"]),
             (axis(false, false, [0.0, 886.0]), vec!["0", "200", "400", "600", "800"]),
             (axis(true, false, [2e6, 9e6]), vec!["2M", "5M", "10M"]),
+            (axis(false, false, [0.0, 150.0]), vec!["0", "50", "100", "150"]),
+            (axis(false, false, [1.0, 64.0]), vec!["0", "20", "40", "60"]),
         ];
         for (axis, expected) in cases {
             assert_eq!(texts(&axis), expected, "{axis:?}");
@@ -376,5 +383,24 @@ mod tests {
         assert!(text.contains("class=\"trace k1 hollow\"") && text.contains("data-cell=\"0,7\""), "{text}");
         assert!(text.contains("<title>&lt;b&gt;</title>") && text.contains("a &lt; b"), "{text}");
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+
+    #[test]
+    fn bars_stand_on_nothing() {
+        let point = |x: f64, y: f64| Point { at: [x, y], interval: None, text: String::new(), cell: None };
+        let trace = Trace {
+            name: "n".to_owned(),
+            curve: Some(0),
+            line: Line::Bars,
+            mark: Mark::No,
+            points: vec![point(1.0, 30.0), point(2.0, 60.0)],
+        };
+        let (x, y) = (axis(false, false, [0.0, 3.0]), axis(false, false, [0.0, 60.0]));
+        let text = Chart { label: "plot".to_owned(), x, y, traces: vec![trace] }.markup().into_string();
+        let bar =
+            text.split("class=\"bar\" d=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("bars");
+        let feet: Vec<&str> = bar.split(['M', ' ', 'V']).filter(|word| !word.is_empty()).collect();
+        assert_eq!((feet.len(), feet[1]), (6, feet[4]), "two bars on one line: {bar}");
+        assert!(!text.contains("class=\"line\""), "{text}");
     }
 }

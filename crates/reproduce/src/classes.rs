@@ -1,11 +1,14 @@
 //! The class of each row, derived from the flow of data: what the machine files say of the values that decide it, and
 //! which values these are ([`Moves`]). Nobody can claim one.
 
+use std::collections::BTreeSet;
+
 use super::claim::{Answer, Claim};
 use super::judge::{Class, Row};
 use super::machine::{Machines, Origin};
 use super::moves::Moves;
 use super::quantity::Source;
+use super::rows::GROUPS;
 use super::sensitivity::is_tried;
 
 /// Numbers of the model that differ by less are the same.
@@ -56,8 +59,7 @@ impl Flow<'_> {
         };
         let names = || movers.iter().map(|(_, key)| *key).collect::<Vec<_>>().join(", ");
         match () {
-            () if self.moves.is_empty() => None,
-            () if row.qualitative && !is_tried(&claim.answer) => None,
+            () if !is_tried(&claim.answer) || !self.knows(claim) => None,
             () if movers.is_empty() && row.qualitative => {
                 Some((Class::Input, "no value of a machine moves what it compares".to_owned()))
             }
@@ -73,6 +75,16 @@ impl Flow<'_> {
             }
             () => None,
         }
+    }
+
+    /// Whether the values of all cards that a claim is about were tried.
+    fn knows(&self, claim: &Claim) -> bool {
+        let mut probes = BTreeSet::new();
+        claim.answer.probes(&mut probes);
+        let known = |card: &str| {
+            GROUPS.iter().find(|group| group.contains(&card)).is_some_and(|group| self.moves.knows(group[0]))
+        };
+        probes.iter().all(|probe| known(probe.card()))
     }
 
     /// What a row is by being named in machine files; what holds for one row of a claim holds for all.
@@ -113,10 +125,91 @@ impl Flow<'_> {
     /// What a prediction depends on, in words.
     fn depends(&self, row: &str) -> String {
         let movers = self.moves.movers(row);
-        let names: std::collections::BTreeSet<&str> = movers.iter().map(|(_, key)| *key).collect();
+        let names: BTreeSet<&str> = movers.iter().map(|(_, key)| *key).collect();
         match names.len() {
             0 => "nothing was taken from it".to_owned(),
             _ => format!("depends on {}", names.into_iter().collect::<Vec<_>>().join(", ")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claim::Table;
+    use super::super::judge::judge;
+    use super::super::machine::{Machine, Value};
+    use super::super::moves::{Effect, Move};
+    use super::super::published::dataset;
+    use super::super::quantity::made_up::Made;
+    use super::super::quantity::{Probe, Quantity, Tuning};
+    use super::*;
+
+    const CARD: &str = "model:mt23108-nicmem";
+
+    fn machines() -> Machines {
+        let value = |key: &str, origin, said: &str| Value::new(key, 1.0, origin, said);
+        let values = vec![
+            value("a.published", Origin::Published, "NM-002"),
+            value("a.fitted", Origin::Fitted, "NM-030"),
+            value("a.assumed", Origin::Assumed, "nobody says (NM-031)"),
+        ];
+        Machines::new([Machine { card: CARD.to_owned(), values }])
+    }
+
+    /// The classes of these rows, each of one number that these keys move.
+    fn classes(rows: &[(&'static str, f64, &[&str])]) -> Vec<Class> {
+        let cell = |size| {
+            let tuning = Tuning { window: 2, burst_bytes: 1, signal: 1 };
+            Quantity::cell(CARD, tuning, "latency", &[("op", "write")], size)
+        };
+        let mut table = Table::default();
+        for (id, value, _) in rows {
+            let ids: &'static [&'static str] = Box::leak(Box::new([*id]));
+            table.number(ids, "how", cell((value * 100.0) as u64));
+        }
+        let source = Made(|probe: &Probe| Ok(probe.cell.size as f64 / 100.0));
+        let data = dataset();
+        let mut judged: Vec<(Row, &Claim)> = table
+            .0
+            .iter()
+            .map(|claim| {
+                let row = data.iter().find(|row| row.id == claim.rows[0]).expect("a row");
+                (judge(row, "", &claim.answer, &source), claim)
+            })
+            .collect();
+        let moved = |key: &str| {
+            let moved = rows.iter().filter(|(_, _, keys)| keys.contains(&key));
+            let rows = moved.map(|(id, ..)| ((*id).to_owned(), Effect::Factor(1.1))).collect();
+            Move { card: CARD.to_owned(), key: key.to_owned(), to: 2.0, assumed: false, rows }
+        };
+        let moves = Moves::of(["a.published", "a.fitted", "a.assumed"].map(moved).into());
+        let flow = Flow { machines: &machines(), moves: &moves, source: &source };
+        flow.classify(&mut judged);
+        judged.into_iter().map(|(row, _)| row.class).collect()
+    }
+
+    /// Goal: what a row is follows from where the values come from that name it or move it.
+    #[test]
+    fn classes_follow_from_the_values_that_name_and_move_a_row() {
+        let all = classes(&[
+            ("NM-030", 900.0, &["a.assumed"]),
+            ("NM-031", 901.0, &["a.assumed"]),
+            ("NM-043", 902.0, &["a.published"]),
+            ("NM-054", 903.0, &["a.published", "a.fitted"]),
+            ("NM-055", 904.0, &["a.fitted", "a.assumed"]),
+            ("NM-056", 905.0, &[]),
+        ]);
+        use Class::{Fitted, Input, Predicted, Undecided};
+        assert_eq!(all, [Fitted, Fitted, Input, Fitted, Predicted, Undecided]);
+    }
+
+    /// Goal: a number that is printed twice counts once. NM-067 and NM-070 are 855 both; NM-056 is not.
+    #[test]
+    fn a_number_that_is_printed_again_repeats() {
+        let (one, two): (&[&str], &[&str]) = (&["a.assumed"], &["a.fitted", "a.assumed"]);
+        let all = classes(&[("NM-056", 855.0, one), ("NM-067", 855.0, two), ("NM-070", 856.0, one)]);
+        assert_eq!(all, [Class::Predicted, Class::Predicted, Class::Repeats]);
+        let apart = classes(&[("NM-067", 855.0, two), ("NM-070", 955.0, one)]);
+        assert_eq!(apart, [Class::Predicted; 2], "the model does not give the same");
     }
 }

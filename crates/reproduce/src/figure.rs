@@ -20,6 +20,8 @@ pub struct Figure {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
+    /// Whether its values are bars.
+    pub bars: bool,
     /// The model.
     pub curves: Vec<Curve>,
     /// The paper.
@@ -77,6 +79,7 @@ pub(super) struct Plan {
     pub(super) experiment: &'static str,
     x: Axis,
     y: Axis,
+    bars: bool,
     curves: Vec<(String, Vec<(f64, Quantity)>)>,
     marks: Vec<(&'static str, End, usize, Option<f64>)>,
 }
@@ -94,7 +97,13 @@ impl Plan {
         experiment: &'static str,
         title: &'static str,
     ) -> Self {
-        Self { paper, number, title, experiment, x: BYTES, y: US, curves: Vec::new(), marks: Vec::new() }
+        let (x, y, curves, marks) = (BYTES, US, Vec::new(), Vec::new());
+        Self { paper, number, title, experiment, x, y, bars: false, curves, marks }
+    }
+
+    /// As bars, which the paper's are.
+    pub(super) fn bars(self) -> Self {
+        Self { bars: true, ..self }
     }
 
     pub(super) fn axes(self, x: Axis, y: Axis) -> Self {
@@ -156,6 +165,7 @@ impl Plan {
             title: self.title,
             x: self.x,
             y: self.y,
+            bars: self.bars,
             curves: self.curves.iter().map(curve).collect(),
             marks: self.marks.iter().filter_map(mark).collect(),
         }

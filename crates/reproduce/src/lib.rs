@@ -14,7 +14,7 @@
 //! | `score`, `contradictions` | how near predictions come; what no model can meet |
 //! | `figure`, `figures`, `tables` | the papers' figures and tables from the model, with the published numbers |
 //! | `reproduction`, `run` | all of it together, and how it is measured |
-//! | `page`, `terminal` | all of it for people |
+//! | `page`, `plots`, `terminal` | all of it for people |
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod moves;
 mod multirail;
 mod nicmem;
 mod page;
+mod plots;
 mod published;
 mod quantity;
 mod reproduction;

@@ -67,9 +67,15 @@ impl Moves {
         )
     }
 
-    /// Whether nothing is known.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// A table of these.
+    #[cfg(test)]
+    pub(super) fn of(all: Vec<Move>) -> Self {
+        Self(all)
+    }
+
+    /// Whether a card's values were tried.
+    pub(super) fn knows(&self, card: &str) -> bool {
+        self.0.iter().any(|one| one.card == card)
     }
 
     /// All changes.

@@ -1,7 +1,8 @@
 //! The reproduction as a page: what was found in words, the papers' figures, every row, contradictions, fitted values.
 
-use super::figure::{Axis, Curve, Figure, Mark};
+use super::figure::Figure;
 use super::judge::{Class, Row};
+use super::plots::{chart, entries, residuals};
 use super::published::{MULTIRAIL, NICMEM, THESIS};
 use super::reproduction::{PaperScore, Reproduction};
 use super::score::Assumed;
@@ -11,9 +12,9 @@ use super::tables::PaperTable;
 use super::terminal::{modelled, published};
 use maud::{Markup, html};
 use report::ReportError;
-use report::number::{percent, plural, sig, size};
+use report::number::{percent, plural, sig};
 use report::shell::{document, embedded};
-use report::svg::{self, Chart, Line, Point, Trace, legend};
+use report::svg::legend;
 
 /// Rows shown of those that are furthest off.
 const WORST: usize = 10;
@@ -74,14 +75,14 @@ fn head(all: &Reproduction) -> Markup {
 fn headline(score: &Score) -> String {
     match (score.numeric, score.qualitative) {
         (0, 0) => "Nothing here is predicted by the model".to_owned(),
-        (0, n) => format!("The model agrees with {} of {}", score.holding, plural(n, "published claim")),
+        (0, n) => format!("The model agrees with {} of {}", score.holding, plural(n, "predicted claim")),
         (n, _) => {
             let error = percent(score.median_error.unwrap_or(0.0));
             let near =
-                format!("The model meets {} of {} within 10 %", score.near, plural(n, "published number"));
+                format!("The model meets {} of {} within 10 %", score.near, plural(n, "predicted number"));
             let claims = match score.qualitative {
                 0 => String::new(),
-                n => format!(" and agrees with {} of {}", score.holding, plural(n, "claim")),
+                n => format!(" and agrees with {} of {}", score.holding, plural(n, "predicted claim")),
             };
             format!("{near} (median error {error}){claims}")
         }
@@ -163,13 +164,26 @@ fn figures(all: &Reproduction) -> Markup {
                 "Curves are the model. Dashed or marked in the same colour: what the papers printed, which is peaks and \
                  single points; their curves are lost. The axes are the papers', as far as their text tells."
             }
-            div.figures { @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure)) } }
+            div.figures {
+                @if let Some(chart) = residuals(&all.rows) {
+                    figure.plot {
+                        figcaption {
+                            h3 { "How far predicted numbers are off" }
+                            p.constant { "the model over the paper, row by row" }
+                        }
+                        (legend("Papers", &entries(&chart)))
+                        div.panels { div.panel.lines { div.canvas { (chart.markup()) } } }
+                    }
+                }
+                @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure, &all.rows)) }
+            }
             @if all.figures.is_empty() { p { "None belongs to these rows." } }
         }
     }
 }
 
-fn frame(i: usize, figure: &Figure) -> Markup {
+fn frame(i: usize, figure: &Figure, rows: &[Row]) -> Markup {
+    let own: Vec<&Row> = rows.iter().filter(|row| belongs(row, figure)).collect();
     let chart = chart(figure);
     html! {
         figure.plot id={ "figure-" (i) } {
@@ -183,8 +197,49 @@ fn frame(i: usize, figure: &Figure) -> Markup {
             } @else {
                 p.hint { "Nothing of it could be measured." }
             }
+            @if !own.is_empty() {
+                details {
+                    summary { (said(&own)) }
+                    ul { @for row in own { li { (verdict(row)) } } }
+                }
+            }
         }
     }
+}
+
+/// Whether a row says that it is of this figure: of its number, or of that with a letter, which is a part of it.
+fn belongs(row: &Row, figure: &Figure) -> bool {
+    let words = row.figure.split(|c: char| c.is_whitespace() || c == ',');
+    let figures = row.figure.starts_with("Figure");
+    let part = |word: &str| {
+        word == figure.number || figure.number.strip_prefix(word).is_some_and(|rest| rest.starts_with('('))
+    };
+    row.paper == figure.paper && row.class != Class::NotComputed && figures && words.into_iter().any(part)
+}
+
+/// How many of a figure's predictions are met.
+fn said(rows: &[&Row]) -> String {
+    let predicted = || rows.iter().filter(|row| row.class == Class::Predicted);
+    let met = predicted().filter(|row| row.holds == Some(true)).count();
+    match predicted().count() {
+        0 => format!("{}, none of them predicted", plural(rows.len(), "row")),
+        n => format!("{met} of {} met, of {}", plural(n, "prediction"), plural(rows.len(), "row")),
+    }
+}
+
+/// A row beside its figure.
+fn verdict(row: &Row) -> Markup {
+    let sign = match row.holds {
+        Some(true) => "met",
+        Some(false) => "not met",
+        None => "–",
+    };
+    let numbers = if row.qualitative {
+        String::new()
+    } else {
+        format!(": paper {}, model {}", published(row), modelled(row))
+    };
+    html! { b { (row.id) } " " (row.variant) (numbers) " – " (row.class.name()) ", " (sign) }
 }
 
 fn tables(all: &Reproduction) -> Markup {
@@ -280,7 +335,7 @@ fn table_row(row: &Row) -> Markup {
             td.number data-l="paper" data-v=[row.published.or(row.low).or(row.high)] { (published(row)) }
             td.number data-l="model" data-v=[row.modelled] { (modelled(row)) }
             td.number data-l="ratio" data-v=[row.ratio] { (row.ratio.map_or_else(|| "–".to_owned(), |r| format!("{r:.3}"))) }
-            td data-l="class" { (row.class.name()) }
+            td data-l="class" title=(row.because) { (row.class.name()) }
             td.(if fails { "missed" } else { "met" }) data-l="holds" {
                 (match row.holds { Some(true) => "yes", Some(false) => "no", None => "–" })
             }
@@ -439,73 +494,4 @@ fn reading() -> Markup {
             dl { @for (term, text) in terms { dt { (term) } dd { (text) } } }
         }
     }
-}
-
-/// What all published numbers are called in a legend.
-const PUBLISHED: &str = "published";
-
-/// The model's curves first, then what was published.
-fn entries(chart: &Chart) -> Vec<&Trace> {
-    let (published, curves): (Vec<&Trace>, Vec<&Trace>) =
-        chart.traces.iter().partition(|t| t.name == PUBLISHED);
-    curves.into_iter().chain(published).collect()
-}
-
-/// A figure on its paper's axes, if anything of it has a value.
-fn chart(figure: &Figure) -> Option<Chart> {
-    let points = || figure.curves.iter().flat_map(|curve| &curve.points);
-    let x = range(points().map(|p| p[0]), figure.x.log)?;
-    let y = range(points().map(|p| p[1]).chain(figure.marks.iter().map(|mark| mark.y)), figure.y.log)?;
-    // A linear axis begins at nothing, unless there is something below.
-    let y = if figure.y.log { y } else { [y[0].min(0.0), y[1]] };
-    let axis = |axis: Axis, range: [f64; 2]| svg::Axis {
-        title: axis.title.to_owned(),
-        log: axis.log,
-        bytes: axis.bytes,
-        range,
-    };
-    let mut traces: Vec<Trace> = figure.marks.iter().map(|mark| reference(figure, mark, x)).collect();
-    traces.extend(figure.curves.iter().enumerate().map(|(i, curve)| model(figure, i, curve)));
-    let label =
-        format!("Plot of {}, {} curves; the rows are in the table", figure.title, figure.curves.len());
-    Some(Chart { label, x: axis(figure.x, x), y: axis(figure.y, y), traces })
-}
-
-fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
-    let at =
-        |x: f64| if figure.x.bytes { size(x as u64) } else { format!("{} {}", sig(x, 2), figure.x.title) };
-    let point = |[x, y]: &[f64; 2]| Point {
-        at: [*x, *y],
-        interval: None,
-        text: format!("{}\n{}\nmodel {}", curve.label, at(*x), sig(*y, 4)),
-        cell: None,
-    };
-    Trace {
-        name: curve.label.clone(),
-        curve: Some(i),
-        line: Line::Solid,
-        mark: svg::Mark::Full,
-        points: curve.points.iter().map(point).collect(),
-    }
-}
-
-/// A published number in the colour of its curve: a point, or a level over the whole axis.
-fn reference(figure: &Figure, mark: &Mark, [low, high]: [f64; 2]) -> Trace {
-    let label = figure.curves.get(mark.curve).map_or("", |curve| curve.label.as_str());
-    let text = format!("published: {label}\n{} ({})", sig(mark.y, 4), mark.id);
-    let point = |x: f64| Point { at: [x, mark.y], interval: None, text: text.clone(), cell: None };
-    Trace {
-        name: PUBLISHED.to_owned(),
-        curve: Some(mark.curve),
-        line: Line::Dashed(1),
-        mark: if mark.x.is_some() { svg::Mark::Level } else { svg::Mark::No },
-        points: mark.x.map_or_else(|| vec![point(low), point(high)], |x| vec![point(x)]),
-    }
-}
-
-/// From the least value to the greatest; of those above zero on a logarithmic axis, which has no place for others.
-fn range(values: impl Iterator<Item = f64>, log: bool) -> Option<[f64; 2]> {
-    values.filter(|v| !log || *v > 0.0).fold(None, |range: Option<[f64; 2]>, v| {
-        Some(range.map_or([v, v], |[low, high]| [low.min(v), high.max(v)]))
-    })
 }

@@ -30,15 +30,15 @@ fn the_reproduction_shows_the_papers_figures() {
     browser.look(1280, 900, "light");
     browser.open(&page);
     let drawn: Vec<[u64; 2]> = serde_json::from_value(browser.eval(TRACES)).expect("counts");
-    // Seven of them are the multirail paper's Figures 4 to 10.
-    assert_eq!(drawn.len(), 56);
+    // How far predictions are off, and the figures, seven of them the multirail paper's Figures 4 to 10.
+    assert_eq!(drawn.len(), 57);
     assert!(drawn.iter().all(|[svgs, traces]| *svgs > 0 && *traces > 0), "empty plots: {drawn:?}");
     // In a figure of which all values are nothing, too, each point has its place.
     let placed =
-        "document.querySelectorAll('.canvas')[1].querySelectorAll('.trace use[href^=\"#s\"]').length";
+        "document.querySelectorAll('.canvas')[2].querySelectorAll('.trace use[href^=\"#s\"]').length";
     assert_eq!(browser.eval(placed), json!(21));
     // A published point has the colour of its curve.
-    let colours = "(() => { const traces = [...document.querySelectorAll('.canvas')[3].querySelectorAll('.trace')]; \
+    let colours = "(() => { const traces = [...document.querySelectorAll('.canvas')[4].querySelectorAll('.trace')]; \
                    const first = traces.find((t) => t.dataset.name === 'published'); \
                    return [first.className.baseVal, traces.find((t) => t.dataset.name !== 'published').className.baseVal, \
                    first.querySelector('title').textContent]; })()";

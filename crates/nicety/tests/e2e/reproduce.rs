@@ -19,15 +19,15 @@ fn what_there_is_not_is_answered_with_what_there_is() {
 /// Goal: one row gets its value, in the same way each time.
 #[test]
 fn a_row_is_computed_the_same_each_time() {
-    let run = || nicety(["reproduce", "nm-045", "--json", "-"]);
+    let run = || nicety(["reproduce", "nm-056", "--json", "-"]);
     let ended = run();
     assert_eq!(ended.status, Some(0), "{ended:?}");
     let rows = json(&ended.out);
-    assert_eq!(rows["schema"], "nicety-reproduction/1");
+    assert_eq!(rows["schema"], "nicety-reproduction/2");
     let row = &rows["rows"][0];
-    assert_eq!((&row["id"], &row["published"]), (&"NM-045".into(), &944.0.into()));
+    assert_eq!((&row["id"], &row["published"]), (&"NM-056".into(), &1857.0.into()));
     assert!(row["modelled"].as_f64().is_some_and(|value| value > 0.0), "{row}");
-    assert!(ended.err.contains("NM-045"), "the table goes to standard error: {}", ended.err);
+    assert!(ended.err.contains("NM-056"), "the table goes to standard error: {}", ended.err);
     // Goals and fitted values are of a whole paper: of one row they would say nonsense.
     for nonsense in ["goal", " of 0 ", "0 rows", "fitted values"] {
         assert!(!ended.err.contains(nonsense), "{nonsense}: {}", ended.err);
@@ -74,9 +74,9 @@ fn the_multirail_paper_comes_out_as_well_as_it_did() {
         assert!(answered, "{row}");
     }
     let score = |key: &str| all["papers"][0]["score"][key].as_u64().unwrap_or_else(|| panic!("no {key}"));
-    assert_eq!((score("numeric"), score("qualitative")), (42, 25));
+    assert_eq!((score("numeric"), score("qualitative")), (34, 24));
     assert!(
-        score("near") >= 32 && score("holding") >= 25 && score("fitted_values") <= 11,
+        score("near") >= 24 && score("holding") >= 23 && score("fitted_values") <= 11,
         "{}",
         all["score"]
     );

@@ -69,11 +69,11 @@ fn breakdowns() -> [Plan; 2] {
 fn bars(plan: Plan, size: u64, posts: [Option<&'static str>; 3], waits: [&'static str; 3]) -> Plan {
     let x = Axis { title: "1: single rail, 2: threads, 3: one thread", log: false, bytes: false };
     let y = Axis { title: "time of 20 writes (µs)", ..US };
-    let mut plan = plan.axes(x, y).curve("posting", 1..=3, |bar| BARS[bar as usize - 1].post(size)).curve(
-        "waiting",
-        1..=3,
-        |bar| BARS[bar as usize - 1].wait(size),
-    );
+    let mut plan = plan
+        .axes(x, y)
+        .bars()
+        .curve("posting", 1..=3, |bar| BARS[bar as usize - 1].post(size))
+        .curve("waiting", 1..=3, |bar| BARS[bar as usize - 1].wait(size));
     for (bar, (post, wait)) in (1..).zip(posts.into_iter().zip(waits)) {
         plan = plan.point(1, wait, bar);
         plan = if let Some(post) = post { plan.point(0, post, bar) } else { plan };
