@@ -173,19 +173,19 @@ fn calls_cost_what_the_machine_says() {
             SendOp::Write(second.mr.remote(0)),
         );
         let send = |sges| first.qp.post_send(&SendWr::new(1, none, sges)).expect("post");
-        assert_eq!(cost(&mut || send(&sges[..1])), Span::from_ns(576));
-        assert_eq!(cost(&mut || send(&sges)), Span::from_ns(576 + 100), "two pieces more");
+        assert_eq!(cost(&mut || send(&sges[..1])), Span::from_ns(720));
+        assert_eq!(cost(&mut || send(&sges)), Span::from_ns(720 + 100), "two pieces more");
         let receive = || first.qp.post_recv(&RecvWr::new(1, &[])).expect("post");
-        assert_eq!(cost(&mut || receive()), Span::from_ns(448));
-        assert_eq!(cost(&mut || assert!(second.cq.poll_one().expect("alive").is_none())), Span::from_ns(224));
+        assert_eq!(cost(&mut || receive()), Span::from_ns(560));
+        assert_eq!(cost(&mut || assert!(second.cq.poll_one().expect("alive").is_none())), Span::from_ns(280));
         host.charge(Span::from_us(50));
-        assert_eq!(cost(&mut || assert!(first.cq.poll_one().expect("alive").is_some())), Span::from_ns(864));
+        assert_eq!(cost(&mut || assert!(first.cq.poll_one().expect("alive").is_some())), Span::from_ns(1080));
         let pd = a.alloc_pd().expect("a domain");
         let buf = Buf::alloc(3 * 4096).expect("memory");
         let mut mr = None;
         let register = &mut || mr = Some(pd.reg_mr(&buf, Access::empty()).expect("a region"));
-        assert_eq!(cost(register), Span::from_ns(58_448 + 2 * 300));
-        assert_eq!(cost(&mut || drop(mr.take())), Span::from_ns(65_640 + 2 * 200));
+        assert_eq!(cost(register), Span::from_ns(73_060 + 2 * 300));
+        assert_eq!(cost(&mut || drop(mr.take())), Span::from_ns(82_050 + 2 * 200));
     });
 }
 

@@ -17,7 +17,7 @@ pub enum Class {
     Fitted,
     /// A value of a machine file, a constant of the experiment, or decided by such alone.
     Input,
-    /// The same number as an earlier row's.
+    /// An earlier row's number again.
     Repeats,
     /// A bound that cannot be missed decides it.
     Undecided,

@@ -37,7 +37,7 @@ impl Lab {
         Self { results: BTreeMap::new(), machines }
     }
 
-    /// The same without what is known of these probes.
+    /// A lab that knows all but these probes.
     pub(super) fn without(&self, probes: &BTreeSet<Probe>) -> Self {
         let known = self.results.iter().filter(|(probe, _)| !probes.contains(probe));
         let results = known.map(|(probe, result)| (probe.clone(), result.clone())).collect();

@@ -151,7 +151,7 @@ impl Machines {
         self.all.get(card)?.values.iter().find(|value| value.key == key)
     }
 
-    /// All cards.
+    /// All cards, in the order of their names.
     pub(super) fn all(&self) -> impl Iterator<Item = &Machine> {
         self.all.values()
     }

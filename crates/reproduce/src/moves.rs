@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// The table.
+/// The stored table, as the program carries it.
 const DATA: &str = include_str!("../data/moves.csv");
 /// Effects that differ by less are the same.
 const SAME: f64 = 0.005;
@@ -78,7 +78,7 @@ impl Moves {
         self.0.iter().any(|one| one.card == card)
     }
 
-    /// All changes.
+    /// All changes that moved something, card by card.
     pub fn iter(&self) -> impl Iterator<Item = &Move> {
         self.0.iter()
     }

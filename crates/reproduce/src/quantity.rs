@@ -245,7 +245,7 @@ pub(super) mod made_up {
     use super::*;
 
     /// A source that answers every probe by a function of it.
-    pub(in super::super) struct Made<F: Fn(&Probe) -> Result<f64, NoValue>>(pub(in super::super) F);
+    pub(crate) struct Made<F: Fn(&Probe) -> Result<f64, NoValue>>(pub(crate) F);
 
     impl<F: Fn(&Probe) -> Result<f64, NoValue>> Source for Made<F> {
         fn measured(&self, probe: &Probe) -> Result<f64, NoValue> {

@@ -3,14 +3,14 @@
 
 /// Values that published rows are compared with.
 pub(super) mod key {
-    pub(in super::super) const BUS_WIDTH: &str = "bus.width_bytes";
-    pub(in super::super) const BUS_CLOCK: &str = "bus.clock_mhz";
-    pub(in super::super) const PORTS: &str = "link.port_count";
+    pub(crate) const BUS_WIDTH: &str = "bus.width_bytes";
+    pub(crate) const BUS_CLOCK: &str = "bus.clock_mhz";
+    pub(crate) const PORTS: &str = "link.port_count";
     /// Of data in one direction: the line code is taken off.
-    pub(in super::super) const LINK_RATE: &str = "link.rate_mbps";
-    pub(in super::super) const NIC_MEMORY: &str = "nic_memory.rate_mbps";
-    pub(in super::super) const MERGED_SEND: &str = "descriptor.merge_send_bytes";
-    pub(in super::super) const MERGED_WRITE: &str = "descriptor.merge_write_bytes";
+    pub(crate) const LINK_RATE: &str = "link.rate_mbps";
+    pub(crate) const NIC_MEMORY: &str = "nic_memory.rate_mbps";
+    pub(crate) const MERGED_SEND: &str = "descriptor.merge_send_bytes";
+    pub(crate) const MERGED_WRITE: &str = "descriptor.merge_write_bytes";
 }
 
 /// PCI-X at twice its clock, and at half of it.

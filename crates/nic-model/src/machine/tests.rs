@@ -30,7 +30,7 @@ fn the_machines_that_come_along_are_whole() {
             assert!(optional || p.source != Source::Default, "{} of {}", p.key.path(), machine.name);
         }
         let fitted = parameters.iter().filter(|p| p.source.class() == "fitted").count();
-        assert!((1..=12).contains(&fitted), "{fitted} fitted values in {}", machine.name);
+        assert!(fitted <= 12, "{fitted} fitted values in {}", machine.name);
     }
 }
 
@@ -128,7 +128,7 @@ fn a_wrong_unit_is_told_the_right_one() {
         ("clock_mhz =", "clock_ghz =", "'bus.clock_ghz' has the wrong unit: write clock_mhz, in MHz"),
         ("clock_mhz =", "clock =", "write clock_mhz"),
         ("post_send_ns =", "post_send_us =", "write post_send_ns, in ns"),
-        ("copy_mbps =", "copy_gbps =", "MB/s (10^6 bytes)"),
+        ("rate_mbps =", "rate_gbps =", "MB/s (10^6 bytes)"),
     ] {
         let message = error_of(from, to);
         assert!(message.contains(hint), "{message}");

@@ -12,7 +12,7 @@ fn figure(number: &'static str, experiment: &'static str, title: &'static str) -
 }
 
 /// All of them.
-pub(in super::super) fn plans() -> Vec<Plan> {
+pub(crate) fn plans() -> Vec<Plan> {
     let mut all = vec![latency()];
     all.extend(streams());
     all.extend(breakdowns());

@@ -18,8 +18,8 @@ mod streams;
 
 /// What the figures vary.
 pub(super) mod figure {
-    pub(in super::super) use super::packing::BLOCKS;
-    pub(in super::super) use super::patterns::{CHAIN_NODES, CHAIN_SIZES, NODES, SLAVES};
+    pub(crate) use super::packing::BLOCKS;
+    pub(crate) use super::patterns::{CHAIN_NODES, CHAIN_SIZES, NODES, SLAVES};
 }
 
 use super::claim::Table;

@@ -9,7 +9,7 @@ use super::setups::SETUP;
 use report::number::size;
 
 /// Block sizes of Figures 10 and 11.
-pub(in super::super) const BLOCKS: [u64; 4] = [8 << 10, 16 << 10, 32 << 10, 64 << 10];
+pub(crate) const BLOCKS: [u64; 4] = [8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
 fn took(how: Pack, block: u64) -> Quantity {
     SETUP.pack(how, "time", block)

@@ -8,13 +8,13 @@ use super::setups::SETUP;
 use report::number::size;
 
 /// Slaves of the hotspot.
-pub(in super::super) const SLAVES: [u32; 7] = [1, 2, 3, 4, 5, 6, 7];
+pub(crate) const SLAVES: [u32; 7] = [1, 2, 3, 4, 5, 6, 7];
 /// Nodes of the chain.
-pub(in super::super) const NODES: [u32; 7] = [2, 3, 4, 5, 6, 7, 8];
+pub(crate) const NODES: [u32; 7] = [2, 3, 4, 5, 6, 7, 8];
 /// Message sizes of Figures 12 and 13.
-pub(in super::super) const CHAIN_SIZES: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
+pub(crate) const CHAIN_SIZES: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
 /// Nodes of Figure 14, which the paper does not state.
-pub(in super::super) const CHAIN_NODES: u32 = 8;
+pub(crate) const CHAIN_NODES: u32 = 8;
 
 /// Section 3.5: a hot spot.
 pub(super) fn hotspot(table: &mut Table) {

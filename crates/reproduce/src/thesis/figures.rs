@@ -22,7 +22,7 @@ fn count(title: &'static str) -> Axis {
 }
 
 /// All of them.
-pub(in super::super) fn plans() -> Vec<Plan> {
+pub(crate) fn plans() -> Vec<Plan> {
     let mut all = basic();
     all.extend(host());
     all.extend(buffers());
