@@ -145,7 +145,7 @@ impl File<'_> {
         for inner in table.keys() {
             let name = inner.get_ref().to_string();
             let known = ["value", "source", class.field].contains(&name.as_str());
-            if !known && !(class.name == "assumed" && name == RANGE) {
+            if !(known || class.name == "assumed" && name == RANGE) {
                 return Err(self.error(inner.span().start, Wrong::Field { key, class, name }));
             }
         }
