@@ -7,7 +7,7 @@ use super::contradictions;
 use super::published::{Kind, Published};
 use super::quantity::Source;
 
-/// What a row is to the model; derived from the flow of data ([`super::classes`]).
+/// What a row is to the model; derived from the flow of data (`classes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {

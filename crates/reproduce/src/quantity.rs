@@ -35,7 +35,7 @@ const BURST: [u64; 2] = [8, 2048];
 
 impl Probe {
     /// The settings of the measurement. Nothing travels within requests: the interfaces of that time did not do it.
-    /// Contents are not compared, because only the ends of messages move ([`super::run`]).
+    /// Contents are not compared, because only the ends of messages move ([`super::run()`]).
     #[must_use]
     pub fn settings(&self) -> Settings {
         let burst = (self.tuning.burst_bytes / self.cell.size.max(1)).clamp(BURST[0], BURST[1]);

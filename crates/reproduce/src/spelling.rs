@@ -1,5 +1,5 @@
 //! How a criterion is spelled: one line that says all that is measured and how it is compared, and nothing of how the
-//! program holds it. Its hash changes exactly when the criterion does ([`super::criteria`]).
+//! program holds it. Its hash changes exactly when the criterion does ([`mod@super::criteria`]).
 
 use std::fmt::{self, Display, Formatter};
 
