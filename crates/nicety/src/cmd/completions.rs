@@ -242,7 +242,7 @@ mod tests {
             (&["help", "be"], &["bench"]),
             (&["bench", "lat"], &["latency"]),
             (&["explain", "lat"], &["latency"]),
-            (&["explain", "mpi"], &["mpi"]),
+            (&["explain", "mpi-lat"], &["mpi-latency"]),
             (&["bench", "latency", "band"], &["bandwidth"]),
             (&["bench", "--js"], &["--json"]),
             (&["bench", "--device", "iw"], &["iwarp"]),
@@ -266,6 +266,7 @@ mod tests {
         }
         assert!(of(&["bench", "--device", "shm,"]).iter().all(|list| list != "shm,shm"));
         assert_eq!(of(&["bench", ""]).len(), all().len());
+        assert_eq!(of(&["explain", "mpi"]).last().map(String::as_str), Some("mpi"));
     }
 
     #[test]

@@ -309,8 +309,12 @@ mod tests {
         );
         assert!(plan.ranks[0].start.reads && !plan.ranks[1].start.reads);
         let text = plan.text();
-        assert!(text.starts_with("rank 0  a  cd "), "{text}");
-        assert!(text.contains("&& A=1 sh\n") && text.contains("rank 3  b  cd /x && cat\n"), "{text}");
+        assert!(text.starts_with("rank 0  a  its share of the cores  cd "), "{text}");
+        assert!(
+            text.contains("&& A=1 sh\n")
+                && text.contains("rank 3  b  its share of the cores  cd /x && cat\n"),
+            "{text}"
+        );
         assert!(text.contains("b is reached by: ssh -o BatchMode=yes b "), "{text}");
     }
 
