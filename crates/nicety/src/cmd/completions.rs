@@ -173,7 +173,7 @@ fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
         (_, "experiment") => {
             experiments().chain([candidate("mpi", "which protocols and algorithms our MPI takes")]).collect()
         }
-        (_, "device") => devices(text),
+        (_, "device" | "devices") => devices(text),
         ("bench", "set") => settings(text),
         (_, "only") => factors(text),
         (_, "what") => [reproduce::NICMEM, reproduce::THESIS, reproduce::MULTIRAIL]
