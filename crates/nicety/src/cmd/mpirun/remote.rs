@@ -185,8 +185,6 @@ impl Remote {
     /// Cuts it off. An agent that is there ends everything when its orders end.
     fn give_up(&mut self) {
         (self.to, self.from) = (None, None);
-        // It may have ended, which is as good.
-        let _ = self.child.kill();
         self.is_gone = true;
         self.news.push_back(News::Gone);
     }
@@ -271,7 +269,17 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // All that it reached is gone, or learns of its end by this.
+        // All that it reached is gone, or learns of its end by this. Where the way is no process of its own, killing it at once would
+        // kill the agent before it has ended its ranks.
+        (self.to, self.from) = (None, None);
+        let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
+        for _ in 0..LOOKS {
+            if has_ended(&mut self.child) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        // It may have ended, which is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
