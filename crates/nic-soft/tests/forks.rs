@@ -175,6 +175,35 @@ fn children_leave_rails_alone() {
     harmless("rails");
 }
 
+/// Goal: a child can drop what it inherits whatever the parent's threads held at that moment. Method: messages without rest while
+/// children are forked, so that the rails' own threads are at work.
+#[test]
+fn children_drop_rails_in_the_middle_of_traffic() {
+    let _gate = one_at_a_time();
+    let (near, far) = (Side::open("rails"), Side::open("rails"));
+    let listener = far.cm.listen(at(0), 16).expect("a listener");
+    std::thread::scope(|scope| {
+        scope.spawn(|| far.accept());
+        near.connect(listener.addr().port());
+        let traffic = scope.spawn(|| {
+            for wr_id in 0..30_000 {
+                far.receive(wr_id);
+                near.send(wr_id);
+                near.done(wr_id);
+                far.done(wr_id);
+            }
+        });
+        while !traffic.is_finished() {
+            let copies = (std::ptr::from_ref(&near), std::ptr::from_ref(&far));
+            await_end(forked(|| {
+                let (near, far) = copies;
+                // SAFETY: the child drops its own copy of each, once, and ends.
+                unsafe { (drop(std::ptr::read(far)), drop(std::ptr::read(near))) };
+            }));
+        }
+    });
+}
+
 /// Child: connects, forks a child of its own that sleeps, and waits to be killed.
 fn parent_role() {
     let (kind, port) = (hear().expect("a kind"), hear().and_then(|port| port.parse().ok()).expect("a port"));

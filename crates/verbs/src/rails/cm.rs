@@ -118,6 +118,7 @@ fn own_qp(qp: &Qp) -> Result<Arc<QpInner>> {
 
 /// The API's hold on a listener.
 struct ListenerHandle {
+    device: Arc<Inner>,
     of_rail: Option<Listener>,
     addr: SocketAddr,
     cm: Arc<CmEvents>,
@@ -133,6 +134,9 @@ impl Drop for ListenerHandle {
     /// Requests that nobody has taken are answered: by dropping them, they are rejected.
     fn drop(&mut self) {
         drop(self.of_rail.take());
+        if self.device.shared.is_inherited() {
+            return;
+        }
         drop(self.cm.events.take_all(|(of, _)| *of == Some(self.addr)));
     }
 }
@@ -155,7 +159,8 @@ impl CmOps for CmHandle {
     fn listen(&self, addr: SocketAddr, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let listener = self.cm.on(0).listen(addr, backlog)?;
         let addr = listener.addr();
-        Ok(Box::new(ListenerHandle { of_rail: Some(listener), addr, cm: self.cm.clone() }))
+        let (device, of_rail, cm) = (self.device.clone(), Some(listener), self.cm.clone());
+        Ok(Box::new(ListenerHandle { device, of_rail, addr, cm }))
     }
 
     fn connect(&self, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {

@@ -51,6 +51,9 @@ impl CqHandle {
 
 impl Drop for CqHandle {
     fn drop(&mut self) {
+        if self.device.shared.is_inherited() {
+            return std::mem::forget(self.polling.clone());
+        }
         self.device.forget_cq(&self.polling);
     }
 }

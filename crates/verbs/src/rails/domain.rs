@@ -135,6 +135,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if self.pd.shared.is_inherited() {
+            return std::mem::forget(self.pd.clone());
+        }
         // Dropping cannot say what went wrong; `dereg` does.
         let _ = self.give_up();
     }

@@ -27,6 +27,9 @@ impl QpHandle {
 
 impl Drop for QpHandle {
     fn drop(&mut self) {
+        if self.device.shared.is_inherited() {
+            return std::mem::forget(self.qp.clone());
+        }
         self.device.forget_qp(&self.qp);
     }
 }
@@ -86,6 +89,9 @@ impl SrqHandle {
 
 impl Drop for SrqHandle {
     fn drop(&mut self) {
+        if self.device.shared.is_inherited() {
+            return std::mem::forget(self.srq.clone());
+        }
         self.srq.ids().into_iter().enumerate().for_each(|(rail, id)| self.device.forget_srq(rail, id));
     }
 }

@@ -276,6 +276,9 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let shared = &self.shared;
+        if shared.is_inherited() {
+            return;
+        }
         shared.service.stop();
         shared.workers.iter().for_each(|worker| worker.stop(&shared.host));
         shared.host.signal();

@@ -70,6 +70,12 @@ impl Shared {
         })
     }
 
+    /// Whether this is a child's copy, inherited by fork(2). Threads that do not exist there may hold this side's locks: nothing
+    /// is given back, and what a handle holds is never dropped.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.check().is_err()
+    }
+
     /// How many rails there are.
     #[inline]
     pub(super) fn width(&self) -> usize {
