@@ -296,6 +296,7 @@ impl PingPong {
         let unordered = self.op == Op::Write && order == WriteOrder::None;
         let mut verdict = Ok(());
         for _ in 0..CHECKED {
+            self.settle(session)?;
             self.turn += 1;
             let turn = self.turn;
             let deadline = session.deadline();
@@ -316,10 +317,6 @@ impl PingPong {
                 self.put_pattern(turn)?;
             }
             self.catch_up(turn, deadline)?;
-            if self.both {
-                // The next contents replace these: the peer must have them.
-                meet(session)?;
-            }
         }
         if unordered && self.client {
             self.late += session.hear::<u64>()?;
@@ -334,6 +331,12 @@ impl PingPong {
         self.fill_sources(self.pattern_seed(turn, self.client))?;
         self.prepare_put(turn)?;
         self.put(turn)
+    }
+
+    /// Where both speak at once, the peer's message says nothing of the own last one: it may still be on its way, and must not
+    /// change there.
+    fn settle(&self, session: &mut Session<'_>) -> Result<(), Fault> {
+        if self.both { meet(session) } else { Ok(()) }
     }
 
     /// Fills every place that messages go out from.
@@ -384,7 +387,8 @@ fn mark(turn: u64) -> u8 {
 }
 
 impl Side for PingPong {
-    fn warm(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
+    fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
+        self.settle(session)?;
         if !self.op.is_atomic() {
             self.fill_sources(self.seed)?;
             self.sink.buf().fill(0);
