@@ -50,6 +50,19 @@ pub(crate) fn compare(basic: Basic, left: &[u8], right: &[u8]) -> Option<Orderin
     }
 }
 
+impl Basic {
+    /// `right` becomes `left op right`, element by element: whole elements of this type, as many on both sides, in bytes that need
+    /// no alignment. What the operator does not reduce stays as it is.
+    pub fn reduce(self, operator: Operator, left: &[u8], right: &mut [u8]) {
+        reduce(operator, self, left, right);
+    }
+
+    /// Which of two elements of this type is greater, in bytes that need no alignment; none for a NaN, and for what has no order.
+    pub fn compare(self, left: &[u8], right: &[u8]) -> Option<Ordering> {
+        compare(self, left, right)
+    }
+}
+
 /// Replaces each `N` bytes on the right by what both sides make.
 fn each<const N: usize>(left: &[u8], right: &mut [u8], combine: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
     let (left, _) = left.as_chunks::<N>();
