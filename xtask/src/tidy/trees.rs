@@ -25,6 +25,7 @@ const TREES: &[&str] = &[
     "crates/nic-soft/src/",
     "crates/nicety/src/",
     "crates/pmi/src/",
+    "crates/portals/src/",
     "crates/report/src/",
     "crates/reproduce/src/",
     "crates/verbs/src/rails/",

@@ -1,0 +1,349 @@
+//! [`Op`] and [`Datatype`]: what atomic operations there are, on which types, and what they do to bytes, aligned or not.
+
+use std::cmp::Ordering;
+
+use datatypes::{Basic, Operator};
+
+macro_rules! numbered {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $number:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$of])* $variant = $number,)* }
+
+        impl $name {
+            /// All of them, by number.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The one with this number.
+            #[must_use]
+            pub fn from_number(number: u8) -> Option<Self> {
+                Self::ALL.get(usize::from(number)).copied()
+            }
+        }
+    };
+}
+
+numbered! {
+    /// An atomic operation (`PTL_MIN` and others).
+    Op {
+        /// The lesser.
+        Min = 0,
+        /// The greater.
+        Max = 1,
+        /// The sum; integers wrap.
+        Sum = 2,
+        /// The product; integers wrap.
+        Prod = 3,
+        /// Whether one is not 0.
+        Lor = 4,
+        /// Whether both are not 0.
+        Land = 5,
+        /// The bits of either.
+        Bor = 6,
+        /// The bits of both.
+        Band = 7,
+        /// Whether exactly one is not 0.
+        Lxor = 8,
+        /// The bits of exactly one.
+        Bxor = 9,
+        /// What came.
+        Swap = 10,
+        /// What came, if the operand equals what is there.
+        Cswap = 11,
+        /// What came, if the operand does not equal what is there.
+        CswapNe = 12,
+        /// What came, if the operand is at most what is there.
+        CswapLe = 13,
+        /// What came, if the operand is less than what is there.
+        CswapLt = 14,
+        /// What came, if the operand is at least what is there.
+        CswapGe = 15,
+        /// What came, if the operand is greater than what is there.
+        CswapGt = 16,
+        /// The bits that came where the operand has ones.
+        Mswap = 17,
+    }
+}
+
+numbered! {
+    /// The type of the elements of an atomic operation (`PTL_INT8_T` and others).
+    Datatype {
+        /// 8 bits with a sign.
+        Int8 = 0,
+        /// 8 bits.
+        Uint8 = 1,
+        /// 16 bits with a sign.
+        Int16 = 2,
+        /// 16 bits.
+        Uint16 = 3,
+        /// 32 bits with a sign.
+        Int32 = 4,
+        /// 32 bits.
+        Uint32 = 5,
+        /// `float`.
+        Float = 6,
+        /// 64 bits with a sign.
+        Int64 = 7,
+        /// 64 bits.
+        Uint64 = 8,
+        /// `double`.
+        Double = 9,
+        /// `float complex`.
+        FloatComplex = 10,
+        /// `double complex`.
+        DoubleComplex = 11,
+        /// `long double`.
+        LongDouble = 12,
+        /// `long double complex`.
+        LongDoubleComplex = 13,
+    }
+}
+
+/// Bytes of the largest element.
+pub const ELEMENT_MAX: usize = 32;
+
+/// The operand of a conditional or masked swap: its first bytes are an element.
+pub type Operand = [u8; ELEMENT_MAX];
+
+impl Datatype {
+    const fn basic(self) -> Basic {
+        match self {
+            Self::Int8 => Basic::Int8,
+            Self::Uint8 => Basic::Uint8,
+            Self::Int16 => Basic::Int16,
+            Self::Uint16 => Basic::Uint16,
+            Self::Int32 => Basic::Int32,
+            Self::Uint32 => Basic::Uint32,
+            Self::Float => Basic::Float,
+            Self::Int64 => Basic::Int64,
+            Self::Uint64 => Basic::Uint64,
+            Self::Double => Basic::Double,
+            Self::FloatComplex => Basic::CFloatComplex,
+            Self::DoubleComplex => Basic::CDoubleComplex,
+            Self::LongDouble => Basic::LongDouble,
+            Self::LongDoubleComplex => Basic::CLongDoubleComplex,
+        }
+    }
+
+    /// Bytes of an element.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        self.basic().size() as usize
+    }
+
+    /// The type of the parts of a complex number, and how many parts an element has.
+    const fn parts(self) -> (Basic, usize) {
+        match self {
+            Self::FloatComplex => (Basic::Float, 2),
+            Self::DoubleComplex => (Basic::Double, 2),
+            Self::LongDoubleComplex => (Basic::LongDouble, 2),
+            other => (other.basic(), 1),
+        }
+    }
+
+    const fn is_complex(self) -> bool {
+        self.parts().1 == 2
+    }
+
+    const fn is_integer(self) -> bool {
+        !self.is_complex() && !matches!(self, Self::Float | Self::Double | Self::LongDouble)
+    }
+}
+
+impl Op {
+    const fn operator(self) -> Option<Operator> {
+        Some(match self {
+            Self::Min => Operator::Min,
+            Self::Max => Operator::Max,
+            Self::Sum => Operator::Sum,
+            Self::Prod => Operator::Prod,
+            Self::Lor => Operator::Lor,
+            Self::Land => Operator::Land,
+            Self::Bor => Operator::Bor,
+            Self::Band => Operator::Band,
+            Self::Lxor => Operator::Lxor,
+            Self::Bxor => Operator::Bxor,
+            _ => return None,
+        })
+    }
+
+    /// Whether it is one of `PtlSwap`'s.
+    #[must_use]
+    pub const fn is_swap(self) -> bool {
+        self.operator().is_none()
+    }
+
+    /// Whether it has an operand, and so works on a single element.
+    #[must_use]
+    pub const fn has_operand(self) -> bool {
+        self.is_swap() && !matches!(self, Self::Swap)
+    }
+
+    /// Whether it works on elements of a type: complex numbers have no order, and only integers have bits.
+    #[must_use]
+    pub const fn takes(self, datatype: Datatype) -> bool {
+        match self {
+            Self::Sum | Self::Prod | Self::Swap | Self::Cswap | Self::CswapNe => true,
+            Self::Min | Self::Max | Self::CswapLe | Self::CswapLt | Self::CswapGe | Self::CswapGt => {
+                !datatype.is_complex()
+            }
+            Self::Lor | Self::Land | Self::Bor | Self::Band | Self::Lxor | Self::Bxor | Self::Mswap => {
+                datatype.is_integer()
+            }
+        }
+    }
+
+    /// Does it: whole elements at `there` become what the operation makes of them and of as many bytes that `came`. Nothing
+    /// happens to what [`Op::takes`] not. `operand` is ignored by operations without one.
+    ///
+    /// # Panics
+    /// If less came than there is.
+    pub fn apply(self, datatype: Datatype, operand: &Operand, came: &[u8], there: &mut [u8]) {
+        let whole = there.len() - there.len() % datatype.size();
+        let (came, there) = (&came[..whole], &mut there[..whole]);
+        if !self.takes(datatype) {
+            return;
+        }
+        if let Some(operator) = self.operator() {
+            return datatype.basic().reduce(operator, came, there);
+        }
+        if self == Self::Swap {
+            return there.copy_from_slice(came);
+        }
+        let size = datatype.size();
+        for (came, there) in came.chunks_exact(size).zip(there.chunks_exact_mut(size)) {
+            if self == Self::Mswap {
+                let masked = there.iter_mut().zip(came).zip(operand);
+                masked.for_each(|((there, came), mask)| *there = (came & mask) | (*there & !mask));
+            } else if self.holds(datatype, &operand[..size], there) {
+                there.copy_from_slice(came);
+            }
+        }
+    }
+
+    /// Whether a conditional swap's condition holds. Of a NaN none does but that it is unequal.
+    fn holds(self, datatype: Datatype, operand: &[u8], there: &[u8]) -> bool {
+        let (basic, count) = datatype.parts();
+        let size = datatype.size() / count;
+        let mut orders =
+            operand.chunks_exact(size).zip(there.chunks_exact(size)).map(|(a, b)| basic.compare(a, b));
+        match self {
+            Self::Cswap => orders.all(|order| order == Some(Ordering::Equal)),
+            Self::CswapNe => orders.any(|order| order != Some(Ordering::Equal)),
+            _ => orders.all(|order| {
+                order.is_some_and(|order| match self {
+                    Self::CswapLe => order.is_le(),
+                    Self::CswapLt => order.is_lt(),
+                    Self::CswapGe => order.is_ge(),
+                    _ => order.is_gt(),
+                })
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operand(bytes: &[u8]) -> Operand {
+        let mut operand = [0; ELEMENT_MAX];
+        operand[..bytes.len()].copy_from_slice(bytes);
+        operand
+    }
+
+    fn on_i32(op: Op, by: i32, came: i32, there: i32) -> i32 {
+        let mut bytes = there.to_ne_bytes();
+        op.apply(Datatype::Int32, &operand(&by.to_ne_bytes()), &came.to_ne_bytes(), &mut bytes);
+        i32::from_ne_bytes(bytes)
+    }
+
+    fn on_f64(op: Op, by: f64, came: f64, there: f64) -> f64 {
+        let mut bytes = there.to_ne_bytes();
+        op.apply(Datatype::Double, &operand(&by.to_ne_bytes()), &came.to_ne_bytes(), &mut bytes);
+        f64::from_ne_bytes(bytes)
+    }
+
+    #[test]
+    fn numbers_are_the_references() {
+        assert!(Op::ALL.iter().enumerate().all(|(n, op)| *op as usize == n) && Op::ALL.len() == 18);
+        assert!(
+            Datatype::ALL.iter().enumerate().all(|(n, of)| *of as usize == n) && Datatype::ALL.len() == 14
+        );
+        assert_eq!((Op::from_number(18), Datatype::from_number(14)), (None, None));
+        let sizes: Vec<usize> = Datatype::ALL.iter().map(|datatype| datatype.size()).collect();
+        assert_eq!(sizes[..12], [1, 1, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16]);
+        assert!(sizes.iter().all(|size| *size <= ELEMENT_MAX));
+    }
+
+    /// Goal: every operator does what its name says. Method: as C has it, on pairs with all signs and orders.
+    #[test]
+    fn operators_do_what_they_say() {
+        let values = [-7, -1, 0, 1, 3, 7, i32::MAX, i32::MIN];
+        for (came, there) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
+            let want = [
+                came.min(there),
+                came.max(there),
+                came.wrapping_add(there),
+                came.wrapping_mul(there),
+                i32::from(came != 0 || there != 0),
+                i32::from(came != 0 && there != 0),
+                came | there,
+                came & there,
+                i32::from((came != 0) != (there != 0)),
+                came ^ there,
+                came,
+            ];
+            for (op, want) in Op::ALL.iter().zip(want) {
+                assert_eq!(on_i32(*op, 5, came, there), want, "{op:?} of {came} and {there}");
+            }
+            for by in values {
+                let holds = [by == there, by != there, by <= there, by < there, by >= there, by > there];
+                for (op, holds) in Op::ALL[11..17].iter().zip(holds) {
+                    let want = if holds { came } else { there };
+                    assert_eq!(on_i32(*op, by, came, there), want, "{op:?} by {by} of {came} and {there}");
+                }
+                assert_eq!(on_i32(Op::Mswap, by, came, there), (came & by) | (there & !by));
+            }
+        }
+    }
+
+    #[test]
+    fn floats_and_complex_numbers_are_compared_as_numbers() {
+        assert_eq!(on_f64(Op::Cswap, 0.0, 5.0, -0.0), 5.0, "zeros are equal");
+        assert_eq!(on_f64(Op::Cswap, f64::NAN, 5.0, 1.0), 1.0);
+        assert_eq!(on_f64(Op::CswapNe, f64::NAN, 5.0, 1.0), 5.0);
+        assert_eq!(on_f64(Op::CswapGe, f64::NAN, 5.0, 1.0), 1.0);
+        assert_eq!(on_f64(Op::CswapLt, -1.0, 5.0, 1.0), 5.0);
+        let complex = |re: f32, im: f32| [re.to_ne_bytes(), im.to_ne_bytes()].concat();
+        for (by, want) in [(complex(1.0, 2.0), complex(8.0, 9.0)), (complex(1.0, 3.0), complex(1.0, 2.0))] {
+            let mut there = complex(1.0, 2.0);
+            Op::Cswap.apply(Datatype::FloatComplex, &operand(&by), &complex(8.0, 9.0), &mut there);
+            assert_eq!(there, want);
+        }
+        let mut product = complex(0.0, 1.0);
+        Op::Prod.apply(Datatype::FloatComplex, &[0; 32], &complex(0.0, 1.0), &mut product);
+        assert_eq!(product, complex(-1.0, 0.0));
+    }
+
+    #[test]
+    fn only_whole_elements_change() {
+        let mut there = [1, 0, 1, 0, 1];
+        Op::Sum.apply(Datatype::Uint16, &[0; 32], &[1, 0, 2, 0, 3], &mut there);
+        let want = [1_u16 + 1, 1 + 2].map(u16::to_ne_bytes).concat();
+        assert_eq!((&there[..4], there[4]), (&want[..], 1));
+    }
+
+    /// Goal: what an operation does not take is left alone, and it takes what the standard's table has.
+    #[test]
+    fn what_is_not_taken_is_left_alone() {
+        for (op, datatype) in Op::ALL.iter().flat_map(|op| Datatype::ALL.iter().map(move |of| (*op, *of))) {
+            let (came, mut there) = ([0x55; 32], [0x33; 32]);
+            op.apply(datatype, &[0xff; 32], &came[..datatype.size()], &mut there[..datatype.size()]);
+            assert!(op.takes(datatype) || there == [0x33; 32], "{op:?} of {datatype:?}");
+        }
+        let taken = |op: Op| Datatype::ALL.iter().filter(|datatype| op.takes(**datatype)).count();
+        assert_eq!((taken(Op::Sum), taken(Op::Min), taken(Op::Bor), taken(Op::Mswap)), (14, 11, 8, 8));
+    }
+}

@@ -1,0 +1,99 @@
+//! [`Buckets`]: chains by a key, in memory that follows what is in them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+use crate::chain::{Chain, Links};
+
+/// Chains by key; none of them is empty.
+#[derive(Debug)]
+pub(crate) struct Buckets<K>(HashMap<K, Chain, BuildHasherDefault<Mixer>>);
+
+impl<K> Default for Buckets<K> {
+    fn default() -> Self {
+        Self(HashMap::default())
+    }
+}
+
+impl<K: Hash + Eq + Copy> Buckets<K> {
+    /// The chain of a key.
+    pub(crate) fn get(&self, key: K) -> Chain {
+        if self.0.is_empty() { Chain::default() } else { self.0.get(&key).copied().unwrap_or_default() }
+    }
+
+    /// Puts a place at the end of a key's chain.
+    pub(crate) fn push<const N: usize>(&mut self, links: &mut Links<N>, which: usize, key: K, place: u32) {
+        links.push(which, self.0.entry(key).or_default(), place);
+    }
+
+    /// Takes a place out of a key's chain.
+    pub(crate) fn remove<const N: usize>(&mut self, links: &mut Links<N>, which: usize, key: K, place: u32) {
+        let Some(chain) = self.0.get_mut(&key) else { return };
+        links.remove(which, chain, place);
+        if chain.is_empty() {
+            self.0.remove(&key);
+        }
+    }
+}
+
+/// A hasher of a few words, fixed so that runs repeat. Keys are of processes of one job, which trust each other.
+#[derive(Default)]
+pub(crate) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // Both halves of a product with an odd constant: every bit of the word is in every bit of it.
+        let product = u128::from(self.0 ^ word ^ 0x5851_f42d_4c95_7f2d) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_by_key_and_in_order() {
+        let (mut links, mut buckets) = (Links::<1>::default(), Buckets::<(u64, u32)>::default());
+        for place in 0..100 {
+            buckets.push(&mut links, 0, (u64::from(place) % 7, place % 2), place);
+        }
+        let chain =
+            |buckets: &Buckets<_>, links: &Links<1>, key| links.iter(0, buckets.get(key)).collect::<Vec<_>>();
+        let want =
+            |key: (u64, u32)| (0..100).filter(|n| (u64::from(n % 7), n % 2) == key).collect::<Vec<_>>();
+        assert_eq!(chain(&buckets, &links, (3, 1)), want((3, 1)));
+        for place in want((3, 1)) {
+            buckets.remove(&mut links, 0, (3, 1), place);
+        }
+        assert_eq!((chain(&buckets, &links, (3, 1)), buckets.0.len()), (vec![], 13));
+        assert_eq!(chain(&buckets, &links, (3, 0)), want((3, 0)));
+    }
+
+    /// Goal: keys that programs use do not fall together. Method: bits that differ in one place, low or high, by the bits that the map
+    /// looks at.
+    #[test]
+    fn near_keys_are_spread() {
+        let hash = |word: u64| {
+            let mut mixer = Mixer::default();
+            mixer.write_u64(word);
+            mixer.finish()
+        };
+        for shift in [0, 12, 24, 40, 54] {
+            let low: std::collections::BTreeSet<u64> = (0..1024).map(|n| hash(n << shift) & 1023).collect();
+            assert!(low.len() > 512, "{} of 1024 at shift {shift}", low.len());
+        }
+    }
+}

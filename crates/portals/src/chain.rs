@@ -1,0 +1,107 @@
+//! [`Chain`]: places in an order, each in and out in constant time. The links of all chains lie together, by place.
+
+/// Of no place.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    before: u32,
+    behind: u32,
+}
+
+/// The links of places that are in up to `N` chains each.
+#[derive(Debug)]
+pub(crate) struct Links<const N: usize>(Vec<[Link; N]>);
+
+impl<const N: usize> Default for Links<N> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// Places in an order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    first: u32,
+    last: u32,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE }
+    }
+}
+
+impl Chain {
+    pub(crate) fn is_empty(self) -> bool {
+        self.first == NONE
+    }
+}
+
+impl<const N: usize> Links<N> {
+    /// Puts a place at the end of a chain, as the `which`th that it is in.
+    pub(crate) fn push(&mut self, which: usize, chain: &mut Chain, place: u32) {
+        let none = Link { before: NONE, behind: NONE };
+        if self.0.len() <= place as usize {
+            self.0.resize(place as usize + 1, [none; N]);
+        }
+        self.0[place as usize][which] = Link { before: chain.last, behind: NONE };
+        match chain.last {
+            NONE => chain.first = place,
+            last => self.0[last as usize][which].behind = place,
+        }
+        chain.last = place;
+    }
+
+    /// Takes a place out of the chain that it is in.
+    pub(crate) fn remove(&mut self, which: usize, chain: &mut Chain, place: u32) {
+        let Link { before, behind } = self.0[place as usize][which];
+        match before {
+            NONE => chain.first = behind,
+            before => self.0[before as usize][which].behind = behind,
+        }
+        match behind {
+            NONE => chain.last = before,
+            behind => self.0[behind as usize][which].before = before,
+        }
+    }
+
+    /// The places of a chain, in order.
+    pub(crate) fn iter(&self, which: usize, chain: Chain) -> impl Iterator<Item = u32> + '_ {
+        let some = |place: u32| (place != NONE).then_some(place);
+        std::iter::successors(some(chain.first), move |place| some(self.0[*place as usize][which].behind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Goal: a chain is the list of what was put in and not taken out. Method: a vector does it, too; each place is in a second
+        /// chain that nobody touches.
+        #[test]
+        fn a_chain_is_a_list(steps in prop::collection::vec((any::<bool>(), 0_u32..12), 0..80)) {
+            let (mut links, mut chain, mut other) = (Links::<2>::default(), Chain::default(), Chain::default());
+            (0..12).for_each(|place| links.push(1, &mut other, place));
+            let mut list: Vec<u32> = Vec::new();
+            for (puts, place) in steps {
+                match list.iter().position(|at| *at == place) {
+                    None if puts => {
+                        links.push(0, &mut chain, place);
+                        list.push(place);
+                    }
+                    Some(at) if !puts => {
+                        links.remove(0, &mut chain, place);
+                        list.remove(at);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(links.iter(0, chain).collect::<Vec<_>>(), list.clone());
+                prop_assert_eq!(chain.is_empty(), list.is_empty());
+            }
+            prop_assert_eq!(links.iter(1, other).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! [`Completions`]: event queues and counters, where both halves of an interface tell what happened; and what counters set off.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::command::{Command, Count};
+use crate::error::{Error, Result};
+use crate::event::{Event, Fail};
+use crate::queue::EventQueue;
+use crate::table::{CtHandle, EqHandle, Table};
+
+#[derive(Debug, Default)]
+struct Counter {
+    value: Count,
+    /// What it sets off, by threshold and then in the order of asking.
+    waiting: BTreeMap<(u64, u64), Command>,
+}
+
+/// Event queues and counters of an interface.
+#[derive(Debug, Default)]
+pub(crate) struct Completions {
+    queues: Table<EventQueue>,
+    counters: Table<Counter>,
+    /// What was set off and has not been done.
+    due: VecDeque<Command>,
+    /// How many commands wait, and how many did ever.
+    waiting: u32,
+    asked: u64,
+}
+
+impl Completions {
+    /// Makes an event queue.
+    pub(crate) fn eq_alloc(&mut self, count: usize, most: u32) -> Result<EqHandle> {
+        if self.queues.len() >= most as usize {
+            return Err(Error::NoSpace);
+        }
+        Ok(EqHandle(self.queues.insert(EventQueue::new(count))))
+    }
+
+    /// Ends an event queue, whoever uses it.
+    pub(crate) fn eq_free(&mut self, eq: EqHandle) -> Result<()> {
+        self.queues.remove(eq.0).map(drop).ok_or(Error::ArgInvalid)
+    }
+
+    /// Takes the oldest event of a queue, and whether some before it were lost.
+    pub(crate) fn eq_get(&mut self, eq: EqHandle) -> Result<Option<(Event, bool)>> {
+        Ok(self.queues.get_mut(eq.0).ok_or(Error::ArgInvalid)?.pop())
+    }
+
+    /// Fails unless this is a queue, or none.
+    pub(crate) fn check_eq(&self, eq: Option<EqHandle>) -> Result<()> {
+        if eq.is_none_or(|eq| self.queues.get(eq.0).is_some()) { Ok(()) } else { Err(Error::ArgInvalid) }
+    }
+
+    /// Tells of an event; nobody, if there is no such queue.
+    pub(crate) fn post(&mut self, eq: Option<EqHandle>, event: Event) {
+        if let Some(queue) = eq.and_then(|eq| self.queues.get_mut(eq.0)) {
+            queue.push(event);
+        }
+    }
+
+    /// Tells of flow control, for which there always is a slot.
+    pub(crate) fn post_extra(&mut self, eq: Option<EqHandle>, event: Event) {
+        if let Some(queue) = eq.and_then(|eq| self.queues.get_mut(eq.0)) {
+            queue.push_extra(event);
+        }
+    }
+
+    /// Reserves slots of a queue; true if that has succeeded, or there is no queue to overrun.
+    pub(crate) fn reserve(&mut self, eq: Option<EqHandle>, slots: usize) -> bool {
+        eq.and_then(|eq| self.queues.get_mut(eq.0)).is_none_or(|queue| queue.reserve(slots))
+    }
+
+    /// Gives reserved slots back.
+    pub(crate) fn unreserve(&mut self, eq: Option<EqHandle>, slots: usize) {
+        if let Some(queue) = eq.and_then(|eq| self.queues.get_mut(eq.0)) {
+            queue.unreserve(slots);
+        }
+    }
+
+    /// Makes a counter.
+    pub(crate) fn ct_alloc(&mut self, most: u32) -> Result<CtHandle> {
+        if self.counters.len() >= most as usize {
+            return Err(Error::NoSpace);
+        }
+        Ok(CtHandle(self.counters.insert(Counter::default())))
+    }
+
+    /// Ends a counter; what waited for it is given back, and will not be done.
+    pub(crate) fn ct_free(&mut self, ct: CtHandle) -> Result<Vec<Command>> {
+        let waiting = self.ct_cancel(ct)?;
+        self.counters.remove(ct.0);
+        Ok(waiting)
+    }
+
+    /// Gives back what waits for a counter, which will not be done.
+    pub(crate) fn ct_cancel(&mut self, ct: CtHandle) -> Result<Vec<Command>> {
+        let counter = self.counters.get_mut(ct.0).ok_or(Error::ArgInvalid)?;
+        let waiting: Vec<Command> = std::mem::take(&mut counter.waiting).into_values().collect();
+        self.waiting -= waiting.len() as u32;
+        Ok(waiting)
+    }
+
+    /// A counter's value.
+    pub(crate) fn ct_get(&self, ct: CtHandle) -> Result<Count> {
+        self.counters.get(ct.0).map(|counter| counter.value).ok_or(Error::ArgInvalid)
+    }
+
+    /// Fails unless this is a counter, or none.
+    pub(crate) fn check_ct(&self, ct: Option<CtHandle>) -> Result<()> {
+        ct.map_or(Ok(()), |ct| self.ct_get(ct).map(drop))
+    }
+
+    /// Changes a counter's value, and sets off what that makes due.
+    pub(crate) fn ct_change(&mut self, ct: CtHandle, change: impl FnOnce(&mut Count)) -> Result<()> {
+        let counter = self.counters.get_mut(ct.0).ok_or(Error::ArgInvalid)?;
+        change(&mut counter.value);
+        let reached = counter.value.success.saturating_add(counter.value.failure);
+        while let Some(next) = counter.waiting.first_entry() {
+            if next.key().0 > reached {
+                break;
+            }
+            self.due.push_back(next.remove());
+            self.waiting -= 1;
+        }
+        Ok(())
+    }
+
+    /// Counts an operation: a failure as one, a success as `by`; nowhere, if there is no such counter.
+    pub(crate) fn count(&mut self, ct: Option<CtHandle>, fail: Fail, by: u64) {
+        let Some(ct) = ct else { return };
+        let counted = self.ct_change(ct, |value| match fail {
+            Fail::Ok => value.success = value.success.wrapping_add(by),
+            _ => value.failure = value.failure.wrapping_add(1),
+        });
+        // The user may have freed the counter of an entry; nobody is told of that.
+        counted.unwrap_or(());
+    }
+
+    /// Has a command wait until a counter comes to a threshold; if it has, the command is due.
+    pub(crate) fn trigger(
+        &mut self,
+        ct: CtHandle,
+        threshold: u64,
+        command: Command,
+        most: u32,
+    ) -> Result<()> {
+        let counter = self.counters.get_mut(ct.0).ok_or(Error::ArgInvalid)?;
+        if counter.value.success.saturating_add(counter.value.failure) >= threshold {
+            self.due.push_back(command);
+            return Ok(());
+        }
+        if self.waiting >= most {
+            return Err(Error::NoSpace);
+        }
+        self.asked += 1;
+        self.waiting += 1;
+        counter.waiting.insert((threshold, self.asked), command);
+        Ok(())
+    }
+
+    /// The next command that was set off.
+    pub(crate) fn next_due(&mut self) -> Option<Command> {
+        self.due.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inc(ct: CtHandle, by: u64) -> Command {
+        Command::CtInc(ct, Count { success: by, failure: 0 })
+    }
+
+    fn due(completions: &mut Completions) -> Vec<Command> {
+        std::iter::from_fn(|| completions.next_due()).collect()
+    }
+
+    #[test]
+    fn what_is_due_comes_by_threshold_and_then_as_asked() {
+        let mut completions = Completions::default();
+        let ct = completions.ct_alloc(1).expect("the first");
+        assert_eq!(completions.ct_alloc(1), Err(Error::NoSpace));
+        for (threshold, by) in [(3, 1), (2, 2), (3, 3), (2, 4), (9, 5)] {
+            completions.trigger(ct, threshold, inc(ct, by), 5).expect("room for five");
+        }
+        assert_eq!(completions.trigger(ct, 9, inc(ct, 6), 5), Err(Error::NoSpace));
+        completions.count(Some(ct), Fail::Ok, 1);
+        assert_eq!(due(&mut completions), []);
+        completions.count(Some(ct), Fail::Dropped, 7);
+        assert_eq!(due(&mut completions), [inc(ct, 2), inc(ct, 4)], "a failure is one");
+        completions.count(Some(ct), Fail::Ok, 4);
+        assert_eq!(due(&mut completions), [inc(ct, 1), inc(ct, 3)]);
+        assert_eq!(completions.ct_get(ct), Ok(Count { success: 5, failure: 1 }));
+        completions.trigger(ct, 6, inc(ct, 7), 0).expect("it is due at once");
+        assert_eq!(due(&mut completions), [inc(ct, 7)]);
+        assert_eq!(completions.ct_free(ct), Ok(vec![inc(ct, 5)]));
+        assert_eq!(completions.trigger(ct, 0, inc(ct, 1), 5), Err(Error::ArgInvalid));
+        assert_eq!((completions.ct_get(ct), completions.waiting), (Err(Error::ArgInvalid), 0));
+        completions.count(Some(ct), Fail::Ok, 1);
+    }
+
+    #[test]
+    fn a_value_that_was_set_sets_off() {
+        let mut completions = Completions::default();
+        let ct = completions.ct_alloc(2).expect("the first");
+        completions.trigger(ct, 5, inc(ct, 1), 9).expect("room");
+        completions.ct_change(ct, |value| *value = Count { success: 2, failure: 3 }).expect("a counter");
+        assert_eq!(due(&mut completions), [inc(ct, 1)]);
+    }
+}

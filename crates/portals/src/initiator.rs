@@ -1,0 +1,297 @@
+//! [`Initiator`]: memory descriptors, the operations that this process has under way, and what it is told of them.
+
+use std::collections::VecDeque;
+
+use crate::command::{Local, Transfer};
+use crate::completions::Completions;
+use crate::error::{Error, Result};
+use crate::event::{Event, EventKind, Fail};
+use crate::limits::Limits;
+use crate::message::{AckReq, Action, Answer, Request};
+use crate::options::MdOptions;
+use crate::process::Process;
+use crate::region::Region;
+use crate::table::{CtHandle, EqHandle, Key, MdHandle, Table};
+
+/// Memory that operations of this process use (`ptl_md_t`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryDescriptor {
+    /// The memory.
+    pub region: Region,
+    /// What is told and counted.
+    pub options: MdOptions,
+    /// Where it is told.
+    pub eq: Option<EqHandle>,
+    /// Where it is counted.
+    pub counter: Option<CtHandle>,
+}
+
+/// A request that is to be carried to its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// To whom.
+    pub target: Process,
+    /// What to say.
+    pub request: Request,
+    /// Where the data lie that go along, and from which byte on: as many as the request's length.
+    pub payload: Option<(Region, u64)>,
+    /// The memory may be changed as soon as the call that asked for this returns.
+    pub is_volatile: bool,
+}
+
+#[derive(Debug)]
+struct Bound {
+    md: MemoryDescriptor,
+    /// Operations that use the memory, or wait to.
+    pending: u32,
+}
+
+/// What a descriptor said when the operation began.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    local: Local,
+    options: MdOptions,
+    eq: Option<EqHandle>,
+    counter: Option<CtHandle>,
+}
+
+#[derive(Debug)]
+struct Operation {
+    put: Option<Side>,
+    get: Option<Side>,
+    action: Action,
+    ack: AckReq,
+    length: u64,
+    user_ptr: u64,
+    is_answered: bool,
+    /// The memory of the message was told to be free again.
+    is_sent: bool,
+    /// An event has told that the message did not leave.
+    told_failure: bool,
+}
+
+/// The initiating half of an interface.
+#[derive(Debug)]
+pub(crate) struct Initiator {
+    process: Process,
+    uid: u32,
+    mds: Table<Bound>,
+    operations: Table<Operation>,
+    outgoing: VecDeque<Outgoing>,
+}
+
+impl Initiator {
+    pub(crate) fn new(process: Process, uid: u32) -> Self {
+        let (mds, operations, outgoing) = (Table::default(), Table::default(), VecDeque::new());
+        Self { process, uid, mds, operations, outgoing }
+    }
+
+    /// Says who this process is from now on.
+    pub(crate) fn set_process(&mut self, process: Process) {
+        self.process = process;
+    }
+
+    /// Binds a memory descriptor.
+    pub(crate) fn md_bind(&mut self, md: MemoryDescriptor, limits: &Limits) -> Result<MdHandle> {
+        if md.region.piece_count() > limits.max_iovecs as usize {
+            return Err(Error::ArgInvalid);
+        }
+        if self.mds.len() >= limits.max_mds as usize {
+            return Err(Error::NoSpace);
+        }
+        Ok(MdHandle(self.mds.insert(Bound { md, pending: 0 })))
+    }
+
+    /// Releases a memory descriptor that no operation uses.
+    pub(crate) fn md_release(&mut self, md: MdHandle) -> Result<()> {
+        match self.mds.get(md.0) {
+            None => Err(Error::ArgInvalid),
+            Some(bound) if bound.pending > 0 => Err(Error::InUse),
+            Some(_) => {
+                self.mds.remove(md.0);
+                Ok(())
+            }
+        }
+    }
+
+    /// Fails unless a transfer can begin.
+    pub(crate) fn check(&self, transfer: &Transfer, limits: &Limits) -> Result<()> {
+        let Transfer { action, length, .. } = *transfer;
+        let most = match action {
+            Action::Put | Action::Get => limits.max_msg_size,
+            Action::Atomic(..) => limits.max_atomic_size,
+            Action::FetchAtomic(..) | Action::Swap(..) => limits.max_fetch_atomic_size,
+        };
+        let is_legal = action.atomic().is_none_or(|(op, datatype)| {
+            let size = datatype.size() as u64;
+            op.is_swap() == matches!(action, Action::Swap(..))
+                && op.takes(datatype)
+                && length.is_multiple_of(size)
+                && (!op.has_operand() || length <= size)
+        });
+        let sides = transfer.put.is_some() == action.brings() && transfer.get.is_some() == action.fetches();
+        if !is_legal || !sides || length > most {
+            return Err(Error::ArgInvalid);
+        }
+        for local in transfer.put.iter().chain(&transfer.get) {
+            let md = &self.mds.get(local.md.0).ok_or(Error::ArgInvalid)?.md;
+            local
+                .offset
+                .checked_add(length)
+                .filter(|end| *end <= md.region.len())
+                .ok_or(Error::ArgInvalid)?;
+        }
+        let Some(put) = transfer.put.filter(|_| !action.fetches()) else { return Ok(()) };
+        let md = &self.mds.get(put.md.0).ok_or(Error::ArgInvalid)?.md;
+        match transfer.ack {
+            AckReq::Full if md.eq.is_none() => Err(Error::ArgInvalid),
+            AckReq::Counting if md.counter.is_none() => Err(Error::ArgInvalid),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps the descriptors of a transfer that has passed the check until [`Initiator::start`] or [`Initiator::drop_waiting`].
+    pub(crate) fn hold(&mut self, transfer: &Transfer) {
+        for local in transfer.put.iter().chain(&transfer.get) {
+            if let Some(bound) = self.mds.get_mut(local.md.0) {
+                bound.pending += 1;
+            }
+        }
+    }
+
+    /// Lets go of a transfer that will not begin.
+    pub(crate) fn drop_waiting(&mut self, transfer: &Transfer) {
+        transfer.put.iter().chain(&transfer.get).for_each(|local| self.let_go(local.md));
+    }
+
+    fn let_go(&mut self, md: MdHandle) {
+        if let Some(bound) = self.mds.get_mut(md.0) {
+            bound.pending -= 1;
+        }
+    }
+
+    /// Begins a transfer that is held.
+    pub(crate) fn start(&mut self, transfer: &Transfer) {
+        let side = |local: Local| {
+            let MemoryDescriptor { options, eq, counter, .. } = self.mds.get(local.md.0)?.md;
+            Some(Side { local, options, eq, counter })
+        };
+        let (put, get) = (transfer.put.and_then(side), transfer.get.and_then(side));
+        let Transfer { action, ack, length, user_ptr, .. } = *transfer;
+        let mut request = Request {
+            operation: 0,
+            action,
+            ack,
+            initiator: self.process,
+            uid: self.uid,
+            pt_index: transfer.pt_index,
+            match_bits: transfer.match_bits,
+            remote_offset: transfer.remote_offset,
+            length,
+            hdr_data: transfer.hdr_data,
+        };
+        let (is_answered, is_sent, told_failure) = (request.is_answered(), put.is_none(), false);
+        let operation =
+            Operation { put, get, action, ack, length, user_ptr, is_answered, is_sent, told_failure };
+        request.operation = self.operations.insert(operation).number();
+        let payload = transfer.put.and_then(|Local { md, offset }| {
+            let bound = self.mds.get(md.0)?;
+            Some((bound.md.region.clone(), offset))
+        });
+        let is_volatile = put.is_some_and(|side| side.options.contains(MdOptions::VOLATILE));
+        self.outgoing.push_back(Outgoing { target: transfer.target, request, payload, is_volatile });
+    }
+
+    /// The next request that is to be carried.
+    pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
+        self.outgoing.pop_front()
+    }
+
+    /// Where the data of an answer go, and from which byte on; `None` for an operation that is over or fetches nothing.
+    pub(crate) fn reply_to(&self, operation: u64) -> Option<(Region, u64, u64)> {
+        let operation = self.operations.get(Key::from_number(operation))?;
+        let Local { md, offset } = operation.get?.local;
+        Some((self.mds.get(md.0)?.md.region.clone(), offset, operation.length))
+    }
+
+    /// The memory of a request is free again, or with a failure, the request did not leave.
+    pub(crate) fn sent(&mut self, completions: &mut Completions, operation: u64, fail: Fail) {
+        let key = Key::from_number(operation);
+        let Some(operation) = self.operations.get_mut(key) else { return };
+        if !std::mem::replace(&mut operation.is_sent, true)
+            && let Some(side) = operation.put
+        {
+            let options = side.options;
+            let is_told = !options.contains(MdOptions::EVENT_SEND_DISABLE)
+                && (fail != Fail::Ok || !options.contains(MdOptions::EVENT_SUCCESS_DISABLE));
+            if is_told {
+                operation.told_failure = fail != Fail::Ok && side.eq.is_some();
+                completions.post(side.eq, Event { fail, ..Event::new(EventKind::Send, operation.user_ptr) });
+            }
+            if options.contains(MdOptions::EVENT_CT_SEND) {
+                let bytes = options.contains(MdOptions::EVENT_CT_BYTES);
+                completions.count(side.counter, fail, if bytes { operation.length } else { 1 });
+            }
+            self.let_go(side.local.md);
+        }
+        if self.operations.get(key).is_some_and(|operation| !operation.is_answered) {
+            self.operations.remove(key);
+        }
+    }
+
+    /// An operation is over. Answers to operations that are not under way are nobody's.
+    pub(crate) fn answered(&mut self, completions: &mut Completions, answer: &Answer) {
+        let key = Key::from_number(answer.operation);
+        if self.operations.get(key).is_none_or(|operation| !operation.is_answered) {
+            return;
+        }
+        self.sent(completions, answer.operation, Fail::Ok);
+        let Some(operation) = self.operations.remove(key) else { return };
+        match operation.get {
+            Some(side) => {
+                self.let_go(side.local.md);
+                let (event, count) = (EventKind::Reply, MdOptions::EVENT_CT_REPLY);
+                tell(completions, &operation, side, answer, Some(event), count);
+            }
+            None => {
+                let Some(side) = operation.put.filter(|_| !answer.is_quiet) else { return };
+                let is_full = operation.ack == AckReq::Full && !operation.told_failure;
+                let event = is_full.then_some(EventKind::Ack);
+                tell(completions, &operation, side, answer, event, MdOptions::EVENT_CT_ACK);
+            }
+        }
+    }
+
+    /// The target of an operation cannot be reached (any more): whatever is still to be told of it is told as a failure.
+    pub(crate) fn undeliverable(&mut self, completions: &mut Completions, operation: u64) {
+        let fail = Fail::Undeliverable;
+        self.sent(completions, operation, fail);
+        let (list, is_quiet, mlength, offset) = (Default::default(), false, 0, 0);
+        self.answered(completions, &Answer { operation, fail, is_quiet, list, mlength, offset });
+    }
+}
+
+/// Tells what an answer said.
+fn tell(
+    completions: &mut Completions,
+    operation: &Operation,
+    side: Side,
+    answer: &Answer,
+    event: Option<EventKind>,
+    counts: MdOptions,
+) {
+    let Answer { fail, list, mlength, offset, .. } = *answer;
+    let is_told = fail != Fail::Ok || !side.options.contains(MdOptions::EVENT_SUCCESS_DISABLE);
+    if let Some(kind) = event.filter(|_| is_told) {
+        let event =
+            Event { fail, list, mlength, remote_offset: offset, ..Event::new(kind, operation.user_ptr) };
+        completions.post(side.eq, event);
+    }
+    if side.options.contains(counts) {
+        // That it is completed says nothing else.
+        let is_completed = operation.ack == AckReq::Completed && !operation.action.fetches();
+        let bytes = side.options.contains(MdOptions::EVENT_CT_BYTES) && !is_completed;
+        let fail = if is_completed && fail != Fail::Undeliverable { Fail::Ok } else { fail };
+        completions.count(side.counter, fail, if bytes { mlength } else { 1 });
+    }
+}

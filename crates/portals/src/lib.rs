@@ -1,0 +1,69 @@
+//! Portals 4: the interface of Sandia's reference, as one engine that does no I/O.
+//!
+//! A process opens its memory to others by list entries under the indices of a portal table; others put into it, get from it and
+//! combine with it, and an entry is chosen by who asks and by bits. Messages that no entry waits for go to overflow entries, and their
+//! headers are kept for entries that come later. What happens is told by events and counted by counters, and counters set off
+//! further operations.
+//!
+//! [`Engine`] is all of that but for carrying: it decides what goes where, and looks at no memory. So one and the same object matches
+//! in the calling process, in a NIC's thread, or on a modelled NIC's processor.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `engine` | [`Engine`]: one network interface |
+//! | `target` | its targeted half: the portal table, and what is done with messages that come |
+//! | `matchlist`, `unexpected` | entries that wait for messages; headers that wait for entries |
+//! | `initiator` | its initiating half: memory descriptors and operations under way |
+//! | `completions`, `queue` | event queues and counters, and what counters set off |
+//! | `message`, `command` | what goes over the wire; what may be asked for, now or later |
+//! | `entry`, `region`, `process`, `options`, `limits` | what the user gives |
+//! | `event`, `error`, `atomic` | what the user is told; atomic operations |
+//! | `buckets`, `chain`, `table` | chains by key; places in an order; things by number |
+//!
+//! # What the standard leaves open
+//!
+//! - An event that finds its queue full takes the place of the oldest. A portal table entry with flow control lets no message in
+//!   whose events have no slots; for other events of the same queue it is the user who has to leave room.
+//! - `AUTO_UNLINK` is told when no message uses the entry any more, not when the entry leaves its list.
+//! - A header whose data are on the way can be taken by an entry already; the entry is told when they are there. A search that takes
+//!   nothing out tells of it at once.
+//! - A message that cannot be delivered is told once by an event, as `SEND` if that was not told, else as `ACK`; both are counted.
+//! - An atomic operation that is truncated works on whole elements.
+
+#![forbid(unsafe_code)]
+
+mod atomic;
+mod buckets;
+mod chain;
+mod command;
+mod completions;
+mod engine;
+mod entry;
+mod error;
+mod event;
+mod initiator;
+mod limits;
+mod matchlist;
+mod message;
+mod options;
+mod process;
+mod queue;
+mod region;
+mod table;
+mod target;
+mod unexpected;
+
+pub use atomic::{Datatype, ELEMENT_MAX, Op, Operand};
+pub use command::{Count, Local, Transfer};
+pub use engine::{Engine, Place};
+pub use entry::Entry;
+pub use error::{Error, Result};
+pub use event::{Event, EventKind, Fail, List};
+pub use initiator::{MemoryDescriptor, Outgoing};
+pub use limits::Limits;
+pub use message::{AckReq, Action, Answer, Request};
+pub use options::{EntryOptions, MdOptions, PtOptions};
+pub use process::{Process, Source};
+pub use region::{Piece, Region};
+pub use table::{CtHandle, EntryHandle, EqHandle, MdHandle};
+pub use target::{Arrival, Delivery, Search, Status};

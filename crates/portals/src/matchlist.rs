@@ -1,0 +1,263 @@
+//! [`MatchList`]: the entries of one list, and which of them takes a message: the first, in the order of appending, that does.
+//!
+//! An entry that ignores no bit, or is for one source, can be looked up by that. So entries are in one of four classes, by both, by
+//! bits, by source, and others, and the first of the list is the one that was appended before the first ones of the other classes.
+//! Tests hold that to a walk, which looks at one after the other.
+
+use crate::buckets::Buckets;
+use crate::chain::{Chain, Links};
+use crate::entry::{Entry, Envelope};
+use crate::event::List;
+use crate::process::Process;
+use crate::table::{Key, Table};
+
+/// Of the two chains that an entry is in: that of its list, and that of its class.
+const ORDER: usize = 0;
+const CLASS: usize = 1;
+
+/// An entry that has been appended.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) entry: Entry,
+    pub(crate) user_ptr: u64,
+    pub(crate) pt_index: u32,
+    pub(crate) list: List,
+    pub(crate) state: State,
+    /// Bytes taken, where the target chooses offsets.
+    pub(crate) local: u64,
+    /// Messages that are being delivered to it.
+    pub(crate) pending: u32,
+    /// Headers of messages that it took.
+    pub(crate) headers: u32,
+    /// Which one of all it was to be linked.
+    order: u64,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It waits for a counter before it is appended.
+    Waiting,
+    /// It is in its list.
+    Linked,
+    /// It has left its list by itself, and there are still messages of its, or headers.
+    Left {
+        /// Whether the user knows: then headers only.
+        told: bool,
+        /// Slots of the event queue that are kept for telling.
+        reserved: usize,
+    },
+}
+
+/// All entries of an interface.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    pub(crate) table: Table<Listed>,
+    links: Links<2>,
+    linked: u64,
+}
+
+impl Entries {
+    /// Takes an entry in that is in no list yet.
+    pub(crate) fn insert(&mut self, entry: Entry, user_ptr: u64, pt_index: u32, list: List) -> Key {
+        let (state, local) = (State::Waiting, 0);
+        self.table.insert(Listed {
+            entry,
+            user_ptr,
+            pt_index,
+            list,
+            state,
+            local,
+            pending: 0,
+            headers: 0,
+            order: 0,
+        })
+    }
+}
+
+/// How an entry can be looked up.
+enum Class {
+    Both(u64, Process),
+    Bits(u64),
+    Source(Process),
+    Other,
+}
+
+fn class(entry: &Entry) -> Class {
+    match (entry.ignore_bits, entry.source.one()) {
+        (0, Some(source)) => Class::Both(entry.match_bits, source),
+        (0, None) => Class::Bits(entry.match_bits),
+        (_, Some(source)) => Class::Source(source),
+        (_, None) => Class::Other,
+    }
+}
+
+/// Entries in an order.
+#[derive(Debug, Default)]
+pub(crate) struct MatchList {
+    order: Chain,
+    len: usize,
+    by_both: Buckets<(u64, Process)>,
+    by_bits: Buckets<u64>,
+    by_source: Buckets<Process>,
+    others: Chain,
+}
+
+impl MatchList {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends an entry that waits.
+    pub(crate) fn push(&mut self, entries: &mut Entries, key: Key) {
+        let Entries { table, links, linked } = entries;
+        let Some(listed) = table.get_mut(key) else { return };
+        *linked += 1;
+        (listed.order, listed.state) = (*linked, State::Linked);
+        links.push(ORDER, &mut self.order, key.place);
+        match class(&listed.entry) {
+            Class::Both(bits, source) => self.by_both.push(links, CLASS, (bits, source), key.place),
+            Class::Bits(bits) => self.by_bits.push(links, CLASS, bits, key.place),
+            Class::Source(source) => self.by_source.push(links, CLASS, source, key.place),
+            Class::Other => links.push(CLASS, &mut self.others, key.place),
+        }
+        self.len += 1;
+    }
+
+    /// Takes out an entry that is in this list.
+    pub(crate) fn remove(&mut self, entries: &mut Entries, key: Key) {
+        let Entries { table, links, .. } = entries;
+        let Some(listed) = table.get(key) else { return };
+        links.remove(ORDER, &mut self.order, key.place);
+        match class(&listed.entry) {
+            Class::Both(bits, source) => self.by_both.remove(links, CLASS, (bits, source), key.place),
+            Class::Bits(bits) => self.by_bits.remove(links, CLASS, bits, key.place),
+            Class::Source(source) => self.by_source.remove(links, CLASS, source, key.place),
+            Class::Other => links.remove(CLASS, &mut self.others, key.place),
+        }
+        self.len -= 1;
+    }
+
+    /// The entry that takes a message.
+    pub(crate) fn find(&self, entries: &Entries, envelope: &Envelope) -> Option<Key> {
+        let Envelope { initiator, match_bits, .. } = *envelope;
+        let chains = [
+            self.by_both.get((match_bits, initiator)),
+            self.by_bits.get(match_bits),
+            self.by_source.get(initiator),
+            self.others,
+        ];
+        let first = |chain: &Chain| first(entries, CLASS, *chain, envelope);
+        let place = chains.iter().filter_map(first).min_by_key(|place| entries.table.at(*place).order)?;
+        Some(entries.table.key_at(place))
+    }
+
+    /// The entry that takes a message, found by looking at each.
+    #[cfg(test)]
+    pub(crate) fn walk(&self, entries: &Entries, envelope: &Envelope) -> Option<Key> {
+        first(entries, ORDER, self.order, envelope).map(|place| entries.table.key_at(place))
+    }
+}
+
+/// The first of a chain that takes a message.
+fn first(entries: &Entries, which: usize, chain: Chain, envelope: &Envelope) -> Option<u32> {
+    entries.links.iter(which, chain).find(|place| {
+        let listed = entries.table.at(*place);
+        listed.entry.takes(envelope, listed.local)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::EntryOptions;
+    use crate::process::Source;
+    use crate::region::Region;
+    use proptest::prelude::*;
+
+    /// Few values of each kind, so that many entries take the same messages.
+    fn entry() -> impl Strategy<Value = Entry> {
+        let source = (prop::option::of(0_u32..3), prop::option::of(0_u32..2));
+        let ignore = prop_oneof![4 => Just(0_u64), 1 => Just(1), 1 => Just(2), 1 => Just(u64::MAX)];
+        let options = prop_oneof![
+            Just(EntryOptions::empty()),
+            Just(EntryOptions::NO_TRUNCATE),
+            Just(EntryOptions::NO_TRUNCATE | EntryOptions::MANAGE_LOCAL),
+        ];
+        (0_u64..4, ignore, source, options, 0_u64..8).prop_map(|(bits, ignore, (nid, pid), options, len)| {
+            Entry {
+                match_bits: bits,
+                ignore_bits: ignore,
+                source: Source { nid, pid },
+                ..Entry::taking_all(Region::new(0, len), options)
+            }
+        })
+    }
+
+    fn envelope() -> impl Strategy<Value = Envelope> {
+        (0_u32..3, 0_u32..2, 0_u64..4, 0_u64..4, 0_u64..8).prop_map(
+            |(nid, pid, match_bits, remote_offset, length)| Envelope {
+                initiator: Process { nid, pid },
+                match_bits,
+                remote_offset,
+                length,
+            },
+        )
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Append(Entry),
+        Remove(prop::sample::Index),
+        Grow(prop::sample::Index, u64),
+        Find(Envelope),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => entry().prop_map(Step::Append),
+            2 => any::<prop::sample::Index>().prop_map(Step::Remove),
+            1 => (any::<prop::sample::Index>(), 0_u64..8).prop_map(|(at, by)| Step::Grow(at, by)),
+            4 => envelope().prop_map(Step::Find),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        /// Goal: looking up finds what walking finds, and that is the first of a plain list that takes the message.
+        #[test]
+        fn looking_up_finds_what_walking_finds(steps in prop::collection::vec(step(), 0..120)) {
+            let (mut entries, mut list) = (Entries::default(), MatchList::default());
+            let mut plain: Vec<Key> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Append(entry) => {
+                        let key = entries.insert(entry, 0, 0, List::Priority);
+                        list.push(&mut entries, key);
+                        plain.push(key);
+                    }
+                    Step::Remove(at) if !plain.is_empty() => {
+                        let key = plain.remove(at.index(plain.len()));
+                        list.remove(&mut entries, key);
+                        entries.table.remove(key);
+                    }
+                    Step::Grow(at, by) if !plain.is_empty() => {
+                        let key = plain[at.index(plain.len())];
+                        entries.table.get_mut(key).expect("listed").local += by;
+                    }
+                    Step::Find(envelope) => {
+                        let takes = |key: &&Key| {
+                            let listed = entries.table.get(**key).expect("listed");
+                            listed.entry.takes(&envelope, listed.local)
+                        };
+                        let want = plain.iter().find(takes).copied();
+                        prop_assert_eq!(list.walk(&entries, &envelope), want);
+                        prop_assert_eq!(list.find(&entries, &envelope), want);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(list.len(), plain.len());
+            }
+        }
+    }
+}

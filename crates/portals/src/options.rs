@@ -1,0 +1,90 @@
+//! What may be chosen of entries, memory descriptors and portal table entries. Bits are those of the reference's `portals4.h`.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// Options of a list entry (`PTL_LE_*`, `PTL_ME_*`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EntryOptions: u32 {
+        /// The memory is given in pieces.
+        const IOVEC = 1;
+        /// Takes puts and, as their first half, atomics.
+        const OP_PUT = 1 << 1;
+        /// Takes gets; atomics that fetch need both.
+        const OP_GET = 1 << 2;
+        /// Takes one message, and is unlinked by it.
+        const USE_ONCE = 1 << 3;
+        /// Acknowledges nothing, whatever is asked for.
+        const ACK_DISABLE = 1 << 4;
+        /// In the overflow list: leaves no header for later entries.
+        const UNEXPECTED_HDR_DISABLE = 1 << 5;
+        /// All of the memory may be accessed.
+        const IS_ACCESSIBLE = 1 << 6;
+        /// No event when it is linked.
+        const EVENT_LINK_DISABLE = 1 << 7;
+        /// No events of messages.
+        const EVENT_COMM_DISABLE = 1 << 8;
+        /// No event when a message that it takes disables the portal table entry.
+        const EVENT_FLOWCTRL_DISABLE = 1 << 9;
+        /// No events of messages that succeed.
+        const EVENT_SUCCESS_DISABLE = 1 << 10;
+        /// No events of messages that came before the entry.
+        const EVENT_OVER_DISABLE = 1 << 11;
+        /// No events when it is unlinked or free.
+        const EVENT_UNLINK_DISABLE = 1 << 12;
+        /// Counts messages.
+        const EVENT_CT_COMM = 1 << 13;
+        /// Counts messages that came before the entry.
+        const EVENT_CT_OVERFLOW = 1 << 14;
+        /// Counts bytes instead of messages.
+        const EVENT_CT_BYTES = 1 << 15;
+        /// The target chooses the offset: where the last message ended. Of matching entries only, as what follows.
+        const MANAGE_LOCAL = 1 << 16;
+        /// Takes no message that does not fit.
+        const NO_TRUNCATE = 1 << 17;
+        /// With `MANAGE_LOCAL`: messages may be aligned.
+        const MAY_ALIGN = 1 << 18;
+    }
+
+    /// Options of a memory descriptor (`PTL_MD_*`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct MdOptions: u32 {
+        /// The memory is given in pieces.
+        const IOVEC = 1;
+        /// Counts sends.
+        const EVENT_CT_SEND = 1 << 1;
+        /// Counts replies.
+        const EVENT_CT_REPLY = 1 << 2;
+        /// Counts acknowledgements.
+        const EVENT_CT_ACK = 1 << 3;
+        /// Messages may overtake each other.
+        const UNORDERED = 1 << 4;
+        /// No events of what succeeds.
+        const EVENT_SUCCESS_DISABLE = 1 << 5;
+        /// The memory may be changed when the call returns.
+        const VOLATILE = 1 << 6;
+        /// No events of sends that succeed.
+        const EVENT_SEND_DISABLE = 1 << 7;
+        /// Counts bytes instead of operations.
+        const EVENT_CT_BYTES = 1 << 15;
+    }
+
+    /// Options of a portal table entry (`PTL_PT_*`). Only flow control changes what happens; the others are promises of the user's,
+    /// which nothing here needs.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct PtOptions: u32 {
+        /// All entries will be used once.
+        const ONLY_USE_ONCE = 1;
+        /// A message for which there is no room disables the portal table entry.
+        const FLOWCTRL = 1 << 1;
+        /// No entry will refuse to truncate.
+        const ONLY_TRUNCATE = 1 << 2;
+        /// The order of entries does not matter.
+        const MATCH_UNORDERED = 1 << 3;
+    }
+}
+
+impl EntryOptions {
+    /// Those that an entry of an interface without matching may have.
+    pub const NOT_MATCHING: Self = Self::from_bits_retain((1 << 16) - 1);
+}

@@ -1,0 +1,139 @@
+//! [`EventQueue`]: events that the user has not taken yet, in a fixed number of slots.
+//!
+//! An event for which there is no slot takes that of the oldest, and whoever takes the next one hears that some were lost. Flow
+//! control prevents that for messages: their slots are reserved before they are let in. What tells of flow control has slots beyond.
+
+use std::collections::VecDeque;
+
+use crate::event::Event;
+
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    events: VecDeque<Queued>,
+    /// Slots for ordinary events; how many are taken, and how many reserved.
+    count: usize,
+    taken: usize,
+    reserved: usize,
+    /// Some event was lost since the last that was taken.
+    dropped: bool,
+}
+
+#[derive(Debug)]
+struct Queued {
+    event: Event,
+    is_ordinary: bool,
+}
+
+impl EventQueue {
+    /// A queue of `count` slots, at least one.
+    pub(crate) fn new(count: usize) -> Self {
+        let count = count.max(1);
+        Self { events: VecDeque::new(), count, taken: 0, reserved: 0, dropped: false }
+    }
+
+    /// Reserves slots, if there are as many.
+    pub(crate) fn reserve(&mut self, slots: usize) -> bool {
+        let fits = self.taken + self.reserved + slots <= self.count;
+        if fits {
+            self.reserved += slots;
+        }
+        fits
+    }
+
+    /// Gives reserved slots back.
+    pub(crate) fn unreserve(&mut self, slots: usize) {
+        self.reserved -= slots;
+    }
+
+    /// Appends an event, in place of the oldest one if there is no slot.
+    pub(crate) fn push(&mut self, event: Event) {
+        if self.taken + self.reserved >= self.count {
+            self.dropped = true;
+            let Some(oldest) = self.events.iter().position(|queued| queued.is_ordinary) else { return };
+            self.events.remove(oldest);
+            self.taken -= 1;
+        }
+        self.taken += 1;
+        self.events.push_back(Queued { event, is_ordinary: true });
+    }
+
+    /// Appends an event that has a slot of its own.
+    pub(crate) fn push_extra(&mut self, event: Event) {
+        self.events.push_back(Queued { event, is_ordinary: false });
+    }
+
+    /// Takes the oldest event, and whether some before it were lost.
+    pub(crate) fn pop(&mut self) -> Option<(Event, bool)> {
+        let Queued { event, is_ordinary } = self.events.pop_front()?;
+        self.taken -= usize::from(is_ordinary);
+        Some((event, std::mem::take(&mut self.dropped)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventKind;
+
+    fn event(number: u64) -> Event {
+        Event::new(EventKind::Put, number)
+    }
+
+    fn pop(queue: &mut EventQueue) -> Option<(u64, bool)> {
+        queue.pop().map(|(event, dropped)| (event.user_ptr, dropped))
+    }
+
+    #[test]
+    fn the_oldest_event_is_lost_and_the_next_says_so() {
+        let mut queue = EventQueue::new(3);
+        (0..5).for_each(|number| queue.push(event(number)));
+        assert_eq!(pop(&mut queue), Some((2, true)));
+        assert_eq!(pop(&mut queue), Some((3, false)));
+        queue.push(event(5));
+        queue.push(event(6));
+        assert_eq!(
+            [pop(&mut queue), pop(&mut queue), pop(&mut queue)],
+            [Some((4, false)), Some((5, false)), Some((6, false))]
+        );
+        assert_eq!(pop(&mut queue), None);
+    }
+
+    #[test]
+    fn what_is_reserved_is_kept() {
+        let mut queue = EventQueue::new(3);
+        queue.push(event(0));
+        assert!(queue.reserve(2) && !queue.reserve(1));
+        queue.push(event(1));
+        assert!(!queue.reserve(1), "the slot of the oldest was taken");
+        queue.unreserve(2);
+        queue.push(event(2));
+        queue.push(event(3));
+        assert_eq!(
+            [pop(&mut queue), pop(&mut queue), pop(&mut queue)],
+            [Some((1, true)), Some((2, false)), Some((3, false))]
+        );
+    }
+
+    #[test]
+    fn with_all_slots_reserved_an_event_is_lost_at_once() {
+        let mut queue = EventQueue::new(1);
+        assert!(queue.reserve(1));
+        queue.push(event(0));
+        assert_eq!(pop(&mut queue), None);
+        queue.unreserve(1);
+        queue.push(event(1));
+        assert_eq!(pop(&mut queue), Some((1, true)));
+    }
+
+    #[test]
+    fn what_tells_of_flow_control_is_never_lost() {
+        let mut queue = EventQueue::new(2);
+        (0..2).for_each(|number| queue.push(event(number)));
+        queue.push_extra(event(100));
+        (2..4).for_each(|number| queue.push(event(number)));
+        assert_eq!(
+            [pop(&mut queue), pop(&mut queue), pop(&mut queue)],
+            [Some((100, true)), Some((2, false)), Some((3, false))]
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! [`Unexpected`]: the headers of messages that an overflow entry took, in the order in which they came.
+//!
+//! An entry that is appended, or searched with, wants the headers that it takes, from the first on. One that ignores no bit looks at
+//! those with its bits, one for a single source at those from there, any other at all.
+
+use crate::buckets::Buckets;
+use crate::chain::{Chain, Links};
+use crate::entry::{Entry, Envelope};
+use crate::event::Event;
+use crate::options::EntryOptions;
+use crate::process::Process;
+use crate::table::{CtHandle, Key, Table};
+
+/// Of the three chains that a header is in.
+const ORDER: usize = 0;
+const BITS: usize = 1;
+const SOURCE: usize = 2;
+
+/// A message that came before its entry.
+#[derive(Debug)]
+pub(crate) struct Header {
+    /// What an entry is told that takes it; without the entry's own words.
+    pub(crate) event: Event,
+    /// The overflow entry that has the data.
+    pub(crate) owner: Key,
+    pub(crate) stage: Stage,
+}
+
+/// How far a header has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its data are on the way.
+    Arriving,
+    /// Its data are there.
+    Here,
+    /// Its data are on the way, and an entry has it already: it is in no list any more.
+    Claimed(Claim),
+}
+
+/// What is left of an entry that has taken a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) options: EntryOptions,
+    pub(crate) counter: Option<CtHandle>,
+    pub(crate) user_ptr: u64,
+    /// The entry was used once, and is told that it has left its list.
+    pub(crate) leaves: bool,
+}
+
+/// All headers of an interface.
+#[derive(Debug, Default)]
+pub(crate) struct Headers {
+    pub(crate) table: Table<Header>,
+    links: Links<3>,
+}
+
+/// The headers of a portal table entry.
+#[derive(Debug, Default)]
+pub(crate) struct Unexpected {
+    order: Chain,
+    by_bits: Buckets<u64>,
+    by_source: Buckets<Process>,
+}
+
+fn envelope(event: &Event) -> Envelope {
+    Envelope {
+        initiator: event.initiator,
+        match_bits: event.match_bits,
+        remote_offset: event.remote_offset,
+        length: event.rlength,
+    }
+}
+
+impl Unexpected {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Appends a header.
+    pub(crate) fn push(&mut self, headers: &mut Headers, header: Header) -> Key {
+        let (bits, source) = (header.event.match_bits, header.event.initiator);
+        let key = headers.table.insert(header);
+        headers.links.push(ORDER, &mut self.order, key.place);
+        self.by_bits.push(&mut headers.links, BITS, bits, key.place);
+        self.by_source.push(&mut headers.links, SOURCE, source, key.place);
+        key
+    }
+
+    /// Takes a header out of the list; it is kept.
+    pub(crate) fn unlink(&mut self, headers: &mut Headers, key: Key) {
+        let Headers { table, links } = headers;
+        let Some(Header { event, .. }) = table.get(key) else { return };
+        links.remove(ORDER, &mut self.order, key.place);
+        self.by_bits.remove(links, BITS, event.match_bits, key.place);
+        self.by_source.remove(links, SOURCE, event.initiator, key.place);
+    }
+
+    /// The headers that an entry takes, in order: the first for one that is used once.
+    pub(crate) fn taken_by(&self, headers: &Headers, entry: &Entry) -> Vec<Key> {
+        let (which, chain) = match (entry.ignore_bits, entry.source.one()) {
+            (0, _) => (BITS, self.by_bits.get(entry.match_bits)),
+            (_, Some(source)) => (SOURCE, self.by_source.get(source)),
+            (_, None) => (ORDER, self.order),
+        };
+        let takes = |place: &u32| entry.takes(&envelope(&headers.table.at(*place).event), 0);
+        let most = if entry.is(EntryOptions::USE_ONCE) { 1 } else { usize::MAX };
+        let taken = headers.links.iter(which, chain).filter(takes).take(most);
+        taken.map(|place| headers.table.key_at(place)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventKind;
+    use crate::process::Source;
+    use crate::region::Region;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+        /// Goal: an entry gets the headers that it takes in the order in which they came, however they are looked up. Method: a
+        /// plain list, from which each search takes what it finds.
+        #[test]
+        fn entries_get_the_first_headers(
+            came in prop::collection::vec((0_u64..3, 0_u32..3, 0_u64..6), 0..40),
+            searches in prop::collection::vec(
+                (0_u64..3, prop_oneof![Just(0_u64), Just(1), Just(u64::MAX)], prop::option::of(0_u32..3), any::<[bool; 3]>()),
+                0..20,
+            ),
+        ) {
+            let (mut headers, mut list, mut plain) = (Headers::default(), Unexpected::default(), Vec::new());
+            let mut table = Table::default();
+            let owner = table.insert(());
+            for (match_bits, nid, rlength) in came {
+                let initiator = Process::rank(nid);
+                let event = Event { match_bits, initiator, rlength, ..Event::new(EventKind::Put, 0) };
+                plain.push((list.push(&mut headers, Header { event, owner, stage: Stage::Here }), event));
+            }
+            for (bits, ignore, nid, [once, whole, both]) in searches {
+                let mut options = EntryOptions::empty();
+                options.set(EntryOptions::USE_ONCE, once);
+                options.set(EntryOptions::NO_TRUNCATE, whole);
+                let source = Source { nid, pid: both.then_some(0) };
+                let any = Entry::taking_all(Region::new(0, 3), options);
+                let entry = Entry { match_bits: bits, ignore_bits: ignore, source, ..any };
+                let takes = |event: &Event| {
+                    (event.match_bits | ignore) == (bits | ignore)
+                        && nid.is_none_or(|nid| nid == event.initiator.nid)
+                        && (!whole || event.rlength <= 3)
+                };
+                let mut want: Vec<Key> =
+                    plain.iter().filter(|(_, event)| takes(event)).map(|(key, _)| *key).collect();
+                if once {
+                    want.truncate(1);
+                }
+                prop_assert_eq!(&list.taken_by(&headers, &entry), &want);
+                for key in want {
+                    list.unlink(&mut headers, key);
+                    headers.table.remove(key);
+                    plain.retain(|(other, _)| *other != key);
+                }
+                prop_assert_eq!(list.is_empty(), plain.is_empty());
+            }
+        }
+    }
+}
