@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 /// Structures that are objects of ours, and what they are called in here.
-const OBJECTS: [(&str, &str); 11] = [
+const OBJECTS: [(&str, &str); 12] = [
     ("ibv_device", "Device"),
     ("ibv_context", "Context"),
     ("ibv_pd", "Pd"),
@@ -22,6 +22,7 @@ const OBJECTS: [(&str, &str); 11] = [
     ("ibv_ah", "Ah"),
     ("rdma_cm_id", "CmId"),
     ("rdma_event_channel", "EventChannel"),
+    ("rdma_cm_event", "CmEvent"),
 ];
 
 fn main() {

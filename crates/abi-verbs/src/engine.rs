@@ -11,10 +11,12 @@ use verbs::pairing::{Offered, Pairing};
 use verbs::{AsyncEvent, Cm, CmEvent};
 
 use crate::answer::Answer;
+use crate::cm::connect;
+use crate::cm::id::CmId;
 use crate::cq::Cq;
 use crate::event;
 use crate::qp::Qp;
-use crate::slab::Handle;
+use crate::slab::{Handle, Held};
 use crate::srq::Srq;
 
 /// An opened device.
@@ -34,6 +36,10 @@ pub(crate) struct Objects {
     pub(crate) qps: HashMap<u32, Handle<Qp>>,
     pub(crate) cqs: HashMap<u32, Handle<Cq>>,
     pub(crate) srqs: HashMap<u32, Handle<Srq>>,
+    /// Identifiers of librdmacm by the numbers of their queue pairs.
+    pub(crate) ids: HashMap<u32, Handle<CmId>>,
+    /// Those that listen, by port.
+    pub(crate) listeners: HashMap<u16, Handle<CmId>>,
 }
 
 /// Engines of this process, by the names of their devices. What a parent opened stays its alone.
@@ -101,20 +107,31 @@ impl Engine {
                     }
                 }
                 Offered::Kept => {}
-                Offered::Other(request) => drop(request),
+                Offered::Other(request) => connect::requested(self, request),
             },
-            CmEvent::Established { qp_num, .. } => self.with_qp(qp_num, Qp::established),
-            CmEvent::Rejected { qp_num, .. } | CmEvent::ConnectFailed { qp_num, .. } => {
-                self.with_qp(qp_num, Qp::failed);
+            CmEvent::Established { qp_num, private_data, info } => {
+                self.with(qp_num, Qp::established, |id| connect::established(id, private_data, &info));
             }
-            CmEvent::Disconnected { .. } => {}
+            CmEvent::Rejected { qp_num, private_data } => {
+                self.with(qp_num, Qp::failed, |id| connect::rejected(id, private_data));
+            }
+            CmEvent::ConnectFailed { qp_num, why } => {
+                self.with(qp_num, Qp::failed, |id| connect::failed(id, &why));
+            }
+            // A pair is not told.
+            CmEvent::Disconnected { qp_num } => self.with(qp_num, |_| {}, connect::disconnected),
         }
     }
 
-    fn with_qp(&self, qp_num: u32, tell: impl FnOnce(&Qp)) {
+    /// Tells the identifier that a queue pair is connected by, or the queue pair, if it is one of a pair. Both stay meanwhile.
+    fn with(&self, qp_num: u32, tell_pair: impl FnOnce(&Qp), tell_id: impl FnOnce(Held<CmId>)) {
         let objects = lock(&self.objects);
-        if let Some(qp) = objects.qps.get(&qp_num).and_then(|qp| qp.look().ok()) {
-            tell(&qp);
+        if let Some(id) = objects.ids.get(&qp_num) {
+            if let Ok(id) = id.look() {
+                tell_id(id);
+            }
+        } else if let Some(qp) = objects.qps.get(&qp_num).and_then(|qp| qp.look().ok()) {
+            tell_pair(&qp);
         }
     }
 

@@ -4,13 +4,16 @@
 use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
 
-use cface::{In, Out, Text};
+use cface::{In, Out, SockAddr, Text};
+use rdma_abi::cma::rdma_conn_param;
 use rdma_abi::verbs::*;
 
 use crate::ah::Ah;
 use crate::answer;
 use crate::calls;
 use crate::channel::Channel;
+use crate::cm::channel::{CmEvent, EventChannel};
+use crate::cm::id::CmId;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device::Device;

@@ -29,6 +29,7 @@ mod ah;
 mod answer;
 mod builder;
 mod channel;
+mod cm;
 mod context;
 mod cq;
 mod device;
@@ -55,6 +56,9 @@ mod text;
 mod calls {
     pub(crate) use crate::ah::*;
     pub(crate) use crate::channel::*;
+    pub(crate) use crate::cm::channel::*;
+    pub(crate) use crate::cm::connect::*;
+    pub(crate) use crate::cm::id::*;
     pub(crate) use crate::context::*;
     pub(crate) use crate::cq::*;
     pub(crate) use crate::device::*;

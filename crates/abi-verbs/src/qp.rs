@@ -217,7 +217,9 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
     if let Ok(context) = qp.context.look() {
         context.engine.pairing.forget(number);
         // Whoever uses it for an event holds the lock.
-        lock(&context.engine.objects).qps.remove(&number);
+        let mut objects = lock(&context.engine.objects);
+        objects.qps.remove(&number);
+        objects.ids.remove(&number);
     }
     qp.events.await_all();
     let Qp { pd, send_cq, recv_cq, srq, qp, .. } = qp.remove()?;

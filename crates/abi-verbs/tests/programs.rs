@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Names, compile, finish, has, has_compiler, pair};
+use common::{Names, compile, ends, finish, has, has_compiler, pair};
 
 #[test]
 fn a_device_is_described() {
@@ -106,5 +106,26 @@ fn a_pair_in_c_does_what_others_leave_out() {
     let program = compile(&names, "pair.c");
     for device in ["shm", "iwarp@127.0.0.1"] {
         finish(names.command(&program, device).spawn().expect("it starts"), device);
+    }
+}
+
+#[test]
+fn connections_are_made_by_addresses() {
+    let names = Names::new();
+    for device in ["shm", "iwarp@127.0.0.1"] {
+        if has("rping", "rdmacm-utils") {
+            let said = ends(
+                &names,
+                device,
+                ["rping"; 2],
+                ["-s -a 127.0.0.1 -C 20 -V", "-c -a 127.0.0.1 -C 20 -V -v"],
+            );
+            assert!(said[0].matches("ping data: rdma-ping-").count() == 20, "{device}: {said:?}");
+        }
+        run_pairs(
+            device,
+            "perftest",
+            &["ib_write_lat -R -n 100", "ib_send_bw -R -n 100", "ib_read_bw -R -n 100 -e"],
+        );
     }
 }

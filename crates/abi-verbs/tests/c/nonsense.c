@@ -1,4 +1,5 @@
 /* What has no sense: objects that are none, were destroyed or belong to another kind. Each call has to say so and go on. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -156,6 +157,58 @@ static void wrong_arguments(struct all h)
 	LEAVES(ibv_import_device(0), 0, ENOSYS);
 }
 
+/* Identifiers and channels of librdmacm that are none. */
+static void refused_connections(void *handle)
+{
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	struct sockaddr_in addr = { .sin_family = AF_INET };
+
+	LEAVES(rdma_create_id(handle, &id, NULL, RDMA_PS_TCP), -1, EINVAL);
+	LEAVES(rdma_get_cm_event(handle, &event), -1, EINVAL);
+	LEAVES(rdma_ack_cm_event(handle), -1, EINVAL);
+	LEAVES(rdma_bind_addr(handle, (struct sockaddr *)&addr), -1, EINVAL);
+	LEAVES(rdma_resolve_addr(handle, NULL, (struct sockaddr *)&addr, 1), -1, EINVAL);
+	LEAVES(rdma_resolve_route(handle, 1), -1, EINVAL);
+	LEAVES(rdma_listen(handle, 1), -1, EINVAL);
+	LEAVES(rdma_connect(handle, NULL), -1, EINVAL);
+	LEAVES(rdma_accept(handle, NULL), -1, EINVAL);
+	LEAVES(rdma_reject(handle, NULL, 0), -1, EINVAL);
+	LEAVES(rdma_disconnect(handle), -1, EINVAL);
+	LEAVES(rdma_destroy_id(handle), -1, EINVAL);
+	IS(rdma_get_src_port(handle), 0);
+	rdma_destroy_event_channel(handle);
+	rdma_destroy_qp((struct rdma_cm_id *)memory);
+}
+
+/* What an identifier that leads nowhere says, and how it is told of. */
+static void lost_connections(void)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = 1, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+
+	IS(rdma_create_id(channel, &id, &addr, RDMA_PS_TCP), 0);
+	LEAVES(rdma_resolve_route(id, 1), -1, EINVAL);
+	LEAVES(rdma_connect(id, NULL), -1, EINVAL);
+	LEAVES(rdma_accept(id, NULL), -1, EINVAL);
+	LEAVES(rdma_resolve_addr(id, NULL, NULL, 1), -1, EINVAL);
+	IS(rdma_resolve_addr(id, NULL, (struct sockaddr *)&addr, 1), 0);
+	IS(rdma_get_cm_event(channel, &event), 0);
+	IS(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	IS(event->id, id);
+	IS(id->verbs != NULL && id->context == &addr && rdma_get_dst_port(id) == 1, 1);
+	IS(rdma_ack_cm_event(event), 0);
+	LEAVES(rdma_ack_cm_event(event), -1, EINVAL);
+	IS(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
+	LEAVES(rdma_get_cm_event(channel, &event), -1, EAGAIN);
+	IS(rdma_destroy_id(id), 0);
+	refused_connections(id);
+	rdma_destroy_event_channel(channel);
+	refused_connections(channel);
+}
+
 int main(void)
 {
 	int count;
@@ -186,6 +239,10 @@ int main(void)
 	/* In the middle of one. */
 	refused((struct all){ (void *)((char *)alive.context + 8), (void *)((char *)alive.pd + 8), (void *)((char *)alive.mr + 8),
 		(void *)((char *)alive.channel + 8), (void *)((char *)alive.cq + 8), (void *)((char *)alive.srq + 8), (void *)((char *)alive.qp + 8) });
+	refused_connections(NULL);
+	refused_connections(memory);
+	refused_connections(alive.qp);
+	lost_connections();
 	unmake(alive);
 	stale = alive;
 	IS(ibv_close_device(context), 0);

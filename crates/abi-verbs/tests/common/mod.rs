@@ -91,7 +91,13 @@ fn await_listener(port: u16, server: &mut Child) {
             words.next().is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some("0A")
         })
     };
-    while !is_there("/proc/net/tcp") && !is_there("/proc/net/tcp6") {
+    // Devices of shared memory listen by a name.
+    let name = format!("/{port}");
+    let is_named = || {
+        let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        table.lines().any(|line| line.contains("@nicety-shm/") && line.ends_with(&name))
+    };
+    while !is_there("/proc/net/tcp") && !is_there("/proc/net/tcp6") && !is_named() {
         assert!(server.try_wait().expect("it can be asked").is_none(), "the server has ended");
         assert!(start.elapsed() < LIMIT, "nobody listens");
         std::thread::sleep(Duration::from_millis(10));
@@ -122,14 +128,19 @@ pub(crate) fn said(output: &Output) -> String {
 /// Runs a program that exchanges its numbers over TCP as server and as client; what both said.
 pub(crate) fn pair(names: &Names, device: &str, line: &str) -> [String; 2] {
     let (program, options) = line.split_once(' ').unwrap_or((line, ""));
-    let port = free_port();
-    let start = |peer: Option<&str>| {
-        let mut command = names.command(program, device);
-        command.args(options.split_whitespace()).args(["-p", &port.to_string()]).args(peer);
+    ends(names, device, [program, program], [options, &format!("{options} 127.0.0.1")])
+}
+
+/// Runs a server, and when it listens its client; what both said, the client first.
+pub(crate) fn ends(names: &Names, device: &str, programs: [&str; 2], options: [&str; 2]) -> [String; 2] {
+    let (port, line) = (free_port(), options[0]);
+    let start = |end: usize| {
+        let mut command = names.command(programs[end], device);
+        command.args(["-p", &port.to_string()]).args(options[end].split_whitespace());
         command.spawn().expect("it starts")
     };
-    let mut server = start(None);
+    let mut server = start(0);
     await_listener(port, &mut server);
-    let client = start(Some("127.0.0.1"));
+    let client = start(1);
     [finish(client, line), finish(server, line)]
 }
