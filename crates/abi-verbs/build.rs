@@ -56,7 +56,7 @@ fn lines(table: &str) -> impl Iterator<Item = &str> {
 struct Function<'a> {
     is_there: bool,
     node: &'a str,
-    /// How it answers: `errno`, `minus`, `long`, or a type.
+    /// How it answers: a word of `answer.rs`, or a type.
     answer: &'a str,
     name: &'a str,
     /// Each with its type in Rust.
@@ -139,7 +139,7 @@ fn exports(functions: &[Function], private: &[(&str, &str)]) -> String {
         let symbol = symbol(name, node, is_old);
         let list: Vec<String> = arguments.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
         let how = match *answer {
-            "errno" | "minus" | "long" | "void" => (*answer).to_owned(),
+            "errno" | "minus" | "waits" | "completes" | "long" | "void" => (*answer).to_owned(),
             kind if kind.ends_with('*') => format!("pointer {}", returned(kind)),
             kind => format!("value {}", plain(kind)),
         };

@@ -16,6 +16,7 @@ const FOR_CI: &Needed = &[
     ("/usr/include/dat2/udat.h", "libdapl-dev"),
     ("ibv_rc_pingpong", "ibverbs-utils"),
     ("ib_write_lat", "perftest"),
+    ("rping", "rdmacm-utils"),
     ("/usr/include/infiniband/verbs.h", "libibverbs-dev"),
     ("/usr/include/rdma/rdma_cma.h", "librdmacm-dev"),
     ("chromium", "chromium"),

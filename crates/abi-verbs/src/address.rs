@@ -30,6 +30,18 @@ pub(crate) fn lid(addr: SocketAddr) -> u16 {
     if addr.ip().is_loopback() { addr.port().saturating_sub(BEFORE_FIRST) } else { 0 }
 }
 
+/// What librdmacm has a program say of a queue pair that it connects by itself: a GID that leads nowhere.
+pub(crate) fn by_librdmacm() -> ibv_gid {
+    gid(NOWHERE, 0).unwrap_or_default()
+}
+
+/// Whether an address vector is that of a queue pair which librdmacm connects.
+pub(crate) fn is_by_librdmacm(vector: &ibv_ah_attr) -> bool {
+    destination(vector) == Ok(NOWHERE)
+}
+
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// Where the address vector of a queue pair leads.
 ///
 /// # Errors
@@ -70,6 +82,8 @@ mod tests {
         for bad in [vector(None, 0), vector(None, u16::MAX), vector(Some(ibv_gid::default()), 1)] {
             assert_eq!(destination(&bad), Err(Errno::INVAL));
         }
+        assert!(is_by_librdmacm(&vector(Some(by_librdmacm()), 0)));
+        assert!(!is_by_librdmacm(&vector(Some(gid), 0)) && !is_by_librdmacm(&vector(None, 1)));
         assert_eq!(super::gid("[::1]:50000".parse().expect("an address"), 0), None);
     }
 }

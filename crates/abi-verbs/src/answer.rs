@@ -1,8 +1,11 @@
 //! How a call answers: no panic leaves it, and an error is told in the way of that function.
 
 use std::ffi::c_int;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use cface::contain;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::errno::Errno;
 
@@ -28,13 +31,58 @@ pub(crate) fn errno(body: impl FnOnce() -> Answer) -> c_int {
 
 /// Of a function that returns -1 and leaves the error's number, or returns 0.
 pub(crate) fn minus(body: impl FnOnce() -> Answer) -> c_int {
-    run(body).map_or_else(
-        |why| {
-            why.leave();
-            -1
-        },
-        |()| 0,
-    )
+    run(body).map_or_else(refuse, |()| 0)
+}
+
+fn refuse(why: Errno) -> c_int {
+    why.leave();
+    -1
+}
+
+/// Of a function that waits, and answers as [`minus`]: it looks, and what it returns says what to wait for until it looks again. The
+/// wait is outside of the firewall and of every frame that has something to drop: a thread that is cancelled there
+/// (pthread_cancel(3)) unwinds through nothing of ours. A signal ends it.
+pub(crate) fn waits(mut look: impl FnMut() -> Answer<Option<RawFd>>) -> c_int {
+    loop {
+        match run(&mut look) {
+            Ok(None) => return 0,
+            Ok(Some(fd)) => {
+                if let Err(why) = await_readable(fd) {
+                    return refuse(why);
+                }
+            }
+            Err(why) => return refuse(why),
+        }
+    }
+}
+
+/// Of a function that begins something, and then waits as [`waits`] for what it says.
+pub(crate) fn completes<T: Copy>(
+    begin: impl FnOnce() -> Answer<Option<T>>,
+    look: impl Fn(T) -> Answer<Option<RawFd>>,
+) -> c_int {
+    match run(begin) {
+        Ok(None) => 0,
+        Ok(Some(begun)) => waits(|| look(begun)),
+        Err(why) => refuse(why),
+    }
+}
+
+/// What [`waits`] is told of a descriptor that is the program's.
+///
+/// # Errors
+/// [`Errno::AGAIN`] if the program has said that it does not block.
+pub(crate) fn until(fd: &OwnedFd) -> Answer<Option<RawFd>> {
+    let is_patient = !fcntl_getfl(fd)?.contains(OFlags::NONBLOCK);
+    if is_patient { Ok(Some(fd.as_raw_fd())) } else { Err(Errno::AGAIN) }
+}
+
+fn await_readable(fd: RawFd) -> Answer {
+    // SAFETY: the descriptor of an object that the program is inside a call with; if it ends that object even so, poll(2) says that
+    // there is no such descriptor. Test: `both_ends_of_connections_in_c_meet` in tests/programs.rs.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], None)?;
+    Ok(())
 }
 
 /// What stands for no pointer.

@@ -4,15 +4,14 @@
 //! and whether it blocks is the program's to say, which it is not of a descriptor that the device shares with peers.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::Mutex;
 
 use cface::Out;
 use rdma_abi::verbs::ibv_comp_channel;
-use rustix::event::{PollFd, PollFlags, epoll, poll};
-use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::event::epoll;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, until};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::engine::lock;
@@ -53,27 +52,21 @@ pub(crate) fn ibv_destroy_comp_channel(channel: Handle<Channel>) -> Answer {
     channel.remove().map(drop)
 }
 
-/// Waits for an event, unless the program has said that its descriptor does not block; a signal ends it.
+/// Looks for an event, and says what to wait for if there is none.
 pub(crate) fn ibv_get_cq_event(
     channel: Handle<Channel>,
     cq: Out<Handle<Cq>>,
     cq_context: Out<*mut std::ffi::c_void>,
-) -> Answer {
+) -> Answer<Option<RawFd>> {
     let channel = channel.look()?;
     let place = cq.required(Errno::INVAL)?;
-    loop {
-        if let Some(number) = channel.channel.poll_event() {
-            let found = lock(&channel.cqs).get(&number).and_then(|cq| cq.look().ok());
-            // A queue that has gone meanwhile has no more events.
-            let Some(found) = found else { continue };
-            found.notified.deliver();
-            place.set(found.handle());
-            cq_context.set(found.seen().cq_context);
-            return Ok(());
-        }
-        if fcntl_getfl(&channel.fd)?.contains(OFlags::NONBLOCK) {
-            return Err(Errno::AGAIN);
-        }
-        poll(&mut [PollFd::new(&channel.fd.as_fd(), PollFlags::IN)], None)?;
+    while let Some(number) = channel.channel.poll_event() {
+        // A queue that has gone meanwhile has no more events.
+        let Some(found) = lock(&channel.cqs).get(&number).and_then(|cq| cq.look().ok()) else { continue };
+        found.notified.deliver();
+        place.set(found.handle());
+        cq_context.set(found.seen().cq_context);
+        return Ok(None);
     }
+    until(&channel.fd)
 }

@@ -1,16 +1,14 @@
 //! [`Context`]: a device as a program has opened it.
 
-use std::os::fd::AsRawFd as _;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rdma_abi::context::{ibv_context, verbs_context};
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::answer::Answer;
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::mailbox::Mailbox;
 use crate::slab::{Handle, Object, Slab};
 use crate::tables;
 
@@ -18,9 +16,8 @@ use crate::tables;
 pub(crate) struct Context {
     pub(crate) engine: Arc<Engine>,
     pub(crate) device: Handle<Device>,
-    /// Readable as often as there are events in the queue: programs wait for it, with their own flags.
-    pub(crate) news: OwnedFd,
-    pub(crate) events: Mutex<Vec<Event>>,
+    /// Asynchronous events.
+    pub(crate) events: Mailbox<Event>,
 }
 
 impl Object for Context {
@@ -40,9 +37,9 @@ impl Object for Context {
 pub(crate) fn open(handle: Handle<Device>) -> Answer<Handle<Context>> {
     let device = handle.look()?;
     let engine = Engine::of(&device.name)?;
-    let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?;
-    let seen = tables::context(handle.cast(), news.as_raw_fd());
-    Context::slab().insert(seen, Context { engine, device: handle, news, events: Mutex::default() })
+    let events = Mailbox::new()?;
+    let seen = tables::context(handle.cast(), events.fd());
+    Context::slab().insert(seen, Context { engine, device: handle, events })
 }
 
 pub(crate) fn ibv_open_device(device: Handle<Device>) -> Answer<Handle<Context>> {

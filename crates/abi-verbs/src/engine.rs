@@ -4,9 +4,10 @@
 //! connection, reporting asynchronous events and those of librdmacm by descriptors. Messages pass without it.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use verbs::host::Time;
 use verbs::pairing::{Offered, Pairing};
 use verbs::{AsyncEvent, Cm, CmEvent};
 
@@ -24,10 +25,14 @@ pub(crate) struct Engine {
     pub(crate) device: verbs::Device,
     pub(crate) cm: Cm,
     pub(crate) pairing: Pairing,
+    /// It reaches this host alone.
+    is_local: bool,
     /// Tells this process from those that had the same port before.
     pub(crate) tag: u16,
     /// Objects by the device's numbers: who is told of an event. Locked for as long as one of them is used.
     pub(crate) objects: Mutex<Objects>,
+    /// Identifiers that connect again, and when.
+    pub(crate) again: Mutex<Vec<(Time, Handle<CmId>)>>,
 }
 
 /// Objects by number.
@@ -38,8 +43,8 @@ pub(crate) struct Objects {
     pub(crate) srqs: HashMap<u32, Handle<Srq>>,
     /// Identifiers of librdmacm by the numbers of their queue pairs.
     pub(crate) ids: HashMap<u32, Handle<CmId>>,
-    /// Those that listen, by port.
-    pub(crate) listeners: HashMap<u16, Handle<CmId>>,
+    /// Those that listen, and where.
+    pub(crate) listeners: Vec<(SocketAddr, Handle<CmId>)>,
 }
 
 /// Engines of this process, by the names of their devices. What a parent opened stays its alone.
@@ -68,9 +73,18 @@ impl Engine {
     fn open(name: &str) -> verbs::Result<Arc<Self>> {
         let device = fabric::open(name, &host::real::host())?;
         let cm = device.create_cm()?;
-        let pairing = Pairing::new(&cm, side(name))?;
+        let pairing = Pairing::new(&cm, side(name).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))?;
         let tag = std::process::id() as u16;
-        let engine = Arc::new(Self { device, cm, pairing, tag, objects: Mutex::default() });
+        let is_local = fabric::is_local(name);
+        let engine = Arc::new(Self {
+            device,
+            cm,
+            pairing,
+            is_local,
+            tag,
+            objects: Mutex::default(),
+            again: Mutex::default(),
+        });
         let (thread, run) = (std::thread::Builder::new().name("nicety-verbs".into()), engine.clone());
         thread
             .spawn(move || run.serve())
@@ -86,12 +100,23 @@ impl Engine {
                 (None, None) => None,
                 news => Some(news),
             };
-            let Some((connection, other)) = self.device.host().wait("events", &sources, None, look) else {
-                return;
-            };
-            connection.into_iter().for_each(|event| self.connection(event));
-            other.into_iter().for_each(|event| self.asynchronous(&event));
+            let deadline = lock(&self.again).iter().map(|(at, _)| *at).min();
+            match self.device.host().wait("events", &sources, deadline, look) {
+                Some((connection, other)) => {
+                    connection.into_iter().for_each(|event| self.connection(event));
+                    other.into_iter().for_each(|event| self.asynchronous(&event));
+                }
+                None if deadline.is_some() => self.try_again(),
+                None => return,
+            }
         }
+    }
+
+    /// Has those connect again whose time has come.
+    fn try_again(&self) {
+        let now = self.device.host().now();
+        let due: Vec<_> = lock(&self.again).extract_if(.., |(at, _)| *at <= now).collect();
+        due.into_iter().for_each(|(_, id)| connect::again(self, id));
     }
 
     fn connection(&self, event: CmEvent) {
@@ -116,7 +141,7 @@ impl Engine {
                 self.with(qp_num, Qp::failed, |id| connect::rejected(id, private_data));
             }
             CmEvent::ConnectFailed { qp_num, why } => {
-                self.with(qp_num, Qp::failed, |id| connect::failed(id, &why));
+                self.with(qp_num, Qp::failed, |id| connect::not_connected(self, id, &why));
             }
             // A pair is not told.
             CmEvent::Disconnected { qp_num } => self.with(qp_num, |_| {}, connect::disconnected),
@@ -139,7 +164,8 @@ impl Engine {
         let objects = lock(&self.objects);
         match event {
             AsyncEvent::CqError { cq } => objects.cqs.get(cq).into_iter().for_each(|cq| event::of_cq(*cq)),
-            AsyncEvent::QpAccessError { qp_num } => {
+            // On shm a peer that leaves looks like one that touched what it may not; the former happens.
+            AsyncEvent::QpAccessError { qp_num } if !self.is_local => {
                 objects
                     .qps
                     .get(qp_num)
@@ -158,10 +184,10 @@ impl Engine {
     }
 }
 
-/// The address at which a device of this name is reached: the side that it keeps to, or this host alone.
-fn side(name: &str) -> IpAddr {
+/// The address of this host that a device of this name keeps to, if it says one.
+pub(crate) fn side(name: &str) -> Option<IpAddr> {
     let side = name.split(['@', '(']).nth(1).filter(|_| name.contains('@'));
-    side.and_then(|side| side.trim().parse().ok()).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    side.and_then(|side| side.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -169,11 +195,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_reached_at_its_side() {
-        for (name, addr) in
-            [("shm", "127.0.0.1"), ("shm(dm=1M)", "127.0.0.1"), ("iwarp@10.0.0.1(crc=on)", "10.0.0.1")]
-        {
-            assert_eq!(side(name).to_string(), addr, "{name}");
+    fn a_device_keeps_to_its_side() {
+        let side_of = |name| side(name).map(|side| side.to_string());
+        for name in ["shm", "shm(dm=1M)", "iwarp"] {
+            assert_eq!(side_of(name), None, "{name}");
         }
+        assert_eq!(side_of("iwarp@10.0.0.1(crc=on)").as_deref(), Some("10.0.0.1"));
     }
 }

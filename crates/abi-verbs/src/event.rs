@@ -1,6 +1,7 @@
 //! Asynchronous events of a context, and how acknowledgements are counted.
 
 use std::ffi::c_int;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cface::Out;
@@ -11,7 +12,6 @@ use rdma_abi::verbs::{ibv_async_element, ibv_async_event};
 use crate::answer::Answer;
 use crate::context::Context;
 use crate::cq::Cq;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::qp::Qp;
 use crate::slab::Handle;
@@ -79,27 +79,24 @@ pub(crate) fn of_srq(srq: Handle<Srq>) {
 
 fn tell(context: Handle<Context>, event: Event) {
     if let Ok(context) = context.look() {
-        lock(&context.events).push(event);
-        // It cannot be full.
-        let _ = rustix::io::write(&context.news, &1_u64.to_ne_bytes());
+        context.events.put(event);
     }
 }
 
-/// Waits for an event, unless the program has said that its descriptor does not block; a signal ends it.
-pub(crate) fn ibv_get_async_event(context: Handle<Context>, place: Out<ibv_async_event>) -> Answer {
+/// Looks for an event, and says what to wait for if there is none.
+pub(crate) fn ibv_get_async_event(
+    context: Handle<Context>,
+    place: Out<ibv_async_event>,
+) -> Answer<Option<RawFd>> {
     let context = context.look()?;
     let place = place.required(Errno::INVAL)?;
-    loop {
-        rustix::io::read(&context.news, &mut [0_u8; 8])?;
-        let event = {
-            let mut events = lock(&context.events);
-            if events.is_empty() { None } else { Some(events.remove(0)) }
-        };
-        if let Some(event) = event.and_then(|event| deliver(&event)) {
+    while let Some(event) = context.events.take() {
+        if let Some(event) = deliver(&event) {
             place.set(event);
-            return Ok(());
+            return Ok(None);
         }
     }
+    context.events.until()
 }
 
 /// An event as C has it; nothing if its object has gone meanwhile.

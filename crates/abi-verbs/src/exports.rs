@@ -5,15 +5,17 @@ use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
 
 use cface::{In, Out, SockAddr, Text};
-use rdma_abi::cma::rdma_conn_param;
+use rdma_abi::cma::*;
 use rdma_abi::verbs::*;
 
 use crate::ah::Ah;
 use crate::answer;
 use crate::calls;
 use crate::channel::Channel;
-use crate::cm::channel::{CmEvent, EventChannel};
+use crate::cm::channel::EventChannel;
+use crate::cm::event::CmEvent;
 use crate::cm::id::CmId;
+use crate::cm::sync;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device::Device;
@@ -54,6 +56,12 @@ macro_rules! define {
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] minus) => {
         extern "C" fn $name($($argument: $kind),*) -> c_int { answer::minus(|| $call) }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] waits) => {
+        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::waits(|| $call) }
+    };
+    ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] completes) => {
+        extern "C" fn $name($($argument: $kind),*) -> c_int { answer::completes(|| $call, sync::look) }
     };
     ($name:ident ($($argument:ident: $kind:ty),*) [$call:expr] long) => {
         extern "C" fn $name($($argument: $kind),*) -> isize { answer::minus(|| $call) as isize }

@@ -20,7 +20,7 @@
 //! | `pd`, `mr`, `dm`, `channel`, `cq`, `srq`, `ah` | objects, one kind in each |
 //! | `qp`, `modify`, `gate`, `parted` | queue pairs; their states; what is posted before there is a connection; what is told when the other end has gone |
 //! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
-//! | `event` | asynchronous events |
+//! | `event`, `mailbox` | asynchronous events; what a program has not been told yet |
 //! | `text` | names and rates |
 //! | `cm` | librdmacm |
 
@@ -39,6 +39,7 @@ mod errno;
 mod event;
 mod exports;
 mod gate;
+mod mailbox;
 mod modify;
 mod mr;
 mod parted;
@@ -56,9 +57,14 @@ mod text;
 mod calls {
     pub(crate) use crate::ah::*;
     pub(crate) use crate::channel::*;
+    pub(crate) use crate::cm::addrinfo::*;
     pub(crate) use crate::cm::channel::*;
     pub(crate) use crate::cm::connect::*;
+    pub(crate) use crate::cm::endpoint::*;
+    pub(crate) use crate::cm::event::*;
     pub(crate) use crate::cm::id::*;
+    pub(crate) use crate::cm::route::*;
+    pub(crate) use crate::cm::sync::*;
     pub(crate) use crate::context::*;
     pub(crate) use crate::cq::*;
     pub(crate) use crate::device::*;

@@ -70,7 +70,7 @@ pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i
     if mask & n::IBV_QP_PORT != 0 && attr.port_num != 1 {
         return Err(Errno::INVAL);
     }
-    if (from, to) == (n::IBV_QPS_INIT, n::IBV_QPS_RTR) {
+    if (from, to) == (n::IBV_QPS_INIT, n::IBV_QPS_RTR) && !address::is_by_librdmacm(&attr.ah_attr) {
         pair(qp, &attr)?;
     }
     if to == n::IBV_QPS_ERR {
@@ -80,6 +80,30 @@ pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i
     remember(qp, &attr, mask);
     show(qp, to);
     Ok(())
+}
+
+/// What a program says to reach a state, from the one before, of a queue pair that librdmacm connects.
+///
+/// # Errors
+/// [`Errno::INVAL`] for states in which that has no part.
+pub(crate) fn by_librdmacm(state: u32) -> Answer<(ibv_qp_attr, u32)> {
+    let before = match state {
+        n::IBV_QPS_INIT => n::IBV_QPS_RESET,
+        n::IBV_QPS_RTR => n::IBV_QPS_INIT,
+        n::IBV_QPS_RTS => n::IBV_QPS_RTR,
+        _ => return Err(Errno::INVAL),
+    };
+    let mut attr = Settings::default().0;
+    attr.qp_state = state as c_int;
+    attr.port_num = 1;
+    attr.qp_access_flags =
+        n::IBV_ACCESS_REMOTE_WRITE | n::IBV_ACCESS_REMOTE_READ | n::IBV_ACCESS_REMOTE_ATOMIC;
+    attr.path_mtu = n::IBV_MTU_4096 as c_int;
+    (attr.ah_attr.is_global, attr.ah_attr.port_num) = (1, 1);
+    attr.ah_attr.grh.dgid = address::by_librdmacm();
+    // What the two sides have said of reads holds, and retries are the device's.
+    (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (1, 1);
+    Ok((attr, n::IBV_QP_STATE | required(before, state).unwrap_or(0)))
 }
 
 /// Sets the state that the program sees.

@@ -11,6 +11,7 @@ use verbs::{QpCap, QpInit};
 
 use crate::answer::Answer;
 use crate::builder;
+use crate::cm::connect;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::engine::lock;
@@ -85,6 +86,9 @@ impl Qp {
     }
 }
 
+/// Bytes that can be sent inline though nobody has asked for them, as cards have it: programs rely on some.
+const INLINE_LEAST: u32 = 64;
+
 /// What a queue pair is made of, as our API has it; what C did not ask for becomes the least there is.
 fn cap_of(cap: &ibv_qp_cap) -> QpCap {
     QpCap {
@@ -92,7 +96,7 @@ fn cap_of(cap: &ibv_qp_cap) -> QpCap {
         max_recv_wr: cap.max_recv_wr.max(1),
         max_send_sge: cap.max_send_sge.max(1),
         max_recv_sge: cap.max_recv_sge.max(1),
-        max_inline: cap.max_inline_data,
+        max_inline: cap.max_inline_data.max(INLINE_LEAST),
     }
 }
 
@@ -177,6 +181,21 @@ const CALLS: u32 = n::IBV_QP_EX_WITH_RDMA_WRITE
 
 pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex>) -> Answer<Handle<Qp>> {
     let mut found = init.get().ok_or(Errno::INVAL)?;
+    if found.comp_mask & n::IBV_QP_INIT_ATTR_PD == 0 {
+        return Err(Errno::INVAL);
+    }
+    let (mut plain, has_calls) = plain(&found)?;
+    let qp = create(Handle::of(found.pd), &mut plain, has_calls)?;
+    found.cap = plain.cap;
+    init.set(found);
+    Ok(qp)
+}
+
+/// Of extended attributes those that have always been, and whether requests are also made by calls.
+///
+/// # Errors
+/// [`Errno::OPNOTSUPP`] for what is not there.
+pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bool)> {
     let known =
         n::IBV_QP_INIT_ATTR_PD | n::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | n::IBV_QP_INIT_ATTR_CREATE_FLAGS;
     let asks = |flag| found.comp_mask & flag != 0;
@@ -184,13 +203,10 @@ pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex
     let is_known = found.comp_mask & !known == 0
         && (!asks(n::IBV_QP_INIT_ATTR_CREATE_FLAGS) || found.create_flags == 0)
         && (!has_calls || found.send_ops_flags & !u64::from(CALLS) == 0);
-    if !asks(n::IBV_QP_INIT_ATTR_PD) {
-        return Err(Errno::INVAL);
-    }
     if !is_known {
         return Err(Errno::OPNOTSUPP);
     }
-    let mut plain = ibv_qp_init_attr {
+    let plain = ibv_qp_init_attr {
         qp_context: found.qp_context,
         send_cq: found.send_cq,
         recv_cq: found.recv_cq,
@@ -199,10 +215,7 @@ pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex
         qp_type: found.qp_type,
         sq_sig_all: found.sq_sig_all,
     };
-    let qp = create(Handle::of(found.pd), &mut plain, has_calls)?;
-    found.cap = plain.cap;
-    init.set(found);
-    Ok(qp)
+    Ok((plain, has_calls))
 }
 
 /// NULL for a queue pair that was not made for calls.
@@ -219,7 +232,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         // Whoever uses it for an event holds the lock.
         let mut objects = lock(&context.engine.objects);
         objects.qps.remove(&number);
-        objects.ids.remove(&number);
+        objects.ids.remove(&number).into_iter().for_each(connect::abandoned);
     }
     qp.events.await_all();
     let Qp { pd, send_cq, recv_cq, srq, qp, .. } = qp.remove()?;

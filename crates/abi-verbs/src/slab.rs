@@ -168,6 +168,11 @@ impl<T: Object> Handle<T> {
         Self(address.cast(), PhantomData)
     }
 
+    /// What a program has passed as the place of something.
+    pub(crate) fn at(address: usize) -> Self {
+        Self::of(std::ptr::with_exposed_provenance_mut::<c_void>(address))
+    }
+
     /// The address, as a pointer to what a field of a structure is declared as.
     pub(crate) fn cast<C>(self) -> *mut C {
         self.0.cast()

@@ -68,14 +68,19 @@ pub(crate) fn ibv_create_srq(pd: Handle<Pd>, init: Out<ibv_srq_init_attr>) -> An
 
 pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_srq_init_attr_ex>) -> Answer<Handle<Srq>> {
     let mut found = init.get().ok_or(Errno::INVAL)?;
-    let is_basic =
-        found.comp_mask & n::IBV_SRQ_INIT_ATTR_TYPE == 0 || found.srq_type as u32 == n::IBV_SRQT_BASIC;
-    if !is_basic || found.comp_mask & n::IBV_SRQ_INIT_ATTR_PD == 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
-    let srq = create(Handle::of(found.pd), found.srq_context, &mut found.attr)?;
+    let srq = create_of(&mut found)?;
     init.set(found);
     Ok(srq)
+}
+
+/// Makes one of extended attributes, which come back with what it has.
+pub(crate) fn create_of(init: &mut ibv_srq_init_attr_ex) -> Answer<Handle<Srq>> {
+    let is_basic =
+        init.comp_mask & n::IBV_SRQ_INIT_ATTR_TYPE == 0 || init.srq_type as u32 == n::IBV_SRQT_BASIC;
+    if !is_basic || init.comp_mask & n::IBV_SRQ_INIT_ATTR_PD == 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    create(Handle::of(init.pd), init.srq_context, &mut init.attr)
 }
 
 pub(crate) fn number(srq: Handle<Srq>, place: Out<u32>) -> Answer {

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Names, compile, ends, finish, has, has_compiler, pair};
+use std::io::Read as _;
+
+use common::{Names, await_listener, compile, ends, finish, free_port, has, has_compiler, pair};
 
 #[test]
 fn a_device_is_described() {
@@ -87,45 +89,103 @@ fn perftest_measures_each_operation() {
 
 #[test]
 fn nonsense_is_answered() {
-    if !has_compiler() {
-        return;
-    }
-    let names = Names::new();
-    let program = compile(&names, "nonsense.c");
-    for device in ["shm", "iwarp@127.0.0.1"] {
-        finish(names.command(&program, device).spawn().expect("it starts"), device);
-    }
+    run_c("nonsense.c", "all refused");
 }
 
 #[test]
 fn a_pair_in_c_does_what_others_leave_out() {
-    if !has_compiler() {
-        return;
-    }
+    run_c("pair.c", "all done");
+}
+
+/// Programs that are built for librdmacm, as server and client.
+#[test]
+fn connections_are_made_by_addresses() {
     let names = Names::new();
-    let program = compile(&names, "pair.c");
+    let run = |device, programs: [&str; 2], options: [&str; 2]| {
+        if !has(programs[0], "rdmacm-utils") {
+            return String::new();
+        }
+        ends(&names, device, programs, options).concat()
+    };
     for device in ["shm", "iwarp@127.0.0.1"] {
-        finish(names.command(&program, device).spawn().expect("it starts"), device);
+        for own_qp in ["", "-q "] {
+            let [server, client] = ["-s", "-c -v"].map(|end| format!("{end} {own_qp}-a 127.0.0.1 -C 20 -V"));
+            let said = run(device, ["rping"; 2], [&server, &client]);
+            assert!(
+                said.is_empty() || said.matches("ping data: rdma-ping-").count() == 20,
+                "{device}: {said}"
+            );
+        }
+        for programs in [["rdma_server", "rdma_client"], ["rdma_xserver", "rdma_xclient"]] {
+            let said = run(device, programs, ["", "-s 127.0.0.1"]);
+            assert!(said.is_empty() || said.matches("end 0").count() == 2, "{device}: {said}");
+        }
     }
 }
 
 #[test]
-fn connections_are_made_by_addresses() {
+fn perftest_runs_over_librdmacm() {
+    let lines = [
+        "ib_write_lat -R -n 100",
+        "ib_send_bw -R -n 100 -q 2",
+        "ib_read_lat -R -n 100",
+        "ib_atomic_bw -R -n 100",
+    ];
+    run_pairs("shm", "perftest", &lines);
+    run_pairs("iwarp@127.0.0.1", "perftest", &lines[..3]);
+}
+
+/// Goal: whoever waits for a peer that was killed ends, and says why.
+#[test]
+fn a_server_whose_client_is_killed_ends() {
+    if !has("rping", "rdmacm-utils") {
+        return;
+    }
     let names = Names::new();
     for device in ["shm", "iwarp@127.0.0.1"] {
-        if has("rping", "rdmacm-utils") {
-            let said = ends(
-                &names,
-                device,
-                ["rping"; 2],
-                ["-s -a 127.0.0.1 -C 20 -V", "-c -a 127.0.0.1 -C 20 -V -v"],
-            );
-            assert!(said[0].matches("ping data: rdma-ping-").count() == 20, "{device}: {said:?}");
-        }
-        run_pairs(
-            device,
-            "perftest",
-            &["ib_write_lat -R -n 100", "ib_send_bw -R -n 100", "ib_read_bw -R -n 100 -e"],
-        );
+        let port = free_port().to_string();
+        let start = |line: &str| {
+            let mut command = names.command("rping", device);
+            command.args(line.split(' ')).args(["-a", "127.0.0.1", "-p", &port]).spawn().expect("it starts")
+        };
+        let mut server = start("-s -v");
+        await_listener(port.parse().expect("a number"), &mut server);
+        let (mut client, mut heard) = (start("-c"), [0; 64]);
+        // Messages pass.
+        server.stdout.as_mut().expect("a pipe").read_exact(&mut heard).expect("the server prints what comes");
+        client.kill().expect("it runs");
+        client.wait().expect("it was killed");
+        // Whether it was sending or waiting decides how it ends.
+        let said = common::said(&common::end(server, device));
+        assert!(said.contains("DISCONNECT EVENT") || said.contains("failed status"), "{device}: {said}");
+    }
+}
+
+/// What there is not is refused, and nothing waits for it.
+#[test]
+fn multicast_is_refused() {
+    if !has("mckey", "rdmacm-utils") {
+        return;
+    }
+    let names = Names::new();
+    let child = names.command("mckey", "shm").args(["-m", "224.0.0.1"]).spawn().expect("it starts");
+    assert!(!common::end(child, "mckey").status.success());
+}
+
+#[test]
+fn both_ends_of_connections_in_c_meet() {
+    run_c("connections.c", "all connected");
+}
+
+/// Runs a program of `tests/c` on each device.
+fn run_c(source: &str, says: &str) {
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    let program = compile(&names, source);
+    for device in ["shm", "iwarp@127.0.0.1"] {
+        let said = finish(names.command(&program, device).spawn().expect("it starts"), device);
+        assert!(said.contains(says), "{device}: {said}");
     }
 }

@@ -1,39 +1,43 @@
 //! Listening, connecting, accepting; and what the device says of it, which the engine's thread brings.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::MutexGuard;
 
 use cface::{Bytes, Out};
 use rdma_abi::cma::rdma_conn_param;
 use rdma_abi::numbers as n;
+use verbs::host::{Span, Time};
 use verbs::{CmFailure, ConnInfo, ConnParam, ConnectRequest};
 
 use crate::answer::Answer;
-use crate::cm::channel::{self, News};
-use crate::cm::id::{self, CmId, device_for, shared_context, show, tell};
-use crate::device;
-use crate::engine::{Engine, lock};
+use crate::cm::channel::{self, News, Request};
+use crate::cm::id::{self, CmId, End, Phase, State, tell};
+use crate::cm::route::{self, show, way_to, ways_here};
+use crate::engine::{Engine, Objects, lock};
 use crate::errno::Errno;
 use crate::modify;
+use crate::qp::Qp;
 use crate::slab::{Handle, Held};
 
 /// Requests that wait for an answer, if the program does not say.
 const BACKLOG: u32 = 1024;
 
+/// How long the other side may take to answer: its program decides.
+const PATIENCE: Span = Span::from_secs(60);
+
 pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     let held = id.look()?;
     let local = lock(&held.state).local.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
     let backlog = u32::try_from(backlog).ok().filter(|count| *count != 0).unwrap_or(BACKLOG);
-    let devices = match local.ip().is_unspecified() {
-        true => (0..device::all().len()).map(|index| (index, local)).collect(),
-        false => vec![device_for(local)?],
-    };
     let (mut port, mut listeners) = (local.port(), Vec::new());
-    for (index, addr) in devices {
-        let engine = shared_context(index)?.look()?.engine.clone();
+    for (index, addr) in ways_here(local)? {
+        let engine = route::context(index)?.look()?.engine.clone();
+        // A request finds its listener known.
+        let mut objects = lock(&engine.objects);
         let listener = engine.cm.listen(SocketAddr::new(addr.ip(), port), backlog)?;
         port = listener.addr().port();
-        lock(&engine.objects).listeners.insert(port, id);
+        objects.listeners.push((listener.addr(), id));
         listeners.push(listener);
     }
     let mut state = lock(&held.state);
@@ -43,67 +47,181 @@ pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     Ok(())
 }
 
-/// What a program says of a connection, as ours.
-fn parameters(param: Out<rdma_conn_param>) -> Answer<ConnParam> {
-    let Some(found) = param.get() else { return Ok(ConnParam::default()) };
+/// What a program says of a connection, as ours, and the number of a queue pair of its own.
+fn parameters(engine: &Engine, param: Out<rdma_conn_param>) -> Answer<(ConnParam, u32)> {
+    let param = match param.get() {
+        None => (ConnParam::default(), 0),
+        Some(found) => {
+            let most = u8::try_from(engine.device.attr().max_rd_atomic).unwrap_or(u8::MAX);
+            let param = ConnParam {
+                private_data: private_data(found.private_data, found.private_data_len)?,
+                rnr_retry: found.rnr_retry_count.min(7),
+                responder_resources: found.responder_resources.min(most),
+                initiator_depth: found.initiator_depth.min(most),
+                ..ConnParam::default()
+            };
+            (param, found.qp_num)
+        }
+    };
+    Ok((ConnParam { timeout: PATIENCE, ..param.0 }, param.1))
+}
+
+fn private_data(place: *const c_void, len: u8) -> Answer<Vec<u8>> {
     // SAFETY: a program passes NULL or as many bytes as it says. Test: `connections_are_made_by_addresses` in tests/programs.rs.
-    let bytes = unsafe { Bytes::new(found.private_data) };
-    Ok(ConnParam {
-        private_data: bytes.get(found.private_data_len.into()).map_err(|_| Errno::INVAL)?,
-        rnr_retry: found.rnr_retry_count.min(7),
-        responder_resources: found.responder_resources,
-        initiator_depth: found.initiator_depth,
-        ..ConnParam::default()
-    })
+    unsafe { Bytes::new(place) }.get(len.into()).map_err(|_| Errno::INVAL)
 }
 
-pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer {
-    let held = id.look()?;
-    let param = parameters(param)?;
-    let (qp, peer, context) = {
-        let state = lock(&held.state);
-        (state.qp.look()?, state.peer.ok_or(Errno::INVAL)?, state.context.look()?)
-    };
-    let engine = context.engine.clone();
-    let (_, addr) = device_for(peer)?;
-    lock(&engine.objects).ids.insert(qp.verbs().num(), id);
-    Ok(engine.cm.connect(qp.verbs(), addr, &param)?)
+/// The queue pair that is to be connected: the identifier's, or that of the program's own with this number, or none.
+fn own_qp(state: &State, objects: &Objects, number: u32) -> Answer<Option<Held<Qp>>> {
+    if !state.qp.is_null() {
+        return state.qp.look().map(Some);
+    }
+    let named = objects.qps.get(&number).and_then(|qp| qp.look().ok());
+    Ok(named.filter(|qp| qp.verbs().state() == verbs::QpState::Init))
 }
 
-pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer {
+pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer<Option<Handle<CmId>>> {
     let held = id.look()?;
-    let param = parameters(param)?;
-    let (qp, request, context) = {
-        let mut state = lock(&held.state);
-        let (qp, context) = (state.qp.look()?, state.context.look()?);
-        (qp, state.request.take().ok_or(Errno::INVAL)?, context)
+    let engine = lock(&held.state).engine()?;
+    let (param, number) = parameters(&engine, param)?;
+    // Events of what begins here find the identifier known.
+    let mut objects = lock(&engine.objects);
+    let mut state = lock(&held.state);
+    let (_, addr) = way_to(state.peer.ok_or(Errno::INVAL)?, state.local.map(|local| local.ip()))?;
+    if state.phase != Phase::Idle {
+        return Err(Errno::INVAL);
+    }
+    let qp = own_qp(&state, &objects, number)?;
+    let attempt = Attempt { addr, param, until: engine.device.host().now() + GRACE };
+    let (end, number) = attempt.make(&engine, qp)?;
+    objects.ids.insert(number, id);
+    (state.end, state.phase, state.attempt) = (end, Phase::Connecting, Some(attempt));
+    Ok(state.is_sync.then_some(id))
+}
+
+/// How an identifier connects, which it does again while nobody listens there yet: programs agree by other ways that one
+/// listens and the other connects, and finding the way to a card takes longer than beginning to listen; ours takes no time.
+pub(crate) struct Attempt {
+    addr: SocketAddr,
+    param: ConnParam,
+    until: Time,
+}
+
+/// For how long it is tried again, and how often.
+const GRACE: Span = Span::from_ms(500);
+const PAUSE: Span = Span::from_ms(10);
+
+impl Attempt {
+    /// Begins to connect a queue pair, or none; its number.
+    fn make(&self, engine: &Engine, qp: Option<Held<Qp>>) -> Answer<(End, u32)> {
+        let Some(qp) = qp else {
+            let bare = engine.cm.connect_without_qp(self.addr, &self.param)?;
+            let number = bare.num();
+            return Ok((End::Bare(Box::new(bare)), number));
+        };
+        engine.cm.connect(qp.verbs(), self.addr, &self.param)?;
+        Ok((End::Qp(qp.handle()), qp.verbs().num()))
+    }
+}
+
+/// The device could not connect an identifier.
+pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
+    let now = engine.device.host().now();
+    let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
+    if matches!(why, CmFailure::Refused(_)) && is_early(&lock(&id.state)) {
+        lock(&engine.again).push((now + PAUSE, id.handle()));
+    } else {
+        failed(id, why);
+    }
+}
+
+/// Connects an identifier again.
+pub(crate) fn again(engine: &Engine, id: Handle<CmId>) {
+    let mut objects = lock(&engine.objects);
+    let Ok(held) = id.look() else { return };
+    let mut state = lock(&held.state);
+    let Some(attempt) = state.attempt.as_ref().filter(|_| state.phase == Phase::Connecting) else { return };
+    let qp = match &state.end {
+        End::Qp(qp) => qp.look().ok(),
+        _ => None,
     };
-    let engine = context.engine.clone();
-    lock(&engine.objects).ids.insert(qp.verbs().num(), id);
-    engine.cm.accept(request, qp.verbs(), &param)?;
+    if let Ok((end, number)) = attempt.make(engine, qp) {
+        objects.ids.retain(|_, known| *known != id);
+        objects.ids.insert(number, id);
+        state.end = end;
+    } else {
+        drop(state);
+        failed(held, &CmFailure::PeerGone);
+    }
+}
+
+pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer<Option<Handle<CmId>>> {
+    let held = id.look()?;
+    let engine = lock(&held.state).engine()?;
+    let (param, number) = parameters(&engine, param)?;
+    let mut objects = lock(&engine.objects);
+    let mut state = lock(&held.state);
+    let qp = own_qp(&state, &objects, number)?;
+    let request = state.request.take().ok_or(Errno::INVAL)?;
+    let (end, number) = match qp {
+        Some(qp) => {
+            engine.cm.accept(request, qp.verbs(), &param)?;
+            (End::Qp(qp.handle()), qp.verbs().num())
+        }
+        None => {
+            let bare = engine.cm.accept_without_qp(request, &param)?;
+            let number = bare.num();
+            (End::Bare(Box::new(bare)), number)
+        }
+    };
+    objects.ids.insert(number, id);
+    (state.end, state.phase) = (end, Phase::Accepting);
     // What it posts from now on waits until the other side confirms.
-    modify::show(qp, n::IBV_QPS_RTS);
-    Ok(())
+    state.qp.look().into_iter().for_each(|qp| modify::show(qp, n::IBV_QPS_RTS));
+    Ok(state.is_sync.then_some(id))
 }
 
-pub(crate) fn rdma_reject(
-    id: Handle<CmId>,
-    private_data: *mut std::ffi::c_void,
-    private_data_len: u8,
-) -> Answer {
+pub(crate) fn rdma_reject(id: Handle<CmId>, place: *mut c_void, len: u8) -> Answer {
     let held = id.look()?;
-    // SAFETY: as above.
-    let bytes = unsafe { Bytes::new(private_data) }.get(private_data_len.into()).map_err(|_| Errno::INVAL)?;
+    let bytes = private_data(place, len)?;
     let request = lock(&held.state).request.take().ok_or(Errno::INVAL)?;
     Ok(request.reject(&bytes)?)
 }
 
-pub(crate) fn rdma_disconnect(id: Handle<CmId>) -> Answer {
+pub(crate) fn rdma_reject_ece(id: Handle<CmId>, place: *mut c_void, len: u8) -> Answer {
+    rdma_reject(id, place, len)
+}
+
+/// Ends a connection; without a channel, waits for the event of its end, if it has not been waited for.
+pub(crate) fn rdma_disconnect(id: Handle<CmId>) -> Answer<Option<Handle<CmId>>> {
     let held = id.look()?;
-    let state = lock(&held.state);
-    let (qp, engine) = (state.qp.look()?, state.context.look()?.engine.clone());
-    modify::show(qp, n::IBV_QPS_ERR);
-    Ok(engine.cm.disconnect(qp.verbs())?)
+    let mut state = lock(&held.state);
+    end(&mut state)?;
+    let has_more = state.channel.look().is_ok_and(|channel| channel.news.change(|news| !news.is_empty()));
+    Ok((state.is_sync && (state.phase == Phase::Connected || has_more)).then_some(id))
+}
+
+/// Has the device end a connection; that of one that is over already is over.
+///
+/// # Errors
+/// [`Errno::INVAL`] if there is none.
+pub(crate) fn end(state: &mut State) -> Answer {
+    match state.phase {
+        Phase::Over => return Ok(()),
+        Phase::Connected => {}
+        Phase::Idle | Phase::Connecting | Phase::Accepting => return Err(Errno::INVAL),
+    }
+    let engine = state.engine()?;
+    match &state.end {
+        End::Qp(qp) => {
+            let qp = qp.look()?;
+            engine.cm.disconnect(qp.verbs())?;
+            modify::show(qp, n::IBV_QPS_ERR);
+        }
+        End::Bare(bare) => engine.cm.disconnect_id(bare)?,
+        End::None => return Err(Errno::INVAL),
+    }
+    Ok(())
 }
 
 /// Both sides know of a connection as soon as it is accepted.
@@ -115,52 +233,57 @@ pub(crate) fn rdma_notify(id: Handle<CmId>, _event: i32) -> Answer {
     id.look().map(drop)
 }
 
-/// Somebody wants to connect to a listener of librdmacm: a new identifier, on the listener's channel.
+/// Somebody wants to connect to a listener.
 pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
     let local = request.info.local;
+    let is_at = |at: &SocketAddr| at.ip() == local.ip() || at.ip().is_unspecified();
     // Held for as long as the listener is used: it does not go away meanwhile.
     let objects = lock(&engine.objects);
-    let Some(listener) = objects.listeners.get(&local.port()).copied() else { return };
-    let make = || {
-        let held = listener.look()?;
-        let (channel, at) = {
-            let state = lock(&held.state);
-            (state.channel, state.local)
-        };
-        let seen = held.seen();
-        let id = id::make(channel, seen.context, seen.ps)?;
-        let new = id.look()?;
-        let (private_data, depths) = (request.private_data.clone(), request.info.depths);
-        {
-            let mut state = lock(&new.state);
-            state.context = context_of(engine)?;
-            state.local = at.filter(|at| !at.ip().is_unspecified()).or(Some(local));
-            state.peer = Some(request.info.peer);
-            state.request = Some(request);
-            show(new, &state);
-        }
-        let kind = n::RDMA_CM_EVENT_CONNECT_REQUEST;
-        channel::tell(channel, News { id, listener, kind, status: 0, private_data, depths });
-        Ok::<_, Errno>(())
+    let listener = objects.listeners.iter().find(|(at, _)| at.port() == local.port() && is_at(at));
+    // What nobody gets is dropped, which refuses it.
+    let Some((_, id)) = listener else { return };
+    let (Ok(listener), Some(context)) = (id.look(), route::context_of(engine)) else { return };
+    let news = News {
+        private_data: request.private_data.clone(),
+        depths: request.info.depths,
+        request: Some(Request { request, context }),
+        ..News::new(*id, n::RDMA_CM_EVENT_CONNECT_REQUEST, 0)
     };
-    // Without an identifier the request is dropped, which refuses it.
-    let _ = make();
+    channel::tell(lock(&listener.state).channel, news);
 }
 
-/// The context of librdmacm for an engine's device.
-fn context_of(engine: &Engine) -> Answer<Handle<crate::context::Context>> {
-    let is_same = |context: &Handle<crate::context::Context>| {
-        context.look().is_ok_and(|context| std::ptr::eq(&raw const *context.engine, engine))
+/// The identifier that a program gets with a request, on the listener's channel.
+pub(crate) fn requester(listener: Handle<CmId>, request: Request) -> Answer<Handle<CmId>> {
+    let held = listener.look()?;
+    let (channel, at) = {
+        let state = lock(&held.state);
+        (if state.is_sync { Handle::NULL } else { state.channel }, state.local)
     };
-    id::shared_contexts().into_iter().find(is_same).ok_or(Errno::NODEV)
+    let seen = held.seen();
+    let id = id::make(channel, seen.context, seen.ps)?;
+    let new = id.look()?;
+    let mut state = lock(&new.state);
+    let ConnInfo { local, peer, .. } = request.request.info;
+    state.context = request.context;
+    state.local = at.filter(|at| !at.ip().is_unspecified()).or(Some(local));
+    (state.peer, state.request) = (Some(peer), Some(request.request));
+    show(new, &state);
+    Ok(id)
 }
 
 /// The connection is there.
 pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo) {
     let mut state = lock(&id.state);
-    if let Ok(qp) = state.qp.look() {
+    // A program that has a queue pair of its own moves it when it hears of this, and then says rdma_establish.
+    let is_response = state.phase == Phase::Connecting && state.qp.is_null();
+    state.phase = Phase::Connected;
+    if let End::Qp(qp) = &state.end
+        && let Ok(qp) = qp.look()
+    {
         qp.established();
-        modify::show(qp, n::IBV_QPS_RTS);
+        if state.qp == qp.handle() {
+            modify::show(qp, n::IBV_QPS_RTS);
+        }
     }
     if state.local.is_none_or(|local| local.port() == 0) {
         let ip = state.local.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |local| local.ip());
@@ -168,14 +291,8 @@ pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo
         state.local = Some(SocketAddr::new(ip, info.local.port()));
         show(id, &state);
     }
-    let news = News {
-        id: id.handle(),
-        listener: Handle::NULL,
-        kind: n::RDMA_CM_EVENT_ESTABLISHED,
-        status: 0,
-        private_data,
-        depths: info.depths,
-    };
+    let kind = if is_response { n::RDMA_CM_EVENT_CONNECT_RESPONSE } else { n::RDMA_CM_EVENT_ESTABLISHED };
+    let news = News { private_data, depths: info.depths, ..News::new(id.handle(), kind, 0) };
     channel::tell(state.channel, news);
 }
 
@@ -186,12 +303,9 @@ const NO_SERVICE: c_int = 8;
 
 /// The other side has said no.
 pub(crate) fn rejected(id: Held<CmId>, private_data: Vec<u8>) {
-    let channel = lock(&id.state).channel;
-    let (kind, status) = (n::RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER);
-    channel::tell(
-        channel,
-        News { id: id.handle(), listener: Handle::NULL, kind, status, private_data, depths: None },
-    );
+    let state = give_up(&id);
+    let news = News::new(id.handle(), n::RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER);
+    channel::tell(state.channel, News { private_data, ..news });
 }
 
 /// There will be no connection.
@@ -201,14 +315,45 @@ pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
         CmFailure::TimedOut | CmFailure::Unreachable(..) => (n::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT),
         _ => (n::RDMA_CM_EVENT_CONNECT_ERROR, -libc::ECONNRESET),
     };
-    tell(id, lock(&id.state).channel, kind, status);
+    let state = give_up(&id);
+    tell(id, &state, kind, status);
+}
+
+/// What was posted already, and is from now on, is flushed.
+fn give_up(id: &Held<CmId>) -> MutexGuard<'_, State> {
+    let mut state = lock(&id.state);
+    state.phase = Phase::Over;
+    if let End::Qp(qp) = &state.end
+        && let Ok(qp) = qp.look()
+    {
+        qp.failed();
+        modify::show(qp, n::IBV_QPS_ERR);
+    }
+    state
 }
 
 /// The connection is over.
 pub(crate) fn disconnected(id: Held<CmId>) {
-    let state = lock(&id.state);
-    if let Ok(qp) = state.qp.look() {
+    let mut state = lock(&id.state);
+    if state.phase == Phase::Over {
+        return;
+    }
+    state.phase = Phase::Over;
+    if let End::Qp(qp) = &state.end
+        && let Ok(qp) = qp.look()
+    {
         modify::show(qp, n::IBV_QPS_ERR);
     }
-    tell(id, state.channel, n::RDMA_CM_EVENT_DISCONNECTED, 0);
+    tell(id, &state, n::RDMA_CM_EVENT_DISCONNECTED, 0);
+}
+
+/// The program ends the queue pair of a connection: the device tells nothing of it any more.
+pub(crate) fn abandoned(id: Handle<CmId>) {
+    let Ok(id) = id.look() else { return };
+    let phase = lock(&id.state).phase;
+    match phase {
+        Phase::Connected => disconnected(id),
+        Phase::Connecting | Phase::Accepting => failed(id, &CmFailure::PeerGone),
+        Phase::Idle | Phase::Over => {}
+    }
 }

@@ -1,45 +1,76 @@
-//! [`CmId`]: identifiers of connections: where they begin and end, on which device, and their queue pairs.
+//! [`CmId`]: identifiers of connections and of listeners.
 
 use std::ffi::{c_int, c_void};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Mutex;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
-use cface::{Loan, Out, SockAddr};
-use libc::sockaddr_storage;
+use cface::Out;
 use rdma_abi::cma::*;
 use rdma_abi::numbers as n;
-use rdma_abi::verbs::ibv_qp_init_attr;
+use rdma_abi::verbs::ibv_ece;
 use verbs::{ConnectRequest, Listener};
 
 use crate::answer::Answer;
 use crate::cm::channel::{self, EventChannel, News};
-use crate::context::{self, Context};
-use crate::device;
-use crate::engine::lock;
+use crate::cm::connect::Attempt;
+use crate::cm::endpoint::Template;
+use crate::cm::event::{CmEvent, rdma_ack_cm_event};
+use crate::cm::{connect, route};
+use crate::context::Context;
+use crate::engine::{Engine, lock};
 use crate::errno::Errno;
 use crate::event::Acks;
-use crate::modify;
-use crate::pd::{self, Pd};
-use crate::qp::{self, Qp};
+use crate::qp::Qp;
 use crate::slab::{Handle, Held, Object, Slab};
 
 /// An identifier of a connection, or of a listener.
 pub(crate) struct CmId {
     pub(crate) state: Mutex<State>,
+    /// Events that the program holds.
     pub(crate) events: Acks,
 }
 
-/// What becomes of it, under its lock: the last that is taken, behind those of an engine.
+/// What becomes of it, under its lock, which is taken behind an engine's and before those of channels.
 pub(crate) struct State {
     pub(crate) channel: Handle<EventChannel>,
+    /// The channel is its own: calls wait for what answers them.
+    pub(crate) is_sync: bool,
     pub(crate) context: Handle<Context>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
+    /// The queue pair that was made by it.
     pub(crate) qp: Handle<Qp>,
+    pub(crate) phase: Phase,
+    /// What of ours is connected, or will be.
+    pub(crate) end: End,
+    /// How it connects, while nobody has answered.
+    pub(crate) attempt: Option<Attempt>,
     /// On each device, while it listens.
     pub(crate) listeners: Vec<Listener>,
     /// What it answers, if it came from a listener.
     pub(crate) request: Option<ConnectRequest>,
+    /// Of a listener: what queue pairs of its requests are made of.
+    pub(crate) template: Option<Template>,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    /// By this side.
+    Connecting,
+    /// By the other side, which has to confirm.
+    Accepting,
+    Connected,
+    Over,
+}
+
+/// An end of a connection.
+pub(crate) enum End {
+    None,
+    Qp(Handle<Qp>),
+    /// There is no queue pair of the program's.
+    Bare(Box<verbs::CmId>),
 }
 
 impl Object for CmId {
@@ -51,10 +82,21 @@ impl Object for CmId {
     }
 }
 
-/// A new identifier.
+impl State {
+    /// Of the device that it is on.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] if none has been found yet.
+    pub(crate) fn engine(&self) -> Answer<Arc<Engine>> {
+        Ok(self.context.look()?.engine.clone())
+    }
+}
+
+/// A new identifier; without a channel, it has its own.
 pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_int) -> Answer<Handle<CmId>> {
-    channel.look()?;
-    // SAFETY: addresses, numbers and pointers that are NULL. Test: as above.
+    let is_sync = channel.is_null();
+    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.look()?.handle() };
+    // SAFETY: addresses, numbers and pointers that are NULL. Test: `connections_are_made_by_addresses` in tests/programs.rs.
     let mut seen: rdma_cm_id = unsafe { std::mem::zeroed() };
     seen.channel = channel.cast();
     seen.context = user;
@@ -62,12 +104,17 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
     seen.qp_type = n::IBV_QPT_RC as c_int;
     let state = State {
         channel,
+        is_sync,
         context: Handle::NULL,
         local: None,
         peer: None,
         qp: Handle::NULL,
+        phase: Phase::Idle,
+        end: End::None,
+        attempt: None,
         listeners: Vec::new(),
         request: None,
+        template: None,
     };
     CmId::slab().insert(seen, CmId { state: Mutex::new(state), events: Acks::default() })
 }
@@ -78,7 +125,7 @@ pub(crate) fn rdma_create_id(
     context: *mut c_void,
     ps: i32,
 ) -> Answer {
-    if ps.cast_unsigned() != n::RDMA_PS_TCP {
+    if !matches!(ps.cast_unsigned(), n::RDMA_PS_TCP | n::RDMA_PS_IB) {
         return Err(Errno::OPNOTSUPP);
     }
     let place = id.required(Errno::INVAL)?;
@@ -88,190 +135,57 @@ pub(crate) fn rdma_create_id(
 
 pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
     let held = id.look()?;
-    let (channel, context, qp) = {
+    for context in route::contexts() {
+        let mut objects = lock(&context.engine.objects);
+        objects.ids.retain(|_, known| *known != id);
+        objects.listeners.retain(|(_, known)| *known != id);
+    }
+    // Nobody tells it anything any more.
+    let (channel, is_sync, ended) = {
         let mut state = lock(&held.state);
-        state.listeners.clear();
-        state.request = None;
-        (state.channel, state.context, state.qp)
+        let _ = connect::end(&mut state);
+        let end = std::mem::replace(&mut state.end, End::None);
+        (state.channel, state.is_sync, (std::mem::take(&mut state.listeners), state.request.take(), end))
     };
-    if let Ok(context) = context.look() {
-        lock(&context.engine.objects).ids.retain(|_, known| *known != id);
-    }
-    for context in shared_contexts() {
-        if let Ok(context) = context.look() {
-            lock(&context.engine.objects).listeners.retain(|_, known| *known != id);
-        }
-    }
-    channel::forget(id, channel);
+    drop(ended);
+    drop(channel::withdraw(channel, id));
+    acknowledge(held);
     held.events.await_all();
-    if !qp.is_null() {
-        return Err(Errno::BUSY);
+    drop(held.remove()?);
+    if is_sync { channel::rdma_destroy_event_channel(channel) } else { Ok(()) }
+}
+
+/// Acknowledges the event of the last call that waited.
+pub(crate) fn acknowledge(id: Held<CmId>) {
+    let event = Handle::<CmEvent>::of(id.seen().event);
+    id.show(|seen| seen.event = std::ptr::null_mut());
+    // The program may have done so itself.
+    let _ = rdma_ack_cm_event(event);
+}
+
+/// Moves an identifier to another channel, or to one of its own, with what it has not told yet.
+pub(crate) fn rdma_migrate_id(id: Handle<CmId>, channel: Handle<EventChannel>) -> Answer {
+    let held = id.look()?;
+    let is_sync = channel.is_null();
+    let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.look()?.handle() };
+    let (before, was_sync) = {
+        let mut state = lock(&held.state);
+        let before = (state.channel, state.is_sync);
+        (state.channel, state.is_sync) = (channel, is_sync);
+        channel::withdraw(before.0, id).into_iter().for_each(|news| channel::tell(channel, news));
+        before
+    };
+    held.show(|seen| seen.channel = channel.cast());
+    if was_sync {
+        acknowledge(held);
+        channel::rdma_destroy_event_channel(before)?;
     }
-    held.remove().map(drop)
-}
-
-/// The contexts of librdmacm, one for each device: opened when an identifier needs one.
-pub(crate) fn shared_contexts() -> Vec<Handle<Context>> {
-    lock(&SHARED).iter().map(|(_, context)| *context).collect()
-}
-
-static SHARED: Mutex<Vec<(usize, Handle<Context>)>> = Mutex::new(Vec::new());
-
-/// The context of the device with this place in the list.
-pub(crate) fn shared_context(index: usize) -> Answer<Handle<Context>> {
-    let mut shared = lock(&SHARED);
-    if let Some((_, context)) =
-        shared.iter().find(|(known, context)| *known == index && context.look().is_ok())
-    {
-        return Ok(*context);
-    }
-    let context = context::open(*device::all().get(index).ok_or(Errno::NODEV)?)?;
-    shared.push((index, context));
-    Ok(context)
-}
-
-/// The first device that reaches an address, and the address as it knows it.
-///
-/// # Errors
-/// [`Errno::NODEV`] if none does.
-pub(crate) fn device_for(addr: SocketAddr) -> Answer<(usize, SocketAddr)> {
-    for (index, device) in device::all().iter().enumerate() {
-        let name = &device.look()?.name;
-        if !fabric::is_local(name) {
-            return Ok((index, addr));
-        }
-        if is_here(addr.ip()) {
-            return Ok((index, SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), addr.port())));
-        }
-    }
-    Err(Errno::NODEV)
-}
-
-/// Whether an address is one of this host: the system lets one bind it.
-fn is_here(ip: IpAddr) -> bool {
-    ip.is_loopback() || ip.is_unspecified() || std::net::UdpSocket::bind((ip, 0)).is_ok()
-}
-
-/// A socket address as C lays it out.
-fn storage(addr: SocketAddr) -> sockaddr_storage {
-    let loan = Loan::address(addr);
-    // SAFETY: a loan is at least as long, and any bytes are such an address. Test: as above.
-    unsafe { loan.as_ptr().cast::<sockaddr_storage>().read_unaligned() }
-}
-
-/// Shows both addresses, and the device.
-pub(crate) fn show(id: Held<CmId>, state: &State) {
-    let (local, peer) = (state.local.map(storage), state.peer.map(storage));
-    let context = Context::address(state.context);
-    let gid = state.context.look().and_then(|context| crate::port::gid(context, 1, 0)).unwrap_or_default();
-    id.show(|seen| {
-        local.into_iter().for_each(|addr| seen.route.addr.src_storage = addr);
-        peer.into_iter().for_each(|addr| seen.route.addr.dst_storage = addr);
-        seen.route.addr.addr.sgid = gid;
-        if !state.context.is_null() {
-            seen.verbs = context;
-            seen.port_num = 1;
-        }
-    });
-}
-
-pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {
-    let id = id.look()?;
-    let addr = addr.get().map_err(|_| Errno::INVAL)?;
-    let mut state = lock(&id.state);
-    if !addr.ip().is_unspecified() {
-        state.context = shared_context(device_for(addr)?.0)?;
-    }
-    state.local = Some(addr);
-    show(id, &state);
     Ok(())
 }
 
 /// Tells an identifier's channel.
-pub(crate) fn tell(id: Held<CmId>, channel: Handle<EventChannel>, kind: u32, status: c_int) {
-    let (id, listener, private_data) = (id.handle(), Handle::NULL, Vec::new());
-    channel::tell(channel, News { id, listener, kind, status, private_data, depths: None });
-}
-
-pub(crate) fn rdma_resolve_addr(
-    id: Handle<CmId>,
-    _src_addr: SockAddr,
-    dst_addr: SockAddr,
-    _timeout_ms: i32,
-) -> Answer {
-    let id = id.look()?;
-    let peer = dst_addr.get().map_err(|_| Errno::INVAL)?;
-    let mut state = lock(&id.state);
-    let (kind, status) = match device_for(peer).and_then(|(index, _)| shared_context(index)) {
-        Ok(context) => {
-            state.context = context;
-            (n::RDMA_CM_EVENT_ADDR_RESOLVED, 0)
-        }
-        Err(why) => (n::RDMA_CM_EVENT_ADDR_ERROR, -why.0),
-    };
-    state.peer = Some(peer);
-    let any = if peer.ip().is_loopback() { peer.ip() } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
-    state.local.get_or_insert(SocketAddr::new(any, 0));
-    show(id, &state);
-    tell(id, state.channel, kind, status);
-    Ok(())
-}
-
-pub(crate) fn rdma_resolve_route(id: Handle<CmId>, _timeout_ms: i32) -> Answer {
-    let id = id.look()?;
-    let state = lock(&id.state);
-    if state.context.is_null() || state.peer.is_none() {
-        return Err(Errno::INVAL);
-    }
-    tell(id, state.channel, n::RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-    Ok(())
-}
-
-pub(crate) fn rdma_create_qp(id: Handle<CmId>, pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answer {
-    let id = id.look()?;
-    let mut found = init.get().ok_or(Errno::INVAL)?;
-    let context = {
-        let state = lock(&id.state);
-        Some(state.context).filter(|context| state.qp.is_null() && !context.is_null()).ok_or(Errno::INVAL)?
-    };
-    let pd = if pd.is_null() { default_pd(context)? } else { pd };
-    let qp = qp::create(pd, &mut found, false)?;
-    // librdmacm makes it ready for receives.
-    modify::show(qp.look()?, n::IBV_QPS_INIT);
-    init.set(found);
-    lock(&id.state).qp = qp;
-    id.show(|seen| (seen.qp, seen.pd) = (qp.cast(), pd.cast()));
-    Ok(())
-}
-
-/// The domain of those who name none: one for each context.
-fn default_pd(context: Handle<Context>) -> Answer<Handle<Pd>> {
-    static PDS: Mutex<Vec<Handle<Pd>>> = Mutex::new(Vec::new());
-    let mut pds = lock(&PDS);
-    let is_of = |pd: &&Handle<Pd>| pd.look().is_ok_and(|pd| pd.context() == context);
-    if let Some(pd) = pds.iter().find(is_of) {
-        return Ok(*pd);
-    }
-    let pd = pd::ibv_alloc_pd(context)?;
-    pds.push(pd);
-    Ok(pd)
-}
-
-pub(crate) fn rdma_destroy_qp(id: Handle<CmId>) -> Answer {
-    let id = id.look()?;
-    let qp = std::mem::replace(&mut lock(&id.state).qp, Handle::NULL);
-    id.show(|seen| seen.qp = std::ptr::null_mut());
-    qp::ibv_destroy_qp(qp)
-}
-
-pub(crate) fn rdma_migrate_id(id: Handle<CmId>, channel: Handle<EventChannel>) -> Answer {
-    let held = id.look()?;
-    channel.look()?;
-    let mut state = lock(&held.state);
-    channel::migrate(id, state.channel, channel)?;
-    state.channel = channel;
-    held.show(|seen| seen.channel = channel.cast());
-    Ok(())
+pub(crate) fn tell(id: Held<CmId>, state: &State, kind: u32, status: c_int) {
+    channel::tell(state.channel, News::new(id.handle(), kind, status));
 }
 
 /// Wishes that change nothing here: type of service, addresses that are used again, one family, time-outs.
@@ -303,4 +217,17 @@ pub(crate) fn rdma_get_src_port(id: Handle<CmId>) -> u16 {
 
 pub(crate) fn rdma_get_dst_port(id: Handle<CmId>) -> u16 {
     port(id, |state| state.peer)
+}
+
+/// The other side has no options that only some vendors' devices know.
+pub(crate) fn rdma_get_remote_ece(id: Handle<CmId>, ece: Out<ibv_ece>) -> Answer {
+    id.look()?;
+    ece.required(Errno::INVAL)?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });
+    Ok(())
+}
+
+pub(crate) fn rdma_set_local_ece(id: Handle<CmId>, ece: Out<ibv_ece>) -> Answer {
+    id.look()?;
+    let ece = ece.get().ok_or(Errno::INVAL)?;
+    if ece.vendor_id == 0 && ece.comp_mask == 0 { Ok(()) } else { Err(Errno::OPNOTSUPP) }
 }

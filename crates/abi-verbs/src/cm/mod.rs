@@ -1,11 +1,23 @@
 //! librdmacm: connections by addresses.
 //!
+//! An identifier has a channel on which it tells what has become of it. One without a channel of the program's has its own, and
+//! each call waits for the event that answers it.
+//!
 //! | file | what it holds |
 //! |---|---|
-//! | `channel` | event channels, events, and their acknowledgement |
-//! | `id` | identifiers: addresses, routes, queue pairs |
+//! | `channel`, `event` | channels; events as a program holds and acknowledges them |
+//! | `id` | identifiers, and what they are asked |
+//! | `route` | which device leads where |
+//! | `endpoint` | queue pairs, shared receive queues and completion queues of an identifier |
 //! | `connect` | listening, connecting, accepting, and what the device says of it |
+//! | `sync` | waiting for what answers a call; identifiers that are made in one call |
+//! | `addrinfo` | addresses by name |
 
+pub(crate) mod addrinfo;
 pub(crate) mod channel;
 pub(crate) mod connect;
+pub(crate) mod endpoint;
+pub(crate) mod event;
 pub(crate) mod id;
+pub(crate) mod route;
+pub(crate) mod sync;

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <netdb.h>
 #include <poll.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -163,8 +165,14 @@ static void refused_connections(void *handle)
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
 	struct sockaddr_in addr = { .sin_family = AF_INET };
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
+	struct ibv_srq_init_attr srq = { .attr = { 1, 1, 0 } };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
+	int mask = 0;
 
-	LEAVES(rdma_create_id(handle, &id, NULL, RDMA_PS_TCP), -1, EINVAL);
+	/* Without a channel it has its own. */
+	if (handle)
+		LEAVES(rdma_create_id(handle, &id, NULL, RDMA_PS_TCP), -1, EINVAL);
 	LEAVES(rdma_get_cm_event(handle, &event), -1, EINVAL);
 	LEAVES(rdma_ack_cm_event(handle), -1, EINVAL);
 	LEAVES(rdma_bind_addr(handle, (struct sockaddr *)&addr), -1, EINVAL);
@@ -176,7 +184,20 @@ static void refused_connections(void *handle)
 	LEAVES(rdma_reject(handle, NULL, 0), -1, EINVAL);
 	LEAVES(rdma_disconnect(handle), -1, EINVAL);
 	LEAVES(rdma_destroy_id(handle), -1, EINVAL);
+	LEAVES(rdma_create_qp(handle, NULL, &init), -1, EINVAL);
+	LEAVES(rdma_create_srq(handle, NULL, &srq), -1, EINVAL);
+	LEAVES(rdma_init_qp_attr(handle, &attr, &mask), -1, EINVAL);
+	LEAVES(rdma_migrate_id(handle, NULL), -1, EINVAL);
+	LEAVES(rdma_get_request(handle, &id), -1, EINVAL);
+	LEAVES(rdma_create_ep(&id, NULL, NULL, NULL), -1, EINVAL);
+	LEAVES(rdma_set_option(handle, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &mask, sizeof mask), -1, EINVAL);
+	LEAVES(rdma_establish(handle), -1, EINVAL);
+	LEAVES(rdma_notify(handle, IBV_EVENT_COMM_EST), -1, EINVAL);
 	IS(rdma_get_src_port(handle), 0);
+	rdma_destroy_ep(handle);
+	rdma_destroy_srq(handle);
+	rdma_freeaddrinfo(handle);
+	rdma_free_devices(handle);
 	rdma_destroy_event_channel(handle);
 	rdma_destroy_qp((struct rdma_cm_id *)memory);
 }
@@ -186,14 +207,27 @@ static void lost_connections(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = 1, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
 	struct rdma_cm_event *event;
+	struct rdma_addrinfo *info;
 	struct rdma_cm_id *id;
 
 	IS(rdma_create_id(channel, &id, &addr, RDMA_PS_TCP), 0);
 	LEAVES(rdma_resolve_route(id, 1), -1, EINVAL);
 	LEAVES(rdma_connect(id, NULL), -1, EINVAL);
 	LEAVES(rdma_accept(id, NULL), -1, EINVAL);
+	LEAVES(rdma_disconnect(id), -1, EINVAL);
+	LEAVES(rdma_create_qp(id, NULL, &init), -1, EINVAL);
+	LEAVES(rdma_create_qp(id, NULL, NULL), -1, EINVAL);
+	LEAVES(rdma_get_request(id, &id), -1, EINVAL);
+	LEAVES(rdma_create_id(channel, NULL, NULL, RDMA_PS_TCP), -1, EINVAL);
+	LEAVES(rdma_getaddrinfo(NULL, NULL, NULL, &info), -1, EINVAL);
+	IS(rdma_getaddrinfo("no such host", NULL, NULL, &info), EAI_NONAME);
+	IS(rdma_getaddrinfo("127.0.0.1", "no such service", NULL, &info), EAI_SERVICE);
 	LEAVES(rdma_resolve_addr(id, NULL, NULL, 1), -1, EINVAL);
+	addr.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1 is nobody's */
+	LEAVES(rdma_bind_addr(id, (struct sockaddr *)&addr), -1, EADDRNOTAVAIL);
+	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	IS(rdma_resolve_addr(id, NULL, (struct sockaddr *)&addr, 1), 0);
 	IS(rdma_get_cm_event(channel, &event), 0);
 	IS(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);

@@ -82,7 +82,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Waits until somebody listens at this port, without disturbing him.
-fn await_listener(port: u16, server: &mut Child) {
+pub(crate) fn await_listener(port: u16, server: &mut Child) {
     let (wanted, start) = (format!(":{port:04X}"), Instant::now());
     let is_there = |file: &str| {
         let table = fs::read_to_string(file).unwrap_or_default();
@@ -105,7 +105,15 @@ fn await_listener(port: u16, server: &mut Child) {
 }
 
 /// What a program said, which must end well and in time.
-pub(crate) fn finish(mut child: Child, what: &str) -> String {
+pub(crate) fn finish(child: Child, what: &str) -> String {
+    let output = end(child, what);
+    let said = said(&output);
+    assert!(output.status.success(), "{what} ends with {}: {said}", output.status);
+    said
+}
+
+/// Waits for a program, which must end by itself and in time.
+pub(crate) fn end(mut child: Child, what: &str) -> Output {
     let start = Instant::now();
     while child.try_wait().expect("it can be asked").is_none() {
         if start.elapsed() > LIMIT {
@@ -115,10 +123,7 @@ pub(crate) fn finish(mut child: Child, what: &str) -> String {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let output = child.wait_with_output().expect("it has ended");
-    let said = said(&output);
-    assert!(output.status.success(), "{what} ends with {}: {said}", output.status);
-    said
+    child.wait_with_output().expect("it has ended")
 }
 
 pub(crate) fn said(output: &Output) -> String {

@@ -1,0 +1,168 @@
+//! Addresses by name, as `rdma_getaddrinfo(3)` finds them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+
+use cface::{In, Loan, Out, SockAddr, Text};
+use libc::{EAI_BADFLAGS, EAI_MEMORY, EAI_NONAME, EAI_SERVICE, sockaddr_in, sockaddr_in6, socklen_t};
+use rdma_abi::cma::rdma_addrinfo;
+use rdma_abi::numbers as n;
+
+use crate::answer::Answer;
+use crate::errno::Errno;
+use crate::slab::{Handle, Object, Slab};
+
+/// What a program was told of an address, until it gives it back.
+pub(crate) struct AddrInfo {
+    _addresses: [Option<Loan>; 2],
+}
+
+impl Object for AddrInfo {
+    type C = rdma_addrinfo;
+    const PLACES: usize = 1 << 14;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<AddrInfo> = Slab::new();
+        &SLAB
+    }
+}
+
+/// 0, or a number of `gai_strerror(3)`.
+pub(crate) fn rdma_getaddrinfo(
+    node: Text,
+    service: Text,
+    hints: In<rdma_addrinfo>,
+    res: Out<*mut rdma_addrinfo>,
+) -> i32 {
+    let find = || {
+        let hints = hints.get();
+        let (node, service) = (node.get(), service.get());
+        if !res.is_some() || node.is_none() && service.is_none() && hints.is_none() {
+            Errno::INVAL.leave();
+            return Err(EAI_BADFLAGS);
+        }
+        let wish = Wish::of(hints);
+        let port = service.map_or(Ok(0), |text| text.trim().parse::<u16>()).map_err(|_| EAI_SERVICE)?;
+        let named = match node {
+            Some(node) => Some(wish.resolve(&node, port)?),
+            None if port != 0 => Some(SocketAddr::new(wish.own(), port)),
+            None => None,
+        };
+        res.set(wish.lend(named).map_err(|_| EAI_MEMORY)?.cast());
+        Ok(())
+    };
+    find().err().unwrap_or(0)
+}
+
+/// What a program asks for.
+struct Wish {
+    flags: u32,
+    family: i32,
+    qp_type: i32,
+    port_space: i32,
+    src: Option<SocketAddr>,
+    dst: Option<SocketAddr>,
+}
+
+impl Wish {
+    fn of(hints: Option<rdma_addrinfo>) -> Self {
+        let (qp_type, port_space) = (n::IBV_QPT_RC as i32, n::RDMA_PS_TCP as i32);
+        let Some(hints) = hints else {
+            return Self { flags: 0, family: 0, qp_type, port_space, src: None, dst: None };
+        };
+        let given = |value: i32, otherwise| if value == 0 { otherwise } else { value };
+        let [src, dst] = addresses(&hints).map(|addr| addr.get().ok());
+        Self {
+            flags: hints.ai_flags.cast_unsigned(),
+            family: hints.ai_family,
+            qp_type: given(hints.ai_qp_type, qp_type),
+            port_space: given(hints.ai_port_space, port_space),
+            src,
+            dst,
+        }
+    }
+
+    fn is_passive(&self) -> bool {
+        self.flags & n::RAI_PASSIVE != 0
+    }
+
+    /// Of this host: every address for a listener, and the one that is always there for others.
+    fn own(&self) -> IpAddr {
+        let is_v6 = self.family == libc::AF_INET6;
+        match (self.is_passive(), is_v6) {
+            (true, false) => Ipv4Addr::UNSPECIFIED.into(),
+            (true, true) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+            (false, false) => Ipv4Addr::LOCALHOST.into(),
+            (false, true) => std::net::Ipv6Addr::LOCALHOST.into(),
+        }
+    }
+
+    fn resolve(&self, node: &str, port: u16) -> Result<SocketAddr, i32> {
+        if let Ok(ip) = node.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(ip, port));
+        }
+        if self.flags & n::RAI_NUMERICHOST != 0 {
+            return Err(EAI_NONAME);
+        }
+        let is_wanted = |addr: &SocketAddr| match self.family {
+            libc::AF_INET => addr.is_ipv4(),
+            libc::AF_INET6 => addr.is_ipv6(),
+            _ => true,
+        };
+        (node, port).to_socket_addrs().ok().and_then(|mut all| all.find(is_wanted)).ok_or(EAI_NONAME)
+    }
+
+    /// Lends what was found: of this side for a listener, of the other for those who connect.
+    fn lend(&self, named: Option<SocketAddr>) -> Answer<Handle<AddrInfo>> {
+        let (src, dst) = match self.is_passive() {
+            true => (named.or(self.src), self.dst),
+            false => (self.src, named.or(self.dst)),
+        };
+        let lent = [src, dst].map(|addr| addr.map(Loan::address));
+        let [src_addr, dst_addr] =
+            lent.each_ref().map(|lent| lent.as_ref().map_or(std::ptr::null_mut(), Loan::as_ptr).cast());
+        let family = if self.is_passive() { src } else { dst }.map_or(self.family, |addr| match addr {
+            SocketAddr::V4(_) => libc::AF_INET,
+            SocketAddr::V6(_) => libc::AF_INET6,
+        });
+        let seen = rdma_addrinfo {
+            ai_flags: self.flags.cast_signed(),
+            ai_family: family,
+            ai_qp_type: self.qp_type,
+            ai_port_space: self.port_space,
+            ai_src_len: length(src),
+            ai_dst_len: length(dst),
+            ai_src_addr: src_addr,
+            ai_dst_addr: dst_addr,
+            ai_src_canonname: std::ptr::null_mut(),
+            ai_dst_canonname: std::ptr::null_mut(),
+            ai_route_len: 0,
+            ai_route: std::ptr::null_mut(),
+            ai_connect_len: 0,
+            ai_connect: std::ptr::null_mut(),
+            ai_next: std::ptr::null_mut(),
+        };
+        AddrInfo::slab().insert(seen, AddrInfo { _addresses: lent })
+    }
+}
+
+/// Where a program says that both sides are, or NULL.
+pub(crate) fn addresses(info: &rdma_addrinfo) -> [SockAddr; 2] {
+    [(info.ai_src_addr, info.ai_src_len), (info.ai_dst_addr, info.ai_dst_len)].map(|(addr, len)| {
+        let addr = if len == 0 { std::ptr::null() } else { addr.cast_const().cast() };
+        // SAFETY: NULL, or an address of the size that its family says, as a program has filled it in or got it from here. Test:
+        // `both_ends_of_connections_in_c_meet` in tests/programs.rs.
+        unsafe { SockAddr::new(addr) }
+    })
+}
+
+fn length(addr: Option<SocketAddr>) -> socklen_t {
+    let length = match addr {
+        None => 0,
+        Some(SocketAddr::V4(_)) => size_of::<sockaddr_in>(),
+        Some(SocketAddr::V6(_)) => size_of::<sockaddr_in6>(),
+    };
+    length as socklen_t
+}
+
+pub(crate) fn rdma_freeaddrinfo(res: Out<rdma_addrinfo>) -> Answer {
+    Handle::<AddrInfo>::at(res.addr()).look()?.remove().map(drop)
+}

@@ -1,0 +1,207 @@
+//! What an identifier has beside its connection: queue pairs, shared receive queues, and completion queues of its own.
+
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use cface::Out;
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::*;
+
+use crate::answer::Answer;
+use crate::channel::{self, Channel};
+use crate::cm::id::CmId;
+use crate::context::Context;
+use crate::cq::{self, Cq};
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::modify;
+use crate::pd::{self, Pd};
+use crate::qp;
+use crate::slab::{Handle, Held};
+use crate::srq::{self, Srq};
+
+/// What the queue pairs of a listener's requests are made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Template {
+    pd: Handle<Pd>,
+    send_cq: Handle<Cq>,
+    recv_cq: Handle<Cq>,
+    srq: Handle<Srq>,
+    cap: ibv_qp_cap,
+    sq_sig_all: i32,
+}
+
+impl Template {
+    pub(crate) fn new(pd: Handle<Pd>, init: &ibv_qp_init_attr) -> Self {
+        let (send_cq, recv_cq) = (Handle::of(init.send_cq), Handle::of(init.recv_cq));
+        Self { pd, send_cq, recv_cq, srq: Handle::of(init.srq), cap: init.cap, sq_sig_all: init.sq_sig_all }
+    }
+
+    /// Makes the queue pair of one that came from the listener.
+    pub(crate) fn make(&self, id: Held<CmId>) -> Answer {
+        let mut init = ibv_qp_init_attr {
+            qp_context: std::ptr::null_mut(),
+            send_cq: self.send_cq.cast(),
+            recv_cq: self.recv_cq.cast(),
+            srq: self.srq.cast(),
+            cap: self.cap,
+            qp_type: n::IBV_QPT_RC as i32,
+            sq_sig_all: self.sq_sig_all,
+        };
+        create(id, self.pd, &mut init, false)
+    }
+}
+
+pub(crate) fn rdma_create_qp(id: Handle<CmId>, pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answer {
+    let id = id.look()?;
+    let mut found = init.get().ok_or(Errno::INVAL)?;
+    create(id, pd, &mut found, false)?;
+    init.set(found);
+    Ok(())
+}
+
+pub(crate) fn rdma_create_qp_ex(id: Handle<CmId>, init: Out<ibv_qp_init_attr_ex>) -> Answer {
+    let id = id.look()?;
+    let mut found = init.get().ok_or(Errno::INVAL)?;
+    let (mut plain, has_calls) = qp::plain(&found)?;
+    let names_pd = found.comp_mask & n::IBV_QP_INIT_ATTR_PD != 0;
+    let pd = if names_pd { Handle::of(found.pd) } else { Handle::NULL };
+    create(id, pd, &mut plain, has_calls)?;
+    found.cap = plain.cap;
+    (found.send_cq, found.recv_cq, found.srq) = (plain.send_cq, plain.recv_cq, plain.srq);
+    init.set(found);
+    Ok(())
+}
+
+/// Makes the queue pair, with completion queues where the program has named none, ready for receives.
+pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer {
+    let context = context_of(id)?;
+    if lock(&id.state).qp.look().is_ok() {
+        return Err(Errno::INVAL);
+    }
+    let pd = domain(id, pd, context)?;
+    let made = add_queues(id, context, init).and_then(|()| qp::create(pd, init, has_calls));
+    let qp = made.inspect_err(|_| destroy_queues(id))?;
+    modify::show(qp.look()?, n::IBV_QPS_INIT);
+    lock(&id.state).qp = qp;
+    id.show(|seen| (seen.qp, seen.pd) = (qp.cast(), pd.cast()));
+    Ok(())
+}
+
+fn context_of(id: Held<CmId>) -> Answer<Handle<Context>> {
+    let context = lock(&id.state).context;
+    if context.is_null() { Err(Errno::INVAL) } else { Ok(context) }
+}
+
+/// The domain that the program names, the identifier's, or that of all who name none.
+fn domain(id: Held<CmId>, pd: Handle<Pd>, context: Handle<Context>) -> Answer<Handle<Pd>> {
+    static PDS: Mutex<Vec<Handle<Pd>>> = Mutex::new(Vec::new());
+    let own = Handle::of(id.seen().pd);
+    if let Some(pd) = [pd, own].into_iter().find(|pd| !pd.is_null()) {
+        return Ok(pd);
+    }
+    let mut pds = lock(&PDS);
+    let is_of = |pd: &&Handle<Pd>| pd.look().is_ok_and(|pd| pd.context() == context);
+    if let Some(pd) = pds.iter().find(is_of) {
+        return Ok(*pd);
+    }
+    let pd = pd::ibv_alloc_pd(context)?;
+    pds.push(pd);
+    Ok(pd)
+}
+
+/// Puts the identifier's queues where the program has named none.
+fn add_queues(id: Held<CmId>, context: Handle<Context>, init: &mut ibv_qp_init_attr) -> Answer {
+    let seen = id.seen();
+    if init.srq.is_null() {
+        init.srq = seen.srq;
+    }
+    if init.recv_cq.is_null() {
+        if seen.recv_cq.is_null() {
+            let (channel, cq) = make_queue(id, context, init.cap.max_recv_wr)?;
+            id.show(|seen| (seen.recv_cq_channel, seen.recv_cq) = (channel.cast(), cq.cast()));
+        }
+        init.recv_cq = id.seen().recv_cq;
+    }
+    if init.send_cq.is_null() {
+        if seen.send_cq.is_null() {
+            let (channel, cq) = make_queue(id, context, init.cap.max_send_wr)?;
+            id.show(|seen| (seen.send_cq_channel, seen.send_cq) = (channel.cast(), cq.cast()));
+        }
+        init.send_cq = id.seen().send_cq;
+    }
+    Ok(())
+}
+
+fn make_queue(id: Held<CmId>, context: Handle<Context>, size: u32) -> Answer<(Handle<Channel>, Handle<Cq>)> {
+    let size = i32::try_from(size.max(1)).map_err(|_| Errno::INVAL)?;
+    let channel = channel::ibv_create_comp_channel(context)?;
+    let user: *mut c_void = id.handle().cast();
+    let cq = cq::ibv_create_cq(context, size, user, channel, 0).inspect_err(|_| {
+        // Nobody uses it.
+        let _ = channel::ibv_destroy_comp_channel(channel);
+    })?;
+    Ok((channel, cq))
+}
+
+/// Ends the identifier's own queues; those that are still used stay.
+fn destroy_queues(id: Held<CmId>) {
+    let seen = id.seen();
+    let all = [(seen.recv_cq, seen.recv_cq_channel), (seen.send_cq, seen.send_cq_channel)];
+    for (cq, channel) in all.into_iter().filter(|(cq, _)| !cq.is_null()) {
+        let _ = cq::ibv_destroy_cq(Handle::of(cq));
+        let _ = channel::ibv_destroy_comp_channel(Handle::of(channel));
+    }
+    id.show(|seen| {
+        (seen.recv_cq, seen.recv_cq_channel) = (std::ptr::null_mut(), std::ptr::null_mut());
+        (seen.send_cq, seen.send_cq_channel) = (std::ptr::null_mut(), std::ptr::null_mut());
+    });
+}
+
+pub(crate) fn rdma_destroy_qp(id: Handle<CmId>) -> Answer {
+    let id = id.look()?;
+    let qp = std::mem::replace(&mut lock(&id.state).qp, Handle::NULL);
+    id.show(|seen| seen.qp = std::ptr::null_mut());
+    let destroyed = qp::ibv_destroy_qp(qp);
+    destroy_queues(id);
+    destroyed
+}
+
+pub(crate) fn rdma_create_srq(id: Handle<CmId>, pd: Handle<Pd>, attr: Out<ibv_srq_init_attr>) -> Answer {
+    let id = id.look()?;
+    attr.required(Errno::INVAL)?;
+    let pd = domain(id, pd, context_of(id)?)?;
+    let srq = srq::ibv_create_srq(pd, attr)?;
+    id.show(|seen| (seen.srq, seen.pd) = (srq.cast(), pd.cast()));
+    Ok(())
+}
+
+pub(crate) fn rdma_create_srq_ex(id: Handle<CmId>, attr: Out<ibv_srq_init_attr_ex>) -> Answer {
+    let id = id.look()?;
+    let mut found = attr.get().ok_or(Errno::INVAL)?;
+    let names_pd = found.comp_mask & n::IBV_SRQ_INIT_ATTR_PD != 0;
+    let pd = if names_pd { Handle::of(found.pd) } else { Handle::NULL };
+    let pd = domain(id, pd, context_of(id)?)?;
+    (found.comp_mask, found.pd) = (found.comp_mask | n::IBV_SRQ_INIT_ATTR_PD, pd.cast());
+    let srq = srq::create_of(&mut found)?;
+    attr.set(found);
+    id.show(|seen| (seen.srq, seen.pd) = (srq.cast(), pd.cast()));
+    Ok(())
+}
+
+pub(crate) fn rdma_destroy_srq(id: Handle<CmId>) -> Answer {
+    let id = id.look()?;
+    let srq = Handle::of(id.seen().srq);
+    id.show(|seen| seen.srq = std::ptr::null_mut());
+    srq::ibv_destroy_srq(srq)
+}
+
+/// What a program that makes its queue pair itself has to say to `ibv_modify_qp(3)` for the next state.
+pub(crate) fn rdma_init_qp_attr(id: Handle<CmId>, attr: Out<ibv_qp_attr>, mask: Out<i32>) -> Answer {
+    context_of(id.look()?)?;
+    let asked = attr.get().ok_or(Errno::INVAL)?;
+    let (found, flags) = modify::by_librdmacm(asked.qp_state.cast_unsigned())?;
+    mask.required(Errno::INVAL)?.set(flags.cast_signed());
+    attr.set(found);
+    Ok(())
+}

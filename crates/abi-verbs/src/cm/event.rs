@@ -1,0 +1,114 @@
+//! [`CmEvent`]: an event that a program holds, from the channel until it is acknowledged.
+
+use std::ffi::{c_char, c_int};
+use std::os::fd::RawFd;
+
+use cface::{Loan, Out};
+use rdma_abi::cma::*;
+
+use crate::answer::Answer;
+use crate::cm::channel::{EventChannel, News};
+use crate::cm::connect;
+use crate::cm::id::CmId;
+use crate::errno::Errno;
+use crate::slab::{Handle, Held, Object, Slab};
+
+/// An event that a program holds.
+pub(crate) struct CmEvent {
+    /// Whose acknowledgement counts.
+    owner: Handle<CmId>,
+    /// The private data, which go with the event.
+    _lent: Loan,
+}
+
+impl Object for CmEvent {
+    type C = rdma_cm_event;
+    const PLACES: usize = 1 << 16;
+    fn slab() -> &'static Slab<Self> {
+        static SLAB: Slab<CmEvent> = Slab::new();
+        &SLAB
+    }
+}
+
+/// Looks for an event, and says what to wait for if there is none.
+pub(crate) fn rdma_get_cm_event(
+    channel: Handle<EventChannel>,
+    place: Out<Handle<CmEvent>>,
+) -> Answer<Option<RawFd>> {
+    let channel = channel.look()?;
+    let place = place.required(Errno::INVAL)?;
+    match take(channel) {
+        Some(event) => place.set(event),
+        None => return channel.news.until(),
+    }
+    Ok(None)
+}
+
+/// The next event of a channel, which the program holds from now on.
+pub(crate) fn take(channel: Held<EventChannel>) -> Option<Handle<CmEvent>> {
+    // A request that gets no identifier is refused, and not told of.
+    std::iter::from_fn(|| channel.news.take()).find_map(|news| hand_out(news).ok())
+}
+
+fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
+    let (owner, lent, depths) = (news.id, Loan::new(&news.private_data), news.depths);
+    let (id, listener) = match news.request {
+        None => (owner, Handle::NULL),
+        Some(request) => (connect::requester(owner, request)?, owner),
+    };
+    let conn = rdma_conn_param {
+        private_data: if lent.is_empty() { std::ptr::null() } else { lent.as_ptr() },
+        private_data_len: lent.len().try_into().unwrap_or(u8::MAX),
+        // What the other side will use is what this one has to serve.
+        responder_resources: depths.map_or(0, |depths| depths.initiator_depth),
+        initiator_depth: depths.map_or(0, |depths| depths.responder_resources),
+        flow_control: 0,
+        retry_count: 0,
+        rnr_retry_count: 7,
+        srq: 0,
+        qp_num: 0,
+    };
+    let seen = rdma_cm_event {
+        id: id.cast(),
+        listen_id: listener.cast(),
+        event: news.kind as c_int,
+        status: news.status,
+        param: rdma_event_param { conn },
+    };
+    let event = CmEvent::slab().insert(seen, CmEvent { owner, _lent: lent })?;
+    if let Ok(owner) = owner.look() {
+        owner.events.deliver();
+    }
+    Ok(event)
+}
+
+pub(crate) fn rdma_ack_cm_event(event: Handle<CmEvent>) -> Answer {
+    let CmEvent { owner, .. } = event.look()?.remove()?;
+    if let Ok(owner) = owner.look() {
+        owner.events.acknowledge(1);
+    }
+    Ok(())
+}
+
+pub(crate) fn rdma_event_str(event: i32) -> Answer<*const c_char> {
+    let names = [
+        c"RDMA_CM_EVENT_ADDR_RESOLVED",
+        c"RDMA_CM_EVENT_ADDR_ERROR",
+        c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+        c"RDMA_CM_EVENT_ROUTE_ERROR",
+        c"RDMA_CM_EVENT_CONNECT_REQUEST",
+        c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+        c"RDMA_CM_EVENT_CONNECT_ERROR",
+        c"RDMA_CM_EVENT_UNREACHABLE",
+        c"RDMA_CM_EVENT_REJECTED",
+        c"RDMA_CM_EVENT_ESTABLISHED",
+        c"RDMA_CM_EVENT_DISCONNECTED",
+        c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+        c"RDMA_CM_EVENT_MULTICAST_JOIN",
+        c"RDMA_CM_EVENT_MULTICAST_ERROR",
+        c"RDMA_CM_EVENT_ADDR_CHANGE",
+        c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    ];
+    let name = usize::try_from(event).ok().and_then(|event| names.get(event)).copied();
+    Ok(name.unwrap_or(c"UNKNOWN EVENT").as_ptr())
+}

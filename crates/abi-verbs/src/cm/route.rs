@@ -1,0 +1,205 @@
+//! Which device leads where: contexts that librdmacm opens by itself, addresses of this side and of the other.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Mutex;
+
+use cface::{BadAddress, Loan, Out, SockAddr};
+use libc::sockaddr_storage;
+use rdma_abi::numbers as n;
+
+use crate::answer::Answer;
+use crate::cm::id::{CmId, State, tell};
+use crate::context::{self, Context};
+use crate::device;
+use crate::engine::{Engine, lock, side};
+use crate::errno::Errno;
+use crate::port;
+use crate::slab::{Handle, Held};
+
+/// A context of librdmacm: one for each device, opened when an identifier needs it. A child of fork(2) has its own.
+struct Shared {
+    process: u32,
+    device: usize,
+    context: Handle<Context>,
+}
+
+static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+
+/// Those that are open.
+pub(crate) fn contexts() -> Vec<Held<Context>> {
+    lock(&SHARED).iter().filter_map(|shared| shared.context.look().ok()).collect()
+}
+
+/// The context of the device with this place in the list.
+pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
+    let process = std::process::id();
+    let mut all = lock(&SHARED);
+    let is_this = |shared: &&Shared| (shared.process, shared.device) == (process, device);
+    if let Some(shared) = all.iter().find(is_this).filter(|shared| shared.context.look().is_ok()) {
+        return Ok(shared.context);
+    }
+    let context = context::open(*device::all().get(device).ok_or(Errno::NODEV)?)?;
+    all.push(Shared { process, device, context });
+    Ok(context)
+}
+
+/// The context of an engine's device.
+pub(crate) fn context_of(engine: &Engine) -> Option<Handle<Context>> {
+    let found = contexts().into_iter().find(|context| std::ptr::eq(&raw const *context.engine, engine));
+    found.map(Held::handle)
+}
+
+/// A place in the list of devices, and an address as that device knows it.
+pub(crate) type Way = (usize, SocketAddr);
+
+/// The devices on which an address of this host can be listened at.
+pub(crate) fn ways_here(addr: SocketAddr) -> Answer<Vec<Way>> {
+    if !is_here(addr.ip()) {
+        return Err(Errno(libc::EADDRNOTAVAIL));
+    }
+    let mut ways = Vec::new();
+    for (index, device) in device::all().iter().enumerate() {
+        let name = &device.look()?.name;
+        if fabric::is_local(name) {
+            ways.push((index, SocketAddr::new(LOCALHOST, addr.port())));
+        } else if side(name).is_none_or(|side| side == addr.ip() || addr.ip().is_unspecified()) {
+            ways.push((index, addr));
+        }
+    }
+    if ways.is_empty() { Err(Errno::NODEV) } else { Ok(ways) }
+}
+
+/// The first device that leads to an address, from this one if it is said.
+pub(crate) fn way_to(peer: SocketAddr, from: Option<IpAddr>) -> Answer<Way> {
+    let from = from.filter(|ip| !ip.is_unspecified());
+    for (index, device) in device::all().iter().enumerate() {
+        let name = &device.look()?.name;
+        if fabric::is_local(name) {
+            if is_here(peer.ip()) {
+                return Ok((index, SocketAddr::new(LOCALHOST, peer.port())));
+            }
+        } else if side(name).is_none_or(|side| from.is_none_or(|from| from == side)) {
+            return Ok((index, peer));
+        }
+    }
+    eprintln!(
+        "nicety: no device leads to {}: shm reaches this host alone; for others nicety run --device iwarp@ADDRESS",
+        peer.ip()
+    );
+    Err(Errno::NODEV)
+}
+
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Whether an address is one of this host: the system lets one bind it.
+fn is_here(ip: IpAddr) -> bool {
+    ip.is_loopback() || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// The address of this host from which another is reached, as the system's routes have it.
+fn source(peer: SocketAddr) -> Answer<IpAddr> {
+    let any: IpAddr =
+        if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let find = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        // Nothing is sent.
+        socket.connect((peer.ip(), peer.port().max(1)))?;
+        socket.local_addr()
+    };
+    let found =
+        find().map_err(|why: std::io::Error| Errno(why.raw_os_error().unwrap_or(libc::EHOSTUNREACH)))?;
+    Ok(found.ip())
+}
+
+/// A socket address as C lays it out.
+pub(crate) fn storage(addr: SocketAddr) -> sockaddr_storage {
+    let loan = Loan::address(addr);
+    // SAFETY: a loan is at least as long, and any bytes are such an address. Test: `connections_are_made_by_addresses` in
+    // tests/programs.rs.
+    unsafe { loan.as_ptr().cast::<sockaddr_storage>().read_unaligned() }
+}
+
+/// Shows both addresses, and the device.
+pub(crate) fn show(id: Held<CmId>, state: &State) {
+    let (local, peer) = (state.local.map(storage), state.peer.map(storage));
+    let context = Context::address(state.context);
+    let gid = state.context.look().and_then(|context| port::gid(context, 1, 0)).unwrap_or_default();
+    id.show(|seen| {
+        local.into_iter().for_each(|addr| seen.route.addr.src_storage = addr);
+        peer.into_iter().for_each(|addr| seen.route.addr.dst_storage = addr);
+        seen.route.addr.addr.sgid = gid;
+        if !state.context.is_null() {
+            seen.verbs = context;
+            seen.port_num = 1;
+        }
+    });
+}
+
+pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {
+    let id = id.look()?;
+    bind(id, &mut lock(&id.state), addr.get().map_err(|_| Errno::INVAL)?)
+}
+
+fn bind(id: Held<CmId>, state: &mut State, addr: SocketAddr) -> Answer {
+    let ways = ways_here(addr)?;
+    if !addr.ip().is_unspecified() {
+        state.context = context(ways[0].0)?;
+    }
+    state.local = Some(addr);
+    show(id, state);
+    Ok(())
+}
+
+pub(crate) fn rdma_resolve_addr(
+    id: Handle<CmId>,
+    src_addr: SockAddr,
+    dst_addr: SockAddr,
+    _timeout_ms: i32,
+) -> Answer<Option<Handle<CmId>>> {
+    let held = id.look()?;
+    let peer = dst_addr.get().map_err(|_| Errno::INVAL)?;
+    let mut state = lock(&held.state);
+    match src_addr.get() {
+        Ok(from) => bind(held, &mut state, from)?,
+        Err(BadAddress::Missing) => {}
+        Err(BadAddress::Family(_)) => return Err(Errno::INVAL),
+    }
+    let from = state.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+    state.context = context(way_to(peer, from)?.0)?;
+    let ip = from.map_or_else(|| source(peer), Ok)?;
+    state.local = Some(SocketAddr::new(ip, state.local.map_or(0, |local| local.port())));
+    state.peer = Some(peer);
+    show(held, &state);
+    tell(held, &state, n::RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    Ok(state.is_sync.then_some(id))
+}
+
+pub(crate) fn rdma_resolve_route(id: Handle<CmId>, _timeout_ms: i32) -> Answer<Option<Handle<CmId>>> {
+    let held = id.look()?;
+    let state = lock(&held.state);
+    if state.context.is_null() || state.peer.is_none() {
+        return Err(Errno::INVAL);
+    }
+    tell(held, &state, n::RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    Ok(state.is_sync.then_some(id))
+}
+
+/// Lists that programs have not given back.
+static LISTS: Mutex<Vec<Box<[Handle<Context>]>>> = Mutex::new(Vec::new());
+
+/// The contexts of all devices that can be opened, and NULL behind them.
+pub(crate) fn rdma_get_devices(num_devices: Out<i32>) -> Answer<*mut Handle<Context>> {
+    let opened = (0..device::all().len()).filter_map(|index| context(index).ok());
+    let mut list: Box<[_]> = opened.chain([Handle::NULL]).collect();
+    num_devices.set(list.len() as i32 - 1);
+    let address = list.as_mut_ptr();
+    lock(&LISTS).push(list);
+    Ok(address)
+}
+
+pub(crate) fn rdma_free_devices(list: Out<Handle<Context>>) -> Answer {
+    let mut lists = lock(&LISTS);
+    let at = lists.iter().position(|known| known.as_ptr().addr() == list.addr()).ok_or(Errno::INVAL)?;
+    lists.swap_remove(at);
+    Ok(())
+}

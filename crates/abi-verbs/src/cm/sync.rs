@@ -1,0 +1,125 @@
+//! Identifiers without a channel of the program's: waiting for the event that answers a call; and such identifiers in one call.
+
+use std::os::fd::RawFd;
+
+use cface::Out;
+use rdma_abi::cma::{rdma_addrinfo, rdma_cm_event};
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::ibv_qp_init_attr;
+
+use crate::answer::Answer;
+use crate::cm::addrinfo::addresses;
+use crate::cm::endpoint::{self, Template};
+use crate::cm::id::{self, CmId, acknowledge};
+use crate::cm::{connect, event, route};
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::pd::Pd;
+use crate::slab::{Handle, Held};
+
+/// Looks for the event that answers the last call, and says what to wait for if it is not there.
+pub(crate) fn look(id: Handle<CmId>) -> Answer<Option<RawFd>> {
+    let held = id.look()?;
+    acknowledge(held);
+    match next(held)? {
+        Err(until) => Ok(until),
+        Ok(event) if event.status == 0 => Ok(None),
+        Ok(event) if event.event.cast_unsigned() == n::RDMA_CM_EVENT_REJECTED => {
+            Err(Errno(libc::ECONNREFUSED))
+        }
+        Ok(event) => Err(Errno(event.status.abs())),
+    }
+}
+
+/// The identifier's next event, which it holds from now on, or what to wait for.
+fn next(id: Held<CmId>) -> Answer<Result<rdma_cm_event, Option<RawFd>>> {
+    let channel = lock(&id.state).channel.look()?;
+    let Some(event) = event::take(channel) else { return channel.news.until().map(Err) };
+    id.show(|seen| seen.event = event.cast());
+    Ok(Ok(event.look()?.seen()))
+}
+
+/// The next who wants to connect to a listener without a channel, with a queue pair if `rdma_create_ep` has said of what.
+pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> Answer<Option<RawFd>> {
+    let listener = listen.look()?;
+    let place = id.required(Errno::INVAL)?;
+    let template = {
+        let state = lock(&listener.state);
+        if !state.is_sync || state.listeners.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        state.template
+    };
+    acknowledge(listener);
+    let event = match next(listener)? {
+        Err(until) => return Ok(until),
+        Ok(event) => event,
+    };
+    if event.event.cast_unsigned() != n::RDMA_CM_EVENT_CONNECT_REQUEST {
+        return Err(Errno::INVAL);
+    }
+    let new = Handle::<CmId>::of(event.id).look()?;
+    // The event goes with whom it tells of.
+    let told = listener.seen().event;
+    listener.show(|seen| seen.event = std::ptr::null_mut());
+    new.show(|seen| seen.event = told);
+    if let Some(Err(why)) = template.map(|template| template.make(new)) {
+        id::rdma_destroy_id(new.handle())?;
+        return Err(why);
+    }
+    place.set(new.handle());
+    Ok(None)
+}
+
+pub(crate) fn rdma_create_ep(
+    id: Out<Handle<CmId>>,
+    res: Out<rdma_addrinfo>,
+    pd: Handle<Pd>,
+    init: Out<ibv_qp_init_attr>,
+) -> Answer {
+    let place = id.required(Errno::INVAL)?;
+    let info = res.get().ok_or(Errno::INVAL)?;
+    if info.ai_qp_type.cast_unsigned() != n::IBV_QPT_RC {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let new = id::make(Handle::NULL, std::ptr::null_mut(), info.ai_port_space)?;
+    if let Err(why) = prepare(new.look()?, &info, pd, init) {
+        rdma_destroy_ep(new)?;
+        return Err(why);
+    }
+    place.set(new);
+    Ok(())
+}
+
+/// Binds a listener, or finds the way to the other side and makes the queue pair.
+fn prepare(id: Held<CmId>, info: &rdma_addrinfo, pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answer {
+    let [src, dst] = addresses(info);
+    let mut found = init.get();
+    if let Some(found) = &mut found {
+        found.qp_type = info.ai_qp_type;
+        init.set(*found);
+    }
+    if info.ai_flags.cast_unsigned() & n::RAI_PASSIVE != 0 {
+        route::rdma_bind_addr(id.handle(), src)?;
+        lock(&id.state).template = found.map(|found| Template::new(pd, &found));
+        id.show(|seen| seen.pd = pd.cast());
+        return Ok(());
+    }
+    // What answers these two is there when they return.
+    route::rdma_resolve_addr(id.handle(), src, dst, 0)?;
+    look(id.handle())?;
+    route::rdma_resolve_route(id.handle(), 0)?;
+    look(id.handle())?;
+    if found.is_some() { endpoint::rdma_create_qp(id.handle(), pd, init) } else { Ok(()) }
+}
+
+pub(crate) fn rdma_destroy_ep(id: Handle<CmId>) -> Answer {
+    let held = id.look()?;
+    let seen = held.seen();
+    // A connection ends with it, and nobody asks for the event of that.
+    let _ = connect::end(&mut lock(&held.state));
+    let qp = if seen.qp.is_null() { Ok(()) } else { endpoint::rdma_destroy_qp(id) };
+    let srq = if seen.srq.is_null() { Ok(()) } else { endpoint::rdma_destroy_srq(id) };
+    id::rdma_destroy_id(id)?;
+    qp.and(srq)
+}

@@ -1,0 +1,88 @@
+//! [`Mailbox`]: what a program has not been told yet, and the descriptor by which it learns that there is something.
+//!
+//! What a program has is an epoll descriptor that holds our own: poll(2), select(2) and epoll see the one through the other, and
+//! whether it blocks is the program's to say.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::sync::Mutex;
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use crate::answer::{Answer, until};
+use crate::engine::lock;
+
+/// Letters in order, and a descriptor that is readable while there are any.
+pub(crate) struct Mailbox<T> {
+    fd: OwnedFd,
+    news: OwnedFd,
+    letters: Mutex<VecDeque<T>>,
+}
+
+impl<T> Mailbox<T> {
+    pub(crate) fn new() -> Answer<Self> {
+        let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&fd, &news, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        Ok(Self { fd, news, letters: Mutex::default() })
+    }
+
+    /// The program's descriptor.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Changes what there is, and has the descriptor say so.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut VecDeque<T>) -> R) -> R {
+        let mut letters = lock(&self.letters);
+        let had_some = !letters.is_empty();
+        let result = change(&mut letters);
+        // Neither call can block: the number is 0 or 1.
+        let _ = match (had_some, !letters.is_empty()) {
+            (false, true) => rustix::io::write(&self.news, &1_u64.to_ne_bytes()),
+            (true, false) => rustix::io::read(&self.news, &mut [0_u8; 8]),
+            _ => Ok(0),
+        };
+        result
+    }
+
+    pub(crate) fn put(&self, letter: T) {
+        self.change(|letters| letters.push_back(letter));
+    }
+
+    pub(crate) fn take(&self) -> Option<T> {
+        self.change(VecDeque::pop_front)
+    }
+
+    /// What to wait for, unless the program has said that its descriptor does not block.
+    pub(crate) fn until(&self) -> Answer<Option<RawFd>> {
+        until(&self.fd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::fs::{OFlags, fcntl_setfl};
+
+    use super::*;
+    use crate::errno::Errno;
+
+    #[test]
+    fn the_descriptor_says_whether_there_is_something() {
+        let mailbox = Mailbox::new().expect("descriptors");
+        let now = Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 });
+        let is_readable =
+            || poll(&mut [PollFd::new(&mailbox.fd, PollFlags::IN)], now).expect("it can be asked") == 1;
+        assert!(!is_readable() && mailbox.until() == Ok(Some(mailbox.fd())));
+        mailbox.put(1);
+        mailbox.put(2);
+        assert!(is_readable());
+        assert_eq!(mailbox.take(), Some(1));
+        assert!(is_readable());
+        mailbox.change(VecDeque::clear);
+        assert!(!is_readable() && mailbox.take().is_none());
+        fcntl_setfl(&mailbox.fd, OFlags::NONBLOCK).expect("a flag");
+        assert_eq!(mailbox.until(), Err(Errno::AGAIN));
+    }
+}

@@ -1,0 +1,416 @@
+/* Both ends of connections in one process: private data, refusals, queue pairs that the program makes itself, identifiers without a
+   channel, ends that go away, and threads that are cancelled while they wait. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(what) do { \
+	if (!(what)) { \
+		printf("line %d: %s does not hold (errno %d)\n", __LINE__, #what, errno); \
+		exit(1); \
+	} \
+} while (0)
+
+static struct rdma_event_channel *channel;
+
+/* The next event, which has to be of this kind; what it carries stays in these. */
+static char data[256];
+static int data_len, status;
+static struct rdma_cm_id *listened;
+
+static struct rdma_cm_id *next_on(struct rdma_event_channel *where, enum rdma_cm_event_type kind)
+{
+	struct rdma_cm_event *event;
+
+	CHECK(!rdma_get_cm_event(where, &event));
+	if (event->event != kind) {
+		printf("%s and not %s, status %d\n", rdma_event_str(event->event), rdma_event_str(kind), event->status);
+		exit(1);
+	}
+	struct rdma_cm_id *id = event->id;
+	data_len = event->param.conn.private_data_len;
+	if (data_len)
+		memcpy(data, event->param.conn.private_data, data_len);
+	status = event->status;
+	listened = event->listen_id;
+	CHECK(!rdma_ack_cm_event(event));
+	return id;
+}
+
+static struct rdma_cm_id *next(enum rdma_cm_event_type kind)
+{
+	return next_on(channel, kind);
+}
+
+static struct sockaddr_in here(uint16_t port)
+{
+	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+}
+
+static struct rdma_cm_id *listener(uint16_t port)
+{
+	struct sockaddr_in addr = here(port);
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_create_id(channel, &id, &channel, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&addr));
+	CHECK(!rdma_listen(id, 0));
+	CHECK(rdma_get_src_port(id) && (!port || rdma_get_src_port(id) == port));
+	return id;
+}
+
+/* A queue pair for an identifier: made by librdmacm, or by hand. */
+static struct ibv_qp *add_qp(struct rdma_cm_id *id, int by_hand)
+{
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 }, .sq_sig_all = 1 };
+
+	if (!by_hand) {
+		CHECK(!rdma_create_qp(id, NULL, &init));
+		CHECK(id->qp && id->send_cq && id->recv_cq_channel && id->pd && init.send_cq == id->send_cq);
+		return id->qp;
+	}
+	struct ibv_pd *pd = ibv_alloc_pd(id->verbs);
+	init.send_cq = init.recv_cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	CHECK(qp);
+	return qp;
+}
+
+static void move(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+	int mask;
+
+	CHECK(!rdma_init_qp_attr(id, &attr, &mask));
+	CHECK(!ibv_modify_qp(qp, &attr, mask));
+	CHECK(qp->state == state);
+}
+
+static struct rdma_cm_id *client(uint16_t port, struct ibv_qp **qp, int by_hand, const char *says)
+{
+	struct sockaddr_in addr = here(port);
+	struct rdma_conn_param param = { .private_data = says, .private_data_len = strlen(says), .initiator_depth = 3, .rnr_retry_count = 7 };
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&addr, 1000));
+	CHECK(next(RDMA_CM_EVENT_ADDR_RESOLVED) == id);
+	CHECK(!rdma_resolve_route(id, 1000));
+	CHECK(next(RDMA_CM_EVENT_ROUTE_RESOLVED) == id);
+	CHECK(((struct sockaddr_in *)rdma_get_local_addr(id))->sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+	*qp = add_qp(id, by_hand);
+	if (by_hand) {
+		param.qp_num = (*qp)->qp_num;
+		move(id, *qp, IBV_QPS_INIT);
+	}
+	CHECK(!rdma_connect(id, &param));
+	return id;
+}
+
+static struct rdma_cm_id *server(struct rdma_cm_id *of, struct ibv_qp **qp, int by_hand)
+{
+	struct rdma_conn_param param = { .private_data = "hello", .private_data_len = 5, .rnr_retry_count = 7 };
+	struct rdma_cm_id *id = next(RDMA_CM_EVENT_CONNECT_REQUEST);
+
+	CHECK(listened == of && id->context == &channel && id->verbs);
+	*qp = add_qp(id, by_hand);
+	if (by_hand) {
+		param.qp_num = (*qp)->qp_num;
+		move(id, *qp, IBV_QPS_INIT);
+		move(id, *qp, IBV_QPS_RTR);
+		move(id, *qp, IBV_QPS_RTS);
+	}
+	CHECK(!rdma_accept(id, &param));
+	return id;
+}
+
+/* One message, from one queue pair to the other. */
+static void message(struct ibv_qp *from, struct ibv_qp *to)
+{
+	static char bytes[16];
+	struct ibv_mr *mr = ibv_reg_mr(to->pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge in = { (uintptr_t)bytes, sizeof bytes, mr->lkey }, out = { (uintptr_t)"message", 8, 0 };
+	struct ibv_recv_wr recv = { .sg_list = &in, .num_sge = 1 }, *bad_recv;
+	struct ibv_send_wr send = { .sg_list = &out, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE }, *bad;
+	struct ibv_wc wc;
+
+	memset(bytes, 0, sizeof bytes);
+	CHECK(!ibv_post_recv(to, &recv, &bad_recv));
+	CHECK(!ibv_post_send(from, &send, &bad));
+	while (!ibv_poll_cq(to->recv_cq, 1, &wc))
+		ibv_poll_cq(from->send_cq, 0, NULL);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.byte_len == 8 && !strcmp(bytes, "message"));
+	while (!ibv_poll_cq(from->send_cq, 1, &wc))
+		;
+	CHECK(wc.status == IBV_WC_SUCCESS);
+	CHECK(!ibv_dereg_mr(mr));
+}
+
+static void end(struct rdma_cm_id *id)
+{
+	if (id->qp)
+		rdma_destroy_qp(id);
+	CHECK(!rdma_destroy_id(id));
+}
+
+/* Two events that may come in either order. */
+static void both(enum rdma_cm_event_type first, enum rdma_cm_event_type second, struct rdma_cm_id *a, struct rdma_cm_id *b)
+{
+	struct rdma_cm_event *event;
+	int found = 0;
+
+	for (int count = 0; count < 2; count++) {
+		CHECK(!rdma_get_cm_event(channel, &event));
+		if (event->id == a && event->event == first)
+			found |= 1;
+		if (event->id == b && event->event == second) {
+			found |= 2;
+			data_len = event->param.conn.private_data_len;
+			if (data_len)
+				memcpy(data, event->param.conn.private_data, data_len);
+		}
+		CHECK(!rdma_ack_cm_event(event));
+	}
+	CHECK(found == 3);
+}
+
+static void connect_and_part(int by_hand)
+{
+	struct rdma_cm_id *at = listener(0);
+	struct ibv_qp *qps[2];
+	struct rdma_cm_id *to = client(rdma_get_src_port(at), &qps[0], by_hand, "who is there?");
+	struct rdma_cm_id *from = server(at, &qps[1], by_hand);
+
+	CHECK(data_len >= 13 && !memcmp(data, "who is there?", 13));
+	both(RDMA_CM_EVENT_ESTABLISHED, by_hand ? RDMA_CM_EVENT_CONNECT_RESPONSE : RDMA_CM_EVENT_ESTABLISHED, from, to);
+	CHECK(data_len >= 5 && !memcmp(data, "hello", 5));
+	if (by_hand) {
+		move(to, qps[0], IBV_QPS_RTR);
+		move(to, qps[0], IBV_QPS_RTS);
+		CHECK(!rdma_establish(to));
+	}
+	CHECK(qps[0]->state == IBV_QPS_RTS && qps[1]->state == IBV_QPS_RTS);
+	message(qps[0], qps[1]);
+	message(qps[1], qps[0]);
+	errno = 0;
+	CHECK(rdma_connect(to, NULL) == -1 && errno == EINVAL);
+	CHECK(!rdma_disconnect(to));
+	both(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DISCONNECTED, from, to);
+	CHECK(qps[0]->state == IBV_QPS_ERR && qps[1]->state == IBV_QPS_ERR);
+	CHECK(!rdma_disconnect(from));
+	end(to);
+	end(from);
+	end(at);
+}
+
+/* Somebody says no; nobody listens; the listener goes before it has said anything. */
+static void refusals(void)
+{
+	struct rdma_cm_id *at = listener(0), *to;
+	uint16_t port = rdma_get_src_port(at);
+	struct ibv_qp *qp;
+
+	to = client(port, &qp, 0, "please");
+	struct rdma_cm_id *from = next(RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(!rdma_reject(from, "no", 2));
+	CHECK(next(RDMA_CM_EVENT_REJECTED) == to && status == 28 && data_len >= 2 && !memcmp(data, "no", 2));
+	CHECK(qp->state == IBV_QPS_ERR);
+	end(from);
+	end(to);
+
+	to = client(port, &qp, 0, "");
+	usleep(100000);
+	end(at);
+	CHECK(next(RDMA_CM_EVENT_REJECTED) == to);
+	end(to);
+
+	to = client(port, &qp, 0, "");
+	CHECK(next(RDMA_CM_EVENT_REJECTED) == to && status == 8);
+	end(to);
+
+	/* It listens a little later. */
+	to = client(port, &qp, 0, "");
+	usleep(50000);
+	at = listener(port);
+	struct ibv_qp *other;
+	from = server(at, &other, 0);
+	both(RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ESTABLISHED, from, to);
+
+	/* A program that ends a connected queue pair hears of the end, and so does the other side. */
+	rdma_destroy_qp(to);
+	both(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DISCONNECTED, from, to);
+	end(to);
+	end(from);
+	end(at);
+}
+
+/* What an identifier has not told yet goes along. */
+static void migration(void)
+{
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	struct rdma_cm_id *at = listener(0);
+	struct ibv_qp *qps[2];
+	struct rdma_cm_id *to = client(rdma_get_src_port(at), &qps[0], 0, ""), *from = server(at, &qps[1], 0);
+
+	CHECK(!rdma_migrate_id(from, other) && from->channel == other);
+	CHECK(next(RDMA_CM_EVENT_ESTABLISHED) == to);
+	CHECK(next_on(other, RDMA_CM_EVENT_ESTABLISHED) == from);
+	CHECK(!rdma_disconnect(from));
+	CHECK(next(RDMA_CM_EVENT_DISCONNECTED) == to);
+	CHECK(!rdma_migrate_id(from, channel));
+	CHECK(next(RDMA_CM_EVENT_DISCONNECTED) == from);
+	end(from);
+	end(to);
+	end(at);
+	rdma_destroy_event_channel(other);
+}
+
+static struct rdma_addrinfo *info(const char *port, int flags)
+{
+	struct rdma_addrinfo hints = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *found;
+
+	CHECK(!rdma_getaddrinfo("127.0.0.1", port, &hints, &found));
+	CHECK(found->ai_family == AF_INET && found->ai_qp_type == IBV_QPT_RC);
+	return found;
+}
+
+static void *serve(void *arg)
+{
+	struct rdma_cm_id *at = arg, *id;
+	static char bytes[16];
+	struct ibv_wc wc;
+
+	CHECK(!rdma_get_request(at, &id));
+	CHECK(id->qp && id->event && id->event->event == RDMA_CM_EVENT_CONNECT_REQUEST);
+	struct ibv_mr *mr = rdma_reg_msgs(id, bytes, sizeof bytes);
+	CHECK(!rdma_post_recv(id, NULL, bytes, sizeof bytes, mr));
+	CHECK(!rdma_accept(id, NULL));
+	CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS && !strcmp(bytes, "in step"));
+	CHECK(!rdma_disconnect(id));
+	CHECK(!rdma_dereg_mr(mr));
+	rdma_destroy_ep(id);
+	CHECK(!rdma_get_request(at, &id));
+	CHECK(!rdma_reject(id, NULL, 0));
+	rdma_destroy_ep(id);
+	return NULL;
+}
+
+static void in_step(void)
+{
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { 2, 2, 1, 1, 16 }, .sq_sig_all = 1 }, copy = init;
+	struct rdma_addrinfo *passive = info("0", RAI_PASSIVE), *active;
+	struct rdma_cm_id *at, *id;
+	struct ibv_wc wc;
+	pthread_t thread;
+	char port[8];
+
+	CHECK(!rdma_create_ep(&at, passive, NULL, &init));
+	CHECK(rdma_get_request(at, &id) == -1 && errno == EINVAL);
+	CHECK(!rdma_listen(at, 0));
+	snprintf(port, sizeof port, "%d", ntohs(rdma_get_src_port(at)));
+	CHECK(!pthread_create(&thread, NULL, serve, at));
+	active = info(port, 0);
+	CHECK(!rdma_create_ep(&id, active, NULL, &copy));
+	CHECK(!rdma_connect(id, NULL));
+	CHECK(id->event->event == RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(!rdma_post_send(id, NULL, "in step", 8, NULL, IBV_SEND_INLINE));
+	CHECK(rdma_get_send_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	CHECK(!rdma_disconnect(id));
+	CHECK(!rdma_disconnect(id));
+	rdma_destroy_ep(id);
+	copy = init;
+	CHECK(!rdma_create_ep(&id, active, NULL, &copy));
+	errno = 0;
+	CHECK(rdma_connect(id, NULL) == -1 && errno == ECONNREFUSED);
+	rdma_destroy_ep(id);
+	CHECK(!pthread_join(thread, NULL));
+	rdma_destroy_ep(at);
+	rdma_freeaddrinfo(passive);
+	rdma_freeaddrinfo(active);
+}
+
+static void *await_cm(void *arg)
+{
+	struct rdma_cm_event *event;
+
+	rdma_get_cm_event(arg, &event);
+	return NULL;
+}
+
+static void *await_cq(void *arg)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	ibv_get_cq_event(arg, &cq, &context);
+	return NULL;
+}
+
+static void *await_async(void *arg)
+{
+	struct ibv_async_event event;
+
+	ibv_get_async_event(arg, &event);
+	return NULL;
+}
+
+static void *await_request(void *arg)
+{
+	struct rdma_cm_id *id;
+
+	rdma_get_request(arg, &id);
+	return NULL;
+}
+
+static void cancelled(void *(*wait)(void *), void *on)
+{
+	pthread_t thread;
+	void *result;
+
+	CHECK(!pthread_create(&thread, NULL, wait, on));
+	usleep(20000);
+	CHECK(!pthread_cancel(thread));
+	CHECK(!pthread_join(thread, &result));
+	CHECK(result == PTHREAD_CANCELED);
+}
+
+static void cancellation(void)
+{
+	struct rdma_addrinfo *passive = info("0", RAI_PASSIVE);
+	struct ibv_context **devices = rdma_get_devices(NULL);
+	struct ibv_comp_channel *completions = ibv_create_comp_channel(devices[0]);
+	struct rdma_cm_id *at;
+
+	CHECK(!devices[1]);
+	CHECK(!rdma_create_ep(&at, passive, NULL, NULL));
+	CHECK(!rdma_listen(at, 0));
+	cancelled(await_cm, channel);
+	cancelled(await_cq, completions);
+	cancelled(await_async, devices[0]);
+	cancelled(await_request, at);
+	rdma_destroy_ep(at);
+	CHECK(!ibv_destroy_comp_channel(completions));
+	rdma_free_devices(devices);
+	rdma_freeaddrinfo(passive);
+}
+
+int main(void)
+{
+	channel = rdma_create_event_channel();
+	connect_and_part(0);
+	connect_and_part(1);
+	refusals();
+	migration();
+	in_step();
+	cancellation();
+	rdma_destroy_event_channel(channel);
+	printf("all connected\n");
+	return 0;
+}
