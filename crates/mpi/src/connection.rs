@@ -20,7 +20,7 @@ use crate::memory::Buffer;
 use crate::nic::{INLINE, Nic, Sizes, Slots};
 use crate::ring::{Inbox, Outbox, SHARED_LINE};
 use crate::table::Key;
-use crate::wire::{Exposed, HEAD_MAX, Message, Offer};
+use crate::wire::{HEAD_MAX, Message, Offer};
 
 /// Data that go with a message.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ pub(crate) struct Connection {
     /// Requests that were posted to the send queue, and those of them known to be over.
     posted: u64,
     completed: u64,
-    /// Those that signal: their places in the order of posting, and whose read it is.
+    /// Those that signal: their places in the order of posting, and whose access it is.
     signalled: VecDeque<(u64, Option<Key>)>,
     /// Messages sent that took a credit: the next one's slot.
     messages: u64,
@@ -214,8 +214,8 @@ impl Connection {
         }
     }
 
-    /// Whether a read can be posted now.
-    pub(crate) fn may_read(&self) -> bool {
+    /// Whether a request for the peer's memory can be posted now.
+    pub(crate) fn may_access(&self) -> bool {
         self.open && self.has_room()
     }
 
@@ -269,29 +269,28 @@ impl Connection {
         self.post(SendOp::Send, Data::Sges(&sge), None)
     }
 
-    /// Reads the peer's memory into a piece of memory; `key` comes back with its completion.
-    pub(crate) fn read(&mut self, from: &Exposed, into: Sge, key: Key) -> Result<()> {
-        let remote = verbs::RemoteAddr { addr: from.addr, rkey: from.rkey };
-        self.post(SendOp::Read(remote), Data::Sges(&[into]), Some(key))
+    /// Reads or changes the peer's memory, with a piece of this side's; `key` comes back with its completion.
+    pub(crate) fn access(&mut self, op: SendOp, piece: Sge, key: Key) -> Result<()> {
+        self.post(op, Data::Sges(&[piece]), Some(key))
     }
 
     /// Posts to the send queue. Every half of the slots' requests one signals, so that room is found again.
-    fn post(&mut self, op: SendOp, data: Data<'_>, read: Option<Key>) -> Result<()> {
+    fn post(&mut self, op: SendOp, data: Data<'_>, access: Option<Key>) -> Result<()> {
         let step = u64::from(self.sizes.slots / 2);
-        let signal = read.is_some() || self.posted % step == step - 1;
+        let signal = access.is_some() || self.posted % step == step - 1;
         let flags = if signal { SendFlags::SIGNALED } else { SendFlags::empty() };
         if signal {
-            self.signalled.push_back((self.posted, read));
+            self.signalled.push_back((self.posted, access));
         }
         self.posted += 1;
         Ok(self.qp.post_send(&SendWr { wr_id: self.number, op, data, flags })?)
     }
 
-    /// A request of the send queue is over; returns whose read it was.
+    /// A request of the send queue is over; returns whose access it was.
     pub(crate) fn sent(&mut self) -> Option<Key> {
-        let (place, read) = self.signalled.pop_front()?;
+        let (place, access) = self.signalled.pop_front()?;
         self.completed = place + 1;
-        read
+        access
     }
 
     /// A message has come into a slot, with so many bytes.

@@ -4,14 +4,16 @@
 use std::borrow::Cow;
 
 use host::{Host, Step};
-use verbs::Buf;
+use verbs::{Buf, SendOp, Sge};
 
 use crate::connection::{Payload, Received};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::matching::{Envelope, Matching, Wanted};
 use crate::memory::Buffer;
-use crate::operation::{Answer, Body, Brought, Operation, Reading, Receive, Work, envelope_status};
+use crate::operation::{
+    Access, Answer, Body, Brought, Lent, Operation, Reading, Receive, Work, envelope_status,
+};
 use crate::space::Spaces;
 use crate::status::Status;
 use crate::table::{Key, Table};
@@ -457,7 +459,7 @@ impl Engine {
                     self.transport.release(place, &what.message);
                 }
                 Event::Sent(key) => self.end(key, Status::empty()),
-                Event::Read(key) => self.fetched(key),
+                Event::Accessed(key) => self.accessed(key),
                 Event::Lost { process, error } => self.lose(process, &error),
             }
         }
@@ -562,6 +564,43 @@ impl Engine {
             operation.work = Work::Reading(Box::new(reading));
         }
         pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
+    }
+
+    /// Begins to read or change a peer's memory by these requests.
+    ///
+    /// # Errors
+    /// The process is lost, or cannot be reached.
+    pub(crate) fn access(
+        &mut self,
+        process: u32,
+        requests: &[(SendOp, Sge)],
+        lent: Option<Lent>,
+    ) -> Result<Begun> {
+        self.host.charge_step(Step::Request, 1);
+        let access = Access { process, left: requests.len(), lent };
+        let key = self.operations.insert(Operation::new(Work::Access(Box::new(access))));
+        self.started(key, |engine| {
+            requests.iter().try_for_each(|(op, piece)| engine.transport.access(process, *op, *piece, key))
+        })
+    }
+
+    /// One of the requests of an access is over, or one of the reads of a receive.
+    fn accessed(&mut self, key: Key) {
+        let Some(Operation { work: Work::Access(access), .. }) = self.operations.get_mut(key) else {
+            return self.fetched(key);
+        };
+        access.left -= 1;
+        if access.left > 0 {
+            return;
+        }
+        let mut status = Status::empty();
+        if let Some(Lent { buffer, staging: Some(staging), is_read: true, .. }) = &access.lent {
+            self.host.charge_copy(staging.len() as u64);
+            if let Err(error) = buffer.store_from(staging, 0, staging.len()) {
+                status = Status::failed(error.into());
+            }
+        }
+        self.end(key, status);
     }
 
     /// One of the reads of a receive is over.

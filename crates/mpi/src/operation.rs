@@ -138,6 +138,27 @@ pub(crate) struct Reading {
     pub(crate) staging: Option<Buf>,
 }
 
+/// What requests that read or write a peer's memory use of this process's until they are over.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    pub(crate) buffer: Buffer,
+    /// What is written from or read into, if the buffer is not in one piece.
+    pub(crate) staging: Option<Buf>,
+    /// Whether what was read goes from there into the buffer.
+    pub(crate) is_read: bool,
+    /// Keeps the memory reachable for the device.
+    pub(crate) _reach: Reach,
+}
+
+/// Requests that read or change a peer's memory.
+#[derive(Debug)]
+pub(crate) struct Access {
+    pub(crate) process: u32,
+    /// Those under way.
+    pub(crate) left: usize,
+    pub(crate) lent: Option<Lent>,
+}
+
 /// What an operation is about.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -147,6 +168,8 @@ pub(crate) enum Work {
     Receive(Receive),
     /// A receive has its message, and reads the data.
     Reading(Box<Reading>),
+    /// A peer's memory is read or changed.
+    Access(Box<Access>),
     /// Something in several steps.
     Task,
     /// It is over.
@@ -174,6 +197,7 @@ impl Operation {
         match &self.work {
             Work::Send { to, .. } => *to == process,
             Work::Reading(reading) => reading.envelope.source == process,
+            Work::Access(access) => access.process == process,
             Work::Receive(_) | Work::Task | Work::Over(_) => false,
         }
     }

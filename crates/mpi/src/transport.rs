@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use host::Host;
-use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Sge, Wc};
+use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc};
 
 use crate::address::{Address, common_ports};
 use crate::bootstrap::Bootstrap;
@@ -32,8 +32,8 @@ pub(crate) enum Event {
     },
     /// A message has left, and its payload may be used again.
     Sent(Key),
-    /// A read is over.
-    Read(Key),
+    /// A request that reads or changes a peer's memory is over.
+    Accessed(Key),
     /// Nothing goes to this process or comes from it any more. What was to be told of it is not told.
     Lost {
         /// Which.
@@ -54,7 +54,7 @@ pub(crate) struct Place {
 #[derive(Debug)]
 enum Task {
     Send { message: Message, payload: Payload<'static>, told: Option<Key> },
-    Read { from: Exposed, into: Sge, key: Key },
+    Access { op: SendOp, piece: Sge, key: Key },
 }
 
 /// What there is between this process and another.
@@ -273,15 +273,48 @@ impl Transport {
         Ok(())
     }
 
-    /// Reads a peer's memory; `key` comes out as [`Event::Read`].
+    /// Reads a peer's memory; `key` comes out as [`Event::Accessed`].
     ///
     /// # Errors
     /// As [`Transport::send`].
     pub(crate) fn read(&mut self, process: u32, from: Exposed, into: Sge, key: Key) -> Result<()> {
+        self.access(process, SendOp::Read(RemoteAddr { addr: from.addr, rkey: from.rkey }), into, key)
+    }
+
+    /// Reads or changes a peer's memory, with a piece of this process's; `key` comes out as [`Event::Accessed`].
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub(crate) fn access(&mut self, process: u32, op: SendOp, piece: Sge, key: Key) -> Result<()> {
         let at = self.peer(process)?;
-        self.peers[at].queue.push_back(Task::Read { from, into, key });
+        self.peers[at].queue.push_back(Task::Access { op, piece, key });
         self.pump(at);
         Ok(())
+    }
+
+    /// The ports by which this process and a peer talk: its own, and the peer's.
+    ///
+    /// # Errors
+    /// [`Class::PROC_ABORTED`] when there are none.
+    pub(crate) fn ports_to(&self, process: u32) -> Result<(usize, usize)> {
+        let theirs = self.address_of(process)?;
+        let common = if self.rank < process {
+            common_ports(&self.address, &theirs)
+        } else {
+            common_ports(&theirs, &self.address).map(|(far, near)| (near, far))
+        };
+        common.ok_or_else(|| Error::lost(process, "it has no device that reaches it from here"))
+    }
+
+    /// Whether a process is connected.
+    pub(crate) fn is_open(&self, process: u32) -> bool {
+        self.peers.get(self.known.get(process)).is_some_and(|peer| matches!(peer.way, Way::Open(_)))
+    }
+
+    /// A peer's NIC memory, for load and store; `None` unless it is connected, and where that is not possible.
+    pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
+        let Way::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
+        self.connections[number].qp().map(at, len).ok()
     }
 
     /// Connects to a process, if that has not begun.
@@ -447,7 +480,7 @@ impl Transport {
                 Err(error) => drop(self.lose(at, error)),
             },
             None => {
-                self.events.extend(connection.sent().map(Event::Read));
+                self.events.extend(connection.sent().map(Event::Accessed));
                 if let Err(error) = connection.grant(&self.host) {
                     self.lose(at, error);
                 }
@@ -466,9 +499,9 @@ impl Transport {
                 Task::Send { message, payload, .. } if connection.may_send(message, payload) => {
                     connection.send(&self.host, message, payload)
                 }
-                Task::Read { from, into, key } if connection.may_read() => {
+                Task::Access { op, piece, key } if connection.may_access() => {
                     self.polls = 0;
-                    connection.read(from, *into, *key)
+                    connection.access(*op, *piece, *key)
                 }
                 _ => return,
             };
@@ -543,14 +576,8 @@ impl Transport {
 
     /// The own port and the peer's address by which the two talk.
     fn way_to(&self, process: u32) -> Result<(usize, SocketAddr)> {
-        let theirs = self.address_of(process)?;
-        let common = if self.rank < process {
-            common_ports(&self.address, &theirs)
-        } else {
-            common_ports(&theirs, &self.address).map(|(far, near)| (near, far))
-        };
-        let none = || Error::lost(process, "it has no device that reaches it from here");
-        common.map(|(near, far)| (near, theirs.ports[far].0)).ok_or_else(none)
+        let (near, far) = self.ports_to(process)?;
+        Ok((near, self.address_of(process)?.ports[far].0))
     }
 
     fn ask(&mut self, at: usize) -> Result<()> {
