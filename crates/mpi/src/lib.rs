@@ -14,6 +14,7 @@
 //! | `topology`, `arranged` | who is whose neighbour; communicators that know it |
 //! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
 //! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
+//! | `window` | [`Window`]: one-sided communication |
 //! | `group`, `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
 //! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
 //! | `core` | the state behind its lock, and how threads wait |
@@ -24,7 +25,7 @@
 //! | `ring`, `line` | messages by stores into the peer's NIC memory, where it can be mapped; a line that both write in turn |
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
 //! | `protocol` | [`protocols`]: which messages go how, for people |
-//! | `memory` | the program's memory: all unsafe code |
+//! | `memory` | the program's memory: who copies from it and into it |
 //! | `table` | things by number |
 
 mod address;
@@ -66,6 +67,7 @@ mod talk;
 mod topology;
 mod transport;
 mod tuning;
+mod window;
 mod wire;
 
 pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
@@ -89,3 +91,4 @@ pub use space::{BSEND_OVERHEAD, BsendSpace};
 pub use status::{ANY_SOURCE, ANY_TAG, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
 pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
 pub use tuning::Tuning;
+pub use window::{Assert, At, Flavor, LockKind, Shared, Window};

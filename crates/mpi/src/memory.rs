@@ -225,6 +225,18 @@ impl Buffer {
         }
     }
 
+    /// Copies all bytes of another buffer, which has as many, where both may be the same memory.
+    pub(crate) fn copy_apart(&self, from: &Self) {
+        match (from.one_piece(), self.one_piece()) {
+            (Some((from, len)), Some((to, room))) => {
+                // SAFETY: readable and writable, as promised to `Buffer::new`; no reference to either is alive. Test:
+                // puts_and_gets_move_elements.
+                unsafe { std::ptr::copy(pointer(from), pointer(to), len.min(room)) }
+            }
+            _ => self.store(&from.to_vec()),
+        }
+    }
+
     /// Reduces elements into this buffer's, which are as many: `self = from op self`.
     pub(crate) fn reduce(&self, from: &Self, op: &Op) -> Result<()> {
         let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use verbs::{Access, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Sge};
+use verbs::{
+    Access, AtomicCap, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Sge,
+};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{all_memory, register};
@@ -228,6 +230,30 @@ impl Nic {
             }
             _ => Ok(Reach::Own(register(&self.pd, address, len, access)?)),
         }
+    }
+
+    /// Registers memory of the program's, or of this library's, for peers' reads, writes and atomics. It stays mapped until the region
+    /// is dropped.
+    pub(crate) fn expose(&self, address: usize, len: usize) -> Result<Mr> {
+        register(&self.pd, address, len, self.all_rights())
+    }
+
+    /// Memory of this NIC, registered as by [`Nic::expose`]; `None` where peers cannot map it, or there is not so much.
+    pub(crate) fn mapped(&self, len: usize) -> Option<Mr> {
+        let memory = self.maps_peers().then(|| self.device.alloc_dm(len).ok())??;
+        self.pd.reg_mr(&memory, self.all_rights()).ok()
+    }
+
+    fn all_rights(&self) -> Access {
+        match self.device.attr().atomic_cap {
+            AtomicCap::None => Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
+            _ => Access::ALL,
+        }
+    }
+
+    /// Whether peers can change words of this process's memory by atomics.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.device.attr().atomic_cap != AtomicCap::None
     }
 
     /// Bytes of the longest read.

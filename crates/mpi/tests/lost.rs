@@ -98,3 +98,42 @@ fn what_waits_for_a_lost_process_fails() {
     }
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
+
+/// Goal: whoever waits for a lock that a process has that is gone, and whoever operates on its memory, gets an error. Rank 1 goes with
+/// rank 0's lock; ranks 0 and 2 want it.
+#[test]
+fn locks_of_a_lost_process_are_not_waited_for() {
+    use mpi::{Assert, Info, LockKind, Window};
+    let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
+    let board = mpi::Board::new(3);
+    for rank in 0..3 {
+        let node = world.node("node");
+        let (host, board) = (node.host(), board.clone());
+        let body = move || {
+            let device = fabric::open("model:mt23108-vapi", &host).expect("a card");
+            let address = device.attr().port_addrs.first().copied().expect("a port");
+            let ports = vec![mpi::Port { device, address, fabric: "card".into() }];
+            let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
+            let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+            let window = Window::allocate(process.world(), 8, 1, Info::default()).expect("a window");
+            if rank == 1 {
+                window.lock(LockKind::Exclusive, 0, Assert::default()).expect("free");
+                [0, 2].into_iter().for_each(|other| send(process.world(), vec![1], with(other, 1)));
+                // Both have heard of it.
+                [0, 2].into_iter().for_each(|other| drop(receive(process.world(), 1, with(other, 1))));
+                return;
+            }
+            receive(process.world(), 1, with(1, 1));
+            send(process.world(), vec![1], with(1, 1));
+            for kind in [LockKind::Exclusive, LockKind::Shared] {
+                let refused = window.lock(kind, 0, Assert::default()).expect_err("nobody gives it back");
+                assert_eq!(refused.class, Class::PROC_ABORTED, "{refused}");
+            }
+            let refused = window.lock(LockKind::Shared, 1, Assert::default()).expect_err("it is gone");
+            assert_eq!(refused.class, Class::PROC_ABORTED, "{refused}");
+            assert_eq!(window.free().expect_err("not with all").class, Class::PROC_ABORTED);
+        };
+        world.rank(&format!("rank-{rank}"), &[&node], body).expect("a rank");
+    }
+    world.run().unwrap_or_else(|failure| panic!("{failure}"));
+}

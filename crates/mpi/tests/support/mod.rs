@@ -13,7 +13,7 @@ use mpi::{
 use verbs::host::world::{self, Ended, Factory, World};
 use verbs::host::{Host, Task};
 
-/// Puts what is long at the beginning of a page: what registering it takes on a modelled card depends on how many pages it has, and
+/// Puts what is long at the beginning of a page, and what is shorter into one page: what registering it takes on a modelled card depends on how many pages it has, and
 /// equal seeds are to give equal worlds.
 struct OnPages;
 
@@ -31,7 +31,8 @@ unsafe impl GlobalAlloc for OnPages {
 }
 
 fn paged(layout: Layout) -> Layout {
-    if layout.size() < 512 { layout } else { layout.align_to(4096).expect("a power of two") }
+    let align = layout.size().next_power_of_two().min(4096);
+    layout.align_to(align).expect("a power of two")
 }
 
 #[global_allocator]

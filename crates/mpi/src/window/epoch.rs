@@ -1,0 +1,346 @@
+//! [`Epochs`]: when which operations of a window are allowed: between fences, between a start and its completion, under locks.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Class, Error, Result};
+
+/// How a member's memory is locked (`MPI_Win_lock`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// By one alone.
+    Exclusive,
+    /// By any number that share it.
+    Shared,
+}
+
+/// What a program asserts about a synchronisation, as a sum of the standard ABI's numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assert(i32);
+
+impl Assert {
+    /// Nobody else does anything that this would have to wait for.
+    pub const NOCHECK: Self = Self(1024);
+    /// No operation of this process comes before.
+    pub const NOPRECEDE: Self = Self(2048);
+    /// Nobody puts into this process's memory behind it.
+    pub const NOPUT: Self = Self(4096);
+    /// This process has not stored in its memory before.
+    pub const NOSTORE: Self = Self(8192);
+    /// No operation of this process comes behind.
+    pub const NOSUCCEED: Self = Self(16384);
+
+    /// What a program passes, of which a call knows these.
+    ///
+    /// # Errors
+    /// [`Class::ASSERT`] for others.
+    pub fn new(number: i32, known: &[Self]) -> Result<Self> {
+        let all = known.iter().fold(0, |all, one| all | one.0);
+        if number & !all != 0 {
+            return Err(Error::new(
+                Class::ASSERT,
+                format_args!("{number} has assertions that this call does not know"),
+            ));
+        }
+        Ok(Self(number))
+    }
+
+    /// Whether it has this one.
+    pub fn has(self, one: Self) -> bool {
+        self.0 & one.0 != 0
+    }
+}
+
+/// Why this process may operate on others' memory.
+#[derive(Debug, Default)]
+enum Access {
+    #[default]
+    None,
+    /// Behind a fence; whether it has operated since.
+    Fence { is_used: bool },
+    /// On these ranks.
+    Start(Vec<i32>),
+    /// On those that are locked. Without a kind nothing was locked, as the program asserted that nobody else would.
+    Locks(BTreeMap<i32, Option<LockKind>>),
+    /// On all. Each is locked before the first operation on it; how often that was done.
+    All { is_checked: bool, held: BTreeMap<i32, u32> },
+}
+
+/// What a process has begun and not ended, on others' memory and on its own.
+#[derive(Debug, Default)]
+pub(super) struct Epochs {
+    access: Access,
+    /// Those who may operate on this process's memory between a post and a wait.
+    exposed: bool,
+}
+
+/// What must happen before an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ready {
+    Now,
+    /// The target's lock is to be shared first.
+    Lock,
+}
+
+fn wrong(text: &str) -> Error {
+    Error::new(Class::RMA_SYNC, text)
+}
+
+impl Epochs {
+    /// An operation on a rank.
+    pub(super) fn operate(&mut self, rank: i32) -> Result<Ready> {
+        match &mut self.access {
+            Access::Fence { is_used } => {
+                *is_used = true;
+                Ok(Ready::Now)
+            }
+            Access::Start(ranks) if ranks.contains(&rank) => Ok(Ready::Now),
+            Access::Locks(locks) if locks.contains_key(&rank) => Ok(Ready::Now),
+            Access::All { is_checked, held } => {
+                Ok(if *is_checked && !held.contains_key(&rank) { Ready::Lock } else { Ready::Now })
+            }
+            Access::None => Err(wrong("no epoch has begun: fence, start or lock first")),
+            Access::Start(_) => Err(wrong("the target is not in the group of MPI_Win_start")),
+            Access::Locks(_) => Err(wrong("the target is not locked")),
+        }
+    }
+
+    /// As [`Epochs::operate`], for what is allowed under locks alone.
+    pub(super) fn operate_passively(&mut self, rank: i32) -> Result<Ready> {
+        self.check_passive()?;
+        self.operate(rank)
+    }
+
+    /// A flush, which is allowed under locks alone; of a rank, where that must be locked.
+    pub(super) fn flush(&self, rank: Option<i32>) -> Result<()> {
+        self.check_passive()?;
+        match (&self.access, rank) {
+            (Access::Locks(locks), Some(rank)) if !locks.contains_key(&rank) => {
+                Err(wrong("the target is not locked"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_passive(&self) -> Result<()> {
+        match self.access {
+            Access::Locks(_) | Access::All { .. } => Ok(()),
+            _ => Err(wrong("this is for epochs that MPI_Win_lock or MPI_Win_lock_all has begun")),
+        }
+    }
+
+    /// A rank of the epoch that [`Epochs::operate`] asked to lock was locked.
+    pub(super) fn locked_lazily(&mut self, rank: i32) {
+        if let Access::All { held, .. } = &mut self.access {
+            *held.entry(rank).or_default() += 1;
+        }
+    }
+
+    /// A fence, behind which operations follow or do not.
+    pub(super) fn fence(&mut self, succeeds: bool) -> Result<()> {
+        match self.access {
+            Access::None | Access::Fence { .. } if !self.exposed => {
+                self.access = if succeeds { Access::Fence { is_used: false } } else { Access::None };
+                Ok(())
+            }
+            _ => Err(wrong("a fence comes between a start, a post or a lock and its end")),
+        }
+    }
+
+    /// Nothing has begun but perhaps a fence, behind which nothing was done.
+    fn check_idle(&self) -> Result<()> {
+        match self.access {
+            Access::None | Access::Fence { is_used: false } => Ok(()),
+            Access::Fence { .. } => Err(wrong("operations since the last fence need another one first")),
+            _ => Err(wrong("the epoch that has begun must end first")),
+        }
+    }
+
+    /// An epoch on these ranks begins.
+    pub(super) fn start(&mut self, ranks: Vec<i32>) -> Result<()> {
+        self.check_idle()?;
+        self.access = Access::Start(ranks);
+        Ok(())
+    }
+
+    /// It ends; on whom it was.
+    pub(super) fn complete(&mut self) -> Result<Vec<i32>> {
+        match std::mem::take(&mut self.access) {
+            Access::Start(ranks) => Ok(ranks),
+            other => {
+                self.access = other;
+                Err(wrong("there was no MPI_Win_start"))
+            }
+        }
+    }
+
+    /// Others may operate on this process's memory.
+    pub(super) fn post(&mut self) -> Result<()> {
+        if self.exposed {
+            return Err(wrong("the last MPI_Win_post has no MPI_Win_wait yet"));
+        }
+        self.exposed = true;
+        Ok(())
+    }
+
+    /// Whether they may.
+    pub(super) fn check_posted(&self) -> Result<()> {
+        if self.exposed { Ok(()) } else { Err(wrong("there was no MPI_Win_post")) }
+    }
+
+    /// They may no more.
+    pub(super) fn withdraw(&mut self) {
+        self.exposed = false;
+    }
+
+    /// Whether a rank may be locked.
+    pub(super) fn check_lock(&self, rank: i32) -> Result<()> {
+        match &self.access {
+            Access::Locks(locks) if locks.contains_key(&rank) => Err(wrong("the target is locked already")),
+            Access::Locks(_) => Ok(()),
+            _ => self.check_idle(),
+        }
+    }
+
+    /// It was locked.
+    pub(super) fn locked(&mut self, rank: i32, kind: Option<LockKind>) {
+        match &mut self.access {
+            Access::Locks(locks) => {
+                locks.insert(rank, kind);
+            }
+            access => *access = Access::Locks(BTreeMap::from([(rank, kind)])),
+        }
+    }
+
+    /// Whether it can be unlocked: it is locked.
+    pub(super) fn check_unlock(&self, rank: i32) -> Result<()> {
+        match &self.access {
+            Access::Locks(locks) if locks.contains_key(&rank) => Ok(()),
+            _ => Err(wrong("the target is not locked")),
+        }
+    }
+
+    /// It is locked no more; how it was.
+    pub(super) fn unlock(&mut self, rank: i32) -> Option<LockKind> {
+        let Access::Locks(locks) = &mut self.access else { return None };
+        let kind = locks.remove(&rank).flatten();
+        if locks.is_empty() {
+            self.access = Access::None;
+        }
+        kind
+    }
+
+    /// All ranks are to be locked as they are used.
+    pub(super) fn lock_all(&mut self, is_checked: bool) -> Result<()> {
+        self.check_idle()?;
+        self.access = Access::All { is_checked, held: BTreeMap::new() };
+        Ok(())
+    }
+
+    /// Whether that has happened.
+    pub(super) fn check_unlock_all(&self) -> Result<()> {
+        match self.access {
+            Access::All { .. } => Ok(()),
+            _ => Err(wrong("there was no MPI_Win_lock_all")),
+        }
+    }
+
+    /// None is locked any more; which were, and how often.
+    pub(super) fn unlock_all(&mut self) -> BTreeMap<i32, u32> {
+        match std::mem::take(&mut self.access) {
+            Access::All { held, .. } => held,
+            other => {
+                self.access = other;
+                BTreeMap::new()
+            }
+        }
+    }
+
+    /// Whether the window may be freed: nothing has begun that has not ended, but for fences.
+    pub(super) fn check_free(&self) -> Result<()> {
+        match self.access {
+            Access::None | Access::Fence { .. } if !self.exposed => Ok(()),
+            _ => Err(wrong("the epoch that has begun must end before the window is freed")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(result: Result<impl Sized>) -> Class {
+        result.err().map_or(Class::SUCCESS, |error| error.class)
+    }
+
+    #[test]
+    fn operations_need_an_epoch_that_has_their_target() {
+        let mut epochs = Epochs::default();
+        assert_eq!(class(epochs.operate(0)), Class::RMA_SYNC);
+        epochs.fence(true).expect("at any time");
+        assert_eq!(epochs.operate(3), Ok(Ready::Now));
+        assert_eq!(class(epochs.operate_passively(3)), Class::RMA_SYNC);
+        assert_eq!(class(epochs.check_lock(1)), Class::RMA_SYNC, "it has operated since the fence");
+        epochs.fence(true).expect("again");
+        epochs.start(vec![1, 2]).expect("nothing happened behind the fence");
+        assert_eq!((epochs.operate(1), class(epochs.operate(0))), (Ok(Ready::Now), Class::RMA_SYNC));
+        assert_eq!(class(epochs.fence(true)), Class::RMA_SYNC);
+        assert_eq!(class(epochs.lock_all(true)), Class::RMA_SYNC);
+        assert_eq!(epochs.complete(), Ok(vec![1, 2]));
+        assert_eq!(class(epochs.complete()), Class::RMA_SYNC);
+        epochs.fence(false).expect("at any time");
+        assert_eq!(class(epochs.operate(0)), Class::RMA_SYNC, "nothing succeeds");
+    }
+
+    #[test]
+    fn locks_are_per_target_or_of_all() {
+        let mut epochs = Epochs::default();
+        epochs.check_lock(1).expect("free");
+        epochs.locked(1, Some(LockKind::Exclusive));
+        assert_eq!(class(epochs.check_lock(1)), Class::RMA_SYNC);
+        epochs.check_lock(2).expect("another one");
+        epochs.locked(2, None);
+        assert_eq!((epochs.operate(2), class(epochs.operate(0))), (Ok(Ready::Now), Class::RMA_SYNC));
+        assert_eq!(
+            (class(epochs.flush(Some(0))), epochs.flush(Some(1)), epochs.flush(None)),
+            (Class::RMA_SYNC, Ok(()), Ok(()))
+        );
+        assert_eq!(class(epochs.check_free()), Class::RMA_SYNC);
+        assert_eq!(class(epochs.check_unlock(0)), Class::RMA_SYNC);
+        assert_eq!((epochs.unlock(1), epochs.unlock(2)), (Some(LockKind::Exclusive), None));
+        assert_eq!(class(epochs.flush(None)), Class::RMA_SYNC);
+        epochs.lock_all(true).expect("free again");
+        assert_eq!(epochs.operate(5), Ok(Ready::Lock));
+        epochs.locked_lazily(5);
+        assert_eq!(epochs.operate_passively(5), Ok(Ready::Now));
+        assert_eq!(class(epochs.check_unlock(5)), Class::RMA_SYNC);
+        assert_eq!(epochs.unlock_all(), BTreeMap::from([(5, 1)]));
+        assert_eq!(class(epochs.check_unlock_all()), Class::RMA_SYNC);
+        epochs.lock_all(false).expect("free again");
+        assert_eq!(epochs.operate(5), Ok(Ready::Now), "nobody checks");
+    }
+
+    #[test]
+    fn posts_are_withdrawn_before_the_next() {
+        let mut epochs = Epochs::default();
+        assert_eq!(class(epochs.check_posted()), Class::RMA_SYNC);
+        epochs.post().expect("the first");
+        assert_eq!(class(epochs.post()), Class::RMA_SYNC);
+        assert_eq!(
+            (class(epochs.fence(true)), class(epochs.check_free())),
+            (Class::RMA_SYNC, Class::RMA_SYNC)
+        );
+        epochs.start(vec![0]).expect("both may be open");
+        epochs.withdraw();
+        epochs.complete().expect("started");
+        epochs.check_free().expect("all has ended");
+    }
+
+    #[test]
+    fn unknown_assertions_are_refused() {
+        let known = [Assert::NOCHECK, Assert::NOPUT];
+        let both = Assert::new(1024 + 4096, &known).expect("known");
+        assert!(both.has(Assert::NOCHECK) && both.has(Assert::NOPUT) && !both.has(Assert::NOSTORE));
+        assert_eq!(class(Assert::new(1, &known)), Class::ASSERT);
+        assert_eq!(class(Assert::new(8192, &known)), Class::ASSERT);
+    }
+}

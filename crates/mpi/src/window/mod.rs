@@ -1,0 +1,38 @@
+//! One-sided communication: [`Window`]s, memory that other processes read and change without its owner's taking
+//! part.
+//!
+//! Whoever calls does all of the work. A put is an RDMA write, a get is an RDMA read. Locks, and the order among operations that
+//! accumulate, are words in a block of registered memory that each member has (`control`): who wants them changes them by the
+//! device's atomics, or by the processor's where the block is mapped. So a member that computes and calls nothing holds up nobody.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `object` | [`Window`] itself: what it is, and what hangs on it |
+//! | `creation` | how windows are made, and freed |
+//! | `card` | what a member tells the others of its memory |
+//! | `control` | the words by which members keep out of each other's way |
+//! | `target` | a member's memory as another one reaches it |
+//! | `remote` | bytes between a buffer and places in a peer's memory |
+//! | `segment` | memory that the processes of one host share |
+//! | `directory`, `attached` | memory that comes and goes, in dynamic windows |
+//! | `epoch` | when which operations are allowed |
+//! | `sync` | fences, locks, flushes, and matching starts with posts |
+//! | `transfer`, `accumulate` | the operations |
+
+mod accumulate;
+mod attached;
+mod card;
+mod control;
+mod creation;
+mod directory;
+mod epoch;
+mod object;
+mod remote;
+mod segment;
+mod sync;
+mod target;
+mod transfer;
+
+pub use epoch::{Assert, LockKind};
+pub use object::{Flavor, Shared, Window};
+pub use target::At;

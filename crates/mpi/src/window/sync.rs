@@ -1,0 +1,289 @@
+//! Synchronisation: when operations are over, and who may operate when.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::collective::Collective;
+use crate::engine::{Engine, Mode};
+use crate::error::{Class, Error, Result};
+use crate::group::Group;
+use crate::memory::Buffer;
+use crate::point::With;
+use crate::request::Request;
+use crate::status::{PROC_NULL, Status};
+use crate::window::epoch::{Assert, LockKind};
+use crate::window::object::{Pending, Window};
+
+/// What members say to each other: that one may operate on the other's memory, and that it has.
+const POSTED: i32 = 0;
+const COMPLETED: i32 = 1;
+
+impl Pending {
+    /// Whether it is over, and nobody is to hear of an error.
+    pub(super) fn is_forgotten(&self, engine: &mut Engine) -> bool {
+        if self.is_requested {
+            return engine.is_over(self.key);
+        }
+        let is_good = engine.peek(self.key).is_some_and(|status| status.error.is_none());
+        is_good && engine.take(self.key).is_some()
+    }
+}
+
+impl Window {
+    /// Waits until this process's operations on a rank, or on all, are over.
+    fn finish(&self, call: &'static str, rank: Option<i32>) -> Result<()> {
+        fence(Ordering::SeqCst);
+        if self.with_state(|state| state.pending.is_empty()) {
+            // Whoever waits for others' stores in a loop of its own waits here, and others may wait for its answers.
+            self.core().host().glance();
+            self.core().with(|engine| engine.progress(true));
+            return Ok(());
+        }
+        let mut failed = None;
+        self.core().wait(call, |engine| {
+            self.with_state(|state| {
+                state.pending.retain(|pending| {
+                    if rank.is_some_and(|rank| rank != pending.rank) {
+                        return true;
+                    }
+                    if pending.is_requested {
+                        return !engine.is_over(pending.key);
+                    }
+                    match engine.take(pending.key) {
+                        Some(status) => {
+                            failed = failed.take().or(status.error);
+                            false
+                        }
+                        None => true,
+                    }
+                });
+                let is_left = |pending: &Pending| rank.is_none_or(|rank| rank == pending.rank);
+                (!state.pending.iter().any(is_left)).then_some(())
+            })
+        })?;
+        failed.map_or(Ok(()), |error| Err(Error::clone(&error)))
+    }
+
+    /// Waits until all of this process's operations are over.
+    pub(super) fn finish_all(&self, call: &'static str) -> Result<()> {
+        self.finish(call, None)
+    }
+
+    /// Waits for all members.
+    pub(super) fn meet(&self) -> Result<()> {
+        self.0.comm.collective(&Collective::Barrier)
+    }
+
+    /// Ends all operations of all members, and lets them operate on each other (`MPI_Win_fence`), unless they assert that nothing
+    /// succeeds. Collective.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] within another epoch; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn fence(&self, assert: Assert) -> Result<()> {
+        self.check_alive()?;
+        self.with_state(|state| state.epochs.fence(!assert.has(Assert::NOSUCCEED)))?;
+        let done = self.finish_all("MPI_Win_fence");
+        let met = self.meet();
+        fence(Ordering::SeqCst);
+        done.and(met)
+    }
+
+    /// The ranks of a group's members.
+    fn ranks_of(&self, group: &Group) -> Result<Vec<i32>> {
+        let rank = |process: &u32| {
+            let none = || Error::new(Class::GROUP, "the group has members that the window does not have");
+            self.group().rank_of(*process).ok_or_else(none)
+        };
+        group.members().iter().map(rank).collect()
+    }
+
+    fn say(&self, rank: i32, tag: i32) -> Result<()> {
+        // Nobody waits for it: it goes on by itself.
+        self.0.comm.isend(Mode::Standard, &Buffer::nothing(), With { rank, tag }).map(drop)
+    }
+
+    /// Lets the members of a group operate on this process's memory (`MPI_Win_post`).
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] before the end of the post before; [`Class::GROUP`] for members that the window does not have;
+    /// [`Class::PROC_ABORTED`].
+    pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
+        self.check_alive()?;
+        let ranks = self.ranks_of(group)?;
+        self.with_state(|state| state.epochs.post())?;
+        fence(Ordering::SeqCst);
+        let heard = ranks
+            .iter()
+            .map(|rank| self.0.comm.ireceive(Buffer::nothing(), With { rank: *rank, tag: COMPLETED }));
+        let heard = heard.collect::<Result<Vec<_>>>();
+        *self.0.posted.lock(self.core().host()) = heard?;
+        if assert.has(Assert::NOCHECK) {
+            return Ok(());
+        }
+        ranks.iter().try_for_each(|rank| self.say(*rank, POSTED))
+    }
+
+    /// Begins an epoch on a group's memory, when all of them have posted (`MPI_Win_start`).
+    ///
+    /// # Errors
+    /// As [`Window::post`].
+    pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
+        self.check_alive()?;
+        let ranks = self.ranks_of(group)?;
+        self.with_state(|state| state.epochs.start(ranks.clone()))?;
+        if assert.has(Assert::NOCHECK) {
+            return Ok(());
+        }
+        for rank in ranks {
+            self.0.comm.receive(Buffer::nothing(), With { rank, tag: POSTED })?.ok()?;
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Ends what [`Window::start`] began, when its operations are over.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] without a start; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn complete(&self) -> Result<()> {
+        self.check_alive()?;
+        let ranks = self.with_state(|state| state.epochs.complete())?;
+        let done = self.finish_all("MPI_Win_complete");
+        ranks.iter().try_for_each(|rank| self.say(*rank, COMPLETED))?;
+        done
+    }
+
+    /// Waits until all to whom [`Window::post`] was for have completed.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] without a post; [`Class::PROC_ABORTED`].
+    pub fn wait(&self) -> Result<()> {
+        self.check_alive()?;
+        self.with_state(|state| state.epochs.check_posted())?;
+        let mut posted = std::mem::take(&mut *self.0.posted.lock(self.core().host()));
+        let statuses = Request::wait_all(&mut posted.iter_mut().collect::<Vec<_>>());
+        self.exposed_no_more(statuses)
+    }
+
+    /// As [`Window::wait`], without waiting: whether all have.
+    ///
+    /// # Errors
+    /// As [`Window::wait`].
+    pub fn test(&self) -> Result<bool> {
+        self.check_alive()?;
+        self.with_state(|state| state.epochs.check_posted())?;
+        let mut posted = std::mem::take(&mut *self.0.posted.lock(self.core().host()));
+        match Request::test_all(&mut posted.iter_mut().collect::<Vec<_>>()) {
+            Some(statuses) => self.exposed_no_more(statuses).map(|()| true),
+            None => {
+                *self.0.posted.lock(self.core().host()) = posted;
+                Ok(false)
+            }
+        }
+    }
+
+    fn exposed_no_more(&self, statuses: Vec<Status>) -> Result<()> {
+        self.with_state(|state| state.epochs.withdraw());
+        fence(Ordering::SeqCst);
+        statuses.into_iter().try_for_each(|status| status.ok().map(drop))
+    }
+
+    /// Locks a rank's memory, when nobody has it locked in a way that this forbids (`MPI_Win_lock`).
+    ///
+    /// # Errors
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is locked already, or in another epoch; [`Class::PROC_ABORTED`] when the target is lost,
+    /// or who has it locked.
+    pub fn lock(&self, kind: LockKind, rank: i32, assert: Assert) -> Result<()> {
+        self.check_alive()?;
+        if rank == PROC_NULL {
+            return Ok(());
+        }
+        let target = self.target(rank)?;
+        self.with_state(|state| state.epochs.check_lock(rank))?;
+        let is_checked = !assert.has(Assert::NOCHECK);
+        if is_checked {
+            target.way(self.core())?.words.lock(self.core(), kind, self.group())?;
+        }
+        self.with_state(|state| state.epochs.locked(rank, is_checked.then_some(kind)));
+        Ok(())
+    }
+
+    /// Ends the operations on a rank that is locked, and unlocks it (`MPI_Win_unlock`).
+    ///
+    /// # Errors
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is not locked; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn unlock(&self, rank: i32) -> Result<()> {
+        self.check_alive()?;
+        if rank == PROC_NULL {
+            return Ok(());
+        }
+        let target = self.target(rank)?;
+        self.with_state(|state| state.epochs.check_unlock(rank))?;
+        let done = self.finish("MPI_Win_unlock", Some(rank));
+        if let Some(kind) = self.with_state(|state| state.epochs.unlock(rank)) {
+            target.way(self.core())?.words.unlock(self.core(), kind, 1)?;
+        }
+        done
+    }
+
+    /// Begins an epoch in which this process shares the locks of all members' memory (`MPI_Win_lock_all`): it takes each before its
+    /// first operation on that member.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] in another epoch.
+    pub fn lock_all(&self, assert: Assert) -> Result<()> {
+        self.check_alive()?;
+        self.with_state(|state| state.epochs.lock_all(!assert.has(Assert::NOCHECK)))
+    }
+
+    /// Ends what [`Window::lock_all`] began, when its operations are over.
+    ///
+    /// # Errors
+    /// [`Class::RMA_SYNC`] without a [`Window::lock_all`]; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn unlock_all(&self) -> Result<()> {
+        self.check_alive()?;
+        self.with_state(|state| state.epochs.check_unlock_all())?;
+        let mut done = self.finish_all("MPI_Win_unlock_all");
+        for (rank, times) in self.with_state(|state| state.epochs.unlock_all()) {
+            let unlock =
+                || self.target(rank)?.way(self.core())?.words.unlock(self.core(), LockKind::Shared, times);
+            done = done.and(unlock());
+        }
+        done
+    }
+
+    /// Waits until this process's operations on a rank are over, at both sides (`MPI_Win_flush`, and the local form, which waits for no
+    /// less here).
+    ///
+    /// # Errors
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] unless it is locked; [`Class::PROC_ABORTED`]; those of operations.
+    pub fn flush(&self, rank: i32) -> Result<()> {
+        self.check_alive()?;
+        if rank == PROC_NULL {
+            return Ok(());
+        }
+        self.target(rank)?;
+        self.with_state(|state| state.epochs.flush(Some(rank)))?;
+        self.finish("MPI_Win_flush", Some(rank))
+    }
+
+    /// As [`Window::flush`], of all ranks.
+    ///
+    /// # Errors
+    /// As [`Window::flush`].
+    pub fn flush_all(&self) -> Result<()> {
+        self.check_alive()?;
+        self.with_state(|state| state.epochs.flush(None))?;
+        self.finish_all("MPI_Win_flush_all")
+    }
+
+    /// Orders what this process has loaded and stored in its memory with what others do there (`MPI_Win_sync`).
+    ///
+    /// # Errors
+    /// [`Class::WIN`] for a window that was freed.
+    pub fn sync(&self) -> Result<()> {
+        self.check_alive()?;
+        fence(Ordering::SeqCst);
+        self.core().test(|_| None::<()>);
+        Ok(())
+    }
+}
