@@ -138,13 +138,14 @@ fn results(function: &Function) -> String {
     results.map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Whose error handler hears of an error: the first communicator or file among the arguments.
+/// Whose error handler hears of an error: the first communicator, window or file among the arguments.
 fn whose(function: &Function) -> String {
     if function.name.starts_with("MPI_T_") {
         return "(Whose::Caller)".to_owned();
     }
     let owner = function.arguments.iter().find_map(|Argument { name, kind, .. }| match kind.as_str() {
         "Comm" => Some(format!("(Whose::Comm({name}))")),
+        "Win" => Some(format!("(Whose::Win({name}))")),
         "File" => Some("(Whose::Caller)".to_owned()),
         _ => None,
     });

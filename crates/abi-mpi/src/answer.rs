@@ -5,7 +5,7 @@ use datatypes::ErrorKind;
 
 use crate::constants as c;
 use crate::handler;
-use crate::types::Comm;
+use crate::types::{Comm, Win};
 
 /// Whose error handler hears of an error.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,8 @@ pub(crate) enum Whose {
     Process,
     /// A communicator's; if the handle is none, that of the process.
     Comm(Comm),
+    /// A window's; likewise.
+    Win(Win),
 }
 
 /// Why a call fails.

@@ -65,36 +65,42 @@ pub(crate) fn call(name: &str, whose: Whose, fault: &Fault) -> i32 {
         Whose::Caller => return fault.code,
         Whose::Comm(handle) => handle,
         Whose::Process => types::Comm::new(c::MPI_COMM_SELF),
+        Whose::Win(handle) => {
+            return match get(handle, "win") {
+                Ok(win) => act(name, &win.window.errhandler(), handle.value(), fault),
+                Err(_) => call(name, Whose::Process, fault),
+            };
+        }
     };
     match get(handle, "comm") {
-        Ok(comm) => act(name, &comm.errhandler(), handle, fault),
+        Ok(comm) => act(name, &comm.errhandler(), handle.value(), fault),
         // It is no communicator, and that is for the process to hear.
         Err(_) if handle.value() != c::MPI_COMM_SELF => call(name, Whose::Process, fault),
         Err(_) => fatal(name, fault),
     }
 }
 
-/// What a handler has happen; what the call then returns.
-fn act(name: &str, handler: &Errhandler, handle: types::Comm, fault: &Fault) -> i32 {
+/// What a handler has happen for an object's handle; what the call then returns.
+fn act(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> i32 {
     match handler {
         Errhandler::Return => code_of(fault.code, &format!("{name}: {}", fault.text)),
         Errhandler::Fatal | Errhandler::Abort => fatal(name, fault),
         Errhandler::User(function) => {
             let code = code_of(fault.code, &format!("{name}: {}", fault.text));
             if let Some(function) = function.downcast_ref::<Function>() {
-                function.handle_error(handle.value(), code);
+                function.handle_error(handle, code);
             }
             code
         }
     }
 }
 
-/// Calls a communicator's handler for an error of the program's own.
-pub(crate) fn raise(name: &str, handler: &Errhandler, handle: types::Comm, code: i32) -> i32 {
+/// Calls an object's handler for an error of the program's own.
+pub(crate) fn raise(name: &str, handler: &Errhandler, handle: usize, code: i32) -> i32 {
     match handler {
         Errhandler::User(function) => {
             if let Some(function) = function.downcast_ref::<Function>() {
-                function.handle_error(handle.value(), code);
+                function.handle_error(handle, code);
             }
         }
         Errhandler::Return => {}

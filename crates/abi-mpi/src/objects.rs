@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::{OpObject, RequestObject, TypeObject};
+use crate::calls::{OpObject, RequestObject, TypeObject, WinObject};
 use crate::constants as c;
 use crate::types::{Handle, PREDEFINED, kind};
 use crate::{calls, state};
@@ -32,6 +32,7 @@ pub(crate) enum Object {
     Message(Box<Mutex<Option<Message>>>),
     Op(Box<OpObject>),
     Request(Box<RequestObject>),
+    Win(Box<WinObject>),
 }
 
 /// A kind of object: what is behind its handles.
@@ -82,6 +83,7 @@ kinds! {
     Message(Mutex<Option<Message>>): "message" MPI_ERR_REQUEST, |_| Ok(None);
     Op(OpObject): "operation" MPI_ERR_OP, calls::predefined_op;
     Request(RequestObject): "request" MPI_ERR_REQUEST, |_| Ok(None);
+    Win(WinObject): "window" MPI_ERR_WIN, |_| Ok(None);
 }
 
 fn predefined_errhandler(value: usize) -> Answer<Option<&'static Errhandler>> {
@@ -191,28 +193,48 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handles of communicators by [`mpi::Comm::id`], for functions of the program's that get one.
-static COMMS: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
+/// The handles of communicators and windows by their numbers, which no two of them share, for functions of the program's that get
+/// one.
+static BY_ID: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
 
 /// A new handle of a communicator; `MPI_COMM_NULL` for none.
 pub(crate) fn insert_comm(comm: Option<mpi::Comm>) -> Answer<crate::types::Comm> {
     let Some(comm) = comm else { return Ok(Handle::new(c::MPI_COMM_NULL)) };
     let id = comm.id();
     let handle = insert::<kind::Comm>(comm)?;
-    lock(&COMMS).insert(id, handle.value());
+    lock(&BY_ID).insert(id, handle.value());
     Ok(handle)
 }
 
 /// Makes a communicator's handle stale.
 pub(crate) fn remove_comm(handle: crate::types::Comm, id: u64) {
-    lock(&COMMS).remove(&id);
+    lock(&BY_ID).remove(&id);
     remove(handle);
 }
 
 /// The handle of a communicator; `MPI_COMM_NULL` for one that has none any more.
 pub(crate) fn handle_of(comm: &mpi::Comm) -> crate::types::Comm {
-    let own = || lock(&COMMS).get(&comm.id()).copied();
+    let own = || lock(&BY_ID).get(&comm.id()).copied();
     Handle::new(state::handle_of(comm).or_else(own).unwrap_or(c::MPI_COMM_NULL))
+}
+
+/// A new handle of a window.
+pub(crate) fn insert_win(window: mpi::Window) -> Answer<crate::types::Win> {
+    let id = window.id();
+    let handle = insert::<kind::Win>(WinObject::new(window))?;
+    lock(&BY_ID).insert(id, handle.value());
+    Ok(handle)
+}
+
+/// Makes a window's handle stale.
+pub(crate) fn remove_win(handle: crate::types::Win, id: u64) {
+    lock(&BY_ID).remove(&id);
+    remove(handle);
+}
+
+/// The handle of a window; `MPI_WIN_NULL` for one that has none any more.
+pub(crate) fn handle_of_win(window: &mpi::Window) -> crate::types::Win {
+    Handle::new(lock(&BY_ID).get(&window.id()).copied().unwrap_or(c::MPI_WIN_NULL))
 }
 
 #[cfg(test)]

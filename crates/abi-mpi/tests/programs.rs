@@ -73,6 +73,16 @@ fn messages_go_round_on_iwarp() {
 }
 
 #[test]
+fn windows_are_used_on_shm() {
+    ranks("windows", include_str!("c/windows.c"), "shm", &[1, 2, 4]);
+}
+
+#[test]
+fn windows_are_used_on_iwarp() {
+    ranks("windows", include_str!("c/windows.c"), "iwarp", &[1, 3]);
+}
+
+#[test]
 fn collectives_in_all_forms_on_shm() {
     ranks("collectives", include_str!("c/collectives.c"), "shm", &[1, 3, 4]);
 }

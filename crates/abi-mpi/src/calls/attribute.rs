@@ -1,4 +1,4 @@
-//! Attributes of communicators and datatypes, and their keys.
+//! Attributes of communicators, datatypes and windows, and their keys.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,15 +10,15 @@ use super::error::LAST_USED;
 use crate::answer::{Answer, Fault};
 use crate::callback::AttributeFunctions;
 use crate::constants as c;
-use crate::objects::{get, handle_of, lock};
+use crate::objects::{get, handle_of, handle_of_win, lock};
 use crate::state;
-use crate::types::{self, Address, Comm};
+use crate::types::{self, Address, Comm, Win};
 
-/// A key; of windows there are none to hang attributes on.
+/// A key, by the kind of object that it is for.
 enum Key {
     Comm(Keyval<mpi::Comm>),
     Type(Keyval<types::Datatype>),
-    Win,
+    Win(Keyval<mpi::Window>),
 }
 
 static KEYS: Mutex<Keys> = Mutex::new(Keys { by_number: BTreeMap::new(), last: FIRST });
@@ -72,6 +72,13 @@ fn type_key(number: i32) -> Answer<Keyval<types::Datatype>> {
     }
 }
 
+fn win_key(number: i32) -> Answer<Keyval<mpi::Window>> {
+    match lock(&KEYS).by_number.get(&number) {
+        Some(Key::Win(key)) => Ok(key.clone()),
+        _ => Err(unknown(number)),
+    }
+}
+
 pub(crate) fn comm_create_keyval(copy: Address, delete: Address, keyval: Out<i32>, extra: Address) -> Answer {
     let functions = AttributeFunctions { copy, delete, extra };
     create(keyval, |number| {
@@ -90,8 +97,14 @@ pub(crate) fn type_create_keyval(copy: Address, delete: Address, keyval: Out<i32
     })
 }
 
-pub(crate) fn win_create_keyval(_: Address, _: Address, keyval: Out<i32>, _: Address) -> Answer {
-    create(keyval, |_| Key::Win)
+/// Windows are not copied, so nothing calls the copy function.
+pub(crate) fn win_create_keyval(copy: Address, delete: Address, keyval: Out<i32>, extra: Address) -> Answer {
+    let functions = AttributeFunctions { copy, delete, extra };
+    create(keyval, |number| {
+        let delete =
+            move |window: &mpi::Window, value| functions.delete(handle_of_win(window).value(), number, value);
+        Key::Win(Keyval::new(|_, _| Ok(None), delete))
+    })
 }
 
 pub(crate) use comm_create_keyval as keyval_create;
@@ -149,6 +162,23 @@ pub(crate) fn comm_delete_attr(comm: Comm, keyval: i32) -> Answer {
 pub(crate) use comm_delete_attr as attr_delete;
 pub(crate) use comm_get_attr as attr_get;
 pub(crate) use comm_set_attr as attr_put;
+
+pub(crate) fn win_get_attr(win: Win, keyval: i32, attribute_val: Address, flag: Out<i32>) -> Answer {
+    let object = get(win, "win")?;
+    let value = match object.predefined(keyval) {
+        Some(value) => Some(value),
+        None => object.window.attribute(&win_key(keyval)?),
+    };
+    found(value, attribute_val, flag)
+}
+
+pub(crate) fn win_set_attr(win: Win, keyval: i32, attribute_val: Address) -> Answer {
+    Ok(get(win, "win")?.window.set_attribute(&win_key(keyval)?, attribute_val.0)?)
+}
+
+pub(crate) fn win_delete_attr(win: Win, keyval: i32) -> Answer {
+    Ok(get(win, "win")?.window.delete_attribute(&win_key(keyval)?)?)
+}
 
 pub(crate) fn type_get_attr(
     datatype: types::Datatype,

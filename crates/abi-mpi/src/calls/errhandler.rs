@@ -1,4 +1,4 @@
-//! Error handlers of communicators, and those that a program makes.
+//! Error handlers of communicators and windows, and those that a program makes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::answer::{Answer, Fault};
 use crate::callback::Function;
 use crate::constants as c;
 use crate::objects::{get, insert, remove};
-use crate::types::{self, Address, Comm, Handle};
+use crate::types::{self, Address, Comm, Handle, Win};
 use crate::{handler, types::kind};
 
 /// A handler of a program's; functions of all kinds of objects are called alike.
@@ -31,22 +31,48 @@ pub(crate) fn comm_set_errhandler(comm: Comm, errhandler: types::Errhandler) -> 
     Ok(())
 }
 
-pub(crate) fn comm_get_errhandler(comm: Comm, errhandler: Out<types::Errhandler>) -> Answer {
-    let handle = match get(comm, "comm")?.errhandler() {
+pub(crate) fn win_set_errhandler(win: Win, errhandler: types::Errhandler) -> Answer {
+    let handler = get(errhandler, "errhandler")?.clone();
+    get(win, "win")?.window.set_errhandler(handler);
+    Ok(())
+}
+
+/// A handle of an error handler.
+fn handle(errhandler: Errhandler) -> Answer<types::Errhandler> {
+    Ok(match errhandler {
         Errhandler::Fatal => Handle::new(c::MPI_ERRORS_ARE_FATAL),
         Errhandler::Abort => Handle::new(c::MPI_ERRORS_ABORT),
         Errhandler::Return => Handle::new(c::MPI_ERRORS_RETURN),
         user => insert::<kind::Errhandler>(user)?,
-    };
-    errhandler.set(handle);
+    })
+}
+
+pub(crate) fn comm_get_errhandler(comm: Comm, errhandler: Out<types::Errhandler>) -> Answer {
+    errhandler.set(handle(get(comm, "comm")?.errhandler())?);
     Ok(())
+}
+
+pub(crate) fn win_get_errhandler(win: Win, errhandler: Out<types::Errhandler>) -> Answer {
+    errhandler.set(handle(get(win, "win")?.window.errhandler())?);
+    Ok(())
+}
+
+fn check_code(errorcode: i32) -> Answer {
+    let unknown = || Fault::new(c::MPI_ERR_ARG, format!("errorcode: there is no {errorcode}"));
+    super::class(errorcode).map(drop).ok_or_else(unknown)
 }
 
 pub(crate) fn comm_call_errhandler(comm: Comm, errorcode: i32) -> Answer {
     let handler = get(comm, "comm")?.errhandler();
-    super::class(errorcode)
-        .ok_or_else(|| Fault::new(c::MPI_ERR_ARG, format!("errorcode: there is no {errorcode}")))?;
-    handler::raise("MPI_Comm_call_errhandler", &handler, comm, errorcode);
+    check_code(errorcode)?;
+    handler::raise("MPI_Comm_call_errhandler", &handler, comm.value(), errorcode);
+    Ok(())
+}
+
+pub(crate) fn win_call_errhandler(win: Win, errorcode: i32) -> Answer {
+    let handler = get(win, "win")?.window.errhandler();
+    check_code(errorcode)?;
+    handler::raise("MPI_Win_call_errhandler", &handler, win.value(), errorcode);
     Ok(())
 }
 

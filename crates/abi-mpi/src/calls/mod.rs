@@ -9,6 +9,7 @@
 //! | `datatype`, `layout`, `pack`, `op` | datatypes: made, asked, packed; operators |
 //! | `collective`, `topology` | collective operations; who is whose neighbour |
 //! | `p2p`, `probe`, `request`, `status`, `buffered` | messages |
+//! | `window`, `onesided` | memory that others reach; operations on it |
 //! | `partitioned`, `generalized` | messages whose parts become ready one by one; operations of the program's own |
 //! | `tool` | the tool interface, which has nothing to show |
 
@@ -25,6 +26,7 @@ mod group;
 mod info;
 mod integers;
 mod layout;
+mod onesided;
 mod op;
 mod p2p;
 mod pack;
@@ -34,6 +36,7 @@ mod request;
 mod status;
 mod tool;
 mod topology;
+mod window;
 
 pub(crate) use attribute::*;
 pub(crate) use buffered::*;
@@ -48,6 +51,7 @@ pub(crate) use group::*;
 pub(crate) use info::*;
 pub(crate) use integers::*;
 pub(crate) use layout::*;
+pub(crate) use onesided::*;
 pub(crate) use op::*;
 pub(crate) use p2p::*;
 pub(crate) use pack::*;
@@ -57,3 +61,4 @@ pub(crate) use request::*;
 pub(crate) use status::*;
 pub(crate) use tool::*;
 pub(crate) use topology::*;
+pub(crate) use window::*;

@@ -1,0 +1,157 @@
+//! Windows: how they are made and freed, and what they are.
+
+use cface::{Out, Text};
+use mpi::Window;
+
+use super::environment::put_text;
+use super::group::new_group;
+use super::info::{hints, new_info};
+use crate::answer::{Answer, Fault, Whose};
+use crate::constants as c;
+use crate::objects::{get, insert_win, remove_win};
+use crate::types::{self, Address, Comm, Handle, Number, Win};
+
+/// What a handle of a window names. Programs read its attributes by their addresses.
+pub(crate) struct WinObject {
+    pub(crate) window: Window,
+    size: i64,
+    unit: i32,
+    flavor: i32,
+}
+
+/// Whatever a process stores is there for the others, and the other way round.
+static MODEL: i32 = c::MPI_WIN_UNIFIED;
+
+impl WinObject {
+    pub(crate) fn new(window: Window) -> Self {
+        let unit = i32::try_from(window.unit()).unwrap_or(i32::MAX);
+        Self { size: window.size() as i64, unit, flavor: window.flavor() as i32, window }
+    }
+
+    /// The value of a predefined attribute, which is an address; nothing for what is not one.
+    pub(crate) fn predefined(&self, keyval: i32) -> Option<usize> {
+        let at = |place: *const i32| place.expose_provenance();
+        match keyval {
+            c::MPI_WIN_BASE => Some(self.window.base()),
+            c::MPI_WIN_SIZE => Some((&raw const self.size).expose_provenance()),
+            c::MPI_WIN_DISP_UNIT => Some(at(&raw const self.unit)),
+            c::MPI_WIN_CREATE_FLAVOR => Some(at(&raw const self.flavor)),
+            c::MPI_WIN_MODEL => Some(at(&raw const MODEL)),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn win_create<N: Number>(
+    base: Address,
+    size: i64,
+    disp_unit: N,
+    info: types::Info,
+    comm: Comm,
+    win: Out<Win>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    // SAFETY: what this asks for is what MPI asks of a program that passes the memory. Test: `windows_are_used_on_shm`.
+    let window = unsafe { Window::create(&comm, base.0, size, disp_unit.wide(), hints(info)?) }?;
+    win.set(insert_win(window)?);
+    Ok(())
+}
+
+/// Answers with a window that has memory of its own, and with where that is.
+fn answer_own(window: Window, baseptr: Address, win: Out<Win>) -> Answer {
+    baseptr.out::<usize>().set(window.base());
+    win.set(insert_win(window)?);
+    Ok(())
+}
+
+pub(crate) fn win_allocate<N: Number>(
+    size: i64,
+    disp_unit: N,
+    info: types::Info,
+    comm: Comm,
+    baseptr: Address,
+    win: Out<Win>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    answer_own(Window::allocate(&comm, size, disp_unit.wide(), hints(info)?)?, baseptr, win)
+}
+
+pub(crate) fn win_allocate_shared<N: Number>(
+    size: i64,
+    disp_unit: N,
+    info: types::Info,
+    comm: Comm,
+    baseptr: Address,
+    win: Out<Win>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    answer_own(Window::allocate_shared(&comm, size, disp_unit.wide(), hints(info)?)?, baseptr, win)
+}
+
+pub(crate) fn win_create_dynamic(info: types::Info, comm: Comm, win: Out<Win>) -> Answer {
+    let window = Window::create_dynamic(&*get(comm, "comm")?, hints(info)?)?;
+    win.set(insert_win(window)?);
+    Ok(())
+}
+
+pub(crate) fn win_attach(win: Win, base: Address, size: i64) -> Answer {
+    let object = get(win, "win")?;
+    // SAFETY: as in `win_create`.
+    Ok(unsafe { object.window.attach(base.0, size) }?)
+}
+
+pub(crate) fn win_detach(win: Win, base: Address) -> Answer {
+    Ok(get(win, "win")?.window.detach(base.0)?)
+}
+
+pub(crate) fn win_shared_query<N: Number>(
+    win: Win,
+    rank: i32,
+    size: Out<i64>,
+    disp_unit: Out<N>,
+    baseptr: Address,
+) -> Answer {
+    let part = get(win, "win")?.window.shared(rank)?;
+    let large = || Fault::new(c::MPI_ERR_VALUE_TOO_LARGE, format!("disp_unit: {} is no int", part.unit));
+    disp_unit.set(N::narrow(part.unit).ok_or_else(large)?);
+    size.set(part.size as i64);
+    baseptr.out::<usize>().set(part.address);
+    Ok(())
+}
+
+pub(crate) fn win_free(win: Out<Win>) -> Answer {
+    let handle = win.get().unwrap_or(Handle::new(c::MPI_WIN_NULL));
+    let window = get(handle, "win")?.window.clone();
+    window.free().map_err(|error| Fault::from(error).at(Whose::Win(handle)))?;
+    remove_win(handle, window.id());
+    win.set(Handle::new(c::MPI_WIN_NULL));
+    Ok(())
+}
+
+pub(crate) fn win_get_group(win: Win, group: Out<types::Group>) -> Answer {
+    group.set(new_group(get(win, "win")?.window.group().clone())?);
+    Ok(())
+}
+
+pub(crate) fn win_set_info(win: Win, info: types::Info) -> Answer {
+    get(win, "win")?.window.set_info(hints(info)?);
+    Ok(())
+}
+
+pub(crate) fn win_get_info(win: Win, info_used: Out<types::Info>) -> Answer {
+    info_used.set(new_info(get(win, "win")?.window.info())?);
+    Ok(())
+}
+
+pub(crate) fn win_get_name(win: Win, win_name: Out<u8>, resultlen: Out<i32>) -> Answer {
+    let is_null = win.value() == c::MPI_WIN_NULL;
+    let name = if is_null { "MPI_WIN_NULL".to_owned() } else { get(win, "win")?.window.name() };
+    resultlen.set(put_text(win_name, &name, c::MPI_MAX_OBJECT_NAME as usize));
+    Ok(())
+}
+
+pub(crate) fn win_set_name(win: Win, win_name: Text) -> Answer {
+    let name = win_name.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "win_name: it is NULL"))?;
+    let end = name.floor_char_boundary(c::MPI_MAX_OBJECT_NAME as usize - 1);
+    Ok(get(win, "win")?.window.set_name(&name[..end])?)
+}
