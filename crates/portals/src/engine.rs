@@ -354,6 +354,12 @@ impl Engine {
         self.initiator.next_outgoing()
     }
 
+    /// Whether there is one.
+    #[must_use]
+    pub fn has_outgoing(&self) -> bool {
+        self.initiator.has_outgoing()
+    }
+
     /// The memory of a request is free again.
     pub fn sent(&mut self, operation: u64) {
         self.initiator.sent(&mut self.completions, operation, Fail::Ok);

@@ -207,6 +207,11 @@ impl Initiator {
         self.outgoing.pop_front()
     }
 
+    /// Whether there is one.
+    pub(crate) fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
     /// Where the data of an answer go, and from which byte on; `None` for an operation that is over or fetches nothing.
     pub(crate) fn reply_to(&self, operation: u64) -> Option<(Region, u64, u64)> {
         let operation = self.operations.get(Key::from_number(operation))?;

@@ -1,4 +1,4 @@
-//! Portals 4: the interface of Sandia's reference, as one engine that does no I/O.
+//! Portals 4: the interface of Sandia's reference, on any device.
 //!
 //! A process opens its memory to others by list entries under the indices of a portal table; others put into it, get from it and
 //! combine with it, and an entry is chosen by who asks and by bits. Messages that no entry waits for go to overflow entries, and their
@@ -6,10 +6,15 @@
 //! further operations.
 //!
 //! [`Engine`] is all of that but for carrying: it decides what goes where, and looks at no memory. So one and the same object matches
-//! in the calling process, in a NIC's thread, or on a modelled NIC's processor.
+//! in the calling process, in a NIC's thread, or on a modelled NIC's processor. A [`Node`] is a process on a device, with up to four
+//! interfaces ([`Ni`]): it carries what engines say, and moves the data.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `node` | [`Node`], [`Ni`]: an interface to call, to wait at, and who makes progress |
+//! | `exchange` | between engines and the carrier: requests go out, what comes is delivered, data are moved |
+//! | `carrier`, `link`, `nic` | messages, reads and writes between processes; one connection; the device |
+//! | `wire`, `memory` | all that looks at bytes of peers; all that looks at the user's memory, and all unsafe code |
 //! | `engine` | [`Engine`]: one network interface |
 //! | `target` | its targeted half: the portal table, and what is done with messages that come |
 //! | `matchlist`, `unexpected` | entries that wait for messages; headers that wait for entries |
@@ -30,10 +35,9 @@
 //! - A message that cannot be delivered is told once by an event, as `SEND` if that was not told, else as `ACK`; both are counted.
 //! - An atomic operation that is truncated works on whole elements.
 
-#![forbid(unsafe_code)]
-
 mod atomic;
 mod buckets;
+mod carrier;
 mod chain;
 mod command;
 mod completions;
@@ -41,10 +45,15 @@ mod engine;
 mod entry;
 mod error;
 mod event;
+mod exchange;
 mod initiator;
 mod limits;
+mod link;
 mod matchlist;
+mod memory;
 mod message;
+mod nic;
+mod node;
 mod options;
 mod process;
 mod queue;
@@ -52,6 +61,7 @@ mod region;
 mod table;
 mod target;
 mod unexpected;
+mod wire;
 
 pub use atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 pub use command::{Count, Local, Transfer};
@@ -62,6 +72,7 @@ pub use event::{Event, EventKind, Fail, List};
 pub use initiator::{MemoryDescriptor, Outgoing};
 pub use limits::Limits;
 pub use message::{AckReq, Action, Answer, Request};
+pub use node::{Kind, Ni, Node};
 pub use options::{EntryOptions, MdOptions, PtOptions};
 pub use process::{Process, Source};
 pub use region::{Piece, Region};

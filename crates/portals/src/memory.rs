@@ -1,0 +1,54 @@
+//! The user's memory: the one place that copies from it and into it, and that makes it reachable for NICs.
+//!
+//! Regions are what the user has given to an interface; whoever opened it has promised that they are memory ([`crate::Node::open`]).
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use verbs::{Access, Buf, ImplicitMr, MemoryKind, Mr, Pd};
+
+use crate::region::Region;
+
+fn pointer(address: u64) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Copies bytes of a region, from `offset` on: as many as `into` has and the region goes on for.
+pub(crate) fn load(region: &Region, offset: u64, into: &mut [u8]) {
+    let mut rest = into;
+    for piece in region.part(offset, rest.len() as u64) {
+        let (now, later) = rest.split_at_mut(piece.len as usize);
+        // SAFETY: memory of the user's, as promised to `Node::open`; `now` is this library's. Test: data_go_where_they_belong.
+        unsafe { std::ptr::copy_nonoverlapping(pointer(piece.addr), now.as_mut_ptr(), now.len()) };
+        rest = later;
+    }
+}
+
+/// Copies bytes into a region, from `offset` on: as many as there are and the region goes on for.
+pub(crate) fn store(region: &Region, offset: u64, from: &[u8]) {
+    let mut rest = from;
+    for piece in region.part(offset, rest.len() as u64) {
+        let (now, later) = rest.split_at(piece.len as usize);
+        // SAFETY: as above, for writing.
+        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), pointer(piece.addr), now.len()) };
+        rest = later;
+    }
+}
+
+/// A region of all memory, with as many rights as the device gives; `None` where it has none.
+pub(crate) fn all_memory(pd: &Pd) -> verbs::Result<Option<ImplicitMr>> {
+    let Some(access) = pd.device().attr().implicit_mr else { return Ok(None) };
+    // SAFETY: requests name memory of operations under way only, which is memory as promised to `Node::open`, or of buffers that the
+    // operation keeps. Peers are processes of the same user. Test: data_go_where_they_belong.
+    unsafe { pd.reg_all(access) }.map(Some)
+}
+
+/// Registers the user's memory for as long as an operation uses it.
+pub(crate) fn register(pd: &Pd, address: u64, len: u64, access: Access) -> verbs::Result<Mr> {
+    let none = || verbs::Error::Invalid("memory at address 0 cannot be registered".into());
+    let base = NonNull::new(pointer(address)).ok_or_else(none)?;
+    // SAFETY: memory while the operation is under way, as promised to `Node::open`; the operation drops the region when it is over.
+    // References to its bytes are alive only inside the copies of this file. Test: data_go_where_they_belong.
+    let buf = unsafe { Buf::from_raw(base, len as usize, MemoryKind::Host, 0, Arc::new(())) };
+    pd.reg_mr(&buf, access)
+}

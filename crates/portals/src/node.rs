@@ -1,0 +1,314 @@
+//! [`Node`]: what a process has of Portals, behind its lock; [`Ni`]: one of its interfaces. How threads wait, and who makes progress.
+//!
+//! Whoever waits makes progress for all. In real time there is a thread beside, so that others reach this process's memory whatever it
+//! does: it sleeps until the device has news. While the program looks for itself, it leaves the device to the program, and looks once in
+//! a while whether that goes on.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use verbs::host::{Bell, Host, Lock, Span, Task, Time, WaitSet};
+use verbs::{Device, Result};
+
+use crate::engine::Engine;
+use crate::exchange::{Exchange, Interface};
+use crate::limits::Limits;
+use crate::process::Process;
+
+/// What kind of interface: `PTL_NI_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Whether entries match.
+    pub is_matching: bool,
+    /// Whether processes are named by rank.
+    pub is_logical: bool,
+}
+
+impl Kind {
+    /// Its number among the four of a process.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.is_matching as u8 | (self.is_logical as u8) << 1
+    }
+}
+
+/// How often the thread looks whether the program still looks for itself.
+const WATCH: Span = Span::from_ms(1);
+/// How long an interface that is closed waits for what it sent to arrive.
+const LINGER: Span = Span::from_secs(5);
+
+#[derive(Debug)]
+struct Inner {
+    host: Host,
+    uid: u32,
+    me: Process,
+    exchange: Lock<Exchange>,
+    /// Everything that can bring news: the device, and the bell.
+    sources: WaitSet,
+    /// Rung by a thread whose progress has found something that another one may wait for.
+    bell: Arc<Bell>,
+    /// Threads that wait.
+    waiting: AtomicU32,
+    /// Looks of the program's.
+    looks: AtomicU64,
+    /// Rung to end the thread.
+    end_bell: Bell,
+    is_over: AtomicBool,
+}
+
+impl Inner {
+    /// Does something with the state; others that wait hear if that brought news.
+    fn with<T>(&self, act: impl FnOnce(&mut Exchange) -> T) -> T {
+        let (done, news) = {
+            let mut exchange = self.exchange.lock(&self.host);
+            (act(&mut exchange), exchange.take_news())
+        };
+        if news && self.waiting.load(Ordering::SeqCst) > 0 {
+            self.host.ring(&self.bell);
+        }
+        done
+    }
+
+    /// Makes progress until `look` has found something, or the deadline has passed.
+    fn wait<T>(
+        &self,
+        call: &'static str,
+        deadline: Option<Time>,
+        mut look: impl FnMut(&mut Exchange) -> Option<T>,
+    ) -> Option<T> {
+        let mut step = || {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            self.with(|exchange| {
+                exchange.progress();
+                look(exchange)
+            })
+        };
+        if let Some(found) = step() {
+            return Some(found);
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let found = self.host.wait(call, &self.sources, deadline, step);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+
+    /// The thread's life.
+    fn attend(&self) {
+        let is_over = || self.is_over.load(Ordering::SeqCst).then_some(());
+        let mut seen = self.looks.load(Ordering::Relaxed);
+        while is_over().is_none() {
+            let looks = self.looks.load(Ordering::Relaxed);
+            if looks != seen {
+                seen = looks;
+                self.host.wait("portals thread", &self.end_bell, self.host.after(WATCH), is_over);
+                continue;
+            }
+            // A look of the program's ends this wait with the next news.
+            self.host.wait("portals thread", &self.sources, None, || {
+                self.with(Exchange::progress);
+                let goes_on = self.looks.load(Ordering::Relaxed) == seen && is_over().is_none();
+                (!goes_on).then_some(())
+            });
+        }
+    }
+}
+
+/// What a process has of Portals on one device: up to four interfaces at one address. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Node(Arc<Keeper>);
+
+/// Ends the thread with the last handle.
+struct Keeper {
+    inner: Arc<Inner>,
+    /// Behind a lock only so that nodes can be shared; the last handle takes it.
+    thread: Mutex<Option<Task>>,
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Node({:?})", self.inner.me)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.inner.is_over.store(true, Ordering::SeqCst);
+        self.inner.host.ring(&self.inner.end_bell);
+        self.inner.host.ring(&self.inner.bell);
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+        thread.take().into_iter().for_each(Task::join);
+    }
+}
+
+impl Node {
+    /// Listens on a device, as a process of this number or of any; its node is the address.
+    ///
+    /// # Safety
+    /// All memory that regions name which are given to an engine of this node's interfaces, in entries and in memory descriptors, is
+    /// readable, and writable where messages or answers may go, from then on until the entry or descriptor is gone and nothing uses it
+    /// any more; nobody uses it meanwhile in a way that Portals forbids.
+    ///
+    /// # Errors
+    /// The device's; [`verbs::Error::Invalid`] for a number above 65,535. A number that is taken is an error of the listener.
+    pub unsafe fn open(
+        host: &Host,
+        device: &Device,
+        address: Ipv4Addr,
+        pid: Option<u32>,
+        uid: u32,
+    ) -> Result<Self> {
+        let exchange = Exchange::new(device, address, pid)?;
+        let (me, bell) = (exchange.carrier.me(), Arc::new(Bell::new()));
+        let mut sources = WaitSet::new();
+        sources.add(bell.clone());
+        sources.add(exchange.carrier.nic().cq.clone());
+        sources.add(exchange.carrier.nic().cm.clone());
+        let inner = Arc::new(Inner {
+            host: host.clone(),
+            uid,
+            me,
+            exchange: Lock::new(exchange),
+            sources,
+            bell,
+            waiting: AtomicU32::new(0),
+            looks: AtomicU64::new(0),
+            end_bell: Bell::new(),
+            is_over: AtomicBool::new(false),
+        });
+        // In virtual time a rank that computes is not disturbed, and whoever waits makes progress.
+        let thread = match host.node() {
+            Some(_) => None,
+            None => {
+                let attends = inner.clone();
+                let system = |error: std::io::Error| verbs::Error::Invalid(format!("no thread: {error}"));
+                Some(host.spawn("portals", None, move || attends.attend()).map_err(system)?)
+            }
+        };
+        Ok(Self(Arc::new(Keeper { inner, thread: Mutex::new(thread) })))
+    }
+
+    /// Who this process is, on physical interfaces.
+    #[must_use]
+    pub fn me(&self) -> Process {
+        self.0.inner.me
+    }
+
+    /// The interface of a kind, which this opens.
+    #[must_use]
+    pub fn interface(&self, kind: Kind, limits: Limits) -> Ni {
+        let engine = Engine::new(self.me(), self.0.inner.uid, kind.is_matching, limits);
+        let map = kind.is_logical.then(Vec::new);
+        self.0.inner.with(|exchange| exchange.open(kind.number(), Interface { engine, map }));
+        Ni { node: self.clone(), kind }
+    }
+}
+
+/// An open interface. Calls on one that has been closed do nothing.
+#[derive(Clone, Debug)]
+pub struct Ni {
+    node: Node,
+    kind: Kind,
+}
+
+impl Ni {
+    fn inner(&self) -> &Inner {
+        &self.node.0.inner
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The process that it is an interface of.
+    #[must_use]
+    pub const fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Does something at the engine, and carries what comes of it; `None` if the interface is closed.
+    pub fn call<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+        self.inner().with(|exchange| {
+            let done = act(&mut exchange.interface(self.kind.number())?.engine);
+            exchange.flush();
+            Some(done)
+        })
+    }
+
+    /// Makes progress, and does something at the engine; `None` if the interface is closed.
+    pub fn test<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+        self.inner().host.glance();
+        self.inner().looks.fetch_add(1, Ordering::Relaxed);
+        self.inner().with(|exchange| {
+            exchange.progress();
+            Some(act(&mut exchange.interface(self.kind.number())?.engine))
+        })
+    }
+
+    /// Makes progress until `look` finds something at the engine; `None` when the deadline passes first, or the interface is closed.
+    pub fn wait<T>(
+        &self,
+        call: &'static str,
+        deadline: Option<Time>,
+        mut look: impl FnMut(&mut Engine) -> Option<T>,
+    ) -> Option<T> {
+        let number = self.kind.number();
+        let found = self.inner().wait(call, deadline, |exchange| match exchange.interface(number) {
+            Some(interface) => look(&mut interface.engine).map(Some),
+            None => Some(None),
+        });
+        found.flatten()
+    }
+
+    /// A deadline so far from now.
+    #[must_use]
+    pub fn after(&self, span: Span) -> Option<Time> {
+        self.inner().host.after(span)
+    }
+
+    /// Says which process has which rank (`PtlSetMap`). False, and nothing happens, if that was said before, this process is not among
+    /// them, or the interface is physical.
+    #[must_use]
+    pub fn set_map(&self, processes: &[Process]) -> bool {
+        let Some(rank) = processes.iter().position(|process| *process == self.node.me()) else {
+            return false;
+        };
+        self.inner().with(|exchange| match exchange.interface(self.kind.number()) {
+            Some(Interface { engine, map: Some(map) }) if map.is_empty() => {
+                *map = processes.to_vec();
+                engine.set_process(Process::rank(rank as u32));
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// The processes by rank (`PtlGetMap`); none before the map is set.
+    #[must_use]
+    pub fn map(&self) -> Vec<Process> {
+        let map = |exchange: &mut Exchange| exchange.interface(self.kind.number())?.map.clone();
+        self.inner().with(map).unwrap_or_default()
+    }
+
+    /// This process, as this interface names it (`PtlGetId`): its rank, once there is a map.
+    #[must_use]
+    pub fn id(&self) -> Option<Process> {
+        if !self.kind.is_logical {
+            return Some(self.node.me());
+        }
+        let rank = self.map().iter().position(|process| *process == self.node.me())?;
+        Some(Process::rank(rank as u32))
+    }
+
+    /// Closes it (`PtlNIFini`), when what it sent has arrived or five seconds have passed.
+    pub fn close(&self) {
+        let (inner, number) = (self.inner(), self.kind.number());
+        let deadline = inner.host.after(LINGER);
+        inner.wait("PtlNIFini", deadline, |exchange| exchange.is_idle(number).then_some(()));
+        inner.with(|exchange| exchange.carrier.ask_idle());
+        inner.wait("PtlNIFini", deadline, |exchange| exchange.carrier.is_idle().then_some(()));
+        inner.with(|exchange| exchange.close(number));
+    }
+}

@@ -1,0 +1,367 @@
+//! Two nodes that reach each other: data of all sizes and shapes go where they belong, on each device, and whoever vanishes is told of.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use portals::{
+    AckReq, Action, CtHandle, Datatype, Engine, Entry, EntryOptions, EqHandle, Event, EventKind, Fail, Kind,
+    Limits, List, Local, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Op, Operand, Piece, Place, Process,
+    PtOptions, Region, Transfer,
+};
+use verbs::host::Span;
+
+/// Memory that both the test and the library use: the library by its address.
+struct Memory(Vec<AtomicU8>);
+
+impl Memory {
+    fn new(bytes: impl IntoIterator<Item = u8>) -> Self {
+        Self(bytes.into_iter().map(AtomicU8::new).collect())
+    }
+
+    fn zeros(len: usize) -> Self {
+        Self::new(std::iter::repeat_n(0, len))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
+    }
+
+    fn addr(&self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
+    fn region(&self) -> Region {
+        Region::new(self.addr(), self.0.len() as u64)
+    }
+
+    /// All of it, in three pieces.
+    fn pieces(&self) -> Region {
+        let (len, addr) = (self.0.len() as u64, self.addr());
+        let cuts = [0, len / 3, len / 2, len];
+        let piece = |cut: &[u64]| Piece { addr: addr + cut[0], len: cut[1] - cut[0] };
+        Region::of(&cuts.windows(2).map(piece).collect::<Vec<_>>()).expect("few bytes")
+    }
+}
+
+const KIND: Kind = Kind { is_matching: true, is_logical: false };
+
+fn node(device: &str) -> Node {
+    let host = verbs::host::real::host();
+    let device = fabric::open(device, &host).expect("a device");
+    let address = match device.attr().port_addrs.first() {
+        Some(IpAddr::V4(address)) => *address,
+        _ => Ipv4Addr::LOCALHOST,
+    };
+    // SAFETY: the tests keep all memory until what uses it is over.
+    unsafe { Node::open(&host, &device, address, None, 7) }.expect("a node")
+}
+
+/// One side of a test.
+struct Side {
+    ni: Ni,
+    eq: EqHandle,
+    ct: CtHandle,
+}
+
+impl Side {
+    fn new(device: &str, kind: Kind) -> Self {
+        let ni = node(device).interface(kind, Limits::default());
+        let open = |engine: &mut Engine| {
+            let eq = engine.eq_alloc(100).expect("the first");
+            engine.pt_alloc(PtOptions::empty(), Some(eq), Some(0)).expect("the first");
+            (eq, engine.ct_alloc().expect("the first"))
+        };
+        let (eq, ct) = ni.call(open).expect("open");
+        Self { ni, eq, ct }
+    }
+
+    fn me(&self) -> Process {
+        self.ni.node().me()
+    }
+
+    fn append(&self, region: Region, options: EntryOptions, user_ptr: u64) {
+        let options =
+            options | EntryOptions::OP_PUT | EntryOptions::OP_GET | EntryOptions::EVENT_LINK_DISABLE;
+        let place = Place { pt_index: 0, list: List::Priority };
+        let entry = Entry::taking_all(region, options);
+        self.ni.call(|engine| engine.append(place, entry, user_ptr)).expect("open").expect("room");
+    }
+
+    fn bind(&self, region: Region) -> MdHandle {
+        let options = MdOptions::EVENT_CT_REPLY | MdOptions::EVENT_CT_ACK;
+        let md = MemoryDescriptor { region, options, eq: Some(self.eq), counter: Some(self.ct) };
+        self.ni.call(|engine| engine.md_bind(md)).expect("open").expect("room")
+    }
+
+    fn next(&self) -> Event {
+        let deadline = self.ni.after(Span::from_secs(30));
+        let look = |engine: &mut Engine| engine.eq_get(self.eq).expect("a queue");
+        self.ni.wait("test", deadline, look).expect("an event in time").0
+    }
+
+    /// The next event, which is of this kind.
+    fn expect(&self, kind: EventKind) -> Event {
+        let event = self.next();
+        assert_eq!(event.kind, kind, "{event:?}");
+        event
+    }
+
+    fn begin(&self, transfer: &Transfer) {
+        self.ni.call(|engine| engine.transfer(transfer)).expect("open").expect("legal");
+    }
+}
+
+fn transfer(action: Action, md: MdHandle, length: u64, target: Process) -> Transfer {
+    let local = Local { md, offset: 0 };
+    Transfer {
+        action,
+        put: action.brings().then_some(local),
+        get: action.fetches().then_some(local),
+        length,
+        ack: AckReq::Full,
+        target,
+        pt_index: 0,
+        match_bits: 0,
+        remote_offset: 0,
+        user_ptr: 5,
+        hdr_data: 77,
+    }
+}
+
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + seed * 13 + at / 251) as u8).collect()
+}
+
+const SIZES: [usize; 8] = [0, 1, 8, 100, 8000, 8081, 100_000, 3 << 20];
+
+/// Goal: puts and gets of all sizes, from and into memory in one piece and in several. Method: all data are compared.
+fn data_go_where_they_belong(device: &str) {
+    let (a, b) = (Side::new(device, KIND), Side::new(device, KIND));
+    for (round, len) in SIZES.into_iter().enumerate() {
+        for in_pieces in [false, true] {
+            let (ours, theirs) = (Memory::new(pattern(round, len)), Memory::zeros(len));
+            let shape = |memory: &Memory| if in_pieces { memory.pieces() } else { memory.region() };
+            let md = a.bind(shape(&ours));
+            b.append(shape(&theirs), EntryOptions::USE_ONCE | EntryOptions::EVENT_UNLINK_DISABLE, 9);
+            a.begin(&transfer(Action::Put, md, len as u64, b.me()));
+            let event = b.expect(EventKind::Put);
+            assert_eq!((event.mlength, event.user_ptr, event.hdr_data), (len as u64, 9, 77));
+            assert_eq!((event.initiator, event.uid, event.fail), (a.me(), 7, Fail::Ok));
+            assert_eq!(theirs.bytes(), ours.bytes(), "a put of {len} bytes, in pieces: {in_pieces}");
+            a.expect(EventKind::Send);
+            assert_eq!((a.expect(EventKind::Ack).mlength, event.rlength), (len as u64, len as u64));
+            a.ni.call(|engine| engine.md_release(md)).expect("open").expect("unused");
+
+            let (ours, theirs) = (Memory::zeros(len), Memory::new(pattern(round + 50, len)));
+            let md = a.bind(shape(&ours));
+            b.append(shape(&theirs), EntryOptions::USE_ONCE | EntryOptions::EVENT_UNLINK_DISABLE, 9);
+            a.begin(&transfer(Action::Get, md, len as u64, b.me()));
+            assert_eq!(b.expect(EventKind::Get).mlength, len as u64);
+            assert_eq!(a.expect(EventKind::Reply).mlength, len as u64);
+            assert_eq!(theirs.bytes(), ours.bytes(), "a get of {len} bytes, in pieces: {in_pieces}");
+        }
+    }
+    a.ni.close();
+    b.ni.close();
+}
+
+/// Goal: atomic operations, truncation, and what nobody takes.
+fn others_go_as_they_should(device: &str) {
+    let (a, b) = (Side::new(device, KIND), Side::new(device, KIND));
+    let (ours, theirs) = (Memory::new(5_u64.to_ne_bytes()), Memory::new(37_u64.to_ne_bytes()));
+    let md = a.bind(ours.region());
+    a.begin(&transfer(Action::Put, md, 8, b.me()));
+    a.expect(EventKind::Send);
+    assert_eq!(a.expect(EventKind::Ack).fail, Fail::Dropped, "there is no entry");
+
+    b.append(theirs.region(), EntryOptions::empty(), 1);
+    a.begin(&transfer(Action::Atomic(Op::Sum, Datatype::Uint64), md, 8, b.me()));
+    assert_eq!(b.expect(EventKind::Atomic).atomic, Some((Op::Sum, Datatype::Uint64)));
+    assert_eq!(theirs.bytes(), 42_u64.to_ne_bytes());
+    a.expect(EventKind::Send);
+    a.expect(EventKind::Ack);
+
+    let mut operand = Operand::default();
+    operand[..8].copy_from_slice(&42_u64.to_ne_bytes());
+    let result = Memory::zeros(8);
+    let get = Some(Local { md: a.bind(result.region()), offset: 0 });
+    let swap = Action::Swap(Op::Cswap, Datatype::Uint64, operand);
+    a.begin(&Transfer { get, ..transfer(swap, md, 8, b.me()) });
+    b.expect(EventKind::FetchAtomic);
+    a.expect(EventKind::Send);
+    a.expect(EventKind::Reply);
+    assert_eq!(
+        (result.bytes(), theirs.bytes()),
+        (42_u64.to_ne_bytes().to_vec(), 5_u64.to_ne_bytes().to_vec())
+    );
+
+    let long = Memory::new(pattern(1, 100_000));
+    let md = a.bind(long.region());
+    a.begin(&transfer(Action::Put, md, 100_000, b.me()));
+    let event = b.expect(EventKind::Put);
+    assert_eq!((event.rlength, event.mlength), (100_000, 8));
+    assert_eq!(theirs.bytes(), long.bytes()[..8]);
+    let silent =
+        Transfer { ack: AckReq::None, remote_offset: 3, ..transfer(Action::Put, md, 100_000, b.me()) };
+    a.expect(EventKind::Send);
+    a.expect(EventKind::Ack);
+    a.begin(&silent);
+    a.expect(EventKind::Send);
+    assert_eq!(b.expect(EventKind::Put).mlength, 5);
+}
+
+/// Goal: a process reaches itself as it reaches others.
+#[test]
+fn a_process_reaches_itself() {
+    let a = Side::new("shm", KIND);
+    for len in SIZES {
+        let (from, to, back) = (Memory::new(pattern(2, len)), Memory::zeros(len), Memory::zeros(len));
+        a.append(to.region(), EntryOptions::USE_ONCE | EntryOptions::EVENT_UNLINK_DISABLE, 1);
+        a.begin(&transfer(Action::Put, a.bind(from.region()), len as u64, a.me()));
+        let kinds = [a.next().kind, a.next().kind, a.next().kind];
+        assert_eq!(kinds, [EventKind::Send, EventKind::Put, EventKind::Ack]);
+        a.append(to.pieces(), EntryOptions::USE_ONCE | EntryOptions::EVENT_UNLINK_DISABLE, 1);
+        a.begin(&transfer(Action::Get, a.bind(back.pieces()), len as u64, a.me()));
+        assert_eq!([a.next().kind, a.next().kind], [EventKind::Get, EventKind::Reply]);
+        assert_eq!((to.bytes(), back.bytes()), (from.bytes(), from.bytes()));
+    }
+}
+
+/// Goal: a target that does nothing is reached all the same. Method: nobody calls anything at it until the initiator knows that all
+/// is done.
+fn a_target_need_not_call(device: &str) {
+    let (a, b) = (Side::new(device, KIND), Side::new(device, KIND));
+    let (ours, theirs) = (Memory::new(pattern(3, 50_000)), Memory::zeros(50_000));
+    b.append(theirs.region(), EntryOptions::empty(), 1);
+    let md = a.bind(ours.region());
+    for length in [10, 50_000] {
+        a.begin(&transfer(Action::Put, md, length, b.me()));
+        a.expect(EventKind::Send);
+        a.expect(EventKind::Ack);
+        assert_eq!(theirs.bytes()[..length as usize], ours.bytes()[..length as usize]);
+    }
+}
+
+/// Goal: more messages than there are slots, both ways at once, none lost and all in order.
+fn many_messages_stay_in_order(device: &str) {
+    const COUNT: u64 = 2000;
+    let sides = [Side::new(device, KIND), Side::new(device, KIND)];
+    let memory = [Memory::zeros(64), Memory::zeros(64)];
+    let mut mds = Vec::new();
+    for (side, memory) in sides.iter().zip(&memory) {
+        side.append(memory.region(), EntryOptions::EVENT_COMM_DISABLE, 1);
+        mds.push(side.bind(memory.region()));
+    }
+    let quiet = |side: &Side, md, to| {
+        let all = transfer(Action::Put, md, 8, to);
+        (0..COUNT).for_each(|number| {
+            side.begin(&Transfer { ack: AckReq::Counting, hdr_data: number, user_ptr: number, ..all });
+        });
+    };
+    for (side, other) in [(0, 1), (1, 0)] {
+        quiet(&sides[side], mds[side], sides[other].me());
+    }
+    for side in &sides {
+        let deadline = side.ni.after(Span::from_secs(30));
+        let all = |engine: &mut Engine| {
+            let count = engine.ct_get(side.ct).expect("a counter");
+            (count.success == COUNT && count.failure == 0).then_some(())
+        };
+        assert!(
+            side.ni.wait("test", deadline, all).is_some(),
+            "{:?}",
+            side.ni.call(|engine| engine.ct_get(side.ct))
+        );
+        let events = std::iter::from_fn(|| {
+            side.ni.call(|engine| engine.eq_get(side.eq)).expect("open").expect("a queue")
+        });
+        let sent: Vec<u64> = events.map(|(event, _)| event.user_ptr).collect();
+        assert_eq!(sent, (COUNT - 100..COUNT).collect::<Vec<_>>(), "the last hundred, in order");
+    }
+}
+
+/// Goal: operations on a process that has gone end with a failure, those under way and those that begin later.
+fn whoever_vanishes_is_told_of(device: &str) {
+    let (a, b) = (Side::new(device, KIND), Side::new(device, KIND));
+    let ours = Memory::new(pattern(4, 100_000));
+    let (md, gone) = (a.bind(ours.region()), b.me());
+    let memory = Memory::zeros(8);
+    b.append(memory.region(), EntryOptions::EVENT_COMM_DISABLE, 1);
+    a.begin(&transfer(Action::Put, md, 8, gone));
+    a.expect(EventKind::Send);
+    assert_eq!(a.expect(EventKind::Ack).fail, Fail::Ok);
+    drop(b);
+    for action in [Action::Put, Action::Get] {
+        for length in [8, 100_000] {
+            a.begin(&transfer(action, md, length, gone));
+            let mut last = a.next();
+            if last.kind == EventKind::Send && last.fail == Fail::Ok {
+                last = a.next();
+            }
+            assert_eq!(last.fail, Fail::Undeliverable, "{action:?} of {length}: {last:?}");
+        }
+    }
+    a.begin(&transfer(Action::Put, md, 8, Process::physical(0x7f00_0001, 70_000)));
+    assert_eq!(a.expect(EventKind::Send).fail, Fail::Undeliverable, "no process has such a number");
+}
+
+/// Goal: ranks name processes, once a map says how.
+#[test]
+fn ranks_name_processes() {
+    let kind = Kind { is_matching: false, is_logical: true };
+    let sides = [Side::new("shm", kind), Side::new("shm", kind)];
+    let map = [sides[0].me(), sides[1].me()];
+    let ours = Memory::new(pattern(5, 16));
+    let md = sides[1].bind(ours.region());
+    sides[1].begin(&transfer(Action::Put, md, 16, Process::rank(0)));
+    assert_eq!(sides[1].expect(EventKind::Send).fail, Fail::Undeliverable, "there is no map yet");
+    assert_eq!((sides[0].ni.id(), sides[0].ni.set_map(&map[1..])), (None, false), "not among them");
+    assert!(sides.iter().all(|side| side.ni.set_map(&map)) && !sides[0].ni.set_map(&map));
+    assert_eq!((sides[1].ni.id(), sides[1].ni.map()), (Some(Process::rank(1)), map.to_vec()));
+
+    let theirs = Memory::zeros(16);
+    sides[0].append(theirs.region(), EntryOptions::empty(), 1);
+    sides[1].begin(&transfer(Action::Put, md, 16, Process::rank(0)));
+    assert_eq!(sides[0].expect(EventKind::Put).initiator, Process::rank(1));
+    assert_eq!(theirs.bytes(), ours.bytes());
+    sides[1].expect(EventKind::Send);
+    sides[1].expect(EventKind::Ack);
+    sides[1].begin(&transfer(Action::Put, md, 16, Process::rank(2)));
+    assert_eq!(sides[1].expect(EventKind::Send).fail, Fail::Undeliverable, "nobody has this rank");
+}
+
+macro_rules! on_devices {
+    ($($module:ident $device:literal;)*) => {$(
+        mod $module {
+            #[test]
+            fn data_go_where_they_belong() {
+                super::data_go_where_they_belong($device);
+            }
+
+            #[test]
+            fn others_go_as_they_should() {
+                super::others_go_as_they_should($device);
+            }
+
+            #[test]
+            fn a_target_need_not_call() {
+                super::a_target_need_not_call($device);
+            }
+
+            #[test]
+            fn many_messages_stay_in_order() {
+                super::many_messages_stay_in_order($device);
+            }
+
+            #[test]
+            fn whoever_vanishes_is_told_of() {
+                super::whoever_vanishes_is_told_of($device);
+            }
+        }
+    )*};
+}
+
+on_devices! {
+    shm "shm";
+    iwarp "iwarp";
+}
