@@ -144,13 +144,9 @@ fn findings(all: &Reproduction) -> Markup {
 fn off(row: &Row) -> String {
     match row.error() {
         Some(error) => {
-            format!(
-                "{}: paper {}, model {}: off by {}",
-                row.variant,
-                published(row),
-                modelled(row),
-                percent(error)
-            )
+            let colon = if row.variant.is_empty() { "" } else { ": " };
+            let (paper, model, error) = (published(row), modelled(row), percent(error));
+            format!("{}{colon}paper {paper}, model {model}: off by {error}", row.variant)
         }
         None => format!("{}: {}", row.variant, row.evidence.as_deref().unwrap_or_default()),
     }

@@ -162,7 +162,7 @@ impl Score {
             ),
             (
                 format!(
-                    "{} fitted values, fewer than a fifth of {} predicted numbers ({room:.1})",
+                    "{} fitted values for {} predicted numbers (goal under a fifth, {room:.1})",
                     self.fitted_values, self.numeric
                 ),
                 (self.fitted_values as f64) < room || self.fitted_values == 0,
