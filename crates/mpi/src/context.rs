@@ -22,6 +22,10 @@ pub(crate) enum Plane {
     Announcing = 4,
     /// The parts of such messages.
     Parts = 5,
+    /// What members of a window ask each other to change, where the device cannot.
+    Asking = 6,
+    /// Answers to that.
+    Answering = 7,
 }
 
 /// The largest serial number.
@@ -61,10 +65,11 @@ mod tests {
             assert_eq!(Context::from_number(context.number()), context);
             let planes = [Plane::Point, Plane::Collective, Plane::Making, Plane::Side];
             all.extend(planes.map(|plane| context.plane(plane)));
-            all.extend([Plane::Announcing, Plane::Parts].map(|plane| context.plane(plane)));
+            let others = [Plane::Announcing, Plane::Parts, Plane::Asking, Plane::Answering];
+            all.extend(others.map(|plane| context.plane(plane)));
         }
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 30);
+        assert_eq!(all.len(), 40);
     }
 }

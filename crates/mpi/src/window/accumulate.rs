@@ -18,8 +18,7 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::put`]; [`Class::OP`] for an operator of the program's, for one that does not reduce the type, and for `MPI_NO_OP`;
-    /// [`Class::TYPE`] for elements of several types, or of another type than the target's; [`Class::UNSUPPORTED_OPERATION`] where the
-    /// device has no atomics.
+    /// [`Class::TYPE`] for elements of several types, or of another type than the target's.
     pub fn accumulate(&self, origin: &Buffer, at: &At, op: &Op) -> Result<()> {
         self.accumulate_as(origin, at, op, Form::Plain)
     }
@@ -81,8 +80,7 @@ impl Window {
     /// Replaces an element of a member's if it is equal to another one, and reads what was there (`MPI_Compare_and_swap`).
     ///
     /// # Errors
-    /// As [`Window::put`], for all three; [`Class::TYPE`] for a type that is no integer, logical or byte; [`Class::UNSUPPORTED_OPERATION`] where the device
-    /// has no atomics.
+    /// As [`Window::put`], for all three; [`Class::TYPE`] for a type that is no integer, logical or byte.
     pub fn compare_and_swap(
         &self,
         origin: &Buffer,
@@ -120,7 +118,7 @@ impl Window {
         change: impl FnOnce(&mut [u8]) -> Result<bool>,
     ) -> Result<()> {
         let core = self.core();
-        let words = &target.way(core)?.words;
+        let words = &target.way(&self.0.comm)?.words;
         core.host().charge_copy(len);
         let transfer = |buffer: &Buffer, places: &[_], op| {
             let begun = core.with(|engine| engine.move_bytes(target.process, places, buffer, op))?;

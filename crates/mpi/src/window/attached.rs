@@ -110,7 +110,7 @@ impl Window {
             return unsafe { Buffer::new(address as usize, at.count, at.datatype.clone()) }
                 .map(Elements::Near);
         }
-        let way = target.way(self.core())?;
+        let way = target.way(&self.0.comm)?;
         let block = target.card.control[way.port].remote();
         let block = Block { process: target.process, words: &way.words, at: block, port: way.port };
         let key = target.attached.key(self.core(), &block, begin, end)?;

@@ -10,12 +10,15 @@ use crate::comm::Comm;
 use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::info::Info;
+use crate::nic::Nic;
 use crate::window::card::{CARD, Card, NO_PORT};
 use crate::window::control::{Control, DIRECTORY};
 use crate::window::directory::Attached;
 use crate::window::object::{Belongings, Flavor, Inner, Kept, State, Window};
 use crate::window::segment::Segment;
+use crate::window::served::Service;
 use crate::window::target::Target;
+use crate::window::words::Words;
 
 /// Memory of a window to be made: an address, and who keeps it.
 struct Part {
@@ -143,17 +146,19 @@ impl Window {
         let (core, me) = (comm.core().clone(), comm.rank() as usize);
         let block = DIRECTORY + if flavor == Flavor::Dynamic { Attached::BYTES } else { 0 };
         let (memory, block_region) = new_memory(&comm, block)?;
-        let control = Control::new(memory)?;
+        let control = Arc::new(Control::new(memory)?);
         let (card, mut regions) = part.expose(&core, (&control, &block_region))?;
         let known = [part.mapped, block_region].into_iter().flatten();
         regions.extend(known.map(|(region, _)| region));
+        let is_asked = core.with(|engine| !engine.transport.nics().iter().all(Nic::has_atomics));
+        let service = if is_asked { Some(Service::begin(&comm, &control)?) } else { None };
         let cards = comm.talk()?.told_by_all(comm.rank(), &card.bytes())?;
         let mut targets = Vec::with_capacity(comm.size() as usize);
         for (rank, (card, process)) in cards.chunks_exact(CARD).zip(comm.group().members()).enumerate() {
             let nonsense = "a member told of its memory what no process of this version tells";
             let card = Card::parse(card).ok_or_else(|| Error::new(Class::OTHER, nonsense))?;
             targets.push(if rank == me {
-                Target::own(*process, card, part.address, control.words())
+                Target::own(*process, card, part.address, Words::Near(control.buf().clone()))
             } else {
                 Target::new(*process, card, block, places.map(|places| places[rank]))
             });
@@ -166,7 +171,7 @@ impl Window {
             unit: part.unit,
             targets,
             control,
-            kept: Lock::new(Some(Kept { _regions: regions, _memory: part.memory })),
+            kept: Lock::new(Some(Kept { _regions: regions, _memory: part.memory, _service: service })),
             is_freed: AtomicBool::new(false),
             attached: Lock::default(),
             posted: Lock::default(),

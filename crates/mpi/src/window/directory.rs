@@ -10,7 +10,8 @@ use crate::address::PORTS_MAX;
 use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::window::control::{DIRECTORY, Words};
+use crate::window::control::DIRECTORY;
+use crate::window::words::Words;
 
 /// Regions that a member may have attached at a time.
 pub(super) const REGIONS_MAX: usize = 256;

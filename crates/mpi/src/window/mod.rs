@@ -3,14 +3,16 @@
 //!
 //! Whoever calls does all of the work. A put is an RDMA write, a get is an RDMA read. Locks, and the order among operations that
 //! accumulate, are words in a block of registered memory that each member has (`control`): who wants them changes them by the
-//! device's atomics, or by the processor's where the block is mapped. So a member that computes and calls nothing holds up nobody.
+//! device's atomics, or by the processor's where the block is mapped. So a member that computes and calls nothing holds up nobody;
+//! where the device has no atomics, the member is asked, and must make progress.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `object` | [`Window`] itself: what it is, and what hangs on it |
 //! | `creation` | how windows are made, and freed |
 //! | `card` | what a member tells the others of its memory |
-//! | `control` | the words by which members keep out of each other's way |
+//! | `control`, `words` | the words by which members keep out of each other's way; how others change them |
+//! | `served` | the same where the device has no atomics, by questions and answers |
 //! | `target` | a member's memory as another one reaches it |
 //! | `remote` | bytes between a buffer and places in a peer's memory |
 //! | `segment` | memory that the processes of one host share |
@@ -29,9 +31,11 @@ mod epoch;
 mod object;
 mod remote;
 mod segment;
+mod served;
 mod sync;
 mod target;
 mod transfer;
+mod words;
 
 pub use epoch::{Assert, LockKind};
 pub use object::{Flavor, Shared, Window};

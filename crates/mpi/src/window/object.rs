@@ -19,6 +19,7 @@ use crate::table::Key;
 use crate::window::control::Control;
 use crate::window::directory::Attached;
 use crate::window::epoch::Epochs;
+use crate::window::served::Stop;
 use crate::window::target::Target;
 
 /// How a window got its memory (`MPI_WIN_CREATE_FLAVOR`; the numbers are those of the standard ABI).
@@ -51,7 +52,7 @@ pub(super) struct Inner {
     pub(super) unit: i64,
     /// By rank.
     pub(super) targets: Vec<Target>,
-    pub(super) control: Control,
+    pub(super) control: Arc<Control>,
     /// Keeps the memory, where it is the window's, and its keys; empty when the window was freed.
     pub(super) kept: Lock<Option<Kept>>,
     pub(super) is_freed: AtomicBool,
@@ -62,10 +63,11 @@ pub(super) struct Inner {
     pub(super) belongings: Lock<Belongings>,
 }
 
-/// What makes a member's memory reachable.
+/// What makes a member's memory reachable, and answers others' questions.
 pub(super) struct Kept {
     pub(super) _regions: Vec<Mr>,
     pub(super) _memory: Option<verbs::Buf>,
+    pub(super) _service: Option<Stop>,
 }
 
 /// What is under way at this process.

@@ -201,7 +201,7 @@ impl Window {
         self.with_state(|state| state.epochs.check_lock(rank))?;
         let is_checked = !assert.has(Assert::NOCHECK);
         if is_checked {
-            target.way(self.core())?.words.lock(self.core(), kind, self.group())?;
+            target.way(&self.0.comm)?.words.lock(self.core(), kind, self.group())?;
         }
         self.with_state(|state| state.epochs.locked(rank, is_checked.then_some(kind)));
         Ok(())
@@ -220,7 +220,7 @@ impl Window {
         self.with_state(|state| state.epochs.check_unlock(rank))?;
         let done = self.finish("MPI_Win_unlock", Some(rank));
         if let Some(kind) = self.with_state(|state| state.epochs.unlock(rank)) {
-            target.way(self.core())?.words.unlock(self.core(), kind, 1)?;
+            target.way(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
         }
         done
     }
@@ -245,7 +245,7 @@ impl Window {
         let mut done = self.finish_all("MPI_Win_unlock_all");
         for (rank, times) in self.with_state(|state| state.epochs.unlock_all()) {
             let unlock =
-                || self.target(rank)?.way(self.core())?.words.unlock(self.core(), LockKind::Shared, times);
+                || self.target(rank)?.way(&self.0.comm)?.words.unlock(self.core(), LockKind::Shared, times);
             done = done.and(unlock());
         }
         done

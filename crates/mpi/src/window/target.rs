@@ -5,12 +5,13 @@ use std::sync::OnceLock;
 use datatypes::Datatype;
 use verbs::{Buf, RemoteAddr};
 
-use crate::core::Core;
+use crate::comm::Comm;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::window::card::Card;
-use crate::window::control::Words;
 use crate::window::directory::Known;
+use crate::window::served::Asking;
+use crate::window::words::Words;
 
 /// Elements in a member's memory (`target_rank`, `target_disp`, `target_count`, `target_datatype`).
 #[derive(Clone, Debug)]
@@ -80,21 +81,21 @@ impl Target {
         self.near
     }
 
-    /// How it is reached; the first time, it is connected to.
+    /// How it is reached by a member of the window's communicator; the first time, it is connected to.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when it is lost.
-    pub(super) fn way(&self, core: &Core) -> Result<&Way> {
+    pub(super) fn way(&self, comm: &Comm) -> Result<&Way> {
         if let Some(way) = self.way.get() {
             return Ok(way);
         }
-        let found = self.find_way(core)?;
+        let found = self.find_way(comm)?;
         // Another thread may have been faster.
         Ok(self.way.get_or_init(|| found))
     }
 
-    fn find_way(&self, core: &Core) -> Result<Way> {
-        let process = self.process;
+    fn find_way(&self, comm: &Comm) -> Result<Way> {
+        let (core, process) = (comm.core(), self.process);
         core.with(|engine| engine.transport.connect(process))?;
         core.wait("connecting to a member of a window", |engine| match engine.transport.lost(process) {
             Some(error) => Some(Err(error.clone())),
@@ -118,7 +119,7 @@ impl Target {
             let words = match mapped(self.card.control_port, control, self.block) {
                 Some(block) => Words::Near(block),
                 None if engine.transport.nics()[near].has_atomics() => Words::far(process, control),
-                None => Words::None,
+                None => Words::Asked(Asking::new(comm, process)?),
             };
             Ok(Way { data, words, port })
         })
@@ -150,8 +151,8 @@ impl Target {
     }
 
     /// The elements that begin at an [`Target::offset`] in this member's part.
-    pub(super) fn elements(&self, core: &Core, at: &At, offset: i64) -> Result<Elements> {
-        match &self.way(core)?.data {
+    pub(super) fn elements(&self, comm: &Comm, at: &At, offset: i64) -> Result<Elements> {
+        match &self.way(comm)?.data {
             Data::Near { address, .. } => {
                 let begin = address.wrapping_add_signed(offset as isize);
                 // SAFETY: within the member's part, which was checked, and which is mapped here until the window is freed.

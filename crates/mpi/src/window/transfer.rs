@@ -119,13 +119,13 @@ impl Window {
             return Ok(None);
         }
         if ready == Ready::Lock {
-            target.way(self.core())?.words.lock(self.core(), LockKind::Shared, self.group())?;
+            target.way(&self.0.comm)?.words.lock(self.core(), LockKind::Shared, self.group())?;
             self.with_state(|state| state.epochs.locked_lazily(at.rank));
         }
         let elements = if is_dynamic {
             self.attached_elements(target, at)?
         } else {
-            target.elements(self.core(), at, offset)?
+            target.elements(&self.0.comm, at, offset)?
         };
         Ok(Some((target, elements)))
     }
