@@ -2,7 +2,7 @@
 //! memory, so that all of them are atomic, of whatever type and operator, and those of one process come about in their order.
 
 use datatypes::{Basic, Combiner, Datatype, Op, Operator};
-use verbs::SendOp;
+use verbs::{RemoteAddr, SendOp};
 
 use crate::engine::Begun;
 use crate::error::{Class, Error, Result};
@@ -120,15 +120,12 @@ impl Window {
         let core = self.core();
         let words = &target.way(&self.0.comm)?.words;
         core.host().charge_copy(len);
-        let transfer = |buffer: &Buffer, places: &[_], op| {
-            let begun = core.with(|engine| engine.move_bytes(target.process, places, buffer, op))?;
-            core.finish("accumulating", begun).ok().map(drop)
-        };
         let change = |bytes: &mut [u8]| {
             result.iter().for_each(|result| result.store(bytes));
             change(bytes)
         };
-        words.in_turn(core, || match elements {
+        words.take_turn(core)?;
+        let done = match elements {
             Elements::Near(there) => with_bytes(len, |bytes| {
                 there.load(bytes);
                 if change(bytes)? {
@@ -136,17 +133,36 @@ impl Window {
                 }
                 Ok(())
             }),
-            Elements::Far(places) => {
-                let copy = Buffer::own(&vec![0; len as usize])?;
-                transfer(&copy, &places, SendOp::Read)?;
-                let mut bytes = copy.to_vec();
-                if change(&mut bytes)? {
-                    copy.store(&bytes);
-                    transfer(&copy, &places, SendOp::Write)?;
-                }
-                Ok(())
-            }
-        })
+            Elements::Far(places) => self.change_far((target, &places), len, change, words.is_behind()),
+        };
+        let ended = words.end_turn(core)?;
+        self.pend(target.rank(), ended, Form::Plain);
+        done
+    }
+
+    /// Reads what is in a peer's memory, and writes it back if it has changed; waits for that unless others are kept away until then.
+    fn change_far(
+        &self,
+        (target, places): (&Target, &[(RemoteAddr, u64)]),
+        len: u64,
+        change: impl FnOnce(&mut [u8]) -> Result<bool>,
+        is_kept_away: bool,
+    ) -> Result<()> {
+        let core = self.core();
+        let copy = Buffer::own(&vec![0; len as usize])?;
+        let transfer = |op| core.with(|engine| engine.move_bytes(target.process, places, &copy, op));
+        core.finish("accumulating", transfer(SendOp::Read)?).ok()?;
+        let mut bytes = copy.to_vec();
+        if !change(&mut bytes)? {
+            return Ok(());
+        }
+        copy.store(&bytes);
+        let begun = transfer(SendOp::Write)?;
+        if is_kept_away {
+            self.pend(target.rank(), begun, Form::Plain);
+            return Ok(());
+        }
+        core.finish("accumulating", begun).ok().map(drop)
     }
 }
 

@@ -158,9 +158,9 @@ impl Window {
             let nonsense = "a member told of its memory what no process of this version tells";
             let card = Card::parse(card).ok_or_else(|| Error::new(Class::OTHER, nonsense))?;
             targets.push(if rank == me {
-                Target::own(*process, card, part.address, Words::Near(control.buf().clone()))
+                Target::own((rank as i32, *process), card, part.address, Words::Near(control.buf().clone()))
             } else {
-                Target::new(*process, card, block, places.map(|places| places[rank]))
+                Target::new((rank as i32, *process), card, block, places.map(|places| places[rank]))
             });
         }
         let inner = Inner {

@@ -12,6 +12,7 @@ use crate::request::Request;
 use crate::status::{PROC_NULL, Status};
 use crate::window::epoch::{Assert, LockKind};
 use crate::window::object::{Pending, Window};
+use crate::window::transfer::Form;
 
 /// What members say to each other: that one may operate on the other's memory, and that it has.
 const POSTED: i32 = 0;
@@ -220,7 +221,8 @@ impl Window {
         self.with_state(|state| state.epochs.check_unlock(rank))?;
         let done = self.finish("MPI_Win_unlock", Some(rank));
         if let Some(kind) = self.with_state(|state| state.epochs.unlock(rank)) {
-            target.way(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
+            let begun = target.way(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
+            self.pend(rank, begun, Form::Plain);
         }
         done
     }
@@ -244,8 +246,12 @@ impl Window {
         self.with_state(|state| state.epochs.check_unlock_all())?;
         let mut done = self.finish_all("MPI_Win_unlock_all");
         for (rank, times) in self.with_state(|state| state.epochs.unlock_all()) {
-            let unlock =
-                || self.target(rank)?.way(&self.0.comm)?.words.unlock(self.core(), LockKind::Shared, times);
+            let unlock = || {
+                let words = &self.target(rank)?.way(&self.0.comm)?.words;
+                let begun = words.unlock(self.core(), LockKind::Shared, times)?;
+                self.pend(rank, begun, Form::Plain);
+                Ok(())
+            };
             done = done.and(unlock());
         }
         done

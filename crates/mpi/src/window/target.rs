@@ -44,6 +44,7 @@ pub(super) struct Way {
 
 /// A member of a window, as another process knows it.
 pub(super) struct Target {
+    rank: i32,
     pub(super) process: u32,
     pub(super) card: Card,
     /// Bytes of its control block.
@@ -64,16 +65,21 @@ pub(super) enum Elements {
 }
 
 impl Target {
-    /// A member with a control block of so many bytes, whose part may be mapped here.
-    pub(super) fn new(process: u32, card: Card, block: usize, near: Option<usize>) -> Self {
-        Self { process, card, block, near, way: OnceLock::new(), attached: Known::default() }
+    /// A member, by rank and process, with a control block of so many bytes, whose part may be mapped here.
+    pub(super) fn new((rank, process): (i32, u32), card: Card, block: usize, near: Option<usize>) -> Self {
+        Self { rank, process, card, block, near, way: OnceLock::new(), attached: Known::default() }
     }
 
     /// This process itself.
-    pub(super) fn own(process: u32, card: Card, address: usize, words: Words) -> Self {
-        let target = Self::new(process, card, 0, Some(address));
+    pub(super) fn own(who: (i32, u32), card: Card, address: usize, words: Words) -> Self {
+        let target = Self::new(who, card, 0, Some(address));
         let way = Way { data: Data::Near { address, _mapped: None }, words, port: 0 };
         Self { way: OnceLock::from(way), ..target }
+    }
+
+    /// Its rank in the window.
+    pub(super) fn rank(&self) -> i32 {
+        self.rank
     }
 
     /// Where its part is mapped here, if that is known without asking it.

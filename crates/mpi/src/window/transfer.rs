@@ -131,7 +131,7 @@ impl Window {
     }
 
     /// Notes an operation that has begun, for flushes.
-    fn pend(&self, rank: i32, begun: Begun, form: Form) -> Begun {
+    pub(super) fn pend(&self, rank: i32, begun: Begun, form: Form) -> Begun {
         let Begun::Under(key) = begun else { return begun };
         let pending = Pending { rank, key, is_requested: form == Form::Requested };
         let is_many = self.with_state(|state| {

@@ -9,10 +9,13 @@ use host::{Bell, Lock, Span};
 use verbs::{Buf, RemoteAddr};
 
 use crate::core::Core;
-use crate::engine::Engine;
+use crate::engine::{Begun, Engine};
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
+use crate::memory::Buffer;
 use crate::nic::Reach;
+use crate::operation::Lent;
+use crate::status::Status;
 use crate::window::control::{Change, LOCK, TURN};
 use crate::window::epoch::LockKind;
 use crate::window::served::Asking;
@@ -85,24 +88,47 @@ impl Words {
     }
 
     /// Gives the lock back, so many times if it is shared.
-    pub(super) fn unlock(&self, core: &Core, kind: LockKind, times: u32) -> Result<()> {
+    pub(super) fn unlock(&self, core: &Core, kind: LockKind, times: u32) -> Result<Begun> {
         let less = match kind {
             LockKind::Exclusive => alone(core.bootstrap().rank()),
             LockKind::Shared => u64::from(times),
         };
-        self.change(core, &Change::Add { word: LOCK, add: less.wrapping_neg() }).map(drop)
+        self.begin(core, &Change::Add { word: LOCK, add: less.wrapping_neg() })
     }
 
-    /// Does something while nobody else accumulates into this member's memory.
-    pub(super) fn in_turn<T>(&self, core: &Core, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Waits until nobody else accumulates into this member's memory, and keeps others from it.
+    pub(super) fn take_turn(&self, core: &Core) -> Result<()> {
         let me = alone(core.bootstrap().rank());
         patiently(core, "the turn to accumulate", || {
             let was = self.change(core, &Change::Swap { word: TURN, compare: 0, swap: me })?;
             Ok(if was == 0 { Try::Done } else { Try::Taken(vec![((was >> 32) as u32).wrapping_sub(1)]) })
-        })?;
-        let done = act();
-        self.change(core, &Change::Swap { word: TURN, compare: me, swap: 0 })?;
-        done
+        })
+    }
+
+    /// Lets others accumulate again.
+    pub(super) fn end_turn(&self, core: &Core) -> Result<Begun> {
+        let me = alone(core.bootstrap().rank());
+        self.begin(core, &Change::Swap { word: TURN, compare: me, swap: 0 })
+    }
+
+    /// Begins to change a word; behind all that was begun by the same device before.
+    fn begin(&self, core: &Core, change: &Change) -> Result<Begun> {
+        let Self::Far { process, at, .. } = self else {
+            return self.change(core, change).map(|_| Begun::Over(Status::empty()));
+        };
+        let buffer = Buffer::own(&[0; RESULT])?;
+        let (address, _) = buffer.one_piece().unwrap_or_default();
+        core.with(|engine| {
+            let reach = engine.transport.reach(*process, address, RESULT, false)?;
+            let request = (change.op(*at), reach.sge(address as u64, RESULT as u32));
+            let lent = Lent { buffer, staging: None, is_read: false, _reach: reach };
+            engine.access(*process, &[request], Some(lent))
+        })
+    }
+
+    /// Whether a change comes behind all that the device was asked for at this member before.
+    pub(super) fn is_behind(&self) -> bool {
+        matches!(self, Self::Far { .. })
     }
 }
 
