@@ -201,7 +201,9 @@ impl<'a> Reduction<'a> {
             Error::new(Class::TYPE, format_args!("{:?} has elements of several types", at.datatype))
         })?;
         op.check(&element).map_err(|error| Error::new(Class::OP, error.text))?;
-        if origin.datatype().signature(origin.count()) != at.datatype.signature(at.count) {
+        let is_same = origin.count() == at.count && origin.datatype().same(&at.datatype);
+        let signature = || origin.datatype().signature(origin.count());
+        if !is_same && signature() != at.datatype.signature(at.count) {
             return Err(Error::new(Class::TYPE, "the origin's elements have other types than the target's"));
         }
         let replaces = matches!(op, Op::Predefined(Operator::Replace));
@@ -238,8 +240,11 @@ impl<'a> Reduction<'a> {
 
 /// The one type that all elements of a datatype have, predefined or a pair; `None` if they have several.
 fn element_of(datatype: &Datatype) -> Option<Datatype> {
+    if datatype.basic().is_some() {
+        return Some(datatype.clone());
+    }
     let mut element = datatype.clone();
-    while element.combiner() != Combiner::ValueIndex
+    while !matches!(element.combiner(), Combiner::ValueIndex | Combiner::Named)
         && let Ok(contents) = element.contents()
         && let Some(first) = contents.datatypes.first().cloned()
     {

@@ -140,7 +140,10 @@ impl Target {
             let text = format!("the target's displacement {} is negative", at.displacement);
             return Err(Error::new(Class::DISP, text));
         }
-        let span = at.datatype.span(at.count).map_err(|error| Error::new(Class::COUNT, error.text))?;
+        let span = match at.datatype.single_run(at.count) {
+            Some(run) => run.offset..run.offset.saturating_add_unsigned(run.length),
+            None => at.datatype.span(at.count).map_err(|error| Error::new(Class::COUNT, error.text))?,
+        };
         let (begin, size) = (at.displacement.checked_mul(self.card.unit as i64), self.card.size);
         let inside = |begin: &i64| {
             let (first, end) = (begin.checked_add(span.start), begin.checked_add(span.end));

@@ -107,7 +107,10 @@ impl Window {
                 "the target's datatype is not committed; call MPI_Type_commit first",
             ));
         }
-        let bytes = at.datatype.bytes(at.count).map_err(|error| Error::new(Class::COUNT, error.text))?;
+        let bytes = match at.datatype.single_run(at.count) {
+            Some(run) => run.length,
+            None => at.datatype.bytes(at.count).map_err(|error| Error::new(Class::COUNT, error.text))?,
+        };
         if origin.len() != bytes {
             let text =
                 format!("the origin has {} bytes, but the target's elements have {bytes}", origin.len());
