@@ -10,6 +10,9 @@
      bibw        both ways at once (osu_bibw), ns a message of one way
      overlap     ranks 0 and 1 exchange, and compute meanwhile for as long as an exchange takes: which part of that was hidden
                  (IMB-NBC), from 0 to 1
+     put, get    rank 0 operates on rank 1's window and flushes, under MPI_Win_lock_all; rank 1 waits in a receive (OSU's osu_put_latency
+                 and osu_get_latency), ns
+     fetchadd    the same by MPI_Fetch_and_op on 8 bytes (osu_fop_latency), ns
      barrier, bcast, reduce, allreduce, allgather, alltoall
                  each between two barriers that are not timed; the mean of all ranks (OSU), ns
      memory      what a rank holds for itself when nothing goes on, KiB: the most of all ranks
@@ -141,6 +144,30 @@ static double overlap(int rounds)
     return hidden < 0 ? 0 : hidden > 1 ? 1 : hidden;
 }
 
+/* What others reach of this rank, where a cell is about that. */
+static MPI_Win window;
+
+enum operation { PUT, GET, FETCH_ADD };
+
+static double operations(int rounds, enum operation operation)
+{
+    double began = now();
+    for (int i = 0; i < rounds && rank == 0; i++) {
+        if (operation == PUT)
+            MPI_Put(out, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window);
+        else if (operation == GET)
+            MPI_Get(in, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window);
+        else
+            MPI_Fetch_and_op(out, in, MPI_INT64_T, 1, 0, MPI_SUM, window);
+        MPI_Win_flush(1, window);
+    }
+    return (now() - began) / rounds;
+}
+
+static double put(int rounds) { return operations(rounds, PUT); }
+static double get(int rounds) { return operations(rounds, GET); }
+static double fetchadd(int rounds) { return operations(rounds, FETCH_ADD); }
+
 static void barrier(void) { MPI_Barrier(MPI_COMM_WORLD); }
 static void bcast(void) { MPI_Bcast(out, bytes, MPI_BYTE, 0, MPI_COMM_WORLD); }
 static void reduce(void) { MPI_Reduce(out, in, bytes / 4, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD); }
@@ -192,6 +219,7 @@ static const struct {
     {"rate", "ns", rate, NULL},          {"overlap", "part", overlap, NULL},   {"barrier", "ns", NULL, barrier},
     {"bcast", "ns", NULL, bcast},        {"reduce", "ns", NULL, reduce},       {"allreduce", "ns", NULL, allreduce},
     {"allgather", "ns", NULL, allgather}, {"alltoall", "ns", NULL, alltoall},
+    {"put", "ns", put, NULL},            {"get", "ns", get, NULL},             {"fetchadd", "ns", fetchadd, NULL},
 };
 enum { KINDS = sizeof CELLS / sizeof *CELLS };
 
@@ -250,7 +278,18 @@ static int cell(const char *word)
             return -1;
         memset(out, 1, room);
         memset(in, 2, room);
+        int has_window = CELLS[kind].pairs == put || CELLS[kind].pairs == get || CELLS[kind].pairs == fetchadd;
+        if (has_window) {
+            void *base;
+            MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
+            memset(base, 0, (size_t)bytes);
+            MPI_Win_lock_all(0, window);
+        }
         measure(kind);
+        if (has_window) {
+            MPI_Win_unlock_all(window);
+            MPI_Win_free(&window);
+        }
         free(out);
         free(in);
         return 0;
