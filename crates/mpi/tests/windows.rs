@@ -42,6 +42,7 @@ bodies! {
     accumulated_elements_may_have_gaps 2
     one_of_many_swaps 4
     dynamic_windows_reach_what_is_attached 3
+    attached_regions_have_a_limit 2
     wrong_arguments_are_named 2
     operations_out_of_epochs_are_refused 2
     a_window_alone 1
@@ -465,6 +466,34 @@ fn dynamic_windows_reach_what_is_attached(process: &Process) {
     window.free().expect("an end");
 }
 
+/// The last of 256 regions is reached, and there is no 257th.
+fn attached_regions_have_a_limit(process: &Process) {
+    const MOST: usize = 256;
+    let world = process.world();
+    let (me, peer) = (world.rank(), 1 - world.rank());
+    let window = Window::create_dynamic(world, Info::default()).expect("a window");
+    let mut memory = vec![0_u8; 2 * (MOST + 1)];
+    let first = memory.as_mut_ptr().expose_provenance();
+    // SAFETY: the test keeps the memory until it has freed the window.
+    let attach = |region: usize| unsafe { window.attach(first + 2 * region, 1) };
+    (0..MOST).for_each(|region| attach(region).expect("there is room"));
+    assert_eq!(attach(MOST).expect_err("one too many").class, Class::RMA_ATTACH);
+    send(world, first.to_ne_bytes().to_vec(), with(peer, 1));
+    let theirs = usize::from_ne_bytes(receive(world, 8, with(peer, 1)).0.try_into().expect("eight")) as i64;
+    fence(&window);
+    let mut mark = [me as u8 + 1];
+    for region in [0, MOST as i64 - 1] {
+        window.put(&buffer(&mut mark), &bytes_at(peer, theirs + 2 * region, 1)).expect("attached");
+    }
+    let refused = window.put(&buffer(&mut mark), &bytes_at(peer, theirs + 1, 1)).expect_err("between two");
+    assert_eq!(refused.class, Class::RMA_RANGE);
+    fence(&window);
+    assert_eq!([memory[0], memory[2 * MOST - 2]], [peer as u8 + 1; 2]);
+    window.detach(first).expect("attached");
+    attach(MOST).expect("there is room again");
+    window.free().expect("an end");
+}
+
 fn wrong_arguments_are_named(process: &Process) {
     let world = process.world();
     let class = |result: mpi::Result<()>| result.err().map_or(Class::SUCCESS, |error| error.class);
@@ -608,6 +637,38 @@ fn members_share_memory(process: &Process) {
         assert_eq!(word(&window, 8), before + 3);
     }
     window.free().expect("an end");
+}
+
+/// Threads of both ranks add at once, by one window and in one epoch.
+fn threads_add_at_once(process: &Process) {
+    const TIMES: u64 = 200;
+    let window = allocated(process.world(), 16, 8);
+    window.lock_all(Assert::default()).expect("idle");
+    let add = || {
+        let window = window.clone();
+        let body = move || {
+            let mut one = 1_u64.to_ne_bytes();
+            for time in 0..TIMES {
+                let rank = (time % 2) as i32;
+                window.accumulate(&u64_buffer(&mut one), &u64_at(rank, 1), &sum()).expect("inside");
+                window.flush(rank).expect("locked");
+            }
+        };
+        process.host().spawn("adds", None, body).expect("a thread")
+    };
+    let threads = [add(), add()];
+    threads.into_iter().for_each(verbs::host::Task::join);
+    window.unlock_all().expect("locked");
+    fence(&window);
+    assert_eq!(word(&window, 8), 2 * TIMES);
+    window.free().expect("an end");
+}
+
+#[test]
+fn threads_of_members_add_at_once() {
+    for device in ["shm", "iwarp"] {
+        in_threads(device, 2, Connect::OnDemand, threads_add_at_once);
+    }
 }
 
 #[test]
