@@ -141,6 +141,11 @@ impl Exchange {
         keys.into_iter().for_each(|key| drop(self.moves.remove(&key)));
     }
 
+    /// Something has happened that somebody may wait for.
+    pub(crate) fn has_news(&mut self) {
+        self.news = true;
+    }
+
     /// Whether something has happened since the last time it was asked.
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)

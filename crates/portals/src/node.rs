@@ -233,6 +233,8 @@ impl Ni {
         self.inner().with(|exchange| {
             let done = act(&mut exchange.interface(self.kind.number())?.engine);
             exchange.flush();
+            // Another thread may wait for what this has changed.
+            exchange.has_news();
             Some(done)
         })
     }
@@ -309,6 +311,9 @@ impl Ni {
         inner.wait("PtlNIFini", deadline, |exchange| exchange.is_idle(number).then_some(()));
         inner.with(|exchange| exchange.carrier.ask_idle());
         inner.wait("PtlNIFini", deadline, |exchange| exchange.carrier.is_idle().then_some(()));
-        inner.with(|exchange| exchange.close(number));
+        inner.with(|exchange| {
+            exchange.close(number);
+            exchange.has_news();
+        });
     }
 }

@@ -1,11 +1,18 @@
-//! [`Table`]: things by number, where a number once given up is never good again; and the handles that such numbers are.
+//! [`Table`]: things by number, where a number once given up is not good again for long: 32,768 others come first; and the handles that such numbers are.
+
+use std::collections::VecDeque;
+
+/// How often a place is used before its names come again: what fits into a face's handles beside the place.
+const LAPS: u32 = 1 << 9;
+/// Places that rest: so many others are given up before a place is used again.
+const RESTING: usize = 64;
 
 /// The name of a thing in a [`Table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// Where it lies: small numbers, used again.
     pub(crate) place: u32,
-    /// How often that place was given up before.
+    /// How often that place was given up before, modulo [`LAPS`].
     lap: u32,
 }
 
@@ -26,7 +33,7 @@ macro_rules! handles {
         pub struct $name(pub(crate) Key);
 
         impl $name {
-            /// Its number: the place, which is small and used again, and above 32 bits how often that was given up before.
+            /// Its number: the place, which is small and used again, and above 32 bits which of 512 uses of it this is.
             #[must_use]
             pub const fn number(self) -> u64 {
                 self.0.number()
@@ -62,12 +69,13 @@ struct Place<T> {
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     places: Vec<Place<T>>,
-    free: Vec<u32>,
+    /// In the order in which they were given up.
+    free: VecDeque<u32>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { places: Vec::new(), free: VecDeque::new() }
     }
 }
 
@@ -78,7 +86,8 @@ impl<T> Table<T> {
 
     /// Takes a thing in.
     pub(crate) fn insert(&mut self, thing: T) -> Key {
-        let place = self.free.pop().unwrap_or_else(|| {
+        let rested = if self.free.len() > RESTING { self.free.pop_front() } else { None };
+        let place = rested.unwrap_or_else(|| {
             self.places.push(Place { lap: 0, thing: None });
             (self.places.len() - 1) as u32
         });
@@ -113,8 +122,8 @@ impl<T> Table<T> {
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let place = &mut self.places[key.place as usize];
-        place.lap = place.lap.wrapping_add(1);
-        self.free.push(key.place);
+        place.lap = (place.lap + 1) % LAPS;
+        self.free.push_back(key.place);
         place.thing.take()
     }
 }
@@ -128,13 +137,25 @@ mod tests {
         let mut table = Table::default();
         let (a, b) = (table.insert('a'), table.insert('b'));
         assert_eq!(table.remove(a), Some('a'));
-        let c = table.insert('c');
-        assert_eq!(c.place, a.place, "the place is used again");
-        assert_eq!((table.get(a), table.at(c.place)), (None, &'c'));
+        assert_eq!((table.get(a), table.get(b), table.at(b.place)), (None, Some(&'b'), &'b'));
         assert_eq!((table.remove(a), table.get_mut(a)), (None, None));
-        assert_eq!((table.get(b), table.get(c), table.at(c.place)), (Some(&'b'), Some(&'c'), &'c'));
-        assert_eq!((table.len(), table.key_at(c.place)), (2, c));
-        assert_eq!(table.get(Key::from_number(c.number())), Some(&'c'));
+        assert_eq!((table.len(), table.key_at(b.place)), (1, b));
+        assert_eq!(table.get(Key::from_number(b.number())), Some(&'b'));
         assert_eq!(table.get(Key::from_number(u64::MAX)), None);
+    }
+
+    /// Goal: a name that was given up is nobody's for long, and places are used again. Method: so many come and go as the table
+    /// promises.
+    #[test]
+    fn names_come_again_late() {
+        let mut table = Table::default();
+        let first = table.insert(0);
+        table.remove(first);
+        for number in 1..LAPS * RESTING as u32 {
+            let key = table.insert(number);
+            assert_ne!(key, first, "after {number}");
+            assert_eq!(table.remove(key), Some(number));
+        }
+        assert!(table.places.len() <= RESTING + 1 && table.len() == 0);
     }
 }
