@@ -14,6 +14,7 @@ use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 /// Where the rule holds.
 const TREES: &[&str] = &[
     "crates/abi-dapl/src/",
+    "crates/abi-portals/src/",
     "crates/bench/src/",
     "crates/conformance/src/",
     "crates/dapl/src/",

@@ -1,0 +1,105 @@
+//! Counters.
+
+use cface::{In, Out};
+use host::Span;
+use portals::{Count, CtHandle, Engine, Ni};
+
+use super::queue::several;
+use super::{done, ni, object};
+use crate::answer::{Answer, Code};
+use crate::export::exports;
+use crate::handle;
+use crate::types::{Handle, PtlCtEvent, Size, TIME_FOREVER};
+
+/// Waits until one of several counters has as many successes, or a failure. A counter that goes meanwhile interrupts.
+fn wait(
+    ni: &Ni,
+    call: &'static str,
+    cts: &[CtHandle],
+    tests: &[Size],
+    timeout: u32,
+) -> Answer<(Count, usize)> {
+    let look = |engine: &mut Engine| {
+        for (at, (ct, test)) in cts.iter().zip(tests).enumerate() {
+            match engine.ct_get(*ct) {
+                Ok(count) if count.success >= *test || count.failure > 0 => return Some(Ok((count, at))),
+                Ok(_) => {}
+                Err(_) => return Some(Err(Code::Interrupted)),
+            }
+        }
+        None
+    };
+    match ni.test(look).ok_or(Code::ArgInvalid)? {
+        Some(Err(_)) => return Err(Code::ArgInvalid),
+        Some(found) => return found,
+        None if timeout == 0 => return Err(Code::CtNoneReached),
+        None => {}
+    }
+    let deadline = if timeout == TIME_FOREVER { None } else { ni.after(Span::from_ms(u64::from(timeout))) };
+    let none = if deadline.is_some() { Code::CtNoneReached } else { Code::Interrupted };
+    ni.wait(call, deadline, look).unwrap_or(Err(none))
+}
+
+exports! {
+    fn PtlCTAlloc(handle: Handle, result: Out<Handle>) {
+        let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
+        let ct: CtHandle = done(ni.call(|engine| engine.ct_alloc()))?;
+        result.set(handle::of(ni.kind(), ct));
+        Ok(())
+    }
+
+    fn PtlCTFree(ct: Handle) {
+        let (ni, ct) = object::<CtHandle>(ct)?;
+        done(ni.call(|engine| engine.ct_free(ct)))
+    }
+
+    fn PtlCTCancelTriggered(ct: Handle) {
+        let (ni, ct) = object::<CtHandle>(ct)?;
+        done(ni.call(|engine| engine.ct_cancel(ct)))
+    }
+
+    fn PtlCTGet(ct: Handle, event: Out<PtlCtEvent>) {
+        let (ni, ct) = object::<CtHandle>(ct)?;
+        let event = event.required(Code::ArgInvalid)?;
+        event.set(PtlCtEvent::of(done(ni.test(|engine| engine.ct_get(ct)))?));
+        Ok(())
+    }
+
+    fn PtlCTWait(ct: Handle, test: Size, event: Out<PtlCtEvent>) {
+        let (ni, ct) = object::<CtHandle>(ct)?;
+        let event = event.required(Code::ArgInvalid)?;
+        let (count, _) = wait(&ni, "PtlCTWait", &[ct], &[test], TIME_FOREVER)?;
+        event.set(PtlCtEvent::of(count));
+        Ok(())
+    }
+
+    fn PtlCTPoll(
+        cts: In<Handle>,
+        tests: In<Size>,
+        size: u32,
+        timeout: u32,
+        event: Out<PtlCtEvent>,
+        which: Out<u32>,
+    ) {
+        let (ni, cts) = several::<CtHandle>(cts, size)?;
+        let tests: Vec<Size> = tests.items(cts.len()).ok_or(Code::ArgInvalid)?.collect();
+        let (event, which) = (event.required(Code::ArgInvalid)?, which.required(Code::ArgInvalid)?);
+        let (count, at) = wait(&ni, "PtlCTPoll", &cts, &tests, timeout)?;
+        which.set(at as u32);
+        event.set(PtlCtEvent::of(count));
+        Ok(())
+    }
+
+    fn PtlCTSet(ct: Handle, to: PtlCtEvent) {
+        let (ni, ct) = object::<CtHandle>(ct)?;
+        done(ni.call(|engine| engine.ct_set(ct, to.count())))
+    }
+
+    fn PtlCTInc(ct: Handle, by: PtlCtEvent) {
+        let (ni, ct) = object::<CtHandle>(ct)?;
+        if by.success > 0 && by.failure > 0 {
+            return Err(Code::ArgInvalid);
+        }
+        done(ni.call(|engine| engine.ct_inc(ct, by.count())))
+    }
+}

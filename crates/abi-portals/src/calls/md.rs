@@ -1,0 +1,45 @@
+//! Memory descriptors, and memory as C describes it.
+
+use cface::{In, Out};
+use portals::{MdHandle, MdOptions, MemoryDescriptor, Ni, Piece, Region};
+
+use super::{done, ni, object, optional};
+use crate::answer::{Answer, Code};
+use crate::export::exports;
+use crate::handle;
+use crate::types::{CT_NONE, EQ_NONE, Handle, PtlIovec, PtlMd};
+
+/// Memory at an address, or with `is_pieces` in as many pieces as are listed there.
+pub(super) fn region(ni: &Ni, start: usize, length: u64, is_pieces: bool) -> Answer<Region> {
+    if !is_pieces {
+        // What is as long as can be is all memory behind its start.
+        return Ok(Region::new(start as u64, length.min(u64::MAX - start as u64)));
+    }
+    let most = ni.call(|engine| engine.limits().max_iovecs).ok_or(Code::ArgInvalid)?;
+    let count =
+        usize::try_from(length).ok().filter(|count| *count <= most as usize).ok_or(Code::ArgInvalid)?;
+    // SAFETY: a program passes the address of as many pieces. Test: `messages_go_both_ways_on_shm`.
+    let pieces: In<PtlIovec> = unsafe { In::new(std::ptr::with_exposed_provenance(start)) };
+    let items = pieces.items(count).ok_or(Code::ArgInvalid)?;
+    let pieces: Vec<Piece> = items.map(|piece| Piece { addr: piece.base as u64, len: piece.len }).collect();
+    Region::of(&pieces).ok_or(Code::ArgInvalid)
+}
+
+exports! {
+    fn PtlMDBind(handle: Handle, md: In<PtlMd>, result: Out<Handle>) {
+        let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
+        let md = md.required(Code::ArgInvalid)?;
+        let options = MdOptions::from_bits(md.options).ok_or(Code::ArgInvalid)?;
+        let region = region(&ni, md.start, md.length, options.contains(MdOptions::IOVEC))?;
+        let (eq, counter) = (optional(&ni, md.eq, EQ_NONE)?, optional(&ni, md.ct, CT_NONE)?);
+        let md = MemoryDescriptor { region, options, eq, counter };
+        let bound: MdHandle = done(ni.call(|engine| engine.md_bind(md)))?;
+        result.set(handle::of(ni.kind(), bound));
+        Ok(())
+    }
+
+    fn PtlMDRelease(md: Handle) {
+        let (ni, md) = object::<MdHandle>(md)?;
+        done(ni.call(|engine| engine.md_release(md)))
+    }
+}

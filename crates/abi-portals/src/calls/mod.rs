@@ -1,0 +1,44 @@
+//! The functions, by object. Each checks its handles and pointers, calls the engine, and puts results where they go.
+
+mod counter;
+mod entry;
+mod interface;
+mod md;
+mod queue;
+mod table;
+mod transfer;
+mod triggered;
+
+use portals::Ni;
+
+use crate::answer::{Answer, Code};
+use crate::handle::{self, Object};
+use crate::state;
+use crate::types::Handle;
+
+/// The interface of its own handle.
+fn ni(handle: Handle) -> Answer<Ni> {
+    state::check_init()?;
+    state::interface(handle::own_interface(handle)?)
+}
+
+/// An object, and its interface.
+fn object<T: Object>(handle: Handle) -> Answer<(Ni, T)> {
+    state::check_init()?;
+    let (number, object) = handle::object(handle)?;
+    Ok((state::interface(number)?, object))
+}
+
+/// An object of an interface, or none for the header's constant.
+fn optional<T: Object>(ni: &Ni, handle: Handle, none: Handle) -> Answer<Option<T>> {
+    if handle == none {
+        return Ok(None);
+    }
+    let (number, object) = handle::object(handle)?;
+    if number == ni.kind().number() { Ok(Some(object)) } else { Err(Code::ArgInvalid) }
+}
+
+/// What an engine gives; an interface that was closed meanwhile is no argument.
+fn done<T>(result: Option<portals::Result<T>>) -> Answer<T> {
+    Ok(result.ok_or(Code::ArgInvalid)??)
+}

@@ -1,0 +1,103 @@
+//! Event queues.
+
+use cface::{In, Out};
+use host::Span;
+use portals::{Engine, EqHandle, Event, Ni};
+
+use super::{done, ni, object};
+use crate::answer::{Answer, Code};
+use crate::export::exports;
+use crate::handle;
+use crate::types::{Handle, PtlEvent, Size, TIME_FOREVER};
+
+/// Slots of a queue at most: what is asked for is a hint.
+const SLOTS_MAX: Size = 1 << 22;
+/// Queues, or counters, that one call looks at.
+pub(super) const POLLED_MAX: u32 = 1 << 16;
+
+/// Gives an event to the program; whether others before it were lost.
+fn give(taken: (Event, bool), event: Out<PtlEvent>) -> Answer<()> {
+    event.set(PtlEvent::of(&taken.0));
+    if taken.1 { Err(Code::EqDropped) } else { Ok(()) }
+}
+
+/// Waits for an event of one of several queues. A queue that goes meanwhile interrupts.
+fn wait(ni: &Ni, call: &'static str, eqs: &[EqHandle], timeout: u32) -> Answer<((Event, bool), usize)> {
+    let mut first = 0;
+    let mut look = |engine: &mut Engine| {
+        // In turns, so that a queue that is always full does not hide the others.
+        first = (first + 1) % eqs.len();
+        for at in (0..eqs.len()).map(|at| (first + at) % eqs.len()) {
+            match engine.eq_get(eqs[at]) {
+                Ok(Some(taken)) => return Some(Ok((taken, at))),
+                Ok(None) => {}
+                Err(_) => return Some(Err(Code::Interrupted)),
+            }
+        }
+        None
+    };
+    match ni.test(&mut look).ok_or(Code::ArgInvalid)? {
+        Some(Err(_)) => return Err(Code::ArgInvalid),
+        Some(found) => return found,
+        None if timeout == 0 => return Err(Code::EqEmpty),
+        None => {}
+    }
+    let deadline = if timeout == TIME_FOREVER { None } else { ni.after(Span::from_ms(u64::from(timeout))) };
+    let none = if deadline.is_some() { Code::EqEmpty } else { Code::Interrupted };
+    ni.wait(call, deadline, look).unwrap_or(Err(none))
+}
+
+/// Objects of one interface, by an array of handles.
+pub(super) fn several<T: handle::Object>(handles: In<Handle>, size: u32) -> Answer<(Ni, Vec<T>)> {
+    if size == 0 || size > POLLED_MAX {
+        return Err(Code::ArgInvalid);
+    }
+    let mut items = handles.items(size as usize).ok_or(Code::ArgInvalid)?;
+    let (ni, first) = object::<T>(items.next().ok_or(Code::ArgInvalid)?)?;
+    let mut objects = vec![first];
+    for item in items {
+        let (number, object) = handle::object(item)?;
+        if number != ni.kind().number() {
+            return Err(Code::ArgInvalid);
+        }
+        objects.push(object);
+    }
+    Ok((ni, objects))
+}
+
+exports! {
+    fn PtlEQAlloc(handle: Handle, count: Size, result: Out<Handle>) {
+        let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
+        if count > SLOTS_MAX {
+            return Err(Code::NoSpace);
+        }
+        let eq: EqHandle = done(ni.call(|engine| engine.eq_alloc(count as usize)))?;
+        result.set(handle::of(ni.kind(), eq));
+        Ok(())
+    }
+
+    fn PtlEQFree(eq: Handle) {
+        let (ni, eq) = object::<EqHandle>(eq)?;
+        done(ni.call(|engine| engine.eq_free(eq)))
+    }
+
+    fn PtlEQGet(eq: Handle, event: Out<PtlEvent>) {
+        let (ni, eq) = object::<EqHandle>(eq)?;
+        let event = event.required(Code::ArgInvalid)?;
+        give(done(ni.test(|engine| engine.eq_get(eq)))?.ok_or(Code::EqEmpty)?, event)
+    }
+
+    fn PtlEQWait(eq: Handle, event: Out<PtlEvent>) {
+        let (ni, eq) = object::<EqHandle>(eq)?;
+        let event = event.required(Code::ArgInvalid)?;
+        give(wait(&ni, "PtlEQWait", &[eq], TIME_FOREVER)?.0, event)
+    }
+
+    fn PtlEQPoll(eqs: In<Handle>, size: u32, timeout: u32, event: Out<PtlEvent>, which: Out<u32>) {
+        let (ni, eqs) = several::<EqHandle>(eqs, size)?;
+        let (event, which) = (event.required(Code::ArgInvalid)?, which.required(Code::ArgInvalid)?);
+        let (taken, at) = wait(&ni, "PtlEQPoll", &eqs, timeout)?;
+        which.set(at as u32);
+        give(taken, event)
+    }
+}

@@ -1,0 +1,155 @@
+//! Puts, gets and atomic operations, at once.
+
+use cface::Bytes;
+use portals::{AckReq, Action, Datatype, Local, MdHandle, Ni, Op, Operand, Transfer};
+
+use super::{done, object};
+use crate::answer::{Answer, Code};
+use crate::export::exports;
+use crate::types::{Handle, PtlProcess, Size};
+
+/// What a transfer goes to, as all calls have it.
+pub(super) struct Target {
+    pub(super) id: PtlProcess,
+    pub(super) pt_index: u32,
+    pub(super) match_bits: u64,
+    pub(super) remote_offset: Size,
+    pub(super) user_ptr: usize,
+    pub(super) hdr_data: u64,
+}
+
+/// What the initiator wants to be told.
+pub(super) fn ack(request: u8) -> Answer<AckReq> {
+    let all = [AckReq::None, AckReq::Full, AckReq::Counting, AckReq::Completed];
+    all.get(usize::from(request)).copied().ok_or(Code::ArgInvalid)
+}
+
+/// An operation and a type, by number.
+pub(super) fn atomic(operation: u8, datatype: u8) -> Answer<(Op, Datatype)> {
+    Op::from_number(operation).zip(Datatype::from_number(datatype)).ok_or(Code::ArgInvalid)
+}
+
+/// The action of a swap. Only what has an operand looks at it.
+pub(super) fn swap(operation: u8, datatype: u8, operand: Bytes) -> Answer<Action> {
+    let (op, datatype) = atomic(operation, datatype)?;
+    let mut bytes = Operand::default();
+    if op.has_operand() {
+        let given = operand.get(datatype.size() as i32).map_err(|_| Code::ArgInvalid)?;
+        bytes[..given.len()].copy_from_slice(&given);
+    }
+    Ok(Action::Swap(op, datatype, bytes))
+}
+
+/// A transfer that brings data, and its interface.
+pub(super) fn bringing(
+    action: Action,
+    (md, offset): (Handle, Size),
+    length: Size,
+    ack: AckReq,
+    target: Target,
+) -> Answer<(Ni, Transfer)> {
+    let (ni, md) = object::<MdHandle>(md)?;
+    let put = Some(Local { md, offset });
+    let transfer = transfer(&ni, action, (put, None), length, ack, target);
+    Ok((ni, transfer))
+}
+
+/// A transfer that fetches data, and its interface.
+pub(super) fn fetching(
+    action: Action,
+    (md, offset): (Handle, Size),
+    put: Option<(Handle, Size)>,
+    length: Size,
+    target: Target,
+) -> Answer<(Ni, Transfer)> {
+    let (ni, md) = object::<MdHandle>(md)?;
+    let get = Some(Local { md, offset });
+    let put = match put {
+        None => None,
+        Some((md, offset)) => {
+            let (other, md) = object::<MdHandle>(md)?;
+            if other.kind() != ni.kind() {
+                return Err(Code::ArgInvalid);
+            }
+            Some(Local { md, offset })
+        }
+    };
+    let transfer = transfer(&ni, action, (put, get), length, AckReq::None, target);
+    Ok((ni, transfer))
+}
+
+fn transfer(
+    ni: &Ni,
+    action: Action,
+    (put, get): (Option<Local>, Option<Local>),
+    length: Size,
+    ack: AckReq,
+    target: Target,
+) -> Transfer {
+    Transfer {
+        action,
+        put,
+        get,
+        length,
+        ack,
+        target: target.id.process(ni.kind().is_logical),
+        pt_index: target.pt_index,
+        match_bits: target.match_bits,
+        remote_offset: target.remote_offset,
+        user_ptr: target.user_ptr as u64,
+        hdr_data: target.hdr_data,
+    }
+}
+
+fn begin((ni, transfer): (Ni, Transfer)) -> Answer<()> {
+    done(ni.call(|engine| engine.transfer(&transfer)))
+}
+
+exports! {
+    fn PtlPut(
+        md: Handle, offset: Size, length: Size, request: u8, id: PtlProcess, pt_index: u32, match_bits: u64,
+        remote_offset: Size, user_ptr: usize, hdr_data: u64,
+    ) {
+        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        begin(bringing(Action::Put, (md, offset), length, ack(request)?, target)?)
+    }
+
+    fn PtlGet(
+        md: Handle, offset: Size, length: Size, id: PtlProcess, pt_index: u32, match_bits: u64,
+        remote_offset: Size, user_ptr: usize,
+    ) {
+        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data: 0 };
+        begin(fetching(Action::Get, (md, offset), None, length, target)?)
+    }
+
+    fn PtlAtomic(
+        md: Handle, offset: Size, length: Size, request: u8, id: PtlProcess, pt_index: u32, match_bits: u64,
+        remote_offset: Size, user_ptr: usize, hdr_data: u64, operation: u8, datatype: u8,
+    ) {
+        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let (op, datatype) = atomic(operation, datatype)?;
+        begin(bringing(Action::Atomic(op, datatype), (md, offset), length, ack(request)?, target)?)
+    }
+
+    fn PtlFetchAtomic(
+        get_md: Handle, get_offset: Size, put_md: Handle, put_offset: Size, length: Size, id: PtlProcess,
+        pt_index: u32, match_bits: u64, remote_offset: Size, user_ptr: usize, hdr_data: u64, operation: u8,
+        datatype: u8,
+    ) {
+        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let (op, datatype) = atomic(operation, datatype)?;
+        let put = Some((put_md, put_offset));
+        begin(fetching(Action::FetchAtomic(op, datatype), (get_md, get_offset), put, length, target)?)
+    }
+
+    fn PtlSwap(
+        get_md: Handle, get_offset: Size, put_md: Handle, put_offset: Size, length: Size, id: PtlProcess,
+        pt_index: u32, match_bits: u64, remote_offset: Size, user_ptr: usize, hdr_data: u64, operand: Bytes,
+        operation: u8, datatype: u8,
+    ) {
+        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let action = swap(operation, datatype, operand)?;
+        let put = Some((put_md, put_offset));
+        begin(fetching(action, (get_md, get_offset), put, length, target)?)
+    }
+}

@@ -1,0 +1,129 @@
+//! Handles: 32 bits that say what kind of object, of which of the four interfaces, at which place, and which use of that place.
+//!
+//! Three bits of kind, two of interface, nine of use, eighteen of place. The kinds are such that no handle is one of the header's
+//! constants.
+
+use portals::{CtHandle, EntryHandle, EqHandle, Kind, MdHandle};
+
+use crate::answer::{Answer, Code};
+use crate::types::Handle;
+
+/// The bits of a place.
+const PLACE: u32 = 18;
+/// The bits of a use.
+const USE: u32 = 9;
+
+/// Places that handles can name; the last one would make some of them the header's constants.
+pub(crate) const PLACES: u32 = (1 << PLACE) - 1;
+
+/// An object of an interface.
+pub(crate) trait Object: Copy {
+    /// Its kind: not 7, which the invalid handle has.
+    const KIND: u32;
+    fn number(self) -> u64;
+    fn from_number(number: u64) -> Self;
+}
+
+macro_rules! objects {
+    ($($name:ident = $kind:literal;)*) => {$(
+        impl Object for $name {
+            const KIND: u32 = $kind;
+
+            fn number(self) -> u64 {
+                $name::number(self)
+            }
+
+            fn from_number(number: u64) -> Self {
+                $name::from_number(number)
+            }
+        }
+    )*};
+}
+
+objects! {
+    EqHandle = 1;
+    CtHandle = 2;
+    MdHandle = 3;
+    EntryHandle = 4;
+}
+
+/// The kind of interfaces' own handles.
+const INTERFACE: u32 = 5;
+
+fn pack(kind: u32, interface: u8, number: u64) -> Handle {
+    let (place, lap) = (number as u32, (number >> 32) as u32);
+    kind << 29 | u32::from(interface) << 27 | lap << PLACE | place
+}
+
+fn kind_of(handle: Handle) -> u32 {
+    handle >> 29
+}
+
+/// The number of the interface that a handle of any kind belongs to.
+pub(crate) fn interface_of(handle: Handle) -> Answer<u8> {
+    if (1..=INTERFACE).contains(&kind_of(handle)) {
+        Ok((handle >> 27 & 3) as u8)
+    } else {
+        Err(Code::ArgInvalid)
+    }
+}
+
+/// The number of an interface, by its own handle.
+pub(crate) fn own_interface(handle: Handle) -> Answer<u8> {
+    if handle == interface(handle_number(handle)) { Ok(handle_number(handle)) } else { Err(Code::ArgInvalid) }
+}
+
+fn handle_number(handle: Handle) -> u8 {
+    (handle >> 27 & 3) as u8
+}
+
+/// An interface's handle.
+pub(crate) fn interface(number: u8) -> Handle {
+    pack(INTERFACE, number, 0)
+}
+
+/// An object's handle.
+pub(crate) fn of<T: Object>(kind: Kind, object: T) -> Handle {
+    pack(T::KIND, kind.number(), object.number())
+}
+
+/// The object of a handle, and the number of its interface; it may be nobody's.
+pub(crate) fn object<T: Object>(handle: Handle) -> Answer<(u8, T)> {
+    if kind_of(handle) != T::KIND {
+        return Err(Code::ArgInvalid);
+    }
+    let (place, lap) = (handle & PLACES, handle >> PLACE & ((1 << USE) - 1));
+    Ok((handle_number(handle), T::from_number(u64::from(lap) << 32 | u64::from(place))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{CT_NONE, EQ_NONE};
+
+    #[test]
+    fn handles_lead_back() {
+        for (is_matching, is_logical) in [(false, false), (true, false), (false, true), (true, true)] {
+            let kind = Kind { is_matching, is_logical };
+            for number in [0, 1, 511 << 32 | 7, u64::from(PLACES - 1), 511 << 32 | u64::from(PLACES - 1)] {
+                let eq = of(kind, EqHandle::from_number(number));
+                assert_eq!(object(eq), Ok((kind.number(), EqHandle::from_number(number))));
+                assert_eq!(
+                    (object::<CtHandle>(eq), own_interface(eq)),
+                    (Err(Code::ArgInvalid), Err(Code::ArgInvalid))
+                );
+                assert_eq!(interface_of(eq), Ok(kind.number()));
+                let ct = of(kind, CtHandle::from_number(number));
+                assert!(eq != EQ_NONE && ct != CT_NONE);
+            }
+            let own = interface(kind.number());
+            assert_eq!((own_interface(own), interface_of(own)), (Ok(kind.number()), Ok(kind.number())));
+        }
+        for handle in [0, u32::MAX, 0xc000_0000] {
+            assert_eq!(
+                (interface_of(handle), own_interface(handle)),
+                (Err(Code::ArgInvalid), Err(Code::ArgInvalid))
+            );
+        }
+    }
+}

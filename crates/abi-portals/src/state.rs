@@ -1,0 +1,133 @@
+//! What the process has open. This is the place that reads the environment.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use host::Host;
+use portals::{Kind, Limits, Ni, Node};
+
+use crate::answer::{Answer, Code};
+use crate::handle::PLACES;
+
+/// The variable that names the device, `shm` without it.
+const DEVICE: &str = "NICETY_DEVICE";
+
+struct Open {
+    ni: Ni,
+    /// Calls of `PtlNIInit` without one of `PtlNIFini`.
+    users: u32,
+    limits: Limits,
+}
+
+#[derive(Default)]
+struct State {
+    /// Calls of `PtlInit` without one of `PtlFini`.
+    inits: u32,
+    node: Option<Node>,
+    interfaces: [Option<Open>; 4],
+}
+
+static STATE: RwLock<Option<State>> = RwLock::new(None);
+
+/// The machine that all this runs on.
+pub(crate) fn host() -> &'static Host {
+    static HOST: OnceLock<Host> = OnceLock::new();
+    HOST.get_or_init(host::real::host)
+}
+
+fn change<T>(act: impl FnOnce(&mut State) -> Answer<T>) -> Answer<T> {
+    let mut state = STATE.write().unwrap_or_else(PoisonError::into_inner);
+    match state.as_mut().filter(|state| state.inits > 0) {
+        Some(state) => act(state),
+        None => Err(Code::NoInit),
+    }
+}
+
+/// `PtlInit`.
+pub(crate) fn init() -> Answer<()> {
+    let mut state = STATE.write().unwrap_or_else(PoisonError::into_inner);
+    state.get_or_insert_default().inits += 1;
+    Ok(())
+}
+
+/// `PtlFini`: what is still open is closed by the last one.
+pub(crate) fn fini() {
+    let mut state = STATE.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(open) = state.as_mut() else { return };
+    open.inits -= u32::from(open.inits > 0);
+    if open.inits > 0 {
+        return;
+    }
+    let last = state.take();
+    drop(state);
+    last.iter().flat_map(|open| open.interfaces.iter().flatten()).for_each(|open| open.ni.close());
+}
+
+/// Opens the interface of a kind, or gives it to another user; its limits.
+pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Answer<Limits> {
+    change(|state| {
+        if pid.is_some_and(|pid| state.node.as_ref().is_some_and(|node| node.me().pid != pid)) {
+            return Err(Code::PidInUse);
+        }
+        if let Some(open) = &mut state.interfaces[usize::from(kind.number())] {
+            open.users += 1;
+            return Ok(open.limits);
+        }
+        let node = match &state.node {
+            Some(node) => node.clone(),
+            None => state.node.insert(self::node(pid)?).clone(),
+        };
+        let granted = Limits::grant(desired.as_ref());
+        // As many as handles can name, less those that rest.
+        let most = PLACES - 64;
+        let limits = Limits { max_entries: granted.max_entries.min(most), ..granted };
+        let ni = node.interface(kind, limits);
+        state.interfaces[usize::from(kind.number())] = Some(Open { ni, users: 1, limits });
+        Ok(limits)
+    })
+}
+
+fn node(pid: Option<u32>) -> Answer<Node> {
+    let name = std::env::var(DEVICE).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "shm".into());
+    let said = |error: &dyn std::fmt::Display| eprintln!("nicety: {DEVICE}={name}: {error}");
+    let device = fabric::open(&name, host()).map_err(|error| {
+        said(&error);
+        Code::Fail
+    })?;
+    let first = device.attr().port_addrs.iter().find_map(|address| match address {
+        IpAddr::V4(address) => Some(*address),
+        IpAddr::V6(_) => None,
+    });
+    let (address, uid) = (first.unwrap_or(Ipv4Addr::LOCALHOST), rustix::process::geteuid().as_raw());
+    // SAFETY: a program of C promises that of all memory that it gives to Portals. Test: `messages_go_both_ways_on_shm`.
+    unsafe { Node::open(host(), &device, address, pid, uid) }.map_err(|error| {
+        said(&error);
+        if pid.is_some() { Code::PidInUse } else { Code::Fail }
+    })
+}
+
+/// Closes an interface for one of its users.
+pub(crate) fn close(number: u8) -> Answer<()> {
+    let last = change(|state| {
+        let place = &mut state.interfaces[usize::from(number)];
+        let open = place.as_mut().ok_or(Code::ArgInvalid)?;
+        open.users -= 1;
+        Ok(if open.users == 0 { place.take() } else { None })
+    })?;
+    // Others may call meanwhile; they find the interface gone.
+    last.iter().for_each(|open| open.ni.close());
+    Ok(())
+}
+
+/// An open interface.
+pub(crate) fn interface(number: u8) -> Answer<Ni> {
+    let state = STATE.read().unwrap_or_else(PoisonError::into_inner);
+    let open = state.as_ref().filter(|state| state.inits > 0).ok_or(Code::NoInit)?;
+    let place = open.interfaces[usize::from(number)].as_ref();
+    place.map(|open| open.ni.clone()).ok_or(Code::ArgInvalid)
+}
+
+/// Fails unless `PtlInit` was called.
+pub(crate) fn check_init() -> Answer<()> {
+    change(|_| Ok(()))
+}
