@@ -135,7 +135,11 @@ pub trait HostOps: Send + Sync {
 
 /// The machine that code runs on; cheap to clone.
 #[derive(Clone)]
-pub struct Host(Arc<dyn HostOps>);
+pub struct Host {
+    ops: Arc<dyn HostOps>,
+    /// What is free in real time is not even asked for there: a short message has a handful of charges.
+    is_virtual: bool,
+}
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,18 +150,19 @@ impl fmt::Debug for Host {
 impl Host {
     /// A host with its own kind of time.
     pub fn new(ops: Arc<dyn HostOps>) -> Self {
-        Self(ops)
+        let is_virtual = ops.clock() == ClockKind::Virtual;
+        Self { ops, is_virtual }
     }
 
     /// Now, on this host's clock.
     #[inline]
     pub fn now(&self) -> Time {
-        self.0.now()
+        self.ops.now()
     }
 
     /// What the clock counts.
     pub fn clock(&self) -> ClockKind {
-        self.0.clock()
+        self.ops.clock()
     }
 
     /// The point `span` from now, as a deadline.
@@ -168,31 +173,39 @@ impl Host {
     /// Spends `span` of processor time; free in real time.
     #[inline]
     pub fn charge(&self, span: Span) {
-        self.0.charge(span);
+        if self.is_virtual {
+            self.ops.charge(span);
+        }
     }
 
     /// Spends the time that a copy of `len` bytes by the processor takes; free in real time, where the copy itself
     /// has taken it. Whoever copies message data says so here.
     #[inline]
     pub fn charge_copy(&self, len: u64) {
-        self.0.charge_copy(len);
+        if self.is_virtual {
+            self.ops.charge_copy(len);
+        }
     }
 
     /// Spends the time that giving work to another thread that is there already, and joining it, takes; free in real
     /// time, where doing so takes it.
     pub fn charge_fork(&self) {
-        self.0.charge_fork();
+        if self.is_virtual {
+            self.ops.charge_fork();
+        }
     }
 
     /// Spends what `n` steps of a library take on this machine; free in real time, where they take it themselves. A library says
     /// so where it takes them, and the machine says what they cost: the section `software` of a modelled machine's file.
     #[inline]
     pub fn charge_step(&self, step: Step, n: u64) {
-        self.0.charge_step(step, n);
+        if self.is_virtual {
+            self.ops.charge_step(step, n);
+        }
     }
 
     pub(crate) fn simulated(&self) -> Option<&dyn Any> {
-        self.0.simulated()
+        self.ops.simulated()
     }
 
     /// Runs `body` beside the caller, on core number `core` if given.
@@ -205,14 +218,16 @@ impl Host {
         core: Option<usize>,
         body: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Task> {
-        self.0.spawn(name, core, Box::new(body))
+        self.ops.spawn(name, core, Box::new(body))
     }
 
     /// Before a look that does not wait, as of a call that only tests: whoever calls that in a loop of its own lets time pass. In
     /// virtual time it costs what a look does and lets the world come to the caller's clock; in real time nothing.
     #[inline]
     pub fn glance(&self) {
-        self.0.glance();
+        if self.is_virtual {
+            self.ops.glance();
+        }
     }
 
     /// Wakes all who wait on `bell`, in either kind of time. Publish what they wait for *before* this. Code above the NICs rings
@@ -220,19 +235,21 @@ impl Host {
     #[inline]
     pub fn ring(&self, bell: &Bell) {
         bell.ring();
-        self.0.signal();
+        self.signal();
     }
 
     /// Something has happened that others on this machine may wait for in [`Host::poll`], or in [`Host::wait`] on a bell that has
     /// been rung: in virtual time they look again. Nothing in real time.
     #[inline]
     pub fn signal(&self) {
-        self.0.signal();
+        if self.is_virtual {
+            self.ops.signal();
+        }
     }
 
     /// Has a chore done between two looks of [`Host::poll`], for as long as somebody keeps it.
     pub fn add_chore(&self, chore: Weak<dyn Chore>) {
-        self.0.add_chore(chore);
+        self.ops.add_chore(chore);
     }
 
     /// **The** wait loop: calls `progress` until it has something, sleeping on `source` between calls once
@@ -253,13 +270,13 @@ impl Host {
         let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, looked: 0, polls: false };
         let mut slept = Span::ZERO;
         let found = loop {
-            let check = if turn.count > EAGER_LOOKS && self.0.tired(&turn) {
+            let check = if turn.count > EAGER_LOOKS && self.ops.tired(&turn) {
                 let mut wakes = Wakes::default();
                 source.prepare_wait(&mut wakes);
                 let found = progress();
                 if found.is_none() && !self.overdue(deadline) {
                     let since = self.now();
-                    self.0.sleep(&wakes, &turn);
+                    self.ops.sleep(&wakes, &turn);
                     // What woke it is seldom alone: it looks for a while again before it sleeps once more. Two that slept after
                     // each piece of a long exchange would spend most of it in waking each other.
                     turn.began = self.now();
@@ -271,7 +288,7 @@ impl Host {
                 }
                 true
             } else {
-                self.0.relax(&mut turn)
+                self.ops.relax(&mut turn)
             };
             if let Some(found) = progress() {
                 break Some(found);
@@ -286,7 +303,7 @@ impl Host {
         };
         // A wait that ended among the first looks says nothing of sleeping, and has no time for it.
         if turn.count > EAGER_LOOKS {
-            self.0.learn(slept);
+            self.ops.learn(slept);
         }
         found
     }
@@ -305,7 +322,7 @@ impl Host {
         }
         let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, looked: 0, polls: true };
         loop {
-            let check = self.0.relax(&mut turn);
+            let check = self.ops.relax(&mut turn);
             if let Some(found) = look() {
                 return Some(found);
             }
@@ -317,6 +334,6 @@ impl Host {
     }
 
     fn overdue(&self, deadline: Option<Time>) -> bool {
-        deadline.is_some_and(|d| self.now() >= d) || self.0.ending()
+        deadline.is_some_and(|d| self.now() >= d) || self.ops.ending()
     }
 }
