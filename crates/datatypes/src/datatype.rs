@@ -8,14 +8,33 @@ use crate::layout::{Body, Builder, Piece, Run};
 use crate::signature::Signature;
 use crate::{Basic, Error, Result};
 use std::fmt;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::{Deref, Range};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A datatype. A clone is cheap and is the same object, as MPI's handles are; counts, strides and addresses have 64 bits.
 #[derive(Clone)]
 pub struct Datatype {
-    inner: Arc<Inner>,
+    inner: Handle,
+}
+
+/// Predefined types are there once and stay, so that nobody counts who uses them: most messages are of one.
+#[derive(Clone)]
+enum Handle {
+    Predefined(&'static Inner),
+    Made(Arc<Inner>),
+}
+
+impl Deref for Handle {
+    type Target = Inner;
+
+    #[inline]
+    fn deref(&self) -> &Inner {
+        match self {
+            Self::Predefined(inner) => inner,
+            Self::Made(inner) => inner,
+        }
+    }
 }
 
 /// What a constructor was given, in the standard's order. Orders, distributions, the default argument of a distribution and
@@ -76,6 +95,8 @@ struct Inner {
     ub: i64,
     signature: Signature,
     committed: AtomicBool,
+    /// What [`Datatype::dense`] says.
+    dense: AtomicI64,
     /// Runs of bytes, whatever they mean.
     layout: OnceLock<Arc<[Piece]>>,
     /// Runs of one basic type each.
@@ -114,16 +135,53 @@ pub(crate) enum Element {
     Pair(Basic, Basic),
 }
 
+/// The predefined types by their handles, which are 0x200 to 0x2ff.
+static PREDEFINED: [OnceLock<Inner>; 256] = [const { OnceLock::new() }; 256];
+const FIRST: usize = 0x200;
+
 impl From<Basic> for Datatype {
     fn from(basic: Basic) -> Self {
+        let place = &PREDEFINED[usize::from(basic.abi()) - FIRST];
+        Self { inner: Handle::Predefined(place.get_or_init(|| Inner::predefined(basic))) }
+    }
+}
+
+impl Inner {
+    fn new(given: Given, shape: Shape, bounds: Bounds, signature: Signature) -> Result<Self> {
+        let wide = || Error::wide(given.arguments());
+        let (lb, ub) = bounds.bounds().ok_or_else(wide)?;
+        ub.checked_sub(lb).ok_or_else(wide)?;
+        if let Some((first, end)) = bounds.data {
+            end.checked_sub(first).ok_or_else(wide)?;
+        }
+        let (committed, layout, typed) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
+        let dense = AtomicI64::new(0);
+        Ok(Self { given, shape, bounds, lb, ub, signature, committed, dense, layout, typed })
+    }
+
+    fn predefined(basic: Basic) -> Self {
         let align = i64::from(basic.align());
         let end =
             basic.pair().map_or(basic.size(), |(value, index)| index_offset(value, index) + index.size());
         let bounds = Bounds::of(i64::from(basic.size()), i64::from(end), align);
-        let datatype = Self::assemble(Given::named(), Shape::Basic(basic), bounds, Signature::of(basic));
-        let datatype = datatype.expect("a few bytes do not pass 64 bits");
-        datatype.commit();
-        datatype
+        let inner = Self::new(Given::named(), Shape::Basic(basic), bounds, Signature::of(basic));
+        let inner = inner.expect("a few bytes do not pass 64 bits");
+        inner.commit();
+        inner
+    }
+
+    #[inline]
+    fn layout(&self) -> &Arc<[Piece]> {
+        self.layout.get_or_init(|| self.shape.flatten(false))
+    }
+
+    fn commit(&self) {
+        if let [Piece { offset: 0, body: Body::Runs { length, count: 1, .. }, .. }] = &**self.layout()
+            && i64::try_from(*length) == Ok(self.ub - self.lb)
+        {
+            self.dense.store(self.ub - self.lb, Ordering::Relaxed);
+        }
+        self.committed.store(true, Ordering::Release);
     }
 }
 
@@ -148,15 +206,7 @@ impl Datatype {
     }
 
     fn assemble(given: Given, shape: Shape, bounds: Bounds, signature: Signature) -> Result<Self> {
-        let wide = || Error::wide(given.arguments());
-        let (lb, ub) = bounds.bounds().ok_or_else(wide)?;
-        ub.checked_sub(lb).ok_or_else(wide)?;
-        if let Some((first, end)) = bounds.data {
-            end.checked_sub(first).ok_or_else(wide)?;
-        }
-        let (committed, layout, typed) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
-        let inner = Inner { given, shape, bounds, lb, ub, signature, committed, layout, typed };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Handle::Made(Arc::new(Inner::new(given, shape, bounds, signature)?)) })
     }
 
     pub(crate) fn given(&self) -> &Given {
@@ -203,7 +253,7 @@ impl Datatype {
 
     /// Whether both are the same object: clones of each other, or the same predefined type.
     pub fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner) || (self.basic().is_some() && self.basic() == other.basic())
+        std::ptr::eq(&*self.inner, &*other.inner) || (self.basic().is_some() && self.basic() == other.basic())
     }
 
     /// Bytes of data in one element.
@@ -222,6 +272,7 @@ impl Datatype {
     }
 
     /// From one element to the next, in bytes.
+    #[inline]
     pub fn extent(&self) -> i64 {
         self.inner.ub - self.inner.lb
     }
@@ -243,21 +294,38 @@ impl Datatype {
 
     /// `MPI_Type_commit`: flattens it, if that is not done. All clones are committed with it.
     pub fn commit(&self) {
-        self.layout();
-        self.inner.committed.store(true, Ordering::Release);
+        self.inner.commit();
     }
 
     /// Whether it may be used to communicate.
+    #[inline]
     pub fn is_committed(&self) -> bool {
         self.inner.committed.load(Ordering::Acquire)
+    }
+
+    /// The predefined type with this handle, if there is one.
+    #[inline]
+    pub fn predefined(handle: usize) -> Option<Self> {
+        match PREDEFINED.get(handle.wrapping_sub(FIRST))?.get() {
+            Some(inner) => Some(Self { inner: Handle::Predefined(inner) }),
+            None => Basic::from_abi(handle as u16).map(Self::from),
+        }
+    }
+
+    /// Bytes of an element of a committed type whose data begin at the origin and follow each other without gaps, as those of most
+    /// messages do; 0 for others.
+    #[inline]
+    pub fn dense(&self) -> i64 {
+        self.inner.dense.load(Ordering::Relaxed)
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
         self.inner.bounds
     }
 
+    #[inline]
     fn layout(&self) -> &Arc<[Piece]> {
-        self.inner.layout.get_or_init(|| self.inner.shape.flatten(false))
+        self.inner.layout()
     }
 
     pub(crate) fn typed(&self) -> &Arc<[Piece]> {
@@ -305,6 +373,7 @@ impl Datatype {
 
     /// The one run that `count` elements are in the order of the type map; none if there are gaps, if there is no data, or if
     /// the count is illegal.
+    #[inline]
     pub fn single_run(&self, count: i64) -> Option<Run> {
         let [piece] = &**self.layout() else { return None };
         let Body::Runs { length, count: 1, .. } = piece.body else { return None };
