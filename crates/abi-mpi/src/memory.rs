@@ -25,6 +25,7 @@ pub(crate) const SEND: Names = Names { address: "sendbuf", count: "sendcount", d
 pub(crate) const RECEIVE: Names = Names { address: "recvbuf", count: "recvcount", datatype: "recvtype" };
 
 /// The one buffer of a call: with an address, a count and a datatype, for as long as MPI says.
+#[inline(always)]
 pub(crate) fn buffer<N: Number>(
     address: Address,
     count: N,
@@ -34,6 +35,7 @@ pub(crate) fn buffer<N: Number>(
 }
 
 /// As [`buffer`], of a call whose arguments have these names.
+#[inline(always)]
 pub(crate) fn named_buffer<N: Number>(
     names: Names,
     address: Address,
@@ -44,28 +46,36 @@ pub(crate) fn named_buffer<N: Number>(
 }
 
 /// A buffer of a call whose arguments have these names.
+#[inline(always)] // as `mpi::Buffer::new`
 pub(crate) fn buffer_of(
     names: Names,
     address: Address,
     count: i64,
     datatype: Datatype,
 ) -> Answer<mpi::Buffer> {
-    if address.0 == c::MPI_IN_PLACE {
-        let text = format!("{}: MPI_IN_PLACE has no meaning here", names.address);
-        return Err(Fault::new(c::MPI_ERR_BUFFER, text));
-    }
-    if count < 0 {
-        return Err(Fault::new(c::MPI_ERR_COUNT, format!("{}: {count} is negative", names.count)));
+    if address.0 == c::MPI_IN_PLACE || count < 0 {
+        return Err(wrong(names, address, count));
     }
     // SAFETY: what `Buffer::new` asks for is what MPI asks of a program that passes these. Test: `messages_go_round_on_shm`.
-    unsafe { mpi::Buffer::new(address.0, count, datatype) }.map_err(|error| {
-        let name = match error.class {
-            mpi::Class::COUNT => names.count,
-            mpi::Class::BUFFER => names.address,
-            _ => names.datatype,
-        };
-        Fault::new(error.class.0, format!("{name}: {}", error.text))
-    })
+    unsafe { mpi::Buffer::new(address.0, count, datatype) }.map_err(|error| refused(names, error))
+}
+
+#[cold]
+fn wrong(names: Names, address: Address, count: i64) -> Fault {
+    if address.0 == c::MPI_IN_PLACE {
+        return Fault::new(c::MPI_ERR_BUFFER, format!("{}: MPI_IN_PLACE has no meaning here", names.address));
+    }
+    Fault::new(c::MPI_ERR_COUNT, format!("{}: {count} is negative", names.count))
+}
+
+#[cold]
+fn refused(names: Names, error: mpi::Error) -> Fault {
+    let name = match error.class {
+        mpi::Class::COUNT => names.count,
+        mpi::Class::BUFFER => names.address,
+        _ => names.datatype,
+    };
+    Fault::new(error.class.0, format!("{name}: {}", error.text))
 }
 
 /// A buffer that a datatype's offsets lead into.

@@ -1,4 +1,5 @@
-//! The objects of a program by handle. A handle that is not predefined is an address of [`cface::Table`]'s, checked at each use.
+//! The objects of a program by handle, but for requests, which are numbers of `mpi`'s. A handle that is not predefined is an address of
+//! [`cface::Table`]'s, checked at each use.
 
 use std::borrow::Borrow as _;
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::{OpObject, RequestObject, TypeObject, WinObject};
+use crate::calls::{OpObject, TypeObject, WinObject};
 use crate::constants as c;
 use crate::types::{Handle, PREDEFINED, kind};
 use crate::{calls, state};
@@ -31,7 +32,6 @@ pub(crate) enum Object {
     Info(Box<Mutex<Info>>),
     Message(Box<Mutex<Option<Message>>>),
     Op(Box<OpObject>),
-    Request(Box<RequestObject>),
     Win(Box<WinObject>),
 }
 
@@ -82,7 +82,6 @@ kinds! {
     Info(Mutex<Info>): "info object" MPI_ERR_INFO, calls::predefined_info;
     Message(Mutex<Option<Message>>): "message" MPI_ERR_REQUEST, |_| Ok(None);
     Op(OpObject): "operation" MPI_ERR_OP, calls::predefined_op;
-    Request(RequestObject): "request" MPI_ERR_REQUEST, |_| Ok(None);
     Win(WinObject): "window" MPI_ERR_WIN, |_| Ok(None);
 }
 
@@ -130,14 +129,19 @@ fn table() -> Option<&'static Table> {
 /// What the argument of this name is.
 #[inline]
 pub(crate) fn get<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
-    let object = if handle.is_predefined() {
-        K::predefined(handle.value())?.map(Ref::Predefined)
-    } else {
-        table().and_then(|table| {
-            let look = table.look(table.handle(handle.value() as u64))?;
-            K::of(&look).is_some().then_some(Ref::Own(look, PhantomData))
-        })
-    };
+    if handle.is_predefined() {
+        let object = K::predefined(handle.value())?;
+        return object.map(Ref::Predefined).ok_or_else(|| wrong(handle, argument));
+    }
+    own(handle, argument)
+}
+
+/// What a handle is that is not predefined.
+fn own<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
+    let object = table().and_then(|table| {
+        let look = table.look(table.handle(handle.value() as u64))?;
+        K::of(&look).is_some().then_some(Ref::Own(look, PhantomData))
+    });
     object.ok_or_else(|| wrong(handle, argument))
 }
 
@@ -212,10 +216,10 @@ pub(crate) fn remove_comm(handle: crate::types::Comm, id: u64) {
     remove(handle);
 }
 
-/// The handle of a communicator; `MPI_COMM_NULL` for one that has none any more.
-pub(crate) fn handle_of(comm: &mpi::Comm) -> crate::types::Comm {
-    let own = || lock(&BY_ID).get(&comm.id()).copied();
-    Handle::new(state::handle_of(comm).or_else(own).unwrap_or(c::MPI_COMM_NULL))
+/// The handle of the communicator with this [`mpi::Comm::id`]; `MPI_COMM_NULL` for one that has none any more.
+pub(crate) fn comm_handle(id: u64) -> crate::types::Comm {
+    let own = || lock(&BY_ID).get(&id).copied();
+    Handle::new(state::handle_of(id).or_else(own).unwrap_or(c::MPI_COMM_NULL))
 }
 
 /// A new handle of a window.

@@ -100,6 +100,7 @@ pub(crate) fn rank() -> Option<u32> {
     STATE.get().map(|state| state.launch.rank())
 }
 
+#[inline]
 pub(crate) fn predefined_comm(value: usize) -> Answer<Option<&'static mpi::Comm>> {
     match value {
         c::MPI_COMM_WORLD => Ok(Some(process()?.world())),
@@ -108,10 +109,10 @@ pub(crate) fn predefined_comm(value: usize) -> Answer<Option<&'static mpi::Comm>
     }
 }
 
-/// The predefined handle of a communicator, if it is one of these.
-pub(crate) fn handle_of(comm: &mpi::Comm) -> Option<usize> {
+/// The predefined handle of the communicator with this [`mpi::Comm::id`], if it is one of these.
+pub(crate) fn handle_of(id: u64) -> Option<usize> {
     let process = &STATE.get()?.process;
-    let is = |other: &mpi::Comm| other.id() == comm.id();
+    let is = |other: &mpi::Comm| other.id() == id;
     let world = is(process.world()).then_some(c::MPI_COMM_WORLD);
     world.or_else(|| is(process.alone()).then_some(c::MPI_COMM_SELF))
 }

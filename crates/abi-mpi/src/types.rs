@@ -83,6 +83,7 @@ pub(crate) struct Status {
 }
 
 impl Status {
+    #[inline]
     pub(crate) fn new(source: i32, tag: i32, error: i32, bytes: u64, is_cancelled: bool) -> Self {
         let internal = [bytes as u32 as i32, (bytes >> 32) as i32, i32::from(is_cancelled), 0, 0];
         Self { source, tag, error, internal }
@@ -94,6 +95,7 @@ impl Status {
     }
 
     /// The status of an operation, but for its error, which calls about one operation leave as it is.
+    #[inline]
     pub(crate) fn of(status: &mpi::Status, error: i32) -> Self {
         Self::new(status.source, status.tag, error, status.bytes, status.cancelled)
     }

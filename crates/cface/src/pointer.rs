@@ -35,6 +35,7 @@ impl<T> Out<T> {
     }
 
     /// Whether it is there.
+    #[inline]
     pub fn is_some(self) -> bool {
         !self.0.is_null()
     }
@@ -64,6 +65,7 @@ impl<T> Out<T> {
     }
 
     /// What lies there, for arguments that go both ways; nothing for NULL.
+    #[inline]
     pub fn get(self) -> Option<T>
     where
         T: Copy,

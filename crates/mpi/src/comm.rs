@@ -51,6 +51,11 @@ impl std::fmt::Debug for Comm {
     }
 }
 
+#[cold]
+fn early() -> Error {
+    Error::new(Class::COMM, "the communicator is still being made; wait for MPI_Comm_idup first")
+}
+
 /// Bytes of a name, without the zero that C adds (`MPI_MAX_OBJECT_NAME`).
 pub const NAME_MAX: usize = 127;
 
@@ -85,6 +90,7 @@ impl Comm {
         Self::new(self.core(), context, group, remote, self.0.topology.clone())
     }
 
+    #[inline]
     pub(crate) fn core(&self) -> &Core {
         &self.0.core
     }
@@ -93,9 +99,8 @@ impl Comm {
     ///
     /// # Errors
     /// [`Class::COMM`] while it is being made.
+    #[inline]
     pub(crate) fn context(&self, plane: Plane) -> Result<u64> {
-        let early =
-            || Error::new(Class::COMM, "the communicator is still being made; wait for MPI_Comm_idup first");
         self.0.context.get().map(|context| context.plane(plane)).ok_or_else(early)
     }
 
@@ -127,6 +132,7 @@ impl Comm {
     }
 
     /// A number that no other communicator of this process ever has.
+    #[inline]
     pub fn id(&self) -> u64 {
         self.0.id
     }
@@ -162,6 +168,7 @@ impl Comm {
     }
 
     /// Those whom ranks of sources and destinations are of: the other side, if there are two.
+    #[inline]
     pub fn peers(&self) -> &Group {
         self.0.remote.as_ref().unwrap_or(&self.0.group)
     }

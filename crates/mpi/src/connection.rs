@@ -20,7 +20,7 @@ use crate::memory::Buffer;
 use crate::nic::{INLINE, Nic, Sizes, Slots};
 use crate::ring::{Inbox, Outbox, SHARED_LINE};
 use crate::table::Key;
-use crate::wire::{HEAD_MAX, Message, Offer};
+use crate::wire::{HEAD, HEAD_MAX, Label, Message, Offer};
 
 /// Data that go with a message.
 #[derive(Debug)]
@@ -35,6 +35,7 @@ pub(crate) enum Payload<'a> {
 
 impl Payload<'_> {
     /// Bytes of it.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::None => 0,
@@ -53,6 +54,7 @@ impl Payload<'_> {
         }
     }
 
+    #[inline]
     pub(crate) fn load(&self, into: &mut [u8]) {
         match self {
             Self::None => {}
@@ -83,6 +85,27 @@ pub(crate) struct Received {
     pub(crate) len: usize,
 }
 
+/// A message that the peer has stored with its payload, and without asking for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short {
+    pub(crate) label: Label,
+    /// Where the payload begins, and its length.
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    /// Whether it lies in the line, or in the ring.
+    in_line: bool,
+}
+
+/// What a peer has stored next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    Nothing,
+    /// It stays the next one until [`Connection::pass`].
+    Short(Short),
+    /// A message for [`Connection::stored`].
+    Other,
+}
+
 /// The bit of a work request's number that says that it is a receive.
 const RECEIVE: u64 = 1 << 31;
 
@@ -104,7 +127,7 @@ pub(crate) struct Connection {
     qp: Qp,
     inbox: Option<Inbox>,
     outbox: Option<Outbox>,
-    /// There if both boxes are.
+    /// There if both boxes are, which they are on an open connection only.
     line: Option<Line>,
     /// Whether the line is in this side's memory.
     is_lower: bool,
@@ -230,11 +253,12 @@ impl Connection {
     }
 
     /// Sends a message, if [`Connection::may_send`]. The payload may be used again when this returns.
-    #[inline]
     pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
         if let Some(outbox) = &mut self.outbox {
-            match &mut self.line {
-                Some(line) if line.takes(message, payload) => line.put(message, payload, outbox.records),
+            match (message, &mut self.line) {
+                (Message::Eager { label, answer: None }, Some(line)) if line.takes(payload.len()) => {
+                    line.put(*label, payload, outbox.records);
+                }
                 _ => outbox.put(message, payload)?,
             }
             return Ok(self.qp.ring()?);
@@ -243,6 +267,26 @@ impl Connection {
         self.messages += 1;
         self.credits -= 1;
         self.post_message(host, message, payload, slot)
+    }
+
+    /// Sends a short message of the program's, if it can leave at once. Whether it has.
+    #[inline]
+    pub(crate) fn send_short(&mut self, host: &Host, label: Label, buffer: &Buffer) -> Result<bool> {
+        let Some(outbox) = &mut self.outbox else {
+            let (message, payload) =
+                (Message::Eager { label, answer: None }, Payload::User(Cow::Borrowed(buffer)));
+            return Ok(
+                self.may_send(&message, &payload) && self.send(host, &message, &payload).map(|()| true)?
+            );
+        };
+        let len = buffer.len() as usize;
+        match &mut self.line {
+            Some(line) if line.takes(len) => line.put_short(label, buffer, outbox.records),
+            _ if outbox.has_room(HEAD + len) => outbox.put_short(label, buffer)?,
+            _ => return Ok(false),
+        }
+        self.qp.ring()?;
+        Ok(true)
     }
 
     fn post_message(
@@ -318,19 +362,63 @@ impl Connection {
         self.inbox.as_mut().is_some_and(Inbox::has_news) || self.line.as_ref().is_some_and(Line::has_news)
     }
 
+    /// What the peer has stored next.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
+    #[inline(always)] // so that nothing of the kind is put together
+    pub(crate) fn next(&mut self) -> Result<Next> {
+        let Some(inbox) = &mut self.inbox else { return Ok(Next::Nothing) };
+        // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
+        let has_record = inbox.has_news();
+        if let Some(line) = &self.line
+            && let Some((label, at, len)) = line.look(inbox.records)?
+        {
+            return Ok(Next::Short(Short { label, at, len, in_line: true }));
+        }
+        if !has_record {
+            return Ok(Next::Nothing);
+        }
+        let short = |(label, at, len)| Next::Short(Short { label, at, len, in_line: false });
+        Ok(inbox.look()?.map_or(Next::Other, short))
+    }
+
+    /// Is done with a short message that [`Connection::next`] has found.
+    #[inline]
+    pub(crate) fn pass(&mut self, short: &Short) -> Result<()> {
+        if short.in_line {
+            self.line.iter_mut().for_each(Line::pass);
+        } else if let Some(inbox) = &mut self.inbox
+            && inbox.pass(short.len)?
+        {
+            self.qp.ring()?;
+        }
+        Ok(())
+    }
+
+    /// The memory that a short message's payload lies in.
+    #[inline]
+    pub(crate) fn memory_of(&self, short: &Short) -> &Buf {
+        match (&self.line, &self.inbox) {
+            (Some(line), _) if short.in_line => line.buf(),
+            (_, Some(inbox)) => inbox.buf(),
+            _ => self.slots.buf(),
+        }
+    }
+
     /// The next message that the peer has stored.
     ///
     /// # Errors
     /// [`Class::OTHER`] for what no process says.
-    #[inline]
     pub(crate) fn stored(&mut self) -> Result<Option<(Received, Held)>> {
         let Some(inbox) = &mut self.inbox else { return Ok(None) };
-        // First of all: what came by the line before a record of the ring is seen there when the record is.
         let has_record = inbox.has_news();
         if let Some(line) = &mut self.line
-            && let Some(what) = line.take(inbox.records)?
+            && let Some((label, at, len)) = line.look(inbox.records)?
         {
-            return Ok(Some((what, Held::Line)));
+            line.take();
+            let message = Message::Eager { label, answer: None };
+            return Ok(Some((Received { message, at, len }, Held::Line)));
         }
         if !has_record {
             return Ok(None);

@@ -38,6 +38,7 @@ impl Context {
     }
 
     /// As messages have it.
+    #[inline]
     pub(crate) fn plane(self, plane: Plane) -> u64 {
         self.0 | plane as u64
     }

@@ -4,14 +4,16 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use host::{Bell, Host, Lock, Source, WaitSet, Wakes};
+use host::{Bell, Held, Host, Lock, Source, WaitSet, Wakes};
 
 use crate::bootstrap::Bootstrap;
 use crate::context::{Context, SERIAL_MAX};
 use crate::engine::{Begun, Engine, Stored};
 use crate::error::{Class, Error, Result};
 use crate::operation::Receive;
+use crate::special::Special;
 use crate::status::Status;
+use crate::table::Table;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
 
@@ -24,6 +26,8 @@ pub(crate) struct Core(Arc<Inner>);
 struct Inner {
     host: Host,
     engine: Lock<Engine>,
+    /// Never taken by whoever holds the engine.
+    specials: Lock<Table<Special>>,
     bootstrap: BootstrapHandle,
     tuning: Tuning,
     /// Everything that can bring news: the devices, and the bell.
@@ -65,6 +69,7 @@ impl Core {
         Self(Arc::new(Inner {
             host: host.clone(),
             engine,
+            specials: Lock::default(),
             bootstrap: BootstrapHandle(bootstrap),
             tuning,
             sources,
@@ -110,7 +115,13 @@ impl Core {
         Ok(Context::new(self.0.bootstrap.0.rank(), serial))
     }
 
+    /// The requests that are more than an operation.
+    pub(crate) fn specials(&self) -> Held<'_, Table<Special>> {
+        self.0.specials.lock(&self.0.host)
+    }
+
     /// Does something with the state.
+    #[inline(always)]
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> T {
         let (done, news) = {
             let mut engine = self.0.engine.lock(&self.0.host);
@@ -141,9 +152,15 @@ impl Core {
 
     /// Receives, and waits for the end. The first looks are at what the source has stored alone: of most exchanges of short
     /// messages that is all there is to do. The receive begins only when they have found nothing.
+    #[inline]
     pub(crate) fn receive(&self, call: &'static str, receive: &Receive) -> Status {
+        let stored = self.with(|engine| engine.await_stored(receive, HELD_LOOKS));
+        stored.unwrap_or_else(|| self.receive_by(call, receive))
+    }
+
+    fn receive_by(&self, call: &'static str, receive: &Receive) -> Status {
         let (mut begun, mut looks, mut source) = (None, 0, None);
-        let mut step = |engine: &mut Engine, brief: bool| {
+        let step = |engine: &mut Engine, brief: bool| {
             if begun.is_none() {
                 looks += 1;
                 let goes_on = brief && looks < STORED_LOOKS;
@@ -166,16 +183,14 @@ impl Core {
             engine.progress(brief);
             engine.take(begun?)
         };
-        match self.with(|engine| step(engine, true)) {
-            Some(status) => status,
-            None => self.wait_by(call, step).unwrap_or_else(Status::failed),
-        }
+        self.wait_by(call, step).unwrap_or_else(Status::failed)
     }
 
     /// Makes progress until `look` has found something.
     ///
     /// # Errors
     /// [`Class::OTHER`] when the world of this process ends first.
+    #[inline]
     pub(crate) fn wait<T>(
         &self,
         call: &'static str,
@@ -220,7 +235,9 @@ impl Core {
     }
 }
 
-/// Looks at what a receive's source has stored before the receive begins: about a microsecond.
+/// Looks at what a receive's source has stored before the receive begins: the first in a row, for which others that wait for the state
+/// hardly wait longer than for a short message; then about a microsecond of them, as [`Host::wait`] paces them.
+const HELD_LOOKS: u32 = 64;
 const STORED_LOOKS: u32 = 32;
 
 /// What a wait sleeps on. Its last look before that is at everything.

@@ -9,7 +9,7 @@ use crate::info::Info;
 use crate::making::name_of;
 use crate::matching::Wanted;
 use crate::memory::Buffer;
-use crate::operation::Receive;
+use crate::operation::{Names, Receive};
 use crate::request::Request;
 use crate::status::Status;
 use crate::table::Key;
@@ -139,6 +139,6 @@ impl Comm {
 fn hear(engine: &mut Engine, label: Label, from: &Group) -> Result<(Key, Buffer)> {
     let said = Buffer::own(&[0; 8])?;
     let wanted = Wanted { context: label.context, source: from.process(0), tag: Some(label.tag) };
-    let begun = engine.receive(Receive { wanted, buffer: said.clone(), names: from.clone() });
+    let begun = engine.receive(Receive { wanted, buffer: said.clone(), names: Names::Of(from.clone()) });
     Ok((engine.under(begun), said))
 }

@@ -6,18 +6,18 @@ use std::borrow::Cow;
 use host::{Host, Step};
 use verbs::{Buf, SendOp, Sge};
 
-use crate::connection::{Payload, Received};
+use crate::connection::{Next, Payload, Received, Short};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::matching::{Envelope, Matching, Wanted};
 use crate::memory::Buffer;
 use crate::operation::{
-    Access, Answer, Body, Brought, Lent, Operation, Reading, Receive, Work, envelope_status,
+    Access, Answer, Body, Brought, Lent, Names, Operation, Reading, Receive, Work, envelope_status,
 };
 use crate::space::Spaces;
-use crate::status::Status;
+use crate::status::{Ended, Status};
 use crate::table::{Key, Table};
-use crate::transport::{Event, Place, Transport};
+use crate::transport::{Event, Place, STORED_MAX, Transport};
 use crate::wire::{Exposed, Label, Message};
 
 /// MPI's modes of sending.
@@ -118,12 +118,23 @@ impl Engine {
     /// The process is lost; [`crate::Class::BUFFER`] without enough space for a buffered send.
     pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
         self.host.charge_step(Step::Call, 1);
-        if matches!(mode, Mode::Standard | Mode::Ready) {
-            let message = Message::Eager { label, answer: None };
-            if self.transport.send_short(to, &message, &Payload::User(Cow::Borrowed(buffer))) {
-                return Ok(Begun::Over(Status::empty()));
-            }
+        if self.send_short(to, label, buffer, mode) {
+            return Ok(Begun::Over(Status::empty()));
         }
+        self.send_on(to, label, buffer, mode)
+    }
+
+    /// Sends a message as [`Engine::send`] if it is a short one that leaves at once. Whether it has; nothing has happened otherwise.
+    #[inline]
+    pub(crate) fn send_short(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> bool {
+        matches!(mode, Mode::Standard | Mode::Ready) && self.transport.send_short(to, label, buffer)
+    }
+
+    /// Begins a send that does not leave at once.
+    ///
+    /// # Errors
+    /// As [`Engine::send`].
+    pub(crate) fn send_on(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
         if mode == Mode::Buffered {
             return self.send_buffered(to, label, buffer);
         }
@@ -204,7 +215,7 @@ impl Engine {
         let key = self.operations.insert(Operation::new(Work::Send {
             to,
             answered: true,
-            _held: Some((reach, staging, buffer.clone())),
+            _held: Some(Box::new((reach, staging, buffer.clone()))),
         }));
         let message = Message::Request { label, id: key.number(), at };
         self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))
@@ -238,19 +249,50 @@ impl Engine {
     }
 
     /// Begins a receive.
+    #[inline(always)] // it is put together where it waits, and not copied
     pub(crate) fn receive(&mut self, receive: Receive) -> Begun {
         self.host.charge_step(Step::Call, 1);
         self.host.charge_step(Step::Request, 1);
         let wanted = receive.wanted;
-        if let Some((envelope, body)) = self.matching.receive(&wanted) {
+        if self.matching.keeps(wanted.context) || self.lost(&wanted).is_some() {
+            return self.receive_early(receive);
+        }
+        self.await_message(receive)
+    }
+
+    /// Begins a receive whose message may be here, or can come no more.
+    fn receive_early(&mut self, receive: Receive) -> Begun {
+        if let Some((envelope, body)) = self.matching.receive(&receive.wanted) {
             return self.receive_kept(receive, envelope, body);
         }
-        if let Some(error) = wanted.source.and_then(|source| self.transport.lost(source)) {
-            return Begun::Over(Status::failed(error.clone()));
+        match self.lost(&receive.wanted) {
+            Some(error) => Begun::Over(Status::failed(error)),
+            None => self.await_message(receive),
         }
+    }
+
+    #[inline(always)]
+    fn await_message(&mut self, receive: Receive) -> Begun {
+        let wanted = receive.wanted;
         let key = self.operations.insert(Operation::new(Work::Receive(receive)));
         self.matching.post(wanted, key);
         Begun::Under(key)
+    }
+
+    /// Takes the message for a receive that has not begun, as [`Engine::receive_stored`], and looks for it `looks` times.
+    #[inline]
+    pub(crate) fn await_stored(&mut self, receive: &Receive, looks: u32) -> Option<Status> {
+        let mut left = looks;
+        loop {
+            let number = match self.receive_stored(receive) {
+                Stored::Received(status) => return Some(status),
+                Stored::Nothing(number) => number,
+                Stored::Unknown => return None,
+            };
+            while !self.transport.has_stored(number) {
+                left = left.checked_sub(1)?;
+            }
+        }
     }
 
     /// Takes the message for a receive that has not begun, if nothing waits in its context and that is the next one that its source
@@ -262,23 +304,19 @@ impl Engine {
             return Stored::Unknown;
         };
         while self.matching.is_idle(wanted.context) {
-            let Some((from, what, place)) = self.transport.next_stored(number) else {
-                return Stored::Nothing(number);
-            };
-            let mut taken = None;
-            match what.message {
-                Message::Eager { label, answer: None }
-                    if label.context == wanted.context && wanted.takes(&Envelope { source: from, label }) =>
-                {
-                    let (buf, range) = self.transport.payload(&what, place);
-                    let brought = Brought::Slot(buf, range.start, range.len());
-                    taken = Some(receive.take(&Envelope { source: from, label }, brought));
+            match self.transport.next(number) {
+                Next::Short(short) => {
+                    let (source, buf) = self.transport.origin(number, &short);
+                    let envelope = Envelope { source, label: short.label };
+                    if short.label.context == wanted.context && wanted.takes(&envelope) {
+                        let status = receive.take(&envelope, Brought::Slot(buf, short.at, short.len));
+                        self.transport.pass(number, &short);
+                        return Stored::Received(status);
+                    }
+                    self.received_short(number, &short);
                 }
-                _ => self.received(from, &what, place),
-            }
-            self.transport.release(place, &what.message);
-            if let Some(status) = taken {
-                return Stored::Received(status);
+                Next::Other => self.received_other(number),
+                Next::Nothing => return Stored::Nothing(number),
             }
         }
         Stored::Unknown
@@ -318,7 +356,7 @@ impl Engine {
         let Claimed { envelope, body, names } = claimed;
         let label = envelope.label;
         let wanted = Wanted { context: label.context, source: Some(envelope.source), tag: Some(label.tag) };
-        self.receive_kept(Receive { wanted, buffer, names }, envelope, body)
+        self.receive_kept(Receive { wanted, buffer, names: Names::Of(names) }, envelope, body)
     }
 
     /// Begins something in several steps.
@@ -388,7 +426,44 @@ impl Engine {
         }
     }
 
+    /// How the operation of a request ended, which has; `None` if there is none. It is forgotten then.
+    #[inline(always)]
+    pub(crate) fn collect(&mut self, key: Key) -> Option<Ended> {
+        let Operation { work: Work::Over(status), comm, .. } = self.operations.get_mut(key)? else {
+            return None;
+        };
+        let ended =
+            Ended { status: std::mem::replace(status, Status::empty()), comm: *comm, is_persistent: false };
+        self.operations.forget(key);
+        Some(ended)
+    }
+
+    /// Says whose an operation is.
+    #[inline]
+    pub(crate) fn belongs(&mut self, key: Key, comm: u64) {
+        if let Some(operation) = self.operations.get_mut(key) {
+            operation.comm = Some(comm);
+        }
+    }
+
+    /// Whose it is.
+    pub(crate) fn comm(&mut self, key: Key) -> Option<u64> {
+        self.operations.get_mut(key)?.comm
+    }
+
+    /// Whether there is such an operation.
+    #[inline]
+    pub(crate) fn has(&mut self, key: Key) -> bool {
+        self.operations.get_mut(key).is_some()
+    }
+
+    /// The operation at a place of theirs.
+    pub(crate) fn at(&self, place: u32) -> Option<Key> {
+        self.operations.at(place)
+    }
+
     /// Whether an operation has ended.
+    #[inline]
     pub(crate) fn is_over(&mut self, key: Key) -> bool {
         self.operations.get_mut(key).is_none_or(|operation| matches!(operation.work, Work::Over(_)))
     }
@@ -452,17 +527,57 @@ impl Engine {
     }
 
     fn react(&mut self) {
-        while let Some(event) = self.transport.next_event() {
-            match event {
-                Event::Received { from, what, place } => {
-                    self.received(from, &what, place);
-                    self.transport.release(place, &what.message);
+        loop {
+            while let Some(event) = self.transport.next_event() {
+                match event {
+                    Event::Received { from, what, place } => {
+                        self.received(from, &what, place);
+                        self.transport.release(place, &what.message);
+                    }
+                    Event::Sent(key) => self.end(key, Status::empty()),
+                    Event::Accessed(key) => self.accessed(key),
+                    Event::Lost { process, error } => self.lose(process, &error),
                 }
-                Event::Sent(key) => self.end(key, Status::empty()),
-                Event::Accessed(key) => self.accessed(key),
-                Event::Lost { process, error } => self.lose(process, &error),
+            }
+            let Some(number) = self.transport.next_stored_to() else { return };
+            self.take_stored(number);
+            self.transport.pump_stored(number);
+        }
+    }
+
+    /// Takes what a peer has stored.
+    fn take_stored(&mut self, number: usize) {
+        for _ in 0..STORED_MAX {
+            match self.transport.next(number) {
+                Next::Short(short) => self.received_short(number, &short),
+                Next::Other => self.received_other(number),
+                Next::Nothing => return,
             }
         }
+    }
+
+    fn received_other(&mut self, number: usize) {
+        if let Some((from, what, place)) = self.transport.next_stored(number) {
+            self.received(from, &what, place);
+            self.transport.release(place, &what.message);
+        }
+    }
+
+    #[inline(always)]
+    fn received_short(&mut self, number: usize, short: &Short) {
+        let (source, buf) = self.transport.origin(number, short);
+        let envelope = Envelope { source, label: short.label };
+        self.host.charge_copy(short.len as u64);
+        let brought = Brought::Slot(buf, short.at, short.len);
+        if let Some(key) = self.matching.arrive(&envelope) {
+            if let Some(Work::Receive(receive)) = self.operations.get_mut(key).map(|o| &o.work) {
+                let status = receive.take(&envelope, brought);
+                self.end(key, status);
+            }
+        } else if let Ok(bytes) = brought.to_vec() {
+            self.matching.keep(envelope, Body::Here { bytes, answer: None });
+        }
+        self.transport.pass(number, short);
     }
 
     fn received(&mut self, from: u32, what: &Received, place: Place) {
@@ -625,6 +740,7 @@ impl Engine {
     }
 
     /// Why nothing comes any more that is wanted, if so.
+    #[inline]
     pub(crate) fn lost(&self, wanted: &Wanted) -> Option<Error> {
         wanted.source.and_then(|source| self.transport.lost(source)).cloned()
     }
@@ -637,7 +753,7 @@ impl Engine {
         stuck.extend(self.matching.give_up(|wanted, key| match wanted.source {
             Some(source) => source == process,
             None => operations.get_mut(*key).is_some_and(|operation| match &operation.work {
-                Work::Receive(receive) => receive.names.rank_of(process).is_some(),
+                Work::Receive(receive) => receive.names.contain(process),
                 _ => false,
             }),
         }));
@@ -645,15 +761,16 @@ impl Engine {
     }
 
     /// An operation has come to its end.
+    #[inline]
     fn end(&mut self, key: Key, status: Status) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         operation.work = Work::Over(status);
+        (self.news, self.stirred) = (true, true);
         if let Some(share) = operation.buffered.take() {
             self.spaces.give_back(share);
         }
-        (self.news, self.stirred) = (true, true);
         if operation.free {
-            self.operations.remove(key);
+            self.operations.forget(key);
         }
     }
 }

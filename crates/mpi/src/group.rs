@@ -80,12 +80,14 @@ impl Group {
     }
 
     /// How many there are.
+    #[inline]
     pub fn size(&self) -> i32 {
         // Checked by whoever makes a group.
         self.0.size as i32
     }
 
     /// The rank of a process; `None` if it is no member.
+    #[inline]
     pub fn rank_of(&self, process: u32) -> Option<i32> {
         match &self.0.ranks {
             None => ((process as usize) < self.0.size).then_some(process as i32),
@@ -94,6 +96,7 @@ impl Group {
     }
 
     /// The process of a rank; `None` if there is no such rank.
+    #[inline]
     pub fn process(&self, rank: i32) -> Option<u32> {
         let rank = usize::try_from(rank).ok().filter(|rank| *rank < self.0.size)?;
         Some(if self.0.ranks.is_none() { rank as u32 } else { self.members()[rank] })

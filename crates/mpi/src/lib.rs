@@ -10,7 +10,7 @@
 //! | `process` | [`Process`]: start and end |
 //! | `comm`, `point`, `request` | [`Comm`]; what it does between two processes; [`Request`] |
 //! | `making`, `duplicate` | how communicators are made of others; without waiting |
-//! | `partitioned` | messages in parts |
+//! | `special`, `partitioned` | requests that are more than an operation; messages in parts |
 //! | `topology`, `arranged` | who is whose neighbour; communicators that know it |
 //! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
 //! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
@@ -61,6 +61,7 @@ mod request;
 mod ring;
 mod run;
 mod space;
+mod special;
 mod status;
 mod table;
 mod talk;
@@ -86,9 +87,10 @@ pub use nic::Port;
 pub use point::{Message, With};
 pub use process::{Config, Connect, Process};
 pub use protocol::{Protocol, protocols};
-pub use request::{Any, Generalized, Remote, Request};
+pub use request::{Any, Remote, Request, RequestId, Requests};
 pub use space::{BSEND_OVERHEAD, BsendSpace};
-pub use status::{ANY_SOURCE, ANY_TAG, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
+pub use special::Generalized;
+pub use status::{ANY_SOURCE, ANY_TAG, Ended, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
 pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
 pub use tuning::Tuning;
 pub use window::{Assert, At, Flavor, LockKind, Shared, Window};

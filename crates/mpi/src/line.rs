@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::Buf;
 
-use crate::connection::{Payload, Received};
+use crate::connection::Payload;
 use crate::error::{Class, Error, Result};
-use crate::wire::{Half, Message};
+use crate::memory::Buffer;
+use crate::wire::{Half, Label};
 
 /// Bytes of the line, of a half, and of what comes before the payload in that.
 pub(crate) const LINE: usize = 64;
@@ -22,6 +23,11 @@ const HALF: usize = LINE / 2;
 const HEAD: usize = 16;
 /// Bytes of the longest payload.
 pub(crate) const PAYLOAD: usize = HALF - HEAD;
+
+#[cold]
+fn nonsense() -> Error {
+    Error::new(Class::OTHER, "the peer wrote what no process of this version writes")
+}
 
 /// The line, as one side has it.
 #[derive(Debug)]
@@ -46,19 +52,29 @@ impl Line {
         Ok(Self { memory, mine, theirs, put: 0, taken: 0, done: 0 })
     }
 
-    /// Whether a message may go here now.
+    /// Whether a short message with so many bytes of payload may go here now.
     #[inline]
-    pub(crate) fn takes(&self, message: &Message, payload: &Payload<'_>) -> bool {
-        let is_short = matches!(message, Message::Eager { answer: None, .. }) && payload.len() <= PAYLOAD;
-        is_short && Half::has_heard(self.word(self.theirs).load(Ordering::Relaxed), self.put)
+    pub(crate) fn takes(&self, len: usize) -> bool {
+        len <= PAYLOAD && Half::has_heard(self.word(self.theirs).load(Ordering::Relaxed), self.put)
     }
 
-    /// Puts a message that the line [`Line::takes`], behind so many records of the ring.
+    /// Puts a short message that the line [`Line::takes`], behind so many records of the ring.
+    pub(crate) fn put(&mut self, label: Label, payload: &Payload<'_>, records: u16) {
+        let (mut bytes, len) = ([0; PAYLOAD], payload.len());
+        payload.load(&mut bytes[..len]);
+        self.put_bytes(label, bytes, len, records);
+    }
+
+    /// As [`Line::put`], of a program's payload.
     #[inline]
-    pub(crate) fn put(&mut self, message: &Message, payload: &Payload<'_>, records: u16) {
-        let Message::Eager { label, .. } = message else { return };
-        let mut bytes = [0; PAYLOAD];
-        payload.load(&mut bytes[..payload.len()]);
+    pub(crate) fn put_short(&mut self, label: Label, buffer: &Buffer, records: u16) {
+        let (mut bytes, len) = ([0; PAYLOAD], buffer.len() as usize);
+        buffer.load(&mut bytes[..len]);
+        self.put_bytes(label, bytes, len, records);
+    }
+
+    #[inline]
+    fn put_bytes(&mut self, label: Label, bytes: [u8; PAYLOAD], len: usize, records: u16) {
         let (first, second) = bytes.split_at(8);
         for (at, part) in [(HEAD, first), (HEAD + 8, second)] {
             let part = part.try_into().map_or(0, u64::from_ne_bytes);
@@ -66,8 +82,7 @@ impl Line {
         }
         self.word(self.mine + 8).store(label.context, Ordering::Relaxed);
         self.put = self.put.wrapping_add(1);
-        let half =
-            Half { number: self.put, heard: self.done, len: payload.len() as u8, records, tag: label.tag };
+        let half = Half { number: self.put, heard: self.done, len: len as u8, records, tag: label.tag };
         self.word(self.mine).store(half.word(), Ordering::Release);
     }
 
@@ -77,28 +92,35 @@ impl Line {
         Half::is_news(self.word(self.theirs).load(Ordering::Acquire), self.taken)
     }
 
-    /// The message that has come, if it is next behind so many records of the ring. It lies here until it is
-    /// [`Line::release`]d.
+    /// The message that has come, if it is next behind so many records of the ring: what it matches, and where its payload lies.
     ///
     /// # Errors
     /// [`Class::OTHER`] for what no process says.
     #[inline]
-    pub(crate) fn take(&mut self, records: u16) -> Result<Option<Received>> {
+    pub(crate) fn look(&self, records: u16) -> Result<Option<(Label, usize, usize)>> {
         let word = self.word(self.theirs).load(Ordering::Acquire);
         if !Half::is_news(word, self.taken) {
             return Ok(None);
         }
         let context = self.word(self.theirs + 8).load(Ordering::Relaxed);
-        let nonsense = || Error::new(Class::OTHER, "the peer wrote what no process of this version writes");
-        let (half, message) = Half::parse(word, context).ok_or_else(nonsense)?;
+        let (half, label) = Half::parse(word, context).ok_or_else(nonsense)?;
         if usize::from(half.len) > PAYLOAD {
             return Err(nonsense());
         }
-        if half.records != records {
-            return Ok(None);
-        }
+        Ok((half.records == records).then(|| (label, self.theirs + HEAD, half.len.into())))
+    }
+
+    /// Takes the message that [`Line::look`] has found. It lies here until it is [`Line::release`]d.
+    #[inline]
+    pub(crate) fn take(&mut self) {
         self.taken = self.taken.wrapping_add(1);
-        Ok(Some(Received { message, at: self.theirs + HEAD, len: half.len.into() }))
+    }
+
+    /// Takes the message that [`Line::look`] has found, which is no more needed.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.take();
+        self.release();
     }
 
     /// The message that was taken is no more needed.

@@ -4,7 +4,7 @@
 //! the order in which receives were posted; a receive gets the first message that it matches, in the order in which messages came.
 //! Messages of one sender come in the order of sending, so that none overtakes another.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::wire::Label;
 
@@ -30,6 +30,7 @@ pub(crate) struct Envelope {
 
 impl Wanted {
     /// Whether it is for such a message of its context.
+    #[inline]
     pub(crate) fn takes(&self, envelope: &Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source)
             && self.tag.is_none_or(|tag| tag == envelope.label.tag)
@@ -38,6 +39,7 @@ impl Wanted {
 
 #[derive(Debug)]
 struct Queue<R, M> {
+    context: u64,
     receives: VecDeque<(Wanted, R)>,
     messages: VecDeque<(Envelope, M)>,
 }
@@ -45,30 +47,59 @@ struct Queue<R, M> {
 /// Receives `R` and messages `M` that wait for each other.
 #[derive(Debug)]
 pub(crate) struct Matching<R, M> {
-    queues: BTreeMap<u64, Queue<R, M>>,
+    /// In the order of contexts.
+    queues: Vec<Queue<R, M>>,
+    /// The one that was looked for last: most often the next one, too.
+    last: usize,
     /// Entries that were looked at since somebody last asked.
     looked: u64,
 }
 
 impl<R, M> Default for Matching<R, M> {
     fn default() -> Self {
-        Self { queues: BTreeMap::new(), looked: 0 }
+        Self { queues: Vec::new(), last: 0, looked: 0 }
     }
 }
 
 impl<R: PartialEq, M> Matching<R, M> {
+    /// The queue of a context, if there is one.
+    #[inline]
+    fn known(&mut self, context: u64) -> Option<&mut Queue<R, M>> {
+        if self.queues.get(self.last).is_none_or(|queue| queue.context != context) {
+            self.last = self.queues.binary_search_by_key(&context, |queue| queue.context).ok()?;
+        }
+        self.queues.get_mut(self.last)
+    }
+
+    #[inline]
     fn queue(&mut self, context: u64) -> &mut Queue<R, M> {
-        self.queues
-            .entry(context)
-            .or_insert_with(|| Queue { receives: VecDeque::new(), messages: VecDeque::new() })
+        if self.known(context).is_none() {
+            self.begin(context);
+        }
+        &mut self.queues[self.last]
+    }
+
+    #[cold]
+    fn begin(&mut self, context: u64) {
+        self.last = self.queues.partition_point(|queue| queue.context < context);
+        let queue = Queue { context, receives: VecDeque::new(), messages: VecDeque::new() };
+        self.queues.insert(self.last, queue);
     }
 
     /// The receive that takes a message that has come; it waits no more. With none, the message is to be [`Matching::keep`]t.
+    #[inline]
     pub(crate) fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
-        let receives = &mut self.queues.get_mut(&envelope.label.context)?.receives;
+        let receives = &mut self.known(envelope.label.context)?.receives;
+        if receives.front().is_some_and(|(wanted, _)| wanted.takes(envelope)) {
+            let first = receives.pop_front();
+            self.looked += 1;
+            return first.map(|(_, receive)| receive);
+        }
         let at = receives.iter().position(|(wanted, _)| wanted.takes(envelope));
-        self.looked += at.map_or(receives.len(), |at| at + 1) as u64;
-        at.and_then(|at| receives.remove(at)).map(|(_, receive)| receive)
+        let looked = at.map_or(receives.len(), |at| at + 1) as u64;
+        let found = at.and_then(|at| receives.remove(at)).map(|(_, receive)| receive);
+        self.looked += looked;
+        found
     }
 
     /// Keeps a message that no receive waits for.
@@ -77,39 +108,51 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// The message that a new receive gets; it waits no more. With none, the receive is to be [`Matching::post`]ed.
+    #[inline]
     pub(crate) fn receive(&mut self, wanted: &Wanted) -> Option<(Envelope, M)> {
         let at = self.find(wanted)?;
-        self.queues.get_mut(&wanted.context)?.messages.remove(at)
+        self.queues[self.last].messages.remove(at)
     }
 
     /// The message that a new receive would get.
     pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<&(Envelope, M)> {
         let at = self.find(wanted)?;
-        self.queues.get(&wanted.context)?.messages.get(at)
+        self.queues[self.last].messages.get(at)
     }
 
+    /// A place in the queue that was looked for last.
+    #[inline]
     fn find(&mut self, wanted: &Wanted) -> Option<usize> {
-        let messages = &self.queues.get(&wanted.context)?.messages;
+        let messages = &self.known(wanted.context)?.messages;
+        if messages.is_empty() {
+            return None;
+        }
         let at = messages.iter().position(|(envelope, _)| wanted.takes(envelope));
         self.looked += at.map_or(messages.len(), |at| at + 1) as u64;
         at
     }
 
+    /// Whether messages of a context wait.
+    #[inline]
+    pub(crate) fn keeps(&mut self, context: u64) -> bool {
+        self.known(context).is_some_and(|queue| !queue.messages.is_empty())
+    }
+
     /// Whether neither receives nor messages of a context wait.
     #[inline]
-    pub(crate) fn is_idle(&self, context: u64) -> bool {
-        let idle = |queue: &Queue<R, M>| queue.receives.is_empty() && queue.messages.is_empty();
-        self.queues.get(&context).is_none_or(idle)
+    pub(crate) fn is_idle(&mut self, context: u64) -> bool {
+        self.known(context).is_none_or(|queue| queue.receives.is_empty() && queue.messages.is_empty())
     }
 
     /// Has a receive wait.
+    #[inline]
     pub(crate) fn post(&mut self, wanted: Wanted, receive: R) {
         self.queue(wanted.context).receives.push_back((wanted, receive));
     }
 
     /// Takes a receive back; false if it does not wait (any more).
     pub(crate) fn cancel(&mut self, context: u64, receive: &R) -> bool {
-        let Some(queue) = self.queues.get_mut(&context) else { return false };
+        let Some(queue) = self.known(context) else { return false };
         let at = queue.receives.iter().position(|(_, waiting)| waiting == receive);
         at.is_some_and(|at| queue.receives.remove(at).is_some())
     }
@@ -117,7 +160,7 @@ impl<R: PartialEq, M> Matching<R, M> {
     /// Takes back the receives that `lost` says wait for nothing any more, in the order of contexts and posting.
     pub(crate) fn give_up(&mut self, mut lost: impl FnMut(&Wanted, &R) -> bool) -> Vec<R> {
         let mut given_up = Vec::new();
-        for queue in self.queues.values_mut() {
+        for queue in &mut self.queues {
             for (wanted, receive) in std::mem::take(&mut queue.receives) {
                 if lost(&wanted, &receive) {
                     given_up.push(receive);
@@ -131,11 +174,10 @@ impl<R: PartialEq, M> Matching<R, M> {
 
     /// Forgets a context of which nothing is expected any more; returns the messages that nobody received.
     pub(crate) fn forget(&mut self, context: u64) -> Vec<(Envelope, M)> {
-        match self.queues.get(&context) {
-            Some(queue) if queue.receives.is_empty() => {}
-            _ => return Vec::new(),
+        match self.known(context) {
+            Some(queue) if queue.receives.is_empty() => self.queues.remove(self.last).messages.into(),
+            _ => Vec::new(),
         }
-        self.queues.remove(&context).map_or_else(Vec::new, |queue| queue.messages.into())
     }
 
     /// How many entries were looked at since this was last asked.

@@ -48,7 +48,22 @@ impl Buffer {
     /// # Errors
     /// [`Class::COUNT`] for a negative count, or one whose bytes nobody can address; [`Class::TYPE`] for a datatype that is not
     /// committed; [`Class::BUFFER`] for address 0 with data.
+    #[inline(always)] // it is put together where it stays, and not copied
     pub unsafe fn new(address: usize, count: i64, datatype: Datatype) -> Result<Self> {
+        let each = datatype.dense();
+        // Most buffers are of this kind.
+        if each > 0
+            && address != 0
+            && count >= 0
+            && let Some(len) = each.checked_mul(count)
+        {
+            let (len, piece) = (len as u64, (len > 0).then_some(0));
+            return Ok(Self { address, count, datatype, skip: 0, len, piece, _own: None });
+        }
+        Self::of_elements(address, count, datatype)
+    }
+
+    fn of_elements(address: usize, count: i64, datatype: Datatype) -> Result<Self> {
         if !datatype.is_committed() {
             return Err(Error::new(Class::TYPE, "the datatype is not committed; call MPI_Type_commit first"));
         }
@@ -141,6 +156,7 @@ impl Buffer {
 
     /// Bytes of data in it.
     #[allow(clippy::len_without_is_empty, reason = "an empty one is as good as any")]
+    #[inline]
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -174,12 +190,14 @@ impl Buffer {
     }
 
     /// Address and length of the bytes, where they lie in one piece and in order.
+    #[inline]
     pub(crate) fn one_piece(&self) -> Option<(usize, usize)> {
         let (first, len) = (self.piece? + self.skip as i64, usize::try_from(self.len).ok()?);
         (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
     }
 
     /// Copies all bytes, which must be as many as `into` has.
+    #[inline]
     pub(crate) fn load(&self, into: &mut [u8]) {
         match self.one_piece() {
             Some((address, len)) => copy_from(address, &mut into[..len]),
@@ -255,6 +273,7 @@ impl Buffer {
     }
 
     /// Copies all bytes to a place in a NIC's buffer.
+    #[inline]
     pub(crate) fn load_to(&self, buf: &Buf, at: usize) -> verbs::Result<()> {
         match self.one_piece() {
             Some((address, len)) => {
@@ -271,6 +290,7 @@ impl Buffer {
     }
 
     /// Copies `len` bytes at a place in a NIC's buffer into the first bytes.
+    #[inline]
     pub(crate) fn store_from(&self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
         let len = len.min(usize::try_from(self.len).unwrap_or(usize::MAX));
         match self.one_piece() {

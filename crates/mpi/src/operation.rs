@@ -31,6 +31,7 @@ impl Brought<'_> {
     }
 
     /// Copies as much as there is room for.
+    #[inline]
     fn store(self, buffer: &Buffer) -> verbs::Result<()> {
         match self {
             Self::Slot(buf, at, len) => buffer.store_from(buf, at, len),
@@ -78,37 +79,69 @@ impl Body {
     }
 }
 
+/// What ranks those have that a receive may hear from.
+#[derive(Clone, Debug)]
+pub(crate) enum Names {
+    /// This one, as there is one alone.
+    One(i32),
+    /// Theirs in this group.
+    Of(Group),
+}
+
+impl Names {
+    /// The rank of a process that was heard.
+    #[inline]
+    fn rank_of(&self, process: u32) -> Option<i32> {
+        match self {
+            Self::One(rank) => Some(*rank),
+            Self::Of(group) => group.rank_of(process),
+        }
+    }
+
+    /// Whether a process may be heard from, where any of them may.
+    pub(crate) fn contain(&self, process: u32) -> bool {
+        matches!(self, Self::Of(group) if group.rank_of(process).is_some())
+    }
+}
+
 /// A receive: what for, whereto, and what ranks its peers have.
 #[derive(Clone, Debug)]
 pub(crate) struct Receive {
     pub(crate) wanted: Wanted,
     pub(crate) buffer: Buffer,
-    /// The group by which sources are named.
-    pub(crate) names: Group,
+    pub(crate) names: Names,
 }
 
 impl Receive {
     /// The status of a message of `len` bytes for this receive.
+    #[inline]
     pub(crate) fn status(&self, envelope: &Envelope, len: u64) -> Status {
         let room = self.buffer.len();
-        let cut = || {
-            let text = format!("the message has {len} bytes, but the receive has room for {room}");
-            Error::new(Class::TRUNCATE, text)
-        };
         Status {
-            error: (len > room).then(|| cut().into()),
+            source: self.names.rank_of(envelope.source).unwrap_or(UNDEFINED),
+            tag: envelope.label.tag,
+            error: (len > room).then(|| cut(len, room).into()),
             bytes: len.min(room),
-            ..envelope_status(envelope, len, &self.names)
+            cancelled: false,
         }
     }
 
     /// Takes a message's data; the receive is over then.
+    #[inline]
     pub(crate) fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Status {
         match data.store(&self.buffer) {
             Ok(()) => self.status(envelope, data.len() as u64),
             Err(error) => Status::failed(error.into()),
         }
     }
+}
+
+#[cold]
+fn cut(len: u64, room: u64) -> Error {
+    Error::new(
+        Class::TRUNCATE,
+        format_args!("the message has {len} bytes, but the receive has room for {room}"),
+    )
 }
 
 /// The status that a probe gives.
@@ -163,7 +196,7 @@ pub(crate) struct Access {
 #[derive(Debug)]
 pub(crate) enum Work {
     /// A message waits for its answer, or else to leave. What it holds keeps the data reachable for the peer.
-    Send { to: u32, answered: bool, _held: Option<(Reach, Option<Buf>, Buffer)> },
+    Send { to: u32, answered: bool, _held: Option<Box<(Reach, Option<Buf>, Buffer)>> },
     /// A receive waits for its message.
     Receive(Receive),
     /// A receive has its message, and reads the data.
@@ -184,12 +217,15 @@ pub(crate) struct Operation {
     pub(crate) free: bool,
     /// What it takes of a space for buffered sends.
     pub(crate) buffered: Option<Share>,
+    /// The number of its communicator, if a request names it.
+    pub(crate) comm: Option<u64>,
 }
 
 impl Operation {
     /// An operation that somebody will ask for.
+    #[inline]
     pub(crate) fn new(work: Work) -> Self {
-        Self { work, free: false, buffered: None }
+        Self { work, free: false, buffered: None, comm: None }
     }
 
     /// Whether it can come to no good end without this process.

@@ -12,7 +12,7 @@ use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::matching::Wanted;
 use crate::memory::Buffer;
-use crate::operation::Receive;
+use crate::operation::{Names, Receive};
 use crate::status::Status;
 use crate::table::Key;
 use crate::wire::Label;
@@ -200,7 +200,7 @@ impl Receiving {
             let tag = Some(tag_of(announced.first_tag, part));
             let wanted = Wanted { context: self.context, source: Some(self.from), tag };
             let buffer = self.buffer.clone().window(u64::from(part) * len, len);
-            let begun = engine.receive(Receive { wanted, buffer, names: self.names.clone() });
+            let begun = engine.receive(Receive { wanted, buffer, names: Names::Of(self.names.clone()) });
             Some(engine.under(begun))
         };
         state.pending = (0..announced.parts).map(receive).collect();

@@ -59,7 +59,7 @@ impl Places {
             })
         };
         let rounds = (0..schedule.count()).map(|round| schedule.steps(round).iter().map(act).collect());
-        Ok(Plan { rounds: rounds.collect::<Result<_>>()?, label, op, names: others.clone() })
+        Ok(Plan { rounds: rounds.collect::<Result<_>>()?, label, op })
     }
 
     fn datatype(&self, datatype: Type) -> Result<Datatype> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use host::Lock;
+use host::{Lock, Step};
 
 use crate::comm::Comm;
 use crate::context::Plane;
@@ -11,10 +11,10 @@ use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::matching::Wanted;
 use crate::memory::Buffer;
-use crate::operation::Receive;
+use crate::operation::{Names, Receive};
 use crate::partitioned::{ANNOUNCED, Announced, Got, Parts, Receiving, Sending};
-use crate::request::Request;
-use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status, TAG_MAX};
+use crate::request::{Request, RequestId, Requests};
+use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
 use crate::table::Key;
 use crate::wire::Label;
 
@@ -93,10 +93,22 @@ impl Task for Pair {
     }
 }
 
+#[cold]
+fn wrong_tag(tag: i32, what: &str) -> Error {
+    Error::new(Class::TAG, format_args!("tag {tag} of a {what} is negative"))
+}
+
+#[cold]
+fn wrong_rank(rank: i32, what: &str, peers: &Group) -> Error {
+    let text = format!("{what} {rank} is not a rank of a communicator of {}", peers.size());
+    Error::new(Class::RANK, text)
+}
+
 impl Comm {
+    #[inline(always)]
     fn destination(&self, to: With) -> Result<Option<(u32, Label)>> {
-        if !(0..=TAG_MAX).contains(&to.tag) {
-            return Err(Error::new(Class::TAG, format_args!("tag {} of a send is negative", to.tag)));
+        if to.tag < 0 {
+            return Err(wrong_tag(to.tag, "send"));
         }
         if to.rank == PROC_NULL {
             return Ok(None);
@@ -105,9 +117,10 @@ impl Comm {
         Ok(Some((self.member(to.rank, "destination")?, label)))
     }
 
+    #[inline(always)]
     fn wanted(&self, from: With) -> Result<Option<Wanted>> {
         if from.tag < 0 && from.tag != ANY_TAG {
-            return Err(Error::new(Class::TAG, format_args!("tag {} of a receive is negative", from.tag)));
+            return Err(wrong_tag(from.tag, "receive"));
         }
         let source = match from.rank {
             PROC_NULL => return Ok(None),
@@ -118,25 +131,32 @@ impl Comm {
         Ok(Some(Wanted { context: self.context(Plane::Point)?, source, tag }))
     }
 
+    #[inline(always)]
     fn member(&self, rank: i32, what: &str) -> Result<u32> {
         let peers: &Group = self.peers();
-        let wrong = || {
-            let text = format!("{what} {rank} is not a rank of a communicator of {}", peers.size());
-            Error::new(Class::RANK, text)
-        };
-        peers.process(rank).ok_or_else(wrong)
+        peers.process(rank).ok_or_else(|| wrong_rank(rank, what, peers))
     }
 
-    fn begin_send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<Begun> {
+    /// The receive of a buffer from a source; `None` if that is nobody.
+    #[inline(always)]
+    fn receipt(&self, buffer: Buffer, from: With) -> Result<Option<Receive>> {
+        let Some(wanted) = self.wanted(from)? else { return Ok(None) };
+        let names = match wanted.source {
+            Some(_) => Names::One(from.rank),
+            None => Names::Of(self.peers().clone()),
+        };
+        Ok(Some(Receive { wanted, buffer, names }))
+    }
+
+    fn start_send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<Begun> {
         match self.destination(to)? {
             None => Ok(Begun::Over(Status::empty())),
             Some((process, label)) => self.core().with(|engine| engine.send(process, label, buffer, mode)),
         }
     }
 
-    fn begin_receive(&self, buffer: Buffer, from: With) -> Result<Begun> {
-        let Some(wanted) = self.wanted(from)? else { return Ok(Begun::Over(Status::of_nobody())) };
-        let receive = Receive { wanted, buffer, names: self.peers().clone() };
+    fn start_receive(&self, buffer: Buffer, from: With) -> Result<Begun> {
+        let Some(receive) = self.receipt(buffer, from)? else { return Ok(Begun::Over(Status::of_nobody())) };
         Ok(self.core().with(|engine| engine.receive(receive)))
     }
 
@@ -145,9 +165,12 @@ impl Comm {
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] for a destination that there is not; [`Class::BUFFER`] without space for a buffered send;
     /// [`Class::PROC_ABORTED`] when the destination is lost.
+    #[inline]
     pub fn send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<()> {
-        let begun = self.begin_send(mode, buffer, to)?;
-        self.core().finish("MPI_Send", begun).ok().map(drop)
+        match self.begin_send(mode, buffer, to)? {
+            RequestId::OVER => Ok(()),
+            begun => Requests::of(self.core()).wait(begun)?.status.ok().map(drop),
+        }
     }
 
     /// Begins to send.
@@ -155,7 +178,26 @@ impl Comm {
     /// # Errors
     /// As [`Comm::send`].
     pub fn isend(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<Request> {
-        self.begin_send(mode, buffer, to).map(|begun| Request::new(self, begun))
+        Ok(Request::of(self.core(), self.begin_send(mode, buffer, to)?))
+    }
+
+    /// As [`Comm::isend`], for who waits by numbers.
+    ///
+    /// # Errors
+    /// As [`Comm::send`].
+    #[inline]
+    pub fn begin_send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<RequestId> {
+        match self.destination(to)? {
+            None => Ok(RequestId::OVER),
+            Some((process, label)) => self.core().with(|engine| {
+                engine.host().charge_step(Step::Call, 1);
+                if engine.send_short(process, label, buffer, mode) {
+                    return Ok(RequestId::OVER);
+                }
+                let begun = engine.send_on(process, label, buffer, mode)?;
+                Ok(Requests::begun(engine, begun, Some(self.id())))
+            }),
+        }
     }
 
     /// A persistent request that sends.
@@ -165,7 +207,7 @@ impl Comm {
     pub fn send_init(&self, mode: Mode, buffer: Buffer, to: With) -> Result<Request> {
         self.destination(to)?;
         let comm = self.clone();
-        Ok(Request::persistent(self, Arc::new(move || comm.begin_send(mode, &buffer, to))))
+        Ok(Request::persistent(self, Arc::new(move || comm.start_send(mode, &buffer, to))))
     }
 
     /// Receives. The status has the error of a receive that failed: [`Class::TRUNCATE`] for a message that is longer than the buffer,
@@ -173,10 +215,12 @@ impl Comm {
     ///
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] for a source that there is not.
+    #[inline]
     pub fn receive(&self, buffer: Buffer, from: With) -> Result<Status> {
-        let Some(wanted) = self.wanted(from)? else { return Ok(Status::of_nobody()) };
-        let receive = Receive { wanted, buffer, names: self.peers().clone() };
-        Ok(self.core().receive("MPI_Recv", &receive))
+        match self.receipt(buffer, from)? {
+            None => Ok(Status::of_nobody()),
+            Some(receive) => Ok(self.core().receive("MPI_Recv", &receive)),
+        }
     }
 
     /// Begins to receive.
@@ -184,7 +228,19 @@ impl Comm {
     /// # Errors
     /// As [`Comm::receive`].
     pub fn ireceive(&self, buffer: Buffer, from: With) -> Result<Request> {
-        self.begin_receive(buffer, from).map(|begun| Request::new(self, begun))
+        Ok(Request::of(self.core(), self.begin_receive(buffer, from)?))
+    }
+
+    /// As [`Comm::ireceive`], for who waits by numbers.
+    ///
+    /// # Errors
+    /// As [`Comm::receive`].
+    #[inline(always)] // the buffer is put together where it stays, and not copied
+    pub fn begin_receive(&self, buffer: Buffer, from: With) -> Result<RequestId> {
+        match self.receipt(buffer, from)? {
+            None => self.begin(|_| Ok(Begun::Over(Status::of_nobody()))),
+            Some(receive) => self.begin(|engine| Ok(engine.receive(receive))),
+        }
     }
 
     /// A persistent request that receives.
@@ -194,13 +250,13 @@ impl Comm {
     pub fn receive_init(&self, buffer: Buffer, from: With) -> Result<Request> {
         self.wanted(from)?;
         let comm = self.clone();
-        Ok(Request::persistent(self, Arc::new(move || comm.begin_receive(buffer.clone(), from))))
+        Ok(Request::persistent(self, Arc::new(move || comm.start_receive(buffer.clone(), from))))
     }
 
     fn begin_pair(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Begun> {
         self.destination(to)?;
-        let receiving = self.begin_receive(receive, from)?;
-        let sending = match self.begin_send(Mode::Standard, send, to) {
+        let receiving = self.start_receive(receive, from)?;
+        let sending = match self.start_send(Mode::Standard, send, to) {
             Ok(sending) => sending,
             Err(error) => {
                 self.core().with(|engine| {
@@ -309,7 +365,7 @@ impl Comm {
         }
     }
 
-    /// A persistent request that sends a buffer in parts of one size, each when [`crate::Remote::parts_ready`] says so.
+    /// A persistent request that sends a buffer in parts of one size, each when [`crate::Requests::parts_ready`] says so.
     ///
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] as [`Comm::send`]; [`Class::COUNT`] if the elements are not so many parts.
@@ -330,7 +386,7 @@ impl Comm {
         Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
     }
 
-    /// A persistent request that receives a buffer in parts of one size; [`crate::Remote::part_arrived`] asks for one.
+    /// A persistent request that receives a buffer in parts of one size; [`crate::Requests::part_arrived`] asks for one.
     ///
     /// # Errors
     /// As [`Comm::send_parts_init`]; any source and any tag are not possible.
@@ -339,7 +395,7 @@ impl Comm {
         let Some((from, Label { tag, .. })) = self.destination(from)? else { return Ok(self.no_parts()) };
         let (into, names) = (Buffer::own(&[0; ANNOUNCED])?, self.peers().clone());
         let wanted = Wanted { context: self.context(Plane::Announcing)?, source: Some(from), tag: Some(tag) };
-        let receive = Receive { wanted, buffer: into.clone(), names: names.clone() };
+        let receive = Receive { wanted, buffer: into.clone(), names: Names::Of(names.clone()) };
         let key = self.core().with(|engine| {
             let begun = engine.receive(receive);
             engine.under(begun)

@@ -11,7 +11,8 @@ use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::nic::Port;
-use crate::request::{Generalized, Request};
+use crate::request::{Request, Requests};
+use crate::special::Generalized;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
 
@@ -100,11 +101,13 @@ impl Process {
     }
 
     /// All processes (`MPI_COMM_WORLD`).
+    #[inline]
     pub fn world(&self) -> &Comm {
         &self.world
     }
 
     /// This process alone (`MPI_COMM_SELF`).
+    #[inline]
     pub fn alone(&self) -> &Comm {
         &self.alone
     }
@@ -129,7 +132,13 @@ impl Process {
         self.core.test(|_| None::<()>);
     }
 
-    /// A request for something of the program's, which is over with [`crate::Remote::complete`] (`MPI_Grequest_start`).
+    /// Its requests, for a face whose programs hold numbers of them.
+    #[inline]
+    pub fn requests(&self) -> Requests<'_> {
+        Requests::of(&self.core)
+    }
+
+    /// A request for something of the program's, which is over with [`Requests::complete`] (`MPI_Grequest_start`).
     pub fn generalized(&self, program: Arc<dyn Generalized>) -> Request {
         Request::generalized(&self.core, program)
     }

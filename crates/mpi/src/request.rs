@@ -1,4 +1,8 @@
-//! [`Request`]: an operation under way, and how one waits for one or several.
+//! [`Request`]: an operation under way, and how one waits for one or several; [`Requests`]: the same by numbers.
+//!
+//! A request is the number of an operation in the engine's table, so that beginning and ending one allocates nothing. Those that are
+//! more than an operation have a table of their own ([`Special`]); and what was over when it began, and has nothing to say, is one
+//! number for all.
 
 use std::sync::Arc;
 
@@ -7,60 +11,518 @@ use crate::core::Core;
 use crate::engine::{Begun, Engine};
 use crate::error::{Class, Error, Result};
 use crate::partitioned::Parts;
-use crate::status::Status;
+use crate::special::{Generalized, Special, Starter, State, What};
+use crate::status::{Ended, Status};
 use crate::table::Key;
 
-/// Begins a persistent operation once more.
-pub(crate) type Starter = Arc<dyn Fn() -> Result<Begun> + Send + Sync>;
+/// The number of a request (`MPI_Request`), for faces whose programs hold numbers. [`Requests`] says what it names; a number whose
+/// request is over names nothing until 2^30 others had its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(u64);
 
-#[derive(Clone)]
-enum State {
-    /// A persistent request that is not started.
+/// What a number says by itself.
+#[derive(Clone, Copy)]
+enum Named {
+    Null,
+    Over,
+    Operation(Key),
+    Special(Key),
+    Nothing,
+}
+
+impl RequestId {
+    /// The number of no request, which a program may wait for all the same.
+    pub const NULL: Self = Self(0);
+    /// What was over when it began, as a short message that has left, with an empty status.
+    pub const OVER: Self = Self(1);
+
+    /// As a program holds it: odd and more than 2^32, but for [`RequestId::NULL`] and [`RequestId::OVER`], which are 0 and 1.
+    #[inline]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// What a program holds, which may be nonsense.
+    #[inline]
+    pub fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    #[inline]
+    fn operation(key: Key) -> Self {
+        Self(key.number() << 2 | 1)
+    }
+
+    fn special(key: Key) -> Self {
+        Self(key.number() << 2 | 3)
+    }
+
+    #[inline]
+    fn named(self) -> Named {
+        let key = Key::from_number(self.0 >> 2);
+        match self.0 {
+            0 => Named::Null,
+            1 => Named::Over,
+            number if number & 3 == 1 => Named::Operation(key),
+            number if number & 3 == 3 => Named::Special(key),
+            _ => Named::Nothing,
+        }
+    }
+
+    /// Bits of a place and of a lap in an integer of C's, which has a mark above them so that it is more than 2^30.
+    const PLACE_BITS: u32 = 20;
+    const LAP_BITS: u32 = 9;
+    const MARK: u32 = 1 << 30;
+
+    fn integer_of(key: Key, is_special: bool) -> Option<i32> {
+        let (place, lap) = key.parts();
+        let lap = lap & ((1 << Self::LAP_BITS) - 1);
+        let integer = Self::MARK | lap << (Self::PLACE_BITS + 1) | place << 1 | u32::from(is_special);
+        (place < 1 << Self::PLACE_BITS).then_some(integer as i32)
+    }
+}
+
+/// What a request waits for now.
+#[derive(Clone, Copy)]
+enum Now {
     Inactive,
-    Over(Status),
+    Over,
     Under(Key),
 }
 
-/// An operation under way, a persistent one, or null (`MPI_Request`). One that is dropped goes on by itself.
-#[derive(Default)]
-pub struct Request(Option<Box<Active>>);
+impl Now {
+    #[inline]
+    fn is_over(self, engine: &mut Engine) -> bool {
+        match self {
+            Self::Under(key) => engine.is_over(key),
+            Self::Inactive | Self::Over => true,
+        }
+    }
 
-struct Active {
-    core: Core,
-    comm: Option<Comm>,
-    state: State,
-    /// Of a persistent request.
-    starter: Option<Starter>,
-    /// Of one whose message goes in parts.
-    parts: Option<Parts>,
-    /// Of one that stands for something of the program's.
-    program: Option<Arc<dyn Generalized>>,
+    fn is_active(self) -> bool {
+        !matches!(self, Self::Inactive)
+    }
 }
 
-/// A hold on a request, for threads that do not wait for it; cheap to clone.
-#[derive(Clone)]
-pub struct Remote {
-    core: Core,
-    what: What,
+/// What [`Requests::test_any`] finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Any<T = Status> {
+    /// No request is active.
+    Inactive,
+    /// None is over.
+    Pending,
+    /// This one is over.
+    Over(usize, T),
 }
 
-#[derive(Clone)]
-enum What {
-    Parts(Parts),
-    Program(Key, Arc<dyn Generalized>),
+#[cold]
+fn nothing() -> Error {
+    Error::new(Class::REQUEST, "it is no request, or one that is over or was freed")
 }
 
-impl Remote {
+/// The requests of a process by their numbers. All that is said of one number is true of [`Request`], too. A number that names
+/// nothing is an error of class [`Class::REQUEST`].
+#[derive(Clone, Copy, Debug)]
+pub struct Requests<'a>(&'a Core);
+
+impl<'a> Requests<'a> {
+    /// Those of a process.
+    pub(crate) fn of(core: &'a Core) -> Self {
+        Self(core)
+    }
+
+    /// Takes in what has begun.
+    #[inline(always)]
+    pub(crate) fn begun(engine: &mut Engine, begun: Begun, comm: Option<u64>) -> RequestId {
+        let key = match begun {
+            Begun::Under(key) => key,
+            Begun::Over(status) if status.is_empty() => return RequestId::OVER,
+            Begun::Over(_) => engine.under(begun),
+        };
+        if let Some(comm) = comm {
+            engine.belongs(key, comm);
+        }
+        RequestId::operation(key)
+    }
+
+    fn insert(self, special: Special) -> RequestId {
+        RequestId::special(self.0.specials().insert(special))
+    }
+
+    #[inline]
+    fn now(self, id: RequestId) -> Result<Now> {
+        match id.named() {
+            Named::Operation(key) => Ok(Now::Under(key)),
+            Named::Over => Ok(Now::Over),
+            Named::Null => Ok(Now::Inactive),
+            Named::Special(key) => self.special_now(key),
+            Named::Nothing => Err(nothing()),
+        }
+    }
+
+    fn special_now(self, key: Key) -> Result<Now> {
+        Ok(match self.0.specials().get_mut(key).ok_or_else(nothing)?.state {
+            State::Inactive => Now::Inactive,
+            State::Over(_) => Now::Over,
+            State::Under(key) => Now::Under(key),
+        })
+    }
+
+    fn all_now(self, ids: &[RequestId]) -> Result<Vec<Now>> {
+        let mut all = Vec::with_capacity(ids.len());
+        for id in ids {
+            all.push(self.now(*id)?);
+        }
+        Ok(all)
+    }
+
+    /// Whether there is something to wait for: it is neither null nor a persistent one that is not started.
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn is_active(self, id: RequestId) -> Result<bool> {
+        self.now(id).map(Now::is_active)
+    }
+
+    /// Whether it can be started.
+    pub fn is_persistent(self, id: RequestId) -> bool {
+        let Named::Special(key) = id.named() else { return false };
+        let mut specials = self.0.specials();
+        specials.get_mut(key).is_some_and(|special| !matches!(special.what, What::Program(_)))
+    }
+
+    /// How requests ended that have: they are null from now on, or inactive if they can be started again. Nothing has changed when one
+    /// names nothing.
+    fn gather(engine: &mut Engine, ids: &[RequestId]) -> Result<Vec<Ended>> {
+        let is_there = |id: &RequestId| match id.named() {
+            Named::Operation(key) => engine.has(key),
+            _ => true,
+        };
+        if !ids.iter().all(is_there) {
+            return Err(nothing());
+        }
+        let mut ended = Vec::with_capacity(ids.len());
+        for id in ids {
+            ended.push(match id.named() {
+                Named::Operation(key) => engine.collect(key).ok_or_else(nothing)?,
+                // Of special ones more is to be asked than the engine.
+                _ => Ended::nothing(),
+            });
+        }
+        Ok(ended)
+    }
+
+    /// What of requests that [`Requests::gather`] has gathered only these know themselves.
+    fn ask_specials(self, ids: &[RequestId], mut ended: Vec<Ended>) -> Result<Vec<Ended>> {
+        for (id, ended) in ids.iter().zip(&mut ended) {
+            if let Named::Special(key) = id.named() {
+                *ended = self.collect_special(key)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    fn collect(self, id: RequestId) -> Result<Ended> {
+        match id.named() {
+            Named::Special(key) => self.collect_special(key),
+            Named::Operation(key) => self.0.with(|engine| engine.collect(key)).ok_or_else(nothing),
+            _ => Ok(Ended::nothing()),
+        }
+    }
+
+    fn collect_special(self, key: Key) -> Result<Ended> {
+        let (state, what, comm) = {
+            let mut specials = self.0.specials();
+            let special = specials.get_mut(key).ok_or_else(nothing)?;
+            let state = std::mem::replace(&mut special.state, State::Inactive);
+            (state, special.what.clone(), special.comm)
+        };
+        let status = match state {
+            State::Inactive => Status::empty(),
+            State::Over(status) => status,
+            State::Under(key) => self.0.with(|engine| engine.take(key)).unwrap_or_else(Status::empty),
+        };
+        let What::Program(program) = what else { return Ok(Ended { status, comm, is_persistent: true }) };
+        self.remove(key);
+        let mut status = program.query();
+        if let Err(error) = program.free() {
+            status.error.get_or_insert(error.into());
+        }
+        Ok(Ended { status, comm, is_persistent: false })
+    }
+
+    /// Waits until the operation has ended. The request is then null, or inactive if it is persistent. Null and inactive requests are
+    /// over with an empty status.
+    ///
+    /// # Errors
+    /// As for all; [`Class::OTHER`] when the world of this process ends first.
+    #[inline]
+    pub fn wait(self, id: RequestId) -> Result<Ended> {
+        match id.named() {
+            Named::Operation(key) => {
+                let over = |engine: &mut Engine| engine.is_over(key).then(|| engine.collect(key));
+                self.0.wait("MPI_Wait", over)?.ok_or_else(nothing)
+            }
+            _ => {
+                if let Now::Under(key) = self.now(id)? {
+                    self.0.wait("MPI_Wait", |engine| engine.is_over(key).then_some(()))?;
+                }
+                self.collect(id)
+            }
+        }
+    }
+
+    /// How the operation ended, if it has; as [`Requests::wait`] then.
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn test(self, id: RequestId) -> Result<Option<Ended>> {
+        let now = self.now(id)?;
+        let is_over = self.0.test(|engine| now.is_over(engine).then_some(()));
+        is_over.map(|()| self.collect(id)).transpose()
+    }
+
+    /// How the operation ended, if it has; the request stays as it is (`MPI_Request_get_status`).
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn peek(self, id: RequestId) -> Result<Option<Status>> {
+        let (over, what) = match id.named() {
+            Named::Special(key) => {
+                let mut specials = self.0.specials();
+                let special = specials.get_mut(key).ok_or_else(nothing)?;
+                (special.state.clone(), Some(special.what.clone()))
+            }
+            Named::Operation(key) => (State::Under(key), None),
+            Named::Null | Named::Over => (State::Inactive, None),
+            Named::Nothing => return Err(nothing()),
+        };
+        let look = |engine: &mut Engine| match &over {
+            State::Inactive => Some(Ok(Status::empty())),
+            State::Over(status) => Some(Ok(status.clone())),
+            State::Under(key) if engine.has(*key) => engine.peek(*key).map(Ok),
+            State::Under(_) => Some(Err(nothing())),
+        };
+        let Some(status) = self.0.test(look).transpose()? else { return Ok(None) };
+        Ok(Some(if let Some(What::Program(program)) = what { program.query() } else { status }))
+    }
+
+    /// Waits for all; how they ended is in their order.
+    ///
+    /// # Errors
+    /// As [`Requests::wait`]; nothing has changed when one names nothing.
+    pub fn wait_all(self, ids: &[RequestId]) -> Result<Vec<Ended>> {
+        if ids.iter().all(|id| matches!(id.named(), Named::Null | Named::Over)) {
+            return Ok(vec![Ended::nothing(); ids.len()]);
+        }
+        let now = self.all_now(ids)?;
+        // What is over stays over.
+        let mut over = 0;
+        let all_over = |engine: &mut Engine| {
+            over += now[over..].iter().take_while(|now| now.is_over(engine)).count();
+            (over == now.len()).then(|| Self::gather(engine, ids))
+        };
+        let ended = self.0.wait("MPI_Waitall", all_over)??;
+        self.ask_specials(ids, ended)
+    }
+
+    /// How all ended, if they have; otherwise all stay as they are.
+    ///
+    /// # Errors
+    /// As [`Requests::wait_all`].
+    pub fn test_all(self, ids: &[RequestId]) -> Result<Option<Vec<Ended>>> {
+        let now = self.all_now(ids)?;
+        let all_over = |engine: &mut Engine| {
+            now.iter().all(|now| now.is_over(engine)).then(|| Self::gather(engine, ids))
+        };
+        let Some(ended) = self.0.test(all_over).transpose()? else { return Ok(None) };
+        self.ask_specials(ids, ended).map(Some)
+    }
+
+    /// Waits until one has ended: which, and how. `None` if none is active.
+    ///
+    /// # Errors
+    /// As [`Requests::wait`].
+    pub fn wait_any(self, ids: &[RequestId]) -> Result<Option<(usize, Ended)>> {
+        let now = self.all_now(ids)?;
+        if !now.iter().any(|now| now.is_active()) {
+            return Ok(None);
+        }
+        let at = self.0.wait("MPI_Waitany", |engine| first_over(&now, engine))?;
+        self.collect(ids[at]).map(|ended| Some((at, ended)))
+    }
+
+    /// Looks whether one has ended.
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn test_any(self, ids: &[RequestId]) -> Result<Any<Ended>> {
+        let now = self.all_now(ids)?;
+        if !now.iter().any(|now| now.is_active()) {
+            return Ok(Any::Inactive);
+        }
+        match self.0.test(|engine| first_over(&now, engine)) {
+            Some(at) => self.collect(ids[at]).map(|ended| Any::Over(at, ended)),
+            None => Ok(Any::Pending),
+        }
+    }
+
+    /// Waits until at least one has ended: which, and how. `None` if none is active.
+    ///
+    /// # Errors
+    /// As [`Requests::wait`].
+    pub fn wait_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
+        let now = self.all_now(ids)?;
+        if !now.iter().any(|now| now.is_active()) {
+            return Ok(None);
+        }
+        let some = |engine: &mut Engine| Some(which_over(&now, engine)).filter(|which| !which.is_empty());
+        let which = self.0.wait("MPI_Waitsome", some)?;
+        which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
+    }
+
+    /// Those that have ended, and how: perhaps none. `None` if none is active.
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn test_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
+        let now = self.all_now(ids)?;
+        if !now.iter().any(|now| now.is_active()) {
+            return Ok(None);
+        }
+        let which = self.0.test(|engine| Some(which_over(&now, engine))).unwrap_or_default();
+        which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
+    }
+
+    /// Begins the operation of a persistent request.
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for one that is not persistent, or has begun; the operation's.
+    pub fn start(self, id: RequestId) -> Result<()> {
+        let wrong = |why| Error::new(Class::REQUEST, why);
+        let key = match id.named() {
+            Named::Special(key) => key,
+            Named::Nothing => return Err(nothing()),
+            Named::Null => return Err(wrong("a null request cannot be started")),
+            _ => return Err(wrong("only a persistent request can be started")),
+        };
+        let starter = {
+            let mut specials = self.0.specials();
+            let special = specials.get_mut(key).ok_or_else(nothing)?;
+            match (&special.what, &special.state) {
+                (What::Program(_), _) => return Err(wrong("only a persistent request can be started")),
+                (What::Persistent(starter) | What::Parts(starter, _), State::Inactive) => starter.clone(),
+                _ => return Err(wrong("the request is active already; wait for it first")),
+            }
+        };
+        let begun = starter()?;
+        if let Some(special) = self.0.specials().get_mut(key) {
+            special.state = begun.into();
+        }
+        Ok(())
+    }
+
+    /// Asks that the operation end without effect. A receive that has no message yet is cancelled; all else completes as if nothing
+    /// had been asked. The request must be waited for in either case.
+    ///
+    /// # Errors
+    /// [`Class::REQUEST`] for a null or inactive request.
+    pub fn cancel(self, id: RequestId) -> Result<()> {
+        let program = self.what(id).and_then(|what| match what {
+            What::Program(program) => Some(program),
+            _ => None,
+        });
+        match (self.now(id)?, program) {
+            (Now::Under(key), Some(program)) => {
+                program.cancel(self.0.with(|engine| engine.peek(key)).is_some())
+            }
+            (Now::Under(key), None) => self.0.with(|engine| {
+                engine.cancel(key);
+                engine.has(key).then_some(()).ok_or_else(nothing)
+            }),
+            (Now::Over, _) => Ok(()),
+            (Now::Inactive, _) => Err(Error::new(Class::REQUEST, "only an active request can be cancelled")),
+        }
+    }
+
+    /// Forgets a request, whose operation goes on by itself (`MPI_Request_free`).
+    ///
+    /// # Errors
+    /// As for all.
+    pub fn free(self, id: RequestId) -> Result<()> {
+        match id.named() {
+            Named::Null | Named::Over => Ok(()),
+            Named::Nothing => Err(nothing()),
+            Named::Operation(key) => self.0.with(|engine| {
+                let is_there = engine.has(key);
+                engine.free(key);
+                is_there.then_some(()).ok_or_else(nothing)
+            }),
+            Named::Special(key) => self.free_special(key),
+        }
+    }
+
+    fn free_special(self, key: Key) -> Result<()> {
+        let (state, what) = {
+            let mut specials = self.0.specials();
+            let special = specials.get_mut(key).ok_or_else(nothing)?;
+            (special.state.clone(), special.what.clone())
+        };
+        let has_ended = match state {
+            State::Under(operation) => self.0.with(|engine| {
+                let has_ended = engine.is_over(operation);
+                engine.free(operation);
+                has_ended
+            }),
+            State::Inactive | State::Over(_) => true,
+        };
+        let is_programs = matches!(what, What::Program(_));
+        // What stands for something of the program's is found until that is over.
+        if has_ended || !is_programs {
+            self.remove(key);
+        }
+        match what {
+            // Nobody hears of an error any more.
+            What::Program(program) if has_ended => program.free().or(Ok(())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a special request up, and what it holds when the lock is free again.
+    fn remove(self, key: Key) {
+        let removed = self.0.specials().remove(key);
+        drop(removed);
+    }
+
+    /// The [`Comm::id`] of its communicator, if it has one: whose error handler hears of an error.
+    pub fn comm(self, id: RequestId) -> Option<u64> {
+        match id.named() {
+            Named::Operation(key) => self.0.with(|engine| engine.comm(key)),
+            Named::Special(key) => self.0.specials().get_mut(key)?.comm,
+            _ => None,
+        }
+    }
+
+    fn what(self, id: RequestId) -> Option<What> {
+        let Named::Special(key) = id.named() else { return None };
+        self.0.specials().get_mut(key).map(|special| special.what.clone())
+    }
+
     /// What a generalized request stands for is over.
     ///
     /// # Errors
     /// [`Class::REQUEST`] for another request; the program's, if the request is gone already and its function is called.
-    pub fn complete(&self) -> Result<()> {
-        let What::Program(key, program) = &self.what else {
+    pub fn complete(self, id: RequestId) -> Result<()> {
+        let (Some(What::Program(program)), Now::Under(key)) = (self.what(id), self.now(id)?) else {
             return Err(Error::new(Class::REQUEST, "only a generalized request is completed by the program"));
         };
-        let is_abandoned = self.core.with(|engine| engine.complete(*key));
-        if is_abandoned { program.free() } else { Ok(()) }
+        if !self.0.with(|engine| engine.complete(key)) {
+            return Ok(());
+        }
+        if let Named::Special(key) = id.named() {
+            self.remove(key);
+        }
+        program.free()
     }
 
     /// Parts from `first` to `last` of a message that is sent in parts are ready (`MPI_Pready_range`).
@@ -68,10 +530,12 @@ impl Remote {
     /// # Errors
     /// [`Class::REQUEST`] for a request that does not send in parts; [`Class::ARG`] for parts that there are not, or that do not
     /// wait: the request is not started, or they were ready before.
-    pub fn parts_ready(&self, first: i32, last: i32) -> Result<()> {
-        match &self.what {
-            What::Parts(Parts::Nobody) => Ok(()),
-            What::Parts(Parts::Send(sending)) => self.core.with(|engine| sending.ready(engine, first, last)),
+    pub fn parts_ready(self, id: RequestId, first: i32, last: i32) -> Result<()> {
+        match self.what(id) {
+            Some(What::Parts(_, Parts::Nobody)) => Ok(()),
+            Some(What::Parts(_, Parts::Send(sending))) => {
+                self.0.with(|engine| sending.ready(engine, first, last))
+            }
             _ => Err(Error::new(Class::REQUEST, "only a request that sends in partitions has some ready")),
         }
     }
@@ -80,110 +544,130 @@ impl Remote {
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a request that does not receive in parts; [`Class::ARG`] for a part that there is not.
-    pub fn part_arrived(&self, part: i32) -> Result<bool> {
-        match &self.what {
-            What::Parts(Parts::Nobody) => Ok(true),
-            What::Parts(Parts::Receive(receiving)) => {
-                self.core.test(|_| None::<()>);
-                receiving.has_arrived(self.core.host(), part)
+    pub fn part_arrived(self, id: RequestId, part: i32) -> Result<bool> {
+        match self.what(id) {
+            Some(What::Parts(_, Parts::Nobody)) => Ok(true),
+            Some(What::Parts(_, Parts::Receive(receiving))) => {
+                self.0.test(|_| None::<()>);
+                receiving.has_arrived(self.0.host(), part)
             }
             _ => Err(Error::new(Class::REQUEST, "only a request that receives in partitions gets some")),
         }
     }
+
+    /// A number as an integer of C's, above 2^30; `None` for one that names nothing, and for more than 2^20 requests at a time.
+    pub fn integer(self, id: RequestId) -> Option<i32> {
+        match id.named() {
+            Named::Operation(key) => RequestId::integer_of(key, false),
+            Named::Special(key) => RequestId::integer_of(key, true),
+            _ => None,
+        }
+    }
+
+    /// The number that [`Requests::integer`] has made an integer of, if it still names something.
+    pub fn from_integer(self, integer: i32) -> Option<RequestId> {
+        let place = (integer as u32 >> 1) & ((1 << RequestId::PLACE_BITS) - 1);
+        let id = if integer & 1 == 0 {
+            RequestId::operation(self.0.with(|engine| engine.at(place))?)
+        } else {
+            RequestId::special(self.0.specials().at(place)?)
+        };
+        (self.integer(id) == Some(integer)).then_some(id)
+    }
 }
 
-/// Something of the program's that a request stands for (`MPI_Grequest_start`). Nothing is called with a lock held.
-pub trait Generalized: Send + Sync {
-    /// How it ended; asked for when it has, perhaps more than once.
-    fn query(&self) -> Status;
-    /// The request is gone: called once, behind the last query.
+fn first_over(now: &[Now], engine: &mut Engine) -> Option<usize> {
+    now.iter().position(|now| now.is_active() && now.is_over(engine))
+}
+
+fn which_over(now: &[Now], engine: &mut Engine) -> Vec<usize> {
+    let over = |at: &usize| now[*at].is_active() && now[*at].is_over(engine);
+    (0..now.len()).filter(over).collect()
+}
+
+/// An operation under way, a persistent one, or null (`MPI_Request`). One that is dropped goes on by itself.
+#[derive(Default)]
+pub struct Request(Option<(Core, RequestId)>);
+
+/// A hold on a request, for threads that do not wait for it; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Remote(Core, RequestId);
+
+impl Remote {
+    /// As [`Requests::complete`].
     ///
     /// # Errors
-    /// The program's.
-    fn free(&self) -> Result<()>;
-    /// The program has asked for an end without effect; `is_complete` says whether it has ended already.
+    /// Likewise.
+    pub fn complete(&self) -> Result<()> {
+        Requests(&self.0).complete(self.1)
+    }
+
+    /// As [`Requests::parts_ready`].
     ///
     /// # Errors
-    /// The program's.
-    fn cancel(&self, is_complete: bool) -> Result<()>;
+    /// Likewise.
+    pub fn parts_ready(&self, first: i32, last: i32) -> Result<()> {
+        Requests(&self.0).parts_ready(self.1, first, last)
+    }
+
+    /// As [`Requests::part_arrived`].
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn part_arrived(&self, part: i32) -> Result<bool> {
+        Requests(&self.0).part_arrived(self.1, part)
+    }
 }
 
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.0.as_deref().map(|active| &active.state) {
-            None => "Request(null)",
-            Some(State::Inactive) => "Request(inactive)",
-            Some(State::Over(_)) => "Request(over)",
-            Some(State::Under(_)) => "Request(under way)",
-        })
-    }
-}
-
-/// What [`Request::test_any`] finds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Any {
-    /// No request is active.
-    Inactive,
-    /// None is over.
-    Pending,
-    /// This one is over.
-    Over(usize, Status),
-}
-
-impl Active {
-    fn look(&self, engine: &mut Engine) -> Option<Status> {
-        match &self.state {
-            State::Inactive => Some(Status::empty()),
-            State::Over(status) => Some(status.clone()),
-            State::Under(key) => engine.peek(*key),
-        }
+        write!(f, "Request({:#x})", self.id().number())
     }
 }
 
 impl Request {
-    fn active(core: &Core, comm: Option<&Comm>, state: State) -> Active {
-        let (core, comm) = (core.clone(), comm.cloned());
-        Active { core, comm, state, starter: None, parts: None, program: None }
+    /// A request of this number.
+    pub(crate) fn of(core: &Core, id: RequestId) -> Self {
+        Self(Some((core.clone(), id)))
     }
 
     /// A request for an operation of a communicator that has begun.
     pub(crate) fn new(comm: &Comm, begun: Begun) -> Self {
-        Self(Some(Box::new(Self::active(comm.core(), Some(comm), begun.into()))))
+        let id = comm.core().with(|engine| Requests::begun(engine, begun, Some(comm.id())));
+        Self::of(comm.core(), id)
+    }
+
+    fn special(core: &Core, comm: Option<&Comm>, what: What, state: State) -> Self {
+        let special = Special { state, what, comm: comm.map(Comm::id) };
+        Self::of(core, Requests(core).insert(special))
     }
 
     /// A persistent request, not started.
     pub(crate) fn persistent(comm: &Comm, starter: Starter) -> Self {
-        let active = Self::active(comm.core(), Some(comm), State::Inactive);
-        Self(Some(Box::new(Active { starter: Some(starter), ..active })))
+        Self::special(comm.core(), Some(comm), What::Persistent(starter), State::Inactive)
     }
 
     /// A persistent request for a message in parts, not started.
     pub(crate) fn partitioned(comm: &Comm, starter: Starter, parts: Parts) -> Self {
-        let active = Self::active(comm.core(), Some(comm), State::Inactive);
-        Self(Some(Box::new(Active { starter: Some(starter), parts: Some(parts), ..active })))
+        Self::special(comm.core(), Some(comm), What::Parts(starter, parts), State::Inactive)
     }
 
     /// A request for something of the process as a whole.
     pub(crate) fn of_process(core: &Core, begun: Begun) -> Self {
-        Self(Some(Box::new(Self::active(core, None, begun.into()))))
+        Self::of(core, core.with(|engine| Requests::begun(engine, begun, None)))
     }
 
-    /// A request for something of the program's, which is over with [`crate::Remote::complete`].
+    /// A request for something of the program's, which is over with [`Requests::complete`].
     pub(crate) fn generalized(core: &Core, program: Arc<dyn Generalized>) -> Self {
         let begun = core.with(Engine::open);
-        let active = Self::active(core, None, begun.into());
-        Self(Some(Box::new(Active { program: Some(program), ..active })))
+        Self::special(core, None, What::Program(program), begun.into())
     }
 
     /// What other threads may do about it, if anything, while one waits for it.
     pub fn remote(&self) -> Option<Remote> {
-        let Active { core, state, parts, program, .. } = self.0.as_deref()?;
-        let what = match (parts, program, state) {
-            (Some(parts), ..) => What::Parts(parts.clone()),
-            (None, Some(program), State::Under(key)) => What::Program(*key, program.clone()),
-            _ => return None,
-        };
-        Some(Remote { core: core.clone(), what })
+        let (core, id) = self.0.as_ref()?;
+        let is_for_others = matches!(Requests(core).what(*id)?, What::Parts(..) | What::Program(_));
+        is_for_others.then(|| Remote(core.clone(), *id))
     }
 
     /// No request (`MPI_REQUEST_NULL`).
@@ -196,221 +680,174 @@ impl Request {
         self.0.is_none()
     }
 
+    /// Its number, by which [`Requests`] knows it as well.
+    pub fn id(&self) -> RequestId {
+        self.0.as_ref().map_or(RequestId::NULL, |(_, id)| *id)
+    }
+
+    /// Its number, by which somebody else waits for it.
+    pub fn into_id(mut self) -> RequestId {
+        self.0.take().map_or(RequestId::NULL, |(_, id)| id)
+    }
+
     /// Whether there is something to wait for: it is neither null nor a persistent one that is not started.
     pub fn is_active(&self) -> bool {
-        self.0.as_ref().is_some_and(|active| !matches!(active.state, State::Inactive))
+        let is_active = |(core, id): &(Core, RequestId)| Requests(core).is_active(*id).unwrap_or(false);
+        self.0.as_ref().is_some_and(is_active)
     }
 
     /// Whether it can be started.
     pub fn is_persistent(&self) -> bool {
-        self.0.as_ref().is_some_and(|active| active.starter.is_some())
+        self.0.as_ref().is_some_and(|(core, id)| Requests(core).is_persistent(*id))
     }
 
-    /// The communicator whose error handler its errors go to, if it has one.
-    pub fn comm(&self) -> Option<&Comm> {
-        self.0.as_ref()?.comm.as_ref()
-    }
-
-    /// Makes the request what it is after its operation has ended, as `status` says.
-    fn finish(&mut self, status: Status) -> Status {
-        let Some(active) = &mut self.0 else { return status };
-        if let State::Under(key) = active.state {
-            active.core.with(|engine| engine.take(key));
-        }
-        if active.starter.is_some() {
-            active.state = State::Inactive;
-            return status;
-        }
-        let freed = active.program.take().map_or(Ok(()), |program| program.free());
-        self.0 = None;
-        match freed {
-            Err(error) if status.error.is_none() => Status { error: Some(error.into()), ..status },
-            _ => status,
+    /// Makes the request what it is after its operation has ended so.
+    fn left(&mut self, ended: Result<Ended>) -> Status {
+        match ended {
+            Ok(Ended { status, is_persistent, .. }) => {
+                if !is_persistent {
+                    self.0 = None;
+                }
+                status
+            }
+            Err(error) => Status::failed(error),
         }
     }
 
-    /// How the operation ended, if it has: the request is then null, or inactive if it is persistent. Null and inactive requests
-    /// are over with an empty status.
+    /// As [`Requests::test`].
     pub fn test(&mut self) -> Option<Status> {
-        let status = self.peek()?;
-        Some(self.finish(status))
+        let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
+        let ended = Requests(core).test(*id).transpose()?;
+        Some(self.left(ended))
     }
 
-    /// How the operation ended, if it has; the request stays as it is (`MPI_Request_get_status`).
+    /// As [`Requests::peek`].
     pub fn peek(&self) -> Option<Status> {
-        match &self.0 {
-            None => Some(Status::empty()),
-            Some(active) => {
-                let status = active.core.test(|engine| active.look(engine))?;
-                Some(active.program.as_ref().map_or(status, |program| program.query()))
-            }
-        }
+        let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
+        Requests(core).peek(*id).unwrap_or_else(|error| Some(Status::failed(error)))
     }
 
-    /// How the operation ended, which it has; leaves the request as [`Request::test`] does.
-    fn collect(&mut self) -> Status {
-        let Some(active) = &mut self.0 else { return Status::empty() };
-        let status = match std::mem::replace(&mut active.state, State::Inactive) {
-            State::Inactive => Status::empty(),
-            State::Over(status) => status,
-            State::Under(key) => active.core.with(|engine| engine.take(key)).unwrap_or_else(Status::empty),
-        };
-        let program = self.0.as_ref().and_then(|active| active.program.clone());
-        let status = program.map_or(status, |program| program.query());
-        self.finish(status)
-    }
-
-    /// Waits until the operation has ended, and leaves the request as [`Request::test`] does.
+    /// As [`Requests::wait`].
     pub fn wait(&mut self) -> Status {
-        if let Some(Active { core, state: State::Under(key), .. }) = self.0.as_deref()
-            && let Err(error) = core.wait("MPI_Wait", |engine| engine.is_over(*key).then_some(()))
-        {
-            return self.finish(Status::failed(error));
-        }
-        self.collect()
+        let Some((core, id)) = &self.0 else { return Status::empty() };
+        let ended = Requests(core).wait(*id);
+        self.left(ended)
     }
 
-    /// Begins the operation of a persistent request.
+    /// As [`Requests::start`].
     ///
     /// # Errors
-    /// [`Class::REQUEST`] for one that is not persistent, or has begun; the operation's.
+    /// Likewise.
     pub fn start(&mut self) -> Result<()> {
-        let wrong = |why| Error::new(Class::REQUEST, why);
-        let active = self.0.as_mut().ok_or_else(|| wrong("a null request cannot be started"))?;
-        let starter =
-            active.starter.as_ref().ok_or_else(|| wrong("only a persistent request can be started"))?;
-        if !matches!(active.state, State::Inactive) {
-            return Err(wrong("the request is active already; wait for it first"));
-        }
-        active.state = starter()?.into();
-        Ok(())
+        let null = || Error::new(Class::REQUEST, "a null request cannot be started");
+        let (core, id) = self.0.as_ref().ok_or_else(null)?;
+        Requests(core).start(*id)
     }
 
-    /// Asks that the operation end without effect. A receive that has no message yet is cancelled; all else completes as if nothing
-    /// had been asked. The request must be waited for in either case.
+    /// As [`Requests::cancel`].
     ///
     /// # Errors
-    /// [`Class::REQUEST`] for a null or inactive request.
+    /// Likewise.
     pub fn cancel(&self) -> Result<()> {
-        match self.0.as_deref() {
-            Some(Active { core, state: State::Under(key), program: Some(program), .. }) => {
-                program.cancel(core.with(|engine| engine.peek(*key)).is_some())
-            }
-            Some(Active { core, state: State::Under(key), .. }) => {
-                core.with(|engine| engine.cancel(*key));
-                Ok(())
-            }
-            Some(Active { state: State::Over(_), .. }) => Ok(()),
-            _ => Err(Error::new(Class::REQUEST, "only an active request can be cancelled")),
-        }
+        let null = || Error::new(Class::REQUEST, "only an active request can be cancelled");
+        let (core, id) = self.0.as_ref().ok_or_else(null)?;
+        Requests(core).cancel(*id)
     }
 
     /// Waits for all; the statuses are in their order.
     pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
-        if let Some(core) = core_of(requests) {
-            // What is over stays over.
-            let mut over = 0;
-            let all_over = |engine: &mut Engine| {
-                over += requests[over..].iter().take_while(|request| is_over(request, engine)).count();
-                (over == requests.len()).then_some(())
-            };
-            if let Err(error) = core.wait("MPI_Waitall", all_over) {
-                return requests.iter().map(|_| Status::failed(error.clone())).collect();
-            }
+        let Some((core, ids)) = several(requests) else { return empty(requests) };
+        match Requests(&core).wait_all(&ids) {
+            Ok(ended) => all_left(requests, ended),
+            Err(error) => requests.iter().map(|_| Status::failed(error.clone())).collect(),
         }
-        requests.iter_mut().map(|request| request.collect()).collect()
     }
 
     /// How all ended, if they have; otherwise all stay as they are.
     pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
-        if let Some(core) = core_of(requests) {
-            core.test(|engine| requests.iter().all(|request| is_over(request, engine)).then_some(()))?;
+        let Some((core, ids)) = several(requests) else { return Some(empty(requests)) };
+        match Requests(&core).test_all(&ids) {
+            Ok(ended) => ended.map(|ended| all_left(requests, ended)),
+            Err(error) => Some(requests.iter().map(|_| Status::failed(error.clone())).collect()),
         }
-        Some(requests.iter_mut().map(|request| request.collect()).collect())
     }
 
     /// Waits until one has ended: which, and how. `None` if none is active.
     pub fn wait_any(requests: &mut [&mut Self]) -> Option<(usize, Status)> {
-        let core = core_of(requests)?;
-        match core.wait("MPI_Waitany", |engine| first_over(requests, engine)) {
-            Ok(at) => Some((at, requests[at].collect())),
+        let (core, ids) = several(requests)?;
+        match Requests(&core).wait_any(&ids) {
+            Ok(found) => found.map(|(at, ended)| (at, requests[at].left(Ok(ended)))),
             Err(error) => Some((0, Status::failed(error))),
         }
     }
 
     /// Looks whether one has ended.
     pub fn test_any(requests: &mut [&mut Self]) -> Any {
-        let Some(core) = core_of(requests) else { return Any::Inactive };
-        match core.test(|engine| first_over(requests, engine)) {
-            Some(at) => Any::Over(at, requests[at].collect()),
-            None => Any::Pending,
+        let Some((core, ids)) = several(requests) else { return Any::Inactive };
+        match Requests(&core).test_any(&ids) {
+            Ok(Any::Over(at, ended)) => Any::Over(at, requests[at].left(Ok(ended))),
+            Ok(Any::Inactive) => Any::Inactive,
+            Ok(Any::Pending) => Any::Pending,
+            Err(error) => Any::Over(0, Status::failed(error)),
         }
     }
 
     /// Waits until at least one has ended: which, and how. `None` if none is active.
     pub fn wait_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
-        let core = core_of(requests)?;
-        let some = |engine: &mut Engine| Some(which_over(requests, engine)).filter(|which| !which.is_empty());
-        Some(match core.wait("MPI_Waitsome", some) {
-            Ok(which) => finished(requests, which),
-            Err(error) => vec![(0, Status::failed(error))],
-        })
+        let (core, ids) = several(requests)?;
+        some_left(requests, Requests(&core).wait_some(&ids))
     }
 
     /// Those that have ended, and how: perhaps none. `None` if none is active.
     pub fn test_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
-        let core = core_of(requests)?;
-        let which = core.test(|engine| Some(which_over(requests, engine))).unwrap_or_default();
-        Some(finished(requests, which))
+        let (core, ids) = several(requests)?;
+        some_left(requests, Requests(&core).test_some(&ids))
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let Some(Active { core, state: State::Under(key), program, .. }) = self.0.as_deref() else { return };
-        let has_ended = core.with(|engine| {
-            let has_ended = engine.peek(*key).is_some();
-            engine.free(*key);
-            has_ended
-        });
-        if let (true, Some(program)) = (has_ended, program) {
-            // Nobody hears of an error any more.
-            drop(program.free());
+        if let Some((core, id)) = &self.0 {
+            // It is there; only a program's function could fail, of which nobody hears any more.
+            let _ = Requests(core).free(*id);
         }
     }
 }
 
-impl From<Begun> for State {
-    fn from(begun: Begun) -> Self {
-        match begun {
-            Begun::Over(status) => Self::Over(status),
-            Begun::Under(key) => Self::Under(key),
+/// The numbers of requests, and the process of those that are not null.
+fn several(requests: &[&mut Request]) -> Option<(Core, Vec<RequestId>)> {
+    let (core, _) = requests.iter().find_map(|request| request.0.as_ref())?;
+    Some((core.clone(), requests.iter().map(|request| request.id()).collect()))
+}
+
+fn empty(requests: &[&mut Request]) -> Vec<Status> {
+    requests.iter().map(|_| Status::empty()).collect()
+}
+
+fn all_left(requests: &mut [&mut Request], ended: Vec<Ended>) -> Vec<Status> {
+    requests.iter_mut().zip(ended).map(|(request, ended)| request.left(Ok(ended))).collect()
+}
+
+fn some_left(
+    requests: &mut [&mut Request],
+    ended: Result<Option<Vec<(usize, Ended)>>>,
+) -> Option<Vec<(usize, Status)>> {
+    match ended {
+        Ok(ended) => {
+            let ended = ended?.into_iter();
+            Some(ended.map(|(at, ended)| (at, requests[at].left(Ok(ended)))).collect())
         }
+        Err(error) => Some(vec![(0, Status::failed(error))]),
     }
 }
 
-/// The process of those that are active.
-fn core_of(requests: &[&mut Request]) -> Option<Core> {
-    let active = requests.iter().find(|request| request.is_active())?;
-    active.0.as_ref().map(|active| active.core.clone())
-}
-
-fn is_over(request: &Request, engine: &mut Engine) -> bool {
-    request.0.as_ref().is_none_or(|active| match &active.state {
-        State::Under(key) => engine.is_over(*key),
-        State::Inactive | State::Over(_) => true,
-    })
-}
-
-fn first_over(requests: &[&mut Request], engine: &mut Engine) -> Option<usize> {
-    requests.iter().position(|request| request.is_active() && is_over(request, engine))
-}
-
-fn which_over(requests: &[&mut Request], engine: &mut Engine) -> Vec<usize> {
-    let over = |at: &usize| requests[*at].is_active() && is_over(requests[*at], engine);
-    (0..requests.len()).filter(over).collect()
-}
-
-fn finished(requests: &mut [&mut Request], which: Vec<usize>) -> Vec<(usize, Status)> {
-    which.into_iter().map(|at| (at, requests[at].collect())).collect()
+impl Comm {
+    /// Begins something, for whoever holds the number.
+    #[inline(always)]
+    pub(crate) fn begin(&self, act: impl FnOnce(&mut Engine) -> Result<Begun>) -> Result<RequestId> {
+        self.core().with(|engine| {
+            let begun = act(engine)?;
+            Ok(Requests::begun(engine, begun, Some(self.id())))
+        })
+    }
 }

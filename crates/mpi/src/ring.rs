@@ -16,7 +16,10 @@ use verbs::{Access, Buf, Mr, Pd, Qp, RemoteAddr};
 use crate::connection::{Payload, Received};
 use crate::error::{Class, Error, Result};
 use crate::line::LINE;
-use crate::wire::{HEAD_MAX, MARK, Message, Offer, length_of};
+use crate::memory::Buffer;
+use crate::wire::{
+    HEAD, HEAD_MAX, Label, MARK, Message, Offer, eager_words, is_eager, length_of, parse_eager,
+};
 
 /// Where the line begins that both write, and how many lines are before the ring.
 pub(crate) const SHARED_LINE: usize = LINE;
@@ -53,10 +56,15 @@ impl Shape {
     }
 }
 
-/// The first word of a line at a place that the [`Shape`] of this memory gives.
+/// A word of a line at a place that the [`Shape`] of this memory gives.
 #[inline]
-fn first_word(memory: &Buf, at: usize) -> &AtomicU64 {
+fn word(memory: &Buf, at: usize) -> &AtomicU64 {
     memory.word(at).expect("all lines are in the memory, whose begin is aligned")
+}
+
+#[cold]
+fn nonsense() -> Error {
+    Error::new(Class::OTHER, "the peer stored what no process of this version stores")
 }
 
 /// Bytes of the memory of a ring that has so many.
@@ -111,17 +119,43 @@ impl Inbox {
         }
     }
 
-    /// The next message, if it [`Inbox::has_news`], and up to which line it goes. It lies there until that is [`Inbox::release`]d.
+    /// The next message, if it [`Inbox::has_news`] and is a short one whose payload is here: what it matches, and where its payload
+    /// lies.
     ///
     /// # Errors
     /// [`Class::OTHER`] for what no process says.
     #[inline]
+    pub(crate) fn look(&self) -> Result<Option<(Label, usize, usize)>> {
+        let at = self.shape.at(self.next);
+        let first = word(self.buf(), at).load(Ordering::Relaxed);
+        if !is_eager(first) {
+            return Ok(None);
+        }
+        let second = word(self.buf(), at + 8).load(Ordering::Relaxed);
+        let (label, len) = parse_eager([first, second]).ok_or_else(nonsense)?;
+        if lines(len) > self.shape.ahead(self.next) {
+            return Err(nonsense());
+        }
+        Ok(Some((label, at + HEAD, len - HEAD)))
+    }
+
+    /// Takes the message that [`Inbox::look`] has found, with so many bytes of payload, and gives its lines back as
+    /// [`Inbox::release`].
+    #[inline]
+    pub(crate) fn pass(&mut self, len: usize) -> Result<bool> {
+        (self.next, self.records) = (self.next + lines(HEAD + len), self.records.wrapping_add(1));
+        self.release(self.next)
+    }
+
+    /// The next message, if it [`Inbox::has_news`], and up to which line it goes. It lies there until that is [`Inbox::release`]d.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for what no process says.
     pub(crate) fn take(&mut self) -> Result<(Received, u64)> {
         let at = self.shape.at(self.next);
         let mut head = [0; HEAD_MAX];
         self.buf().read(at, &mut head)?;
         let len = length_of(&head);
-        let nonsense = || Error::new(Class::OTHER, "the peer stored what no process of this version stores");
         let (message, _) = Message::parse(&head, len).ok_or_else(nonsense)?;
         if lines(len) > self.shape.ahead(self.next) {
             return Err(nonsense());
@@ -133,10 +167,11 @@ impl Inbox {
 
     #[inline]
     fn first_word(&self) -> u64 {
-        first_word(self.buf(), self.shape.at(self.next)).load(Ordering::Acquire)
+        word(self.buf(), self.shape.at(self.next)).load(Ordering::Acquire)
     }
 
     /// The lines before this one are free again; whether the sender, who can know now, may wait for them.
+    #[inline]
     pub(crate) fn release(&mut self, upto: u64) -> Result<bool> {
         self.done = upto;
         let tells = self.done - self.told >= self.shape.count / PARTS;
@@ -197,27 +232,50 @@ impl Outbox {
     }
 
     /// Stores a message, if there [`Outbox::has_room`]. The payload may be used again when this returns.
-    #[inline]
     pub(crate) fn put(&mut self, message: &Message, payload: &Payload<'_>) -> Result<()> {
         let len = message.head_len() + payload.len();
+        let at = self.begin(len);
+        let head = message.bytes(len as u16);
+        self.memory.write(at + 8, &head.as_slice()[8..])?;
+        payload.load_to(&self.memory, at + head.as_slice().len())?;
+        self.end(head.first_word(), len);
+        Ok(())
+    }
+
+    /// Stores a short message as [`Outbox::put`].
+    #[inline]
+    pub(crate) fn put_short(&mut self, label: Label, buffer: &Buffer) -> Result<()> {
+        let len = HEAD + buffer.len() as usize;
+        let at = self.begin(len);
+        let [first, second] = eager_words(label, len as u16);
+        word(&self.memory, at + 8).store(second, Ordering::Relaxed);
+        buffer.load_to(&self.memory, at + HEAD)?;
+        self.end(first, len);
+        Ok(())
+    }
+
+    /// Where the next record goes: at the ring's begin, if it does not fit in front of its end. The place behind it is cleared.
+    #[inline]
+    fn begin(&mut self, len: usize) -> usize {
         let (lines, ahead) = (lines(len), self.shape.ahead(self.next));
         if lines > ahead {
             self.first_word(self.next + ahead).store(0, Ordering::Relaxed);
             self.first_word(self.next).store(MARK, Ordering::Release);
             self.next += ahead;
         }
-        let at = self.shape.at(self.next);
         self.first_word(self.next + lines).store(0, Ordering::Relaxed);
-        let head = message.bytes(len as u16);
-        self.memory.write(at + 8, &head.as_slice()[8..])?;
-        payload.load_to(&self.memory, at + head.as_slice().len())?;
-        self.first_word(self.next).store(head.first_word(), Ordering::Release);
-        (self.next, self.records) = (self.next + lines, self.records.wrapping_add(1));
-        Ok(())
+        self.shape.at(self.next)
+    }
+
+    /// The next record is there.
+    #[inline]
+    fn end(&mut self, first: u64, len: usize) {
+        self.first_word(self.next).store(first, Ordering::Release);
+        (self.next, self.records) = (self.next + lines(len), self.records.wrapping_add(1));
     }
 
     #[inline]
     fn first_word(&self, line: u64) -> &AtomicU64 {
-        first_word(&self.memory, self.shape.at(line))
+        word(&self.memory, self.shape.at(line))
     }
 }

@@ -6,11 +6,10 @@ use datatypes::Op;
 
 use crate::engine::{Begun, Engine, Mode, Task};
 use crate::error::{Class, Error, Result};
-use crate::group::Group;
 use crate::matching::Wanted;
 use crate::memory::Buffer;
-use crate::operation::Receive;
-use crate::status::Status;
+use crate::operation::{Names, Receive};
+use crate::status::{Status, UNDEFINED};
 use crate::table::Key;
 use crate::wire::Label;
 
@@ -34,8 +33,6 @@ pub(crate) struct Plan {
     /// What all its messages match.
     pub(crate) label: Label,
     pub(crate) op: Option<Op>,
-    /// By which sources are named in errors.
-    pub(crate) names: Group,
 }
 
 /// A plan that is being carried out.
@@ -105,8 +102,9 @@ impl Run {
             if let Act::Receive { from, buffer } = act {
                 let Label { context, tag } = plan.label;
                 let wanted = Wanted { context, source: Some(*from), tag: Some(tag) };
-                let receive = Receive { wanted, buffer: buffer.clone(), names: plan.names.clone() };
-                let begun = engine.receive(receive);
+                // Nobody asks by what rank the source is known.
+                let begun =
+                    engine.receive(Receive { wanted, buffer: buffer.clone(), names: Names::One(UNDEFINED) });
                 self.began(begun, Some(buffer.len()));
             }
         }

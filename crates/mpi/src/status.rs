@@ -48,6 +48,13 @@ impl Status {
         Self { error: Some(Arc::new(error)), ..Self::empty() }
     }
 
+    /// Whether it says nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        let Self { source, tag, bytes, cancelled, error } = self;
+        (*source, *tag, *bytes, *cancelled) == (ANY_SOURCE, ANY_TAG, 0, false) && error.is_none()
+    }
+
     /// The class of its error; [`Class::SUCCESS`] without one.
     pub fn class(&self) -> Class {
         self.error.as_ref().map_or(Class::SUCCESS, |error| error.class)
@@ -65,6 +72,24 @@ impl Status {
     }
 }
 
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The status.
+    pub status: Status,
+    /// The [`crate::Comm::id`] of its communicator, if it had one: whose error handler hears of an error.
+    pub comm: Option<u64>,
+    /// It is there still, and can be started again.
+    pub is_persistent: bool,
+}
+
+impl Ended {
+    /// The end of no operation.
+    pub(crate) fn nothing() -> Self {
+        Self { status: Status::empty(), comm: None, is_persistent: false }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +97,7 @@ mod tests {
     #[test]
     fn a_status_tells_success_from_failure() {
         assert_eq!(Status::empty().class(), Class::SUCCESS);
+        assert!(Status::empty().is_empty() && !Status::of_nobody().is_empty());
         assert_eq!(Status::of_nobody().ok().expect("no error").source, PROC_NULL);
         let failed = Status::failed(Error::new(Class::TRUNCATE, "too long"));
         assert_eq!(failed.class(), Class::TRUNCATE);

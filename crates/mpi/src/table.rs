@@ -1,6 +1,6 @@
 //! [`Table`]: things by number, where a number once given up is never good again.
 
-/// The name of a thing in a [`Table`].
+/// The name of a thing in a [`Table`]: its place, and behind 32 bits the place's lap, 1 to [`LAP_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(u64);
 
@@ -15,14 +15,22 @@ impl Key {
         Self(number)
     }
 
+    /// Its place, which another thing may have later, and the lap.
+    pub(crate) fn parts(self) -> (u32, u32) {
+        (self.0 as u32, (self.0 >> 32) as u32)
+    }
+
     fn place(self) -> usize {
         (self.0 & u64::from(u32::MAX)) as usize
     }
 }
 
+/// The last lap; then a place's names come again. Two bits of a name are free, and a name is more than any place.
+const LAP_MAX: u32 = (1 << 30) - 1;
+
 #[derive(Debug)]
 struct Place<T> {
-    /// How often the place was given up.
+    /// Which thing of the place's this is.
     lap: u32,
     thing: Option<T>,
 }
@@ -42,29 +50,55 @@ impl<T> Default for Table<T> {
 
 impl<T> Table<T> {
     /// Takes a thing in.
+    #[inline(always)] // a large one is then made where it stays
     pub(crate) fn insert(&mut self, thing: T) -> Key {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { lap: 0, thing: None });
-            (self.places.len() - 1) as u32
-        });
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => self.grow(),
+        };
         let at = &mut self.places[place as usize];
-        at.thing = Some(thing);
+        at.thing.get_or_insert(thing);
         Key(u64::from(at.lap) << 32 | u64::from(place))
     }
 
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.places.push(Place { lap: 1, thing: None });
+        (self.places.len() - 1) as u32
+    }
+
     /// The thing of this name.
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let place = self.places.get_mut(key.place())?;
         if u64::from(place.lap) == key.0 >> 32 { place.thing.as_mut() } else { None }
     }
 
     /// Takes the thing of this name out.
+    #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get_mut(key)?;
         let place = &mut self.places[key.place()];
-        place.lap = place.lap.wrapping_add(1);
+        place.lap = place.lap % LAP_MAX + 1;
         self.free.push(key.place() as u32);
         place.thing.take()
+    }
+
+    /// Gives the thing of this name up.
+    #[inline]
+    pub(crate) fn forget(&mut self, key: Key) {
+        if self.get_mut(key).is_some() {
+            let place = &mut self.places[key.place()];
+            place.lap = place.lap % LAP_MAX + 1;
+            place.thing = None;
+            self.free.push(key.place() as u32);
+        }
+    }
+
+    /// The name of the thing at a place.
+    pub(crate) fn at(&self, place: u32) -> Option<Key> {
+        let at = self.places.get(place as usize).filter(|at| at.thing.is_some())?;
+        Some(Key(u64::from(at.lap) << 32 | u64::from(place)))
     }
 
     /// All of them, with their names.
@@ -90,7 +124,12 @@ mod tests {
         assert_eq!(c.number() & 0xffff_ffff, a.number() & 0xffff_ffff, "the place is used again");
         assert_eq!(table.get_mut(Key::from_number(c.number())), Some(&mut 'c'));
         assert_eq!(table.iter().map(|(key, thing)| (key, *thing)).collect::<Vec<_>>(), [(c, 'c'), (b, 'b')]);
+        assert_eq!((table.at(0), table.at(2), c.parts()), (Some(c), None, (0, 2)));
+        table.forget(c);
+        assert_eq!(table.get_mut(c), None);
+        assert_eq!(table.at(0), None);
         assert_eq!(table.get_mut(Key::from_number(7)), None);
         assert_eq!(table.get_mut(Key::from_number(u64::MAX)), None);
+        table.forget(Key::from_number(u64::MAX));
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::matching::Wanted;
 use crate::memory::Buffer;
-use crate::operation::Receive;
+use crate::operation::{Names, Receive};
 use crate::wire::Label;
 
 /// A conversation: whatever is said has the same context and tag, and ranks are those of a group.
@@ -53,7 +53,7 @@ impl<'a> Talk<'a> {
             engine.transport.lost(source).map(|error| Err(error.clone()))
         })??;
         let buffer = Buffer::own(&vec![0; len as usize])?;
-        let receive = Receive { wanted, buffer: buffer.clone(), names: self.others.clone() };
+        let receive = Receive { wanted, buffer: buffer.clone(), names: Names::One(from) };
         let status = match self.core.with(|engine| engine.receive(receive)) {
             Begun::Over(status) => status,
             Begun::Under(key) => self.core.wait(call, |engine| engine.take(key))?,

@@ -12,11 +12,12 @@ use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc
 use crate::address::{Address, common_ports};
 use crate::bootstrap::Bootstrap;
 use crate::connect::{Answer, Stage, answer};
-use crate::connection::{Connection, Held, Payload, Received, of_completion};
+use crate::connection::{Connection, Held, Next, Payload, Received, Short, of_completion};
 use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
 use crate::nic::{Nic, Port, Reach};
 use crate::table::Key;
-use crate::wire::{CROSSED, Exposed, HELLO, Hello, Message, Offer, STRANGER};
+use crate::wire::{CROSSED, Exposed, HELLO, Hello, Label, Message, Offer, STRANGER};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ struct Peer {
 /// Completions that are taken at once.
 const BATCH: usize = 16;
 /// Messages that one peer may have stored and that are taken before others get their turn.
-const STORED_MAX: u32 = 256;
+pub(crate) const STORED_MAX: u32 = 256;
 /// Of so many polls one looks at the queues of a device where messages come without completions.
 const QUEUES_EVERY: u32 = 8;
 /// Of a process that has not been heard of.
@@ -94,6 +95,7 @@ impl Places {
         Self((0..size.div_ceil(PART as u32)).map(|_| None).collect())
     }
 
+    #[inline]
     fn get(&self, process: u32) -> usize {
         let part = &self.0[process as usize / PART];
         part.as_ref().map_or(UNKNOWN, |part| part[process as usize % PART]) as usize
@@ -119,9 +121,8 @@ pub(crate) struct Transport {
     connections: Vec<Connection>,
     /// Those whose peers may store messages here.
     stored_to: Vec<usize>,
-    /// The one of them that is looked at next in this poll, and how many messages it may still hand over.
+    /// The one of them that is looked at next in this poll.
     turn: usize,
-    budget: u32,
     /// Polls until the next one that looks at all queues.
     polls: u32,
     events: VecDeque<Event>,
@@ -169,7 +170,6 @@ impl Transport {
             connections: Vec::new(),
             stored_to: Vec::new(),
             turn: 0,
-            budget: 0,
             polls: 0,
             events: VecDeque::new(),
             bootstrap,
@@ -213,6 +213,7 @@ impl Transport {
     }
 
     /// Whether a process is lost, and why.
+    #[inline]
     pub(crate) fn lost(&self, process: u32) -> Option<&Error> {
         match &self.peers.get(self.known.get(process))?.way {
             Way::Lost(error) => Some(error),
@@ -222,20 +223,20 @@ impl Transport {
 
     /// Sends a short message without ado: to a peer that is connected, and for which nothing waits. Whether it has left.
     #[inline]
-    pub(crate) fn send_short(&mut self, to: u32, message: &Message, payload: &Payload<'_>) -> bool {
+    pub(crate) fn send_short(&mut self, to: u32, label: Label, buffer: &Buffer) -> bool {
         let at = self.known.get(to);
         let Some(Peer { way: Way::Open(number), queue, .. }) = self.peers.get(at) else { return false };
         let connection = &mut self.connections[*number];
-        queue.is_empty()
-            && payload.len() <= Connection::payload_max(connection.sizes())
-            && connection.may_send(message, payload)
-            && match connection.send(&self.host, message, payload) {
-                Ok(()) => true,
-                Err(error) => {
-                    self.lose(at, error);
-                    false
-                }
+        if !queue.is_empty() || buffer.len() > Connection::payload_max(connection.sizes()) as u64 {
+            return false;
+        }
+        match connection.send_short(&self.host, label, buffer) {
+            Ok(has_left) => has_left,
+            Err(error) => {
+                self.lose(at, error);
+                false
             }
+        }
     }
 
     /// Sends a message, if it can leave at once: the payload may then be used again. Otherwise nothing has happened but that a
@@ -336,23 +337,42 @@ impl Transport {
             && self.connections.iter().all(|connection| !connection.open || connection.is_idle())
     }
 
-    /// The next event that the last poll has brought, if there is one more.
+    /// The next event that has come by a queue, or of a peer that is lost.
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
-            }
-            let number = *self.stored_to.get(self.turn)?;
-            if self.budget > 0
-                && let Some((from, what, place)) = self.next_stored(number)
-            {
-                self.budget -= 1;
-                return Some(Event::Received { from, what, place });
-            }
-            (self.turn, self.budget) = (self.turn + 1, STORED_MAX);
-            self.pump_stored(number);
+        self.events.pop_front()
+    }
+
+    /// The next connection, since the last poll, whose peer may have stored messages; at most [`STORED_MAX`] are to be taken.
+    #[inline]
+    pub(crate) fn next_stored_to(&mut self) -> Option<usize> {
+        let number = *self.stored_to.get(self.turn)?;
+        self.turn += 1;
+        Some(number)
+    }
+
+    /// What a peer has stored next.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, number: usize) -> Next {
+        self.connections[number].next().unwrap_or_else(|error| {
+            self.lose(self.known.get(self.connections[number].process), error);
+            Next::Nothing
+        })
+    }
+
+    /// Is done with a short message that [`Transport::next`] has found.
+    #[inline]
+    pub(crate) fn pass(&mut self, number: usize, short: &Short) {
+        if let Err(error) = self.connections[number].pass(short) {
+            self.lose(self.known.get(self.connections[number].process), error);
         }
+    }
+
+    /// Who is at the other end of a connection, and the memory that a short message's payload lies in.
+    #[inline]
+    pub(crate) fn origin(&self, number: usize, short: &Short) -> (u32, &Buf) {
+        let connection = &self.connections[number];
+        (connection.process, connection.memory_of(short))
     }
 
     /// Gives a message's slot back.
@@ -383,7 +403,7 @@ impl Transport {
         if self.polls == 0 {
             self.polls = QUEUES_EVERY;
         }
-        (self.turn, self.budget) = (0, STORED_MAX);
+        self.turn = 0;
     }
 
     /// The connection by which a process may store messages here.
@@ -402,7 +422,6 @@ impl Transport {
     }
 
     /// The next message that a peer has stored, as [`Event::Received`] has it.
-    #[inline]
     pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, Place)> {
         let connection = &mut self.connections[number];
         let from = connection.process;
@@ -419,7 +438,7 @@ impl Transport {
 
     /// Sends what waited for room in a peer's memory, of which nothing tells.
     #[inline]
-    fn pump_stored(&mut self, number: usize) {
+    pub(crate) fn pump_stored(&mut self, number: usize) {
         let at = self.known.get(self.connections[number].process);
         if !self.peers[at].queue.is_empty() {
             self.pump(at);

@@ -67,6 +67,28 @@ const CREDIT: u8 = 5;
 /// In a ring, the first word where the next record is not, but at the ring's begin. It is no message's.
 pub(crate) const MARK: u64 = 6;
 
+/// The first two words of a short message whose payload follows, as they lie in a ring; `len` is the whole's.
+#[inline]
+pub(crate) fn eager_words(label: Label, len: u16) -> [u64; 2] {
+    let first = u64::from(EAGER) | u64::from(len) << 16 | u64::from(label.tag as u32) << 32;
+    [first.to_le(), label.context.to_le()]
+}
+
+/// Whether a first word is that of a short message whose payload follows.
+#[inline]
+pub(crate) fn is_eager(first: u64) -> bool {
+    u64::from_le(first) as u8 == EAGER
+}
+
+/// What [`eager_words`] say; `None` for what nobody says.
+#[inline]
+pub(crate) fn parse_eager([first, context]: [u64; 2]) -> Option<(Label, usize)> {
+    let first = u64::from_le(first);
+    let (len, tag) = (usize::from((first >> 16) as u16), (first >> 32) as i32);
+    (is_eager(first.to_le()) && len >= HEAD && tag >= 0)
+        .then(|| (Label { context: u64::from_le(context), tag }, len))
+}
+
 /// A message without payload as bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes {
@@ -191,9 +213,9 @@ impl Half {
         word != 0 && word as u8 & 15 == put & 15
     }
 
-    /// What a word says, and the message that it begins with the context behind it; `None` for what nobody says.
+    /// What a word says, and what its message matches with the context behind it; `None` for what nobody says.
     #[inline]
-    pub(crate) fn parse(word: u64, context: u64) -> Option<(Self, Message)> {
+    pub(crate) fn parse(word: u64, context: u64) -> Option<(Self, Label)> {
         let [turn, len, records_low, records_high, a, b, c, d] = word.to_le_bytes();
         let half = Self {
             number: turn >> 4,
@@ -203,7 +225,7 @@ impl Half {
             tag: i32::from_le_bytes([a, b, c, d]),
         };
         let label = Label { context, tag: half.tag };
-        (half.tag >= 0 && len & 0x80 != 0).then_some((half, Message::Eager { label, answer: None }))
+        (half.tag >= 0 && len & 0x80 != 0).then_some((half, label))
     }
 }
 
@@ -355,6 +377,24 @@ mod tests {
             }
         }
 
+        /// The short way says what the long one does, and understands what it does.
+        #[test]
+        fn words_of_short_messages_are_the_bytes(label in any::<(u64, i32)>(), words in any::<[u64; 2]>(), len in any::<u16>(), is_said in any::<bool>()) {
+            let label = Label { context: label.0, tag: label.1 };
+            let said = eager_words(label, len);
+            let bytes = Message::Eager { label, answer: None }.bytes(len);
+            let (first, second) = bytes.as_slice().split_at(8);
+            prop_assert_eq!(said, [first, second].map(|word| u64::from_ne_bytes(word.try_into().expect("eight"))));
+            let words = if is_said { said } else { words };
+            let mut all = [0; HEAD_MAX];
+            all[..8].copy_from_slice(&words[0].to_ne_bytes());
+            all[8..16].copy_from_slice(&words[1].to_ne_bytes());
+            let long = Message::parse(&all, length_of(&all)).filter(|_| is_eager(words[0]));
+            let short = parse_eager(words);
+            let short = short.map(|(label, len)| (Message::Eager { label, answer: None }, len as u16));
+            prop_assert_eq!(short, long);
+        }
+
         #[test]
         fn hellos_are_understood(job in any::<u64>(), from in any::<u32>(), to in any::<u32>(), noise in any::<Vec<u8>>()) {
             let hello = Hello { job, from, to };
@@ -378,7 +418,7 @@ mod tests {
             let (number, heard) = (turn.0 & 15, turn.1 & 15);
             let (half, label) = (Half { number, heard, len, records, tag }, Label { context, tag });
             let word = half.word();
-            prop_assert_eq!(Half::parse(word, context), Some((half, Message::Eager { label, answer: None })));
+            prop_assert_eq!(Half::parse(word, context), Some((half, label)));
             prop_assert_eq!(Half::parse(Half { tag: -1 - tag, ..half }.word(), context), None);
             for other in 0..16 {
                 prop_assert_eq!(Half::is_news(word, other), other != number);

@@ -10,7 +10,7 @@ use super::error::LAST_USED;
 use crate::answer::{Answer, Fault};
 use crate::callback::AttributeFunctions;
 use crate::constants as c;
-use crate::objects::{get, handle_of, handle_of_win, lock};
+use crate::objects::{comm_handle, get, handle_of_win, lock};
 use crate::state;
 use crate::types::{self, Address, Comm, Win};
 
@@ -82,8 +82,10 @@ fn win_key(number: i32) -> Answer<Keyval<mpi::Window>> {
 pub(crate) fn comm_create_keyval(copy: Address, delete: Address, keyval: Out<i32>, extra: Address) -> Answer {
     let functions = AttributeFunctions { copy, delete, extra };
     create(keyval, |number| {
-        let copy = move |comm: &mpi::Comm, value| functions.copy(handle_of(comm).value(), number, value);
-        let delete = move |comm: &mpi::Comm, value| functions.delete(handle_of(comm).value(), number, value);
+        let copy =
+            move |comm: &mpi::Comm, value| functions.copy(comm_handle(comm.id()).value(), number, value);
+        let delete =
+            move |comm: &mpi::Comm, value| functions.delete(comm_handle(comm.id()).value(), number, value);
         Key::Comm(Keyval::new(copy, delete))
     })
 }

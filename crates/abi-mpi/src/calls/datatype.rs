@@ -42,8 +42,12 @@ pub(crate) fn predefined_type(value: usize) -> Answer<Option<&'static TypeObject
 }
 
 /// The datatype of a handle.
+#[inline(always)]
 pub(crate) fn datatype(handle: types::Datatype, argument: &'static str) -> Answer<Datatype> {
-    Ok(get(handle, argument)?.datatype.clone())
+    match Datatype::predefined(handle.value()) {
+        Some(predefined) => Ok(predefined),
+        None => Ok(get(handle, argument)?.datatype.clone()),
+    }
 }
 
 /// A handle for a datatype: its own if it is predefined, or else a new one, which is to be freed.

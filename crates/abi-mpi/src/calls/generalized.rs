@@ -8,7 +8,6 @@ use super::request::new_request;
 use crate::answer::{Answer, Fault};
 use crate::callback::RequestFunctions;
 use crate::constants as c;
-use crate::objects::get;
 use crate::state;
 use crate::types::{self, Address};
 
@@ -26,11 +25,4 @@ pub(crate) fn grequest_start(
     }
     let functions = Arc::new(RequestFunctions { query, free, cancel, extra });
     new_request(state::process()?.generalized(functions), request)
-}
-
-/// Another thread may wait for it.
-pub(crate) fn grequest_complete(request: types::Request) -> Answer {
-    let object = get(request, "request")?;
-    let none = || Fault::new(c::MPI_ERR_REQUEST, "request: it is not of an operation of the program's own");
-    Ok(object.remote.as_ref().ok_or_else(none)?.complete()?)
 }

@@ -1,7 +1,7 @@
-//! Handles as integers.
+//! Handles as integers; those of requests are in `request`.
 
 use crate::objects::{from_integer, to_integer};
-use crate::types::{Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win};
+use crate::types::{Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Session, Win};
 
 macro_rules! integers {
     ($($kind:ident: $to:ident, $from:ident;)*) => {
@@ -26,7 +26,6 @@ integers! {
     Info: info_toint, info_fromint;
     Message: message_toint, message_fromint;
     Op: op_toint, op_fromint;
-    Request: request_toint, request_fromint;
     Session: session_toint, session_fromint;
     Win: win_toint, win_fromint;
 }

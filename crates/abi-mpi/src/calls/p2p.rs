@@ -3,7 +3,7 @@
 use cface::Out;
 use mpi::{Mode, With};
 
-use super::request::{answer_status, new_request};
+use super::request::{answer_status, new_request, put_request};
 use crate::answer::{Answer, Whose};
 use crate::memory::{RECEIVE, SEND, buffer, named_buffer};
 use crate::objects::get;
@@ -35,8 +35,9 @@ macro_rules! sends {
                 request: Out<types::Request>,
             ) -> Answer {
                 let comm = get(comm, "comm")?;
-                let begun = comm.isend(Mode::$mode, &buffer(buf, count, datatype)?, With { rank: dest, tag })?;
-                new_request(begun, request)
+                let buffer = buffer(buf, count, datatype)?;
+                put_request(comm.begin_send(Mode::$mode, &buffer, With { rank: dest, tag })?, request);
+                Ok(())
             }
 
             pub(crate) fn $init<N: Number>(
@@ -87,7 +88,8 @@ pub(crate) fn irecv<N: Number>(
     request: Out<types::Request>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    new_request(comm.ireceive(buffer(buf, count, datatype)?, With { rank: source, tag })?, request)
+    put_request(comm.begin_receive(buffer(buf, count, datatype)?, With { rank: source, tag })?, request);
+    Ok(())
 }
 
 pub(crate) fn recv_init<N: Number>(

@@ -1,15 +1,15 @@
 //! Partitioned communication.
 
 use cface::{In, Out};
-use mpi::{Buffer, Remote, With};
+use mpi::{Buffer, With};
 
 use super::group::integers;
-use super::request::new_request;
+use super::request::{new_request, pready_range};
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::buffer;
-use crate::objects::{Ref, get};
-use crate::types::{self, Address, Comm, Info, Number, kind};
+use crate::objects::get;
+use crate::types::{self, Address, Comm, Info, Number};
 
 /// All parts of a message.
 fn whole(buf: Address, partitions: i32, count: i64, datatype: types::Datatype) -> Answer<Buffer> {
@@ -55,27 +55,11 @@ pub(crate) fn precv_init<N: Number>(
     new_request(comm.receive_parts_init(buffer, partitions, With { rank: source, tag })?, request)
 }
 
-/// The parts of a request's message. Other threads may wait for the request.
-fn parts(object: &Ref<kind::Request>) -> Answer<&Remote> {
-    let none = || Fault::new(c::MPI_ERR_REQUEST, "request: it is not partitioned");
-    object.remote.as_ref().ok_or_else(none)
-}
-
 pub(crate) fn pready(partition: i32, request: types::Request) -> Answer {
-    Ok(parts(&get(request, "request")?)?.parts_ready(partition, partition)?)
-}
-
-pub(crate) fn pready_range(low: i32, high: i32, request: types::Request) -> Answer {
-    Ok(parts(&get(request, "request")?)?.parts_ready(low, high)?)
+    pready_range(partition, partition, request)
 }
 
 pub(crate) fn pready_list(length: i32, array: In<i32>, request: types::Request) -> Answer {
     let list = integers(array, length, "array_of_partitions")?;
-    let object = get(request, "request")?;
-    list.into_iter().try_for_each(|part| Ok(parts(&object)?.parts_ready(part, part)?))
-}
-
-pub(crate) fn parrived(request: types::Request, partition: i32, flag: Out<i32>) -> Answer {
-    flag.set(parts(&get(request, "request")?)?.part_arrived(partition)?.into());
-    Ok(())
+    list.into_iter().try_for_each(|part| pready(part, request))
 }

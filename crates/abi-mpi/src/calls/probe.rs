@@ -9,7 +9,7 @@ use super::request::{answer_status, new_request};
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
 use crate::memory::buffer;
-use crate::objects::{get, handle_of, insert, lock, remove};
+use crate::objects::{comm_handle, get, insert, lock, remove};
 use crate::state;
 use crate::types::{self, Address, Comm, Handle, Number, Status, kind};
 
@@ -74,7 +74,7 @@ fn take(place: Out<types::Message>) -> Answer<Message> {
 }
 
 fn whose(message: &Message) -> Whose {
-    message.comm().map_or(Whose::Process, |comm| Whose::Comm(handle_of(comm)))
+    message.comm().map_or(Whose::Process, |comm| Whose::Comm(comm_handle(comm.id())))
 }
 
 pub(crate) fn mrecv<N: Number>(

@@ -1,209 +1,186 @@
 //! Requests: waiting for one or several, persistent ones, and what may be done with one under way.
-
-use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+//!
+//! A handle is the number of a request of `mpi`'s, which is odd, or one of two predefined values: null, and that of all requests
+//! that were over when they began and have nothing to say.
 
 use cface::{In, Out};
-use mpi::{Any, Remote, Request};
+use mpi::{Any, Ended, Request, RequestId};
 
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
 use crate::handler::code_of;
-use crate::objects::{Ref, get, handle_of, insert, lock, remove};
+use crate::objects::comm_handle;
 use crate::state;
-use crate::types::{self, Handle, Status, kind};
+use crate::types::{self, Handle, Status};
 
 const NULL: types::Request = Handle::new(c::MPI_REQUEST_NULL);
+/// Behind null, in the part of the page that the standard leaves to requests.
+const OVER: types::Request = Handle::new(c::MPI_REQUEST_NULL + 1);
+/// A number that names nothing.
+const NOTHING: u64 = 2;
 
-/// What a handle of a request names. What other threads may do while one waits for it lies beside its lock.
-pub(crate) struct RequestObject {
-    request: Mutex<Request>,
-    pub(crate) remote: Option<Remote>,
+/// The number that a handle is, which may name nothing.
+#[inline]
+fn id_of(handle: types::Request) -> RequestId {
+    if !handle.is_predefined() {
+        return RequestId::from_number(handle.value() as u64);
+    }
+    if handle == NULL {
+        RequestId::NULL
+    } else if handle == OVER {
+        RequestId::OVER
+    } else {
+        RequestId::from_number(NOTHING)
+    }
 }
 
-impl Deref for RequestObject {
-    type Target = Mutex<Request>;
-
-    fn deref(&self) -> &Mutex<Request> {
-        &self.request
-    }
+/// Answers with the handle of a request.
+#[inline]
+pub(crate) fn put_request(id: RequestId, place: Out<types::Request>) {
+    place.set(match id {
+        RequestId::NULL => NULL,
+        RequestId::OVER => OVER,
+        id => Handle::new(id.number() as usize),
+    });
 }
 
 /// Answers with a handle for a request.
 pub(crate) fn new_request(request: Request, place: Out<types::Request>) -> Answer {
-    if request.is_null() {
-        place.set(NULL);
-    } else {
-        let remote = request.remote();
-        place.set(insert::<kind::Request>(RequestObject { request: Mutex::new(request), remote })?);
-    }
+    put_request(request.into_id(), place);
     Ok(())
 }
 
+/// A handle as an integer: predefined ones are their own values, others are more than 2^30.
+pub(crate) fn request_toint(request: types::Request) -> i32 {
+    if request.is_predefined() {
+        return request.value() as i32;
+    }
+    state::process().ok().and_then(|process| process.requests().integer(id_of(request))).unwrap_or(-1)
+}
+
+/// The handle that an integer is; whatever is none is one that no call accepts.
+pub(crate) fn request_fromint(number: i32) -> types::Request {
+    match usize::try_from(number) {
+        Ok(value) if value < types::PREDEFINED => Handle::new(value),
+        _ => {
+            let id = state::process().ok().and_then(|process| process.requests().from_integer(number));
+            Handle::new(id.map_or(usize::MAX, |id| id.number() as usize))
+        }
+    }
+}
+
 /// Puts how one operation ended. The error's field is not such a call's to set, but for the empty status of no operation.
+#[inline]
 pub(crate) fn put_status(found: &mpi::Status, place: Out<Status>) {
-    let is_empty = *found == mpi::Status::empty();
-    let error = place.get().filter(|_| !is_empty).map_or(c::MPI_SUCCESS, |old| old.error);
-    place.set(Status::of(found, error));
+    if !place.is_some() {
+        return;
+    }
+    let old = if found.is_empty() { None } else { place.get() };
+    place.set(Status::of(found, old.map_or(c::MPI_SUCCESS, |old| old.error)));
 }
 
 /// Answers with how one operation ended, and with its error.
+#[inline]
 pub(crate) fn answer_status(found: mpi::Status, place: Out<Status>, whose: Whose) -> Answer {
     put_status(&found, place);
-    found.ok().map(drop).map_err(|error| Fault::from(error).at(whose))
-}
-
-/// Whose error handler hears of a request's error.
-fn whose(request: &Request) -> Whose {
-    request.comm().map_or(Whose::Process, |comm| Whose::Comm(handle_of(comm)))
-}
-
-/// The request at a place; `MPI_REQUEST_NULL` is none.
-fn given(place: Out<types::Request>) -> Answer<Option<Ref<kind::Request>>> {
-    match place.get() {
-        Some(handle) if handle != NULL => get(handle, "request").map(Some),
-        _ => Ok(None),
+    match &found.error {
+        None => Ok(()),
+        Some(error) => Err(Fault::from(mpi::Error::clone(error)).at(whose)),
     }
 }
 
-/// Makes the handle at a place null.
-fn forget(place: Out<types::Request>) {
-    if let Some(handle) = place.get() {
-        remove(handle);
+/// Whose error handler hears of an error of a request of this communicator.
+fn whose(comm: Option<u64>) -> Whose {
+    comm.map_or(Whose::Process, |id| Whose::Comm(comm_handle(id)))
+}
+
+/// What is wrong with a number that an argument names.
+fn wrong(argument: &'static str) -> impl Fn(mpi::Error) -> Fault {
+    move |error| match error.class {
+        mpi::Class::REQUEST => Fault::new(error.class.0, format!("{argument}: {}", error.text)),
+        _ => error.into(),
     }
-    place.set(NULL);
+}
+
+const ONE: &str = "request";
+const ARRAY: &str = "array_of_requests";
+
+fn given(place: Out<types::Request>) -> RequestId {
+    place.get().map_or(RequestId::NULL, id_of)
+}
+
+/// Answers with how the operation of one request ended; the handle is null then, unless it can be started again.
+#[inline]
+fn answer_ended(ended: Ended, request: Out<types::Request>, status: Out<Status>) -> Answer {
+    if !ended.is_persistent {
+        request.set(NULL);
+    }
+    put_status(&ended.status, status);
+    match &ended.status.error {
+        None => Ok(()),
+        Some(error) => Err(Fault::from(mpi::Error::clone(error)).at(whose(ended.comm))),
+    }
 }
 
 pub(crate) fn wait(request: Out<types::Request>, status: Out<Status>) -> Answer {
-    state::state()?;
-    let Some(object) = given(request)? else {
-        put_status(&mpi::Status::empty(), status);
-        return Ok(());
-    };
-    let mut held = lock(&object);
-    let whose = whose(&held);
-    let found = held.wait();
-    if held.is_null() {
-        forget(request);
-    }
-    drop(held);
-    answer_status(found, status, whose)
+    let ended = state::process()?.requests().wait(given(request)).map_err(wrong(ONE))?;
+    answer_ended(ended, request, status)
 }
 
 pub(crate) fn test(request: Out<types::Request>, flag: Out<i32>, status: Out<Status>) -> Answer {
-    state::state()?;
-    let Some(object) = given(request)? else {
-        flag.set(1);
-        put_status(&mpi::Status::empty(), status);
-        return Ok(());
-    };
-    let mut held = lock(&object);
-    let whose = whose(&held);
-    let found = held.test();
-    flag.set(found.is_some().into());
-    let Some(found) = found else { return Ok(()) };
-    if held.is_null() {
-        forget(request);
-    }
-    drop(held);
-    answer_status(found, status, whose)
+    let ended = state::process()?.requests().test(given(request)).map_err(wrong(ONE))?;
+    flag.set(ended.is_some().into());
+    ended.map_or(Ok(()), |ended| answer_ended(ended, request, status))
 }
 
-/// The requests of an array; null ones are none.
-fn several(
-    count: i32,
-    handle: impl Fn(usize) -> Option<types::Request>,
-) -> Answer<Vec<Option<Ref<kind::Request>>>> {
-    state::state()?;
+/// The requests of an array.
+#[inline]
+fn several(count: i32, handle: impl Fn(usize) -> Option<types::Request>) -> Answer<Vec<RequestId>> {
     let negative = |_| Fault::new(c::MPI_ERR_COUNT, format!("count: {count} is negative"));
     let count = usize::try_from(count).map_err(negative)?;
-    let one = |at| match handle(at) {
-        None => Err(Fault::new(c::MPI_ERR_ARG, "array_of_requests: it is NULL")),
-        Some(handle) if handle == NULL => Ok(None),
-        Some(handle) => get(handle, "array_of_requests").map(Some),
-    };
-    (0..count).map(one).collect()
+    let missing = || Fault::new(c::MPI_ERR_ARG, format!("{ARRAY}: it is NULL"));
+    let mut ids = Vec::with_capacity(count);
+    for at in 0..count {
+        ids.push(id_of(handle(at).ok_or_else(missing)?));
+    }
+    Ok(ids)
 }
 
-fn several_of(count: i32, array: Out<types::Request>) -> Answer<Vec<Option<Ref<kind::Request>>>> {
+fn several_of(count: i32, array: Out<types::Request>) -> Answer<Vec<RequestId>> {
     several(count, |at| array.nth(at).get())
 }
 
-/// Requests that are locked for a call, each a null one where there is none. What is locked already stands in the array twice, or
-/// in another thread's call.
-struct Held<'a> {
-    guards: Vec<Option<MutexGuard<'a, Request>>>,
-    nulls: Vec<Request>,
-}
-
-impl<'a> Held<'a> {
-    fn new(objects: &'a [Option<Ref<kind::Request>>]) -> Answer<Self> {
-        let twice = "array_of_requests: a request is used twice at a time";
-        let mut guards = Vec::with_capacity(objects.len());
-        for object in objects {
-            guards.push(match object.as_ref().map(|object| object.try_lock()) {
-                None => None,
-                Some(Ok(held)) => Some(held),
-                Some(Err(TryLockError::Poisoned(held))) => Some(held.into_inner()),
-                Some(Err(TryLockError::WouldBlock)) => return Err(Fault::new(c::MPI_ERR_REQUEST, twice)),
-            });
-        }
-        let nulls = objects.iter().map(|_| Request::null()).collect();
-        Ok(Self { guards, nulls })
-    }
-
-    fn requests(&mut self) -> Vec<&mut Request> {
-        let pairs = self.guards.iter_mut().zip(&mut self.nulls);
-        pairs.map(|(guard, null)| guard.as_deref_mut().unwrap_or(null)).collect()
-    }
-
-    /// Whose error handler hears of each request's error, before they are over.
-    fn owners(&self) -> Vec<Whose> {
-        self.guards.iter().map(|guard| guard.as_deref().map_or(Whose::Process, whose)).collect()
-    }
-
-    /// Makes handles null whose requests are over.
-    fn forget(self, array: Out<types::Request>) {
-        for (at, guard) in self.guards.into_iter().enumerate() {
-            let is_over = guard.is_some_and(|guard| guard.is_null());
-            if is_over {
-                forget(array.nth(at));
-            }
-        }
-    }
-}
-
 /// Puts how several operations ended. If one failed, each status has its own error, and the call says so.
-fn answer_statuses(
-    found: impl Iterator<Item = (usize, mpi::Status)>,
-    owners: &[Whose],
-    place: impl Fn(usize) -> Out<Status>,
-) -> Answer {
-    let found: Vec<(usize, mpi::Status)> = found.collect();
-    let failed =
-        found.iter().find_map(|(at, status)| status.error.as_ref().map(|error| (owners[*at], error)));
-    for (nth, (_, status)) in found.iter().enumerate() {
-        let error = status.error.as_ref().map_or(c::MPI_SUCCESS, |error| code_of(error.class.0, &error.text));
-        let place = place(nth);
+fn answer_statuses(found: &[Ended], place: impl Fn(usize) -> Out<Status>) -> Answer {
+    let failed = found.iter().find_map(|ended| Some((ended.comm, ended.status.error.as_ref()?)));
+    for (nth, Ended { status, .. }) in found.iter().enumerate() {
         if failed.is_some() {
-            place.set(Status::of(status, error));
+            let code = |error: &mpi::Error| code_of(error.class.0, &error.text);
+            place(nth).set(Status::of(status, status.error.as_deref().map_or(c::MPI_SUCCESS, code)));
         } else {
-            put_status(status, place);
+            put_status(status, place(nth));
         }
     }
     match failed {
         None => Ok(()),
-        Some((whose, error)) => Err(Fault::new(c::MPI_ERR_IN_STATUS, error.text.clone()).at(whose)),
+        Some((comm, error)) => Err(Fault::new(c::MPI_ERR_IN_STATUS, error.text.clone()).at(whose(comm))),
     }
 }
 
+/// Answers with how all operations of an array ended.
+fn answer_all(ended: &[Ended], requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
+    for (at, ended) in ended.iter().enumerate() {
+        if !ended.is_persistent {
+            requests.nth(at).set(NULL);
+        }
+    }
+    answer_statuses(ended, |at| statuses.nth(at))
+}
+
 pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
-    let objects = several_of(count, requests)?;
-    let mut held = Held::new(&objects)?;
-    let owners = held.owners();
-    let found = Request::wait_all(&mut held.requests());
-    held.forget(requests);
-    answer_statuses(found.into_iter().enumerate(), &owners, |at| statuses.nth(at))
+    let process = state::process()?;
+    let ended = process.requests().wait_all(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
+    answer_all(&ended, requests, statuses)
 }
 
 pub(crate) fn testall(
@@ -212,30 +189,26 @@ pub(crate) fn testall(
     flag: Out<i32>,
     statuses: Out<Status>,
 ) -> Answer {
-    let objects = several_of(count, requests)?;
-    let mut held = Held::new(&objects)?;
-    let owners = held.owners();
-    let found = Request::test_all(&mut held.requests());
-    flag.set(found.is_some().into());
-    let Some(found) = found else { return Ok(()) };
-    held.forget(requests);
-    answer_statuses(found.into_iter().enumerate(), &owners, |at| statuses.nth(at))
+    let process = state::process()?;
+    let ended = process.requests().test_all(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
+    flag.set(ended.is_some().into());
+    ended.map_or(Ok(()), |ended| answer_all(&ended, requests, statuses))
 }
 
 /// Answers with which of several is over; `MPI_UNDEFINED` where none is active.
 fn answer_any(
-    found: Option<(usize, mpi::Status)>,
-    owners: &[Whose],
+    found: Option<(usize, Ended)>,
+    requests: Out<types::Request>,
     indx: Out<i32>,
     status: Out<Status>,
 ) -> Answer {
-    let Some((at, found)) = found else {
+    let Some((at, ended)) = found else {
         indx.set(c::MPI_UNDEFINED);
         put_status(&mpi::Status::empty(), status);
         return Ok(());
     };
     indx.set(at as i32);
-    answer_status(found, status, owners[at])
+    answer_ended(ended, requests.nth(at), status)
 }
 
 pub(crate) fn waitany(
@@ -244,12 +217,9 @@ pub(crate) fn waitany(
     indx: Out<i32>,
     status: Out<Status>,
 ) -> Answer {
-    let objects = several_of(count, requests)?;
-    let mut held = Held::new(&objects)?;
-    let owners = held.owners();
-    let found = Request::wait_any(&mut held.requests());
-    held.forget(requests);
-    answer_any(found, &owners, indx, status)
+    let process = state::process()?;
+    let found = process.requests().wait_any(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
+    answer_any(found, requests, indx, status)
 }
 
 pub(crate) fn testany(
@@ -259,27 +229,23 @@ pub(crate) fn testany(
     flag: Out<i32>,
     status: Out<Status>,
 ) -> Answer {
-    let objects = several_of(count, requests)?;
-    let mut held = Held::new(&objects)?;
-    let owners = held.owners();
-    let found = match Request::test_any(&mut held.requests()) {
+    let process = state::process()?;
+    let found = process.requests().test_any(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
+    flag.set((found != Any::Pending).into());
+    match found {
         Any::Pending => {
-            flag.set(0);
             indx.set(c::MPI_UNDEFINED);
-            return Ok(());
+            Ok(())
         }
-        Any::Inactive => None,
-        Any::Over(at, status) => Some((at, status)),
-    };
-    flag.set(1);
-    held.forget(requests);
-    answer_any(found, &owners, indx, status)
+        Any::Inactive => answer_any(None, requests, indx, status),
+        Any::Over(at, ended) => answer_any(Some((at, ended)), requests, indx, status),
+    }
 }
 
 /// Answers with which of several are over.
 fn answer_some(
-    found: Option<Vec<(usize, mpi::Status)>>,
-    owners: &[Whose],
+    found: Option<Vec<(usize, Ended)>>,
+    requests: Out<types::Request>,
     outcount: Out<i32>,
     indices: Out<i32>,
     statuses: Out<Status>,
@@ -289,8 +255,14 @@ fn answer_some(
         return Ok(());
     };
     outcount.set(found.len() as i32);
-    found.iter().enumerate().for_each(|(nth, (at, _))| indices.nth(nth).set(*at as i32));
-    answer_statuses(found.into_iter(), owners, |nth| statuses.nth(nth))
+    for (nth, (at, ended)) in found.iter().enumerate() {
+        indices.nth(nth).set(*at as i32);
+        if !ended.is_persistent {
+            requests.nth(*at).set(NULL);
+        }
+    }
+    let ended: Vec<Ended> = found.into_iter().map(|(_, ended)| ended).collect();
+    answer_statuses(&ended, |nth| statuses.nth(nth))
 }
 
 pub(crate) fn waitsome(
@@ -300,12 +272,9 @@ pub(crate) fn waitsome(
     indices: Out<i32>,
     statuses: Out<Status>,
 ) -> Answer {
-    let objects = several_of(incount, requests)?;
-    let mut held = Held::new(&objects)?;
-    let owners = held.owners();
-    let found = Request::wait_some(&mut held.requests());
-    held.forget(requests);
-    answer_some(found, &owners, outcount, indices, statuses)
+    let process = state::process()?;
+    let found = process.requests().wait_some(&several_of(incount, requests)?).map_err(wrong(ARRAY))?;
+    answer_some(found, requests, outcount, indices, statuses)
 }
 
 pub(crate) fn testsome(
@@ -315,29 +284,30 @@ pub(crate) fn testsome(
     indices: Out<i32>,
     statuses: Out<Status>,
 ) -> Answer {
-    let objects = several_of(incount, requests)?;
-    let mut held = Held::new(&objects)?;
-    let owners = held.owners();
-    let found = Request::test_some(&mut held.requests());
-    held.forget(requests);
-    answer_some(found, &owners, outcount, indices, statuses)
+    let process = state::process()?;
+    let found = process.requests().test_some(&several_of(incount, requests)?).map_err(wrong(ARRAY))?;
+    answer_some(found, requests, outcount, indices, statuses)
 }
 
-/// How the request of a handle ended, if it has; it stays as it is.
-fn peek(object: &Option<Ref<kind::Request>>) -> Option<mpi::Status> {
-    match object {
-        None => Some(mpi::Status::empty()),
-        Some(object) => lock(object).peek(),
+/// How a request of an array ended, if it has; it stays as it is.
+fn peek(id: RequestId) -> Answer<Option<mpi::Status>> {
+    state::process()?.requests().peek(id).map_err(wrong(ARRAY))
+}
+
+/// Which of several are neither null nor inactive.
+fn active(ids: &[RequestId]) -> Answer<Vec<usize>> {
+    let requests = state::process()?.requests();
+    let mut active = Vec::new();
+    for (at, id) in ids.iter().enumerate() {
+        if requests.is_active(*id).map_err(wrong(ARRAY))? {
+            active.push(at);
+        }
     }
-}
-
-fn is_active(object: &Option<Ref<kind::Request>>) -> bool {
-    object.as_ref().is_some_and(|object| lock(object).is_active())
+    Ok(active)
 }
 
 pub(crate) fn request_get_status(request: types::Request, flag: Out<i32>, status: Out<Status>) -> Answer {
-    let objects = several(1, |_| Some(request))?;
-    let found = peek(&objects[0]);
+    let found = state::process()?.requests().peek(id_of(request)).map_err(wrong(ONE))?;
     flag.set(found.is_some().into());
     found.into_iter().for_each(|found| put_status(&found, status));
     Ok(())
@@ -349,15 +319,15 @@ pub(crate) fn request_get_status_all(
     flag: Out<i32>,
     statuses: Out<Status>,
 ) -> Answer {
-    let objects = several_in(count, requests)?;
-    let found: Option<Vec<mpi::Status>> = objects.iter().map(peek).collect();
+    let found: Vec<_> = several_in(count, requests)?.into_iter().map(peek).collect::<Answer<_>>()?;
+    let found: Option<Vec<mpi::Status>> = found.into_iter().collect();
     flag.set(found.is_some().into());
     let found = found.unwrap_or_default();
     found.iter().enumerate().for_each(|(at, found)| put_status(found, statuses.nth(at)));
     Ok(())
 }
 
-fn several_in(count: i32, array: In<types::Request>) -> Answer<Vec<Option<Ref<kind::Request>>>> {
+fn several_in(count: i32, array: In<types::Request>) -> Answer<Vec<RequestId>> {
     let handles: Vec<types::Request> = match usize::try_from(count) {
         Ok(count) => array.items(count).into_iter().flatten().collect(),
         Err(_) => Vec::new(),
@@ -372,9 +342,15 @@ pub(crate) fn request_get_status_any(
     flag: Out<i32>,
     status: Out<Status>,
 ) -> Answer {
-    let objects = several_in(count, requests)?;
-    let active: Vec<usize> = (0..objects.len()).filter(|at| is_active(&objects[*at])).collect();
-    let over = active.iter().find_map(|at| peek(&objects[*at]).map(|found| (*at, found)));
+    let ids = several_in(count, requests)?;
+    let active = active(&ids)?;
+    let mut over = None;
+    for at in &active {
+        if let Some(found) = peek(ids[*at])? {
+            over = Some((*at, found));
+            break;
+        }
+    }
     flag.set((over.is_some() || active.is_empty()).into());
     indx.set(over.as_ref().map_or(c::MPI_UNDEFINED, |(at, _)| *at as i32));
     match over {
@@ -392,10 +368,12 @@ pub(crate) fn request_get_status_some(
     indices: Out<i32>,
     statuses: Out<Status>,
 ) -> Answer {
-    let objects = several_in(incount, requests)?;
-    let active: Vec<usize> = (0..objects.len()).filter(|at| is_active(&objects[*at])).collect();
-    let over: Vec<(usize, mpi::Status)> =
-        active.iter().filter_map(|at| Some((*at, peek(&objects[*at])?))).collect();
+    let ids = several_in(incount, requests)?;
+    let active = active(&ids)?;
+    let mut over = Vec::new();
+    for at in &active {
+        over.extend(peek(ids[*at])?.map(|found| (*at, found)));
+    }
     outcount.set(if active.is_empty() { c::MPI_UNDEFINED } else { over.len() as i32 });
     for (nth, (at, found)) in over.iter().enumerate() {
         indices.nth(nth).set(*at as i32);
@@ -404,21 +382,20 @@ pub(crate) fn request_get_status_some(
     Ok(())
 }
 
-fn null() -> Fault {
-    Fault::new(c::MPI_ERR_REQUEST, "request: it is MPI_REQUEST_NULL")
-}
-
 /// What a call does with one request that may not be null.
-fn with(place: Out<types::Request>, body: impl FnOnce(&mut Request) -> mpi::Result<()>) -> Answer {
-    state::state()?;
-    let object = given(place)?.ok_or_else(null)?;
-    let mut held = lock(&object);
-    let whose = whose(&held);
-    body(&mut held).map_err(|error| Fault::from(error).at(whose))
+fn with(
+    place: Out<types::Request>,
+    body: impl FnOnce(mpi::Requests<'_>, RequestId) -> mpi::Result<()>,
+) -> Answer {
+    let (requests, id) = (state::process()?.requests(), given(place));
+    if id == RequestId::NULL {
+        return Err(Fault::new(c::MPI_ERR_REQUEST, "request: it is MPI_REQUEST_NULL"));
+    }
+    body(requests, id).map_err(|error| wrong(ONE)(error).at(whose(requests.comm(id))))
 }
 
 pub(crate) fn start(request: Out<types::Request>) -> Answer {
-    with(request, Request::start)
+    with(request, |requests, id| requests.start(id))
 }
 
 pub(crate) fn startall(count: i32, requests: Out<types::Request>) -> Answer {
@@ -427,12 +404,28 @@ pub(crate) fn startall(count: i32, requests: Out<types::Request>) -> Answer {
 }
 
 pub(crate) fn cancel(request: Out<types::Request>) -> Answer {
-    with(request, |request| request.cancel())
+    with(request, |requests, id| requests.cancel(id))
 }
 
 /// The operation goes on.
 pub(crate) fn request_free(request: Out<types::Request>) -> Answer {
-    with(request, |_| Ok(()))?;
-    forget(request);
+    with(request, |requests, id| requests.free(id))?;
+    request.set(NULL);
+    Ok(())
+}
+
+/// Another thread may wait for it.
+pub(crate) fn grequest_complete(request: types::Request) -> Answer {
+    state::process()?.requests().complete(id_of(request)).map_err(wrong(ONE))
+}
+
+/// Parts of a request's message are ready. Other threads may wait for the request.
+pub(crate) fn pready_range(low: i32, high: i32, request: types::Request) -> Answer {
+    state::process()?.requests().parts_ready(id_of(request), low, high).map_err(wrong(ONE))
+}
+
+pub(crate) fn parrived(request: types::Request, partition: i32, flag: Out<i32>) -> Answer {
+    let has_arrived = state::process()?.requests().part_arrived(id_of(request), partition);
+    flag.set(has_arrived.map_err(wrong(ONE))?.into());
     Ok(())
 }

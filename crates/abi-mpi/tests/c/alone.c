@@ -175,6 +175,49 @@ static void datatypes(void) {
     FAILS(MPI_ERR_OP, MPI_Reduce_local(matrix, packed, 1, MPI_DOUBLE, MPI_BAND));
 }
 
+/* Requests under way, over when they began, persistent, and gone. */
+static void handles(void) {
+    int out = 41, in = 0, flag, index, integer;
+    MPI_Request requests[2], twin, persistent;
+    MPI_Status status;
+    OK(MPI_Irecv(&in, 1, MPI_INT, 0, 3, MPI_COMM_SELF, &requests[0]));
+    twin = requests[0];
+    integer = MPI_Request_toint(twin);
+    CHECK(integer > 0 && MPI_Request_fromint(integer) == twin);
+    OK(MPI_Request_get_status(twin, &flag, &status));
+    CHECK(!flag);
+    OK(MPI_Send(&out, 1, MPI_INT, 0, 3, MPI_COMM_SELF));
+    OK(MPI_Request_get_status(twin, &flag, &status));
+    CHECK(flag && status.MPI_TAG == 3);
+    OK(MPI_Wait(&requests[0], &status));
+    CHECK(in == 41 && status.MPI_TAG == 3 && requests[0] == MPI_REQUEST_NULL && MPI_Request_fromint(integer) != twin);
+    requests[0] = twin;
+    FAILS(MPI_ERR_REQUEST, MPI_Wait(&requests[0], &status));
+    FAILS(MPI_ERR_REQUEST, MPI_Test(&twin, &flag, &status));
+    FAILS(MPI_ERR_REQUEST, MPI_Waitall(1, &twin, &status));
+    FAILS(MPI_ERR_REQUEST, MPI_Cancel(&twin));
+    FAILS(MPI_ERR_REQUEST, MPI_Request_free(&twin));
+    OK(MPI_Isend(&out, 1, MPI_INT, 0, 3, MPI_COMM_SELF, &requests[0]));
+    OK(MPI_Isend(&out, 1, MPI_INT, 0, 3, MPI_COMM_SELF, &requests[1]));
+    CHECK(MPI_Request_fromint(MPI_Request_toint(requests[0])) == requests[0] && requests[0] != MPI_REQUEST_NULL);
+    OK(MPI_Cancel(&requests[0]));
+    FAILS(MPI_ERR_REQUEST, MPI_Start(&requests[0]));
+    OK(MPI_Waitany(2, requests, &index, &status));
+    CHECK(index == 0 && requests[0] == MPI_REQUEST_NULL && requests[1] != MPI_REQUEST_NULL);
+    OK(MPI_Request_free(&requests[1]));
+    CHECK(requests[1] == MPI_REQUEST_NULL);
+    OK(MPI_Recv_init(&in, 1, MPI_INT, 0, 3, MPI_COMM_SELF, &persistent));
+    CHECK(MPI_Request_fromint(MPI_Request_toint(persistent)) == persistent);
+    for (index = 0; index < 2; index++) {
+        OK(MPI_Start(&persistent));
+        FAILS(MPI_ERR_REQUEST, MPI_Start(&persistent));
+        OK(MPI_Wait(&persistent, &status));
+        CHECK(status.MPI_TAG == 3 && persistent != MPI_REQUEST_NULL);
+    }
+    OK(MPI_Request_free(&persistent));
+    CHECK(persistent == MPI_REQUEST_NULL && MPI_Request_toint(persistent) == MPI_Request_toint(MPI_REQUEST_NULL));
+}
+
 static void messages(void) {
     int out = 41, in = 0, count, flag, index;
     MPI_Request requests[2], persistent;
@@ -298,6 +341,7 @@ int main(int argc, char **argv) {
     info_and_groups();
     datatypes();
     messages();
+    handles();
     generalized();
     space();
     OK(MPI_Finalize());

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::group::Group;
 use crate::matching::Wanted;
 use crate::memory::Buffer;
-use crate::operation::Receive;
+use crate::operation::{Names, Receive};
 use crate::status::Status;
 use crate::table::Key;
 use crate::window::control::{CHANGE, Change, Control};
@@ -50,7 +50,7 @@ impl Asking {
         let tag = (self.tags.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32) as i32;
         let (question, answer) = (Buffer::own(&change.bytes())?, Buffer::own(&[0; 8])?);
         let wanted = Wanted { context: self.planes.answering, source: Some(self.process), tag: Some(tag) };
-        let receive = Receive { wanted, buffer: answer.clone(), names: self.names.clone() };
+        let receive = Receive { wanted, buffer: answer.clone(), names: Names::Of(self.names.clone()) };
         let begun = core.with(|engine| -> Result<Begun> {
             let begun = engine.receive(receive);
             let label = Label { context: self.planes.asking, tag };
@@ -92,8 +92,8 @@ impl Service {
 
     fn hear(&self, engine: &mut Engine) {
         let wanted = Wanted { context: self.planes.asking, source: None, tag: None };
-        let begun =
-            engine.receive(Receive { wanted, buffer: self.question.clone(), names: self.names.clone() });
+        let names = Names::Of(self.names.clone());
+        let begun = engine.receive(Receive { wanted, buffer: self.question.clone(), names });
         self.next.store(engine.under(begun).number(), Ordering::Relaxed);
     }
 
