@@ -1,11 +1,12 @@
-//! The list of devices: what `NICETY_VERBS_DEVICES` names, as `nicety0`, `nicety1` and so on.
+//! The list of devices: what `NICETY_VERBS_DEVICES` names, as `nicety0`, `nicety1` and so on, of the kind that `NICETY_VERBS_KIND`
+//! says.
 
 use std::ffi::{c_char, c_int};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, OnceLock};
 
 use cface::{Out, Text};
-use rdma_abi::numbers::{IBV_NODE_CA, IBV_TRANSPORT_IB};
+use rdma_abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use rdma_abi::verbs::ibv_device;
 
 use crate::answer::Answer;
@@ -62,11 +63,39 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
     })
 }
 
+/// What devices look like: programs do some things in another way on the one and on the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A channel adapter of InfiniBand on Ethernet (RoCE).
+    Hca,
+    /// An RNIC of iWARP.
+    Rnic,
+}
+
+const KIND: &str = "NICETY_VERBS_KIND";
+
+/// The kind that all devices are of, asked once.
+pub(crate) fn kind() -> Kind {
+    static FOUND: OnceLock<Kind> = OnceLock::new();
+    *FOUND.get_or_init(|| match std::env::var(KIND).unwrap_or_default().trim() {
+        "" | "hca" => Kind::Hca,
+        "rnic" => Kind::Rnic,
+        other => {
+            eprintln!("nicety: {KIND} is '{other}', which is neither hca nor rnic: devices look like hca");
+            Kind::Hca
+        }
+    })
+}
+
 fn make(name: &str, index: c_int) -> Answer<Handle<Device>> {
+    let (node, transport) = match kind() {
+        Kind::Hca => (IBV_NODE_CA, IBV_TRANSPORT_IB),
+        Kind::Rnic => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
+    };
     let device = ibv_device {
         _ops: [std::ptr::null_mut(); 2],
-        node_type: IBV_NODE_CA as c_int,
-        transport_type: IBV_TRANSPORT_IB as c_int,
+        node_type: node as c_int,
+        transport_type: transport as c_int,
         name: chars(&format!("nicety{index}")),
         dev_name: chars(&format!("uverbs{index}")),
         dev_path: chars(&format!("/sys/class/infiniband_verbs/uverbs{index}")),

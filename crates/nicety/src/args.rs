@@ -295,6 +295,9 @@ pub(crate) struct RunArgs {
     /// Print what a shell has to export instead, for programs that something else starts
     #[arg(long, conflicts_with_all = ["dat", "command"])]
     pub(crate) print_env: bool,
+    /// Devices look like RNICs of iWARP, and not like adapters of RoCE
+    #[arg(long, conflicts_with = "dat")]
+    pub(crate) rnic: bool,
     /// The library that the program is given, if it is not beside this program
     #[arg(long = "library", value_name = "PATH")]
     pub(crate) provider: Option<PathBuf>,
@@ -312,6 +315,7 @@ EXAMPLES
   nicety run -- ibv_devinfo -v
   nicety run -- ibv_rc_pingpong                                   a server; then, in another terminal:
   nicety run -- ibv_rc_pingpong localhost
+  nicety run --rnic -- rping -s                                   as on iWARP hardware
   eval \"$(nicety run --print-env --device iwarp@10.0.0.1)\"       for all that this shell starts
   nicety run --dat -- dtest -P nicety
   nicety run --dat --device iwarp -- dapltest -T S -D nicety

@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::cm::channel::{self, News, Request};
 use crate::cm::id::{self, CmId, End, Phase, State, tell};
 use crate::cm::route::{self, show, way_to, ways_here};
+use crate::device::{self, Kind};
 use crate::engine::{Engine, Objects, lock};
 use crate::errno::Errno;
 use crate::modify;
@@ -274,8 +275,9 @@ pub(crate) fn requester(listener: Handle<CmId>, request: Request) -> Answer<Hand
 /// The connection is there.
 pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo) {
     let mut state = lock(&id.state);
-    // A program that has a queue pair of its own moves it when it hears of this, and then says rdma_establish.
-    let is_response = state.phase == Phase::Connecting && state.qp.is_null();
+    // A program that has a queue pair of its own moves it when it hears of this, and then says rdma_establish; iWARP has no such
+    // third step.
+    let is_response = state.phase == Phase::Connecting && state.qp.is_null() && device::kind() == Kind::Hca;
     state.phase = Phase::Connected;
     if let End::Qp(qp) = &state.end
         && let Ok(qp) = qp.look()

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let search = std::env::var_os("LD_LIBRARY_PATH");
     let own = beside::own_directory()?;
     let library = args.provider.as_deref();
-    let variables = verbs::environment(&own, library, &args.devices, search.as_deref())?;
+    let variables = verbs::environment(&own, library, &args.devices, args.rnic, search.as_deref())?;
     if args.print_env {
         for (name, value) in variables {
             Stream::Out.print(&format!("export {name}={}\n", shell_words(&[value])))?;
@@ -137,6 +137,7 @@ mod tests {
             devices: vec![device.to_owned()],
             ia: "nicety".to_owned(),
             print_env: false,
+            rnic: false,
             provider: Some(std::env::current_exe().expect("this test")),
             command: command.iter().map(Into::into).collect(),
         }

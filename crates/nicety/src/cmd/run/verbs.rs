@@ -20,6 +20,8 @@ const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 const SEARCH: &str = "LD_LIBRARY_PATH";
 /// Which devices the library lists.
 const DEVICES: &str = "NICETY_VERBS_DEVICES";
+/// What they look like.
+const KIND: &str = "NICETY_VERBS_KIND";
 
 /// The variables that the program needs, beside those that there are: the library at `given`, or beside this program.
 ///
@@ -29,6 +31,7 @@ pub(super) fn environment(
     own: &Path,
     given: Option<&Path>,
     devices: &[String],
+    is_rnic: bool,
     search: Option<&OsStr>,
 ) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let library = match given {
@@ -47,7 +50,8 @@ pub(super) fn environment(
         path.push(":");
         path.push(search);
     }
-    Ok(vec![(SEARCH, path), (DEVICES, devices.join(";").into())])
+    let kind = if is_rnic { "rnic" } else { "hca" };
+    Ok(vec![(SEARCH, path), (DEVICES, devices.join(";").into()), (KIND, kind.into())])
 }
 
 /// The folder of the library's other names, which is made if it is not there.
@@ -87,18 +91,20 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let own = root.path().canonicalize().expect("a path");
         let devices = ["shm".to_owned(), "iwarp@10.0.0.1".to_owned()];
-        let missing = environment(&own, None, &devices, None).expect_err("no library is there");
+        let missing = environment(&own, None, &devices, false, None).expect_err("no library is there");
         assert!(missing.lines[0].contains("cargo build"), "{missing:?}");
         fs::write(own.join(LIBRARY), "library").expect("a file");
-        for (before, behind) in [(None, String::new()), (Some("/a:/b"), ":/a:/b".to_owned())] {
-            let found = environment(&own, None, &devices, before.map(OsStr::new)).expect("it is there");
-            let path = own.join(FOLDER).display().to_string() + &behind;
-            assert_eq!(found, [(SEARCH, path.into()), (DEVICES, "shm;iwarp@10.0.0.1".into())]);
+        for (before, behind, kind) in [(None, "", "hca"), (Some("/a:/b"), ":/a:/b", "rnic")] {
+            let (is_rnic, before) = (kind == "rnic", before.map(OsStr::new));
+            let found = environment(&own, None, &devices, is_rnic, before).expect("it is there");
+            let path = own.join(FOLDER).display().to_string() + behind;
+            let named = (DEVICES, "shm;iwarp@10.0.0.1".into());
+            assert_eq!(found, [(SEARCH, path.into()), named, (KIND, kind.into())]);
         }
         for name in NAMES {
             assert_eq!(fs::read_to_string(own.join(FOLDER).join(name)).expect("a link"), "library");
         }
         let elsewhere = own.join("other.so");
-        assert!(environment(&own, Some(&elsewhere), &devices, None).is_err());
+        assert!(environment(&own, Some(&elsewhere), &devices, false, None).is_err());
     }
 }
