@@ -1,7 +1,10 @@
 //! [`Ah`]: address handles.
 
+use std::net::SocketAddr;
+
 use cface::Out;
-use rdma_abi::verbs::{ibv_ah, ibv_ah_attr};
+use rdma_abi::numbers as n;
+use rdma_abi::verbs::{ibv_ah, ibv_ah_attr, ibv_global_route, ibv_grh, ibv_wc};
 
 use crate::address;
 use crate::answer::Answer;
@@ -9,10 +12,12 @@ use crate::context::Context;
 use crate::errno::Errno;
 use crate::pd::Pd;
 use crate::slab::{Handle, Held, Object, Slab};
+use crate::ud::Destination;
 
 /// An address handle.
 pub(crate) struct Ah {
     pd: Held<Pd>,
+    addr: SocketAddr,
 }
 
 impl Object for Ah {
@@ -24,13 +29,62 @@ impl Object for Ah {
     }
 }
 
-pub(crate) fn ibv_create_ah(pd: Handle<Pd>, attr: Out<ibv_ah_attr>) -> Answer<Handle<Ah>> {
-    let pd = pd.look()?;
-    address::destination(&attr.get().ok_or(Errno::INVAL)?)?;
+fn create(pd: Held<Pd>, attr: &ibv_ah_attr) -> Answer<Handle<Ah>> {
+    let addr = address::destination(attr)?;
     let seen = ibv_ah { context: Context::address(pd.context()), pd: pd.handle().cast(), handle: 0 };
-    let ah = Ah::slab().insert(seen, Ah { pd })?;
+    let ah = Ah::slab().insert(seen, Ah { pd, addr })?;
     pd.users.join();
     Ok(ah)
+}
+
+pub(crate) fn ibv_create_ah(pd: Handle<Pd>, attr: Out<ibv_ah_attr>) -> Answer<Handle<Ah>> {
+    create(pd.look()?, &attr.get().ok_or(Errno::INVAL)?)
+}
+
+impl Held<Ah> {
+    /// Where a request of a queue pair with this number goes, by this key.
+    pub(crate) fn destination(self, qp_num: u32, qkey: u32) -> Destination {
+        Destination { addr: self.addr, qp_num, qkey }
+    }
+}
+
+/// The way back to whom a receive is from.
+fn way_back(port_num: u8, wc: Out<ibv_wc>, grh: Out<ibv_grh>) -> Answer<ibv_ah_attr> {
+    let (wc, grh) = (wc.get().ok_or(Errno::INVAL)?, grh.get().ok_or(Errno::INVAL)?);
+    if wc.wc_flags & n::IBV_WC_GRH == 0 || port_num != 1 {
+        return Err(Errno::INVAL);
+    }
+    let grh = ibv_global_route {
+        dgid: grh.sgid,
+        flow_label: 0,
+        sgid_index: 0,
+        hop_limit: grh.hop_limit,
+        traffic_class: 0,
+    };
+    let (dlid, sl, src_path_bits) = (wc.slid, wc.sl, wc.dlid_path_bits);
+    Ok(ibv_ah_attr { grh, dlid, sl, src_path_bits, static_rate: 0, is_global: 1, port_num })
+}
+
+pub(crate) fn ibv_init_ah_from_wc(
+    context: Handle<Context>,
+    port_num: u8,
+    wc: Out<ibv_wc>,
+    grh: Out<ibv_grh>,
+    attr: Out<ibv_ah_attr>,
+) -> Answer {
+    context.look()?;
+    let place = attr.required(Errno::INVAL)?;
+    place.set(way_back(port_num, wc, grh)?);
+    Ok(())
+}
+
+pub(crate) fn ibv_create_ah_from_wc(
+    pd: Handle<Pd>,
+    wc: Out<ibv_wc>,
+    grh: Out<ibv_grh>,
+    port_num: u8,
+) -> Answer<Handle<Ah>> {
+    create(pd.look()?, &way_back(port_num, wc, grh)?)
 }
 
 pub(crate) fn ibv_destroy_ah(ah: Handle<Ah>) -> Answer {

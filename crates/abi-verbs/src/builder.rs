@@ -9,11 +9,13 @@ use std::ptr::null_mut;
 use rdma_abi::verbs::*;
 use verbs::{Data, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
+use crate::ah::Ah;
 use crate::answer::{self, Answer};
 use crate::errno::Errno;
 use crate::post;
 use crate::qp::Qp;
 use crate::slab::Handle;
+use crate::ud::Destination;
 
 /// What C sees of a queue pair.
 pub(crate) fn seen(qp_base: ibv_qp) -> ibv_qp_ex {
@@ -33,7 +35,7 @@ pub(crate) fn seen(qp_base: ibv_qp) -> ibv_qp_ex {
         wr_send_imm: Some(send_imm),
         wr_send_inv: Some(send_inv),
         wr_send_tso: null_mut(),
-        wr_set_ud_addr: None,
+        wr_set_ud_addr: Some(set_ud_addr),
         wr_set_xrc_srqn: null_mut(),
         wr_set_inline_data: Some(set_inline_data),
         wr_set_inline_data_list: Some(set_inline_data_list),
@@ -52,6 +54,8 @@ struct Made {
     op: SendOp,
     flags: SendFlags,
     data: Lies,
+    /// Of a datagram.
+    to: Option<Destination>,
 }
 
 /// Where a request's data lie.
@@ -97,7 +101,7 @@ fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
     with(|batch| {
         let seen = Handle::<Qp>::of(qp).look()?.seen();
         let data = Lies::Sges(batch.sges.len()..batch.sges.len());
-        batch.made.push(Made { wr_id: seen.wr_id, op, flags: post::flags(seen.wr_flags), data });
+        batch.made.push(Made { wr_id: seen.wr_id, op, flags: post::flags(seen.wr_flags), data, to: None });
         Ok(())
     });
 }
@@ -135,6 +139,10 @@ fn post_all(qp: Handle<Qp>, batch: &Batch) -> Answer {
         };
         Ok(SendWr { wr_id: made.wr_id, op: made.op, data: data.ok_or(Errno::INVAL)?, flags: made.flags })
     };
+    if let Some(bridge) = &qp.bridge {
+        let post = |made: &Made| qp.post_to(bridge, &wr(made)?, made.to.ok_or(Errno::INVAL)?);
+        return batch.made.iter().try_for_each(post);
+    }
     let room = qp.init.cap.max_send_wr;
     if let [made] = &batch.made[..] {
         return qp.gate.post(qp.verbs(), &[wr(made)?], room).map_err(|(_, why)| why);
@@ -173,6 +181,14 @@ extern "C" fn atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, compare: 
 
 extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, add: u64) {
     begin(qp, SendOp::FetchAdd { remote: RemoteAddr { addr, rkey }, add });
+}
+
+extern "C" fn set_ud_addr(_qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qp_num: u32, qkey: u32) {
+    with(|batch| {
+        let to = Handle::<Ah>::of(ah).look()?.destination(qp_num, qkey);
+        batch.made.last_mut().ok_or(Errno::INVAL)?.to = Some(to);
+        Ok(())
+    });
 }
 
 fn set_sges(sges: &[Sge]) {

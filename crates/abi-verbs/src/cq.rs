@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 use cface::In;
 use rdma_abi::numbers as n;
@@ -30,8 +31,10 @@ pub(crate) struct Cq {
     /// Asynchronous events, likewise.
     pub(crate) events: Acks,
     pub(crate) late: Late,
-    /// The completion that the calls for one at a time look at.
-    pub(crate) current: Mutex<Wc>,
+    /// Queue pairs of type UD complete here, too: who polls moves datagrams.
+    pub(crate) has_datagrams: AtomicBool,
+    /// The completion that the calls for one at a time look at, and whom it is from.
+    pub(crate) current: Mutex<(Wc, Option<u32>)>,
 }
 
 impl Object for Cq {
@@ -70,6 +73,7 @@ fn create(
         notified: Acks::default(),
         events: Acks::default(),
         late: Late::default(),
+        has_datagrams: AtomicBool::new(false),
         current: Mutex::default(),
     };
     let handle = Cq::slab().insert(seen, body)?;

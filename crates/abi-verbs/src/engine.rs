@@ -8,17 +8,22 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use verbs::host::Time;
-use verbs::pairing::{Offered, Pairing};
+use verbs::pairing::{Accept, Offered, Pairing};
 use verbs::{AsyncEvent, Cm, CmEvent};
 
+use rdma_abi::verbs::ibv_gid;
+
+use crate::address;
 use crate::answer::Answer;
 use crate::cm::connect;
 use crate::cm::id::CmId;
 use crate::cq::Cq;
+use crate::errno::Errno;
 use crate::event;
 use crate::qp::Qp;
 use crate::slab::{Handle, Held};
 use crate::srq::Srq;
+use crate::ud::Datagrams;
 
 /// An opened device.
 pub(crate) struct Engine {
@@ -31,6 +36,8 @@ pub(crate) struct Engine {
     pub(crate) tag: u16,
     /// Objects by the device's numbers: who is told of an event. Locked for as long as one of them is used.
     pub(crate) objects: Mutex<Objects>,
+    /// Opened for the first queue pair of type UD.
+    datagrams: Mutex<Option<Arc<Datagrams>>>,
     /// Identifiers that connect again, and when.
     pub(crate) again: Mutex<Vec<(Time, Handle<CmId>)>>,
 }
@@ -83,6 +90,7 @@ impl Engine {
             is_local,
             tag,
             objects: Mutex::default(),
+            datagrams: Mutex::default(),
             again: Mutex::default(),
         });
         let (thread, run) = (std::thread::Builder::new().name("nicety-verbs".into()), engine.clone());
@@ -90,6 +98,28 @@ impl Engine {
             .spawn(move || run.serve())
             .map_err(|why| verbs::Error::system("cannot start a thread", why))?;
         Ok(engine)
+    }
+
+    /// The GID of this process's port; none where IPv6 has no room in one.
+    pub(crate) fn gid(&self) -> Option<ibv_gid> {
+        address::gid(self.pairing.addr(), self.tag)
+    }
+
+    /// Its datagrams, which begin with the first who asks.
+    pub(crate) fn datagrams(&self) -> Answer<Arc<Datagrams>> {
+        let mut datagrams = lock(&self.datagrams);
+        if let Some(datagrams) = &*datagrams {
+            return Ok(datagrams.clone());
+        }
+        let gid = self.gid().ok_or(Errno::OPNOTSUPP)?;
+        let opened = Datagrams::open(&self.device, self.is_local, self.pairing.addr(), gid)?;
+        Ok(datagrams.insert(opened).clone())
+    }
+
+    /// Moves datagrams, where there are any.
+    pub(crate) fn pump(&self) {
+        let datagrams = lock(&self.datagrams).clone();
+        datagrams.into_iter().for_each(|datagrams| datagrams.pump());
     }
 
     /// What the thread does, until its process ends.
@@ -122,15 +152,7 @@ impl Engine {
     fn connection(&self, event: CmEvent) {
         match event {
             CmEvent::ConnectRequest(request) => match self.pairing.offer(request) {
-                Offered::Wanted(accept) => {
-                    let objects = lock(&self.objects);
-                    let qp = objects.qps.get(&accept.qp_num).and_then(|qp| qp.look().ok());
-                    if let Some(qp) = qp
-                        && self.pairing.accept(qp.verbs(), accept).is_err()
-                    {
-                        qp.failed();
-                    }
-                }
+                Offered::Wanted(accept) => self.accept(accept),
                 Offered::Kept => {}
                 Offered::Other(request) => connect::requested(self, request),
             },
@@ -148,6 +170,20 @@ impl Engine {
         }
     }
 
+    /// Accepts with one of a pair: the program's, or the other end of one.
+    fn accept(&self, accept: Accept) {
+        let objects = lock(&self.objects);
+        if let Some(qp) = objects.qps.get(&accept.qp_num).and_then(|qp| qp.look().ok()) {
+            if self.pairing.accept(qp.verbs(), accept).is_err() {
+                qp.failed();
+            }
+        } else if let Some(bridge) = lock(&self.datagrams).as_ref().and_then(|all| all.by_end(accept.qp_num))
+        {
+            // Its program's queue pair hears that there is no connection.
+            let _ = self.pairing.accept(bridge.end(), accept);
+        }
+    }
+
     /// Tells the identifier that a queue pair is connected by, or the queue pair, if it is one of a pair. Both stay meanwhile.
     fn with(&self, qp_num: u32, tell_pair: impl FnOnce(&Qp), tell_id: impl FnOnce(Held<CmId>)) {
         let objects = lock(&self.objects);
@@ -157,6 +193,8 @@ impl Engine {
             }
         } else if let Some(qp) = objects.qps.get(&qp_num).and_then(|qp| qp.look().ok()) {
             tell_pair(&qp);
+        } else if let Some(bridge) = lock(&self.datagrams).as_ref().and_then(|all| all.by_end(qp_num)) {
+            bridge.wake();
         }
     }
 

@@ -2,7 +2,7 @@
 //! devices, unmodified. `nicety run` has programs find it by both names.
 //!
 //! `NICETY_VERBS_DEVICES` names the devices, separated by `;` (`shm` if it is not set); programs see them as `nicety0`, `nicety1`
-//! and so on. No other crate below reads the environment.
+//! and so on. `NICETY_VERBS_KIND` says whether they look like RoCE (`hca`) or like iWARP (`rnic`). No other crate below reads the environment.
 //!
 //! Each function checks the objects that it is passed, calls `verbs`, and turns what comes back into the numbers of C. No panic
 //! leaves it. What is not there says so by ENOSYS or EOPNOTSUPP.
@@ -19,6 +19,7 @@
 //! | `device`, `port`, `context` | the list of devices, what they can do; opened ones |
 //! | `pd`, `mr`, `dm`, `channel`, `cq`, `srq`, `ah` | objects, one kind in each |
 //! | `qp`, `modify`, `gate`, `parted` | queue pairs; their states; what is posted before there is a connection; what is told when the other end has gone |
+//! | `ud` | datagrams |
 //! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
 //! | `event`, `mailbox` | asynchronous events; what a program has not been told yet |
 //! | `text` | names and rates |
@@ -52,6 +53,7 @@ mod slab;
 mod srq;
 mod tables;
 mod text;
+mod ud;
 
 /// The bodies of the exported functions, by their names.
 mod calls {

@@ -29,6 +29,16 @@ impl Default for Settings {
 /// How long the other end may take: programs exchange numbers, and then do other things first.
 const PATIENCE: Span = Span::from_secs(60);
 
+/// As [`required`], of a queue pair of type UD.
+fn required_of_datagrams(from: u32, to: u32) -> Option<u32> {
+    match (from, to) {
+        (n::IBV_QPS_RESET, n::IBV_QPS_INIT) => Some(n::IBV_QP_PKEY_INDEX | n::IBV_QP_PORT | n::IBV_QP_QKEY),
+        (n::IBV_QPS_INIT, n::IBV_QPS_RTR) => Some(0),
+        (n::IBV_QPS_RTR, n::IBV_QPS_RTS) => Some(n::IBV_QP_SQ_PSN),
+        _ => required(from, to),
+    }
+}
+
 /// For each state that a program may move to: from which, and what it has to say (IBA 11.2.5.2, table 91).
 fn required(from: u32, to: u32) -> Option<u32> {
     let init = n::IBV_QP_PKEY_INDEX | n::IBV_QP_PORT | n::IBV_QP_ACCESS_FLAGS;
@@ -61,6 +71,7 @@ pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i
     if mask & n::IBV_QP_CUR_STATE != 0 && attr.cur_qp_state as u32 != from {
         return Err(Errno::INVAL);
     }
+    let required = if qp.bridge.is_some() { required_of_datagrams } else { required };
     match (required(from, to), to) {
         (Some(required), _) if mask & required == required => {}
         // From a state in which it was used, it cannot be had anew.
@@ -70,7 +81,14 @@ pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i
     if mask & n::IBV_QP_PORT != 0 && attr.port_num != 1 {
         return Err(Errno::INVAL);
     }
-    if (from, to) == (n::IBV_QPS_INIT, n::IBV_QPS_RTR) && !address::is_by_librdmacm(&attr.ah_attr) {
+    if let Some(bridge) = &qp.bridge {
+        if mask & n::IBV_QP_QKEY != 0 {
+            bridge.set_qkey(attr.qkey);
+        }
+        if to == n::IBV_QPS_RTR {
+            bridge.begin()?;
+        }
+    } else if (from, to) == (n::IBV_QPS_INIT, n::IBV_QPS_RTR) && !address::is_by_librdmacm(&attr.ah_attr) {
         pair(qp, &attr)?;
     }
     if to == n::IBV_QPS_ERR {

@@ -4,6 +4,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering;
 
 use cface::{Out, contain};
 use rdma_abi::context::ibv_context;
@@ -37,12 +38,19 @@ fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno
     while taken < count {
         let mut wcs = [Wc::default(); BATCH];
         let wanted = BATCH.min(count - taken);
+        let has_datagrams = cq.has_datagrams.load(Ordering::Acquire);
+        // Receives and whom they are from are taken in the same order.
+        let turn = if has_datagrams { Some(lock(&cq.current)) } else { None };
         let found = fetch(cq, &mut wcs[..wanted])?;
         if found == 0 {
             break;
         }
         place.required(Errno::INVAL)?;
-        wcs[..found].iter().enumerate().for_each(|(at, wc)| place.nth(taken + at).set(completion(wc)));
+        wcs[..found].iter().enumerate().for_each(|(at, wc)| {
+            let from = if has_datagrams { source(cq, wc) } else { None };
+            place.nth(taken + at).set(completion(wc, from));
+        });
+        drop(turn);
         taken += found;
         if found < wanted {
             break;
@@ -54,6 +62,9 @@ fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno
 /// Takes what the program is told of.
 #[inline]
 fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
+    if cq.has_datagrams.load(Ordering::Acquire) {
+        cq.context.look()?.engine.pump();
+    }
     loop {
         let late = cq.late.take(place);
         if late != 0 {
@@ -70,9 +81,18 @@ fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
     }
 }
 
+/// Whom a completion is from: the queue pair that sent a datagram.
+#[cold]
+fn source(cq: Held<Cq>, wc: &Wc) -> Option<u32> {
+    let is_receive = wc.is_ok() && wc.opcode == WcOpcode::Recv;
+    let context = cq.context.look().ok().filter(|_| is_receive)?;
+    let objects = lock(&context.engine.objects);
+    objects.qps.get(&wc.qp_num)?.look().ok()?.bridge.as_ref()?.source()
+}
+
 /// A completion as C has it.
 #[inline]
-fn completion(wc: &Wc) -> ibv_wc {
+fn completion(wc: &Wc, from: Option<u32>) -> ibv_wc {
     ibv_wc {
         wr_id: wc.wr_id,
         status: status(wc.status) as c_int,
@@ -81,8 +101,8 @@ fn completion(wc: &Wc) -> ibv_wc {
         byte_len: wc.byte_len,
         imm_data: immediate(wc),
         qp_num: wc.qp_num,
-        src_qp: 0,
-        wc_flags: flags(wc),
+        src_qp: from.unwrap_or_default(),
+        wc_flags: flags(wc, from),
         pkey_index: 0,
         slid: 0,
         sl: 0,
@@ -95,10 +115,12 @@ fn immediate(wc: &Wc) -> u32 {
     wc.invalidated.or(wc.imm.map(u32::to_be)).unwrap_or_default()
 }
 
-fn flags(wc: &Wc) -> c_uint {
+fn flags(wc: &Wc, from: Option<u32>) -> c_uint {
     let imm = if wc.imm.is_some() { n::IBV_WC_WITH_IMM } else { 0 };
     let invalidated = if wc.invalidated.is_some() { n::IBV_WC_WITH_INV } else { 0 };
-    imm | invalidated
+    // Only datagrams say whom they are from, and have such a header.
+    let grh = if from.is_some() { n::IBV_WC_GRH } else { 0 };
+    imm | invalidated | grh
 }
 
 fn status(status: WcStatus) -> u32 {
@@ -158,7 +180,7 @@ pub(crate) fn seen(
         read_byte_len: Some(read_byte_len),
         read_imm_data: Some(read_imm_data),
         read_qp_num: Some(read_qp_num),
-        read_src_qp: Some(read_none),
+        read_src_qp: Some(read_src_qp),
         read_wc_flags: Some(read_wc_flags),
         read_slid: Some(read_none),
         read_sl: Some(read_no_byte),
@@ -176,11 +198,13 @@ fn next(cq: *mut ibv_cq_ex) -> c_int {
     let step = || {
         let cq = Handle::<Cq>::of(cq).look()?;
         let mut wc = [Wc::default()];
+        let mut current = lock(&cq.current);
         if fetch(cq, &mut wc)? == 0 {
             return Err(Errno(libc::ENOENT));
         }
         let [wc] = wc;
-        *lock(&cq.current) = wc;
+        let has_datagrams = cq.has_datagrams.load(Ordering::Acquire);
+        *current = (wc, if has_datagrams { source(cq, &wc) } else { None });
         cq.show(|seen| (seen.wr_id, seen.status) = (wc.wr_id, status(wc.status) as c_int));
         Ok(())
     };
@@ -200,30 +224,37 @@ extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
 
 /// Something of the completion that was taken last.
-fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Wc) -> T) -> T {
+fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Wc, Option<u32>) -> T) -> T {
     answer::value(|| {
-        Handle::<Cq>::of(cq).look().map_or(T::default(), |cq: Held<Cq>| what(&lock(&cq.current)))
+        Handle::<Cq>::of(cq).look().map_or(T::default(), |cq: Held<Cq>| {
+            let current = lock(&cq.current);
+            what(&current.0, current.1)
+        })
     })
 }
 
 extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_int {
-    read(cq, |wc| opcode(wc.opcode) as c_int)
+    read(cq, |wc, _| opcode(wc.opcode) as c_int)
 }
 
 extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |wc| wc.byte_len)
+    read(cq, |wc, _| wc.byte_len)
 }
 
 extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, immediate)
+    read(cq, |wc, _| immediate(wc))
 }
 
 extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
-    read(cq, |wc| wc.qp_num)
+    read(cq, |wc, _| wc.qp_num)
 }
 
 extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
     read(cq, flags)
+}
+
+extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
+    read(cq, |_, from| from.unwrap_or_default())
 }
 
 extern "C" fn read_none(_cq: *mut ibv_cq_ex) -> u32 {

@@ -170,9 +170,7 @@ pub(crate) fn ibv_query_port(
 /// The GID with this index.
 pub(crate) fn gid(context: Held<Context>, port: u32, index: u32) -> Answer<ibv_gid> {
     check_port(port)?;
-    let engine = &context.engine;
-    let gid = address::gid(engine.pairing.addr(), engine.tag);
-    gid.filter(|_| index == 0).ok_or(Errno::INVAL)
+    context.engine.gid().filter(|_| index == 0).ok_or(Errno::INVAL)
 }
 
 pub(crate) fn ibv_query_gid(

@@ -7,11 +7,13 @@ use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::{Data, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
+use crate::ah::Ah;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::qp::Qp;
 use crate::slab::{Handle, Held};
 use crate::srq::Srq;
+use crate::ud::Bridge;
 
 /// Requests that are posted together.
 const BATCH: usize = 16;
@@ -21,7 +23,10 @@ pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_s
     let mut next = first;
     let posted = qp.look().and_then(|qp| {
         while !next.is_null() {
-            send_batch(qp, &mut next)?;
+            match &qp.bridge {
+                None => send_batch(qp, &mut next)?,
+                Some(bridge) => send_to(qp, bridge, &mut next)?,
+            }
         }
         Ok(())
     });
@@ -30,6 +35,18 @@ pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_s
         unsafe { Out::new(bad) }.set(next);
     }
     posted
+}
+
+/// Posts the next datagram of a chain, and goes on behind it.
+fn send_to(qp: Held<Qp>, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer {
+    check_state(qp)?;
+    // SAFETY: as in `send_batch`; of a datagram the union has an address, which is checked, and numbers. Test: `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
+    let (wr, ud) = unsafe { (&**next, (**next).wr.ud) };
+    let to = Handle::<Ah>::of(ud.ah).look()?.destination(ud.remote_qpn, ud.remote_qkey);
+    let mut gathered = Vec::new();
+    qp.post_to(bridge, &request(wr, &mut gathered)?, to)?;
+    *next = wr.next;
+    Ok(())
 }
 
 /// Posts the next requests of a chain, and goes on behind those that were.
@@ -171,7 +188,9 @@ pub(crate) fn recv(qp: Handle<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_r
     receives(first, bad, |wr| {
         let qp = qp.as_ref().map_err(|why| *why)?;
         check(qp)?;
-        Ok(qp.verbs().post_recv(wr)?)
+        qp.verbs().post_recv(wr)?;
+        qp.bridge.iter().for_each(|bridge| bridge.expect());
+        Ok(())
     })
 }
 

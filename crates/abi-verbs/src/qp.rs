@@ -1,13 +1,13 @@
-//! [`Qp`]: reliable connected queue pairs. Their states are in `modify`, requests in `post` and `builder`.
+//! [`Qp`]: queue pairs, reliable connected and datagram ones. Their states are in `modify`, requests in `post` and `builder`.
 
 use std::ffi::c_int;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cface::Out;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
-use verbs::{QpCap, QpInit};
+use verbs::{Data, QpCap, QpInit, SendOp, SendWr};
 
 use crate::answer::Answer;
 use crate::builder;
@@ -23,6 +23,8 @@ use crate::parted::Parting;
 use crate::pd::Pd;
 use crate::slab::{Handle, Held, Object, Slab};
 use crate::srq::Srq;
+use crate::ud;
+use crate::ud::{Bridge, Destination};
 
 /// A queue pair.
 pub(crate) struct Qp {
@@ -33,6 +35,8 @@ pub(crate) struct Qp {
     recv_cq: Held<Cq>,
     srq: Option<Held<Srq>>,
     pub(crate) gate: Gate,
+    /// Of type UD: its other end.
+    pub(crate) bridge: Option<Arc<Bridge>>,
     pub(crate) parting: Parting,
     /// The state that the program has moved it to.
     pub(crate) state: AtomicI32,
@@ -74,6 +78,24 @@ impl Qp {
         self.gate.open(&self.qp);
     }
 
+    /// Posts a datagram.
+    pub(crate) fn post_to(&self, bridge: &Bridge, wr: &SendWr<'_>, to: Destination) -> Answer {
+        if !matches!(wr.op, SendOp::Send | SendOp::SendImm(_)) {
+            return Err(Errno::INVAL);
+        }
+        let len = match wr.data {
+            Data::Sges(sges) => sges.iter().map(|sge| sge.length as usize).sum(),
+            Data::Inline(bytes) => bytes.len(),
+        };
+        if len > ud::MTU {
+            return Err(Errno::INVAL);
+        }
+        let room = self.init.cap.max_send_wr;
+        bridge.post(to, || self.gate.post(&self.qp, &[*wr], room).map_err(|(_, why)| why))?;
+        self.context.look()?.engine.pump();
+        Ok(())
+    }
+
     /// The program learns that it has failed.
     pub(crate) fn learn(&self) {
         self.parting.learn(&self.recv_cq);
@@ -100,12 +122,33 @@ fn cap_of(cap: &ibv_qp_cap) -> QpCap {
     }
 }
 
+/// What C sees of a new one.
+fn base(pd: Held<Pd>, init: &ibv_qp_init_attr, number: u32) -> ibv_qp {
+    ibv_qp {
+        context: Context::address(pd.context()),
+        qp_context: init.qp_context,
+        pd: pd.handle().cast(),
+        send_cq: init.send_cq,
+        recv_cq: init.recv_cq,
+        srq: init.srq,
+        handle: number,
+        qp_num: number,
+        state: n::IBV_QPS_RESET as c_int,
+        qp_type: init.qp_type,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    }
+}
+
 /// Makes a queue pair; the attributes come back with what it has.
 pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer<Handle<Qp>> {
     let pd = pd.look()?;
     let (send_cq, recv_cq) = (Handle::<Cq>::of(init.send_cq).look()?, Handle::<Cq>::of(init.recv_cq).look()?);
     let srq = Handle::<Srq>::of(init.srq).look_if_any()?;
-    if init.qp_type as u32 != n::IBV_QPT_RC {
+    let is_datagram = init.qp_type as u32 == n::IBV_QPT_UD;
+    // How many receives are there is not known of a shared queue.
+    if !is_datagram && init.qp_type as u32 != n::IBV_QPT_RC || is_datagram && srq.is_some() {
         return Err(Errno::OPNOTSUPP);
     }
     let cap = cap_of(&init.cap);
@@ -125,20 +168,12 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         max_inline_data: cap.max_inline,
     };
     let (number, context) = (qp.num(), pd.context());
-    let base = ibv_qp {
-        context: Context::address(context),
-        qp_context: init.qp_context,
-        pd: pd.handle().cast(),
-        send_cq: init.send_cq,
-        recv_cq: init.recv_cq,
-        srq: init.srq,
-        handle: number,
-        qp_num: number,
-        state: n::IBV_QPS_RESET as c_int,
-        qp_type: init.qp_type,
-        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
-        cond: libc::PTHREAD_COND_INITIALIZER,
-        events_completed: 0,
+    let engine = context.look()?.engine.clone();
+    // Whoever has a request for it finds it known.
+    let mut objects = lock(&engine.objects);
+    let bridge = match is_datagram {
+        true => Some(engine.datagrams()?.bridge(&qp, &engine.pairing)?),
+        false => None,
     };
     let body = Qp {
         qp,
@@ -148,6 +183,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         recv_cq,
         srq,
         gate: Gate::default(),
+        bridge,
         parting: Parting::default(),
         state: AtomicI32::new(n::IBV_QPS_RESET as c_int),
         settings: Mutex::default(),
@@ -155,10 +191,13 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         events: Acks::default(),
         has_calls,
     };
-    let handle = Qp::slab().insert(builder::seen(base), body)?;
+    let handle = Qp::slab().insert(builder::seen(base(pd, init, number)), body)?;
+    if is_datagram {
+        [send_cq, recv_cq].iter().for_each(|cq| cq.has_datagrams.store(true, Ordering::Release));
+    }
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.join());
-    lock(&context.look()?.engine.objects).qps.insert(number, handle);
+    objects.qps.insert(number, handle);
     Ok(handle)
 }
 
@@ -228,7 +267,11 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
     let qp = qp.look()?;
     let number = qp.verbs().num();
     if let Ok(context) = qp.context.look() {
-        context.engine.pairing.forget(number);
+        let engine = &context.engine;
+        engine.pairing.forget(number);
+        if let (Some(bridge), Ok(datagrams)) = (&qp.bridge, engine.datagrams()) {
+            datagrams.remove(bridge, &engine.pairing);
+        }
         // Whoever uses it for an event holds the lock.
         let mut objects = lock(&context.engine.objects);
         objects.qps.remove(&number);

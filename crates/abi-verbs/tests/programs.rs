@@ -24,6 +24,9 @@ fn a_device_is_described() {
     {
         assert!(described.contains(line), "{line}: {described}");
     }
+    let mut rnic = names.command("ibv_devinfo", "shm");
+    let rnic = rnic.env("NICETY_VERBS_KIND", "rnic").spawn().expect("it starts");
+    assert!(finish(rnic, "ibv_devinfo").contains("iWARP (1)") && described.contains("InfiniBand (0)"));
     let mut wrong = names.command("ibv_devices", "smh;shm");
     let wrong = common::said(&wrong.output().expect("it starts"));
     assert!(wrong.contains("'smh', which is left out") && wrong.contains("nicety0"), "{wrong}");
@@ -54,12 +57,14 @@ fn ping_pongs_run_over_queue_pairs_whose_numbers_they_exchange() {
         "ibv_rc_pingpong -j",
         "ibv_srq_pingpong -c -q 3",
         "ibv_srq_pingpong -e",
+        "ibv_ud_pingpong -n 200",
+        "ibv_ud_pingpong -e -n 100 -s 2048",
     ];
     run_pairs("shm", "ibverbs-utils", &lines);
     run_pairs(
         "iwarp@127.0.0.1",
         "ibverbs-utils",
-        &["ibv_rc_pingpong -c -g 0", "ibv_rc_pingpong -c -g 0 -e -s 100000"],
+        &["ibv_rc_pingpong -c -g 0", "ibv_rc_pingpong -c -g 0 -e -s 100000", "ibv_ud_pingpong -g 0 -n 200"],
     );
 }
 
@@ -78,12 +83,13 @@ fn perftest_measures_each_operation() {
         "ib_read_bw -n 100 -e",
         "ib_atomic_lat -n 100",
         "ib_atomic_bw -n 100 -A CMP_AND_SWAP",
+        "ib_send_lat -n 100 -c UD",
     ];
     run_pairs("shm", "perftest", &lines);
     run_pairs(
         "iwarp@127.0.0.1",
         "perftest",
-        &["ib_send_lat -n 100", "ib_write_bw -n 100", "ib_read_lat -n 100"],
+        &["ib_send_lat -n 100", "ib_write_bw -n 100", "ib_read_lat -n 100", "ib_send_lat -n 100 -c UD"],
     );
 }
 
@@ -170,6 +176,11 @@ fn multicast_is_refused() {
     let names = Names::new();
     let child = names.command("mckey", "shm").args(["-m", "224.0.0.1"]).spawn().expect("it starts");
     assert!(!common::end(child, "mckey").status.success());
+}
+
+#[test]
+fn datagrams_in_c_arrive_or_are_dropped() {
+    run_c("datagrams.c", "all carried");
 }
 
 #[test]

@@ -79,6 +79,9 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
     if lock(&id.state).qp.look().is_ok() {
         return Err(Errno::INVAL);
     }
+    if init.qp_type.cast_unsigned() != n::IBV_QPT_RC {
+        return Err(Errno::OPNOTSUPP);
+    }
     let pd = domain(id, pd, context)?;
     let made = add_queues(id, context, init).and_then(|()| qp::create(pd, init, has_calls));
     let qp = made.inspect_err(|_| destroy_queues(id))?;

@@ -1,0 +1,182 @@
+//! [`Bridge`]: the other end of a queue pair of type UD, in this process.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use verbs::host::{Bell, Span};
+use verbs::{Access, Buf, Cq, Data, Mr, Pd, Qp, QpCap, QpInit, QpState, RecvWr, SendFlags, SendOp, SendWr};
+
+use crate::answer::Answer;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::ud::MTU;
+use crate::ud::frame::GRH;
+
+/// Messages in each direction that are on the bridge at a time.
+const SLOTS: u32 = 64;
+/// How long two ends in one process may take to connect.
+const PATIENCE: Span = Span::from_secs(10);
+/// Bytes of one, with room for what a receive begins with.
+const SLOT: usize = MTU + GRH;
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Destination {
+    pub(crate) addr: SocketAddr,
+    pub(crate) qp_num: u32,
+    pub(crate) qkey: u32,
+}
+
+/// The other end of a queue pair.
+pub(crate) struct Bridge {
+    /// Of the program's queue pair.
+    pub(super) number: u32,
+    end: Qp,
+    /// What the program sends, and what it is sent.
+    out: Mr,
+    back: Mr,
+    /// Slots of what it is sent that are free.
+    free: Mutex<Vec<u64>>,
+    /// Where requests go that have been posted and have not come over, in order.
+    destinations: Mutex<VecDeque<Destination>>,
+    /// Whom receives are from that have been filled and not polled, in order.
+    sources: Mutex<VecDeque<u32>>,
+    /// Receives that are posted and not filled.
+    receives: AtomicU32,
+    qkey: AtomicU32,
+    is_ready: AtomicBool,
+    /// Rung when the device tells something of `end`.
+    changed: Bell,
+}
+
+impl Bridge {
+    pub(super) fn new(number: u32, pd: &Pd, cq: &Cq) -> Answer<Self> {
+        let cap =
+            QpCap { max_send_wr: SLOTS, max_recv_wr: SLOTS, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+        let end = pd.create_qp(&QpInit::new(cq).cap(cap))?;
+        let room = || pd.reg_mr(&Buf::alloc(SLOT * SLOTS as usize)?, Access::LOCAL_WRITE);
+        let bridge = Self {
+            number,
+            end,
+            out: room()?,
+            back: room()?,
+            free: Mutex::new((0..u64::from(SLOTS)).collect()),
+            destinations: Mutex::default(),
+            sources: Mutex::default(),
+            receives: AtomicU32::new(0),
+            qkey: AtomicU32::new(0),
+            is_ready: AtomicBool::new(false),
+            changed: Bell::default(),
+        };
+        (0..u64::from(SLOTS)).try_for_each(|slot| bridge.post_receive(slot))?;
+        Ok(bridge)
+    }
+
+    /// Its own queue pair.
+    pub(crate) fn end(&self) -> &Qp {
+        &self.end
+    }
+
+    /// Datagrams are taken from now on: waits until both ends are connected, as one would be lost that came before.
+    ///
+    /// # Errors
+    /// When they cannot be connected.
+    pub(crate) fn begin(&self) -> Answer {
+        let host = self.end.pd().device().host();
+        let look = || match self.end.state() {
+            QpState::ReadyToSend => Some(true),
+            QpState::Error => Some(false),
+            _ => None,
+        };
+        let is_connected = host.wait("the other end", &self.changed, host.after(PATIENCE), look);
+        if is_connected != Some(true) {
+            return Err(Errno(libc::ETIMEDOUT));
+        }
+        self.is_ready.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The device has told something of its own queue pair.
+    pub(crate) fn wake(&self) {
+        self.end.pd().device().host().ring(&self.changed);
+    }
+
+    pub(crate) fn set_qkey(&self, qkey: u32) {
+        self.qkey.store(qkey, Ordering::Release);
+    }
+
+    /// Whether a datagram with this key is for it.
+    pub(super) fn knows(&self, qkey: u32) -> bool {
+        self.qkey.load(Ordering::Acquire) == qkey
+    }
+
+    /// Posts a request of the program's, which goes there. The key with the highest bit stands for the queue pair's own (IBA 10.2.5).
+    pub(crate) fn post(&self, mut to: Destination, post: impl FnOnce() -> Answer) -> Answer {
+        if to.qkey & 1 << 31 != 0 {
+            to.qkey = self.qkey.load(Ordering::Acquire);
+        }
+        let mut destinations = lock(&self.destinations);
+        destinations.push_back(to);
+        post().inspect_err(|_| {
+            destinations.pop_back();
+        })
+    }
+
+    /// The program has posted a receive.
+    pub(crate) fn expect(&self) {
+        self.receives.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whom the receive is from that the program polls now.
+    pub(crate) fn source(&self) -> Option<u32> {
+        lock(&self.sources).pop_front()
+    }
+
+    fn post_receive(&self, slot: u64) -> Answer {
+        let sge = self.out.sge(slot * SLOT as u64, MTU as u32);
+        Ok(self.end.post_recv(&RecvWr::new(slot, &[sge]))?)
+    }
+
+    /// What has come over in a slot, and where it goes; the slot is free again.
+    pub(super) fn take(&self, slot: u64, len: u32, bytes: &mut Vec<u8>) -> Option<Destination> {
+        let to = lock(&self.destinations).pop_front();
+        let (at, start) = (slot as usize * SLOT, bytes.len());
+        bytes.resize(start + (len as usize).min(MTU), 0);
+        let read = self.out.buf().read(at, &mut bytes[start..]);
+        let posted = self.post_receive(slot);
+        to.filter(|_| read.is_ok() && posted.is_ok())
+    }
+
+    /// A slot of what the program is sent is free again.
+    pub(super) fn release(&self, slot: u64) {
+        lock(&self.free).push(slot);
+    }
+
+    /// Sends a datagram to the program, if it has a receive; otherwise it is dropped.
+    pub(super) fn give(&self, head: &[u8; GRH], payload: &[u8], imm: Option<u32>, from: u32) {
+        if !self.is_ready.load(Ordering::Acquire) || self.end.state() != QpState::ReadyToSend {
+            return;
+        }
+        let fewer = |count: u32| count.checked_sub(1);
+        let Some(slot) = lock(&self.free).pop() else { return };
+        if self.receives.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer).is_err() {
+            return self.release(slot);
+        }
+        let at = slot as usize * SLOT;
+        let buf = self.back.buf();
+        let written = buf.write(at, head).and_then(|()| buf.write(at + GRH, payload));
+        let sge = self.back.sge(at as u64, (GRH + payload.len()) as u32);
+        let op = imm.map_or(SendOp::Send, SendOp::SendImm);
+        lock(&self.sources).push_back(from);
+        let sent = written.and_then(|()| {
+            let flags = SendFlags::SIGNALED | SendFlags::SOLICITED;
+            self.end.post_send(&SendWr { wr_id: slot, op, data: Data::Sges(&[sge]), flags })
+        });
+        if sent.is_err() {
+            lock(&self.sources).pop_back();
+            self.release(slot);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! [`Datagrams`]: between the bridges of a device and its socket.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use rdma_abi::verbs::ibv_gid;
+use verbs::host::{Descriptor, Source, Span, Time, Wakes};
+use verbs::pairing::{End, Pairing};
+use verbs::{ConnParam, Cq, Device, Pd, Qp, Wc, WcOpcode};
+
+use crate::answer::Answer;
+use crate::engine::lock;
+use crate::errno::Errno;
+use crate::ud::MTU;
+use crate::ud::bridge::Bridge;
+use crate::ud::frame::{HEADER, Header, route_header};
+use crate::ud::socket::{Sent, Socket};
+
+/// Completions that are taken at a time.
+const BATCH: usize = 16;
+/// For how long a datagram waits whose receiver's socket is full: longer than a busy machine leaves a process aside.
+const PATIENCE: Span = Span::from_ms(500);
+/// So many wait; then programs do, too.
+const WAITING: usize = 64;
+/// How often they are tried.
+const PAUSE: Span = Span::from_us(100);
+/// Completions of all bridges.
+const ENTRIES: u32 = 1 << 14;
+
+/// The datagrams of one device.
+pub(crate) struct Datagrams {
+    device: Device,
+    socket: Descriptor<Socket>,
+    gid: ibv_gid,
+    pd: Pd,
+    cq: Cq,
+    bridges: Mutex<Bridges>,
+    turn: Mutex<Turn>,
+}
+
+/// Bridges by the number of the program's queue pair, and by their own.
+#[derive(Default)]
+struct Bridges {
+    programs: HashMap<u32, Arc<Bridge>>,
+    own: HashMap<u32, Arc<Bridge>>,
+}
+
+/// What whoever moves datagrams has at hand.
+struct Turn {
+    /// Those that found no room.
+    waiting: Vec<(Time, SocketAddr, Vec<u8>)>,
+    place: Vec<u8>,
+}
+
+impl Source for Datagrams {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        self.cq.prepare_wait(wakes);
+        self.socket.prepare_wait(wakes);
+    }
+}
+
+impl Datagrams {
+    /// Opens the socket, and starts the thread.
+    pub(crate) fn open(device: &Device, is_local: bool, addr: SocketAddr, gid: ibv_gid) -> Answer<Arc<Self>> {
+        let socket = Socket::open(is_local, addr).map_err(|why| {
+            eprintln!("nicety: no datagrams on {}: cannot bind {addr}: {why}", device.name());
+            Errno(why.raw_os_error().unwrap_or(libc::EADDRINUSE))
+        })?;
+        let datagrams = Arc::new(Self {
+            device: device.clone(),
+            socket: Descriptor(socket),
+            gid,
+            pd: device.alloc_pd()?,
+            cq: device.create_cq(ENTRIES.min(device.attr().max_cqe))?,
+            bridges: Mutex::default(),
+            turn: Mutex::new(Turn { waiting: Vec::new(), place: vec![0; HEADER + MTU + 1] }),
+        });
+        let (thread, run) = (std::thread::Builder::new().name("nicety-datagrams".into()), datagrams.clone());
+        thread.spawn(move || run.serve()).map_err(|_| Errno::AGAIN)?;
+        Ok(datagrams)
+    }
+
+    /// What the thread does, until its process ends.
+    fn serve(&self) {
+        let host = self.device.host();
+        loop {
+            let is_full = !lock(&self.turn).waiting.is_empty();
+            let deadline = if is_full { host.after(PAUSE) } else { None };
+            let look = || {
+                self.carry(&mut lock(&self.turn));
+                let has_more = !is_full && !lock(&self.turn).waiting.is_empty();
+                has_more.then_some(())
+            };
+            if host.wait("datagrams", self, deadline, look).is_none() && deadline.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Makes the other end of a program's queue pair, and connects the two.
+    pub(crate) fn bridge(&self, qp: &Qp, pairing: &Pairing) -> Answer<Arc<Bridge>> {
+        let bridge = Arc::new(Bridge::new(qp.num(), &self.pd, &self.cq)?);
+        let number = bridge.end().num();
+        {
+            let mut bridges = lock(&self.bridges);
+            bridges.programs.insert(qp.num(), bridge.clone());
+            bridges.own.insert(number, bridge.clone());
+        }
+        let (addr, param) = (pairing.addr(), ConnParam::default());
+        let paired = pairing
+            .pair(bridge.end(), End { addr, qp_num: qp.num() }, &param)
+            .and_then(|()| pairing.pair(qp, End { addr, qp_num: number }, &param));
+        match paired {
+            Ok(()) => Ok(bridge),
+            Err(why) => {
+                self.remove(&bridge, pairing);
+                Err(why.into())
+            }
+        }
+    }
+
+    /// The program's queue pair has gone.
+    pub(crate) fn remove(&self, bridge: &Bridge, pairing: &Pairing) {
+        pairing.forget(bridge.end().num());
+        let mut bridges = lock(&self.bridges);
+        bridges.programs.remove(&bridge.number);
+        bridges.own.remove(&bridge.end().num());
+    }
+
+    /// The bridge whose own end has this number.
+    pub(crate) fn by_end(&self, number: u32) -> Option<Arc<Bridge>> {
+        lock(&self.bridges).own.get(&number).cloned()
+    }
+
+    /// Moves what there is, unless another is about that.
+    pub(crate) fn pump(&self) {
+        match self.turn.try_lock() {
+            Ok(mut turn) => self.carry(&mut turn),
+            Err(TryLockError::Poisoned(turn)) => self.carry(&mut turn.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    fn carry(&self, turn: &mut MutexGuard<'_, Turn>) {
+        self.send_waiting(turn);
+        while self.send(turn) | self.receive(turn) {}
+    }
+
+    /// Sends what waits, in order to each receiver; one that is full holds up no other.
+    fn send_waiting(&self, turn: &mut Turn) {
+        if turn.waiting.is_empty() {
+            return;
+        }
+        let (now, mut full) = (self.device.host().now(), HashSet::new());
+        turn.waiting.retain(|(until, to, frame)| {
+            let stays = full.contains(to) || self.socket.0.send(*to, frame) == Sent::Full;
+            if stays {
+                full.insert(*to);
+            }
+            stays && now < *until
+        });
+    }
+
+    /// Sends what has come over bridges; whether there was something.
+    fn send(&self, turn: &mut Turn) -> bool {
+        if turn.waiting.len() >= WAITING {
+            return false;
+        }
+        let mut wcs = [Wc::default(); BATCH];
+        let found = self.cq.poll(&mut wcs).unwrap_or(0);
+        for wc in wcs[..found].iter().filter(|wc| wc.is_ok()) {
+            let Some(bridge) = self.by_end(wc.qp_num) else { continue };
+            if wc.opcode != WcOpcode::Recv {
+                bridge.release(wc.wr_id);
+                continue;
+            }
+            let mut frame = vec![0; HEADER];
+            let Some(to) = bridge.take(wc.wr_id, wc.byte_len, &mut frame) else { continue };
+            let header =
+                Header { to: to.qp_num, from: bridge.number, qkey: to.qkey, imm: wc.imm, sgid: self.gid };
+            frame[..HEADER].copy_from_slice(&header.encode());
+            let is_behind = turn.waiting.iter().any(|(_, other, _)| *other == to.addr);
+            if is_behind || self.socket.0.send(to.addr, &frame) == Sent::Full {
+                turn.waiting.push((self.device.host().now() + PATIENCE, to.addr, frame));
+            }
+        }
+        found != 0
+    }
+
+    /// Sends what has come by the socket over its bridge; whether there was something.
+    fn receive(&self, turn: &mut Turn) -> bool {
+        let Some(len) = self.socket.0.receive(&mut turn.place) else { return false };
+        // What is longer was cut, and none of ours.
+        let whole = turn.place.get(..len).filter(|_| len <= HEADER + MTU);
+        if let Some((header, payload)) = whole.and_then(Header::decode) {
+            let bridge = lock(&self.bridges).programs.get(&header.to).cloned();
+            let is_known = |bridge: &Arc<Bridge>| bridge.knows(header.qkey);
+            if let Some(bridge) = bridge.filter(is_known) {
+                let head = route_header(payload.len(), header.sgid, self.gid);
+                bridge.give(&head, payload, header.imm, header.from);
+            }
+        }
+        true
+    }
+}
