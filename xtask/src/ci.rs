@@ -67,7 +67,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "release",
-        command: "cargo build --release --package nicety --package abi-dapl --package abi-mpi && target/release/nicety --version",
+        command: "cargo build --release --package nicety --package abi-dapl --package abi-mpi --package abi-verbs && target/release/nicety --version",
         run: release,
     },
     Step { name: "deb", command: "cargo xtask deb --try", run: |w| deb::check(w, true) },

@@ -72,10 +72,13 @@ enum Check {
     Loom,
     /// Run the tests of the protocol and of what every C face needs under Miri.
     Miri,
-    /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL, MPICH's launchers;
+    /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL and verbs, MPICH's launchers;
     /// minutes, not in CI.
     Interop {
-        /// Run only these cases; may be given more than once.
+        /// Run only these cases, or those whose names begin so, as `verbs`.
+        #[arg(value_name = "CASE")]
+        cases: Vec<String>,
+        /// As the above; may be given more than once.
         #[arg(long, value_name = "CASE")]
         only: Vec<String>,
         /// Print the cases and what each one shows.
@@ -111,7 +114,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Loom => println!("{}", loom::check(&workspace)?),
         Check::Miri => println!("{}", miri::check(&workspace)?),
         Check::Interop { list: true, .. } => interop::list(),
-        Check::Interop { only, list: false } => interop::run(&workspace, &only)?,
+        Check::Interop { cases, only, list: false } => interop::run(&workspace, &[cases, only].concat())?,
         Check::Peers(options) => peers::run(&workspace, &options)?,
         Check::Siege { quick, arguments } => siege::check(&workspace, &arguments, quick)?,
     }

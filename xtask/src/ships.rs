@@ -8,8 +8,12 @@ use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 
 /// The packages that ship, and the file that each becomes.
-pub(crate) const SHIPPED: [(&str, &str); 3] =
-    [("nicety", "nicety"), ("abi-dapl", "libnicety_dat.so"), ("abi-mpi", "libmpi_abi.so")];
+pub(crate) const SHIPPED: [(&str, &str); 4] = [
+    ("nicety", "nicety"),
+    ("abi-dapl", "libnicety_dat.so"),
+    ("abi-mpi", "libmpi_abi.so"),
+    ("abi-verbs", "libnicety_verbs.so"),
+];
 
 /// Packages for tests.
 const PACKAGES: [&str; 3] = ["conformance", "siege", "xtask"];

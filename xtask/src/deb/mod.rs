@@ -8,7 +8,7 @@ use crate::ships::{self, SHIPPED};
 use crate::workspace::{Workspace, capture, run as run_command};
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +16,11 @@ const NAME: &str = "nicety";
 /// Where libraries lie that nobody links with: the DAT registry is told of ours by its path.
 const LIBRARIES: &str = "usr/lib/nicety";
 const DOC: &str = "usr/share/doc/nicety";
+
+/// The library for verbs programs, and the folder beside it of the names that they ask for, where `nicety run` has them look: in
+/// no folder that others search, as Debian's own have these names.
+const VERBS: (&str, &str, [&str; 2]) =
+    ("libnicety_verbs.so", "nicety-verbs", ["libibverbs.so.1", "librdmacm.so.1"]);
 
 /// Scripts of completion: the shell, and where it looks.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -80,7 +85,7 @@ fn programs(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
         let is_library = file.starts_with("lib");
         let from = workspace.target().join("release").join(file);
         let to = match is_library {
-            true => stage.join(LIBRARIES).join(soname(&from)?.unwrap_or_else(|| file.to_owned())),
+            true => stage.join(LIBRARIES).join(name_of(file, &from)?),
             false => stage.join("usr/bin").join(file),
         };
         make_parent(&to)?;
@@ -88,7 +93,19 @@ fn programs(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
         fs::set_permissions(&to, fs::Permissions::from_mode(if is_library { 0o644 } else { 0o755 }))?;
         placed.push(to);
     }
+    let (library, folder, names) = VERBS;
+    for name in names {
+        let link = stage.join(LIBRARIES).join(folder).join(name);
+        make_parent(&link)?;
+        symlink(Path::new("..").join(library), link)?;
+    }
     Ok(placed)
+}
+
+/// What a library is called where it is installed: as programs ask for it, if they find it there.
+fn name_of(file: &str, library: &Path) -> Result<String> {
+    let soname = if file == VERBS.0 { None } else { soname(library)? };
+    Ok(soname.unwrap_or_else(|| file.to_owned()))
 }
 
 /// The name by which programs ask for a library, if it says one.
@@ -147,8 +164,9 @@ fn control(version: &str, architecture: &str, depends: &str) -> String {
          Description: RDMA on any machine, measured so that one can believe the numbers\n \
          Network cards in software with the semantics of libibverbs, a benchmark\n \
          suite for interconnects with intervals and floors, models of published\n \
-         cards in virtual time, a provider for programs built against uDAPL, and a\n \
-         launcher and library for programs of MPI's standard ABI.\n"
+         cards in virtual time, a provider for programs built against uDAPL, a launcher\n \
+         and library for programs of MPI's standard ABI, and libibverbs and librdmacm\n \
+         for programs built for them.\n"
     )
 }
 
@@ -191,5 +209,10 @@ mod tests {
             assert!(text.contains(field), "{field}: {text}");
         }
         assert!(text.ends_with('\n') && !text.contains("\n\n"));
+    }
+
+    #[test]
+    fn the_library_for_verbs_programs_ships() {
+        assert!(SHIPPED.iter().any(|(_, file)| *file == VERBS.0));
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What is in the root beside the essential packages: programs built against uDAPL, and what shows pages and completes.
-const WITH: &str = "--include=dapl2-utils,man-db,bash-completion";
+const WITH: &str = "--include=dapl2-utils,ibverbs-utils,rdmacm-utils,man-db,bash-completion";
 /// A root is made anew after so long, for Debian's updates.
 const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -44,6 +44,14 @@ dtest_on nicety run --dat --
 works "nicety run --dat -- dtest, server and client"
 dtest_on env DAT_OVERRIDE=/etc/nicety/dat.conf
 works "dtest by /etc/nicety/dat.conf"
+nicety run -- ibv_devices | grep -q nicety0
+nicety run -- rping -s -a 127.0.0.1 -C 5 >server 2>&1 &
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    sleep 0.5
+    if nicety run -- rping -c -a 127.0.0.1 -C 5 -v >client 2>&1; then break; fi
+done
+grep -q 'ping data: rdma-ping-4' client && wait $!
+works "nicety run -- ibv_devices, and rping, server and client"
 nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/lib/nicety '
 works "nicety mpicc, which finds mpi.h and the library"
 test "$(nicety mpirun -n 2 sh -c 'echo $PMI_RANK' | sort | tr -d '\n')" = 01
@@ -76,7 +84,9 @@ fn base(folder: &Path) -> Result<PathBuf> {
     }
     let release = fs::read_to_string("/etc/os-release").context("no /etc/os-release")?;
     let suite = suite(&release).context("/etc/os-release names no release of Debian")?;
-    let archive = folder.join(format!("{suite}.tar"));
+    // What is in it is in its name: one with less is another.
+    let packages = WITH.trim_start_matches("--include=").replace(',', "+");
+    let archive = folder.join(format!("{suite}+{packages}.tar"));
     let age = |path: &Path| SystemTime::now().duration_since(fs::metadata(path).ok()?.modified().ok()?).ok();
     if age(&archive).is_some_and(|age| age < AGE_MAX) {
         return Ok(archive);

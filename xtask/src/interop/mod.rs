@@ -1,5 +1,5 @@
 //! `cargo xtask interop`: ours against others' programs: the device `iwarp` against Linux's, in a guest that is made for
-//! this and ended after it, uDAPL under Debian's test programs, and PMI with MPICH's launchers and programs. `docs/interop.md` says what is shown against whom.
+//! this and ended after it, uDAPL and verbs under Debian's programs, and PMI with MPICH's launchers and programs. `docs/interop.md` says what is shown against whom.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | `case` | [`Case`]: something to be shown |
 //! | `lab`, `cases` | what a case in the guest has at hand; those cases |
 //! | `dat` | programs built against DAT, on this machine |
+//! | `verbs` | programs built for libibverbs and librdmacm, on this machine |
 //! | `launchers` | MPICH's launchers and programs, on this machine |
 //! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
 //! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
@@ -32,6 +33,7 @@ mod proxy;
 mod ring;
 mod slurm;
 mod tools;
+mod verbs;
 
 use crate::workspace::{Workspace, counted};
 use anyhow::{Result, bail};
@@ -42,6 +44,7 @@ use dat::Programs;
 use lab::Lab;
 use launchers::Mpich;
 use ring::Ring;
+use verbs::Clients;
 
 /// A case, by its party.
 #[derive(Clone, Copy)]
@@ -50,6 +53,8 @@ enum Against {
     Siw(&'static Case<Lab>),
     /// Programs built against DAT.
     Dat(&'static Case<Programs>),
+    /// Programs built for libibverbs and librdmacm.
+    Verbs(&'static Case<Clients>),
     /// MPICH's launchers and programs.
     Mpich(&'static Case<Mpich>),
     /// Launchers that start a program of our MPI.
@@ -68,6 +73,7 @@ impl Against {
         match self {
             Self::Siw(case) => (case.name, case.shows),
             Self::Dat(case) => (case.name, case.shows),
+            Self::Verbs(case) => (case.name, case.shows),
             Self::Mpich(case) => (case.name, case.shows),
             Self::Ring(case) | Self::Slurm(case) => (case.name, case.shows),
         }
@@ -81,6 +87,7 @@ fn cases() -> impl Iterator<Item = Against> {
         .iter()
         .map(Against::Siw)
         .chain(dat::CASES.iter().map(Against::Dat))
+        .chain(verbs::CASES.iter().map(Against::Verbs))
         .chain(mpich(launchers::CASES))
         .chain(ring::CASES.iter().map(Against::Ring))
         .chain(ring::SLURM_CASES.iter().map(Against::Slurm))
@@ -93,13 +100,16 @@ pub(crate) fn list() {
     cases().map(Against::words).for_each(|(name, shows)| println!("{name:<18} {shows}"));
 }
 
-/// Runs the cases named by `only`, or all.
+/// Runs the cases named by `only`, or all. `verbs` stands for all whose names begin so.
 pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
-    if let Some(unknown) = only.iter().find(|name| !cases().any(|case| case.name() == **name)) {
+    let is_meant = |case: Against, name: &str| {
+        case.name().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    if let Some(unknown) = only.iter().find(|name| !cases().any(|case| is_meant(case, name))) {
         bail!("there is no case `{unknown}`; `cargo xtask interop --list` names them");
     }
     let chosen: Vec<Against> =
-        cases().filter(|case| only.is_empty() || only.iter().any(|name| name == case.name())).collect();
+        cases().filter(|case| only.is_empty() || only.iter().any(|name| is_meant(*case, name))).collect();
     let began = Instant::now();
     let mut parties = Parties::open(workspace, &chosen)?;
     let (mut shown, mut failed) = (0, Vec::new());
@@ -134,6 +144,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
 struct Parties {
     lab: Option<Lab>,
     programs: Option<Programs>,
+    clients: Option<Clients>,
     mpich: Option<Mpich>,
     ring: Option<Ring>,
     has_slurm: bool,
@@ -147,6 +158,8 @@ impl Parties {
         };
         let guest = wants(|run| matches!(run, Against::Siw(_))) && can("siw", tools::provide_guest());
         let dat = wants(|run| matches!(run, Against::Dat(_))) && can("DAT's programs", tools::provide_dat());
+        let clients =
+            wants(|run| matches!(run, Against::Verbs(_))) && can("verbs programs", tools::provide_verbs());
         let mpich = wants(|run| matches!(run, Against::Mpich(_))) && can("MPICH", tools::provide_python());
         let has_slurm = wants(|run| matches!(run, Against::Slurm(_))) && can("Slurm", tools::provide_slurm());
         let ring = (has_slurm || wants(|run| matches!(run, Against::Ring(_))))
@@ -154,6 +167,7 @@ impl Parties {
         Ok(Self {
             lab: guest.then(|| Lab::open(workspace)).transpose()?,
             programs: dat.then(|| Programs::open(workspace)).transpose()?,
+            clients: clients.then(|| Clients::open(workspace)).transpose()?,
             mpich: mpich.then(|| Mpich::open(workspace)).transpose()?,
             ring: ring.then(|| Ring::open(workspace)).transpose()?,
             has_slurm,
@@ -173,6 +187,7 @@ impl Parties {
                 programs.begin(case.name);
                 (case.run)(programs)
             }
+            Against::Verbs(case) => (case.run)(self.clients.as_mut()?),
             Against::Mpich(case) => {
                 let mpich = self.mpich.as_mut()?;
                 mpich.begin(case.name);

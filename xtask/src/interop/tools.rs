@@ -17,6 +17,13 @@ const FOR_GUEST: &Needed = &[
 ];
 /// Programs built against DAT.
 const FOR_DAT: &Needed = &[("dtest", "dapl2-utils"), ("dapltest", "dapl2-utils"), ("stdbuf", "coreutils")];
+/// Programs built for libibverbs and librdmacm.
+const FOR_VERBS: &Needed = &[
+    ("ibv_rc_pingpong", "ibverbs-utils"),
+    ("rping", "rdmacm-utils"),
+    ("ib_write_lat", "perftest"),
+    ("fi_pingpong", "libfabric-bin"),
+];
 /// What installs MPICH and Open MPI, and builds a program against them.
 const FOR_PYTHON: &Needed = &[("python3", "python3"), ("gcc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")];
 
@@ -38,6 +45,11 @@ pub(crate) fn provide_guest() -> Result<(), String> {
 /// Why Debian's programs for uDAPL cannot be had here, if they cannot.
 pub(crate) fn provide_dat() -> Result<(), String> {
     provide(FOR_DAT).map(drop)
+}
+
+/// Why Debian's programs for libibverbs and librdmacm cannot be had here, if they cannot.
+pub(crate) fn provide_verbs() -> Result<(), String> {
+    provide(FOR_VERBS).map(drop)
 }
 
 /// Why MPICH and Open MPI cannot be had here, if they cannot.

@@ -1,0 +1,268 @@
+//! The cases of libibverbs and librdmacm: Debian's programs, unmodified, on our devices as a user starts them, by `nicety run`.
+//! Each prints a table: program, device, result.
+
+use super::case::{Case, Verdict};
+use super::guest::tail;
+use crate::limited::Running;
+use crate::workspace::{Workspace, counted, run};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+pub(crate) const CASES: &[Case<Clients>] = &[
+    Case { name: "verbs-list", shows: "what describes devices", run: |clients| clients.all(LISTS) },
+    Case {
+        name: "verbs-pingpong",
+        shows: "pairs that exchange their numbers",
+        run: |clients| clients.all(PINGPONGS),
+    },
+    Case { name: "verbs-cm", shows: "pairs that are connected by librdmacm", run: |clients| clients.all(CM) },
+    Case {
+        name: "verbs-perftest",
+        shows: "perftest without librdmacm",
+        run: |clients| clients.all(PERFTEST),
+    },
+    Case {
+        name: "verbs-perftest-cm",
+        shows: "perftest over librdmacm",
+        run: |clients| clients.all(PERFTEST_CM),
+    },
+    Case {
+        name: "verbs-libfabric",
+        shows: "libfabric's provider for verbs",
+        run: |clients| clients.all(LIBFABRIC),
+    },
+];
+
+/// How long one of the programs may run.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The devices, each with the options of ibverbs-utils that its addresses need.
+const DEVICES: [(&str, &str); 2] = [("shm", ""), ("iwarp@127.0.0.1", "-g 0")];
+
+/// A program, or two that talk with each other. `PORT` is a free port, `GID` what a device needs to be reached.
+struct Row {
+    server: &'static str,
+    /// What the client is started with; nothing for a program that is alone, and for those that end badly, as is said.
+    end: End,
+    /// What it says when all is well.
+    says: &'static str,
+}
+
+enum End {
+    Alone,
+    /// There is no such thing yet, and it says so.
+    Refused,
+    /// Its client is started by that line, with the server's address behind.
+    Same,
+    Client(&'static str),
+}
+
+const fn alone(server: &'static str, says: &'static str) -> Row {
+    Row { server, end: End::Alone, says }
+}
+
+const fn same(server: &'static str) -> Row {
+    Row { server, end: End::Same, says: "" }
+}
+
+const fn two(server: &'static str, client: &'static str, says: &'static str) -> Row {
+    Row { server, end: End::Client(client), says }
+}
+
+const LISTS: &[Row] = &[
+    alone("ibv_devices", "nicety0"),
+    alone("ibv_devinfo -v", "PORT_ACTIVE (4)"),
+    alone("ibv_devinfo -l", "1 HCA found"),
+];
+
+const PINGPONGS: &[Row] = &[
+    same("ibv_rc_pingpong -p PORT -c GID"),
+    same("ibv_rc_pingpong -p PORT -c -e -s 4097 GID"),
+    same("ibv_rc_pingpong -p PORT -c -s 1 -r 3 GID"),
+    same("ibv_srq_pingpong -p PORT -c -q 3 GID"),
+    same("ibv_srq_pingpong -p PORT -e GID"),
+    same("ibv_ud_pingpong -p PORT -n 500 GID"),
+    same("ibv_ud_pingpong -p PORT -n 500 -e -s 2048 GID"),
+];
+
+const CM: &[Row] = &[
+    two(
+        "rping -s -a 127.0.0.1 -p PORT -C 50 -V",
+        "rping -c -a 127.0.0.1 -p PORT -C 50 -V -v",
+        "rdma-ping-49",
+    ),
+    two(
+        "rping -s -q -a 127.0.0.1 -p PORT -C 50 -V",
+        "rping -c -q -a 127.0.0.1 -p PORT -C 50 -V -v",
+        "rdma-ping-49",
+    ),
+    two("rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT", "end 0"),
+    two("rdma_xserver -p PORT", "rdma_xclient -s 127.0.0.1 -p PORT", "end 0"),
+    Row { server: "mckey -m 224.0.0.1", end: End::Refused, says: "" },
+    Row { server: "udaddy -s 127.0.0.1", end: End::Refused, says: "" },
+];
+
+const PERFTEST: &[Row] = &[
+    same("ib_send_lat -p PORT -n 200"),
+    same("ib_send_lat -p PORT -n 200 -e"),
+    same("ib_send_lat -p PORT -n 200 -s 64 -I 64"),
+    same("ib_send_bw -p PORT -n 200 -a"),
+    same("ib_send_bw -p PORT -n 200 -b -q 4"),
+    same("ib_send_bw -p PORT -n 200 -r 64 -Q 1"),
+    same("ib_write_lat -p PORT -n 20 -a"),
+    same("ib_write_bw -p PORT -n 200 -a"),
+    same("ib_write_bw -p PORT -n 200 -b -q 4"),
+    same("ib_read_lat -p PORT -n 20 -a"),
+    same("ib_read_bw -p PORT -n 200 -e"),
+    same("ib_atomic_lat -p PORT -n 200"),
+    same("ib_atomic_bw -p PORT -n 200 -A CMP_AND_SWAP"),
+    same("ib_send_lat -p PORT -n 200 -c UD"),
+];
+
+const PERFTEST_CM: &[Row] = &[
+    same("ib_send_lat -R -p PORT -n 200"),
+    same("ib_send_lat -R -p PORT -n 200 -e"),
+    same("ib_send_bw -R -p PORT -n 200 -a"),
+    same("ib_send_bw -R -p PORT -n 200 -b -q 4"),
+    same("ib_write_lat -R -p PORT -n 200"),
+    same("ib_write_bw -R -p PORT -n 200 -a -q 2"),
+    same("ib_read_lat -R -p PORT -n 200"),
+    same("ib_read_bw -R -p PORT -n 200 -e"),
+    same("ib_atomic_lat -R -p PORT -n 200"),
+    same("ib_atomic_bw -R -p PORT -n 200"),
+];
+
+const LIBFABRIC: &[Row] = &[
+    alone("fi_info -p verbs", "domain: nicety0"),
+    two(
+        "fi_pingpong -p verbs -e msg -B PORT -c",
+        "fi_pingpong -p verbs -e msg -P PORT -c 127.0.0.1",
+        "bytes",
+    ),
+    two(
+        "fi_pingpong -p verbs;ofi_rxm -e rdm -B PORT -c",
+        "fi_pingpong -p verbs;ofi_rxm -e rdm -P PORT -c 127.0.0.1",
+        "bytes",
+    ),
+];
+
+/// What they say when something went wrong although they end well.
+const BAD: &[&str] = &["rror", "ailed", "nvalid data"];
+
+/// Programs that are built for libibverbs and librdmacm, started by ours.
+pub(crate) struct Clients {
+    nicety: PathBuf,
+    folder: PathBuf,
+    step: u32,
+}
+
+impl Clients {
+    /// Builds what is ours, as users have it.
+    pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
+        let build = ["build", "--quiet", "--package", "nicety", "--package", "abi-verbs"];
+        run(&mut workspace.cargo(&build))?;
+        let folder = workspace.target().join("interop/verbs");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder)?;
+        Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, step: 0 })
+    }
+
+    /// Runs each row on each device.
+    fn all(&mut self, rows: &[Row]) -> Result<Verdict> {
+        let (mut wrong, mut count) = (0, 0);
+        for row in rows {
+            for (device, gid) in DEVICES {
+                let result = self.one(row, device, gid);
+                let word = match (&result, &row.end) {
+                    (Err(why), _) => format!("FAILED {why:#}"),
+                    (Ok(()), End::Refused) => "refused".to_owned(),
+                    (Ok(()), _) => "ok".to_owned(),
+                };
+                println!(
+                    "  {:<44} {device:<16} {word}",
+                    row.server.replace(" GID", "").replace(" -p PORT", "")
+                );
+                wrong += u32::from(result.is_err());
+                count += 1;
+            }
+        }
+        ensure!(wrong == 0, "{wrong} of {} went wrong", counted(count, "run"));
+        Ok(Verdict(format!("{} as they should", counted(count, "run"))))
+    }
+
+    fn one(&mut self, row: &Row, device: &str, gid: &str) -> Result<()> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let fill = |line: &str| line.replace("PORT", &port.to_string()).replace("GID", gid);
+        let line = fill(row.server);
+        let mut server = self.start(device, &line)?;
+        let client = match row.end {
+            End::Alone => None,
+            End::Refused => {
+                let finished = server.finish(LIMIT)?;
+                let status = finished.status.context("it does not end")?;
+                ensure!(!status.success(), "it is not refused: {}", tail(&finished.output));
+                return Ok(());
+            }
+            End::Same => Some(format!("{line} 127.0.0.1")),
+            End::Client(client) => Some(fill(client)),
+        };
+        let mut said = String::new();
+        if let Some(client) = client {
+            await_listener(port, &mut server)?;
+            said = good(self.start(device, &client)?, "the client")?;
+        }
+        said += &good(server, "the server")?;
+        ensure!(said.contains(row.says), "it does not say {:?}: {}", row.says, tail(&said));
+        Ok(())
+    }
+
+    fn start(&mut self, device: &str, line: &str) -> Result<Running> {
+        self.step += 1;
+        let log = self.folder.join(format!("{}.log", self.step));
+        let mut command = Command::new(&self.nicety);
+        command.args(["run", "--device", device, "--"]).args(line.split_whitespace());
+        Running::start(&mut command, &log)
+    }
+}
+
+/// Waits until somebody listens at this port: by TCP, or by a name of the device `shm`.
+fn await_listener(port: u16, server: &mut Running) -> Result<()> {
+    let (address, name, began) = (format!(":{port:04X}"), format!("/{port}"), Instant::now());
+    let listens = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next().is_some_and(|local| local.ends_with(&address)) && words.nth(1) == Some("0A")
+    };
+    let is_named = |line: &str| line.contains("@nicety-shm/") && line.ends_with(&name);
+    let lines = |file: &str, is: &dyn Fn(&str) -> bool| {
+        fs::read_to_string(file).is_ok_and(|text| text.lines().any(is))
+    };
+    while !lines("/proc/net/tcp", &listens)
+        && !lines("/proc/net/tcp6", &listens)
+        && !lines("/proc/net/unix", &is_named)
+    {
+        if let Some(ended) = server.ended()? {
+            bail!("the server {}", tail(&ended));
+        }
+        ensure!(began.elapsed() < LIMIT, "nobody listens: {}", tail(&server.output()?));
+        sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// What one said, which has to end well and say nothing bad.
+fn good(running: Running, who: &str) -> Result<String> {
+    let finished = running.finish(LIMIT)?;
+    let said = finished.output.trim();
+    match finished.status {
+        None => bail!("{who} does not end: {}", tail(said)),
+        Some(status) if !status.success() => bail!("{who} ends with {status}: {}", tail(said)),
+        _ => {}
+    }
+    let bad = said.lines().find(|line| BAD.iter().any(|bad| line.contains(bad)));
+    bad.map_or(Ok(()), |bad| bail!("{who} says: {bad}"))?;
+    Ok(finished.output)
+}
