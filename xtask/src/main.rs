@@ -74,7 +74,10 @@ enum Check {
     Miri,
     /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL and verbs, MPICH's launchers;
     /// minutes, not in CI.
+    #[command(args_conflicts_with_subcommands = true)]
     Interop {
+        #[command(subcommand)]
+        party: Option<interop::Party>,
         /// Run only these cases, or those whose names begin so, as `verbs`.
         #[arg(value_name = "CASE")]
         cases: Vec<String>,
@@ -113,8 +116,9 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Deb { tried } => println!("{}", deb::check(&workspace, tried)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),
         Check::Miri => println!("{}", miri::check(&workspace)?),
+        Check::Interop { party: Some(party), .. } => interop::try_party(&workspace, &party)?,
         Check::Interop { list: true, .. } => interop::list(),
-        Check::Interop { cases, only, list: false } => interop::run(&workspace, &[cases, only].concat())?,
+        Check::Interop { cases, only, list: false, .. } => interop::run(&workspace, &[cases, only].concat())?,
         Check::Peers(options) => peers::run(&workspace, &options)?,
         Check::Siege { quick, arguments } => siege::check(&workspace, &arguments, quick)?,
     }

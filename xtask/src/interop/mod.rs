@@ -13,6 +13,7 @@
 //! | `verbs` | programs built for libibverbs and librdmacm, on this machine |
 //! | `launchers` | MPICH's launchers and programs, on this machine |
 //! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
+//! | `portals` | the basic tests of the reference of Portals 4, from a checkout, on our library |
 //! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
 //!
 //! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
@@ -29,6 +30,7 @@ mod lab;
 mod launchers;
 mod mpi;
 mod mpi4py;
+mod portals;
 mod proxy;
 mod ring;
 mod slurm;
@@ -37,6 +39,7 @@ mod verbs;
 
 use crate::workspace::{Workspace, counted};
 use anyhow::{Result, bail};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use case::{Case, Verdict};
@@ -93,6 +96,23 @@ fn cases() -> impl Iterator<Item = Against> {
         .chain(ring::SLURM_CASES.iter().map(Against::Slurm))
         .chain(mpich(mpi::CASES))
         .chain(mpich(mpi4py::CASES))
+}
+
+/// A party that is tried by itself, as it has to be given.
+#[derive(clap::Subcommand)]
+pub(crate) enum Party {
+    /// The basic tests of Sandia's reference of Portals 4, compiled against our header and run on our library.
+    Portals {
+        /// A checkout of github.com/Portals4/portals4.
+        #[arg(long, value_name = "DIR")]
+        source: PathBuf,
+    },
+}
+
+/// Tries a party that was given.
+pub(crate) fn try_party(workspace: &Workspace, party: &Party) -> Result<()> {
+    let Party::Portals { source } = party;
+    portals::check(workspace, source)
 }
 
 /// Prints the cases.

@@ -1,0 +1,189 @@
+//! Portals: the basic tests of Sandia's reference, from a checkout of its public repository, compiled against our header and run on our
+//! library. Nothing of the checkout is changed or kept.
+
+use crate::limited::Running;
+use crate::workspace::{Workspace, counted, run};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const DEVICES: [&str; 2] = ["shm", "iwarp"];
+/// How long a test may run.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Tests that the reference builds only if it was configured for what they test.
+const OPTIONAL: [&str; 2] = ["test_triggered_ME_ops", "test_ME_unordered_match_ops"];
+/// What tests are linked with: helpers, and the reference's client of PMI.
+const SUPPORT: [&str; 4] = [
+    "test/support.c",
+    "test/pmi.c",
+    "src/runtime/pmi-simple/simple_pmi.c",
+    "src/runtime/pmi-simple/simple_pmiutil.c",
+];
+/// Where headers of the checkout lie, but for its `portals4.h`.
+const INCLUDES: [&str; 5] =
+    ["test", "test/basic", "src/runtime", "src/runtime/pmi-simple", "src/runtime/portals4"];
+/// What the reference's configuration would find on Linux.
+const FOUND: [&str; 12] = [
+    "UNISTD_H",
+    "STDLIB_H",
+    "STRING_H",
+    "STRINGS_H",
+    "SYS_SOCKET_H",
+    "SYS_TYPES_H",
+    "STDARG_H",
+    "NETDB_H",
+    "NETINET_IN_H",
+    "NETINET_TCP_H",
+    "ERRNO_H",
+    "SNPRINTF",
+];
+
+/// A test of the checkout, as its makefile says.
+#[derive(Debug, PartialEq, Eq)]
+struct Test {
+    name: String,
+    source: String,
+    defines: Vec<String>,
+}
+
+/// The values of a variable of a makefile; none if it is not set there.
+fn values<'a>(makefile: &'a str, variable: &str) -> Vec<&'a str> {
+    let of_it = |line: &'a str| {
+        let (name, value) = line.split_once('=')?;
+        (name.trim() == variable).then_some(value)
+    };
+    makefile.lines().find_map(of_it).map_or_else(Vec::new, |value| value.split_whitespace().collect())
+}
+
+/// The tests that a makefile lists.
+fn tests(makefile: &str) -> Result<Vec<Test>> {
+    let makefile = makefile.replace("\\\n", " ");
+    let listed = values(&makefile, "TESTS").into_iter().chain(OPTIONAL);
+    let test = |name: &str| {
+        let sources = values(&makefile, &format!("{name}_SOURCES"));
+        let source = sources.first().with_context(|| format!("the makefile has no source of {name}"))?;
+        let flags = values(&makefile, &format!("{name}_CPPFLAGS"));
+        let defines = flags.into_iter().filter(|flag| flag.starts_with("-D")).map(str::to_owned).collect();
+        Ok(Test { name: name.to_owned(), source: (*source).to_owned(), defines })
+    };
+    listed.map(test).collect()
+}
+
+/// The checkout, and where its tests are built.
+struct Bench {
+    source: PathBuf,
+    folder: PathBuf,
+    include: PathBuf,
+    nicety: PathBuf,
+}
+
+impl Bench {
+    fn open(workspace: &Workspace, source: &Path) -> Result<Self> {
+        run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-portals"]))?;
+        let (target, folder) = (workspace.target(), workspace.target().join("interop/portals"));
+        fs::create_dir_all(&folder)?;
+        let link = folder.join("libportals.so");
+        if link.symlink_metadata().is_ok() {
+            fs::remove_file(&link)?;
+        }
+        std::os::unix::fs::symlink(target.join("debug/libnicety_portals.so"), &link)?;
+        let found: Vec<String> = FOUND.iter().map(|what| format!("#define HAVE_{what} 1\n")).collect();
+        fs::write(folder.join("config.h"), found.concat() + "#define USE_PMI_PORT 1\n")?;
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/abi-portals/include");
+        Ok(Self { source: source.to_owned(), folder, include, nicety: target.join("debug/nicety") })
+    }
+
+    fn cc(&self) -> Command {
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-w", "-D_GNU_SOURCE", "-DHAVE_CONFIG_H", "-I"]).arg(&self.folder);
+        cc.arg("-I").arg(&self.include);
+        for folder in INCLUDES {
+            cc.arg("-I").arg(self.source.join(folder));
+        }
+        cc
+    }
+
+    /// Compiles what all tests are linked with.
+    fn support(&self) -> Result<Vec<PathBuf>> {
+        let object = |file: &&str| {
+            let source = self.source.join(file);
+            let name = Path::new(file).with_extension("o");
+            let object = self.folder.join(name.file_name().context("it has a name")?);
+            run(self.cc().arg("-c").arg(source).arg("-o").arg(&object))?;
+            Ok(object)
+        };
+        SUPPORT.iter().map(object).collect()
+    }
+
+    fn build(&self, test: &Test, support: &[PathBuf]) -> Result<()> {
+        let mut cc = self.cc();
+        cc.args(&test.defines).arg(self.source.join("test/basic").join(&test.source)).args(support);
+        cc.arg("-o").arg(self.folder.join(&test.name)).arg("-L").arg(&self.folder);
+        cc.args(["-lportals", "-lpthread", "-lm"]).arg(format!("-Wl,-rpath,{}", self.folder.display()));
+        run(&mut cc)
+    }
+
+    /// Runs a test as two ranks; what it said, if it failed.
+    fn try_on(&self, test: &Test, device: &str) -> Result<Option<String>> {
+        let log = self.folder.join(format!("{}.{device}.log", test.name));
+        let mut launch = Command::new(&self.nicety);
+        launch.args(["mpirun", "-n", "2"]).arg(self.folder.join(&test.name)).env("NICETY_DEVICE", device);
+        let finished = Running::start(&mut launch, &log)?.finish(LIMIT)?;
+        Ok((!finished.is_good()).then_some(finished.output))
+    }
+}
+
+/// Builds and runs all tests on each device, and says how many passed.
+pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
+    let makefile = source.join("test/basic/Makefile.am");
+    let text = fs::read_to_string(&makefile).with_context(|| {
+        format!("{}: not there; give a checkout of github.com/Portals4/portals4", makefile.display())
+    })?;
+    let tests = tests(&text)?;
+    ensure!(tests.len() > OPTIONAL.len(), "{} lists no tests", makefile.display());
+    let bench = Bench::open(workspace, source)?;
+    let support = bench.support()?;
+    tests.iter().try_for_each(|test| bench.build(test, &support))?;
+    let mut failed = 0;
+    for device in DEVICES {
+        let (began, mut passed) = (Instant::now(), 0);
+        for test in &tests {
+            match bench.try_on(test, device)? {
+                None => passed += 1,
+                Some(said) => println!("interop: FAILED  {} on {device}: {said}", test.name),
+            }
+        }
+        let took = began.elapsed().as_secs_f64();
+        println!(
+            "interop: portals on {device}: {passed} of {} passed in {took:.0} s",
+            counted(tests.len(), "test")
+        );
+        failed += tests.len() - passed;
+    }
+    if failed > 0 {
+        bail!("{} of the reference failed", counted(failed, "test"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_read_from_a_makefile() {
+        let makefile = "TESTS = \\\n\ttest_a \\\n        test_b\nif X\nTESTS += \\\n\ttest_triggered_ME_ops\nendif\n\
+            test_a_SOURCES = a.c\ntest_b_SOURCES = a.c\ntest_b_CPPFLAGS = $(AM_CPPFLAGS) -DONE=1 -I x -DTWO\n\
+            test_triggered_ME_ops_SOURCES = t.c\ntest_ME_unordered_match_ops_SOURCES = u.c\n";
+        let tests = tests(makefile).expect("a makefile");
+        let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
+        assert_eq!(names, ["test_a", "test_b", OPTIONAL[0], OPTIONAL[1]]);
+        assert_eq!(
+            (tests[1].source.as_str(), &tests[1].defines[..]),
+            ("a.c", &["-DONE=1".into(), "-DTWO".into()][..])
+        );
+        assert!(super::tests("TESTS = test_c\n").is_err());
+    }
+}
