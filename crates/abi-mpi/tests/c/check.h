@@ -12,7 +12,16 @@
         }                                                                                                                       \
     } while (0)
 
-#define OK(call) CHECK((call) == MPI_SUCCESS)
+#define OK(call)                                                                                                                \
+    do {                                                                                                                        \
+        int done_ = (call), length_ = 0;                                                                                        \
+        char text_[MPI_MAX_ERROR_STRING] = "";                                                                                  \
+        if (done_ != MPI_SUCCESS) {                                                                                             \
+            MPI_Error_string(done_, text_, &length_);                                                                           \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, text_);                                               \
+            MPI_Abort(MPI_COMM_WORLD, 3);                                                                                       \
+        }                                                                                                                       \
+    } while (0)
 
 /* That a call fails with this class. */
 #define FAILS(class, call)                                                                                                      \

@@ -110,12 +110,15 @@ static void counters(MPI_Win win, int *mine) {
 /* Rank 0 puts into the others. */
 static void posts(MPI_Win win, int *mine) {
     MPI_Group all, group;
-    int zero = 0, flag = 0;
+    int zero = 0, flag = 0, numbers[8];
     OK(MPI_Win_get_group(win, &all));
     if (rank == 0) {
         OK(MPI_Group_excl(all, 1, &zero, &group));
         OK(MPI_Win_start(group, 0, win));
-        for (int other = 1; other < size; other++) OK(MPI_Put(&other, 1, MPI_INT, other, 2, 1, MPI_INT, win));
+        for (int other = 1; other < size; other++) {
+            numbers[other] = other;
+            OK(MPI_Put(&numbers[other], 1, MPI_INT, other, 2, 1, MPI_INT, win));
+        }
         OK(MPI_Win_complete(win));
     } else {
         OK(MPI_Group_incl(all, 1, &zero, &group));

@@ -31,6 +31,9 @@ impl Shared {
 /// What the ranks of a job say, sorted by lines; all must succeed.
 pub(crate) fn run_job(program: &Path, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
     let ended = run_job_to_its_end(program, size, variables);
+    let said = |rank: &Output| format!("{}: {}", rank.status, String::from_utf8_lossy(&rank.stderr));
+    let all_well = ended.iter().all(|rank| rank.status.success());
+    assert!(all_well, "ranks end with {:#?}", ended.iter().map(said).collect::<Vec<_>>());
     let mut lines: Vec<String> = ended.into_iter().flat_map(lines_of).collect();
     lines.sort();
     lines
