@@ -12,7 +12,7 @@ use verbs::{
 
 use crate::support::child::{Child, hear, say};
 use crate::support::end::{at, deadline, within};
-use crate::support::{one_at_a_time, traces, until};
+use crate::support::{one_at_a_time, until};
 
 /// Forks; the child does this and ends, with success if it comes to its end.
 fn forked(body: impl FnOnce()) -> Pid {
@@ -249,16 +249,14 @@ fn the_death_of_a_parent_is_noticed_on_rails() {
 #[test]
 fn children_hold_no_descriptors() {
     let _gate = one_at_a_time();
-    let before = traces::descriptors();
-    let side = Side::open("shm");
-    let held = traces::descriptors() - before;
-    assert!(held > 0);
-    await_end(forked(|| {
+    let segments = || {
         let links = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
         let names = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        let ours = names.filter(|name| name.to_string_lossy().contains("nicety-shm")).count();
-        assert_eq!(ours, 0, "segments that the child holds");
-    }));
+        names.filter(|name| name.to_string_lossy().contains("nicety-shm")).count()
+    };
+    let side = Side::open("shm");
+    assert!(segments() > 0);
+    await_end(forked(|| assert_eq!(segments(), 0, "segments that the child holds")));
     drop(side);
 }
 
