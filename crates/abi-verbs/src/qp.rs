@@ -268,10 +268,11 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
     let number = qp.verbs().num();
     if let Ok(context) = qp.context.look() {
         let engine = &context.engine;
-        engine.pairing.forget(number);
         if let (Some(bridge), Ok(datagrams)) = (&qp.bridge, engine.datagrams()) {
+            datagrams.drain(bridge);
             datagrams.remove(bridge, &engine.pairing);
         }
+        engine.pairing.forget(number);
         // Whoever uses it for an event holds the lock.
         let mut objects = lock(&context.engine.objects);
         objects.qps.remove(&number);

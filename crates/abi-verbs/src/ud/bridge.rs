@@ -124,6 +124,11 @@ impl Bridge {
         })
     }
 
+    /// Whether nothing that was posted is to come over.
+    pub(super) fn is_empty(&self) -> bool {
+        self.end.state() != QpState::ReadyToSend || lock(&self.destinations).is_empty()
+    }
+
     /// The program has posted a receive.
     pub(crate) fn expect(&self) {
         self.receives.fetch_add(1, Ordering::Release);

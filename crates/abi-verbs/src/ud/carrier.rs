@@ -120,6 +120,16 @@ impl Datagrams {
         }
     }
 
+    /// Sends what a program has posted, of which it may have seen completions: what ends with it is not lost here.
+    pub(crate) fn drain(&self, bridge: &Bridge) {
+        let host = self.device.host();
+        host.poll("datagrams that are to leave", host.after(PATIENCE), || {
+            let mut turn = lock(&self.turn);
+            self.carry(&mut turn);
+            (bridge.is_empty() && turn.waiting.is_empty()).then_some(())
+        });
+    }
+
     /// The program's queue pair has gone.
     pub(crate) fn remove(&self, bridge: &Bridge, pairing: &Pairing) {
         pairing.forget(bridge.end().num());
