@@ -249,10 +249,34 @@ impl Buffer {
             (Some((from, len)), Some((to, room))) => {
                 // SAFETY: readable and writable, as promised to `Buffer::new`; no reference to either is alive. Test:
                 // puts_and_gets_move_elements.
-                unsafe { std::ptr::copy(pointer(from), pointer(to), len.min(room)) }
+                unsafe { copy_bytes(from, to, len.min(room)) }
             }
             _ => self.store(&from.to_vec()),
         }
+    }
+
+    /// Copies all bytes to an address, if they are one piece; whether they are.
+    ///
+    /// # Safety
+    /// As many bytes there are writable, and nobody has a reference to them.
+    #[inline]
+    pub(crate) unsafe fn copy_to(&self, to: usize) -> bool {
+        let Some((from, len)) = self.one_piece() else { return false };
+        // SAFETY: readable, as promised to `Buffer::new`, and writable, as promised here. Test: puts_and_gets_move_elements.
+        unsafe { copy_bytes(from, to, len) };
+        true
+    }
+
+    /// Copies as many bytes as it has from an address, if they are one piece; whether they are.
+    ///
+    /// # Safety
+    /// They are readable there, and nobody has an exclusive reference to them.
+    #[inline]
+    pub(crate) unsafe fn copy_from(&self, from: usize) -> bool {
+        let Some((to, len)) = self.one_piece() else { return false };
+        // SAFETY: as above, the other way round.
+        unsafe { copy_bytes(from, to, len) };
+        true
     }
 
     /// Reduces elements into this buffer's, which are as many: `self = from op self`.
@@ -319,6 +343,23 @@ fn extent_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)>
 
 fn pointer(address: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address)
+}
+
+/// Copies bytes between two places, which may overlap; a word in one step.
+///
+/// # Safety
+/// The first is readable and the second writable for so many bytes.
+#[inline]
+unsafe fn copy_bytes(from: usize, to: usize, len: usize) {
+    const WORD: usize = size_of::<u64>();
+    let (from, to) = (pointer(from), pointer(to));
+    // SAFETY: as the caller promises. Test: puts_and_gets_move_elements.
+    unsafe {
+        match len {
+            WORD => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+            _ => std::ptr::copy(from, to, len),
+        }
+    }
 }
 
 fn copy_from(address: usize, into: &mut [u8]) {

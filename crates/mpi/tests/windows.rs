@@ -579,6 +579,30 @@ fn operations_out_of_epochs_are_refused(process: &Process) {
     window.unlock(0).expect("locked");
     window.fence(Assert::NOSUCCEED).expect("idle");
     assert_eq!(class(window.get(&origin, &place)), expected);
+    // What was done in an epoch, and might be done at once again, is refused after it.
+    let mut word = [0; 8];
+    let (word, there) = (u64_buffer(&mut word), u64_at(1, 0));
+    let operations = || {
+        let put = class(window.put(&origin, &place));
+        let add = class(window.accumulate(&word, &there, &sum()));
+        [put, class(window.get(&origin, &place)), add, class(window.flush(1))]
+    };
+    for is_all in [true, false] {
+        match is_all {
+            true => window.lock_all(Assert::default()).expect("nothing has begun"),
+            false => window.lock(LockKind::Shared, 1, Assert::default()).expect("nothing has begun"),
+        }
+        assert_eq!([operations(), operations()], [[Class::SUCCESS; 4]; 2]);
+        match is_all {
+            true => window.unlock_all().expect("locked"),
+            false => window.unlock(1).expect("locked"),
+        }
+        assert_eq!(operations(), [expected; 4]);
+    }
+    window.fence(Assert::NOPRECEDE).expect("idle");
+    let fenced = [Class::SUCCESS, Class::SUCCESS, Class::SUCCESS, expected];
+    assert_eq!([operations(), operations()], [fenced; 2], "flushes are for locks");
+    fence(&window);
     window.free().expect("an end");
 }
 

@@ -36,6 +36,9 @@ impl Window {
         if matches!(op, Op::Predefined(Operator::NoOp)) {
             return Err(Error::new(Class::OP, "MPI_NO_OP only makes sense where something is fetched"));
         }
+        if form == Form::Plain && self.change_at_once(origin, None, at, op).is_some() {
+            return Ok(());
+        }
         let reduction = Reduction::of(op, origin, at)?;
         let Some(found) = self.reach(origin, at, form)? else { return Ok(()) };
         self.change(found, origin.len(), None, |there| reduction.apply(origin, there))
@@ -67,6 +70,9 @@ impl Window {
         op: &Op,
         form: Form,
     ) -> Result<()> {
+        if form == Form::Plain && self.change_at_once(origin, Some(result), at, op).is_some() {
+            return Ok(());
+        }
         let is_read = matches!(op, Op::Predefined(Operator::NoOp));
         let reduction = if is_read { Reduction::None } else { Reduction::of(op, origin, at)? };
         let Some(found) = self.reach(result, at, form)? else { return Ok(()) };

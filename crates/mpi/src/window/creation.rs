@@ -1,7 +1,7 @@
 //! How windows are made, and freed. Each member registers its memory with all of its devices, and tells the others how to reach it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use host::Lock;
 use verbs::{Buf, Mr, RemoteAddr};
@@ -14,6 +14,7 @@ use crate::nic::Nic;
 use crate::window::card::{CARD, Card, NO_PORT};
 use crate::window::control::{Control, DIRECTORY};
 use crate::window::directory::Attached;
+use crate::window::epoch::EpochNumber;
 use crate::window::object::{Belongings, Flavor, Inner, Kept, State, Window};
 use crate::window::segment::Segment;
 use crate::window::served::Service;
@@ -176,6 +177,9 @@ impl Window {
             attached: Lock::default(),
             posted: Lock::default(),
             state: Lock::new(State::default()),
+            epoch: EpochNumber::default(),
+            is_pending: AtomicBool::new(false),
+            flushes: AtomicU32::new(0),
             belongings: Lock::new(Belongings { info, ..Belongings::default() }),
             comm,
         };
@@ -192,6 +196,7 @@ impl Window {
         self.with_state(|state| state.epochs.check_free())?;
         self.delete_attributes()?;
         self.0.is_freed.store(true, Ordering::Relaxed);
+        self.change_epochs(|_| ());
         let done = self.finish_all("MPI_Win_free").and_then(|()| self.meet());
         // Dropped without the lock: regions are taken from devices.
         let kept = self.0.kept.lock(self.core().host()).take();

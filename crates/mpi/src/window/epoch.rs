@@ -1,6 +1,7 @@
 //! [`Epochs`]: when which operations of a window are allowed: between fences, between a start and its completion, under locks.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Class, Error, Result};
 
@@ -71,6 +72,55 @@ pub(super) struct Epochs {
     access: Access,
     /// Those who may operate on this process's memory between a post and a wait.
     exposed: bool,
+}
+
+/// Which epoch of access is going on, for whoever asks again and again: what was allowed once in it is allowed until it ends. The
+/// lowest bit says whether it is one of locks.
+#[derive(Debug, Default)]
+pub(super) struct EpochNumber(AtomicU64);
+
+/// The number of the last epoch in which an operation on a member was allowed, and could be done here at once.
+#[derive(Debug)]
+pub(super) struct Grant(AtomicU64);
+
+const PASSIVE: u64 = 1;
+
+impl Default for Grant {
+    fn default() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl EpochNumber {
+    /// The number to grant something by that is asked for next.
+    pub(super) fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Another epoch has begun, or none; under the lock of the epochs.
+    pub(super) fn next(&self, epochs: &Epochs) {
+        let passive = if epochs.check_passive().is_ok() { PASSIVE } else { 0 };
+        self.0.store((self.now() | PASSIVE) + 1 + passive, Ordering::Relaxed);
+    }
+
+    /// Whether it is granted now.
+    #[inline]
+    pub(super) fn has(&self, grant: &Grant) -> bool {
+        grant.0.load(Ordering::Relaxed) == self.now()
+    }
+
+    /// Whether it is granted now, by locks.
+    #[inline]
+    pub(super) fn has_passively(&self, grant: &Grant) -> bool {
+        self.has(grant) && self.now() & PASSIVE != 0
+    }
+}
+
+impl Grant {
+    /// Grants it in the epoch of this number.
+    pub(super) fn give(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
 }
 
 /// What must happen before an operation.
@@ -333,6 +383,24 @@ mod tests {
         epochs.withdraw();
         epochs.complete().expect("started");
         epochs.check_free().expect("all has ended");
+    }
+
+    #[test]
+    fn grants_end_with_their_epoch() {
+        let (mut epochs, number, grant) = (Epochs::default(), EpochNumber::default(), Grant::default());
+        assert!(!number.has(&grant), "nothing was granted yet");
+        for is_passive in [false, true, true, false, false] {
+            epochs = Epochs::default();
+            if is_passive {
+                epochs.lock_all(true).expect("nothing has begun");
+            }
+            number.next(&epochs);
+            assert!(!number.has(&grant), "granted in the epoch before");
+            grant.give(number.now());
+            assert!(number.has(&grant));
+            assert_eq!(number.has_passively(&grant), is_passive);
+        }
+        assert_eq!(class(epochs.operate(0)), Class::RMA_SYNC, "and the epochs say so, too");
     }
 
     #[test]

@@ -20,12 +20,14 @@
 //! | `epoch` | when which operations are allowed |
 //! | `sync` | fences, locks, flushes, and matching starts with posts |
 //! | `transfer`, `accumulate` | the operations |
+//! | `direct` | the same on mapped memory, at once |
 
 mod accumulate;
 mod attached;
 mod card;
 mod control;
 mod creation;
+mod direct;
 mod directory;
 mod epoch;
 mod object;

@@ -1,7 +1,7 @@
 //! [`Window`]: what a window is at one of its members, and what hangs on it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use host::Lock;
 use verbs::Mr;
@@ -18,7 +18,7 @@ use crate::status::PROC_NULL;
 use crate::table::Key;
 use crate::window::control::Control;
 use crate::window::directory::Attached;
-use crate::window::epoch::Epochs;
+use crate::window::epoch::{EpochNumber, Epochs};
 use crate::window::served::Stop;
 use crate::window::target::Target;
 
@@ -60,6 +60,11 @@ pub(super) struct Inner {
     /// What tells that those are done who may operate on this process's memory since a post.
     pub(super) posted: Lock<Vec<Request>>,
     pub(super) state: Lock<State>,
+    pub(super) epoch: EpochNumber,
+    /// Whether something is pending, as far as whoever asks has begun it.
+    pub(super) is_pending: AtomicBool,
+    /// Flushes that had nothing to wait for.
+    pub(super) flushes: AtomicU32,
     pub(super) belongings: Lock<Belongings>,
 }
 
@@ -108,6 +113,15 @@ impl Window {
     /// Does something with what is under way. Nothing that waits may be called in it.
     pub(super) fn with_state<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.0.state.lock(self.core().host()))
+    }
+
+    /// Changes what has begun: what was granted before is granted no more.
+    pub(super) fn change_epochs<T>(&self, act: impl FnOnce(&mut Epochs) -> T) -> T {
+        self.with_state(|state| {
+            let done = act(&mut state.epochs);
+            self.0.epoch.next(&state.epochs);
+            done
+        })
     }
 
     fn with_belongings<T>(&self, act: impl FnOnce(&mut Belongings) -> T) -> T {

@@ -10,7 +10,7 @@ use crate::memory::Buffer;
 use crate::point::With;
 use crate::request::Request;
 use crate::status::{PROC_NULL, Status};
-use crate::window::epoch::{Assert, LockKind};
+use crate::window::epoch::{Assert, Epochs, LockKind};
 use crate::window::object::{Pending, Window};
 use crate::window::transfer::Form;
 
@@ -40,7 +40,7 @@ impl Window {
             return Ok(());
         }
         let mut failed = None;
-        self.core().wait(call, |engine| {
+        let done = self.core().wait(call, |engine| {
             self.with_state(|state| {
                 state.pending.retain(|pending| {
                     if rank.is_some_and(|rank| rank != pending.rank) {
@@ -60,7 +60,9 @@ impl Window {
                 let is_left = |pending: &Pending| rank.is_none_or(|rank| rank == pending.rank);
                 (!state.pending.iter().any(is_left)).then_some(())
             })
-        })?;
+        });
+        self.with_state(|state| self.0.is_pending.store(!state.pending.is_empty(), Ordering::Relaxed));
+        done?;
         failed.map_or(Ok(()), |error| Err(Error::clone(&error)))
     }
 
@@ -81,7 +83,7 @@ impl Window {
     /// [`Class::RMA_SYNC`] within another epoch; [`Class::PROC_ABORTED`]; those of operations.
     pub fn fence(&self, assert: Assert) -> Result<()> {
         self.check_alive()?;
-        self.with_state(|state| state.epochs.fence(!assert.has(Assert::NOSUCCEED)))?;
+        self.change_epochs(|epochs| epochs.fence(!assert.has(Assert::NOSUCCEED)))?;
         let done = self.finish_all("MPI_Win_fence");
         let met = self.meet();
         fence(Ordering::SeqCst);
@@ -130,7 +132,7 @@ impl Window {
     pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
         self.check_alive()?;
         let ranks = self.ranks_of(group)?;
-        self.with_state(|state| state.epochs.start(ranks.clone()))?;
+        self.change_epochs(|epochs| epochs.start(ranks.clone()))?;
         if assert.has(Assert::NOCHECK) {
             return Ok(());
         }
@@ -147,7 +149,7 @@ impl Window {
     /// [`Class::RMA_SYNC`] without a start; [`Class::PROC_ABORTED`]; those of operations.
     pub fn complete(&self) -> Result<()> {
         self.check_alive()?;
-        let ranks = self.with_state(|state| state.epochs.complete())?;
+        let ranks = self.change_epochs(Epochs::complete)?;
         let done = self.finish_all("MPI_Win_complete");
         ranks.iter().try_for_each(|rank| self.say(*rank, COMPLETED))?;
         done
@@ -204,7 +206,7 @@ impl Window {
         if is_checked {
             target.way(&self.0.comm)?.words.lock(self.core(), kind, self.group())?;
         }
-        self.with_state(|state| state.epochs.locked(rank, is_checked.then_some(kind)));
+        self.change_epochs(|epochs| epochs.locked(rank, is_checked.then_some(kind)));
         Ok(())
     }
 
@@ -220,7 +222,7 @@ impl Window {
         let target = self.target(rank)?;
         self.with_state(|state| state.epochs.check_unlock(rank))?;
         let done = self.finish("MPI_Win_unlock", Some(rank));
-        if let Some(kind) = self.with_state(|state| state.epochs.unlock(rank)) {
+        if let Some(kind) = self.change_epochs(|epochs| epochs.unlock(rank)) {
             let begun = target.way(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
             self.pend(rank, begun, Form::Plain);
         }
@@ -234,7 +236,7 @@ impl Window {
     /// [`Class::RMA_SYNC`] in another epoch.
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
         self.check_alive()?;
-        self.with_state(|state| state.epochs.lock_all(!assert.has(Assert::NOCHECK)))
+        self.change_epochs(|epochs| epochs.lock_all(!assert.has(Assert::NOCHECK)))
     }
 
     /// Ends what [`Window::lock_all`] began, when its operations are over.
@@ -245,7 +247,7 @@ impl Window {
         self.check_alive()?;
         self.with_state(|state| state.epochs.check_unlock_all())?;
         let mut done = self.finish_all("MPI_Win_unlock_all");
-        for (rank, times) in self.with_state(|state| state.epochs.unlock_all()) {
+        for (rank, times) in self.change_epochs(Epochs::unlock_all) {
             let unlock = || {
                 let words = &self.target(rank)?.way(&self.0.comm)?.words;
                 let begun = words.unlock(self.core(), LockKind::Shared, times)?;
@@ -262,7 +264,15 @@ impl Window {
     ///
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_SYNC`] unless it is locked; [`Class::PROC_ABORTED`]; those of operations.
+    #[inline]
     pub fn flush(&self, rank: i32) -> Result<()> {
+        if self.is_flushed(rank) {
+            return Ok(());
+        }
+        self.flush_pending(rank)
+    }
+
+    fn flush_pending(&self, rank: i32) -> Result<()> {
         self.check_alive()?;
         if rank == PROC_NULL {
             return Ok(());

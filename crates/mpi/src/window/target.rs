@@ -10,6 +10,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::window::card::Card;
 use crate::window::directory::Known;
+use crate::window::epoch::Grant;
 use crate::window::served::Asking;
 use crate::window::words::Words;
 
@@ -52,6 +53,8 @@ pub(super) struct Target {
     /// Where its part is mapped here, if that is known from the start.
     near: Option<usize>,
     way: OnceLock<Way>,
+    /// That operations on its part may go at once.
+    pub(super) grant: Grant,
     /// What it has attached, as far as this process knows.
     pub(super) attached: Known,
 }
@@ -67,7 +70,8 @@ pub(super) enum Elements {
 impl Target {
     /// A member, by rank and process, with a control block of so many bytes, whose part may be mapped here.
     pub(super) fn new((rank, process): (i32, u32), card: Card, block: usize, near: Option<usize>) -> Self {
-        Self { rank, process, card, block, near, way: OnceLock::new(), attached: Known::default() }
+        let (way, grant, attached) = (OnceLock::new(), Grant::default(), Known::default());
+        Self { rank, process, card, block, near, way, grant, attached }
     }
 
     /// This process itself.
@@ -98,6 +102,21 @@ impl Target {
         let found = self.find_way(comm)?;
         // Another thread may have been faster.
         Ok(self.way.get_or_init(|| found))
+    }
+
+    /// Where its part is mapped here, if its way is known already.
+    #[inline]
+    pub(super) fn near_address(&self) -> Option<usize> {
+        match self.way.get()?.data {
+            Data::Near { address, .. } => Some(address),
+            Data::Far(_) => None,
+        }
+    }
+
+    /// Its words, if its way is known already.
+    #[inline]
+    pub(super) fn known_words(&self) -> Option<&Words> {
+        self.way.get().map(|way| &way.words)
     }
 
     fn find_way(&self, comm: &Comm) -> Result<Way> {

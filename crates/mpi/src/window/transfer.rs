@@ -29,7 +29,11 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] outside of an epoch that has the target; [`Class::RANK`], [`Class::DISP`] and [`Class::RMA_RANGE`] for elements
     /// that there are not; [`Class::TRUNCATE`] for more bytes than the target's elements have; [`Class::PROC_ABORTED`] when it is lost.
+    #[inline]
     pub fn put(&self, origin: &Buffer, at: &At) -> Result<()> {
+        if self.put_at_once(origin, at) {
+            return Ok(());
+        }
         self.copy(origin, at, SendOp::Write, Form::Plain).map(drop)
     }
 
@@ -37,7 +41,11 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::put`].
+    #[inline]
     pub fn get(&self, origin: &Buffer, at: &At) -> Result<()> {
+        if self.get_at_once(origin, at) {
+            return Ok(());
+        }
         self.copy(origin, at, SendOp::Read, Form::Plain).map(drop)
     }
 
@@ -97,6 +105,7 @@ impl Window {
             return Ok(None);
         }
         let target = self.target(at.rank)?;
+        let epoch = self.0.epoch.now();
         let ready = self.with_state(|state| match form {
             Form::Plain => state.epochs.operate(at.rank),
             Form::Requested => state.epochs.operate_passively(at.rank),
@@ -125,11 +134,13 @@ impl Window {
             target.way(&self.0.comm)?.words.lock(self.core(), LockKind::Shared, self.group())?;
             self.with_state(|state| state.epochs.locked_lazily(at.rank));
         }
-        let elements = if is_dynamic {
-            self.attached_elements(target, at)?
-        } else {
-            target.elements(&self.0.comm, at, offset)?
-        };
+        if is_dynamic {
+            return Ok(Some((target, self.attached_elements(target, at)?)));
+        }
+        let elements = target.elements(&self.0.comm, at, offset)?;
+        if matches!(elements, Elements::Near(_)) {
+            target.grant.give(epoch);
+        }
         Ok(Some((target, elements)))
     }
 
@@ -139,6 +150,7 @@ impl Window {
         let pending = Pending { rank, key, is_requested: form == Form::Requested };
         let is_many = self.with_state(|state| {
             state.pending.push(pending);
+            self.0.is_pending.store(true, Ordering::Relaxed);
             state.pending.len().is_multiple_of(PENDING_MANY)
         });
         if is_many {

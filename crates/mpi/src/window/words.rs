@@ -3,7 +3,7 @@
 //! A lock is two counts in one word: who has it alone, a process's number and one, in the upper half, and how many share it in the
 //! lower one. Whoever wants it shared counts itself first, and takes that back where somebody has it alone.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use host::{Bell, Lock, Span};
 use verbs::{Buf, RemoteAddr};
@@ -105,6 +105,15 @@ impl Words {
         })
     }
 
+    /// Takes the turn at once, where it is free and this process reaches the word.
+    #[inline]
+    pub(super) fn turn_at_once(&self, core: &Core) -> Option<Turn<'_>> {
+        let Self::Near(block) = self else { return None };
+        let (turn, me) = (block.word(TURN).ok()?, alone(core.bootstrap().rank()));
+        turn.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+        Some(Turn(turn))
+    }
+
     /// Lets others accumulate again.
     pub(super) fn end_turn(&self, core: &Core) -> Result<Begun> {
         let me = alone(core.bootstrap().rank());
@@ -129,6 +138,16 @@ impl Words {
     /// Whether a change comes behind all that the device was asked for at this member before.
     pub(super) fn is_behind(&self) -> bool {
         matches!(self, Self::Far { .. })
+    }
+}
+
+/// A turn that [`Words::turn_at_once`] took; it ends when this is dropped.
+pub(super) struct Turn<'a>(&'a AtomicU64);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // Nobody changes it meanwhile: others wait for 0. What was stored in the turn comes before.
+        self.0.store(0, Ordering::Release);
     }
 }
 
