@@ -1,8 +1,7 @@
 //! [`Cq`]: completion queues. What polls them is in `poll`.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cface::In;
 use rdma_abi::numbers as n;
@@ -19,6 +18,7 @@ use crate::parted::Late;
 use crate::pd::Users;
 use crate::poll;
 use crate::slab::{Handle, Held, Object, Slab};
+use crate::ud::Datagrams;
 
 /// A completion queue.
 pub(crate) struct Cq {
@@ -31,8 +31,8 @@ pub(crate) struct Cq {
     /// Asynchronous events, likewise.
     pub(crate) events: Acks,
     pub(crate) late: Late,
-    /// Queue pairs of type UD complete here, too: who polls moves datagrams.
-    pub(crate) has_datagrams: AtomicBool,
+    /// Of queue pairs of type UD that complete here, too: who polls moves them.
+    pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
     /// The completion that the calls for one at a time look at, and whom it is from.
     pub(crate) current: Mutex<(Wc, Option<u32>)>,
 }
@@ -73,7 +73,7 @@ fn create(
         notified: Acks::default(),
         events: Acks::default(),
         late: Late::default(),
-        has_datagrams: AtomicBool::new(false),
+        datagrams: OnceLock::new(),
         current: Mutex::default(),
     };
     let handle = Cq::slab().insert(seen, body)?;

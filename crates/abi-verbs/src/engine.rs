@@ -116,12 +116,6 @@ impl Engine {
         Ok(datagrams.insert(opened).clone())
     }
 
-    /// Moves datagrams, where there are any.
-    pub(crate) fn pump(&self) {
-        let datagrams = lock(&self.datagrams).clone();
-        datagrams.into_iter().for_each(|datagrams| datagrams.pump());
-    }
-
     /// What the thread does, until its process ends.
     fn serve(&self) {
         let sources = (&self.cm, &self.device);

@@ -4,7 +4,6 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::Ordering;
 
 use cface::{Out, contain};
 use rdma_abi::context::ibv_context;
@@ -19,6 +18,7 @@ use crate::engine::lock;
 use crate::errno::Errno;
 use crate::parted::sift;
 use crate::slab::{Handle, Held};
+use crate::ud::Datagrams;
 
 /// Completions that are taken at a time.
 const BATCH: usize = 16;
@@ -38,16 +38,16 @@ fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno
     while taken < count {
         let mut wcs = [Wc::default(); BATCH];
         let wanted = BATCH.min(count - taken);
-        let has_datagrams = cq.has_datagrams.load(Ordering::Acquire);
+        let datagrams = cq.datagrams.get();
         // Receives and whom they are from are taken in the same order.
-        let turn = if has_datagrams { Some(lock(&cq.current)) } else { None };
+        let turn = datagrams.map(|_| lock(&cq.current));
         let found = fetch(cq, &mut wcs[..wanted])?;
         if found == 0 {
             break;
         }
         place.required(Errno::INVAL)?;
         wcs[..found].iter().enumerate().for_each(|(at, wc)| {
-            let from = if has_datagrams { source(cq, wc) } else { None };
+            let from = datagrams.and_then(|datagrams| source(datagrams, wc));
             place.nth(taken + at).set(completion(wc, from));
         });
         drop(turn);
@@ -62,8 +62,8 @@ fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno
 /// Takes what the program is told of.
 #[inline]
 fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
-    if cq.has_datagrams.load(Ordering::Acquire) {
-        cq.context.look()?.engine.pump();
+    if let Some(datagrams) = cq.datagrams.get() {
+        datagrams.pump();
     }
     loop {
         let late = cq.late.take(place);
@@ -83,11 +83,9 @@ fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
 
 /// Whom a completion is from: the queue pair that sent a datagram.
 #[cold]
-fn source(cq: Held<Cq>, wc: &Wc) -> Option<u32> {
+fn source(datagrams: &Datagrams, wc: &Wc) -> Option<u32> {
     let is_receive = wc.is_ok() && wc.opcode == WcOpcode::Recv;
-    let context = cq.context.look().ok().filter(|_| is_receive)?;
-    let objects = lock(&context.engine.objects);
-    objects.qps.get(&wc.qp_num)?.look().ok()?.bridge.as_ref()?.source()
+    if is_receive { datagrams.source(wc.qp_num) } else { None }
 }
 
 /// A completion as C has it.
@@ -203,8 +201,7 @@ fn next(cq: *mut ibv_cq_ex) -> c_int {
             return Err(Errno(libc::ENOENT));
         }
         let [wc] = wc;
-        let has_datagrams = cq.has_datagrams.load(Ordering::Acquire);
-        *current = (wc, if has_datagrams { source(cq, &wc) } else { None });
+        *current = (wc, cq.datagrams.get().and_then(|datagrams| source(datagrams, &wc)));
         cq.show(|seen| (seen.wr_id, seen.status) = (wc.wr_id, status(wc.status) as c_int));
         Ok(())
     };

@@ -92,7 +92,7 @@ impl Qp {
         }
         let room = self.init.cap.max_send_wr;
         bridge.post(to, || self.gate.post(&self.qp, &[*wr], room).map_err(|(_, why)| why))?;
-        self.context.look()?.engine.pump();
+        self.send_cq.datagrams.get().into_iter().for_each(|datagrams| datagrams.pump());
         Ok(())
     }
 
@@ -171,10 +171,8 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
     let engine = context.look()?.engine.clone();
     // Whoever has a request for it finds it known.
     let mut objects = lock(&engine.objects);
-    let bridge = match is_datagram {
-        true => Some(engine.datagrams()?.bridge(&qp, &engine.pairing)?),
-        false => None,
-    };
+    let datagrams = if is_datagram { Some(engine.datagrams()?) } else { None };
+    let bridge = datagrams.as_ref().map(|all| all.bridge(&qp, &engine.pairing)).transpose()?;
     let body = Qp {
         qp,
         context,
@@ -192,8 +190,9 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         has_calls,
     };
     let handle = Qp::slab().insert(builder::seen(base(pd, init, number)), body)?;
-    if is_datagram {
-        [send_cq, recv_cq].iter().for_each(|cq| cq.has_datagrams.store(true, Ordering::Release));
+    if let Some(datagrams) = datagrams {
+        // A queue is of one device, whose datagrams stay.
+        [send_cq, recv_cq].iter().for_each(|cq| drop(cq.datagrams.set(datagrams.clone())));
     }
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.join());
@@ -269,7 +268,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
     if let Ok(context) = qp.context.look() {
         let engine = &context.engine;
         if let (Some(bridge), Ok(datagrams)) = (&qp.bridge, engine.datagrams()) {
-            datagrams.drain(bridge);
+            datagrams.drain(std::slice::from_ref(bridge));
             datagrams.remove(bridge, &engine.pairing);
         }
         engine.pairing.forget(number);

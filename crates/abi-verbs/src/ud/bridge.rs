@@ -16,8 +16,8 @@ use crate::ud::frame::GRH;
 
 /// Messages in each direction that are on the bridge at a time.
 const SLOTS: u32 = 64;
-/// How long two ends in one process may take to connect.
-const PATIENCE: Span = Span::from_secs(10);
+/// How long two ends in one process may take to connect: nobody is at fault but a machine that is busy.
+pub(super) const PATIENCE: Span = Span::from_secs(60);
 /// Bytes of one, with room for what a receive begins with.
 const SLOT: usize = MTU + GRH;
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
+use cface::contain;
 use rdma_abi::verbs::ibv_gid;
 use verbs::host::{Descriptor, Source, Span, Time, Wakes};
 use verbs::pairing::{End, Pairing};
@@ -13,7 +14,7 @@ use crate::answer::Answer;
 use crate::engine::lock;
 use crate::errno::Errno;
 use crate::ud::MTU;
-use crate::ud::bridge::Bridge;
+use crate::ud::bridge::{self, Bridge};
 use crate::ud::frame::{HEADER, Header, route_header};
 use crate::ud::socket::{Sent, Socket};
 
@@ -53,6 +54,31 @@ struct Turn {
     place: Vec<u8>,
 }
 
+/// Datagrams of this process, and of those that it was forked from.
+static OPEN: Mutex<Vec<(u32, Arc<Datagrams>)>> = Mutex::new(Vec::new());
+
+/// Has what was posted leave before the process ends, if it does so by exit(3).
+fn leave_at_exit(datagrams: &Arc<Datagrams>) {
+    extern "C" fn leave() {
+        let own = std::process::id();
+        let leave = || {
+            let open: Vec<_> = lock(&OPEN).iter().filter(|(pid, _)| *pid == own).cloned().collect();
+            open.iter().for_each(|(_, datagrams)| {
+                let bridges: Vec<_> = lock(&datagrams.bridges).own.values().cloned().collect();
+                datagrams.drain(&bridges);
+            });
+        };
+        // Nobody is left to be told.
+        let _ = contain(leave);
+    }
+    let mut open = lock(&OPEN);
+    if open.is_empty() {
+        // SAFETY: a function of this library, which is never unloaded. Test: `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
+        unsafe { libc::atexit(leave) };
+    }
+    open.push((std::process::id(), datagrams.clone()));
+}
+
 impl Source for Datagrams {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.cq.prepare_wait(wakes);
@@ -78,6 +104,7 @@ impl Datagrams {
         });
         let (thread, run) = (std::thread::Builder::new().name("nicety-datagrams".into()), datagrams.clone());
         thread.spawn(move || run.serve()).map_err(|_| Errno::AGAIN)?;
+        leave_at_exit(&datagrams);
         Ok(datagrams)
     }
 
@@ -107,7 +134,7 @@ impl Datagrams {
             bridges.programs.insert(qp.num(), bridge.clone());
             bridges.own.insert(number, bridge.clone());
         }
-        let (addr, param) = (pairing.addr(), ConnParam::default());
+        let (addr, param) = (pairing.addr(), ConnParam { timeout: bridge::PATIENCE, ..ConnParam::default() });
         let paired = pairing
             .pair(bridge.end(), End { addr, qp_num: qp.num() }, &param)
             .and_then(|()| pairing.pair(qp, End { addr, qp_num: number }, &param));
@@ -121,13 +148,20 @@ impl Datagrams {
     }
 
     /// Sends what a program has posted, of which it may have seen completions: what ends with it is not lost here.
-    pub(crate) fn drain(&self, bridge: &Bridge) {
+    pub(crate) fn drain(&self, bridges: &[Arc<Bridge>]) {
         let host = self.device.host();
         host.poll("datagrams that are to leave", host.after(PATIENCE), || {
-            let mut turn = lock(&self.turn);
-            self.carry(&mut turn);
-            (bridge.is_empty() && turn.waiting.is_empty()).then_some(())
+            self.pump();
+            let is_sent = |turn: MutexGuard<'_, Turn>| turn.waiting.is_empty();
+            let has_left =
+                bridges.iter().all(|bridge| bridge.is_empty()) && self.turn.try_lock().is_ok_and(is_sent);
+            has_left.then_some(())
         });
+    }
+
+    /// Whom the receive is from that the program's queue pair with this number has got and that is polled now.
+    pub(crate) fn source(&self, number: u32) -> Option<u32> {
+        lock(&self.bridges).programs.get(&number)?.source()
     }
 
     /// The program's queue pair has gone.

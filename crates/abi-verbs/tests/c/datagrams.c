@@ -1,4 +1,5 @@
-/* Datagrams between queue pairs of one process: who they are from, what a receive begins with, the way back, and what is dropped. */
+/* Datagrams between queue pairs of one process: who they are from, what a receive begins with, the way back, what is dropped, and what a
+   process says last. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -7,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CHECK(what) do { \
 	if (!(what)) { \
@@ -81,8 +84,60 @@ static void send_ok(struct end *end, struct ibv_ah *ah, uint32_t number, uint32_
 	CHECK(next(end).opcode == IBV_WC_SEND);
 }
 
+/* Whom a child sends to. */
+struct peer {
+	union ibv_gid gid;
+	uint32_t number;
+};
+
+/* A child that sends one datagram when it hears to whom, and ends at once without destroying anything. */
+static int last_word(void)
+{
+	static struct end end;
+	struct peer peer;
+	int pipes[2];
+
+	CHECK(!pipe(pipes));
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child) {
+		close(pipes[0]);
+		return pipes[1];
+	}
+	close(pipes[1]);
+	if (read(pipes[0], &peer, sizeof peer) != sizeof peer)
+		_exit(0);
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	CHECK((context = ibv_open_device(list[0])) && (pd = ibv_alloc_pd(context)));
+	make(&end, KEY);
+	struct ibv_ah_attr attr = { .is_global = 1, .grh.dgid = peer.gid, .port_num = 1 };
+	struct ibv_ah *ah = ibv_create_ah(pd, &attr);
+	CHECK(ah);
+	send_ok(&end, ah, peer.number, KEY, 6, IBV_WR_SEND);
+	exit(0);
+}
+
+enum { CHILDREN = 6 };
+
+static void last_words(struct end *end, const int *children)
+{
+	for (int child = 0; child < CHILDREN; child++) {
+		struct peer peer = { gid, end->qp->qp_num };
+		int status;
+
+		expect(end);
+		CHECK(write(children[child], &peer, sizeof peer) == sizeof peer);
+		CHECK(next(end).byte_len == 46);
+		CHECK(wait(&status) > 0 && !status);
+	}
+}
+
 int main(void)
 {
+	int children[CHILDREN];
+
+	for (int child = 0; child < CHILDREN; child++)
+		children[child] = last_word();
 	static struct end one, other;
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_cq *cq;
@@ -142,6 +197,8 @@ int main(void)
 		send_ok(&one, ah, other.qp->qp_num, KEY, sizeof count, IBV_WR_SEND);
 		CHECK(next(&other).byte_len == 44 && !memcmp(other.memory + 40, &count, sizeof count));
 	}
+
+	last_words(&other, children);
 
 	/* What found no receive long ago does not come now. */
 	expect(&one);
