@@ -65,8 +65,12 @@ fn required(from: u32, to: u32) -> Option<u32> {
 }
 
 pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i32) -> Answer {
-    let (qp, attr) = (qp.look()?, attr.get().ok_or(Errno::INVAL)?);
-    let (mask, from) = (attr_mask.cast_unsigned(), qp.state_now());
+    change(qp.look()?, &attr.get().ok_or(Errno::INVAL)?, attr_mask.cast_unsigned())
+}
+
+/// Moves a queue pair to the state that the attributes say, and keeps those of the mask.
+pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
+    let from = qp.state_now();
     let to = if mask & n::IBV_QP_STATE != 0 { attr.qp_state as u32 } else { from };
     if mask & n::IBV_QP_CUR_STATE != 0 && attr.cur_qp_state as u32 != from {
         return Err(Errno::INVAL);
@@ -89,13 +93,13 @@ pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i
             bridge.begin()?;
         }
     } else if (from, to) == (n::IBV_QPS_INIT, n::IBV_QPS_RTR) && !address::is_by_librdmacm(&attr.ah_attr) {
-        pair(qp, &attr)?;
+        pair(qp, attr)?;
     }
     if to == n::IBV_QPS_ERR {
         qp.failed();
         qp.learn();
     }
-    remember(qp, &attr, mask);
+    remember(qp, attr, mask);
     show(qp, to);
     Ok(())
 }
@@ -104,7 +108,7 @@ pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i
 ///
 /// # Errors
 /// [`Errno::INVAL`] for states in which that has no part.
-pub(crate) fn by_librdmacm(state: u32) -> Answer<(ibv_qp_attr, u32)> {
+pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr, u32)> {
     let before = match state {
         n::IBV_QPS_INIT => n::IBV_QPS_RESET,
         n::IBV_QPS_RTR => n::IBV_QPS_INIT,
@@ -113,7 +117,7 @@ pub(crate) fn by_librdmacm(state: u32) -> Answer<(ibv_qp_attr, u32)> {
     };
     let mut attr = Settings::default().0;
     attr.qp_state = state as c_int;
-    attr.port_num = 1;
+    (attr.port_num, attr.qkey) = (1, n::RDMA_UDP_QKEY);
     attr.qp_access_flags =
         n::IBV_ACCESS_REMOTE_WRITE | n::IBV_ACCESS_REMOTE_READ | n::IBV_ACCESS_REMOTE_ATOMIC;
     attr.path_mtu = n::IBV_MTU_4096 as c_int;
@@ -121,6 +125,7 @@ pub(crate) fn by_librdmacm(state: u32) -> Answer<(ibv_qp_attr, u32)> {
     attr.ah_attr.grh.dgid = address::by_librdmacm();
     // What the two sides have said of reads holds, and retries are the device's.
     (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (1, 1);
+    let required = if is_datagram { required_of_datagrams } else { required };
     Ok((attr, n::IBV_QP_STATE | required(before, state).unwrap_or(0)))
 }
 

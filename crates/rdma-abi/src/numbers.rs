@@ -168,6 +168,7 @@ numbers! {
     RDMA_PS_TCP = 262,
     RDMA_PS_UDP = 273,
     RDMA_PS_IB = 319,
+    RDMA_UDP_QKEY = 19088743,
     RAI_PASSIVE = 1,
     RAI_NUMERICHOST = 2,
     RAI_NOROUTE = 4,

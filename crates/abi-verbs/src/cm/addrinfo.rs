@@ -64,10 +64,15 @@ struct Wish {
 
 impl Wish {
     fn of(hints: Option<rdma_addrinfo>) -> Self {
-        let (qp_type, port_space) = (n::IBV_QPT_RC as i32, n::RDMA_PS_TCP as i32);
+        let connected = (n::IBV_QPT_RC as i32, n::RDMA_PS_TCP as i32);
+        let datagrams = (n::IBV_QPT_UD as i32, n::RDMA_PS_UDP as i32);
         let Some(hints) = hints else {
+            let (qp_type, port_space) = connected;
             return Self { flags: 0, family: 0, qp_type, port_space, src: None, dst: None };
         };
+        // What is not said follows from what is.
+        let is_datagram = hints.ai_qp_type == datagrams.0 || hints.ai_port_space == datagrams.1;
+        let (qp_type, port_space) = if is_datagram { datagrams } else { connected };
         let given = |value: i32, otherwise| if value == 0 { otherwise } else { value };
         let [src, dst] = addresses(&hints).map(|addr| addr.get().ok());
         Self {

@@ -8,6 +8,7 @@ use verbs::{ConnectRequest, Depths};
 
 use crate::answer::Answer;
 use crate::cm::id::CmId;
+use crate::cm::service::Service;
 use crate::context::Context;
 use crate::mailbox::Mailbox;
 use crate::slab::{Handle, Object, Slab};
@@ -25,6 +26,8 @@ pub(crate) struct News {
     pub(crate) status: c_int,
     pub(crate) private_data: Vec<u8>,
     pub(crate) depths: Option<Depths>,
+    /// Of a service of datagrams, what is known of it.
+    pub(crate) service: Option<Service>,
     /// The program gets an identifier for it with the event; if it never does, it is refused.
     pub(crate) request: Option<Request>,
 }
@@ -38,7 +41,7 @@ pub(crate) struct Request {
 impl News {
     /// News of this kind, without more.
     pub(crate) fn new(id: Handle<CmId>, kind: u32, status: c_int) -> Self {
-        Self { id, kind, status, private_data: Vec::new(), depths: None, request: None }
+        Self { id, kind, status, private_data: Vec::new(), depths: None, service: None, request: None }
     }
 }
 

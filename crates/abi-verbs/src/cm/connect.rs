@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::cm::channel::{self, News, Request};
 use crate::cm::id::{self, CmId, End, Phase, State, tell};
 use crate::cm::route::{self, show, way_to, ways_here};
+use crate::cm::service::{self, Service};
 use crate::device::{self, Kind};
 use crate::engine::{Engine, Objects, lock};
 use crate::errno::Errno;
@@ -84,7 +85,7 @@ fn own_qp(state: &State, objects: &Objects, number: u32) -> Answer<Option<Held<Q
 pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer<Option<Handle<CmId>>> {
     let held = id.look()?;
     let engine = lock(&held.state).engine()?;
-    let (param, number) = parameters(&engine, param)?;
+    let (mut param, number) = parameters(&engine, param)?;
     // Events of what begins here find the identifier known.
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
@@ -92,7 +93,12 @@ pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Ans
     if state.phase != Phase::Idle {
         return Err(Errno::INVAL);
     }
-    let qp = own_qp(&state, &objects, number)?;
+    let qp = if state.is_datagram {
+        param.private_data = service::question(&param.private_data);
+        None
+    } else {
+        own_qp(&state, &objects, number)?
+    };
     let attempt = Attempt { addr, param, until: engine.device.host().now() + GRACE };
     let (end, number) = attempt.make(&engine, qp)?;
     objects.ids.insert(number, id);
@@ -162,6 +168,11 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
     let (param, number) = parameters(&engine, param)?;
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
+    if state.is_datagram {
+        service::answer(&engine, &objects, &mut state, number, &param.private_data)?;
+        state.phase = Phase::Over;
+        return Ok(None);
+    }
     let qp = own_qp(&state, &objects, number)?;
     let request = state.request.take().ok_or(Errno::INVAL)?;
     let (end, number) = match qp {
@@ -244,13 +255,20 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
     // What nobody gets is dropped, which refuses it.
     let Some((_, id)) = listener else { return };
     let (Ok(listener), Some(context)) = (id.look(), route::context_of(engine)) else { return };
+    let state = lock(&listener.state);
+    let (private_data, service) = match (service::asked(&request.private_data), state.is_datagram) {
+        (Some(asked), true) => (asked.to_vec(), Some(Service::default())),
+        (None, false) => (request.private_data.clone(), None),
+        _ => return,
+    };
     let news = News {
-        private_data: request.private_data.clone(),
+        private_data,
         depths: request.info.depths,
+        service,
         request: Some(Request { request, context }),
         ..News::new(*id, n::RDMA_CM_EVENT_CONNECT_REQUEST, 0)
     };
-    channel::tell(lock(&listener.state).channel, news);
+    channel::tell(state.channel, news);
 }
 
 /// The identifier that a program gets with a request, on the listener's channel.
@@ -275,6 +293,12 @@ pub(crate) fn requester(listener: Handle<CmId>, request: Request) -> Answer<Hand
 /// The connection is there.
 pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo) {
     let mut state = lock(&id.state);
+    if state.is_datagram {
+        // What listens there takes connections.
+        state.end = End::None;
+        drop(state);
+        return failed(id, &CmFailure::PeerGone);
+    }
     // A program that has a queue pair of its own moves it when it hears of this, and then says rdma_establish; iWARP has no such
     // third step.
     let is_response = state.phase == Phase::Connecting && state.qp.is_null() && device::kind() == Kind::Hca;
@@ -303,21 +327,38 @@ const REJECTED_BY_CONSUMER: c_int = 28;
 /// Nobody listens there, likewise: an invalid service.
 const NO_SERVICE: c_int = 8;
 
-/// The other side has said no.
+/// The answers of a service of datagrams that is not there, and of one whose program refuses (IBA 13.8.2).
+const UNSUPPORTED: c_int = 1;
+const REFUSED: c_int = 2;
+
+/// The other side has said no, or where the service is.
 pub(crate) fn rejected(id: Held<CmId>, private_data: Vec<u8>) {
     let state = give_up(&id);
-    let news = News::new(id.handle(), n::RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER);
+    if let Some((service, said)) = Service::decode(&private_data).filter(|_| state.is_datagram) {
+        let news = News::new(id.handle(), n::RDMA_CM_EVENT_ESTABLISHED, 0);
+        let news = News { private_data: said.to_vec(), service: Some(service), ..news };
+        return channel::tell(state.channel, news);
+    }
+    let news = match state.is_datagram {
+        true => News {
+            service: Some(Service::default()),
+            ..News::new(id.handle(), n::RDMA_CM_EVENT_UNREACHABLE, REFUSED)
+        },
+        false => News::new(id.handle(), n::RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER),
+    };
     channel::tell(state.channel, News { private_data, ..news });
 }
 
 /// There will be no connection.
 pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
+    let state = give_up(&id);
     let (kind, status) = match why {
+        CmFailure::Refused(_) if state.is_datagram => (n::RDMA_CM_EVENT_UNREACHABLE, UNSUPPORTED),
+        _ if state.is_datagram => (n::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT),
         CmFailure::Refused(_) => (n::RDMA_CM_EVENT_REJECTED, NO_SERVICE),
         CmFailure::TimedOut | CmFailure::Unreachable(..) => (n::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT),
         _ => (n::RDMA_CM_EVENT_CONNECT_ERROR, -libc::ECONNRESET),
     };
-    let state = give_up(&id);
     tell(id, &state, kind, status);
 }
 

@@ -16,7 +16,7 @@ use crate::engine::lock;
 use crate::errno::Errno;
 use crate::modify;
 use crate::pd::{self, Pd};
-use crate::qp;
+use crate::qp::{self, Qp};
 use crate::slab::{Handle, Held};
 use crate::srq::{self, Srq};
 
@@ -45,7 +45,7 @@ impl Template {
             recv_cq: self.recv_cq.cast(),
             srq: self.srq.cast(),
             cap: self.cap,
-            qp_type: n::IBV_QPT_RC as i32,
+            qp_type: id.seen().qp_type,
             sq_sig_all: self.sq_sig_all,
         };
         create(id, self.pd, &mut init, false)
@@ -76,19 +76,39 @@ pub(crate) fn rdma_create_qp_ex(id: Handle<CmId>, init: Out<ibv_qp_init_attr_ex>
 /// Makes the queue pair, with completion queues where the program has named none, ready for receives.
 pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer {
     let context = context_of(id)?;
-    if lock(&id.state).qp.look().is_ok() {
+    let (has_one, is_datagram) = {
+        let state = lock(&id.state);
+        (state.qp.look().is_ok(), state.is_datagram)
+    };
+    if has_one {
         return Err(Errno::INVAL);
     }
-    if init.qp_type.cast_unsigned() != n::IBV_QPT_RC {
+    if init.qp_type.cast_unsigned() != if is_datagram { n::IBV_QPT_UD } else { n::IBV_QPT_RC } {
         return Err(Errno::OPNOTSUPP);
     }
     let pd = domain(id, pd, context)?;
     let made = add_queues(id, context, init).and_then(|()| qp::create(pd, init, has_calls));
+    let made = made.and_then(|qp| begin(qp, is_datagram));
     let qp = made.inspect_err(|_| destroy_queues(id))?;
-    modify::show(qp.look()?, n::IBV_QPS_INIT);
     lock(&id.state).qp = qp;
     id.show(|seen| (seen.qp, seen.pd) = (qp.cast(), pd.cast()));
     Ok(())
+}
+
+/// Moves a new queue pair to where the program has it: one of type UD may send.
+fn begin(qp: Handle<Qp>, is_datagram: bool) -> Answer<Handle<Qp>> {
+    if !is_datagram {
+        modify::show(qp.look()?, n::IBV_QPS_INIT);
+        return Ok(qp);
+    }
+    let begun = [n::IBV_QPS_INIT, n::IBV_QPS_RTR, n::IBV_QPS_RTS].into_iter().try_for_each(|state| {
+        let (attr, mask) = modify::by_librdmacm(state, is_datagram)?;
+        modify::change(qp.look()?, &attr, mask)
+    });
+    begun.inspect_err(|_| {
+        let _ = qp::ibv_destroy_qp(qp);
+    })?;
+    Ok(qp)
 }
 
 fn context_of(id: Held<CmId>) -> Answer<Handle<Context>> {
@@ -201,9 +221,11 @@ pub(crate) fn rdma_destroy_srq(id: Handle<CmId>) -> Answer {
 
 /// What a program that makes its queue pair itself has to say to `ibv_modify_qp(3)` for the next state.
 pub(crate) fn rdma_init_qp_attr(id: Handle<CmId>, attr: Out<ibv_qp_attr>, mask: Out<i32>) -> Answer {
-    context_of(id.look()?)?;
+    let id = id.look()?;
+    context_of(id)?;
+    let is_datagram = lock(&id.state).is_datagram;
     let asked = attr.get().ok_or(Errno::INVAL)?;
-    let (found, flags) = modify::by_librdmacm(asked.qp_state.cast_unsigned())?;
+    let (found, flags) = modify::by_librdmacm(asked.qp_state.cast_unsigned(), is_datagram)?;
     mask.required(Errno::INVAL)?.set(flags.cast_signed());
     attr.set(found);
     Ok(())

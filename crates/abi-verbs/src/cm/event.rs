@@ -10,6 +10,7 @@ use crate::answer::Answer;
 use crate::cm::channel::{EventChannel, News};
 use crate::cm::connect;
 use crate::cm::id::CmId;
+use crate::cm::service::Service;
 use crate::errno::Errno;
 use crate::slab::{Handle, Held, Object, Slab};
 
@@ -56,9 +57,11 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
         None => (owner, Handle::NULL),
         Some(request) => (connect::requester(owner, request)?, owner),
     };
+    let private_data = if lent.is_empty() { std::ptr::null() } else { lent.as_ptr() };
+    let private_data_len = lent.len().try_into().unwrap_or(u8::MAX);
     let conn = rdma_conn_param {
-        private_data: if lent.is_empty() { std::ptr::null() } else { lent.as_ptr() },
-        private_data_len: lent.len().try_into().unwrap_or(u8::MAX),
+        private_data,
+        private_data_len,
         // What the other side will use is what this one has to serve.
         responder_resources: depths.map_or(0, |depths| depths.initiator_depth),
         initiator_depth: depths.map_or(0, |depths| depths.responder_resources),
@@ -68,12 +71,21 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
         srq: 0,
         qp_num: 0,
     };
+    let ud = |service: Service| rdma_ud_param {
+        private_data,
+        private_data_len,
+        ah_attr: service.vector(),
+        qp_num: service.qp_num,
+        qkey: service.qkey,
+    };
+    let param =
+        news.service.map_or(rdma_event_param { conn }, |service| rdma_event_param { ud: ud(service) });
     let seen = rdma_cm_event {
         id: id.cast(),
         listen_id: listener.cast(),
         event: news.kind as c_int,
         status: news.status,
-        param: rdma_event_param { conn },
+        param,
     };
     let event = CmEvent::slab().insert(seen, CmEvent { owner, _lent: lent })?;
     if let Ok(owner) = owner.look() {

@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(crate) channel: Handle<EventChannel>,
     /// The channel is its own: calls wait for what answers them.
     pub(crate) is_sync: bool,
+    /// Of port space UDP.
+    pub(crate) is_datagram: bool,
     pub(crate) context: Handle<Context>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
@@ -101,10 +103,12 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
     seen.channel = channel.cast();
     seen.context = user;
     seen.ps = space;
-    seen.qp_type = n::IBV_QPT_RC as c_int;
+    let is_datagram = space.cast_unsigned() == n::RDMA_PS_UDP;
+    seen.qp_type = if is_datagram { n::IBV_QPT_UD } else { n::IBV_QPT_RC } as c_int;
     let state = State {
         channel,
         is_sync,
+        is_datagram,
         context: Handle::NULL,
         local: None,
         peer: None,
@@ -125,7 +129,7 @@ pub(crate) fn rdma_create_id(
     context: *mut c_void,
     ps: i32,
 ) -> Answer {
-    if !matches!(ps.cast_unsigned(), n::RDMA_PS_TCP | n::RDMA_PS_IB) {
+    if !matches!(ps.cast_unsigned(), n::RDMA_PS_TCP | n::RDMA_PS_UDP | n::RDMA_PS_IB) {
         return Err(Errno::OPNOTSUPP);
     }
     let place = id.required(Errno::INVAL)?;

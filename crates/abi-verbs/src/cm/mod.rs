@@ -10,6 +10,7 @@
 //! | `route` | which device leads where |
 //! | `endpoint` | queue pairs, shared receive queues and completion queues of an identifier |
 //! | `connect` | listening, connecting, accepting, and what the device says of it |
+//! | `service` | services of datagrams |
 //! | `sync` | waiting for what answers a call; identifiers that are made in one call |
 //! | `addrinfo` | addresses by name |
 
@@ -20,4 +21,5 @@ pub(crate) mod endpoint;
 pub(crate) mod event;
 pub(crate) mod id;
 pub(crate) mod route;
+pub(crate) mod service;
 pub(crate) mod sync;

@@ -24,10 +24,9 @@ pub(crate) fn look(id: Handle<CmId>) -> Answer<Option<RawFd>> {
     match next(held)? {
         Err(until) => Ok(until),
         Ok(event) if event.status == 0 => Ok(None),
-        Ok(event) if event.event.cast_unsigned() == n::RDMA_CM_EVENT_REJECTED => {
-            Err(Errno(libc::ECONNREFUSED))
-        }
-        Ok(event) => Err(Errno(event.status.abs())),
+        // Positive numbers are reasons of the other side.
+        Ok(event) if event.status > 0 => Err(Errno(libc::ECONNREFUSED)),
+        Ok(event) => Err(Errno(-event.status)),
     }
 }
 
@@ -79,7 +78,8 @@ pub(crate) fn rdma_create_ep(
 ) -> Answer {
     let place = id.required(Errno::INVAL)?;
     let info = res.get().ok_or(Errno::INVAL)?;
-    if info.ai_qp_type.cast_unsigned() != n::IBV_QPT_RC {
+    let is_datagram = info.ai_port_space.cast_unsigned() == n::RDMA_PS_UDP;
+    if info.ai_qp_type.cast_unsigned() != if is_datagram { n::IBV_QPT_UD } else { n::IBV_QPT_RC } {
         return Err(Errno::OPNOTSUPP);
     }
     let new = id::make(Handle::NULL, std::ptr::null_mut(), info.ai_port_space)?;

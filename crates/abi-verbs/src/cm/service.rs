@@ -1,0 +1,101 @@
+//! Port space UDP: a listener is a service of datagrams, and who connects asks for its queue pair (service ID resolution, IBA 13.4).
+//!
+//! The question is a request to connect and the answer its rejection, each with what is said in its private data: no connection
+//! comes of it.
+
+use rdma_abi::numbers::RDMA_UDP_QKEY;
+use rdma_abi::verbs::{ibv_ah_attr, ibv_gid, ibv_global_route};
+use verbs::ConnectRequest;
+
+use crate::answer::Answer;
+use crate::cm::id::State;
+use crate::engine::{Engine, Objects};
+use crate::errno::Errno;
+use crate::slab::Handle;
+
+/// What both begin with.
+const MAGIC: [u8; 8] = *b"NICETYS1";
+/// What an answer has before the program's data: the magic, a GID, a number and a key.
+const HEAD: usize = 32;
+
+/// Where datagrams for a service go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) gid: ibv_gid,
+    pub(crate) qp_num: u32,
+    pub(crate) qkey: u32,
+}
+
+/// The question, with what the program says.
+pub(crate) fn question(private_data: &[u8]) -> Vec<u8> {
+    [&MAGIC, private_data].concat()
+}
+
+/// What the program says in a question; nothing if it is a request to connect.
+pub(crate) fn asked(private_data: &[u8]) -> Option<&[u8]> {
+    private_data.strip_prefix(&MAGIC)
+}
+
+/// Answers with the queue pair of the identifier, or that of the program's own with this number.
+///
+/// # Errors
+/// [`Errno::INVAL`] if there is no such queue pair of type UD.
+pub(crate) fn answer(
+    engine: &Engine,
+    objects: &Objects,
+    state: &mut State,
+    number: u32,
+    private_data: &[u8],
+) -> Answer {
+    let named = if state.qp.is_null() { objects.qps.get(&number).copied() } else { Some(state.qp) };
+    let qp = named.unwrap_or(Handle::NULL).look()?;
+    if qp.bridge.is_none() {
+        return Err(Errno::INVAL);
+    }
+    let gid = engine.gid().ok_or(Errno::OPNOTSUPP)?;
+    let service = Service { gid, qp_num: qp.verbs().num(), qkey: RDMA_UDP_QKEY };
+    let request: ConnectRequest = state.request.take().ok_or(Errno::INVAL)?;
+    Ok(request.reject(&service.encode(private_data))?)
+}
+
+impl Service {
+    fn encode(&self, private_data: &[u8]) -> Vec<u8> {
+        let (number, key) = (self.qp_num.to_be_bytes(), self.qkey.to_be_bytes());
+        [&MAGIC[..], &self.gid.raw, &number, &key, private_data].concat()
+    }
+
+    /// The service, and what its program says; nothing if that has refused.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, private_data) = bytes.split_first_chunk::<HEAD>()?;
+        let head = asked(head)?;
+        let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let mut gid = ibv_gid::default();
+        gid.raw.copy_from_slice(&head[..16]);
+        Some((Self { gid, qp_num: word(16), qkey: word(20) }, private_data))
+    }
+
+    /// The address vector that leads there.
+    pub(crate) fn vector(&self) -> ibv_ah_attr {
+        let grh =
+            ibv_global_route { dgid: self.gid, flow_label: 0, sgid_index: 0, hop_limit: 1, traffic_class: 0 };
+        ibv_ah_attr { grh, dlid: 0, sl: 0, src_path_bits: 0, static_rate: 0, is_global: 1, port_num: 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_and_answers_are_read_back_and_refusals_are_none() {
+        assert_eq!(asked(&question(b"please")), Some(&b"please"[..]));
+        assert_eq!(asked(b"a connection"), None);
+        let gid = ibv_gid { raw: std::array::from_fn(|at| at as u8) };
+        let service = Service { gid, qp_num: 0x01_0203, qkey: RDMA_UDP_QKEY };
+        let bytes = service.encode(b"here");
+        assert_eq!(Service::decode(&bytes), Some((service, &b"here"[..])));
+        assert_eq!(Service::decode(&bytes[..HEAD - 1]), None);
+        assert_eq!(Service::decode(b"no, says the program of the other side"), None);
+        assert_eq!(service.vector().grh.dgid, gid);
+    }
+}
