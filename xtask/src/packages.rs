@@ -17,6 +17,8 @@ const FOR_CI: &Needed = &[
     ("ibv_rc_pingpong", "ibverbs-utils"),
     ("ib_write_lat", "perftest"),
     ("rping", "rdmacm-utils"),
+    ("ucx_perftest", "ucx-utils"),
+    ("fi_pingpong", "libfabric-bin"),
     ("/usr/include/infiniband/verbs.h", "libibverbs-dev"),
     ("/usr/include/rdma/rdma_cma.h", "librdmacm-dev"),
     ("chromium", "chromium"),

@@ -12,6 +12,7 @@ use rdma_abi::verbs::ibv_device;
 use crate::answer::Answer;
 use crate::engine::lock;
 use crate::errno::Errno;
+use crate::paths;
 use crate::slab::{Handle, Object, Slab};
 
 /// A device that a program may open.
@@ -155,12 +156,24 @@ pub(crate) fn ibv_get_device_guid(device: Handle<Device>) -> u64 {
     device.look().map_or(0, |device| guid(&device.name))
 }
 
-/// There is no sysfs of ours to read.
+/// Where attributes of ours are read as well.
 pub(crate) fn ibv_get_sysfs_path() -> Answer<*const c_char> {
     Ok(c"/sys".as_ptr())
 }
 
-/// Attributes of devices in sysfs, which programs do without.
-pub(crate) fn ibv_read_sysfs_file(_dir: Text, _file: Text, _buf: Out<u8>, _size: usize) -> Answer {
-    Err(Errno(libc::ENOENT))
+/// The text of an attribute, without the end of its line: how many bytes, or -1.
+pub(crate) fn ibv_read_sysfs_file(dir: Text, file: Text, buf: Out<u8>, size: usize) -> i32 {
+    let read = || {
+        let (dir, file) = (dir.get().ok_or(Errno::INVAL)?, file.get().ok_or(Errno::INVAL)?);
+        let text = paths::read(&dir, &file).ok_or(Errno(libc::ENOENT))?;
+        let text = text.trim_end().as_bytes();
+        let len = text.len().min(size.saturating_sub(1));
+        buf.required(Errno::INVAL)?;
+        text[..len].iter().chain([&0]).enumerate().for_each(|(at, byte)| buf.nth(at).set(*byte));
+        Ok(len as i32)
+    };
+    read().unwrap_or_else(|why: Errno| {
+        why.leave();
+        -1
+    })
 }

@@ -23,6 +23,7 @@
 //! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
 //! | `event`, `mailbox` | asynchronous events; what a program has not been told yet |
 //! | `text` | names and rates |
+//! | `paths` | what is below /dev/infiniband and /sys/class/infiniband, where this library is preloaded |
 //! | `cm` | librdmacm |
 
 mod address;
@@ -44,6 +45,7 @@ mod mailbox;
 mod modify;
 mod mr;
 mod parted;
+mod paths;
 mod pd;
 mod poll;
 mod port;

@@ -11,6 +11,13 @@ fn name(names: &[&'static CStr], number: i32, otherwise: &'static CStr) -> Answe
     Ok(name.unwrap_or(otherwise).as_ptr())
 }
 
+/// A GUID in the order of the network, as sysfs writes it.
+pub(crate) fn guid_text(guid: u64) -> String {
+    let bytes = guid.to_ne_bytes();
+    let quarters = bytes.chunks_exact(2).map(|two| format!("{:02x}{:02x}", two[0], two[1]));
+    quarters.collect::<Vec<_>>().join(":")
+}
+
 pub(crate) fn ibv_wc_status_str(status: i32) -> Answer<*const c_char> {
     let names = [
         c"success",

@@ -4,7 +4,7 @@ mod common;
 
 use std::io::Read as _;
 
-use common::{Names, await_listener, compile, ends, finish, free_port, has, has_compiler, pair};
+use common::{Names, await_listener, compile, ends, finish, free_port, has, has_compiler, library, pair};
 
 #[test]
 fn a_device_is_described() {
@@ -178,9 +178,72 @@ fn multicast_is_refused() {
     assert!(!common::end(child, "mckey").status.success());
 }
 
+/// Pairs of programs that take the port in other ways at their ends.
+fn run_ends(device: &str, package: &str, pairs: &[[&str; 2]]) {
+    let names = Names::new();
+    for [server, client] in pairs {
+        if !has(server.split(' ').next().expect("a program"), package) {
+            return;
+        }
+        let port = free_port();
+        let start = |line: &str| {
+            let line = line.replace("PORT", &port.to_string());
+            let mut words = line.split(' ');
+            let mut command = names.command(words.next().expect("a program"), device);
+            command.args(words).env("LD_PRELOAD", library()).env("UCX_TLS", "rc_verbs,ud_verbs");
+            command.spawn().expect("it starts")
+        };
+        let mut waits = start(server);
+        await_listener(port, &mut waits);
+        let said = [finish(start(client), client), finish(waits, server)].concat();
+        assert!(!said.contains("rror"), "{server} on {device}: {said}");
+    }
+}
+
+#[test]
+fn ucx_runs_over_queue_pairs_of_both_types() {
+    let lines = [
+        ["ucx_perftest -p PORT -t tag_lat -n 100", "ucx_perftest -p PORT 127.0.0.1 -t tag_lat -n 100"],
+        [
+            "ucx_perftest -p PORT -t tag_bw -s 1000000 -n 10",
+            "ucx_perftest -p PORT 127.0.0.1 -t tag_bw -s 1000000 -n 10",
+        ],
+        [
+            "ucx_perftest -p PORT -t am_lat -d nicety0:1 -x ud_verbs -n 100",
+            "ucx_perftest -p PORT 127.0.0.1 -t am_lat -d nicety0:1 -x ud_verbs -n 100",
+        ],
+    ];
+    ["shm", "iwarp@127.0.0.1"].into_iter().for_each(|device| run_ends(device, "ucx-utils", &lines));
+}
+
+#[test]
+fn libfabric_runs_over_its_provider_for_verbs() {
+    let lines =
+        [["fi_pingpong -p verbs -e msg -B PORT -c", "fi_pingpong -p verbs -e msg -P PORT -c 127.0.0.1"]];
+    ["shm", "iwarp@127.0.0.1"].into_iter().for_each(|device| run_ends(device, "libfabric-bin", &lines));
+}
+
+/// What programs see that look at paths, where the library is preloaded.
+#[test]
+fn paths_of_devices_lead_somewhere() {
+    let names = Names::new();
+    let script = "test -c /dev/infiniband/uverbs0 && test -d /sys/class/infiniband/nicety0/ports/1 \
+        && ! test -e /dev/infiniband/uverbs1 && ! cat /sys/class/infiniband/nicety0/none && test -r /etc/passwd \
+        && echo kept >$0 && cat $0 /sys/class/infiniband/nicety0/node_type /sys/class/infiniband_verbs/uverbs0/ibdev";
+    let mut shell = names.command("sh", "shm");
+    shell.args(["-c", script]).arg(names.path().join("file")).env("LD_PRELOAD", library());
+    let said = finish(shell.spawn().expect("it starts"), "sh");
+    assert!(said.contains("kept\n1: CA\nnicety0\n"), "{said}");
+}
+
 #[test]
 fn datagrams_in_c_arrive_or_are_dropped() {
     run_c("datagrams.c", "all carried");
+}
+
+#[test]
+fn services_of_datagrams_in_c_are_found() {
+    run_c("services.c", "all found");
 }
 
 #[test]

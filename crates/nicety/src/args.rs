@@ -308,7 +308,7 @@ pub(crate) struct RunArgs {
 
 const RUN: &str = "\
 The program finds our libibverbs.so.1 and librdmacm.so.1 before any others (LD_LIBRARY_PATH), and in them the devices, as \
-nicety0, nicety1 and so on. With --dat it is given a dat.conf of its own (DAT_OVERRIDE) in which NAME is the device; that needs \
+nicety0, nicety1 and so on; preloaded (LD_PRELOAD), they answer for the paths of such devices, too. With --dat it is given a dat.conf of its own (DAT_OVERRIDE) in which NAME is the device; that needs \
 libdat2 (Debian: libdapl2). Neither needs anything else of RDMA. The exit status is that of the program.
 
 EXAMPLES

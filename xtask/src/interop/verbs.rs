@@ -36,12 +36,16 @@ pub(crate) const CASES: &[Case<Clients>] = &[
         shows: "libfabric's provider for verbs",
         run: |clients| clients.all(LIBFABRIC),
     },
+    Case { name: "verbs-ucx", shows: "UCX over rc_verbs and ud_verbs", run: |clients| clients.all(UCX) },
 ];
 
 /// How long one of the programs may run.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The devices, each with the options of ibverbs-utils that its addresses need.
 const DEVICES: [(&str, &str); 2] = [("shm", ""), ("iwarp@127.0.0.1", "-g 0")];
+
+/// Where programs of rdmacm-utils listen that take no port.
+const RDMACM_UTILS: u16 = 7174;
 
 /// A program, or two that talk with each other. `PORT` is a free port, `GID` what a device needs to be reached.
 struct Row {
@@ -103,7 +107,8 @@ const CM: &[Row] = &[
     two("rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT", "end 0"),
     two("rdma_xserver -p PORT", "rdma_xclient -s 127.0.0.1 -p PORT", "end 0"),
     Row { server: "mckey -m 224.0.0.1", end: End::Refused, says: "" },
-    Row { server: "udaddy -s 127.0.0.1", end: End::Refused, says: "" },
+    two("ucmatose -b 127.0.0.1 -p PORT", "ucmatose -s 127.0.0.1 -p PORT", "return status 0"),
+    two("udaddy -b 127.0.0.1", "udaddy -s 127.0.0.1", "return status 0"),
 ];
 
 const PERFTEST: &[Row] = &[
@@ -147,6 +152,31 @@ const LIBFABRIC: &[Row] = &[
         "fi_pingpong -p verbs;ofi_rxm -e rdm -B PORT -c",
         "fi_pingpong -p verbs;ofi_rxm -e rdm -P PORT -c 127.0.0.1",
         "bytes",
+    ),
+];
+
+/// UCX takes shared memory of its own where it is not told the transports.
+const UCX: &[Row] = &[
+    alone("ucx_info -d", "Transport: ud_verbs"),
+    two(
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT -t tag_lat -s 8 -n 500",
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT 127.0.0.1 -t tag_lat -s 8 -n 500",
+        "Final:",
+    ),
+    two(
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT -t tag_bw -s 1000000 -n 50",
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT 127.0.0.1 -t tag_bw -s 1000000 -n 50",
+        "Final:",
+    ),
+    two(
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT -t ucp_put_lat -n 500",
+        "env UCX_TLS=rc_verbs,ud_verbs ucx_perftest -p PORT 127.0.0.1 -t ucp_put_lat -n 500",
+        "Final:",
+    ),
+    two(
+        "ucx_perftest -p PORT -t am_lat -d nicety0:1 -x ud_verbs -n 500",
+        "ucx_perftest -p PORT 127.0.0.1 -t am_lat -d nicety0:1 -x ud_verbs -n 500",
+        "Final:",
     ),
 ];
 
@@ -195,7 +225,10 @@ impl Clients {
     }
 
     fn one(&mut self, row: &Row, device: &str, gid: &str) -> Result<()> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = match row.server.contains("PORT") || !matches!(row.end, End::Client(_)) {
+            true => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port(),
+            false => RDMACM_UTILS,
+        };
         let fill = |line: &str| line.replace("PORT", &port.to_string()).replace("GID", gid);
         let line = fill(row.server);
         let mut server = self.start(device, &line)?;

@@ -34,10 +34,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     if args.dat {
         return with_dat(args);
     }
-    let search = std::env::var_os("LD_LIBRARY_PATH");
+    let [search, preload] = ["LD_LIBRARY_PATH", "LD_PRELOAD"].map(std::env::var_os);
     let own = beside::own_directory()?;
     let library = args.provider.as_deref();
-    let variables = verbs::environment(&own, library, &args.devices, args.rnic, search.as_deref())?;
+    let (search, preload) = (search.as_deref(), preload.as_deref());
+    let variables = verbs::environment(&own, library, &args.devices, args.rnic, search, preload)?;
     if args.print_env {
         for (name, value) in variables {
             Stream::Out.print(&format!("export {name}={}\n", shell_words(&[value])))?;

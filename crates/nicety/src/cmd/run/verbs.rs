@@ -16,6 +16,8 @@ const FOLDER: &str = "nicety-verbs";
 /// What programs ask for. Both are one file: the loader, which sees that, maps it once, and either knows the other's objects.
 const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 
+/// What the loader loads before all else: programs look at paths of devices, too.
+const PRELOAD: &str = "LD_PRELOAD";
 /// Where the loader looks first.
 const SEARCH: &str = "LD_LIBRARY_PATH";
 /// Which devices the library lists.
@@ -33,6 +35,7 @@ pub(super) fn environment(
     devices: &[String],
     is_rnic: bool,
     search: Option<&OsStr>,
+    preload: Option<&OsStr>,
 ) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let library = match given {
         Some(path) => path.canonicalize().map_err(|why| {
@@ -45,13 +48,19 @@ pub(super) fn environment(
             ))
         })?,
     };
-    let mut path = folder(&library)?.into_os_string();
-    if let Some(search) = search.filter(|search| !search.is_empty()) {
-        path.push(":");
-        path.push(search);
-    }
+    let path = before(folder(&library)?.into_os_string(), search);
+    let preload = before(library.into_os_string(), preload);
     let kind = if is_rnic { "rnic" } else { "hca" };
-    Ok(vec![(SEARCH, path), (DEVICES, devices.join(";").into()), (KIND, kind.into())])
+    Ok(vec![(PRELOAD, preload), (SEARCH, path), (DEVICES, devices.join(";").into()), (KIND, kind.into())])
+}
+
+/// A path in front of those that there are.
+fn before(mut path: OsString, others: Option<&OsStr>) -> OsString {
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        path.push(":");
+        path.push(others);
+    }
+    path
 }
 
 /// The folder of the library's other names, which is made if it is not there.
@@ -91,20 +100,22 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let own = root.path().canonicalize().expect("a path");
         let devices = ["shm".to_owned(), "iwarp@10.0.0.1".to_owned()];
-        let missing = environment(&own, None, &devices, false, None).expect_err("no library is there");
+        let missing = environment(&own, None, &devices, false, None, None).expect_err("no library is there");
         assert!(missing.lines[0].contains("cargo build"), "{missing:?}");
         fs::write(own.join(LIBRARY), "library").expect("a file");
         for (before, behind, kind) in [(None, "", "hca"), (Some("/a:/b"), ":/a:/b", "rnic")] {
             let (is_rnic, before) = (kind == "rnic", before.map(OsStr::new));
-            let found = environment(&own, None, &devices, is_rnic, before).expect("it is there");
+            let found = environment(&own, None, &devices, is_rnic, before, before).expect("it is there");
             let path = own.join(FOLDER).display().to_string() + behind;
             let named = (DEVICES, "shm;iwarp@10.0.0.1".into());
-            assert_eq!(found, [(SEARCH, path.into()), named, (KIND, kind.into())]);
+            let library = own.join(LIBRARY).display().to_string() + behind;
+            let loaded = [(PRELOAD, library.into()), (SEARCH, path.into())];
+            assert_eq!(found, [&loaded[..], &[named, (KIND, kind.into())]].concat());
         }
         for name in NAMES {
             assert_eq!(fs::read_to_string(own.join(FOLDER).join(name)).expect("a link"), "library");
         }
         let elsewhere = own.join("other.so");
-        assert!(environment(&own, Some(&elsewhere), &devices, false, None).is_err());
+        assert!(environment(&own, Some(&elsewhere), &devices, false, None, None).is_err());
     }
 }

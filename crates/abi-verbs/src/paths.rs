@@ -1,0 +1,222 @@
+//! Paths that tell of RDMA devices, for programs that look there beside asking the libraries: UCX takes no device whose file in
+//! `/dev/infiniband` is not there, and reads attributes below `/sys/class/infiniband`.
+//!
+//! Where this library is preloaded (`LD_PRELOAD`), the functions in here come before those of the C library. They answer for
+//! these paths as if our devices were there, and pass all others on. A device's file is `/dev/null`, and does nothing.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use cface::contain;
+
+use crate::device::{self, Kind};
+use crate::text::guid_text;
+
+/// What one of these paths leads to.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// A character device.
+    Device,
+    Folder,
+    /// A file with this text.
+    Attribute(String),
+}
+
+const DEVICES: &str = "/dev/infiniband";
+const CLASS: &str = "/sys/class/infiniband";
+const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
+
+impl Place {
+    /// What a program's path leads to, if it is one of these and there is something.
+    fn of(path: *const c_char) -> Option<Self> {
+        if path.is_null() {
+            return None;
+        }
+        // SAFETY: a program passes a text that ends with a zero. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
+        let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+        let is_meant = path.starts_with(DEVICES.as_bytes()) || path.starts_with(CLASS.as_bytes());
+        if is_meant { Self::find(std::str::from_utf8(path).ok()?) } else { None }
+    }
+
+    fn find(path: &str) -> Option<Self> {
+        let below = |folder| path.strip_prefix(folder)?.strip_prefix('/');
+        if [DEVICES, CLASS, VERBS_CLASS].contains(&path.trim_end_matches('/')) {
+            return Some(Self::Folder);
+        }
+        if let Some(name) = below(DEVICES) {
+            return (name == "rdma_cm" || number(name, "uverbs").is_some()).then_some(Self::Device);
+        }
+        let class = if below(CLASS).is_some() { CLASS } else { VERBS_CLASS };
+        let (name, attribute) = below(class).map(|rest| rest.split_once('/').unwrap_or((rest, "")))?;
+        match class {
+            CLASS => Self::attribute(number(name, "nicety")?, attribute),
+            _ => Self::of_verbs(number(name, "uverbs")?, attribute),
+        }
+    }
+
+    /// An attribute of a device. What only an opened one has, as its GIDs, is not here.
+    fn attribute(index: usize, name: &str) -> Option<Self> {
+        let is_hca = device::kind() == Kind::Hca;
+        let text = match name {
+            "" | "ports" | "ports/1" | "ports/1/gid_attrs" | "ports/1/gid_attrs/types" => {
+                return Some(Self::Folder);
+            }
+            "node_type" => if is_hca { "1: CA" } else { "4: RNIC" }.to_owned(),
+            "node_guid" | "sys_image_guid" => {
+                guid_text(device::guid(&device::all().get(index)?.look().ok()?.name))
+            }
+            "fw_ver" => env!("CARGO_PKG_VERSION").to_owned(),
+            "ports/1/state" => "4: ACTIVE".to_owned(),
+            "ports/1/phys_state" => "5: LinkUp".to_owned(),
+            "ports/1/rate" => "100 Gb/sec (4X EDR)".to_owned(),
+            "ports/1/link_layer" => "Ethernet".to_owned(),
+            "ports/1/gid_attrs/types/0" => if is_hca { "RoCE v2" } else { "IB/RoCE v1" }.to_owned(),
+            _ => return None,
+        };
+        Some(Self::Attribute(text + "\n"))
+    }
+
+    fn of_verbs(index: usize, name: &str) -> Option<Self> {
+        match name {
+            "" => Some(Self::Folder),
+            "ibdev" => Some(Self::Attribute(format!("nicety{index}\n"))),
+            _ => None,
+        }
+    }
+
+    /// Something of the same kind that is on every machine.
+    fn stand_in(&self) -> &'static CStr {
+        match self {
+            Self::Device => c"/dev/null",
+            Self::Folder => c"/sys/class",
+            Self::Attribute(_) => c"/proc/version",
+        }
+    }
+
+    /// A descriptor from which a program reads what is there.
+    fn open(&self) -> Option<c_int> {
+        let Self::Attribute(text) = self else { return None };
+        let make = || {
+            let file =
+                std::fs::File::from(rustix::fs::memfd_create("attribute", rustix::fs::MemfdFlags::CLOEXEC)?);
+            std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0)?;
+            Ok::<_, std::io::Error>(std::os::fd::IntoRawFd::into_raw_fd(file))
+        };
+        make().ok()
+    }
+}
+
+/// The place in the list of devices that a name says, if there is one with it.
+fn number(name: &str, before: &str) -> Option<usize> {
+    let index = name.strip_prefix(before)?.parse().ok()?;
+    (index < device::all().len()).then_some(index)
+}
+
+/// The text of an attribute.
+pub(crate) fn read(folder: &str, file: &str) -> Option<String> {
+    match Place::find(&format!("{folder}/{file}")) {
+        Some(Place::Attribute(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// The function of this name in whatever comes behind this library, found once.
+fn next(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let known = found.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: looks a name up. Test: as above.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    found.store(address, Ordering::Relaxed);
+    address
+}
+
+/// Functions of the C library whose first argument is a path: `own` is what they answer for one of ours; without it, what they
+/// answer for what stands for it.
+macro_rules! instead {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $answer:ty, $own:expr;)*) => {$(
+        // Tests of this crate keep to the C library's, and call some of these.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(test, allow(dead_code))]
+        unsafe extern "C" fn $name(path: *const c_char, $($argument: $kind),*) -> $answer {
+            static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+            type Next = unsafe extern "C" fn(*const c_char, $($kind),*) -> $answer;
+            let own: fn(&Place) -> Option<$answer> = $own;
+            let place = contain(|| Place::of(path)).unwrap_or(None);
+            if let Some(answer) = place.as_ref().and_then(own) {
+                return answer;
+            }
+            let name = CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes());
+            let address = next(&NEXT, name.unwrap_or_default());
+            // SAFETY: the C library has a function of this name and type. Test: as above.
+            let next = unsafe { std::mem::transmute::<*mut c_void, Next>(address) };
+            // SAFETY: what the program passes, with a path that is its own or one of ours. Test: as above.
+            unsafe { next(place.as_ref().map_or(path, |place| place.stand_in().as_ptr()), $($argument),*) }
+        }
+    )*};
+}
+
+fn stream(place: &Place) -> Option<*mut libc::FILE> {
+    // SAFETY: a descriptor of our own, which the stream takes over. Test: as above.
+    place.open().map(|fd| unsafe { libc::fdopen(fd, c"r".as_ptr()) })
+}
+
+// The mode is there or not, and the C library looks at it when the flags say so.
+instead! {
+    open(flags: c_int, mode: c_uint) -> c_int, Place::open;
+    open64(flags: c_int, mode: c_uint) -> c_int, Place::open;
+    fopen(mode: *const c_char) -> *mut libc::FILE, stream;
+    fopen64(mode: *const c_char) -> *mut libc::FILE, stream;
+    access(mode: c_int) -> c_int, |_| None;
+    stat(found: *mut c_void) -> c_int, |_| None;
+    stat64(found: *mut c_void) -> c_int, |_| None;
+    lstat(found: *mut c_void) -> c_int, |_| None;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_to_devices_that_there_are() {
+        let folder = Some(Place::Folder);
+        for path in [DEVICES, CLASS, VERBS_CLASS, "/sys/class/infiniband/nicety0/ports/1", "/dev/infiniband/"]
+        {
+            assert_eq!(Place::find(path), folder, "{path}");
+        }
+        assert_eq!(Place::find("/dev/infiniband/uverbs0"), Some(Place::Device));
+        let kind = Place::Attribute("RoCE v2\n".to_owned());
+        assert_eq!(Place::find("/sys/class/infiniband/nicety0/ports/1/gid_attrs/types/0"), Some(kind));
+        assert_eq!(read("/sys/class/infiniband/nicety0", "node_type").as_deref(), Some("1: CA\n"));
+        assert_eq!(read("/sys/class/infiniband_verbs/uverbs0", "ibdev").as_deref(), Some("nicety0\n"));
+        for path in [
+            "/dev/infiniband/uverbs999",
+            "/dev/infiniband/umad0",
+            "/dev/infinibandage",
+            "/sys/class/infiniband/mlx5_0/node_type",
+            "/sys/class/infiniband/nicety0/ports/2/state",
+            "/sys/class/net",
+        ] {
+            assert_eq!(Place::find(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_attribute_is_read_by_descriptor_and_others_are_passed_on() {
+        use std::io::Read as _;
+        use std::os::fd::FromRawFd as _;
+        let path = c"/sys/class/infiniband/nicety0/node_type";
+        // SAFETY: a path, and a descriptor that is nobody else's.
+        let mut file = unsafe { std::fs::File::from_raw_fd(open(path.as_ptr(), libc::O_RDONLY, 0)) };
+        let mut text = String::new();
+        file.read_to_string(&mut text).expect("it is readable");
+        assert_eq!(text, "1: CA\n");
+        // SAFETY: paths.
+        let [device, nothing] = unsafe {
+            [c"/dev/infiniband/uverbs0", c"/nowhere/at/all"]
+                .map(|path| access(path.as_ptr(), libc::R_OK | libc::W_OK))
+        };
+        assert_eq!((device, nothing), (0, -1));
+    }
+}
