@@ -3,7 +3,9 @@
 use crate::cost::{Case, Cost, Costs};
 use crate::schedule::Schedule;
 use crate::task::{Kind, Task};
-use crate::{allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter};
+use crate::{
+    allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter, shared,
+};
 use std::fmt::Write;
 
 /// An algorithm of a collective.
@@ -15,7 +17,8 @@ pub struct Algorithm {
     pub name: &'static str,
     needs: Needs,
     cost: fn(&Case) -> Cost,
-    plan: fn(&Task) -> Schedule,
+    /// Nothing where there are no messages to plan.
+    plan: Option<fn(&Task) -> Schedule>,
 }
 
 /// What an algorithm asks of a call.
@@ -26,6 +29,8 @@ enum Needs {
     /// Blocks that all have one size, which all ranks know.
     Even,
     PowerOfTwo,
+    /// Memory that all ranks share, with room for what each shows.
+    Shared,
 }
 
 impl Needs {
@@ -37,20 +42,23 @@ impl Needs {
             Self::PowerOfTwo if !case.size.is_power_of_two() => {
                 Some("the number of ranks is no power of two")
             }
+            Self::Shared => shared::refuses(case),
             _ => None,
         }
     }
 }
 
 macro_rules! algorithms {
-    ($($kind:ident $name:literal $needs:ident $cost:path, $plan:path;)*) => {
+    (@plan) => { None };
+    (@plan $plan:path) => { Some($plan) };
+    ($($kind:ident $name:literal $needs:ident $cost:path $(, $plan:path)?;)*) => {
         /// All algorithms. The first of a kind that needs nothing takes every call.
         static ALGORITHMS: &[Algorithm] = &[$(Algorithm {
             kind: Kind::$kind,
             name: $name,
             needs: Needs::$needs,
             cost: $cost,
-            plan: $plan,
+            plan: algorithms!(@plan $($plan)?),
         },)*];
     };
 }
@@ -61,10 +69,12 @@ algorithms! {
     Barrier "tree" Nothing barrier::tree::cost, barrier::tree::plan;
     Barrier "flat" Nothing barrier::flat::cost, barrier::flat::plan;
     Barrier "direct" Nothing barrier::direct::cost, barrier::direct::plan;
+    Barrier "shared" Shared shared::barrier;
     Bcast "binomial" Nothing bcast::binomial::cost, bcast::binomial::plan;
     Bcast "scatter-ring" Nothing bcast::scatter_ring::cost, bcast::scatter_ring::plan;
     Bcast "chain" Nothing bcast::chain::cost, bcast::chain::plan;
     Bcast "flat" Nothing bcast::flat::cost, bcast::flat::plan;
+    Bcast "shared" Shared shared::bcast;
     Gather "linear" Nothing gather::linear::cost, gather::linear::plan;
     Gather "binomial" Even gather::binomial::cost, gather::binomial::plan;
     Scatter "linear" Nothing scatter::linear::cost, scatter::linear::plan;
@@ -73,17 +83,21 @@ algorithms! {
     Allgather "ring" Nothing allgather::ring::cost, allgather::ring::plan;
     Allgather "bruck" Nothing allgather::bruck::cost, allgather::bruck::plan;
     Allgather "direct" Nothing allgather::direct::cost, allgather::direct::plan;
+    Allgather "shared" Shared shared::allgather;
     Alltoall "pairwise" Nothing alltoall::pairwise::cost, alltoall::pairwise::plan;
     Alltoall "bruck" Even alltoall::bruck::cost, alltoall::bruck::plan;
     Alltoall "direct" Nothing alltoall::direct::cost, alltoall::direct::plan;
+    Alltoall "shared" Shared shared::alltoall;
     Reduce "binomial" Nothing reduce::binomial::cost, reduce::binomial::plan;
     Reduce "rabenseifner" Commutative reduce::rabenseifner::cost, reduce::rabenseifner::plan;
     Reduce "flat" Nothing reduce::flat::cost, reduce::flat::plan;
+    Reduce "shared" Shared shared::reduce;
     Allreduce "recursive-doubling" Nothing allreduce::recursive_doubling::cost, allreduce::recursive_doubling::plan;
     Allreduce "rabenseifner" Commutative allreduce::rabenseifner::cost, allreduce::rabenseifner::plan;
     Allreduce "ring" Commutative allreduce::ring::cost, allreduce::ring::plan;
     Allreduce "flat" Nothing allreduce::flat::cost, allreduce::flat::plan;
     Allreduce "direct" Nothing allreduce::direct::cost, allreduce::direct::plan;
+    Allreduce "shared" Shared shared::reduce;
     ReduceScatter "in-order" Nothing reduce_scatter::in_order::cost, reduce_scatter::in_order::plan;
     ReduceScatter "halving" Commutative reduce_scatter::halving::cost, reduce_scatter::halving::plan;
     ReduceScatter "pairwise" Commutative reduce_scatter::pairwise::cost, reduce_scatter::pairwise::plan;
@@ -126,9 +140,10 @@ impl Algorithm {
         (self.cost)(case)
     }
 
-    /// What this rank does. Ranks that call with fitting tasks and one algorithm have schedules that fit.
-    pub fn plan(&self, task: &Task) -> Schedule {
-        (self.plan)(task)
+    /// What this rank does. Ranks that call with fitting tasks and one algorithm have schedules that fit. `None` for an algorithm
+    /// without messages: it shows and takes data in memory that ranks share, and whoever has that carries it out.
+    pub fn plan(&self, task: &Task) -> Option<Schedule> {
+        self.plan.map(|plan| plan(task))
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Case {
     pub even: bool,
     /// Bytes in which a pipeline passes on its data.
     pub segment: u64,
+    /// Bytes that each rank can show to all others at a time in memory that they share; 0 where they share none.
+    pub shared: u64,
 }
 
 /// The longest way through an algorithm: messages, bytes and reduced bytes that come one after the other.

@@ -44,6 +44,7 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 mod schedule;
+mod shared;
 mod table;
 mod task;
 mod tree;

@@ -49,6 +49,7 @@ pub fn stretches(case: Case, costs: Costs, most: u64) -> Vec<Stretch> {
 
 /// A line for each collective and stretch of sizes up to `most` bytes, with what the choice costs and why it is made. Calls with an
 /// operator that is not commutative, or with blocks of different sizes, have lines of their own where they choose differently.
+/// The ranks share no memory.
 pub fn table(size: usize, costs: Costs, most: u64) -> String {
     let Costs { alpha, gap, beta, gamma } = costs;
     let mut text = format!(
@@ -59,7 +60,7 @@ pub fn table(size: usize, costs: Costs, most: u64) -> String {
         gamma * 1024e6
     );
     for kind in Kind::ALL {
-        let case = Case { kind, size, bytes: 0, commutative: true, even: true, segment: 0 };
+        let case = Case { kind, size, bytes: 0, commutative: true, even: true, segment: 0, shared: 0 };
         let usual = stretches(case, costs, most);
         write_lines(&mut text, kind.name(), kind, &usual);
         let other = match kind {

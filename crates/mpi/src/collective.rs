@@ -1,5 +1,6 @@
 //! [`Collective`]: collective operations with their arguments, and how a [`Comm`] carries them out: by a schedule of the crate
-//! `collectives`, which waits, goes on by itself, or is started over and over.
+//! `collectives`, which waits, goes on by itself, or is started over and over; short ones that wait, where memory is shared, by an
+//! [exchange](crate::exchange).
 
 use std::sync::Arc;
 
@@ -102,6 +103,9 @@ impl Comm {
     /// scan of an intercommunicator; [`Class::TOPOLOGY`] for neighbours of a communicator without a topology;
     /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] when members' arguments do not fit; [`Class::PROC_ABORTED`] when one is lost.
     pub fn collective(&self, call: &Collective) -> Result<()> {
+        if let Some(done) = self.exchange(call) {
+            return done;
+        }
         let plan = self.plan(call, Self::next_collective)?;
         let begun = self.core().with(|engine| engine.begin(Box::new(Run::new(Arc::new(plan)))));
         self.core().finish(call.name(), begun).ok().map(drop)
@@ -141,10 +145,11 @@ impl Comm {
                 plan_inter(kind, &task).ok_or_else(|| Error::new(Class::COMM, text))?
             }
             Which::All(kind) => {
-                let case = Case { kind, size, bytes, commutative, even, segment: 0 };
+                let case = Case { kind, size, bytes, commutative, even, segment: 0, shared: 0 };
                 let choice = self.core().tuning().choose(case);
                 task.segment = choice.segment;
-                choice.algorithm.plan(&task)
+                let none = || Error::new(Class::INTERN, "an algorithm without memory or schedule was chosen");
+                choice.algorithm.plan(&task).ok_or_else(none)?
             }
         };
         let label = Label { context: self.context(Plane::Collective)?, tag: tag(self) };

@@ -6,10 +6,12 @@ use std::sync::{Arc, OnceLock};
 use host::Lock;
 
 use crate::attribute::{Attributes, Keyval};
+use crate::collective::Collective;
 use crate::context::{Context, Plane};
 use crate::core::Core;
 use crate::errhandler::Errhandler;
 use crate::error::{Class, Error, Result};
+use crate::exchange;
 use crate::group::{Comparison, Group};
 use crate::info::Info;
 use crate::talk::Talk;
@@ -35,6 +37,8 @@ struct Inner {
     /// Tags of parts of messages given so far.
     parts: AtomicU32,
     belongings: Lock<Belongings>,
+    /// For collective operations without messages.
+    exchange: Lock<exchange::Place>,
 }
 
 #[derive(Default)]
@@ -81,6 +85,7 @@ impl Comm {
             collectives: Default::default(),
             parts: AtomicU32::new(0),
             belongings: Lock::default(),
+            exchange: Lock::default(),
         })))
     }
 
@@ -119,6 +124,11 @@ impl Comm {
     /// those that the program waits for.
     pub(crate) fn next_background(&self) -> i32 {
         self.next_of(1)
+    }
+
+    /// Carries out a collective operation without messages, if it goes so.
+    pub(crate) fn exchange(&self, call: &Collective) -> Option<Result<()>> {
+        self.0.exchange.lock(self.core().host()).carry_out(self, call)
     }
 
     fn next_of(&self, kind: u32) -> i32 {

@@ -10,6 +10,7 @@ use crate::bootstrap::Bootstrap;
 use crate::context::{Context, SERIAL_MAX};
 use crate::engine::{Begun, Engine, Stored};
 use crate::error::{Class, Error, Result};
+use crate::exchange::Retired;
 use crate::operation::Receive;
 use crate::special::Special;
 use crate::status::Status;
@@ -40,6 +41,8 @@ struct Inner {
     serial: AtomicU32,
     /// The next number of an object.
     next_id: AtomicU64,
+    /// Memory of communicators that are no more.
+    retired: Lock<Vec<Retired>>,
 }
 
 struct BootstrapHandle(Arc<dyn Bootstrap>);
@@ -77,6 +80,7 @@ impl Core {
             waiting: AtomicU32::new(0),
             serial: AtomicU32::new(FIRST_SERIAL),
             next_id: AtomicU64::new(0),
+            retired: Lock::default(),
         }))
     }
 
@@ -184,6 +188,39 @@ impl Core {
             engine.take(begun?)
         };
         self.wait_by(call, step).unwrap_or_else(Status::failed)
+    }
+
+    /// Waits until something is there that a process stores in memory of both, or the process is lost.
+    ///
+    /// # Errors
+    /// [`Class::PROC_ABORTED`] for a process that is lost; as [`Core::wait`].
+    pub(crate) fn await_store(
+        &self,
+        call: &'static str,
+        process: u32,
+        is_there: impl Fn() -> bool,
+    ) -> Result<()> {
+        let mut looks = 0;
+        self.wait_by(call, |engine, brief| {
+            looks += 1;
+            if is_there() {
+                return Some(Ok(()));
+            }
+            if brief && looks < STORED_LOOKS {
+                return None;
+            }
+            engine.progress(brief);
+            // What it has stored before it was lost counts.
+            let lost = engine.transport.lost(process).cloned();
+            if is_there() { Some(Ok(())) } else { lost.map(Err) }
+        })?
+    }
+
+    /// Takes in memory that members of a communicator may still look at, and gives back what none does any more.
+    pub(crate) fn retire(&self, memory: Retired) {
+        let mut retired = self.0.retired.lock(&self.0.host);
+        retired.push(memory);
+        retired.retain(|memory| !memory.is_done());
     }
 
     /// Makes progress until `look` has found something.

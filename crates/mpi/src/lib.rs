@@ -14,6 +14,7 @@
 //! | `topology`, `arranged` | who is whose neighbour; communicators that know it |
 //! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
 //! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
+//! | `exchange` | collective operations in memory that all members map, without messages |
 //! | `window` | [`Window`]: one-sided communication |
 //! | `group`, `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
 //! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
@@ -44,6 +45,7 @@ mod duplicate;
 mod engine;
 mod errhandler;
 mod error;
+mod exchange;
 mod group;
 mod info;
 mod line;
@@ -79,6 +81,7 @@ pub use comm::{Comm, NAME_MAX};
 pub use engine::Mode;
 pub use errhandler::Errhandler;
 pub use error::{Class, Error, Result};
+pub use exchange::shared_bytes;
 pub use group::{Comparison, Group};
 pub use info::{Info, KEY_MAX, VALUE_MAX};
 pub use making::SplitType;

@@ -126,6 +126,23 @@ impl Buffer {
         Ok(Self { address, count, datatype, skip: 0, len, piece, _own: Some(own) })
     }
 
+    /// All of this library's own memory, as the place of `count` elements of a type; `None` where they do not lie within it.
+    pub(crate) fn seen_as(&self, count: i64, datatype: &Datatype) -> Option<Self> {
+        let (span, (piece, len, _)) = (datatype.span(count).ok()?, extent_of(datatype, count).ok()?);
+        let is_inside = span.start >= 0 && u64::try_from(span.end).is_ok_and(|end| end <= self.len);
+        let is_own = self._own.is_some() && self.one_piece().is_some_and(|(begin, _)| begin == self.address);
+        let own = self._own.clone();
+        (is_inside && is_own).then(|| Self {
+            count,
+            datatype: datatype.clone(),
+            skip: 0,
+            len,
+            piece,
+            _own: own,
+            ..*self
+        })
+    }
+
     /// A part of this buffer's memory: `count` elements of a type, `displacement` bytes from its address on.
     ///
     /// # Safety
@@ -477,6 +494,18 @@ mod tests {
                 assert_eq!(target.iter().filter(|byte| **byte != 0).count(), 3, "nothing between");
             }
         }
+    }
+
+    #[test]
+    fn own_memory_is_seen_as_elements_that_fit() {
+        let own = Buffer::own(&[1, 2, 3, 4, 5, 6, 7, 8, 9]).expect("memory");
+        let seen = |count, datatype: &Datatype| own.seen_as(count, datatype).map(|seen| seen.to_vec());
+        assert_eq!(seen(3, &comb(3)), None, "they end behind it");
+        assert_eq!(seen(1, &comb(3)), Some(vec![1, 3, 5]));
+        assert_eq!(seen(2, &Basic::Int32.into()), Some(vec![1, 2, 3, 4, 5, 6, 7, 8]));
+        assert_eq!(seen(3, &Basic::Int32.into()), None);
+        let mut foreign = [0; 8];
+        assert!(buffer(&mut foreign, 8, Basic::Byte.into()).seen_as(1, &Basic::Byte.into()).is_none());
     }
 
     #[test]

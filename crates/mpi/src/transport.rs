@@ -1,7 +1,7 @@
 //! [`Transport`]: ordered messages and reads between this process and each other one, over whichever device reaches it; connections
 //! are made with the first message. What it learns comes out as [`Event`]s.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -126,6 +126,8 @@ pub(crate) struct Transport {
     /// Polls until the next one that looks at all queues.
     polls: u32,
     events: VecDeque<Event>,
+    /// What [`Transport::is_near`] has found.
+    near: BTreeMap<u32, bool>,
 }
 
 impl std::fmt::Debug for Transport {
@@ -172,6 +174,7 @@ impl Transport {
             turn: 0,
             polls: 0,
             events: VecDeque::new(),
+            near: BTreeMap::new(),
             bootstrap,
         })
     }
@@ -187,6 +190,33 @@ impl Transport {
             Ok(self.address.clone())
         } else {
             Address::parse(&self.bootstrap.get(&note_of(process))?)
+        }
+    }
+
+    /// Whether a process is on this host, and the first port of each reaches the other and maps its memory.
+    ///
+    /// # Errors
+    /// The process manager's.
+    pub(crate) fn is_near(&mut self, process: u32) -> Result<bool> {
+        if let Some(known) = self.near.get(&process) {
+            return Ok(*known);
+        }
+        let fabric = |address: &Address| address.ports.first().map(|(_, fabric)| fabric.clone());
+        let theirs = self.address_of(process)?;
+        let is_alike = theirs.node == self.address.node && fabric(&theirs) == fabric(&self.address);
+        let is_near = is_alike && self.nics.first().is_some_and(Nic::maps_peers);
+        self.near.insert(process, is_near);
+        Ok(is_near)
+    }
+
+    /// Wakes a process that sleeps, after stores in memory that it looks at.
+    #[inline]
+    pub(crate) fn ring(&mut self, process: u32) {
+        let at = self.known.get(process);
+        if let Some(Peer { way: Way::Open(number), .. }) = self.peers.get(at)
+            && let Err(error) = self.connections[*number].qp().ring()
+        {
+            self.lose(at, error.into());
         }
     }
 

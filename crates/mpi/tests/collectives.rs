@@ -631,6 +631,31 @@ fn wrong_calls_are_named(process: &Process) {
     world.collective(&Collective::Barrier).expect("all is well");
 }
 
+/// Goal: nobody takes what is not for it when short operations follow each other without a pause. Method: random ones of those that
+/// need no messages where memory is shared, on several communicators in turn that come and go, with ranks that lag.
+fn short_ones_follow_each_other(process: &Process) {
+    let kinds = [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
+    let world = process.world();
+    let (me, ranks) = (world.rank() as usize, world.size() as usize);
+    let mut dice = Dice::new(7);
+    for _ in 0..4 {
+        let comms = [world.clone(), world.dup().expect("made")];
+        for _ in 0..60 {
+            let kind = kinds[dice.roll(kinds.len())];
+            let plan = Plan::roll(&mut dice, kind, ranks);
+            let plan = Plan { count: [0, 1, 2, 7, 40][dice.roll(5)], varies: false, ..plan };
+            let prepared = plan.prepare(me);
+            if dice.roll(ranks) == me {
+                (0..dice.roll(4)).for_each(|_| std::thread::yield_now());
+            } else {
+                dice.roll(4);
+            }
+            comms[dice.roll(2)].collective(&prepared.call).expect("valid");
+            prepared.check();
+        }
+    }
+}
+
 macro_rules! bodies {
     ($($name:ident $ranks:literal)*) => {
         mod model {
@@ -646,5 +671,6 @@ bodies! {
     between_two_sides 5
     among_neighbours 5
     wrong_calls_are_named 2
+    short_ones_follow_each_other 5
     background_has_an_order_of_its_own 3
 }

@@ -4,7 +4,7 @@ mod support;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use mpi::{ANY_TAG, Class, Mode, Process, Request};
+use mpi::{ANY_TAG, Class, Collective, Mode, Process, Request};
 use support::{buffer, receive, send, with};
 use verbs::host::world::{self, World};
 
@@ -67,6 +67,50 @@ fn what_a_lost_process_stored_is_there() {
     leaver.join();
     (SENT - 800..SENT).for_each(|number| assert_eq!(next(), (Class::SUCCESS, number)));
     assert_eq!(next().0, Class::PROC_ABORTED);
+}
+
+/// Goal: a collective operation without messages ends with an error when a member that it waits for is gone, whoever has the memory.
+/// Method: one of three goes after a few; the others wait for it in each way.
+#[test]
+fn members_that_share_memory_do_not_wait_for_a_lost_one() {
+    for leaver in [0, 1] {
+        let (host, board) = (verbs::host::real::host(), mpi::Board::new(3));
+        let run = |rank: u32| {
+            let (host, board) = (host.clone(), board.clone());
+            move || {
+                let device = fabric::open("shm", &host).expect("a device");
+                let address = Ipv4Addr::LOCALHOST.into();
+                let ports = vec![mpi::Port { device, address, fabric: "shm".into() }];
+                let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
+                let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+                (0..3).for_each(|_| process.world().collective(&Collective::Barrier).expect("all are there"));
+                if rank != leaver {
+                    without(&process, leaver as i32);
+                }
+            }
+        };
+        let ranks: Vec<_> =
+            (0..3).map(|rank| host.spawn("rank", None, run(rank)).expect("a thread")).collect();
+        ranks.into_iter().for_each(verbs::host::Task::join);
+    }
+}
+
+fn without(process: &Process, leaver: i32) {
+    let world = process.world();
+    let (mut given, mut got) = ([1; 8], [0; 8]);
+    let lost = |call: &Collective| world.collective(call).expect_err("one is gone").class;
+    assert_eq!(lost(&Collective::Barrier), Class::PROC_ABORTED);
+    let op = || datatypes::Operator::Sum.into();
+    let typed = |bytes: &mut [u8]| support::typed(bytes, 1, &datatypes::Basic::Uint64.into());
+    let call = Collective::Allreduce { input: Some(typed(&mut given)), output: typed(&mut got), op: op() };
+    assert_eq!(lost(&call), Class::PROC_ABORTED);
+    assert_eq!(lost(&Collective::Bcast { buffer: buffer(&mut got), root: leaver }), Class::PROC_ABORTED);
+    if world.rank() == 2 {
+        // What nobody takes stays, so that there is no place for more.
+        let give = |bytes: &mut [u8]| world.collective(&Collective::Bcast { buffer: buffer(bytes), root: 2 });
+        let ended = (0..10).find_map(|_| give(&mut got).err());
+        assert_eq!(ended.map(|error| error.class), Some(Class::PROC_ABORTED));
+    }
 }
 
 #[test]

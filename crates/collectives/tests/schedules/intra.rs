@@ -117,7 +117,7 @@ impl Call {
         let bytes = SIZE as u64 * self.count as u64;
         let bytes = if self.kind == Kind::ReduceScatter { bytes * self.size as u64 } else { bytes };
         let (kind, size, commutative) = (self.kind, self.size, self.commutative);
-        Case { kind, size, bytes, commutative, even: self.step == 0, segment: 100 }
+        Case { kind, size, bytes, commutative, even: self.step == 0, segment: 100, shared: 0 }
     }
 
     /// What a rank's block for another, or element of its vector, is before the call.
@@ -180,7 +180,7 @@ impl Call {
             if self.kind == Kind::Bcast && rank == self.root {
                 Self::put(&mut output, task.output.of(0), |element| self.before(rank, 0, element));
             }
-            Rank::new(algorithm.plan(&task), input, output)
+            Rank::new(algorithm.plan(&task).expect("ranks share no memory"), input, output)
         };
         (0..self.size).map(rank).collect()
     }

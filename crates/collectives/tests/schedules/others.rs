@@ -218,7 +218,7 @@ fn lists_of_neighbours() {
 const COSTS: Costs = Costs { alpha: 1e-6, gap: 1e-6, beta: 1e-10, gamma: 1e-10 };
 
 fn case(kind: Kind, size: usize, bytes: u64) -> Case {
-    Case { kind, size, bytes, commutative: true, even: true, segment: 1 }
+    Case { kind, size, bytes, commutative: true, even: true, segment: 1, shared: 0 }
 }
 
 #[test]
@@ -233,6 +233,28 @@ fn short_messages_take_few_rounds_and_long_ones_few_bytes() {
     assert_eq!(name(case(Kind::Alltoall, 16, 1 << 20)), "pairwise");
     assert_eq!(name(Case { commutative: false, ..case(Kind::Allreduce, 16, 1 << 24) }), "recursive-doubling");
     assert_eq!(name(Case { even: false, ..case(Kind::Gather, 16, 8) }), "linear");
+}
+
+#[test]
+fn what_fits_into_shared_memory_needs_no_messages() {
+    let shared = |kind, size, bytes| Case { shared: 4096, ..case(kind, size, bytes) };
+    let name = |case| choose(case, COSTS).algorithm.name;
+    for kind in [Kind::Barrier, Kind::Bcast, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce] {
+        let choice = choose(shared(kind, 4, 8), COSTS);
+        assert_eq!(
+            (choice.algorithm.name, choice.algorithm.cost(&case(kind, 4, 8)).messages),
+            ("shared", 0.0)
+        );
+        assert_ne!(name(case(kind, 4, 8)), "shared", "{kind:?} without shared memory");
+        assert_ne!(name(shared(kind, 1, 8)), "shared", "{kind:?} of one rank");
+    }
+    assert_eq!(name(shared(Kind::Allreduce, 4, 4096)), "shared");
+    assert_ne!(name(shared(Kind::Allreduce, 4, 4097)), "shared");
+    assert_eq!(name(shared(Kind::Alltoall, 4, 1024)), "shared");
+    assert_ne!(name(shared(Kind::Alltoall, 4, 1025)), "shared", "all blocks are shown at a time");
+    assert_ne!(name(Case { even: false, ..shared(Kind::Allgather, 4, 8) }), "shared", "blocks differ");
+    let refused = Algorithm::named("shared", &case(Kind::Bcast, 4, 8)).expect_err("no memory");
+    assert!(refused.contains("share no memory"), "{refused}");
 }
 
 #[test]

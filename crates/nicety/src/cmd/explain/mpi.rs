@@ -2,7 +2,7 @@
 //! device and for a number of ranks, and why. Nothing is measured: it is what our MPI goes by.
 
 use collectives::{Case, Stretch, stretches};
-use mpi::{Costs, Kind, Protocol, Tuning, protocols};
+use mpi::{Costs, Kind, Protocol, Tuning, protocols, shared_bytes};
 use serde::Serialize;
 
 use crate::error::{Failure, OK, Outcome, one_line};
@@ -77,17 +77,22 @@ impl Document {
         let mut first = None;
         for device in devices.split('+').map(str::trim) {
             let attr = fabric::attr(device).map_err(|why| Failure::usage(one_line(&why.to_string())))?;
-            first.get_or_insert_with(|| (device.to_owned(), Tuning::costs_of(&attr)));
+            first.get_or_insert_with(|| {
+                (device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks))
+            });
             messages.extend(protocols(&attr, ranks).into_iter().map(|protocol| Way::of(device, protocol)));
         }
-        let (device, costs) =
+        let (device, costs, shared) =
             first.ok_or_else(|| Failure::usage("no device; `nicety devices` lists them"))?;
         Ok(Self {
             schema: SCHEMA,
             ranks,
             messages,
             costs: Assumed::of(device, costs),
-            collectives: Kind::ALL.into_iter().flat_map(|kind| chosen(kind, ranks, costs)).collect(),
+            collectives: Kind::ALL
+                .into_iter()
+                .flat_map(|kind| chosen(kind, (ranks, shared), costs))
+                .collect(),
         })
     }
 
@@ -151,8 +156,9 @@ fn us(seconds: f64) -> f64 {
 }
 
 /// The choice for a kind by size; calls that are not the usual ones stand apart where they choose differently.
-fn chosen(kind: Kind, ranks: u32, costs: Costs) -> Vec<Chosen> {
-    let case = Case { kind, size: ranks as usize, bytes: 0, commutative: true, even: true, segment: 0 };
+fn chosen(kind: Kind, (ranks, shared): (u32, u64), costs: Costs) -> Vec<Chosen> {
+    let (size, bytes) = (ranks as usize, 0);
+    let case = Case { kind, size, bytes, commutative: true, even: true, segment: 0, shared };
     let line = |calls, stretch: Stretch| Chosen {
         collective: kind.name(),
         calls,

@@ -1,0 +1,57 @@
+//! Short collectives through memory that all ranks share: each shows what it gives at a place of its own, and the others take it
+//! from there. There are no messages, and so no schedules; the crate `mpi` carries them out in its module `exchange`.
+//!
+//! Operands are reduced in the order of ranks by everybody alike, so the operator need not be commutative, and all have the same
+//! bits.
+//!
+//! Cost: a line of each other rank, `(p - 1) gap / 4`, as its news costs one transfer between processors and nothing else; and half
+//! of a message's `beta`, which is for two copies, for each byte shown or taken.
+
+use crate::cost::{Case, Cost};
+use crate::task::Kind;
+
+/// What a rank's news costs, in further messages.
+const LINE: f64 = 0.25;
+
+/// Why a call is refused.
+pub(crate) fn refuses(case: &Case) -> Option<&'static str> {
+    let shown = match case.kind {
+        Kind::Alltoall => case.bytes.saturating_mul(case.size as u64),
+        _ => case.bytes,
+    };
+    match case.kind {
+        _ if case.shared == 0 || case.size < 2 => Some("the ranks share no memory"),
+        Kind::Allgather | Kind::Alltoall if !case.even => Some("blocks differ in size"),
+        _ if shown > case.shared => Some("a rank gives more than it can show"),
+        _ => None,
+    }
+}
+
+fn taking(case: &Case, shown: f64, taken: f64) -> Cost {
+    Cost::of(0.0, (shown + taken) * case.n() / 2.0).and_further(LINE * others(case))
+}
+
+fn others(case: &Case) -> f64 {
+    case.ranks() - 1.0
+}
+
+pub(crate) fn barrier(case: &Case) -> Cost {
+    taking(case, 0.0, 0.0)
+}
+
+pub(crate) fn bcast(case: &Case) -> Cost {
+    taking(case, 1.0, 1.0)
+}
+
+pub(crate) fn allgather(case: &Case) -> Cost {
+    taking(case, 1.0, others(case))
+}
+
+pub(crate) fn alltoall(case: &Case) -> Cost {
+    taking(case, case.ranks(), others(case))
+}
+
+/// Of reductions to one rank and to all.
+pub(crate) fn reduce(case: &Case) -> Cost {
+    Cost { reduced: others(case) * case.n(), ..taking(case, 1.0, case.ranks()) }
+}

@@ -1,0 +1,187 @@
+//! Which calls go by an [`Exchange`], and what a communicator keeps for that: a [`Place`]. All members come to the same.
+
+use collectives::{Case, Kind};
+use verbs::DeviceAttr;
+
+use crate::collective::Collective;
+use crate::comm::Comm;
+use crate::error::Result;
+use crate::exchange::desks::SHOWN_MAX;
+use crate::exchange::operations::Exchange;
+use crate::exchange::setup::{MEMBERS_MAX, is_possible, make};
+use crate::memory::Buffer;
+
+/// Bytes that each of so many ranks of a host can show to all others at a time in memory of a device that they share: [`Case::shared`].
+pub fn shared_bytes(attr: &DeviceAttr, ranks: u32) -> u64 {
+    if attr.maps_peers && (2..=MEMBERS_MAX as u32).contains(&ranks) { SHOWN_MAX as u64 } else { 0 }
+}
+
+/// A communicator's exchange, made for the first call that goes by it.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    state: State,
+    /// The last call of each kind, and whether it goes this way.
+    last: [Option<(Case, bool)>; Kind::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unknown,
+    Impossible,
+    Possible,
+    Made(Box<Exchange>),
+}
+
+impl Place {
+    /// Carries out a call, if it is one that goes this way; what is wrong with it is said elsewhere.
+    pub(crate) fn carry_out(&mut self, comm: &Comm, call: &Collective) -> Option<Result<()>> {
+        if matches!(self.state, State::Impossible) {
+            return None;
+        }
+        let case = case_of(comm, call)?;
+        self.carry_out_case(comm, call, case).transpose()
+    }
+
+    fn carry_out_case(&mut self, comm: &Comm, call: &Collective, case: Case) -> Result<Option<()>> {
+        if let State::Unknown = self.state {
+            self.state = if is_possible(comm)? { State::Possible } else { State::Impossible };
+        }
+        if matches!(self.state, State::Impossible) || !self.chooses(comm, case) {
+            return Ok(None);
+        }
+        if let State::Possible = self.state {
+            self.state = make(comm)?.map_or(State::Impossible, |exchange| State::Made(Box::new(exchange)));
+        }
+        match &mut self.state {
+            State::Made(exchange) => exchange.carry_out(call).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn chooses(&mut self, comm: &Comm, case: Case) -> bool {
+        let last = &mut self.last[case.kind as usize];
+        if let Some((known, chosen)) = last
+            && *known == case
+        {
+            return *chosen;
+        }
+        let chosen = comm.core().tuning().choose(case).algorithm.name == "shared";
+        *last = Some((case, chosen));
+        chosen
+    }
+}
+
+/// What all members know alike of a call that can go this way and is sound.
+fn case_of(comm: &Comm, call: &Collective) -> Option<Case> {
+    let (size, is_rank) = (comm.size() as usize, |root: i32| (0..comm.size()).contains(&root));
+    let even = |buffer: &Buffer| buffer.count() % size as i64 == 0;
+    let (kind, bytes, op) = match call {
+        Collective::Barrier => (Kind::Barrier, 0, None),
+        Collective::Bcast { buffer, root } if is_rank(*root) => (Kind::Bcast, buffer.len(), None),
+        Collective::Allgather { output, .. } if even(output) => {
+            (Kind::Allgather, output.len() / size as u64, None)
+        }
+        Collective::Alltoall { input, output } if even(output) && input.as_ref().is_none_or(even) => {
+            (Kind::Alltoall, output.len() / size as u64, None)
+        }
+        Collective::Reduce { input, output, op, root } if is_rank(*root) => {
+            let given = match input {
+                Some(input) => input,
+                None if *root == comm.rank() => output,
+                None => return None,
+            };
+            let significant = if *root == comm.rank() { output } else { given };
+            op.check(significant.datatype()).ok()?;
+            (Kind::Reduce, significant.len(), Some(op))
+        }
+        Collective::Allreduce { output, op, .. } => {
+            op.check(output.datatype()).ok()?;
+            (Kind::Allreduce, output.len(), Some(op))
+        }
+        _ => return None,
+    };
+    let commutative = op.is_none_or(|op| op.is_commutative());
+    Some(Case { kind, size, bytes, commutative, even: true, segment: 0, shared: SHOWN_MAX as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    use host::Task;
+
+    use super::*;
+    use crate::{Board, Config, Port, Process, Tuning};
+
+    /// Runs a body in threads on a device, with an algorithm for barriers by name.
+    fn in_threads(device: &'static str, ranks: u32, barrier: Option<&'static str>, body: fn(&Process)) {
+        let (host, board) = (host::real::host(), Board::new(ranks));
+        let run = |rank: u32| {
+            let (host, board) = (host.clone(), Arc::clone(&board));
+            move || {
+                let device = fabric::open(device, &host).expect("a device");
+                let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
+                let algorithms = barrier.map(|name| (Kind::Barrier, name.to_owned())).into_iter().collect();
+                let tuning = Tuning { costs: None, algorithms };
+                let config = Config { ports, node: "here".into(), tuning, ..Config::default() };
+                let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+                body(&process);
+                process.finalize().expect("an end");
+            }
+        };
+        let ranks: Vec<Task> =
+            (0..ranks).map(|rank| host.spawn("rank", None, run(rank)).expect("a thread")).collect();
+        ranks.into_iter().for_each(Task::join);
+    }
+
+    fn goes_this_way(comm: &Comm, call: &Collective) -> bool {
+        comm.exchange(call).map(|done| done.expect("valid")).is_some()
+    }
+
+    fn bcast(len: usize) -> Collective {
+        Collective::Bcast { buffer: Buffer::own(&vec![1; len]).expect("memory"), root: 0 }
+    }
+
+    #[test]
+    fn short_calls_of_few_members_go_this_way() {
+        in_threads("shm", 3, None, |process| {
+            let world = process.world();
+            assert!(goes_this_way(world, &Collective::Barrier));
+            for (len, goes) in [(0, true), (1, true), (SHOWN_MAX, true), (SHOWN_MAX + 1, false)] {
+                assert_eq!(goes_this_way(world, &bcast(len)), goes, "{len} bytes");
+            }
+            assert!(!goes_this_way(process.alone(), &Collective::Barrier), "of one");
+        });
+    }
+
+    #[test]
+    fn a_named_algorithm_is_taken_instead() {
+        in_threads("shm", 2, Some("tree"), |process| {
+            assert!(!goes_this_way(process.world(), &Collective::Barrier));
+            assert!(goes_this_way(process.world(), &bcast(8)));
+        });
+    }
+
+    /// Where there is no memory to share, everything goes by messages.
+    #[test]
+    fn without_memory_nothing_goes_this_way() {
+        in_threads("shm(dm=4KiB)", 2, None, |process| {
+            assert!(!goes_this_way(process.world(), &Collective::Barrier));
+            process.world().collective(&Collective::Barrier).expect("all are there");
+        });
+    }
+
+    /// Goal: memory comes back when all are done with it. Method: more communicators than there is memory for.
+    #[test]
+    fn memory_of_communicators_comes_back() {
+        in_threads("shm(dm=1MiB)", 2, None, |process| {
+            for round in 0..100 {
+                let comm = process.world().dup().expect("made");
+                assert!(goes_this_way(&comm, &Collective::Barrier), "communicator {round}");
+                // All have passed when the next one is made.
+            }
+        });
+    }
+}
