@@ -1,4 +1,4 @@
-//! Space for buffered sends: attached to the process and to communicators, flushed and detached.
+//! Space for buffered sends: attached to the process, to communicators and to sessions, flushed and detached.
 
 use crate::comm::Comm;
 use crate::context::Plane;
@@ -51,6 +51,57 @@ impl Process {
     /// A request that is over when nothing is in the space for buffered sends.
     pub fn iflush_buffer(&self) -> Request {
         Request::of_process(self.core(), flush(self.core(), None))
+    }
+}
+
+/// What a session has of its own (`MPI_Session`): a space for buffered sends.
+#[derive(Clone, Debug)]
+pub struct Session {
+    core: Core,
+    /// By what the space is known.
+    whose: Whose,
+}
+
+impl Process {
+    /// What a new session has.
+    ///
+    /// # Errors
+    /// [`crate::Class::OTHER`] after 2^29 communicators and sessions.
+    pub fn session(&self) -> Result<Session> {
+        let whose = Some(self.core().name_context()?.plane(Plane::Point));
+        Ok(Session { core: self.core().clone(), whose })
+    }
+}
+
+impl Session {
+    /// As [`Process::attach_buffer`], for this session.
+    ///
+    /// # Errors
+    /// As [`Process::attach_buffer`].
+    pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
+        self.core.with(|engine| engine.spaces.attach(self.whose, space))
+    }
+
+    /// As [`Process::detach_buffer`], of its own space.
+    ///
+    /// # Errors
+    /// As [`Process::detach_buffer`].
+    pub fn detach_buffer(&self) -> Result<BsendSpace> {
+        self.core.wait("MPI_Session_detach_buffer", |engine| engine.spaces.detach(self.whose))
+    }
+
+    /// As [`Process::flush_buffer`], of its own space.
+    ///
+    /// # Errors
+    /// As [`Process::detach_buffer`].
+    pub fn flush_buffer(&self) -> Result<()> {
+        let look = |engine: &mut Engine| engine.spaces.is_flushed(self.whose).then_some(());
+        self.core.wait("MPI_Session_flush_buffer", look)
+    }
+
+    /// As [`Process::iflush_buffer`], of its own space.
+    pub fn iflush_buffer(&self) -> Request {
+        Request::of_process(&self.core, flush(&self.core, self.whose))
     }
 }
 

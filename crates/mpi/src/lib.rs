@@ -16,6 +16,7 @@
 //! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
 //! | `exchange` | collective operations in memory that all members map, without messages |
 //! | `window` | [`Window`]: one-sided communication |
+//! | `file` | [`File`]: files that processes open together |
 //! | `group`, `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
 //! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
 //! | `core` | the state behind its lock, and how threads wait |
@@ -46,6 +47,7 @@ mod engine;
 mod errhandler;
 mod error;
 mod exchange;
+mod file;
 mod group;
 mod info;
 mod line;
@@ -75,6 +77,7 @@ mod wire;
 
 pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
 pub use bootstrap::{Board, Bootstrap, Seat};
+pub use buffered::Session;
 pub use collective::Collective;
 pub use collectives::{Costs, Kind};
 pub use comm::{Comm, NAME_MAX};
@@ -82,6 +85,7 @@ pub use engine::Mode;
 pub use errhandler::Errhandler;
 pub use error::{Class, Error, Result};
 pub use exchange::shared_bytes;
+pub use file::{Conversion, File, FileMode, Place, Representation, View, Whence};
 pub use group::{Comparison, Group};
 pub use info::{Info, KEY_MAX, VALUE_MAX};
 pub use making::SplitType;

@@ -239,6 +239,43 @@ impl Buffer {
         }
     }
 
+    /// Has `act` look at all bytes: where they lie if that is one piece, else at a copy.
+    pub(crate) fn show<T>(&self, act: impl FnOnce(&[u8]) -> T) -> T {
+        match self.one_piece() {
+            // SAFETY: readable while the operation is under way, as promised to `Buffer::new`, and no byte of it is written. Test:
+            // files_are_what_a_model_says.
+            Some((address, len)) => act(unsafe { std::slice::from_raw_parts(pointer(address), len) }),
+            None => act(&self.to_vec()),
+        }
+    }
+
+    /// Has `act` write the first bytes, as many as it says.
+    pub(crate) fn fill(&self, act: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<usize> {
+        match self.one_piece() {
+            // SAFETY: writable while the operation is under way, as promised to `Buffer::new`, and nobody else uses it. Test: as above.
+            Some((address, len)) => act(unsafe { std::slice::from_raw_parts_mut(pointer(address), len) }),
+            None => {
+                let mut bytes = vec![0; self.len as usize];
+                let count = act(&mut bytes)?;
+                self.store(&bytes[..count]);
+                Ok(count)
+            }
+        }
+    }
+
+    /// Its elements in external32.
+    pub(crate) fn to_external32(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let packed = self.datatype.pack_external32(self.count, &Raw(self.address), &mut bytes);
+        packed.map(|()| bytes).map_err(|error| Error::new(Class::CONVERSION, error.text))
+    }
+
+    /// Takes its first `count` elements from external32.
+    pub(crate) fn store_external32(&self, count: i64, from: &[u8]) -> Result<()> {
+        let stored = self.datatype.unpack_external32(count, from, &mut Raw(self.address));
+        stored.map(drop).map_err(|error| Error::new(Class::CONVERSION, error.text))
+    }
+
     /// A place in the elements: where the buffer's bytes begin.
     fn cursor(&self) -> Option<datatypes::Cursor> {
         let mut cursor = self.datatype.cursor(self.count).ok()?;

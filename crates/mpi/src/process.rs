@@ -92,8 +92,16 @@ impl Process {
     /// A delete function's; the process manager's.
     pub fn finalize(&self) -> Result<()> {
         self.alone.free()?;
-        self.core.wait("MPI_Finalize", |engine| engine.is_drained().then_some(()))?;
+        self.drain()?;
         self.core.bootstrap().fence()
+    }
+
+    /// Waits until others have all that was sent to them.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] when the world of this process ends first.
+    pub fn drain(&self) -> Result<()> {
+        self.core.wait("MPI_Finalize", |engine| engine.is_drained().then_some(()))
     }
 
     pub(crate) fn core(&self) -> &Core {

@@ -172,6 +172,7 @@ pub(crate) fn receive(comm: &Comm, room: usize, from: With) -> (Vec<u8>, Status)
 }
 
 /// A plain generator of numbers (xorshift64*).
+#[derive(Clone)]
 pub(crate) struct Dice(u64);
 
 impl Dice {

@@ -1,0 +1,114 @@
+//! [`Hints`]: what a program may say about how its files are read and written together.
+
+use crate::info::Info;
+
+/// Whether those who read or write together exchange their pieces first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Buffering {
+    /// If their pieces interleave.
+    #[default]
+    Automatic,
+    Always,
+    Never,
+}
+
+/// The hints that change something. Others are not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hints {
+    /// How many processes read and write for all (`cb_nodes`); all, without.
+    pub(crate) nodes: Option<u32>,
+    /// Bytes that each of them reads or writes at once (`cb_buffer_size`).
+    pub(crate) buffer: u64,
+    /// `romio_cb_read`, `romio_cb_write`; or `collective_buffering` for both.
+    pub(crate) reading: Buffering,
+    pub(crate) writing: Buffering,
+}
+
+/// What is not given.
+const BUFFER: u64 = 4 << 20;
+/// The least that is taken for a size.
+const BUFFER_MIN: u64 = 4096;
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self { nodes: None, buffer: BUFFER, reading: Buffering::default(), writing: Buffering::default() }
+    }
+}
+
+fn word(buffering: Buffering) -> &'static str {
+    match buffering {
+        Buffering::Automatic => "automatic",
+        Buffering::Always => "enable",
+        Buffering::Never => "disable",
+    }
+}
+
+impl Hints {
+    /// Takes over what it knows. A value that means nothing changes nothing, as hints may be ignored.
+    pub(crate) fn learn(&mut self, info: &Info) {
+        for (key, value) in info.pairs() {
+            let buffering = match value.as_str() {
+                "enable" | "true" => Some(Buffering::Always),
+                "disable" | "false" => Some(Buffering::Never),
+                "automatic" => Some(Buffering::Automatic),
+                _ => None,
+            };
+            match (key.as_str(), value.parse::<u64>().ok(), buffering) {
+                ("cb_nodes", Some(nodes), _) => {
+                    self.nodes = u32::try_from(nodes).ok().filter(|nodes| *nodes > 0)
+                }
+                ("cb_buffer_size", Some(bytes), _) => self.buffer = bytes.clamp(BUFFER_MIN, i32::MAX as u64),
+                ("romio_cb_read", _, Some(buffering)) => self.reading = buffering,
+                ("romio_cb_write", _, Some(buffering)) => self.writing = buffering,
+                ("collective_buffering", _, Some(buffering)) => {
+                    (self.reading, self.writing) = (buffering, buffering)
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What is in force, for `size` processes.
+    pub(crate) fn info(&self, size: i32) -> Info {
+        let nodes = self.nodes.map_or(size as u32, |nodes| nodes.min(size as u32));
+        let pairs = [
+            ("cb_nodes", nodes.to_string()),
+            ("cb_buffer_size", self.buffer.to_string()),
+            ("romio_cb_read", word(self.reading).to_owned()),
+            ("romio_cb_write", word(self.writing).to_owned()),
+        ];
+        let mut info = Info::default();
+        for (key, value) in pairs {
+            // All are short.
+            let _ = info.set(key, &value);
+        }
+        info
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_learnt_and_shown() {
+        let mut info = Info::default();
+        let given =
+            [("cb_nodes", "2"), ("cb_buffer_size", "1"), ("romio_cb_write", "disable"), ("other", "x")];
+        given.iter().for_each(|(key, value)| info.set(key, value).expect("short"));
+        let mut hints = Hints::default();
+        hints.learn(&info);
+        let shown = hints.info(4);
+        let of = |key: &str| shown.get(key).expect("a key").map(str::to_owned);
+        assert_eq!((of("cb_nodes").as_deref(), of("cb_buffer_size").as_deref()), (Some("2"), Some("4096")));
+        assert_eq!(
+            (of("romio_cb_write").as_deref(), of("romio_cb_read").as_deref()),
+            (Some("disable"), Some("automatic"))
+        );
+        assert_eq!(of("other"), None);
+        info.set("cb_nodes", "many").expect("short");
+        let before = hints;
+        hints.learn(&info);
+        assert_eq!(hints, before);
+    }
+}

@@ -1,0 +1,253 @@
+//! [`Representation`]: the form that data have in a file, and the way there and back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datatypes::{Basic, Combiner, Contents, Datatype, Distribution, Order};
+
+use crate::error::{Class, Error, Result};
+use crate::memory::Buffer;
+
+/// Conversions of a program's own (`MPI_Register_datarep`). Nothing is called with a lock held.
+pub trait Conversion: Send + Sync {
+    /// Bytes from one element of a predefined datatype to the next in a file.
+    ///
+    /// # Errors
+    /// The program's.
+    fn extent(&self, datatype: &Datatype) -> Result<i64>;
+    /// Reads `count` elements at an address from their form in a file, of which `from` is all.
+    ///
+    /// # Errors
+    /// The program's.
+    fn read(&self, address: usize, count: i64, datatype: &Datatype, from: &[u8]) -> Result<()>;
+    /// Writes `count` elements at an address in their form in a file, which fills `into`.
+    ///
+    /// # Errors
+    /// The program's.
+    fn write(&self, address: usize, count: i64, datatype: &Datatype, into: &mut [u8]) -> Result<()>;
+}
+
+/// The form of data in a file.
+#[derive(Clone, Default)]
+pub enum Representation {
+    /// As in memory (`native`).
+    #[default]
+    Native,
+    /// As this library likes it, which is as in memory (`internal`).
+    Internal,
+    /// The standard's form between unlike machines (`external32`).
+    External32,
+    /// A program's own.
+    User {
+        /// By what name it was registered.
+        name: Arc<str>,
+        /// The way there and back; without it, data are as in memory.
+        conversion: Arc<dyn Conversion>,
+    },
+}
+
+impl fmt::Debug for Representation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Representation {
+    /// One of the standard's by its name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Native, Self::Internal, Self::External32].into_iter().find(|known| known.name() == name)
+    }
+
+    /// The name that programs know it by.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Native => "native",
+            Self::Internal => "internal",
+            Self::External32 => "external32",
+            Self::User { name, .. } => name,
+        }
+    }
+
+    /// The datatype that elements of this one have in a file, made of bytes where they are others there. Displacements that were
+    /// given in bytes stay: such types are not portable.
+    ///
+    /// # Errors
+    /// A conversion's; [`Class::TYPE`] for a type that would pass 64 bits.
+    pub(crate) fn in_file(&self, datatype: &Datatype) -> Result<Datatype> {
+        let is_same = match self {
+            Self::Native | Self::Internal => true,
+            // Nothing is longer in external32 than here.
+            Self::External32 => datatype.external32_size(1).ok() == u64::try_from(datatype.size()).ok(),
+            Self::User { .. } => false,
+        };
+        if is_same { Ok(datatype.clone()) } else { self.rebuilt(datatype) }
+    }
+
+    /// Bytes of a predefined type in a file.
+    fn extent(&self, datatype: &Datatype, basic: Basic) -> Result<i64> {
+        match self {
+            Self::Native | Self::Internal => Ok(datatype.extent()),
+            Self::External32 => Ok(basic.external_size().into()),
+            Self::User { conversion, .. } => conversion.extent(datatype),
+        }
+    }
+
+    fn rebuilt(&self, datatype: &Datatype) -> Result<Datatype> {
+        let wrong = |error: datatypes::Error| Error::new(Class::TYPE, error.text);
+        if let Some(basic) = datatype.basic() {
+            let extent = self.extent(datatype, basic)?;
+            return Datatype::contiguous(extent, &Basic::Byte.into()).map_err(wrong);
+        }
+        let Contents { integers, counts, addresses, datatypes } = datatype.contents().map_err(wrong)?;
+        let parts = datatypes.iter().map(|part| self.in_file(part)).collect::<Result<Vec<_>>>()?;
+        // In the form for large counts, these have the place of the others.
+        let numbers = [&integers[..], counts, addresses].concat();
+        made(datatype.combiner(), (integers, counts), &numbers, &parts).map_err(wrong)
+    }
+
+    /// A buffer's data in their form in a file; `None` if that is as they are.
+    ///
+    /// # Errors
+    /// [`Class::CONVERSION`] for values that have no room there; a conversion's.
+    pub(crate) fn encode(&self, buffer: &Buffer) -> Result<Option<Buffer>> {
+        Ok(Some(match self {
+            Self::Native | Self::Internal => return Ok(None),
+            Self::External32 => Buffer::own(&buffer.to_external32()?)?,
+            Self::User { conversion, .. } => {
+                let mut bytes = vec![0; self.len_in_file(buffer)? as usize];
+                conversion.write(buffer.address(), buffer.count(), buffer.datatype(), &mut bytes)?;
+                Buffer::own(&bytes)?
+            }
+        }))
+    }
+
+    /// Memory for a buffer's data in their form in a file; `None` if that is as they are.
+    pub(crate) fn raw(&self, buffer: &Buffer) -> Result<Option<Buffer>> {
+        match self {
+            Self::Native | Self::Internal => Ok(None),
+            _ => Buffer::own_elements(Basic::Byte.into(), self.len_in_file(buffer)? as i64).map(Some),
+        }
+    }
+
+    /// Bytes that a buffer's elements have in a file.
+    pub(crate) fn len_in_file(&self, buffer: &Buffer) -> Result<u64> {
+        match self {
+            Self::Native | Self::Internal => Ok(buffer.len()),
+            Self::External32 | Self::User { .. } => {
+                let each = self.in_file(buffer.datatype())?.size();
+                let all = each.checked_mul(buffer.count()).and_then(|all| u64::try_from(all).ok());
+                all.ok_or_else(|| Error::new(Class::COUNT, "more elements than a file can have"))
+            }
+        }
+    }
+
+    /// Puts what was read of a file into a buffer: all elements that are there as a whole; their bytes here.
+    ///
+    /// # Errors
+    /// A conversion's.
+    pub(crate) fn decode(&self, bytes: &[u8], buffer: &Buffer) -> Result<u64> {
+        let each = self.in_file(buffer.datatype())?.size();
+        let count = (bytes.len() as i64).checked_div(each).unwrap_or(0).min(buffer.count());
+        match self {
+            Self::Native | Self::Internal => buffer.store(bytes),
+            Self::External32 => buffer.store_external32(count, bytes)?,
+            Self::User { conversion, .. } => {
+                let from = &bytes[..(count * each) as usize];
+                conversion.read(buffer.address(), count, buffer.datatype(), from)?;
+            }
+        }
+        Ok((count * buffer.datatype().size()) as u64)
+    }
+}
+
+/// `MPI_DISTRIBUTE_DFLT_DARG`.
+const DEFAULT: i64 = 19;
+
+/// What a constructor makes of other parts.
+fn made(
+    combiner: Combiner,
+    (integers, counts): (&[i64], &[i64]),
+    numbers: &[i64],
+    parts: &[Datatype],
+) -> datatypes::Result<Datatype> {
+    let lists = || {
+        let n = numbers[0] as usize;
+        (&numbers[1..=n], &numbers[n + 1..])
+    };
+    let order = |number: i64| if number == Order::C as i64 { Order::C } else { Order::Fortran };
+    match combiner {
+        Combiner::Contiguous => Datatype::contiguous(numbers[0], &parts[0]),
+        Combiner::Vector => Datatype::vector(numbers[0], numbers[1], numbers[2], &parts[0]),
+        Combiner::Hvector => Datatype::hvector(numbers[0], numbers[1], numbers[2], &parts[0]),
+        Combiner::Indexed => Datatype::indexed(lists().0, lists().1, &parts[0]),
+        Combiner::Hindexed => Datatype::hindexed(lists().0, lists().1, &parts[0]),
+        Combiner::IndexedBlock => Datatype::indexed_block(numbers[1], &numbers[2..], &parts[0]),
+        Combiner::HindexedBlock => Datatype::hindexed_block(numbers[1], &numbers[2..], &parts[0]),
+        Combiner::Struct => Datatype::structure(lists().0, lists().1, parts),
+        Combiner::Resized => Datatype::resized(&parts[0], numbers[0], numbers[1]),
+        Combiner::Subarray => {
+            let dims = integers[0] as usize;
+            let all = if counts.is_empty() { &integers[1..] } else { counts };
+            let of = |at: usize| &all[at * dims..(at + 1) * dims];
+            Datatype::subarray(of(0), of(1), of(2), order(integers[integers.len() - 1]), &parts[0])
+        }
+        Combiner::Darray => {
+            let dims = integers[2] as usize;
+            let (sizes, rest) =
+                if counts.is_empty() { integers[3..].split_at(dims) } else { (counts, &integers[3..]) };
+            let of = |at: usize| &rest[at * dims..(at + 1) * dims];
+            let dealt: Vec<Distribution> = of(0).iter().map(|number| distribution(*number)).collect();
+            let arguments: Vec<Option<i64>> =
+                of(1).iter().map(|number| Some(*number).filter(|n| *n != DEFAULT)).collect();
+            let order = order(rest[rest.len() - 1]);
+            Datatype::darray(integers[0], integers[1], sizes, &dealt, &arguments, of(2), order, &parts[0])
+        }
+        // One part, or a predefined type in disguise, which is what it is made of.
+        _ => Ok(parts.first().cloned().unwrap_or_else(|| Basic::Byte.into())),
+    }
+}
+
+fn distribution(number: i64) -> Distribution {
+    let known = [Distribution::Block, Distribution::Cyclic];
+    known.into_iter().find(|known| *known as i64 == number).unwrap_or(Distribution::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_have_the_sizes_of_external32_in_a_file() {
+        let long = || Datatype::from(Basic::Long);
+        let in_file = |datatype: Datatype| {
+            let found = Representation::External32.in_file(&datatype).expect("a type");
+            (found.size(), found.extent())
+        };
+        assert_eq!(in_file(long()), (4, 4));
+        assert_eq!(in_file(Basic::Double.into()), (8, 8));
+        assert_eq!(in_file(Datatype::vector(3, 1, 2, &long()).expect("a type")), (12, 20));
+        assert_eq!(
+            in_file(Datatype::vector(3, 1, 2, &long()).expect("a type").with_large_counts()),
+            (12, 20)
+        );
+        let hvector = Datatype::hvector(3, 1, 16, &long()).expect("a type");
+        assert_eq!(in_file(hvector.clone()), (12, 36), "bytes stay");
+        assert_eq!(in_file(hvector.with_large_counts()), (12, 36));
+        let subarray = || Datatype::subarray(&[4, 6], &[2, 3], &[1, 1], Order::C, &long()).expect("a type");
+        assert_eq!(in_file(subarray()), (24, 96));
+        assert_eq!(in_file(subarray().with_large_counts()), (24, 96));
+        let darray = || {
+            let dealt = [Distribution::Cyclic, Distribution::Block];
+            Datatype::darray(4, 1, &[4, 6], &dealt, &[Some(1), None], &[2, 2], Order::C, &long())
+                .expect("a type")
+        };
+        assert_eq!(in_file(darray()), (24, 96));
+        assert_eq!(in_file(darray().with_large_counts()), (24, 96));
+        let indexed = Datatype::indexed(&[2, 1], &[0, 5], &long()).expect("a type");
+        assert_eq!(in_file(Datatype::duplicate(&indexed)), (12, 24));
+        let block = Datatype::indexed_block(2, &[0, 5], &long()).expect("a type");
+        assert_eq!(in_file(Datatype::resized(&block, 0, 100).expect("a type")), (16, 100));
+        let two = Datatype::structure(&[1, 2], &[0, 8], &[long(), Basic::Int.into()]).expect("a type");
+        assert_eq!(in_file(two).0, 12);
+    }
+}
