@@ -138,7 +138,7 @@ fn results(function: &Function) -> String {
     results.map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Whose error handler hears of an error: the first communicator, window or file among the arguments.
+/// Whose error handler hears of an error: the first communicator, window, file or session among the arguments.
 fn whose(function: &Function) -> String {
     if function.name.starts_with("MPI_T_") {
         return "(Whose::Caller)".to_owned();
@@ -146,11 +146,12 @@ fn whose(function: &Function) -> String {
     let owner = function.arguments.iter().find_map(|Argument { name, kind, .. }| match kind.as_str() {
         "Comm" => Some(format!("(Whose::Comm({name}))")),
         "Win" => Some(format!("(Whose::Win({name}))")),
-        "File" => Some("(Whose::Caller)".to_owned()),
+        "File" => Some(format!("(Whose::File({name}))")),
+        "Session" => Some(format!("(Whose::Session({name}))")),
         _ => None,
     });
     let is_file = function.name.starts_with("MPI_File_");
-    owner.unwrap_or_else(|| if is_file { "(Whose::Caller)" } else { "(Whose::Process)" }.to_owned())
+    owner.unwrap_or_else(|| if is_file { "(Whose::no_file())" } else { "(Whose::Process)" }.to_owned())
 }
 
 fn constants(table: &str) -> String {

@@ -5,12 +5,12 @@ use datatypes::ErrorKind;
 
 use crate::constants as c;
 use crate::handler;
-use crate::types::{Comm, Win};
+use crate::types::{Comm, File, Session, Win};
 
 /// Whose error handler hears of an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whose {
-    /// The caller's own: the call returns. So with files, whose default handler does that, and with MPI_T, which has none.
+    /// The caller's own: the call returns. So with MPI_T, which has none.
     Caller,
     /// That of `MPI_COMM_SELF`, for what belongs to no communicator.
     Process,
@@ -18,6 +18,17 @@ pub(crate) enum Whose {
     Comm(Comm),
     /// A window's; likewise.
     Win(Win),
+    /// A file's; if the handle is none, that of `MPI_FILE_NULL`.
+    File(File),
+    /// A session's; if the handle is none, that of the process.
+    Session(Session),
+}
+
+impl Whose {
+    /// That of `MPI_FILE_NULL`, which files that are opened take over.
+    pub(crate) const fn no_file() -> Self {
+        Self::File(File::new(c::MPI_FILE_NULL))
+    }
 }
 
 /// Why a call fails.

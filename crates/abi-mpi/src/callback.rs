@@ -5,9 +5,10 @@
 use std::ffi::c_void;
 
 use datatypes::{Datatype, Error, ErrorKind, UserFunction};
-use mpi::{Class, Generalized};
+use mpi::{Class, Conversion, Generalized};
 
 use crate::calls::known_type_handle;
+use crate::memory::Raw;
 use crate::types::{self, Address, Handle, Status};
 
 /// An error handler of a program's, for whatever kind of object.
@@ -168,5 +169,111 @@ impl Generalized for RequestFunctions {
         let code =
             unsafe { std::mem::transmute::<usize, Cancel>(self.cancel.0)(self.extra.0, has_ended.into()) };
         succeeded(code, "cancel")
+    }
+}
+
+/// What a program converts data in files by, in either form, and the word that it keeps with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConversionFunctions {
+    pub(crate) read: Address,
+    pub(crate) write: Address,
+    pub(crate) extent: Address,
+    pub(crate) extra: Address,
+    pub(crate) is_large: bool,
+}
+
+/// What a function of a data representation answers.
+fn converted(code: i32, what: &str) -> mpi::Result<()> {
+    match code {
+        0 => Ok(()),
+        code => Err(mpi::Error::new(
+            Class(code),
+            format_args!("the data representation's {what} function failed"),
+        )),
+    }
+}
+
+fn uncounted(error: datatypes::Error) -> mpi::Error {
+    mpi::Error::new(Class::COUNT, error.text)
+}
+
+/// Does something with a handle that a program's function gets.
+fn with_handle<T>(datatype: &Datatype, act: impl FnOnce(usize) -> T) -> mpi::Result<T> {
+    let wrong = |fault: crate::answer::Fault| mpi::Error::new(Class(fault.code), fault.text);
+    let (handle, is_temporary) = known_type_handle(datatype).map_err(wrong)?;
+    let done = act(handle.value());
+    if is_temporary {
+        crate::objects::remove::<types::kind::Datatype>(Handle::new(handle.value()));
+    }
+    Ok(done)
+}
+
+impl ConversionFunctions {
+    /// Calls one of the two for all elements: `here` is the program's buffer, `there` their form in the file.
+    fn convert(
+        self,
+        function: Address,
+        here: usize,
+        there: usize,
+        elements: (i64, &Datatype),
+    ) -> mpi::Result<i32> {
+        type Plain = unsafe extern "C" fn(usize, usize, i32, usize, i64, usize) -> i32;
+        type Large = unsafe extern "C" fn(usize, usize, i64, usize, i64, usize) -> i32;
+        let (count, datatype) = elements;
+        let many =
+            || mpi::Error::new(Class::COUNT, "a conversion function takes at most 2147483647 elements");
+        let plain_count = i32::try_from(count).ok().filter(|_| !self.is_large);
+        if plain_count.is_none() && !self.is_large {
+            return Err(many());
+        }
+        with_handle(datatype, |handle| match plain_count {
+            // SAFETY: a program passes functions of these types, and the memory of so many elements in both forms. Test:
+            // `representations` of tests/c/files.c.
+            Some(count) => unsafe {
+                let function = std::mem::transmute::<usize, Plain>(function.0);
+                function(here, handle, count, there, 0, self.extra.0)
+            },
+            // SAFETY: as above.
+            None => unsafe {
+                let function = std::mem::transmute::<usize, Large>(function.0);
+                function(here, handle, count, there, 0, self.extra.0)
+            },
+        })
+    }
+}
+
+impl Conversion for ConversionFunctions {
+    fn extent(&self, datatype: &Datatype) -> mpi::Result<i64> {
+        type Extent = unsafe extern "C" fn(usize, *mut i64, usize) -> i32;
+        let mut extent = 0;
+        // SAFETY: a program passes a function of this type. Test: as above.
+        let call = |handle| unsafe {
+            let function = std::mem::transmute::<usize, Extent>(self.extent.0);
+            function(handle, &raw mut extent, self.extra.0)
+        };
+        with_handle(datatype, call).and_then(|code| converted(code, "extent"))?;
+        if extent < 0 {
+            let text = format!("the data representation's extent function says {extent} bytes");
+            return Err(mpi::Error::new(Class::CONVERSION, text));
+        }
+        Ok(extent)
+    }
+
+    fn read(&self, address: usize, count: i64, datatype: &Datatype, from: &[u8]) -> mpi::Result<()> {
+        if self.read == NO_FUNCTION {
+            datatype.cursor(count).map_err(uncounted)?.unpack(from, &mut Raw(Address(address)));
+            return Ok(());
+        }
+        let there = from.as_ptr().expose_provenance();
+        converted(self.convert(self.read, address, there, (count, datatype))?, "read")
+    }
+
+    fn write(&self, address: usize, count: i64, datatype: &Datatype, into: &mut [u8]) -> mpi::Result<()> {
+        if self.write == NO_FUNCTION {
+            datatype.cursor(count).map_err(uncounted)?.pack(&Raw(Address(address)), into);
+            return Ok(());
+        }
+        let there = into.as_mut_ptr().expose_provenance();
+        converted(self.convert(self.write, address, there, (count, datatype))?, "write")
     }
 }

@@ -11,7 +11,7 @@ use mpi::Errhandler;
 
 use crate::answer::{Fault, Whose};
 use crate::callback::Function;
-use crate::calls::host;
+use crate::calls::{errhandler_of_file, errhandler_of_session, host};
 use crate::constants as c;
 use crate::objects::{get, lock};
 use crate::{state, types};
@@ -71,6 +71,13 @@ pub(crate) fn call(name: &str, whose: Whose, fault: &Fault) -> i32 {
                 Err(_) => call(name, Whose::Process, fault),
             };
         }
+        Whose::Session(handle) => {
+            return match errhandler_of_session(handle) {
+                Some(handler) => act(name, &handler, handle.value(), fault),
+                None => call(name, Whose::Process, fault),
+            };
+        }
+        Whose::File(handle) => return act(name, &errhandler_of_file(handle), handle.value(), fault),
     };
     match get(handle, "comm") {
         Ok(comm) => act(name, &comm.errhandler(), handle.value(), fault),

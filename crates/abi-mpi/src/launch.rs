@@ -88,6 +88,14 @@ fn duplicate(fd: i32) -> std::io::Result<OwnedFd> {
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 
+/// Has a function called when the program exits.
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the library is never unloaded, so that the function is there. Test: `sessions_need_no_init`.
+    let refused = unsafe { libc::atexit(function) };
+    // Without memory for it, the launcher takes the exit for an early one.
+    debug_assert_eq!(refused, 0);
+}
+
 impl Launch {
     /// Joins the job that this process was launched in, or one of its own.
     pub(crate) fn find() -> Result<Self> {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::{OpObject, TypeObject, WinObject};
+use crate::calls::{OpObject, SessionObject, TypeObject, WinObject};
 use crate::constants as c;
 use crate::types::{Handle, PREDEFINED, kind};
 use crate::{calls, state};
@@ -28,10 +28,12 @@ pub(crate) enum Object {
     Comm(mpi::Comm),
     Datatype(Box<TypeObject>),
     Errhandler(Errhandler),
+    File(mpi::File),
     Group(Group),
     Info(Box<Mutex<Info>>),
     Message(Box<Mutex<Option<Message>>>),
     Op(Box<OpObject>),
+    Session(Box<SessionObject>),
     Win(Box<WinObject>),
 }
 
@@ -78,10 +80,12 @@ kinds! {
     Comm(mpi::Comm): "communicator" MPI_ERR_COMM, state::predefined_comm;
     Datatype(TypeObject): "datatype" MPI_ERR_TYPE, calls::predefined_type;
     Errhandler(Errhandler): "error handler" MPI_ERR_ERRHANDLER, predefined_errhandler;
+    File(mpi::File): "file" MPI_ERR_FILE, |_| Ok(None);
     Group(Group): "group" MPI_ERR_GROUP, predefined_group;
     Info(Mutex<Info>): "info object" MPI_ERR_INFO, calls::predefined_info;
     Message(Mutex<Option<Message>>): "message" MPI_ERR_REQUEST, |_| Ok(None);
     Op(OpObject): "operation" MPI_ERR_OP, calls::predefined_op;
+    Session(SessionObject): "session" MPI_ERR_SESSION, |_| Ok(None);
     Win(WinObject): "window" MPI_ERR_WIN, |_| Ok(None);
 }
 

@@ -1,9 +1,12 @@
 //! The one process of MPI that a program is: its start, its end, and what it was started with.
+//!
+//! It begins with `MPI_Init` or the first session, whichever is first, and that is collective over the job. It leaves the job with
+//! `MPI_Finalize` if there was no session, and else when the program exits, since there may be another session until then.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
@@ -12,7 +15,7 @@ use mpi::{Bootstrap as _, Config, Connect, Kind, Port, Process, Tuning};
 use crate::answer::{Answer, Fault};
 use crate::calls::host;
 use crate::constants as c;
-use crate::launch::Launch;
+use crate::launch::{Launch, at_exit};
 use crate::objects::lock;
 
 /// What `MPI_Init` has made; it stays after `MPI_Finalize`, and is used no more then.
@@ -27,22 +30,33 @@ pub(crate) struct State {
 }
 
 static STATE: OnceLock<State> = OnceLock::new();
-static IS_FINALIZED: AtomicBool = AtomicBool::new(false);
+/// Where the program is between `MPI_Init` and `MPI_Finalize`.
+static WORLD: AtomicU8 = AtomicU8::new(BEFORE);
+const BEFORE: u8 = 0;
+const RUNNING: u8 = 1;
+const OVER: u8 = 2;
+/// Sessions that are open, and whether there was one.
+static SESSIONS: AtomicUsize = AtomicUsize::new(0);
+static HAD_SESSIONS: AtomicBool = AtomicBool::new(false);
+static HAS_LEFT: AtomicBool = AtomicBool::new(false);
+/// Held by whoever starts or ends something.
+static TURN: Mutex<()> = Mutex::new(());
 
-/// The state between `MPI_Init` and `MPI_Finalize`.
+/// The state between `MPI_Init` and `MPI_Finalize`, and while there is a session.
 #[inline]
 pub(crate) fn state() -> Answer<&'static State> {
     match STATE.get() {
-        Some(state) if !IS_FINALIZED.load(Ordering::Relaxed) => Ok(state),
-        _ => Err(not_running()),
+        Some(state) if WORLD.load(Ordering::Relaxed) == RUNNING => Ok(state),
+        state => of_session(state),
     }
 }
 
 #[cold]
-fn not_running() -> Fault {
+fn of_session(state: Option<&'static State>) -> Answer<&'static State> {
     let why =
         if is_finalized() { "MPI_Finalize was called before" } else { "MPI_Init must be called before" };
-    Fault::new(c::MPI_ERR_OTHER, why)
+    let state = state.filter(|_| SESSIONS.load(Ordering::Relaxed) > 0);
+    state.ok_or_else(|| Fault::new(c::MPI_ERR_OTHER, why))
 }
 
 #[inline]
@@ -51,37 +65,87 @@ pub(crate) fn process() -> Answer<&'static Process> {
 }
 
 pub(crate) fn is_initialized() -> bool {
-    STATE.get().is_some()
+    WORLD.load(Ordering::Relaxed) != BEFORE
 }
 
 pub(crate) fn is_finalized() -> bool {
-    IS_FINALIZED.load(Ordering::Relaxed)
+    WORLD.load(Ordering::Relaxed) == OVER
 }
 
-/// Joins the job; once in the life of a program.
-pub(crate) fn start() -> Answer {
-    static STARTING: Mutex<()> = Mutex::new(());
-    let _only_one = lock(&STARTING);
-    if is_initialized() {
-        return Err(Fault::new(c::MPI_ERR_OTHER, "MPI was initialized before, which is possible once"));
+/// Joins the job, once in the life of a program.
+fn join() -> Answer<&'static State> {
+    if HAS_LEFT.load(Ordering::Relaxed) {
+        return Err(Fault::new(
+            c::MPI_ERR_OTHER,
+            "the job was left with MPI_Finalize; begin a session before",
+        ));
+    }
+    if let Some(state) = STATE.get() {
+        return Ok(state);
     }
     let launch = Arc::new(Launch::find()?);
     let config = config(&launch)?;
     let process = Process::start(host(), &config, launch.clone())?;
     let number = |known: Option<u32>| known.and_then(|known| i32::try_from(known).ok()).unwrap_or(-1);
     let (appnum, universe) = (number(launch.appnum), number(launch.universe));
-    // Nobody else gets here, so there is none yet.
-    let _ = STATE.set(State { process, launch, main: thread::current().id(), appnum, universe });
+    Ok(STATE.get_or_init(|| State { process, launch, main: thread::current().id(), appnum, universe }))
+}
+
+/// Begins what `MPI_Init` begins; once in the life of a program.
+pub(crate) fn start() -> Answer {
+    let _turn = lock(&TURN);
+    if is_initialized() {
+        return Err(Fault::new(c::MPI_ERR_OTHER, "MPI was initialized before, which is possible once"));
+    }
+    join()?;
+    WORLD.store(RUNNING, Ordering::Relaxed);
     Ok(())
 }
 
-/// Leaves the job.
+/// Ends what `MPI_Init` began.
 pub(crate) fn finish() -> Answer {
+    let _turn = lock(&TURN);
+    if WORLD.load(Ordering::Relaxed) != RUNNING {
+        return state().map(drop);
+    }
     let state = state()?;
     state.process.finalize()?;
-    IS_FINALIZED.store(true, Ordering::Relaxed);
-    state.launch.leave()?;
+    WORLD.store(OVER, Ordering::Relaxed);
+    if !HAD_SESSIONS.load(Ordering::Relaxed) {
+        HAS_LEFT.store(true, Ordering::Relaxed);
+        state.launch.leave()?;
+    }
     Ok(())
+}
+
+/// Begins a session.
+pub(crate) fn begin_session() -> Answer<&'static Process> {
+    let _turn = lock(&TURN);
+    let state = join()?;
+    if !HAD_SESSIONS.swap(true, Ordering::Relaxed) {
+        at_exit(leave);
+    }
+    SESSIONS.fetch_add(1, Ordering::Relaxed);
+    Ok(&state.process)
+}
+
+/// Ends a session. What was sent in the last one has arrived.
+pub(crate) fn end_session() -> Answer {
+    let _turn = lock(&TURN);
+    if SESSIONS.load(Ordering::Relaxed) == 1 && WORLD.load(Ordering::Relaxed) != RUNNING {
+        process()?.drain()?;
+    }
+    SESSIONS.fetch_sub(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Leaves the job when the program exits, unless something has not been ended, which is for the launcher to see.
+extern "C" fn leave() {
+    let is_over = WORLD.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
+    if let Some(state) = STATE.get().filter(|_| is_over && !HAS_LEFT.swap(true, Ordering::Relaxed)) {
+        // Nobody is there to hear of an error.
+        let _ = cface::contain(|| state.launch.leave());
+    }
 }
 
 /// Ends the whole job; the message is for people who read what this process says.

@@ -82,6 +82,61 @@ fn windows_are_used_on_iwarp() {
     ranks("windows", include_str!("c/windows.c"), "iwarp", &[1, 3]);
 }
 
+/// Files at several sizes over one device.
+fn files(device: &str, sizes: &[usize]) {
+    if !has_compiler() {
+        return;
+    }
+    let program = program("files", include_str!("c/files.c"));
+    for &size in sizes {
+        let folder = tempfile::tempdir().expect("a folder");
+        let name = folder.path().join("data").display().to_string();
+        let said = run_job(&program.path(), size, &[("NICETY_DEVICE", device), ("TEST_FILE", &name)]);
+        assert_eq!(said.len(), size);
+    }
+}
+
+#[test]
+fn files_are_used_on_shm() {
+    files("shm", &[1, 2, 4]);
+}
+
+#[test]
+fn files_are_used_on_iwarp() {
+    files("iwarp", &[2, 3]);
+}
+
+#[test]
+fn sessions_need_no_init() {
+    ranks("sessions", include_str!("c/sessions.c"), "shm", &[1, 3]);
+}
+
+/// The example that writes its result together: the file has what one rank alone computes.
+#[test]
+fn heat_is_written_by_any_number_of_ranks() {
+    if !has_compiler() {
+        return;
+    }
+    let heat =
+        compile("heat", include_str!("../examples/heat.c"), &["-std=gnu11", "-Wall", "-Werror", "-O2"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = |size: usize, device: &str| {
+        let name = folder.path().join(format!("{device}-{size}"));
+        let script = folder.path().join("run");
+        let line = format!("#!/bin/sh\nexec {} {}\n", heat.path().display(), name.display());
+        std::fs::write(&script, line).expect("written");
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mine");
+        run_job(&script, size, &[("NICETY_DEVICE", device)]);
+        std::fs::read(name).expect("it is there")
+    };
+    let alone = written(1, "shm");
+    assert_eq!(alone.len(), 120 * 96 * 8);
+    assert!(alone.chunks(8).any(|cell| cell != [0; 8]), "something is warm");
+    for (size, device) in [(3, "shm"), (4, "shm"), (4, "iwarp")] {
+        assert!(written(size, device) == alone, "{size} ranks on {device}");
+    }
+}
+
 #[test]
 fn collectives_in_all_forms_on_shm() {
     ranks("collectives", include_str!("c/collectives.c"), "shm", &[1, 3, 4]);

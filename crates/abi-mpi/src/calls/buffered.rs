@@ -1,4 +1,4 @@
-//! Space for buffered sends, of the process and of communicators.
+//! Space for buffered sends, of the process, of communicators and of sessions.
 
 use cface::Out;
 use mpi::BsendSpace;
@@ -8,7 +8,7 @@ use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::objects::get;
 use crate::state;
-use crate::types::{Address, Comm, Number, Request};
+use crate::types::{Address, Comm, Number, Request, Session};
 
 fn space<N: Number>(buffer: Address, size: N) -> Answer<BsendSpace> {
     let negative = |_| Fault::new(c::MPI_ERR_BUFFER, "size: it is negative");
@@ -61,4 +61,25 @@ pub(crate) fn comm_flush_buffer(comm: Comm) -> Answer {
 
 pub(crate) fn comm_iflush_buffer(comm: Comm, request: Out<Request>) -> Answer {
     new_request(get(comm, "comm")?.iflush_buffer()?, request)
+}
+
+pub(crate) fn session_attach_buffer<N: Number>(session: Session, buffer: Address, size: N) -> Answer {
+    Ok(get(session, "session")?.own.attach_buffer(space(buffer, size)?)?)
+}
+
+pub(crate) fn session_detach_buffer<N: Number>(
+    session: Session,
+    buffer_addr: Address,
+    size: Out<N>,
+) -> Answer {
+    put(get(session, "session")?.own.detach_buffer()?, buffer_addr, size);
+    Ok(())
+}
+
+pub(crate) fn session_flush_buffer(session: Session) -> Answer {
+    Ok(get(session, "session")?.own.flush_buffer()?)
+}
+
+pub(crate) fn session_iflush_buffer(session: Session, request: Out<Request>) -> Answer {
+    new_request(get(session, "session")?.own.iflush_buffer(), request)
 }

@@ -1,6 +1,6 @@
-//! Error handlers of communicators and windows, and those that a program makes.
+//! Error handlers of communicators, windows, files and sessions, and those that a program makes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cface::Out;
 use mpi::Errhandler;
@@ -8,8 +8,8 @@ use mpi::Errhandler;
 use crate::answer::{Answer, Fault};
 use crate::callback::Function;
 use crate::constants as c;
-use crate::objects::{get, insert, remove};
-use crate::types::{self, Address, Comm, Handle, Win};
+use crate::objects::{get, insert, lock, remove};
+use crate::types::{self, Address, Comm, File, Handle, Session, Win};
 use crate::{handler, types::kind};
 
 /// A handler of a program's; functions of all kinds of objects are called alike.
@@ -34,6 +34,60 @@ pub(crate) fn comm_set_errhandler(comm: Comm, errhandler: types::Errhandler) -> 
 pub(crate) fn win_set_errhandler(win: Win, errhandler: types::Errhandler) -> Answer {
     let handler = get(errhandler, "errhandler")?.clone();
     get(win, "win")?.window.set_errhandler(handler);
+    Ok(())
+}
+
+/// The handler of `MPI_FILE_NULL`, which files that are opened take over.
+static OF_NO_FILE: Mutex<Errhandler> = Mutex::new(Errhandler::Return);
+
+/// The handler of a file; of what is none, that of `MPI_FILE_NULL`.
+pub(crate) fn errhandler_of_file(file: File) -> Errhandler {
+    get(file, "fh").map_or_else(|_| lock(&OF_NO_FILE).clone(), |file| file.errhandler())
+}
+
+pub(crate) fn file_set_errhandler(file: File, errhandler: types::Errhandler) -> Answer {
+    let handler = get(errhandler, "errhandler")?.clone();
+    if file.value() == c::MPI_FILE_NULL {
+        *lock(&OF_NO_FILE) = handler;
+    } else {
+        get(file, "file")?.set_errhandler(handler);
+    }
+    Ok(())
+}
+
+pub(crate) fn file_get_errhandler(file: File, errhandler: Out<types::Errhandler>) -> Answer {
+    if file.value() != c::MPI_FILE_NULL {
+        get(file, "file")?;
+    }
+    errhandler.set(handle(errhandler_of_file(file))?);
+    Ok(())
+}
+
+pub(crate) fn file_call_errhandler(file: File, errorcode: i32) -> Answer {
+    if file.value() != c::MPI_FILE_NULL {
+        get(file, "fh")?;
+    }
+    check_code(errorcode)?;
+    handler::raise("MPI_File_call_errhandler", &errhandler_of_file(file), file.value(), errorcode);
+    Ok(())
+}
+
+pub(crate) fn session_set_errhandler(session: Session, errhandler: types::Errhandler) -> Answer {
+    let handler = get(errhandler, "errhandler")?.clone();
+    *lock(&get(session, "session")?.errhandler) = handler;
+    Ok(())
+}
+
+pub(crate) fn session_get_errhandler(session: Session, errhandler: Out<types::Errhandler>) -> Answer {
+    let handler = lock(&get(session, "session")?.errhandler).clone();
+    errhandler.set(handle(handler)?);
+    Ok(())
+}
+
+pub(crate) fn session_call_errhandler(session: Session, errorcode: i32) -> Answer {
+    let handler = lock(&get(session, "session")?.errhandler).clone();
+    check_code(errorcode)?;
+    handler::raise("MPI_Session_call_errhandler", &handler, session.value(), errorcode);
     Ok(())
 }
 

@@ -11,6 +11,8 @@
 //! | `p2p`, `probe`, `request`, `status`, `buffered` | messages |
 //! | `window`, `onesided` | memory that others reach; operations on it |
 //! | `partitioned`, `generalized` | messages whose parts become ready one by one; operations of the program's own |
+//! | `file`, `fileio` | files; reading and writing them |
+//! | `session` | sessions and sets of processes |
 //! | `tool` | the tool interface, which has nothing to show |
 
 mod attribute;
@@ -21,6 +23,8 @@ mod datatype;
 mod environment;
 mod errhandler;
 mod error;
+mod file;
+mod fileio;
 mod generalized;
 mod group;
 mod info;
@@ -33,6 +37,7 @@ mod pack;
 mod partitioned;
 mod probe;
 mod request;
+mod session;
 mod status;
 mod tool;
 mod topology;
@@ -46,6 +51,8 @@ pub(crate) use datatype::*;
 pub(crate) use environment::*;
 pub(crate) use errhandler::*;
 pub(crate) use error::*;
+pub(crate) use file::*;
+pub(crate) use fileio::*;
 pub(crate) use generalized::*;
 pub(crate) use group::*;
 pub(crate) use info::*;
@@ -58,6 +65,7 @@ pub(crate) use pack::*;
 pub(crate) use partitioned::*;
 pub(crate) use probe::*;
 pub(crate) use request::*;
+pub(crate) use session::*;
 pub(crate) use status::*;
 pub(crate) use tool::*;
 pub(crate) use topology::*;

@@ -1,0 +1,106 @@
+//! Reading and writing files, in all forms: at an offset, at the process's pointer and at the shared one; alone and together; waiting,
+//! with a request, and in two halves.
+
+use cface::Out;
+use mpi::Place;
+
+use super::request::{answer_status, new_request};
+use crate::answer::{Answer, Whose};
+use crate::memory::buffer;
+use crate::objects::get;
+use crate::types::{self, Address, File, Number, Status};
+
+/// Calls that wait. Those at an offset have one more argument.
+macro_rules! waits {
+    ($($name:ident($($offset:ident)?): $call:ident $place:expr;)*) => {
+        $(
+            pub(crate) fn $name<N: Number>(
+                fh: File,
+                $($offset: i64,)?
+                buf: Address,
+                count: N,
+                datatype: types::Datatype,
+                status: Out<Status>,
+            ) -> Answer {
+                let found = get(fh, "fh")?.$call(&buffer(buf, count, datatype)?, $place)?;
+                answer_status(found, status, Whose::File(fh))
+            }
+        )*
+    };
+}
+
+waits! {
+    file_read_at(offset): read Place::At(offset);
+    file_write_at(offset): write Place::At(offset);
+    file_read_at_all(offset): read_all Place::At(offset);
+    file_write_at_all(offset): write_all Place::At(offset);
+    file_read(): read Place::Individual;
+    file_write(): write Place::Individual;
+    file_read_all(): read_all Place::Individual;
+    file_write_all(): write_all Place::Individual;
+    file_read_shared(): read Place::Shared;
+    file_write_shared(): write Place::Shared;
+    file_read_ordered(): read_all Place::Shared;
+    file_write_ordered(): write_all Place::Shared;
+}
+
+/// Calls with a request. Those that are collective may not wait for others, and so do their part alone.
+macro_rules! begins {
+    ($($name:ident($($offset:ident)?): $call:ident $place:expr;)*) => {
+        $(
+            pub(crate) fn $name<N: Number>(
+                fh: File,
+                $($offset: i64,)?
+                buf: Address,
+                count: N,
+                datatype: types::Datatype,
+                request: Out<types::Request>,
+            ) -> Answer {
+                new_request(get(fh, "fh")?.$call(&buffer(buf, count, datatype)?, $place)?, request)
+            }
+        )*
+    };
+}
+
+begins! {
+    file_iread_at(offset): iread Place::At(offset);
+    file_iwrite_at(offset): iwrite Place::At(offset);
+    file_iread_at_all(offset): iread Place::At(offset);
+    file_iwrite_at_all(offset): iwrite Place::At(offset);
+    file_iread(): iread Place::Individual;
+    file_iwrite(): iwrite Place::Individual;
+    file_iread_all(): iread Place::Individual;
+    file_iwrite_all(): iwrite Place::Individual;
+    file_iread_shared(): iread Place::Shared;
+    file_iwrite_shared(): iwrite Place::Shared;
+}
+
+/// The two halves of collective calls.
+macro_rules! halves {
+    ($($begin:ident($($offset:ident)?) $end:ident: $begins:ident $ends:ident $place:expr, $kind:expr;)*) => {
+        $(
+            pub(crate) fn $begin<N: Number>(
+                fh: File,
+                $($offset: i64,)?
+                buf: Address,
+                count: N,
+                datatype: types::Datatype,
+            ) -> Answer {
+                Ok(get(fh, "fh")?.$begins(&buffer(buf, count, datatype)?, $place)?)
+            }
+
+            pub(crate) fn $end(fh: File, _buf: Address, status: Out<Status>) -> Answer {
+                answer_status(get(fh, "fh")?.$ends($kind)?, status, Whose::File(fh))
+            }
+        )*
+    };
+}
+
+halves! {
+    file_read_at_all_begin(offset) file_read_at_all_end: read_all_begin read_all_end Place::At(offset), Place::At(0);
+    file_write_at_all_begin(offset) file_write_at_all_end: write_all_begin write_all_end Place::At(offset), Place::At(0);
+    file_read_all_begin() file_read_all_end: read_all_begin read_all_end Place::Individual, Place::Individual;
+    file_write_all_begin() file_write_all_end: write_all_begin write_all_end Place::Individual, Place::Individual;
+    file_read_ordered_begin() file_read_ordered_end: read_all_begin read_all_end Place::Shared, Place::Shared;
+    file_write_ordered_begin() file_write_ordered_end: write_all_begin write_all_end Place::Shared, Place::Shared;
+}

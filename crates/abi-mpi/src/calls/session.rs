@@ -1,0 +1,129 @@
+//! Sessions, and the sets of processes that they know: all of the job, and this process alone.
+
+use std::sync::Mutex;
+
+use cface::{Out, Text};
+use mpi::{Errhandler, Info};
+
+use super::environment::put_text;
+use super::group::new_group;
+use super::info::{hints, new_info};
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::objects::{get, insert, lock, remove};
+use crate::state;
+use crate::types::{self, Handle, Session, kind};
+
+/// What a handle of a session names.
+pub(crate) struct SessionObject {
+    pub(crate) own: mpi::Session,
+    info: Info,
+    pub(crate) errhandler: Mutex<Errhandler>,
+}
+
+/// Sets of processes that every session knows.
+const WORLD: &str = "mpi://WORLD";
+const ALONE: &str = "mpi://SELF";
+const SETS: [&str; 2] = [WORLD, ALONE];
+
+pub(crate) fn session_init(
+    info: types::Info,
+    errhandler: types::Errhandler,
+    session: Out<Session>,
+) -> Answer {
+    let (given, errhandler) = (hints(info)?, get(errhandler, "errhandler")?.clone());
+    let process = state::begin_session()?;
+    let make = || {
+        let mut info = Info::default();
+        // Of the hints, this one alone has a meaning, and there is one level.
+        let level = given.get("thread_level")?.map_or("MPI_THREAD_MULTIPLE", |_| "MPI_THREAD_MULTIPLE");
+        info.set("thread_level", level)?;
+        let object = SessionObject { own: process.session()?, info, errhandler: Mutex::new(errhandler) };
+        insert::<kind::Session>(object)
+    };
+    let made: Answer<Session> = make();
+    match made {
+        Ok(handle) => session.set(handle),
+        Err(fault) => {
+            state::end_session()?;
+            return Err(fault);
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn session_finalize(session: Out<Session>) -> Answer {
+    let handle = session.get().unwrap_or(Handle::new(c::MPI_SESSION_NULL));
+    get(handle, "session")?;
+    state::end_session()?;
+    remove(handle);
+    session.set(Handle::new(c::MPI_SESSION_NULL));
+    Ok(())
+}
+
+pub(crate) fn session_get_info(session: Session, info_used: Out<types::Info>) -> Answer {
+    info_used.set(new_info(get(session, "session")?.info.clone())?);
+    Ok(())
+}
+
+pub(crate) fn session_get_num_psets(session: Session, _info: types::Info, npset_names: Out<i32>) -> Answer {
+    get(session, "session")?;
+    npset_names.set(SETS.len() as i32);
+    Ok(())
+}
+
+pub(crate) fn session_get_nth_pset(
+    session: Session,
+    _info: types::Info,
+    n: i32,
+    pset_len: Out<i32>,
+    pset_name: Out<u8>,
+) -> Answer {
+    get(session, "session")?;
+    let none = || Fault::new(c::MPI_ERR_ARG, format!("n: there is no set {n} of {}", SETS.len()));
+    let name = usize::try_from(n).ok().and_then(|n| SETS.get(n)).ok_or_else(none)?;
+    let room = pset_len.get().and_then(|room| usize::try_from(room).ok());
+    let room = room.ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "pset_len: it is negative"))?;
+    if room > 0 {
+        put_text(pset_name, name, room);
+    }
+    pset_len.set(name.len() as i32 + 1);
+    Ok(())
+}
+
+/// The processes of a set.
+fn set(pset_name: Text) -> Answer<mpi::Group> {
+    let process = state::process()?;
+    let name = pset_name.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "pset_name: it is NULL"))?;
+    match name.as_str() {
+        WORLD => Ok(process.world().group().clone()),
+        ALONE => Ok(process.alone().group().clone()),
+        _ => Err(Fault::new(
+            c::MPI_ERR_ARG,
+            format!("pset_name: there is no set {name:?}; there are {SETS:?}"),
+        )),
+    }
+}
+
+pub(crate) fn session_get_pset_info(session: Session, pset_name: Text, info: Out<types::Info>) -> Answer {
+    get(session, "session")?;
+    let mut about = Info::default();
+    about.set("mpi_size", &set(pset_name)?.size().to_string())?;
+    info.set(new_info(about)?);
+    Ok(())
+}
+
+pub(crate) fn group_from_session_pset(
+    session: Session,
+    pset_name: Text,
+    newgroup: Out<types::Group>,
+) -> Answer {
+    get(session, "session")?;
+    newgroup.set(new_group(set(pset_name)?)?);
+    Ok(())
+}
+
+/// The handler of a session, if it is one.
+pub(crate) fn errhandler_of_session(session: Session) -> Option<Errhandler> {
+    Some(lock(&get(session, "session").ok()?.errhandler).clone())
+}
