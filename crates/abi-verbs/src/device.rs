@@ -1,7 +1,7 @@
 //! The list of devices: what `NICETY_VERBS_DEVICES` names, as `nicety0`, `nicety1` and so on, of the kind that `NICETY_VERBS_KIND`
 //! says.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, OnceLock};
 
@@ -48,6 +48,13 @@ const DEFAULT: &str = "shm";
 pub(crate) fn all() -> &'static [Handle<Device>] {
     static ALL: OnceLock<Vec<Handle<Device>>> = OnceLock::new();
     ALL.get_or_init(|| {
+        if is_half() {
+            eprintln!(
+                "nicety: this program has our librdmacm.so.1 and another's libibverbs.so.1, which know nothing of each other: no \
+                 devices; start it by nicety run, which gives it both"
+            );
+            return Vec::new();
+        }
         let names = std::env::var(VARIABLE).unwrap_or_default();
         let names = if names.trim().is_empty() { DEFAULT.to_owned() } else { names };
         let names = names.split(';').map(str::trim).filter(|name| !name.is_empty());
@@ -62,6 +69,21 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
         });
         known.zip(0..).filter_map(|(name, index)| make(name, index).ok()).collect()
     })
+}
+
+/// Whether the program calls somebody else's libibverbs: then its objects are none of ours.
+fn is_half() -> bool {
+    let file_of = |address: *const c_void| {
+        // SAFETY: numbers and pointers that are NULL, which the call fills in if it knows the address. Test:
+        // `a_program_with_half_of_the_library_is_told` in tests/programs.rs.
+        unsafe {
+            let mut found: libc::Dl_info = std::mem::zeroed();
+            (libc::dladdr(address, &raw mut found) != 0).then_some(found.dli_fbase)
+        }
+    };
+    // SAFETY: looks a name up among what the program was linked with. Test: as above.
+    let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ibv_open_device".as_ptr()) };
+    !called.is_null() && file_of(called) != file_of(is_half as fn() -> bool as *const c_void)
 }
 
 /// What devices look like: programs do some things in another way on the one and on the other.

@@ -44,7 +44,7 @@ impl Place {
             return Some(Self::Folder);
         }
         if let Some(name) = below(DEVICES) {
-            return (name == "rdma_cm" || number(name, "uverbs").is_some()).then_some(Self::Device);
+            return number(name, "uverbs").map(|_| Self::Device);
         }
         let class = if below(CLASS).is_some() { CLASS } else { VERBS_CLASS };
         let (name, attribute) = below(class).map(|rest| rest.split_once('/').unwrap_or((rest, "")))?;
@@ -193,6 +193,8 @@ mod tests {
         for path in [
             "/dev/infiniband/uverbs999",
             "/dev/infiniband/umad0",
+            // Debian's librdmacm would take it for the kernel's.
+            "/dev/infiniband/rdma_cm",
             "/dev/infinibandage",
             "/sys/class/infiniband/mlx5_0/node_type",
             "/sys/class/infiniband/nicety0/ports/2/state",

@@ -98,6 +98,58 @@ fn nonsense_is_answered() {
     run_c("nonsense.c", "all refused");
 }
 
+/// Lines of functions.txt as `hammer.c` takes them.
+fn functions_in_c() -> String {
+    let objects = [
+        "ibv_device",
+        "ibv_context",
+        "ibv_pd",
+        "ibv_mr",
+        "ibv_comp_channel",
+        "ibv_cq",
+        "ibv_qp",
+        "ibv_srq",
+        "ibv_ah",
+        "rdma_cm_id",
+        "rdma_event_channel",
+        "rdma_cm_event",
+    ];
+    let table =
+        include_str!("../functions.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let line = |line: &str| {
+        let (head, arguments) = line.split_once('(').expect("arguments");
+        let words: Vec<&str> = head.split(' ').collect();
+        let name = head.rsplit([' ', '*']).next().expect("a name");
+        let answer = match words[2] {
+            "errno" => "NUMBER",
+            "minus" | "waits" | "completes" | "long" => "MINUS",
+            _ if head.contains('*') => "POINTER",
+            _ => "OTHER",
+        };
+        let takes = objects.iter().any(|object| arguments.starts_with(&format!("struct {object} *")))
+            && !arguments.split(',').next().is_some_and(|first| first.contains("**"));
+        format!(
+            "FUNCTION({name}, {}, {answer}, {}, {})\n",
+            words[1],
+            u8::from(takes),
+            u8::from(words[0] != "unsupported")
+        )
+    };
+    table.map(line).collect()
+}
+
+#[test]
+fn every_function_refuses_what_is_no_object() {
+    if !has_compiler() {
+        return;
+    }
+    let names = Names::new();
+    std::fs::write(names.path().join("functions.h"), functions_in_c()).expect("a file");
+    let program = compile(&names, "hammer.c");
+    let said = finish(names.command(&program, "shm").spawn().expect("it starts"), "hammer");
+    assert!(said.contains("all hammered"), "{said}");
+}
+
 #[test]
 fn a_pair_in_c_does_what_others_leave_out() {
     run_c("pair.c", "all done");
@@ -165,6 +217,24 @@ fn a_server_whose_client_is_killed_ends() {
         let said = common::said(&common::end(server, device));
         assert!(said.contains("DISCONNECT EVENT") || said.contains("failed status"), "{device}: {said}");
     }
+}
+
+/// One of two libraries is ours: none of its objects would be known to the other.
+#[test]
+fn a_program_with_half_of_the_library_is_told() {
+    if !has("rping", "rdmacm-utils") {
+        return;
+    }
+    let names = Names::new();
+    std::fs::remove_file(names.path().join("libibverbs.so.1")).expect("a link");
+    let theirs = "/usr/lib/x86_64-linux-gnu/libibverbs.so.1";
+    let mut command = names.command("rping", "shm");
+    let child = command.args(["-s", "-a", "127.0.0.1"]).env("LD_PRELOAD", theirs).spawn().expect("it starts");
+    let output = common::end(child, "rping");
+    assert!(
+        !output.status.success() && common::said(&output).contains("start it by nicety run"),
+        "{output:?}"
+    );
 }
 
 /// What there is not is refused, and nothing waits for it.

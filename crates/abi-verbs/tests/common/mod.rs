@@ -70,6 +70,7 @@ pub(crate) fn compile(names: &Names, source: &str) -> PathBuf {
     let program = names.path().join("program");
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-o"]).arg(&program).arg(source);
+    cc.arg("-I").arg(names.path());
     cc.args(["libibverbs.so.1", "librdmacm.so.1"].map(|name| names.path().join(name))).arg("-lpthread");
     let output = cc.output().expect("cc runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
