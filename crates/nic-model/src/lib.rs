@@ -35,6 +35,7 @@ pub use machine::{Machine, MachineError, Parameter, Source, Value, Wrong, machin
 use net::Net;
 use parts::calls::Calls;
 use parts::interrupt::Interrupt;
+use parts::kernel::Sockets;
 
 /// Opens the card of the simulated machine that `host` is. Opened again there, also by other ranks, it is the same card;
 /// cards of one world that are opened with the same values reach each other.
@@ -64,6 +65,7 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
         card,
         port,
         calls,
+        sockets: Sockets::new(&machine.params, &calls),
         wake_up: Interrupt::new(&machine.params).wake_up,
         attr: attr_of(machine, node.index(), config.rail, config.payload),
     };

@@ -47,6 +47,16 @@ mod connectx_single {
     conformance::tests!(super::Model("connectx-single"), threads);
 }
 
+/// A write with immediate data that a message follows, no shared receives and no atomics.
+mod t3b {
+    conformance::tests!(super::Model("t3b"), threads);
+}
+
+/// Data that come through a kernel.
+mod t3b_sockets {
+    conformance::tests!(super::Model("t3b-sockets"), threads);
+}
+
 /// The other machines differ in values only: some groups are enough.
 mod others {
     use super::Model;

@@ -4,10 +4,11 @@ use std::sync::{Arc, MutexGuard};
 
 use host::world::Node;
 use host::{Host, Span, Time};
-use verbs::DeviceAttr;
+use verbs::{DeviceAttr, Wc, WcOpcode};
 
 use crate::net::{Net, Network};
 use crate::parts::calls::Calls;
+use crate::parts::kernel::Sockets;
 
 /// An opened device; what all of its objects keep.
 pub(crate) struct Opened {
@@ -20,6 +21,7 @@ pub(crate) struct Opened {
     /// The only port that it is, if it is not the whole card.
     pub(crate) port: Option<usize>,
     pub(crate) calls: Calls,
+    pub(crate) sockets: Sockets,
     /// What a call that slept takes to wake up.
     pub(crate) wake_up: Span,
     pub(crate) attr: DeviceAttr,
@@ -29,6 +31,14 @@ impl Opened {
     /// Spends the caller's time.
     pub(super) fn charge(&self, span: Span) {
         self.host.charge(span);
+    }
+
+    /// What the caller takes from the kernel with a completion, where data come through that.
+    pub(super) fn taken(&self, wc: &Wc) -> Span {
+        match wc.opcode {
+            WcOpcode::Recv | WcOpcode::RecvWriteImm | WcOpcode::Read => self.sockets.take(wc.byte_len.into()),
+            _ => Span::ZERO,
+        }
     }
 
     /// The answer to what the interface does not have.

@@ -43,7 +43,9 @@ impl CqOps for CqObject {
         drop(network);
         self.opened.charge(match found {
             Ok(0) | Err(_) => calls.poll_empty,
-            Ok(count) => calls.poll_full * count as u64,
+            Ok(count) => wcs[..count]
+                .iter()
+                .fold(calls.poll_full * count as u64, |sum, wc| sum + self.opened.taken(wc)),
         });
         found
     }
@@ -119,11 +121,12 @@ impl QpOps for QpObject {
         }
         self.opened.net.lock().check_send(self.key, wr)?;
         let calls = &self.opened.calls;
-        let sges = match wr.data {
-            Data::Sges(sges) => calls.sges(sges.len()),
-            Data::Inline(_) => Span::ZERO,
+        let (sges, bytes) = match wr.data {
+            Data::Sges(sges) => (calls.sges(sges.len()), sges.iter().map(|sge| u64::from(sge.length)).sum()),
+            Data::Inline(bytes) => (Span::ZERO, bytes.len() as u64),
         };
-        self.opened.charge(calls.post_send + sges);
+        let given = if wr.op.fetches() { 0 } else { bytes };
+        self.opened.charge(calls.post_send + sges + self.opened.sockets.give(given));
         if calls.drains {
             // Threads take turns at the card, so that it matters what others have done until now.
             let (mut network, now) = self.opened.look();

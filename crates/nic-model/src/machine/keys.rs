@@ -392,6 +392,14 @@ keys! {
         wake_up_ns "ns" 0..1_000_000_000: "that the sleeping call takes from the event on, for each thread";
         woken_threads "threads" 1..8: "woken one after the other until the call goes on";
     }
+    /// TCP in the host's kernel, where that carries data and not the card; nothing unless a file says so.
+    kernel Kernel {
+        interrupt_ns "ns" 0..1_000_000_000 = 0: "from a segment's arrival until the kernel works on it, unless it still works on others";
+        segment_ns "ns" 0..1_000_000 = 0: "each segment that has arrived: one after the other, for all of a machine";
+        send_segment_ns "ns" 0..1_000_000 = 0: "each segment of a message, for the processor that sends it";
+        byte_ps "ps" 0..1_000_000 = 0: "each byte that a call copies, from the program to the kernel or back";
+        buffer_bytes "bytes" 0..1_073_741_824 = 0: "that one call takes from the kernel at most; 0: all that there are";
+    }
     /// What the interface offers.
     api Api {
         atomics_flag bool: "it has atomics";

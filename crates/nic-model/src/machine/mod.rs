@@ -20,12 +20,14 @@ pub use source::Source;
 pub use values::{Machine, Parameter};
 
 /// The machines that come along: name and file.
-const BUILT_IN: [(&str, &str); 8] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("mt23108-nicmem", include_str!("../../machines/mt23108-nicmem.toml")),
     ("mt23108-vapi", include_str!("../../machines/mt23108-vapi.toml")),
     ("mt23108-ibal", include_str!("../../machines/mt23108-ibal.toml")),
     ("myrinet-gm", include_str!("../../machines/myrinet-gm.toml")),
     ("quadrics-elan3", include_str!("../../machines/quadrics-elan3.toml")),
+    ("t3b", include_str!("../../machines/t3b.toml")),
+    ("t3b-sockets", include_str!("../../machines/t3b-sockets.toml")),
     ("connectx-single", include_str!("../../machines/connectx-single.toml")),
     ("connectx-multiport", include_str!("../../machines/connectx-multiport.toml")),
     ("connectx-multihca", include_str!("../../machines/connectx-multihca.toml")),

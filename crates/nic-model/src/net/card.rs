@@ -17,6 +17,7 @@ use crate::parts::descriptor::Descriptors;
 use crate::parts::dma::Dma;
 use crate::parts::doorbell::Doorbell;
 use crate::parts::interrupt::Interrupt;
+use crate::parts::kernel::Kernel;
 use crate::parts::memory::NicMemory;
 use crate::parts::translation::Translation;
 use crate::parts::transport::Transport;
@@ -38,6 +39,7 @@ pub(super) struct Card {
     pub(super) writer: Writer,
     pub(super) transport: Transport,
     pub(super) interrupt: Interrupt,
+    pub(super) kernel: Kernel,
     completion: Completion,
     bus: Bus,
     dma: Dma,
@@ -105,6 +107,7 @@ impl Card {
             writer: Writer::default(),
             transport: Transport::new(params),
             interrupt: Interrupt::new(params),
+            kernel: Kernel::new(params),
             completion: Completion::new(params),
             bus: Bus::new(params),
             dma: Dma::new(params),

@@ -178,6 +178,7 @@ impl Network {
         let packet = &self.packets[number];
         let (qp, PortId { card, port }) = (packet.qp, packet.to);
         let is = |what: fn(SendOp) -> bool| matches!(packet.body, Body::Request(op) if what(op));
+        let copied = if is(|op| matches!(op, SendOp::Write(_))) { packet.len } else { 0 };
         let write = Write {
             extents: &extents,
             port,
@@ -188,7 +189,13 @@ impl Network {
         let (from, finishes) = (packet.complete_from, packet.finishes);
         let (end, latency) = self.cards.write(now, card, write, &self.protection);
         let done = if finishes { self.cards[card].transport.finish(end.max(from)) } else { end };
-        let seen = (done + latency).max(from);
+        let there = (done + latency).max(from);
+        let loopback = self.wires.is_loopback(PortId { card, port });
+        let kernel = &mut self.cards[card].kernel;
+        let seen = match loopback {
+            true => kernel.comes_from_here(there, copied),
+            false => kernel.arrives(there, copied),
+        };
         let seen = self.qps.get_mut(qp).map_or(seen, |qp| qp.responder.placed_at(seen));
         self.extents = extents;
         self.agenda.at(seen, Event::Placed(number));

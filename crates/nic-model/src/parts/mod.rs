@@ -13,6 +13,7 @@
 //! | `transport` | sending and receiving: what each request, piece and packet takes |
 //! | `link`, `switch` | the wires |
 //! | `completion`, `interrupt` | how the processor learns of what is done |
+//! | `kernel` | TCP in the host, where the card does not do it |
 
 pub(crate) mod bus;
 pub(crate) mod calls;
@@ -22,6 +23,7 @@ pub(crate) mod descriptor;
 pub(crate) mod dma;
 pub(crate) mod doorbell;
 pub(crate) mod interrupt;
+pub(crate) mod kernel;
 pub(crate) mod link;
 pub(crate) mod memory;
 pub(crate) mod server;

@@ -16,7 +16,6 @@ impl Server {
     }
 
     /// When it will have served all that was asked.
-    #[cfg(test)]
     pub(crate) fn free_at(&self) -> Time {
         self.free_at
     }
