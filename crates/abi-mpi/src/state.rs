@@ -196,7 +196,7 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     };
     let tuning =
         Tuning { algorithms: algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?, costs: None };
-    Ok(Config { ports, connect, node, tuning })
+    Ok(Config { ports, connect, node, tuning, ..Config::default() })
 }
 
 /// Algorithms of collectives by name, `allreduce=ring,bcast=chain`; those of process 0 count for all.

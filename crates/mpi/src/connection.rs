@@ -1,7 +1,8 @@
 //! [`Connection`]: a queue pair and its flow control. Messages arrive in order, and nobody sends what the peer has no room for.
 //!
 //! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`). Otherwise they are sent. A side does one
-//! or the other from the connection's begin to its end; the two need not do the same.
+//! or the other from the connection's begin to its end; the two need not do the same. Where both want it, messages are written
+//! instead of sent (`fast_path`).
 //!
 //! Each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back when the slot is
 //! free: with its own messages, or in one of their own for every half of the slots. Such a grant needs no credit: between two that
@@ -15,12 +16,13 @@ use host::Host;
 use verbs::{Buf, Data, Qp, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::error::{Class, Error, Result};
+use crate::fast_path::FastPath;
 use crate::line::Line;
 use crate::memory::Buffer;
 use crate::nic::{INLINE, Nic, Sizes, Slots};
 use crate::ring::{Inbox, Outbox, SHARED_LINE};
 use crate::table::Key;
-use crate::wire::{HEAD, HEAD_MAX, Label, Message, Offer};
+use crate::wire::{HEAD, HEAD_MAX, Label, MARK, Message, Offer};
 
 /// Data that go with a message.
 #[derive(Debug)]
@@ -127,6 +129,8 @@ pub(crate) struct Connection {
     qp: Qp,
     inbox: Option<Inbox>,
     outbox: Option<Outbox>,
+    /// Both boxes where messages are written; on an open connection only if the peer has them, too.
+    fast: Option<FastPath>,
     /// There if both boxes are, which they are on an open connection only.
     line: Option<Line>,
     /// Whether the line is in this side's memory.
@@ -152,6 +156,7 @@ impl Connection {
     /// A queue pair with its receives posted, to be connected to a process from process `own`. `number` is its own for ever.
     pub(crate) fn new(nic: &mut Nic, port: usize, number: usize, (own, process): (u32, u32)) -> Result<Self> {
         let (sizes, slots, qp, inbox) = (nic.sizes, nic.slots()?, nic.create_qp()?, nic.inbox());
+        let fast = nic.fast_path();
         let connection = Self {
             process,
             port,
@@ -159,6 +164,7 @@ impl Connection {
             qp,
             inbox,
             outbox: None,
+            fast,
             line: None,
             is_lower: own < process,
             offered: None,
@@ -183,7 +189,9 @@ impl Connection {
 
     /// The memory that this side offers the peer to store messages in, in bytes for it.
     pub(crate) fn offer(&self) -> Vec<u8> {
-        self.inbox.as_ref().map_or_else(Vec::new, |inbox| inbox.offer().bytes().to_vec())
+        let written = || self.fast.as_ref().map(FastPath::offer);
+        let offer = self.inbox.as_ref().map(Inbox::offer).or_else(written);
+        offer.map_or_else(Vec::new, |offer| offer.bytes().to_vec())
     }
 
     /// What the peer has said that it offers.
@@ -196,9 +204,15 @@ impl Connection {
         self.sizes
     }
 
-    /// Whether the peer may store messages here.
+    /// Whether the peer may store messages here, or write them.
     #[inline]
     pub(crate) fn is_stored_to(&self) -> bool {
+        self.inbox.is_some() || self.fast.is_some()
+    }
+
+    /// Whether the peer may map memory here, and store messages there.
+    #[inline]
+    pub(crate) fn is_mapped(&self) -> bool {
         self.inbox.is_some()
     }
 
@@ -206,6 +220,7 @@ impl Connection {
     pub(crate) fn opened(&mut self, host: &Host) -> Result<()> {
         self.open = true;
         let offered = self.offered.take();
+        self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
         self.outbox = offered.and_then(|offer| Outbox::new(&self.qp, offer, self.sizes.slot_bytes));
         if let (Some(inbox), Some(outbox)) = (&self.inbox, &self.outbox) {
             let memory = if self.is_lower { inbox.buf() } else { outbox.buf() };
@@ -216,6 +231,9 @@ impl Connection {
 
     /// The memory that a message's payload lies in.
     pub(crate) fn memory(&self, held: Held) -> &Buf {
+        if let (Held::Lines(_), Some(fast)) = (held, &self.fast) {
+            return fast.buf();
+        }
         match (held, &self.inbox, &self.line) {
             (Held::Lines(_), Some(inbox), _) => inbox.buf(),
             (Held::Line, _, Some(line)) => line.buf(),
@@ -231,9 +249,13 @@ impl Connection {
     /// Whether a message can be sent now.
     #[inline]
     pub(crate) fn may_send(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
-        match &mut self.outbox {
-            Some(outbox) => self.open && outbox.has_room(message.head_len() + payload.len()),
-            None => self.open && self.credits > 0 && self.has_room(),
+        let len = message.head_len() + payload.len();
+        // A record may come with a mark.
+        let rooms = self.has_room_for(2);
+        match (&mut self.outbox, &mut self.fast) {
+            (Some(outbox), _) => self.open && outbox.has_room(len),
+            (None, Some(fast)) => self.open && rooms && fast.has_room(len),
+            (None, None) => self.open && self.credits > 0 && self.has_room(),
         }
     }
 
@@ -243,8 +265,12 @@ impl Connection {
     }
 
     fn has_room(&self) -> bool {
+        self.has_room_for(1)
+    }
+
+    fn has_room_for(&self, requests: u64) -> bool {
         // One entry is kept for a grant.
-        self.posted - self.completed + 1 < u64::from(self.sizes.send_depth())
+        self.posted - self.completed + requests < u64::from(self.sizes.send_depth())
     }
 
     /// Whether everything that was sent has left.
@@ -262,6 +288,9 @@ impl Connection {
                 _ => outbox.put(message, payload)?,
             }
             return Ok(self.qp.ring()?);
+        }
+        if self.fast.is_some() {
+            return self.write(host, message, payload);
         }
         let slot = (self.messages % u64::from(self.sizes.slots)) as u32;
         self.messages += 1;
@@ -287,6 +316,39 @@ impl Connection {
         }
         self.qp.ring()?;
         Ok(true)
+    }
+
+    /// Writes a message to the peer's memory.
+    fn write(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
+        let Some(fast) = &mut self.fast else { return Ok(()) };
+        let stores = fast.put(message, payload)?;
+        host.charge_copy(payload.len() as u64);
+        let (sge, mark) = ([fast.sge(stores)], stores.mark.and_then(|at| fast.remote(at)));
+        let Some(to) = fast.remote(stores.at) else { return Ok(()) };
+        let mut bytes = [0; INLINE];
+        let data = match bytes.get_mut(..stores.len) {
+            Some(into) => {
+                fast.load(stores, into)?;
+                Data::Inline(into)
+            }
+            None => Data::Sges(&sge),
+        };
+        if let Some(at) = mark {
+            self.post(SendOp::Write(at), Data::Inline(&MARK.to_ne_bytes()), None)?;
+        }
+        self.post(SendOp::Write(to), data, None)
+    }
+
+    /// Tells the peer of lines that are free again, if it is to hear of them. Where the send queue is full, that waits for the next
+    /// completion.
+    fn tell(&mut self) -> Result<()> {
+        if self.posted - self.completed >= u64::from(self.sizes.send_depth()) {
+            return Ok(());
+        }
+        match self.fast.as_mut().and_then(FastPath::tell) {
+            Some((to, lines)) => self.post(SendOp::Write(to), Data::Inline(&lines), None),
+            None => Ok(()),
+        }
     }
 
     fn post_message(
@@ -359,7 +421,9 @@ impl Connection {
     /// Whether the peer may have stored another message, or nonsense.
     #[inline]
     pub(crate) fn has_stored(&mut self) -> bool {
-        self.inbox.as_mut().is_some_and(Inbox::has_news) || self.line.as_ref().is_some_and(Line::has_news)
+        self.inbox.as_mut().is_some_and(Inbox::has_news)
+            || self.fast.as_mut().is_some_and(FastPath::has_news)
+            || self.line.as_ref().is_some_and(Line::has_news)
     }
 
     /// What the peer has stored next.
@@ -368,7 +432,10 @@ impl Connection {
     /// [`Class::OTHER`] for what no process says.
     #[inline(always)] // so that nothing of the kind is put together
     pub(crate) fn next(&mut self) -> Result<Next> {
-        let Some(inbox) = &mut self.inbox else { return Ok(Next::Nothing) };
+        let Some(inbox) = &mut self.inbox else {
+            let has_record = self.fast.as_mut().is_some_and(FastPath::has_news);
+            return Ok(if has_record { Next::Other } else { Next::Nothing });
+        };
         // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
         let has_record = inbox.has_news();
         if let Some(line) = &self.line
@@ -411,7 +478,11 @@ impl Connection {
     /// # Errors
     /// [`Class::OTHER`] for what no process says.
     pub(crate) fn stored(&mut self) -> Result<Option<(Received, Held)>> {
-        let Some(inbox) = &mut self.inbox else { return Ok(None) };
+        let Some(inbox) = &mut self.inbox else {
+            let Some(fast) = &mut self.fast else { return Ok(None) };
+            let next = if fast.has_news() { Some(fast.take()?) } else { None };
+            return Ok(next.map(|(what, upto)| (what, Held::Lines(upto))));
+        };
         let has_record = inbox.has_news();
         if let Some(line) = &mut self.line
             && let Some((label, at, len)) = line.look(inbox.records)?
@@ -441,7 +512,10 @@ impl Connection {
                 self.line.iter_mut().for_each(Line::release);
                 Ok(())
             }
-            (Held::Lines(_), None) => Ok(()),
+            (Held::Lines(upto), None) => match self.fast.as_mut().is_some_and(|fast| fast.release(upto)) {
+                true => self.tell(),
+                false => Ok(()),
+            },
         }
     }
 
@@ -457,6 +531,7 @@ impl Connection {
 
     /// Tells the peer of slots given back, if half of them are. Where reads fill the send queue, that waits for the next completion.
     pub(crate) fn grant(&mut self, host: &Host) -> Result<()> {
+        self.tell()?;
         let is_full = self.posted - self.completed >= u64::from(self.sizes.send_depth());
         if self.owed < self.sizes.slots / 2 || !self.open || is_full {
             return Ok(());

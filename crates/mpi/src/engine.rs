@@ -531,6 +531,7 @@ impl Engine {
             while let Some(event) = self.transport.next_event() {
                 match event {
                     Event::Received { from, what, place } => {
+                        self.host.charge_step(Step::Event, 1);
                         self.received(from, &what, place);
                         self.transport.release(place, &what.message);
                     }
@@ -558,6 +559,7 @@ impl Engine {
 
     fn received_other(&mut self, number: usize) {
         if let Some((from, what, place)) = self.transport.next_stored(number) {
+            self.host.charge_step(Step::Event, 1);
             self.received(from, &what, place);
             self.transport.release(place, &what.message);
         }

@@ -25,6 +25,7 @@
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `ring`, `line` | messages by stores into the peer's NIC memory, where it can be mapped; a line that both write in turn |
+//! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
 //! | `protocol` | [`protocols`]: which messages go how, for people |
 //! | `memory` | the program's memory: who copies from it and into it |
@@ -47,6 +48,7 @@ mod engine;
 mod errhandler;
 mod error;
 mod exchange;
+mod fast_path;
 mod file;
 mod group;
 mod info;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use verbs::{
     Access, AtomicCap, Buf, Cm, Cq, Device, ImplicitMr, Listener, Mr, Pd, QpCap, QpInit, RemoteAddr, Sge,
+    WriteOrder,
 };
 
 use crate::error::{Class, Error, Result};
+use crate::fast_path::FastPath;
 use crate::memory::{all_memory, register};
 use crate::ring::Inbox;
 
@@ -146,11 +148,13 @@ pub(crate) struct Nic {
     slab_connections: u32,
     /// Connections there may still be.
     room: u32,
+    /// Messages are written to peers' memory.
+    writes: bool,
 }
 
 impl Nic {
-    /// Sets a device up for a job of `size`, and listens.
-    pub(crate) fn open(port: &Port, size: u32) -> Result<Self> {
+    /// Sets a device up for a job of `size`, and listens; with `fast_path` messages are written to peers' memory, where that works.
+    pub(crate) fn open(port: &Port, size: u32, fast_path: bool) -> Result<Self> {
         let (device, attr) = (port.device.clone(), port.device.attr());
         if (attr.max_inline as usize) < INLINE {
             let text =
@@ -165,7 +169,12 @@ impl Nic {
         let listener = cm.listen(SocketAddr::new(port.address, 0), size.max(16))?;
         let all = all_memory(&pd)?;
         let (slab_connections, room) = (peers.min(SLAB_CONNECTIONS), cqe / each);
-        Ok(Self { device, cq, cm, sizes, pd, listener, all, slab: None, slab_connections, room })
+        let attr = device.attr();
+        // Of a write nobody tells a process that sleeps; in virtual time a wait looks whenever memory changes.
+        let heard = device.host().node().is_some();
+        let in_order = attr.write_order == WriteOrder::LastByteLast;
+        let writes = fast_path && heard && in_order && !attr.maps_peers;
+        Ok(Self { device, cq, cm, sizes, pd, listener, all, slab: None, slab_connections, room, writes })
     }
 
     /// Where it listens.
@@ -209,6 +218,11 @@ impl Nic {
     /// Memory for a new connection's peer to store messages in; `None` where it cannot, or there is no more. Then it sends them.
     pub(crate) fn inbox(&self) -> Option<Inbox> {
         self.maps_peers().then(|| Inbox::new(&self.pd, self.sizes.ring).ok()).flatten()
+    }
+
+    /// Memory for a new connection's peer to write messages to; `None` where it sends them.
+    pub(crate) fn fast_path(&self) -> Option<FastPath> {
+        self.writes.then(|| FastPath::new(&self.pd, self.sizes.ring, self.sizes.slot_bytes).ok()).flatten()
     }
 
     /// Whether messages come without a completion.

@@ -38,6 +38,9 @@ pub struct Config {
     pub node: String,
     /// By what collective algorithms are chosen; that of process 0 counts for all.
     pub tuning: Tuning,
+    /// Messages that fit into a slot are written to memory of the peer's, who looks there, instead of sent: in virtual time, on
+    /// devices that write the last byte of a write last and whose memory cannot be mapped. All processes of a job say the same.
+    pub fast_path: bool,
 }
 
 /// A process of a job: it owns all state there is. Cheap to clone; any thread may use it.
@@ -60,7 +63,8 @@ impl Process {
             return Err(Error::new(Class::ARG, format_args!("there is no rank {rank} in a job of {size}")));
         }
         config.tuning.tell(&*bootstrap, &config.ports)?;
-        let transport = Transport::new(host, &config.ports, &config.node, bootstrap.clone())?;
+        let transport =
+            Transport::new(host, &config.ports, (&config.node, config.fast_path), bootstrap.clone())?;
         let tuning = Tuning::learn(&*bootstrap)?;
         let core = Core::new(host, bootstrap, transport, tuning);
         let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;

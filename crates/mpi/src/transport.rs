@@ -145,11 +145,12 @@ impl Transport {
     pub(crate) fn new(
         host: &Host,
         ports: &[Port],
-        node: &str,
+        (node, fast_path): (&str, bool),
         bootstrap: Arc<dyn Bootstrap>,
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
-        let nics: Vec<Nic> = ports.iter().map(|port| Nic::open(port, size)).collect::<Result<_>>()?;
+        let open = |port| Nic::open(port, size, fast_path);
+        let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
         let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
         let address = Address { node: node.to_owned(), ports: listens.collect() };
         bootstrap.put(&note_of(rank), &address.note()?)?;
@@ -440,7 +441,7 @@ impl Transport {
     #[inline]
     pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
         match self.peers.get(self.known.get(process))?.way {
-            Way::Open(number) if self.connections[number].is_stored_to() => Some(number),
+            Way::Open(number) if self.connections[number].is_mapped() => Some(number),
             _ => None,
         }
     }

@@ -15,6 +15,45 @@ fn twice(ranks: u32, connect: Connect, body: Body) {
     assert_eq!(play.run(body), play.run(body), "the same seed gave another world");
 }
 
+/// Messages by writes that the receiver looks for, on a card of which it is said that it does them in order.
+mod fast_path {
+    use super::{Body, Connect, Play};
+
+    fn twice(ranks: u32, body: Body) {
+        let play = Play { card: "model:t3b", fast_path: true, ..Play::new(ranks) };
+        let sent = Play { fast_path: false, ..play }.run(body);
+        let written = play.run(body);
+        assert_eq!(written, play.run(body), "the same seed gave another world");
+        assert_ne!(written.trace, sent.trace, "nothing was written");
+    }
+
+    macro_rules! bodies {
+        ($($name:ident $ranks:literal)*) => { $(#[test] fn $name() { twice($ranks, super::$name); })* };
+    }
+
+    bodies! {
+        messages_of_all_sizes_arrive 2
+        messages_of_one_sender_stay_in_order 2
+        floods_both_ways_end 2
+        rings_fill_and_begin_anew 2
+        payloads_are_no_messages 2
+        answers_and_floods_stay_in_order 2
+        everybody_talks_to_everybody 6
+    }
+
+    #[test]
+    fn connections_at_the_start_write() {
+        let play = Play { card: "model:t3b", fast_path: true, connect: Connect::All, ..Play::new(4) };
+        assert_eq!(play.run(super::a_ring_exchanges), play.run(super::a_ring_exchanges));
+    }
+
+    #[test]
+    fn processes_over_the_kernels_tcp_talk() {
+        let play = Play { card: "model:t3b-sockets", ..Play::new(3) };
+        play.run(super::everybody_talks_to_everybody);
+    }
+}
+
 /// One test on each kind of time for each body, with so many ranks.
 macro_rules! bodies {
     ($($name:ident $ranks:literal)*) => {

@@ -49,6 +49,8 @@ pub(crate) struct Play {
     pub(crate) seed: u64,
     pub(crate) connect: Connect,
     pub(crate) factory: Factory,
+    /// Messages are written to peers' memory.
+    pub(crate) fast_path: bool,
     /// Collective algorithms by name.
     pub(crate) algorithms: &'static [(Kind, &'static str)],
 }
@@ -56,7 +58,15 @@ pub(crate) struct Play {
 impl Play {
     pub(crate) fn new(ranks: u32) -> Self {
         let (connect, factory) = (Connect::OnDemand, Factory::Coroutine);
-        Self { card: "model:mt23108-vapi", ranks, seed: 1, connect, factory, algorithms: &[] }
+        Self {
+            card: "model:mt23108-vapi",
+            ranks,
+            seed: 1,
+            connect,
+            factory,
+            fast_path: false,
+            algorithms: &[],
+        }
     }
 
     /// Runs a body on a machine for each rank.
@@ -72,7 +82,8 @@ impl Play {
             let run = move || {
                 let names = self.algorithms.iter().map(|(kind, name)| (*kind, (*name).to_owned()));
                 let tuning = Tuning { costs: None, algorithms: names.collect() };
-                let how = (self.connect, tuning);
+                let how =
+                    Config { connect: self.connect, tuning, fast_path: self.fast_path, ..Config::default() };
                 rank_body(&host, &board, rank, (self.card, "card", &name_of_node), how, body)
             };
             world.rank(&name, &[&node], run).expect("a rank");
@@ -86,13 +97,13 @@ fn rank_body(
     board: &Arc<Board>,
     rank: u32,
     (device, fabric, node): (&str, &str, &str),
-    (connect, tuning): (Connect, Tuning),
+    how: Config,
     body: impl Fn(&Process),
 ) {
     let device = fabric::open(device, host).expect("a device");
     let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let ports = vec![Port { device, address, fabric: fabric.into() }];
-    let config = Config { ports, connect, node: node.into(), tuning };
+    let config = Config { ports, node: node.into(), ..how };
     let process = Process::start(host, &config, board.seat(rank, host)).expect("a job");
     body(&process);
     process.finalize().expect("an end");
@@ -127,7 +138,14 @@ pub(crate) fn in_threads_on(
         let device = devices[rank as usize % devices.len()];
         move || {
             let _alarm = Alarm;
-            rank_body(&host, &board, rank, (device, "fabric", "here"), (connect, Tuning::default()), body);
+            rank_body(
+                &host,
+                &board,
+                rank,
+                (device, "fabric", "here"),
+                Config { connect, ..Config::default() },
+                body,
+            );
         }
     };
     let threads: Vec<Task> =
