@@ -101,6 +101,8 @@ factors! {
     LAYER = "layer";
     /// Under which library of MPI a program runs: ours, or the `other`.
     LIBRARY = "library";
+    /// How an MPI message that is short goes where memory cannot be mapped: it is a `send`, or a write into a `ring`.
+    PATH = "path";
     /// How deep queues are.
     QUEUES = "queues";
 }

@@ -10,6 +10,10 @@ use verbs::Device;
 use verbs::host::{Bell, Host, Lock, Time};
 
 use super::super::{Fault, Session};
+use crate::variant::factor;
+
+/// Ways of a short message: sent, or written to where the receiver looks.
+pub(super) const PATHS: [&str; 2] = ["send", "ring"];
 
 /// Notes by their names.
 type Notes = BTreeMap<String, String>;
@@ -32,7 +36,8 @@ pub(super) fn join(session: &mut Session<'_>, ranks: u32) -> Result<Process, Fau
         bell: Bell::new(),
     });
     let address = session.ways.first().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |way| way.local_ip());
-    let config = config(session.device, address, session.rank);
+    let fast_path = session.cell.variant.is(factor::PATH, PATHS[1]);
+    let config = Config { fast_path, ..config(session.device, address, session.rank) };
     let starting = relay.clone();
     let body = move || {
         let started = Process::start(&starting.host, &config, starting.clone());
