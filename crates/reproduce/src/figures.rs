@@ -2,6 +2,7 @@
 //! curves are lost; what they printed in words are peaks, ends of ranges and single points.
 
 use super::figure::{Axis, BYTES, MB, Plan, US, US_LOG};
+use super::iwarp;
 use super::multirail;
 use super::nicmem::{CASES, SETUP, figure as nic};
 use super::published::{NICMEM, Published};
@@ -18,6 +19,7 @@ pub(super) fn plans(rows: &[Published]) -> Vec<Plan> {
     all.extend(nicmem_patterns());
     all.extend(nicmem_chains());
     all.extend(thesis::figures::plans());
+    all.extend(iwarp::figures::plans());
     all.extend(multirail::figures::plans());
     all.retain(|plan| rows.iter().any(|row| row.paper == plan.paper && row.experiment == plan.experiment));
     all

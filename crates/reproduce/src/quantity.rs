@@ -69,7 +69,8 @@ impl Probe {
     pub(super) fn weight(&self) -> u64 {
         let ranks = bench::experiment::find(&self.cell.experiment).map_or(2, |e| e.ranks(&self.cell.variant));
         let quantity = self.cell.variant.get(factor::QUANTITY);
-        let stream = ["bandwidth", "bibw", "nicmem", "availability"].contains(&self.cell.experiment.as_str())
+        let stream = ["bandwidth", "bibw", "nicmem", "availability", "mpi-bandwidth"]
+            .contains(&self.cell.experiment.as_str())
             || quantity == Some("bandwidth");
         let bytes = if stream { self.cell.size * u64::from(self.settings().burst) } else { self.cell.size };
         (bytes + 4096) * u64::from(ranks)

@@ -1,14 +1,15 @@
 //! Everything that says how rows are computed, and the cards that they are computed on.
 
 use super::claim::{Claim, Table};
-use super::published::{MULTIRAIL, NICMEM, THESIS};
-use super::{multirail, nicmem, thesis};
+use super::published::{IWARP, MULTIRAIL, NICMEM, THESIS};
+use super::{iwarp, multirail, nicmem, thesis};
 
 /// Of every row how it is computed, or why it is not.
 pub(super) fn table() -> Vec<Claim> {
     let mut table = Table::default();
     nicmem::table(&mut table);
     thesis::table(&mut table);
+    iwarp::table(&mut table);
     multirail::table(&mut table);
     table.0
 }
@@ -18,18 +19,21 @@ pub(super) fn paper_of(card: &str) -> &'static str {
     let multirail = [multirail::SINGLE, multirail::PORTS, multirail::CARDS];
     match card {
         _ if card == nicmem::SETUP.card => NICMEM,
+        _ if [iwarp::CARD.card, iwarp::SOCKETS.card].contains(&card) => IWARP,
         _ if multirail.iter().any(|setup| setup.card == card) => MULTIRAIL,
         _ => THESIS,
     }
 }
 
 /// The cards that rows are computed with. Those of one group have the same values, but for the number of cards and ports.
-pub const GROUPS: [&[&str]; 6] = [
+pub const GROUPS: [&[&str]; 8] = [
     &[nicmem::SETUP.card],
     &[thesis::VAPI.card],
     &[thesis::IBAL.card],
     &[thesis::MYRINET.card],
     &[thesis::QUADRICS.card],
+    &[iwarp::CARD.card],
+    &[iwarp::SOCKETS.card],
     &[multirail::SINGLE.card, multirail::PORTS.card, multirail::CARDS.card],
 ];
 

@@ -28,7 +28,7 @@ const BURST_MIN: u32 = 4;
 /// Experiments that time calls of the processor, and move no data.
 const CALLS: [&str; 5] = ["post", "poll", "reg", "connect", "overhead"];
 /// Sections of machine files that no row is about: failures, and what happens before and after all measuring.
-const ELSEWHERE: [&str; 4] = ["faults.", "connection.", "software.", "transport.retry_"];
+const ELSEWHERE: [&str; 3] = ["faults.", "connection.", "transport.retry_"];
 
 /// A value to change.
 #[derive(Clone, Debug, PartialEq)]

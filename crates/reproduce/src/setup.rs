@@ -51,7 +51,8 @@ impl Setup {
         }
     }
 
-    fn cell(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity {
+    /// Any cell of it.
+    pub(super) fn cell(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity {
         Quantity::cell(&self.device(), self.tuning, experiment, factors, size)
     }
 

@@ -6,8 +6,9 @@ use crate::common::{json, nicety, nicety_in};
 
 #[test]
 fn what_there_is_not_is_answered_with_what_there_is() {
-    nicety(["reproduce", "nonsense"]).is_error(2, "there is: miba-thesis, mt23108-nicmem, multirail-udapl");
-    nicety(["reproduce", "mpi-iwarp"]).is_error(2, "no model yet");
+    nicety(["reproduce", "nonsense"])
+        .is_error(2, "there is: miba-thesis, mpi-iwarp, mt23108-nicmem, multirail-udapl");
+    nicety(["reproduce", "accel-portals"]).is_error(2, "no model yet");
     nicety(["reproduce", "mt23108-nicmem/nonsense"]).is_error(2, "there is: bandwidth, bandwidth_2port");
     nicety(["reproduce", "NM-999"]).is_error(2, "no paper and no row");
     let ended = nicety(["reproduce", "NM-043", "--set", "bus.clock=1"]);
@@ -59,6 +60,24 @@ fn rows_and_page_are_written() {
     let rows = json(&fs::read_to_string(dir.path().join("rows.json")).expect("the rows"));
     assert!(rows["rows"].as_array().is_some_and(|rows| rows.len() >= 3), "{rows}");
     assert!(fs::read_to_string(dir.path().join("page.html")).expect("the page").contains("MT-065"));
+}
+
+/// Goal: the score of the paper on MPI over iWARP does not sink unseen, and the same comes out each time.
+#[test]
+fn the_iwarp_paper_comes_out_as_well_as_it_did() {
+    let run = || nicety(["reproduce", "mpi-iwarp", "--json", "-"]);
+    let all = json(&run().out);
+    assert_eq!(all["rows"], json(&run().out)["rows"]);
+    let rows = all["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 90);
+    let score = |key: &str| all["papers"][0]["score"][key].as_u64().unwrap_or_else(|| panic!("no {key}"));
+    assert_eq!((score("numeric"), score("qualitative")), (5, 5));
+    assert!(score("near") >= 4 && score("holding") >= 4 && score("fitted_values") <= 5, "{}", all["score"]);
+    let apart = rows.iter().find(|row| row["id"] == "IW-030").expect("a row");
+    assert!(
+        apart["apart"] == true && apart["modelled"].as_f64().is_some_and(|rate| rate < 1250.0),
+        "{apart}"
+    );
 }
 
 /// Goal: the score of the multirail paper does not sink unseen. Method: all of its rows, computed; what CAVEATS.md says of

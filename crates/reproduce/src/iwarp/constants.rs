@@ -1,0 +1,50 @@
+//! What the paper states rather than measures: the machine, versions, and how connections are made (3).
+
+use super::super::claim::Table;
+use super::super::whatif::key;
+use super::setups::CARD;
+
+const UNUSED: &str = "nothing in the model depends on it";
+const BUILT: &str = "how our MPI connects when it connects at the start";
+
+/// Bytes of a packet that the paper counts in the MTU and the machine file does not.
+const HEADERS: f64 = 60.0;
+
+pub(super) fn table(table: &mut Table) {
+    table.unused(&["IW-007"], "nothing in the model depends on how many use the library");
+    hardware(table);
+    connections(table);
+    table.unused(&["IW-078", "IW-079", "IW-080", "IW-081"], UNUSED);
+}
+
+/// Section 4.
+fn hardware(table: &mut Table) {
+    table.method(&["IW-013", "IW-060", "IW-071"], "nodes that processes sit on", 4.0);
+    table.unused(&["IW-014", "IW-015"], "each rank has a processor of its own, up to eight of a node");
+    table.unused(&["IW-016", "IW-017"], UNUSED);
+    let link = CARD.parameter(key::LINK_RATE);
+    table.input(&["IW-018"], "link.rate_mbps, in Gb/s", link * 8.0 / 1e3);
+    table.input(&["IW-019"], "bus.width_bytes: a byte of each lane", CARD.parameter(key::BUS_WIDTH));
+    table.unused(&["IW-020"], "the modelled switch has as many ports as there are cards");
+    let mtu = CARD.parameter("link.mtu_bytes") + HEADERS;
+    table.input(&["IW-021"], "link.mtu_bytes, with the headers of IP, TCP, MPA, DDP and RDMAP", mtu);
+    table.method(&["IW-059", "IW-068", "IW-077"], "processes of a collective operation", 32.0);
+    table.method(&["IW-070"], "processes of a kernel", 16.0);
+}
+
+/// Section 3.
+fn connections(table: &mut Table) {
+    table.method(
+        &["IW-008"],
+        "messages of a modelled connection: request, answer, and that it is ready",
+        3.0,
+    );
+    table.method(&["IW-011"], "messages of the connecting side by which the other one is established", 1.0);
+    table.unused(&["IW-009", "IW-010", "IW-082"], BUILT);
+    table.unused(
+        &["IW-012"],
+        "a modelled queue pair sends once it is established, the passive one by its peer's message",
+    );
+    table.none(&["IW-083", "IW-084"], "our MPI has one queue pair for all that two processes do");
+    table.unused(&["IW-085", "IW-086"], "how the fast path of our MPI is built");
+}
