@@ -13,14 +13,15 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use host::Host;
-use verbs::{Buf, Data, Qp, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, Wc};
+use verbs::{Buf, Data, Qp, QpState, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::error::{Class, Error, Result};
 use crate::fast_path::FastPath;
 use crate::line::Line;
 use crate::memory::Buffer;
 use crate::nic::{INLINE, Nic, Sizes, Slots};
-use crate::ring::{Inbox, Outbox, SHARED_LINE};
+use crate::ring::{Inbox, Outbox, SHARED_LINE, WORDS};
+use crate::share::{Copying, Share, Words};
 use crate::table::Key;
 use crate::wire::{HEAD, HEAD_MAX, Label, MARK, Message, Offer};
 
@@ -108,6 +109,17 @@ pub(crate) enum Next {
     Other,
 }
 
+/// What [`Connection::copy`] has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Copied {
+    /// It copies a piece.
+    Piece,
+    /// There is none left.
+    Nothing,
+    /// The send queue has no room; a completion makes some.
+    NoRoom,
+}
+
 /// The bit of a work request's number that says that it is a receive.
 const RECEIVE: u64 = 1 << 31;
 
@@ -133,6 +145,8 @@ pub(crate) struct Connection {
     fast: Option<FastPath>,
     /// There if both boxes are, which they are on an open connection only.
     line: Option<Line>,
+    /// What this side's memory has for long messages that both copy.
+    words: Words,
     /// Whether the line is in this side's memory.
     is_lower: bool,
     /// What the peer offers.
@@ -166,6 +180,7 @@ impl Connection {
             outbox: None,
             fast,
             line: None,
+            words: Words::default(),
             is_lower: own < process,
             offered: None,
             slots,
@@ -378,6 +393,37 @@ impl Connection {
     /// Reads or changes the peer's memory, with a piece of this side's; `key` comes back with its completion.
     pub(crate) fn access(&mut self, op: SendOp, piece: Sge, key: Key) -> Result<()> {
         self.post(op, Data::Sges(&[piece]), Some(key))
+    }
+
+    /// Something by which both sides copy a message to this one; `None` where they cannot, or copy enough already.
+    pub(crate) fn share(&mut self, length: u64) -> Option<Share> {
+        // The peer maps this side's memory if this one maps its: both are on one host.
+        let inbox = self.inbox.as_ref().filter(|_| self.line.is_some())?;
+        self.words.begin(inbox.buf(), WORDS, length)
+    }
+
+    /// All of a message is copied.
+    pub(crate) fn end_share(&mut self, share: &Share) {
+        self.words.end(share);
+    }
+
+    /// Claims a piece of a message that both copy and copies it, if there is one left and room for the request; `key` comes back with
+    /// its completion.
+    pub(crate) fn copy(&mut self, copying: &Copying, key: Key) -> Result<Copied> {
+        let memory = match (copying.receives, &self.inbox, &self.outbox) {
+            (true, Some(inbox), _) => inbox.buf(),
+            (false, _, Some(outbox)) => outbox.buf(),
+            _ => return Ok(Copied::Nothing),
+        };
+        if !self.may_access() {
+            return Ok(Copied::NoRoom);
+        }
+        let Some(piece) = copying.share.claim(memory, WORDS) else { return Ok(Copied::Nothing) };
+        let (here, there) = copying.ends(piece);
+        let remote = RemoteAddr { addr: there.addr, rkey: there.rkey };
+        let op = if copying.receives { SendOp::Read(remote) } else { SendOp::Write(remote) };
+        self.access(op, here, key)?;
+        Ok(Copied::Piece)
     }
 
     /// Posts to the send queue. Every half of the slots' requests one signals, so that room is found again.

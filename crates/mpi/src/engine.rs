@@ -12,8 +12,10 @@ use crate::group::Group;
 use crate::matching::{Envelope, Matching, Wanted};
 use crate::memory::Buffer;
 use crate::operation::{
-    Access, Answer, Body, Brought, Lent, Names, Operation, Reading, Receive, Work, envelope_status,
+    Access, Answer, Body, Brought, Helping, Lent, Names, Operation, Reading, Receive, Sending, Work,
+    envelope_status,
 };
+use crate::share::{Copying, Share};
 use crate::space::Spaces;
 use crate::status::{Ended, Status};
 use crate::table::{Key, Table};
@@ -83,6 +85,8 @@ pub(crate) struct Engine {
     pub(crate) spaces: Spaces,
     /// An operation has come to its end since somebody last asked.
     news: bool,
+    /// Messages that both sides copy, and for whose next piece a send queue had no room.
+    stalled: Vec<Key>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -104,6 +108,7 @@ impl Engine {
             stirred: false,
             spaces: Spaces::default(),
             news: false,
+            stalled: Vec::new(),
         }
     }
 
@@ -165,7 +170,7 @@ impl Engine {
             return Ok(Begun::Over(Status::empty()));
         }
         self.host.charge_step(Step::Request, 1);
-        let key = self.operations.insert(Operation::new(Work::Send { to, answered, _held: None }));
+        let key = self.operations.insert(Operation::new(Work::Send { to, answered, held: None }));
         let message = Message::Eager { label, answer: answered.then(|| key.number()) };
         self.started(key, |engine| {
             if answered && engine.transport.send_now(to, &message, &payload)? {
@@ -215,7 +220,7 @@ impl Engine {
         let key = self.operations.insert(Operation::new(Work::Send {
             to,
             answered: true,
-            _held: Some(Box::new((reach, staging, buffer.clone()))),
+            held: Some(Box::new(Sending { reach, staging, buffer: buffer.clone(), helping: None })),
         }));
         let message = Message::Request { label, id: key.number(), at };
         self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))
@@ -229,7 +234,7 @@ impl Engine {
             return Ok(Begun::Over(Status::empty()));
         }
         let key = answered.then(|| {
-            self.operations.insert(Operation::new(Work::Send { to: self.rank, answered: true, _held: None }))
+            self.operations.insert(Operation::new(Work::Send { to: self.rank, answered: true, held: None }))
         });
         self.matching.keep(envelope, Body::Here { bytes, answer: key.map(Answer::Own) });
         Ok(key.map_or(Begun::Over(Status::empty()), Begun::Under))
@@ -536,7 +541,10 @@ impl Engine {
                         self.transport.release(place, &what.message);
                     }
                     Event::Sent(key) => self.end(key, Status::empty()),
-                    Event::Accessed(key) => self.accessed(key),
+                    Event::Accessed(key) => {
+                        self.accessed(key);
+                        self.resume();
+                    }
                     Event::Lost { process, error } => self.lose(process, &error),
                 }
             }
@@ -617,6 +625,11 @@ impl Engine {
                     self.end(key, if ok { Status::empty() } else { failed() });
                 }
             }
+            Message::Share { id, key, at, place, turn } => {
+                let share = Share { place, turn, length: at.length };
+                self.help(from, Key::from_number(id), key, share, at);
+            }
+            Message::Copied { key, pieces } => self.copied(from, Key::from_number(key), pieces),
             Message::Credit => {}
         }
     }
@@ -670,17 +683,108 @@ impl Engine {
         };
         let step = self.transport.nic_of(from)?.read_max();
         let reach = self.transport.reach(from, addr as usize, wanted as usize, false)?;
+        let share = self.transport.share(from, wanted);
+        let copying = share.map(|share| Copying::new(share, true, addr, &reach, at));
+        let into = Exposed { addr, rkey: reach.remote(addr).rkey, length: wanted };
         let pieces = (0..wanted).step_by(step as usize).map(|begin| {
             let piece = Exposed { addr: at.addr + begin, ..at };
             (piece, reach.sge(addr + begin, (wanted - begin).min(step) as u32))
         });
         let pieces: Vec<_> = pieces.collect();
-        let left = pieces.len() as u64;
-        let reading = Reading { receive, envelope, id, length: at.length, left, _reach: reach, staging };
+        let left = share.map_or(pieces.len() as u64, |share| share.pieces());
+        let reading =
+            Reading { receive, envelope, id, length: at.length, left, copying, _reach: reach, staging };
         if let Some(operation) = self.operations.get_mut(key) {
             operation.work = Work::Reading(Box::new(reading));
         }
-        pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
+        let Some(Share { place, turn, .. }) = share else {
+            return pieces
+                .into_iter()
+                .try_for_each(|(piece, into)| self.transport.read(from, piece, into, key));
+        };
+        let message = Message::Share { id, key: key.number(), at: into, place, turn };
+        self.transport.send(from, message, Payload::None, None)?;
+        self.copy_on(key)
+    }
+
+    /// Goes on with a message that both copy, at the receiver.
+    fn copy_on(&mut self, key: Key) -> Result<()> {
+        if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
+            && let Some(copying) = &reading.copying
+        {
+            let (_, is_stalled) = self.transport.copy(reading.envelope.source, copying, key)?;
+            if is_stalled {
+                self.stall(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies pieces of a message of this process's, as its receiver invites it to.
+    fn help(&mut self, to: u32, id: Key, key: u64, share: Share, at: Exposed) {
+        let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
+            self.operations.get_mut(id)
+        else {
+            return;
+        };
+        let staged = sending.staging.as_ref().map(Buf::addr);
+        let local = staged.or_else(|| sending.buffer.one_piece().map(|(addr, _)| addr as u64));
+        let Some(local) = local.filter(|_| *known == to && at.length <= sending.buffer.len()) else { return };
+        let copying = Copying::new(share, false, local, &sending.reach, at);
+        sending.helping = Some(Helping { copying, key, under_way: 0, copied: 0 });
+        self.help_on(id);
+    }
+
+    fn stall(&mut self, key: Key) {
+        if !self.stalled.contains(&key) {
+            self.stalled.push(key);
+        }
+    }
+
+    /// Goes on with all messages that waited for room in a send queue, as there is some.
+    fn resume(&mut self) {
+        for key in std::mem::take(&mut self.stalled) {
+            // An error is a loss, of which an event tells.
+            drop(self.copy_on(key));
+            self.help_on(key);
+        }
+    }
+
+    /// Goes on with a message that both copy, at the sender.
+    fn help_on(&mut self, id: Key) {
+        let Some(Operation { work: Work::Send { to, held: Some(sending), .. }, .. }) =
+            self.operations.get_mut(id)
+        else {
+            return;
+        };
+        let (to, Some(helping)) = (*to, &mut sending.helping) else { return };
+        // Who is lost need not be helped.
+        let (begun, is_stalled) = self.transport.copy(to, &helping.copying, id).unwrap_or_default();
+        helping.under_way += begun;
+        if is_stalled {
+            return self.stall(id);
+        }
+        if helping.under_way > 0 {
+            return;
+        }
+        let (key, pieces) = (helping.key, helping.copied);
+        sending.helping = None;
+        if pieces > 0 {
+            drop(self.transport.send(to, Message::Copied { key, pieces }, Payload::None, None));
+        }
+    }
+
+    /// The sender has copied pieces of a message that both copy.
+    fn copied(&mut self, from: u32, key: Key, pieces: u32) {
+        if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
+            && reading.envelope.source == from
+            && reading.copying.is_some()
+        {
+            reading.left = reading.left.saturating_sub(pieces.into());
+            if reading.left == 0 {
+                self.finish_reading(key);
+            }
+        }
     }
 
     /// Begins to read or change a peer's memory by these requests.
@@ -720,16 +824,38 @@ impl Engine {
         self.end(key, status);
     }
 
-    /// One of the reads of a receive is over.
+    /// A piece is copied.
     fn fetched(&mut self, key: Key) {
+        match self.operations.get_mut(key).map(|operation| &mut operation.work) {
+            Some(Work::Reading(reading)) => {
+                reading.left = reading.left.saturating_sub(1);
+                if reading.left == 0 {
+                    self.finish_reading(key);
+                } else {
+                    // An error is a loss, of which an event tells.
+                    drop(self.copy_on(key));
+                }
+            }
+            Some(Work::Send { held: Some(sending), .. }) => {
+                if let Some(helping) = &mut sending.helping {
+                    (helping.under_way, helping.copied) =
+                        (helping.under_way.saturating_sub(1), helping.copied + 1);
+                    self.help_on(key);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// All pieces of a message are there.
+    fn finish_reading(&mut self, key: Key) {
         let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key) else {
             return;
         };
-        reading.left -= 1;
-        if reading.left > 0 {
-            return;
-        }
         let (from, id) = (reading.envelope.source, reading.id);
+        if let Some(copying) = &reading.copying {
+            self.transport.end_share(from, &copying.share);
+        }
         let mut status = reading.receive.status(&reading.envelope, reading.length);
         if let Some(staging) = &reading.staging {
             self.host.charge_copy(staging.len() as u64);

@@ -26,6 +26,7 @@
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `ring`, `line` | messages by stores into the peer's NIC memory, where it can be mapped; a line that both write in turn |
 //! | `fast_path` | messages by RDMA writes that the receiver looks for, where it cannot be mapped |
+//! | `share` | long messages that both processes copy, where they can |
 //! | `wire` | what processes say to each other: all that looks at a peer's bytes |
 //! | `protocol` | [`protocols`]: which messages go how, for people |
 //! | `memory` | the program's memory: who copies from it and into it |
@@ -66,6 +67,7 @@ mod protocol;
 mod request;
 mod ring;
 mod run;
+mod share;
 mod space;
 mod special;
 mod status;

@@ -270,6 +270,12 @@ impl Nic {
         self.device.attr().atomic_cap != AtomicCap::None
     }
 
+    /// Whether peers may read and write all memory by the region of it.
+    pub(crate) fn reaches_both_ways(&self) -> bool {
+        let wanted = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        self.all.as_ref().is_some_and(|all| all.access().contains(wanted))
+    }
+
     /// Bytes of the longest read.
     pub(crate) fn read_max(&self) -> u64 {
         self.device.attr().max_msg_size.min(1 << 30)

@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::matching::{Envelope, Wanted};
 use crate::memory::Buffer;
 use crate::nic::Reach;
+use crate::share::Copying;
 use crate::space::Share;
 use crate::status::{Status, UNDEFINED};
 use crate::table::Key;
@@ -163,8 +164,10 @@ pub(crate) struct Reading {
     pub(crate) id: u64,
     /// Bytes of the whole message.
     pub(crate) length: u64,
-    /// Reads under way.
+    /// Pieces that are not there yet.
     pub(crate) left: u64,
+    /// This side's part, if the sender copies, too.
+    pub(crate) copying: Option<Copying>,
     /// Keeps the target reachable.
     pub(crate) _reach: Reach,
     /// Where the data go first, if the program's memory is not in one piece.
@@ -192,11 +195,33 @@ pub(crate) struct Access {
     pub(crate) lent: Option<Lent>,
 }
 
+/// A long message whose data the receiver can reach.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) reach: Reach,
+    /// Where the data are, if not in the program's memory.
+    pub(crate) staging: Option<Buf>,
+    pub(crate) buffer: Buffer,
+    /// This side's part in copying them, if it has one.
+    pub(crate) helping: Option<Helping>,
+}
+
+/// How the sender of a message copies pieces of it.
+#[derive(Debug)]
+pub(crate) struct Helping {
+    pub(crate) copying: Copying,
+    /// The receiver's name for its request.
+    pub(crate) key: u64,
+    /// Pieces under way, and those that are there.
+    pub(crate) under_way: u32,
+    pub(crate) copied: u32,
+}
+
 /// What an operation is about.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// A message waits for its answer, or else to leave. What it holds keeps the data reachable for the peer.
-    Send { to: u32, answered: bool, _held: Option<Box<(Reach, Option<Buf>, Buffer)>> },
+    Send { to: u32, answered: bool, held: Option<Box<Sending>> },
     /// A receive waits for its message.
     Receive(Receive),
     /// A receive has its message, and reads the data.

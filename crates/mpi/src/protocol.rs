@@ -1,11 +1,12 @@
 //! [`protocols`]: by which protocol data of a size go from one process to another, and why. The limits are those of the code that
 //! sends.
 
-use verbs::DeviceAttr;
+use verbs::{Access, DeviceAttr};
 
 use crate::connection::Connection;
 use crate::line::PAYLOAD;
 use crate::nic::{INLINE, Sizes};
+use crate::share::SHARED_MIN;
 use crate::wire::HEAD;
 
 /// A protocol, and from which size on it carries messages.
@@ -39,12 +40,21 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32) -> Vec<Protocol> {
         ),
     );
     if attr.maps_peers {
+        let reached = attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL));
+        let both = of(
+            SHARED_MIN as usize,
+            "rendezvous, both sides copy",
+            "the receiver reads pieces, and the sender writes others as soon as it hears of that: each claims a piece by a word \
+             in NIC memory that both map"
+                .into(),
+        );
         let line = "stored in the receiver's NIC memory: a message that answers, in a line that both write in turn; others in the ring";
         let ring = format!(
             "stored in a ring of {} B in the receiver's NIC memory, and copied out of it",
             sizes.ring
         );
-        return vec![of(0, "eager, line", line.into()), of(PAYLOAD + 1, "eager, ring", ring), read];
+        let short = [of(0, "eager, line", line.into()), of(PAYLOAD + 1, "eager, ring", ring), read];
+        return short.into_iter().chain(reached.then_some(both)).collect();
     }
     let short = format!("data go within the work request, and wait at the receiver in one of {slots}");
     let long = format!(
@@ -64,7 +74,10 @@ mod tests {
         assert_eq!(limits(4)[0], 0);
         assert!(limits(4).is_sorted() && limits(4096).is_sorted());
         assert!(limits(4096)[2] < limits(4)[2], "{:?}", limits(4096));
-        let mapped = protocols(&verbs::DeviceAttr { maps_peers: true, ..attr.clone() }, 4);
-        assert_eq!(mapped.iter().map(|p| p.from).collect::<Vec<_>>(), [0, 17, limits(4)[2]]);
+        let mapped = verbs::DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
+        let reached = verbs::DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped.clone() };
+        let limits_of = |attr| protocols(attr, 4).iter().map(|p| p.from).collect::<Vec<_>>();
+        assert_eq!(limits_of(&mapped), [0, 17, limits(4)[2]]);
+        assert_eq!(limits_of(&reached), [0, 17, limits(4)[2], SHARED_MIN]);
     }
 }

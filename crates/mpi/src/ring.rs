@@ -1,9 +1,10 @@
 //! [`Inbox`] and [`Outbox`]: messages by stores into the receiver's NIC memory, where peers can map it.
 //!
-//! The memory is a ring of lines behind two lines more: in the first word of one the receiver counts the lines that it is done
-//! with, the other is the pair's [`Line`](crate::line::Line). A message is a record: its head, whose first word is stored last, and
-//! its payload. The first word of the place behind it is cleared before that; so whoever finds another first word than 0 finds all
-//! of the record. A record lies in one piece: one that does not fit in front of the ring's end begins at the ring's begin, where a
+//! The memory is a ring of lines behind three lines more: in the first word of one the receiver counts the lines that it is done
+//! with, one is the pair's [`Line`](crate::line::Line), and one is for messages that both copy ([`Share`](crate::share::Share)). A
+//! message is a record: its head, whose first word is stored last, and its payload. The first word of the place behind it is cleared
+//! before that; so whoever finds another first word than 0 finds all of the record. A record lies in one piece: one that does not fit
+//! in front of the ring's end begins at the ring's begin, where a
 //! mark leads.
 //!
 //! Nobody waits for a message to get room: the sender reads the receiver's count. Whoever dies in the middle of a record has said
@@ -21,9 +22,12 @@ use crate::wire::{
     HEAD, HEAD_MAX, Label, MARK, Message, Offer, eager_words, is_eager, length_of, parse_eager,
 };
 
-/// Where the line begins that both write, and how many lines are before the ring.
+/// Where the line begins that both write.
 pub(crate) const SHARED_LINE: usize = LINE;
-const BEFORE: usize = 2;
+/// Where the line begins whose words say how far long messages are copied (`share`).
+pub(crate) const WORDS: usize = 2 * LINE;
+/// How many lines are before the ring.
+const BEFORE: usize = 3;
 /// Of how many parts of the ring the receiver tells when it is done with one.
 const PARTS: u64 = 4;
 

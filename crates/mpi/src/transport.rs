@@ -12,10 +12,11 @@ use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc
 use crate::address::{Address, common_ports};
 use crate::bootstrap::Bootstrap;
 use crate::connect::{Answer, Stage, answer};
-use crate::connection::{Connection, Held, Next, Payload, Received, Short, of_completion};
+use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short, of_completion};
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::nic::{Nic, Port, Reach};
+use crate::share::{Copying, SHARED_MIN, Share};
 use crate::table::Key;
 use crate::wire::{CROSSED, Exposed, HELLO, Hello, Label, Message, Offer, STRANGER};
 
@@ -347,6 +348,41 @@ impl Transport {
     pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
         let Way::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
         self.connections[number].qp().map(at, len).ok()
+    }
+
+    /// Something by which both processes copy a message to this one; `None` where they cannot, or copy enough already.
+    pub(crate) fn share(&mut self, from: u32, length: u64) -> Option<Share> {
+        let Way::Open(number) = self.peers.get(self.known.get(from))?.way else { return None };
+        let connection = &mut self.connections[number];
+        let is_reached = self.nics[connection.port].reaches_both_ways();
+        (is_reached && length >= SHARED_MIN).then(|| connection.share(length)).flatten()
+    }
+
+    /// All of a message from a process is copied.
+    pub(crate) fn end_share(&mut self, from: u32, share: &Share) {
+        if let Some(Peer { way: Way::Open(number), .. }) = self.peers.get(self.known.get(from)) {
+            self.connections[*number].end_share(share);
+        }
+    }
+
+    /// Copies pieces of a message that both copy, as long as there are some that nobody has claimed, and room for requests. How many:
+    /// for each, `key` comes out as [`Event::Accessed`]; and whether there was no room for more.
+    ///
+    /// # Errors
+    /// As [`Transport::send`].
+    pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: Key) -> Result<(u32, bool)> {
+        let at = self.peer(with)?;
+        let Way::Open(number) = self.peers[at].way else { return Ok((0, false)) };
+        let mut count = 0;
+        self.polls = 0;
+        loop {
+            match self.connections[number].copy(copying, key) {
+                Ok(Copied::Piece) => count += 1,
+                Ok(Copied::Nothing) => return Ok((count, false)),
+                Ok(Copied::NoRoom) => return Ok((count, true)),
+                Err(error) => return Err(self.lose(at, error)),
+            }
+        }
     }
 
     /// Connects to a process, if that has not begun.

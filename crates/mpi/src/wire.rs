@@ -47,6 +47,25 @@ pub(crate) enum Message {
         /// Where the payload lies.
         at: Exposed,
     },
+    /// The receiver copies the payload of such a request, and the sender may copy pieces of it, too (`share`).
+    Share {
+        /// The sender's name for its request.
+        id: u64,
+        /// The receiver's name for its own.
+        key: u64,
+        /// Where the payload goes.
+        at: Exposed,
+        /// The word by which pieces are claimed, and which of its messages this is.
+        place: u32,
+        turn: u32,
+    },
+    /// The sender has copied pieces of a payload that both copy.
+    Copied {
+        /// The receiver's name for its request.
+        key: u64,
+        /// How many.
+        pieces: u32,
+    },
     /// A receive has matched a message, or has read one: the sender's request is over.
     Done {
         /// The sender's name for its request.
@@ -63,6 +82,8 @@ const EAGER_ANSWERED: u8 = 2;
 const REQUEST: u8 = 3;
 const DONE: u8 = 4;
 const CREDIT: u8 = 5;
+const SHARE: u8 = 7;
+const COPIED: u8 = 8;
 
 /// In a ring, the first word where the next record is not, but at the ring's begin. It is no message's.
 pub(crate) const MARK: u64 = 6;
@@ -113,8 +134,8 @@ impl Message {
     pub(crate) fn head_len(&self) -> usize {
         match self {
             Self::Eager { answer: None, .. } | Self::Credit => HEAD,
-            Self::Eager { answer: Some(_), .. } | Self::Done { .. } => HEAD + 8,
-            Self::Request { .. } => HEAD_MAX,
+            Self::Eager { answer: Some(_), .. } | Self::Done { .. } | Self::Copied { .. } => HEAD + 8,
+            Self::Request { .. } | Self::Share { .. } => HEAD_MAX,
         }
     }
 
@@ -136,6 +157,18 @@ impl Message {
                 put(HEAD + 24, &at.rkey.to_le_bytes());
                 (REQUEST, label)
             }
+            Self::Share { id, key, at, place, turn } => {
+                put(HEAD, &id.to_le_bytes());
+                put(HEAD + 8, &at.length.to_le_bytes());
+                put(HEAD + 16, &at.addr.to_le_bytes());
+                put(HEAD + 24, &at.rkey.to_le_bytes());
+                put(HEAD + 28, &turn.to_le_bytes());
+                (SHARE, Label { context: key, tag: place as i32 })
+            }
+            Self::Copied { key, pieces } => {
+                put(HEAD, &key.to_le_bytes());
+                (COPIED, Label { context: 0, tag: pieces as i32 })
+            }
             Self::Done { id, ok } => {
                 put(HEAD, &id.to_le_bytes());
                 (DONE, Label { context: 0, tag: i32::from(!ok) })
@@ -156,12 +189,12 @@ impl Message {
         let message = match bytes[0] {
             EAGER => Self::Eager { label, answer: None },
             EAGER_ANSWERED => Self::Eager { label, answer: Some(id) },
-            REQUEST => {
-                let (length, addr) = (u64_at(bytes, HEAD + 8), u64_at(bytes, HEAD + 16));
-                let rkey = u32::from_le_bytes(part(bytes, HEAD + 24));
-                addr.checked_add(length)?;
-                Self::Request { label, id, at: Exposed { addr, rkey, length } }
+            REQUEST => Self::Request { label, id, at: exposed(bytes)? },
+            SHARE => {
+                let turn = u32::from_le_bytes(part(bytes, HEAD + 28));
+                Self::Share { id, key: label.context, at: exposed(bytes)?, place: label.tag as u32, turn }
             }
+            COPIED => Self::Copied { key: id, pieces: label.tag as u32 },
             DONE => Self::Done { id, ok: label.tag == 0 },
             CREDIT => Self::Credit,
             _ => return None,
@@ -235,6 +268,13 @@ pub(crate) fn length_of(head: &[u8; HEAD_MAX]) -> usize {
     u16::from_le_bytes(part(head, 2)).into()
 }
 
+/// The memory that a message of the longest kind names; `None` for more than there are addresses.
+fn exposed(bytes: &[u8; HEAD_MAX]) -> Option<Exposed> {
+    let (length, addr) = (u64_at(bytes, HEAD + 8), u64_at(bytes, HEAD + 16));
+    addr.checked_add(length)?;
+    Some(Exposed { addr, rkey: u32::from_le_bytes(part(bytes, HEAD + 24)), length })
+}
+
 fn part<const N: usize>(bytes: &[u8; HEAD_MAX], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);
@@ -256,7 +296,7 @@ pub(crate) struct Hello {
     pub(crate) to: u32,
 }
 
-const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x02";
+const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x03";
 /// Bytes of a [`Hello`].
 pub(crate) const HELLO: usize = 24;
 
@@ -341,7 +381,15 @@ mod tests {
         prop_oneof![
             (label.clone(), any::<Option<u64>>())
                 .prop_map(|(label, answer)| Message::Eager { label, answer }),
-            (label, any::<u64>(), at).prop_map(|(label, id, at)| Message::Request { label, id, at }),
+            (label, any::<u64>(), at.clone()).prop_map(|(label, id, at)| Message::Request { label, id, at }),
+            (any::<(u64, u64, u32, u32)>(), at).prop_map(|((id, key, place, turn), at)| Message::Share {
+                id,
+                key,
+                at,
+                place,
+                turn
+            }),
+            any::<(u64, u32)>().prop_map(|(key, pieces)| Message::Copied { key, pieces }),
             any::<(u64, bool)>().prop_map(|(id, ok)| Message::Done { id, ok }),
             Just(Message::Credit),
         ]

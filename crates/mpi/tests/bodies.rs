@@ -9,6 +9,7 @@ use mpi::{
     PROC_NULL, Process, Request, SplitType, Status, UNDEFINED,
 };
 use support::{ANY, Body, Play, buffer, in_threads, pattern, receive, send, typed, with};
+use verbs::host::Span;
 
 fn twice(ranks: u32, connect: Connect, body: Body) {
     let play = Play { connect, ..Play::new(ranks) };
@@ -78,6 +79,7 @@ bodies! {
     rings_fill_and_begin_anew 2
     payloads_are_no_messages 2
     answers_and_floods_stay_in_order 2
+    long_messages_are_copied_by_both 2
     requests_end_in_any_order 2
     persistent_requests_start_again 2
     a_receive_without_a_message_is_cancelled 2
@@ -282,6 +284,36 @@ fn answers_and_floods_stay_in_order(process: &Process) {
                 assert!(bytes[..len] == pattern(peer, got, len), "turn {turn}");
                 got += 1;
             }
+        }
+    }
+}
+
+/// Goal: long messages come whole, whoever copies how much of them. Method: both send at once, more of them than are shared at a time,
+/// of all numbers of pieces, the last into less room than they have; by turns a side is elsewhere while they come.
+fn long_messages_are_copied_by_both(process: &Process) {
+    let (world, peer) = (process.world(), 1 - process.world().rank());
+    for round in 0..6 {
+        let len =
+            |number: usize| [65_535, 65_536, 65_537, 200_000, 1_048_576, 1_500_001][(number + round) % 6];
+        let room = |number: usize| if number == 11 { len(number) / 2 } else { len(number) };
+        let mut out: Vec<Vec<u8>> =
+            (0..12).map(|number| pattern(world.rank(), number, len(number))).collect();
+        let mut back: Vec<Vec<u8>> = (0..12).map(|number| vec![0; room(number)]).collect();
+        let receive = |bytes: &mut Vec<u8>| world.ireceive(buffer(bytes), with(peer, 1)).expect("begun");
+        let mut requests: Vec<Request> = back.iter_mut().map(receive).collect();
+        let send =
+            |bytes: &mut Vec<u8>| world.isend(Mode::Standard, &buffer(bytes), with(peer, 1)).expect("begun");
+        requests.extend(out.iter_mut().map(send));
+        if world.rank() as usize == round % 3 {
+            let host = process.host();
+            assert_eq!(host.poll("something else", host.after(Span::from_ms(3)), || None::<()>), None);
+        }
+        let statuses = Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
+        for (number, (status, bytes)) in statuses.iter().zip(&back).enumerate() {
+            let class = if number == 11 { Class::TRUNCATE } else { Class::SUCCESS };
+            assert_eq!((status.class(), status.bytes), (class, room(number) as u64), "message {number}");
+            let all = pattern(peer, number, len(number));
+            assert!(bytes[..] == all[..room(number)], "message {number} of round {round}");
         }
     }
 }

@@ -113,6 +113,55 @@ fn without(process: &Process, leaver: i32) {
     }
 }
 
+/// Goal: nobody waits for ever for the other one's part of a long message, and nobody takes a message for whole that is not. Method:
+/// the receiver or the sender goes when messages have begun that both copy, before or behind a part of its own.
+#[test]
+fn long_messages_end_when_one_of_two_that_copy_is_lost() {
+    const LEN: usize = 3 << 20;
+    for (leaver, progress) in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 3)] {
+        let (host, board) = (verbs::host::real::host(), mpi::Board::new(2));
+        let run = |rank: u32| {
+            let (host, board) = (host.clone(), board.clone());
+            move || {
+                let device = fabric::open("shm", &host).expect("a device");
+                let address = Ipv4Addr::LOCALHOST.into();
+                let ports = vec![mpi::Port { device, address, fabric: "shm".into() }];
+                let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
+                let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+                let (world, peer) = (process.world(), 1 - rank as i32);
+                // Both are connected.
+                send(world, vec![1], with(peer, 1));
+                receive(world, 1, with(peer, 1));
+                let mut bytes: Vec<Vec<u8>> = (0..12)
+                    .map(|number| if rank == 1 { support::pattern(1, number, LEN) } else { vec![0; LEN] })
+                    .collect();
+                let begin = |bytes: &mut Vec<u8>| match rank {
+                    0 => world.ireceive(buffer(bytes), with(1, 2)).expect("begun"),
+                    _ => world.isend(Mode::Standard, &buffer(bytes), with(0, 2)).expect("begun"),
+                };
+                let mut requests: Vec<Request> = bytes.iter_mut().map(begin).collect();
+                if rank == leaver {
+                    (0..progress).for_each(|_| process.progress());
+                    // Its memory is there as long as the other may use it: that of a process which is gone is refused.
+                    std::mem::forget(bytes);
+                    return;
+                }
+                for (number, request) in requests.iter_mut().enumerate() {
+                    match request.wait().class() {
+                        Class::SUCCESS if rank == 0 => {
+                            assert!(bytes[number] == support::pattern(1, number, LEN))
+                        }
+                        class => assert!([Class::SUCCESS, Class::PROC_ABORTED].contains(&class), "{class:?}"),
+                    }
+                }
+            }
+        };
+        let ranks: Vec<_> =
+            (0..2).map(|rank| host.spawn("rank", None, run(rank)).expect("a thread")).collect();
+        ranks.into_iter().for_each(verbs::host::Task::join);
+    }
+}
+
 #[test]
 fn what_waits_for_a_lost_process_fails() {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
