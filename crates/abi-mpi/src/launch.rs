@@ -11,7 +11,9 @@ use std::sync::Mutex;
 
 use mpi::{Bootstrap, Class, Error, Result};
 use pmi::client::{Client, Event, Join, Request};
+use pmi::spawn::Spawn;
 
+use crate::calls::PARENT_PORT;
 use crate::objects::lock;
 use crate::pmix::Pmix;
 
@@ -28,6 +30,8 @@ pub(crate) struct Launch {
     /// Whether all of the job is known to be on one host.
     pub(crate) is_one_host: bool,
     board: Board,
+    /// Names of services, where nobody else looks for them.
+    services: Mutex<BTreeMap<String, String>>,
 }
 
 /// Where notes are left.
@@ -79,7 +83,7 @@ fn manager() -> Result<Option<(Join, Box<dyn Stream>)>> {
 }
 
 /// A descriptor of its own for what the launcher has left open under a number.
-fn duplicate(fd: i32) -> std::io::Result<OwnedFd> {
+pub(crate) fn duplicate(fd: i32) -> std::io::Result<OwnedFd> {
     if fd < 0 {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }
@@ -104,7 +108,16 @@ impl Launch {
                 return Self::by_library(Pmix::join()?);
             }
             let board = Board::Own(Mutex::default());
-            return Ok(Self { rank: 0, size: 1, appnum: None, universe: None, is_one_host: true, board });
+            let services = Mutex::default();
+            return Ok(Self {
+                rank: 0,
+                size: 1,
+                appnum: None,
+                universe: None,
+                is_one_host: true,
+                board,
+                services,
+            });
         };
         let mut manager = Manager { client: Client::new(join).map_err(other)?, stream };
         manager.next()?;
@@ -114,7 +127,7 @@ impl Launch {
         let is_one_host = job.size == 1 || job.nodes.as_deref().is_some_and(is_one);
         let (rank, size, appnum, universe) = (job.rank, job.size, job.appnum, job.universe_size);
         let board = Board::Manager(Box::new(Mutex::new(manager)));
-        Ok(Self { rank, size, appnum, universe, is_one_host, board })
+        Ok(Self { rank, size, appnum, universe, is_one_host, board, services: Mutex::default() })
     }
 
     fn by_library(pmix: Pmix) -> Result<Self> {
@@ -128,6 +141,7 @@ impl Launch {
             universe,
             is_one_host,
             board: Board::Library(Box::new(pmix)),
+            services: Mutex::default(),
         })
     }
 
@@ -144,6 +158,78 @@ impl Launch {
         asked && manager.send().is_ok()
     }
 
+    /// Asks the process manager for something of several jobs; an error is of this class. Nothing without one.
+    fn ask(&self, class: Class, request: &Request<'_>) -> Result<Option<Event>> {
+        match &self.board {
+            Board::Manager(manager) => {
+                lock(manager).ask(request).map(Some).map_err(|error| Error { class, ..error })
+            }
+            Board::Library(_) => Err(Error::new(class, "not through PMIx yet; nicety mpirun and Hydra can")),
+            Board::Own(_) => Ok(None),
+        }
+    }
+
+    /// Lets other processes find a port by the name of a service.
+    ///
+    /// # Errors
+    /// [`Class::SERVICE`] for a name that is taken, or that the process manager refuses.
+    pub(crate) fn publish(&self, service: &str, port: &str) -> Result<()> {
+        let name = service_key(service);
+        if self.ask(Class::SERVICE, &Request::Publish { service: &name, port })?.is_none() {
+            lock(&self.services).insert(name, port.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Takes the name of a service back.
+    ///
+    /// # Errors
+    /// [`Class::SERVICE`] for one that is not published.
+    pub(crate) fn unpublish(&self, service: &str) -> Result<()> {
+        let name = service_key(service);
+        if self.ask(Class::SERVICE, &Request::Unpublish { service: &name })?.is_some() {
+            return Ok(());
+        }
+        let none = || Error::new(Class::SERVICE, format_args!("nobody has published {service:?}"));
+        lock(&self.services).remove(&name).map(drop).ok_or_else(none)
+    }
+
+    /// The port of a service, if there is one.
+    ///
+    /// # Errors
+    /// [`Class::NAME`] when the process manager refuses.
+    pub(crate) fn look_up(&self, service: &str) -> Result<Option<String>> {
+        let name = service_key(service);
+        Ok(match self.ask(Class::NAME, &Request::Lookup { service: &name })? {
+            Some(Event::Value(value)) => value,
+            Some(_) => None,
+            None => lock(&self.services).get(&name).cloned(),
+        })
+    }
+
+    /// Has the process manager start a job; for each process its error, 0 for none.
+    ///
+    /// # Errors
+    /// [`Class::SPAWN`] when it refuses, and without one.
+    pub(crate) fn spawn(&self, spawn: &Spawn) -> Result<Vec<i32>> {
+        let alone = "this process was started alone, and nobody can start others for it; use nicety mpirun";
+        match self.ask(Class::SPAWN, &Request::Spawn(spawn))? {
+            Some(Event::Spawned(codes)) => Ok(codes),
+            Some(_) => Err(Error::new(Class::SPAWN, "the process manager does not say what it has started")),
+            None => Err(Error::new(Class::SPAWN, alone)),
+        }
+    }
+
+    /// The port of those who have started this job, if somebody has.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] when the process manager is gone, or knows no port.
+    pub(crate) fn parent(&self) -> Result<Option<String>> {
+        let is_spawned = env::var("PMI_SPAWNED").is_ok_and(|value| value != "0");
+        let is_asked = is_spawned && matches!(self.board, Board::Manager(_));
+        if is_asked { self.get(PARENT_PORT).map(Some) } else { Ok(None) }
+    }
+
     /// Leaves the job.
     pub(crate) fn leave(&self) -> Result<()> {
         match &self.board {
@@ -152,6 +238,16 @@ impl Launch {
             Board::Own(_) => Ok(()),
         }
     }
+}
+
+/// Processes of other jobs that a program can be connected to in its life.
+const STRANGERS_MAX: u32 = 256;
+
+/// The name of a service as keys of PMI may be.
+fn service_key(service: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("_{byte:02x}") };
+    service.bytes().map(one).collect()
 }
 
 /// Values of PMI have no semicolon and no backslash.
@@ -208,6 +304,10 @@ impl Bootstrap for Launch {
 
     fn size(&self) -> u32 {
         self.size
+    }
+
+    fn strangers(&self) -> u32 {
+        STRANGERS_MAX
     }
 
     fn put(&self, key: &str, value: &str) -> Result<()> {

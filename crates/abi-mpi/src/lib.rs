@@ -14,11 +14,13 @@
 //! | `types`, `constants` | how things are passed |
 //! | `answer`, `handler` | the firewall; errors through error handlers |
 //! | `state`, `launch`, `pmix` | the one process; who else is in the job, by PMI or by PMIx |
+//! | `bridge` | sockets to processes of other jobs |
 //! | `objects` | objects by handle |
 //! | `callback`, `memory` | functions and memory of programs |
 //! | `calls` | the functions, by object |
 
 mod answer;
+mod bridge;
 mod callback;
 mod calls;
 mod constants;

@@ -5,6 +5,7 @@
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
+use cface::{In, Text};
 use datatypes::{Datatype, Memory};
 
 use crate::answer::{Answer, Fault};
@@ -104,6 +105,29 @@ pub(crate) fn copy_to(address: Address, from: &[u8]) {
     let into = with_exposed_provenance_mut::<u8>(address.0);
     // SAFETY: as above.
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
+}
+
+/// So many addresses at an address; none at NULL.
+pub(crate) fn addresses(array: Address, count: usize) -> Vec<Address> {
+    // SAFETY: a program passes NULL or an array of so many addresses. Test: `programs_are_started`.
+    let array = unsafe { In::<usize>::new(with_exposed_provenance(array.0)) };
+    let addresses = array.items(count).map(|items| items.map(Address).collect::<Vec<_>>());
+    addresses.unwrap_or_else(|| vec![Address(0); count])
+}
+
+/// The string at each of so many addresses at an address; none where that is NULL.
+pub(crate) fn some_strings(array: Address, count: usize) -> Vec<Option<String>> {
+    // SAFETY: a program passes NULL or strings. Test: as above.
+    let text = |address: Address| unsafe { Text::new(with_exposed_provenance(address.0)) }.get();
+    addresses(array, count).into_iter().map(text).collect()
+}
+
+/// The strings at an address, up to the one that is NULL; none at NULL.
+pub(crate) fn strings(array: Address) -> Vec<String> {
+    let at = |place: usize| Address(array.0 + place * size_of::<usize>());
+    let texts =
+        (0..).map(|place| if array.0 == 0 { None } else { some_strings(at(place), 1).pop().flatten() });
+    texts.map_while(|text| text).collect()
 }
 
 /// The bytes from the first to the last that elements at an address take, copied.

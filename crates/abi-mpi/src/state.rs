@@ -13,7 +13,7 @@ use std::thread::{self, ThreadId};
 use mpi::{Bootstrap as _, Config, Connect, Kind, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::host;
+use crate::calls::{host, join_parent};
 use crate::constants as c;
 use crate::launch::{Launch, at_exit};
 use crate::objects::lock;
@@ -24,6 +24,8 @@ pub(crate) struct State {
     pub(crate) launch: Arc<Launch>,
     /// The thread that called `MPI_Init`.
     pub(crate) main: ThreadId,
+    /// Where this process is reached by sockets.
+    pub(crate) address: IpAddr,
     /// Attributes of the job that programs read by their addresses.
     pub(crate) appnum: i32,
     pub(crate) universe: i32,
@@ -88,7 +90,16 @@ fn join() -> Answer<&'static State> {
     let process = Process::start(host(), &config, launch.clone())?;
     let number = |known: Option<u32>| known.and_then(|known| i32::try_from(known).ok()).unwrap_or(-1);
     let (appnum, universe) = (number(launch.appnum), number(launch.universe));
-    Ok(STATE.get_or_init(|| State { process, launch, main: thread::current().id(), appnum, universe }))
+    let address = address(&config);
+    let main = thread::current().id();
+    Ok(STATE.get_or_init(|| State { process, launch, main, address, appnum, universe }))
+}
+
+/// The address of a device that others reach, or of this host alone.
+fn address(config: &Config) -> IpAddr {
+    let mut all = config.ports.iter().map(|port| port.address);
+    all.find(|address| !address.is_loopback() && !address.is_unspecified())
+        .unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
 /// Begins what `MPI_Init` begins; once in the life of a program.
@@ -99,7 +110,7 @@ pub(crate) fn start() -> Answer {
     }
     join()?;
     WORLD.store(RUNNING, Ordering::Relaxed);
-    Ok(())
+    join_parent()
 }
 
 /// Ends what `MPI_Init` began.

@@ -111,6 +111,47 @@ fn sessions_need_no_init() {
     ranks("sessions", include_str!("c/sessions.c"), "shm", &[1, 3]);
 }
 
+/// Two jobs that meet at a port, and talk across it in every form.
+fn two_jobs(device: &str) {
+    if !has_compiler() {
+        return;
+    }
+    let program = program("ports", include_str!("c/ports.c"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = folder.path().join("port").display().to_string();
+    let job = |side: &str, size: usize| {
+        let variables = [("NICETY_DEVICE", device), ("TEST_FILE", &name), ("TEST_SIDE", side)];
+        run_job(&program.path(), size, &variables)
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| job("connect", 3));
+        assert_eq!(job("accept", 2).len(), 2);
+        assert_eq!(other.join().expect("no panic").len(), 3);
+    });
+}
+
+#[test]
+fn two_jobs_meet_on_shm() {
+    two_jobs("shm");
+}
+
+#[test]
+fn two_jobs_meet_on_iwarp() {
+    two_jobs("iwarp");
+}
+
+/// Who was started alone starts nobody: the error says so, and arguments of all kinds were looked at.
+#[test]
+fn programs_are_started() {
+    if !has_compiler() {
+        return;
+    }
+    let ports = program("ports", include_str!("c/ports.c"));
+    let mut alone = Command::new(ports.path());
+    alone.env("TEST_SIDE", "alone");
+    assert_eq!(run(alone), "rank 0 of 1 is done\n");
+}
+
 /// The example that writes its result together: the file has what one rank alone computes.
 #[test]
 fn heat_is_written_by_any_number_of_ranks() {

@@ -13,6 +13,10 @@ pub trait Bootstrap: Send + Sync {
     fn rank(&self) -> u32;
     /// The number of processes of the job, at least 1.
     fn size(&self) -> u32;
+    /// Processes of other jobs that this one has room for connections with; those that have ended count, too.
+    fn strangers(&self) -> u32 {
+        0
+    }
     /// Leaves a note. Keys and values are of printable characters without blanks; a value has at most 900 bytes.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ pub(crate) enum Answer {
     Refuse,
 }
 
-/// What process `me` answers to process `from`, which wants to connect: if both do, the higher one's attempt counts.
-pub(crate) fn answer(stage: Stage, me: u32, from: u32) -> Answer {
+/// What process `me` answers to process `from`, which wants to connect: if both do, the attempt of the higher one counts.
+pub(crate) fn answer<T: Ord>(stage: Stage, me: T, from: T) -> Answer {
     match stage {
         Stage::None => Answer::Accept,
         Stage::Asking if from > me => Answer::Accept,

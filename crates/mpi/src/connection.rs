@@ -167,8 +167,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A queue pair with its receives posted, to be connected to a process from process `own`. `number` is its own for ever.
-    pub(crate) fn new(nic: &mut Nic, port: usize, number: usize, (own, process): (u32, u32)) -> Result<Self> {
+    /// A queue pair with its receives posted, to be connected to a process; `is_lower` says that this one comes before it. `number` is its own for ever.
+    pub(crate) fn new(
+        nic: &mut Nic,
+        port: usize,
+        number: usize,
+        (is_lower, process): (bool, u32),
+    ) -> Result<Self> {
         let (sizes, slots, qp, inbox) = (nic.sizes, nic.slots()?, nic.create_qp()?, nic.inbox());
         let fast = nic.fast_path();
         let connection = Self {
@@ -181,7 +186,7 @@ impl Connection {
             fast,
             line: None,
             words: Words::default(),
-            is_lower: own < process,
+            is_lower,
             offered: None,
             slots,
             sizes,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use host::{Bell, Held, Host, Lock, Source, WaitSet, Wakes};
+use host::{Bell, Held, Host, Lock, Source, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
 use crate::context::{Context, SERIAL_MAX};
@@ -109,6 +109,10 @@ impl Core {
     /// # Errors
     /// [`Class::OTHER`] after 2^29 communicators.
     pub(crate) fn name_context(&self) -> Result<Context> {
+        // Others number theirs as this job does.
+        if self.with(|engine| !engine.transport.strangers().is_empty()) {
+            return Ok(self.name_apart());
+        }
         let serial = self.0.serial.fetch_add(1, Ordering::Relaxed);
         if serial > SERIAL_MAX {
             return Err(Error::new(
@@ -117,6 +121,15 @@ impl Core {
             ));
         }
         Ok(Context::new(self.0.bootstrap.0.rank(), serial))
+    }
+
+    /// A name for a communicator of processes of several jobs: one of 2^60 that no process has by its number, which follows from the
+    /// job's number, the process's and a serial one.
+    pub(crate) fn name_apart(&self) -> Context {
+        let rank = self.bootstrap().rank();
+        let job = self.with(|engine| engine.transport.strangers().identity(rank).job);
+        let number = mix(mix(job) ^ mix(u64::from(rank) << 32 | self.next_id() & u64::from(u32::MAX)));
+        Context::new(number as u32 | 1 << 31, (number >> 32) as u32 & SERIAL_MAX)
     }
 
     /// The requests that are more than an operation.

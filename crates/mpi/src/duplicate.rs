@@ -57,7 +57,9 @@ impl Naming {
                     return Ok(None);
                 };
                 status.ok()?;
-                let mine_counts = self.copy.group().process(0) < self.copy.peers().process(0);
+                let identity = |process| engine.transport.strangers().identity(process);
+                let first = |group: &Group| group.process(0).map(identity);
+                let mine_counts = first(self.copy.group()) < first(self.copy.peers());
                 let name = if mine_counts { *own } else { name_of(&theirs.to_vec())? };
                 self.tell(engine, name)?;
                 self.go_on(engine)

@@ -10,6 +10,7 @@
 //! | `process` | [`Process`]: start and end |
 //! | `comm`, `point`, `request` | [`Comm`]; what it does between two processes; [`Request`] |
 //! | `making`, `duplicate` | how communicators are made of others; without waiting |
+//! | `joining`, `strangers`, `members` | intercommunicators with other jobs, by a [`Bridge`]; who is there, and how it is told |
 //! | `special`, `partitioned` | requests that are more than an operation; messages in parts |
 //! | `topology`, `arranged` | who is whose neighbour; communicators that know it |
 //! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
@@ -53,9 +54,11 @@ mod fast_path;
 mod file;
 mod group;
 mod info;
+mod joining;
 mod line;
 mod making;
 mod matching;
+mod members;
 mod memory;
 mod nic;
 mod operation;
@@ -71,6 +74,7 @@ mod share;
 mod space;
 mod special;
 mod status;
+mod strangers;
 mod table;
 mod talk;
 mod topology;
@@ -92,6 +96,7 @@ pub use exchange::shared_bytes;
 pub use file::{Conversion, File, FileMode, Place, Representation, View, Whence};
 pub use group::{Comparison, Group};
 pub use info::{Info, KEY_MAX, VALUE_MAX};
+pub use joining::Bridge;
 pub use making::SplitType;
 pub use memory::Buffer;
 pub use nic::Port;

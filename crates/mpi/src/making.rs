@@ -7,6 +7,7 @@ use crate::context::{Context, Plane};
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::info::Info;
+use crate::members::{heard, told};
 use crate::status::UNDEFINED;
 use crate::talk::Talk;
 use crate::topology::Topology;
@@ -40,8 +41,15 @@ impl Comm {
     /// The name of the side whose first member has the lower number, at both first members.
     fn agree_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
         let heard = self.exchange_with_other_side(said)?;
-        let mine_counts = self.group().process(0) < self.peers().process(0);
+        let mine_counts = self.is_before(self.group().process(0), self.peers().process(0));
         Ok(if mine_counts { said.to_vec() } else { heard })
+    }
+
+    /// Whether a process comes before another one, by an order on which both agree.
+    fn is_before(&self, process: Option<u32>, other: Option<u32>) -> bool {
+        let identity =
+            |process: u32| self.core().with(|engine| engine.transport.strangers().identity(process));
+        process.map(identity) < other.map(identity)
     }
 
     /// What the first members of both sides say to each other; nothing at others.
@@ -168,8 +176,8 @@ impl Comm {
         let remote = match self.remote_group() {
             None => None,
             Some(_) => {
-                let theirs = self.exchange_with_other_side(&members(group))?;
-                Some(group_of(&self.talk()?.told_by_first(self.rank(), &theirs)?)?)
+                let theirs = self.exchange_with_other_side(&told(self.core(), group)?)?;
+                Some(heard(self.core(), &self.talk()?.told_by_first(self.rank(), &theirs)?)?)
             }
         };
         let member = group.rank_of(self.core().bootstrap().rank()).is_some();
@@ -236,7 +244,7 @@ impl Comm {
         let Some((context, list)) = agreed.split_at_checked(8) else {
             return Err(Error::new(Class::OTHER, "the leader could not agree with the other side's"));
         };
-        let (context, remote) = (name_of(context)?, group_of(list)?);
+        let (context, remote) = (name_of(context)?, heard(self.core(), list)?);
         if self.group().intersection(&remote).size() > 0 {
             return Err(Error::new(Class::GROUP, "the two sides have a common member"));
         }
@@ -254,12 +262,12 @@ impl Comm {
         let other = peer.peers().process(remote_leader).ok_or_else(none)?;
         let talk = Talk::new(self.core(), peer.context(Plane::Making)?, tag, peer.peers());
         let name = self.core().name_context()?.number().to_le_bytes();
-        talk.send(remote_leader, &[&name[..], &members(self.group())].concat())?;
+        talk.send(remote_leader, &[&name[..], &told(self.core(), self.group())?].concat())?;
         let heard = talk.receive(remote_leader)?;
         let Some((their_name, list)) = heard.split_at_checked(8) else {
             return Err(Error::new(Class::OTHER, "the other leader has said nothing"));
         };
-        let mine_counts = self.core().bootstrap().rank() < other;
+        let mine_counts = self.is_before(Some(self.core().bootstrap().rank()), Some(other));
         Ok([if mine_counts { &name[..] } else { their_name }, list].concat())
     }
 
@@ -275,7 +283,8 @@ impl Comm {
         let theirs = self.exchange_with_other_side(&[u8::from(high)])?;
         let theirs = self.talk()?.told_by_first(self.rank(), &theirs)?;
         let other_high = theirs.first() == Some(&1);
-        let first = if high == other_high { self.group().process(0) < remote.process(0) } else { !high };
+        let is_lower = self.is_before(self.group().process(0), remote.process(0));
+        let first = if high == other_high { is_lower } else { !high };
         let (front, back) = if first { (self.group(), remote) } else { (remote, self.group()) };
         self.child(context, front.union(back)?, None, None)
     }
@@ -285,15 +294,6 @@ impl Comm {
 pub(crate) fn name_of(bytes: &[u8]) -> Result<Context> {
     let wrong = |_| Error::new(Class::NOT_SAME, "the members have called different operations");
     Ok(Context::from_number(u64::from_le_bytes(bytes.try_into().map_err(wrong)?)))
-}
-
-fn members(group: &Group) -> Vec<u8> {
-    group.members().iter().flat_map(|process| process.to_le_bytes()).collect()
-}
-
-fn group_of(bytes: &[u8]) -> Result<Group> {
-    let process = |four: &[u8]| four.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
-    Group::new(bytes.chunks_exact(4).map(process).collect())
 }
 
 /// The members that wish this colour, in their order.
@@ -321,6 +321,5 @@ mod tests {
         let group = Group::new(vec![10, 11, 12, 13, 14]).expect("distinct");
         let of = |color| of_color(&group, &wishes, color).expect("distinct").members().to_vec();
         assert_eq!((of(1), of(2), of(3)), (vec![12, 10, 13], vec![11], vec![]));
-        assert_eq!(group_of(&members(&group)), Ok(group));
     }
 }

@@ -55,6 +55,17 @@ impl Sizes {
         }
     }
 
+    /// As it is told to another job, whose sizes must be the same.
+    pub(crate) fn bytes_told(self) -> [u8; 12] {
+        let [ring, slots, slot] =
+            [self.ring as u32, self.slots, self.slot_bytes as u32].map(u32::to_le_bytes);
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&ring);
+        bytes[4..8].copy_from_slice(&slots);
+        bytes[8..].copy_from_slice(&slot);
+        bytes
+    }
+
     /// Work requests in the send queue: every slot's message and every grant may be under way, and reads.
     pub(crate) fn send_depth(self) -> u32 {
         2 * self.slots + SPARE + READS
@@ -153,8 +164,9 @@ pub(crate) struct Nic {
 }
 
 impl Nic {
-    /// Sets a device up for a job of `size`, and listens; with `fast_path` messages are written to peers' memory, where that works.
-    pub(crate) fn open(port: &Port, size: u32, fast_path: bool) -> Result<Self> {
+    /// Sets a device up for a job of `size` that may meet so many strangers, and listens; with `fast_path` messages are written to
+    /// peers' memory, where that works.
+    pub(crate) fn open(port: &Port, (size, strangers): (u32, u32), fast_path: bool) -> Result<Self> {
         let (device, attr) = (port.device.clone(), port.device.attr());
         if (attr.max_inline as usize) < INLINE {
             let text =
@@ -164,7 +176,7 @@ impl Nic {
         let (sizes, peers) = (Sizes::of_job(size), size.saturating_sub(1).max(1));
         let each = sizes.send_depth() + sizes.receive_depth();
         // While two connections cross, a peer has both.
-        let cqe = (peers + 1).saturating_mul(each).min(attr.max_cqe);
+        let cqe = (peers + 1 + strangers).saturating_mul(each).min(attr.max_cqe);
         let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
         let listener = cm.listen(SocketAddr::new(port.address, 0), size.max(16))?;
         let all = all_memory(&pd)?;

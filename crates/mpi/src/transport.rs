@@ -17,6 +17,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::nic::{Nic, Port, Reach};
 use crate::share::{Copying, SHARED_MIN, Share};
+use crate::strangers::{Identity, Strangers};
 use crate::table::Key;
 use crate::wire::{CROSSED, Exposed, HELLO, Hello, Label, Message, Offer, STRANGER};
 
@@ -102,6 +103,12 @@ impl Places {
         part.as_ref().map_or(UNKNOWN, |part| part[process as usize % PART]) as usize
     }
 
+    /// Has room for so many processes.
+    fn grow(&mut self, size: u32) {
+        let parts = size.div_ceil(PART as u32) as usize;
+        self.0.resize_with(parts.max(self.0.len()), || None);
+    }
+
     fn set(&mut self, process: u32, place: usize) {
         let part = self.0[process as usize / PART].get_or_insert_with(|| Box::new([UNKNOWN; PART]));
         part[process as usize % PART] = place as u32;
@@ -112,8 +119,8 @@ impl Places {
 pub(crate) struct Transport {
     host: Host,
     bootstrap: Arc<dyn Bootstrap>,
-    job: u64,
     rank: u32,
+    strangers: Strangers,
     address: Address,
     nics: Vec<Nic>,
     known: Places,
@@ -150,7 +157,8 @@ impl Transport {
         bootstrap: Arc<dyn Bootstrap>,
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
-        let open = |port| Nic::open(port, size, fast_path);
+        let sizes = (size, bootstrap.strangers());
+        let open = |port| Nic::open(port, sizes, fast_path);
         let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
         let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
         let address = Address { node: node.to_owned(), ports: listens.collect() };
@@ -165,8 +173,8 @@ impl Transport {
             job.parse().map_err(|_| Error::new(Class::OTHER, format_args!("'{job}' is no job's number")))?;
         Ok(Self {
             host: host.clone(),
-            job,
             rank,
+            strangers: Strangers::new(Identity { job, rank }, size),
             address,
             nics,
             known: Places::of(size),
@@ -189,9 +197,11 @@ impl Transport {
     /// What a process has told of itself.
     pub(crate) fn address_of(&self, process: u32) -> Result<Address> {
         if process == self.rank {
-            Ok(self.address.clone())
-        } else {
-            Address::parse(&self.bootstrap.get(&note_of(process))?)
+            return Ok(self.address.clone());
+        }
+        match self.strangers.address(process) {
+            Some(address) => Ok(address.clone()),
+            None => Address::parse(&self.bootstrap.get(&note_of(process))?),
         }
     }
 
@@ -220,6 +230,26 @@ impl Transport {
         {
             self.lose(at, error.into());
         }
+    }
+
+    /// Processes of other jobs that this one knows.
+    pub(crate) fn strangers(&self) -> &Strangers {
+        &self.strangers
+    }
+
+    /// Gets to know a process, which may be of another job; its number.
+    ///
+    /// # Errors
+    /// As [`Strangers::introduce`].
+    pub(crate) fn introduce(&mut self, identity: Identity, address: Address) -> Result<u32> {
+        let number = self.strangers.introduce(identity, address)?;
+        self.known.grow(number + 1);
+        Ok(number)
+    }
+
+    /// Whether this process comes before another one, by an order on which both agree.
+    fn is_before(&self, process: u32) -> bool {
+        self.strangers.identity(self.rank) < self.strangers.identity(process)
     }
 
     /// Where a message's payload is.
@@ -331,7 +361,7 @@ impl Transport {
     /// [`Class::PROC_ABORTED`] when there are none.
     pub(crate) fn ports_to(&self, process: u32) -> Result<(usize, usize)> {
         let theirs = self.address_of(process)?;
-        let common = if self.rank < process {
+        let common = if self.is_before(process) {
             common_ports(&self.address, &theirs)
         } else {
             common_ports(&theirs, &self.address).map(|(far, near)| (near, far))
@@ -669,7 +699,8 @@ impl Transport {
     fn ask(&mut self, at: usize) -> Result<()> {
         let (process, number) = (self.peers[at].process, self.connections.len());
         let (port, _) = self.way_to(process)?;
-        let connection = Connection::new(&mut self.nics[port], port, number, (self.rank, process))?;
+        let is_lower = self.is_before(process);
+        let connection = Connection::new(&mut self.nics[port], port, number, (is_lower, process))?;
         self.connect_by(connection);
         self.peers[at].way = Way::Asking(number);
         self.ask_again(number)
@@ -686,7 +717,8 @@ impl Transport {
     fn ask_again(&self, number: usize) -> Result<()> {
         let connection = &self.connections[number];
         let (_, addr) = self.way_to(connection.process)?;
-        let hello = Hello { job: self.job, from: self.rank, to: connection.process };
+        let identity = |process| self.strangers.identity(process);
+        let hello = Hello { from: identity(self.rank), to: identity(connection.process) };
         let param = ConnParam::with_private_data([&hello.bytes()[..], &connection.offer()].concat());
         Ok(self.nics[connection.port].cm.connect(connection.qp(), addr, &param)?)
     }
@@ -750,20 +782,19 @@ impl Transport {
     }
 
     fn asked(&mut self, port: usize, request: ConnectRequest) {
-        let hello = Hello::parse(&request.private_data).filter(|hello| {
-            let of_this_job = hello.job == self.job && hello.to == self.rank && hello.from != self.rank;
-            of_this_job && hello.from < self.bootstrap.size()
-        });
+        let me = self.strangers.identity(self.rank);
+        let hello = Hello::parse(&request.private_data).filter(|hello| hello.to == me && hello.from != me);
+        let from = hello.and_then(|hello| self.strangers.number(hello.from));
         // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
-        let Some(hello) = hello else { return drop(request.reject(STRANGER)) };
-        let at = self.acquaint(hello.from);
+        let Some(from) = from else { return drop(request.reject(STRANGER)) };
+        let at = self.acquaint(from);
         let stage = match self.peers[at].way {
             Way::None => Stage::None,
             Way::Asking(_) => Stage::Asking,
             Way::Answering(_) => Stage::Answering,
             Way::Open(_) | Way::Lost(_) => Stage::Over,
         };
-        match answer(stage, self.rank, hello.from) {
+        match answer(stage, me, self.strangers.identity(from)) {
             Answer::Crossed => drop(request.reject(CROSSED)),
             Answer::Refuse => drop(request.reject(STRANGER)),
             Answer::Accept => {
@@ -776,7 +807,8 @@ impl Transport {
 
     fn accept(&mut self, at: usize, port: usize, request: ConnectRequest) -> Result<()> {
         let (process, number) = (self.peers[at].process, self.connections.len());
-        let mut connection = Connection::new(&mut self.nics[port], port, number, (self.rank, process))?;
+        let is_lower = self.is_before(process);
+        let mut connection = Connection::new(&mut self.nics[port], port, number, (is_lower, process))?;
         if let Some(offer) = request.private_data.get(HELLO..).and_then(Offer::parse) {
             connection.is_offered(offer);
         }

@@ -3,6 +3,8 @@
 //! A message begins with 16 bytes: kind, flags (0), credits or length (2 bytes), tag (4), context (8). What follows depends on the
 //! kind. In a ring the length of the whole is in the place of the credits.
 
+use crate::strangers::{IDENTITY, Identity};
+
 /// Bytes that every message begins with.
 pub(crate) const HEAD: usize = 16;
 /// Bytes of the longest message without payload, and more than payload ever begins behind.
@@ -288,17 +290,15 @@ fn u64_at(bytes: &[u8; HEAD_MAX], at: usize) -> u64 {
 /// Who connects to whom, as private data of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// A number of the job's own, so that no stranger is taken for a peer.
-    pub(crate) job: u64,
     /// The connecting process.
-    pub(crate) from: u32,
+    pub(crate) from: Identity,
     /// The process that it means.
-    pub(crate) to: u32,
+    pub(crate) to: Identity,
 }
 
 const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x03";
 /// Bytes of a [`Hello`].
-pub(crate) const HELLO: usize = 24;
+pub(crate) const HELLO: usize = 8 + 2 * IDENTITY;
 
 /// Why a connection is refused, as private data of the refusal: both connect, and the other one's attempt counts.
 pub(crate) const CROSSED: &[u8] = b"crossed";
@@ -310,22 +310,16 @@ impl Hello {
     pub(crate) fn bytes(&self) -> [u8; HELLO] {
         let mut bytes = [0; HELLO];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..16].copy_from_slice(&self.job.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.from.to_le_bytes());
-        bytes[20..].copy_from_slice(&self.to.to_le_bytes());
+        bytes[8..8 + IDENTITY].copy_from_slice(&self.from.bytes());
+        bytes[8 + IDENTITY..].copy_from_slice(&self.to.bytes());
         bytes
     }
 
     /// What these bytes say; `None` for what no process of this version says. Protocols may add zeros.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HELLO] = bytes.first_chunk()?;
-        let [job_and_from, to] = [&bytes[8..20], &bytes[20..]];
-        let (job, from) = job_and_from.split_at(8);
-        let hello = Self {
-            job: u64::from_le_bytes(job.try_into().ok()?),
-            from: u32::from_le_bytes(from.try_into().ok()?),
-            to: u32::from_le_bytes(to.try_into().ok()?),
-        };
+        let (from, to) = bytes[8..].split_at(IDENTITY);
+        let hello = Self { from: Identity::parse(from)?, to: Identity::parse(to)? };
         bytes.starts_with(MAGIC).then_some(hello)
     }
 }
@@ -444,8 +438,9 @@ mod tests {
         }
 
         #[test]
-        fn hellos_are_understood(job in any::<u64>(), from in any::<u32>(), to in any::<u32>(), noise in any::<Vec<u8>>()) {
-            let hello = Hello { job, from, to };
+        fn hellos_are_understood(from in any::<(u64, u32)>(), to in any::<(u64, u32)>(), noise in any::<Vec<u8>>()) {
+            let identity = |(job, rank)| Identity { job, rank };
+            let hello = Hello { from: identity(from), to: identity(to) };
             prop_assert_eq!(Hello::parse(&hello.bytes()), Some(hello));
             prop_assert_eq!(Hello::parse(&hello.bytes()[..HELLO - 1]), None);
             let mut longer = hello.bytes().to_vec();

@@ -35,7 +35,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// A module of the tests, and what of it is left out: tests whose names have these words.
 struct Module(&'static str, &'static [&'static str]);
 
-/// Modules that need no spawning and no ports; of those that need a little of it, the rest.
+/// Modules of the tests; of those that need what we do not have, the rest.
 /// `testValueIndex` and `testPair` ask `MPI_Type_get_value_index` for pairs that have no name, which we have and mpi4py cannot
 /// take: it has no `Datatype.Create_value_index`.
 const MODULES: &[Module] = &[

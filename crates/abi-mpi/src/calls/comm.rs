@@ -225,9 +225,3 @@ pub(crate) fn comm_get_info(comm: Comm, info_used: Out<types::Info>) -> Answer {
     info_used.set(new_info(get(comm, "comm")?.info())?);
     Ok(())
 }
-
-/// Nobody is spawned, so nobody has a parent.
-pub(crate) fn comm_get_parent(parent: Out<Comm>) -> Answer {
-    parent.set(Handle::new(c::MPI_COMM_NULL));
-    Ok(())
-}

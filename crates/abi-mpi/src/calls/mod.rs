@@ -13,6 +13,7 @@
 //! | `partitioned`, `generalized` | messages whose parts become ready one by one; operations of the program's own |
 //! | `file`, `fileio` | files; reading and writing them |
 //! | `session` | sessions and sets of processes |
+//! | `dynamic` | processes of other jobs |
 //! | `tool` | the tool interface, which has nothing to show |
 
 mod attribute;
@@ -20,6 +21,7 @@ mod buffered;
 mod collective;
 mod comm;
 mod datatype;
+mod dynamic;
 mod environment;
 mod errhandler;
 mod error;
@@ -48,6 +50,7 @@ pub(crate) use buffered::*;
 pub(crate) use collective::*;
 pub(crate) use comm::*;
 pub(crate) use datatype::*;
+pub(crate) use dynamic::*;
 pub(crate) use environment::*;
 pub(crate) use errhandler::*;
 pub(crate) use error::*;

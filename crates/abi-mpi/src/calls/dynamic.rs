@@ -1,0 +1,239 @@
+//! Processes of other jobs: ports, names, connections, and jobs that this one starts.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use cface::{In, Out, Text};
+use host::Span;
+use mpi::{Bridge, Class, Error};
+use pmi::spawn::{Program, Spawn};
+
+use super::environment::put_text;
+use super::info::hints;
+use crate::answer::{Answer, Fault};
+use crate::bridge::{Wire, accept, connect, listen};
+use crate::constants as c;
+use crate::launch::duplicate;
+use crate::memory::strings;
+use crate::objects::{get, insert_comm, lock};
+use crate::state;
+use crate::types::{self, Address, Comm, Handle};
+
+/// The ports of this process that are open, by name.
+static PORTS: Mutex<BTreeMap<String, Arc<TcpListener>>> = Mutex::new(BTreeMap::new());
+
+/// The key by which the processes of a job that was started find those who wanted it.
+pub(crate) const PARENT_PORT: &str = "PARENT_ROOT_PORT_NAME";
+
+/// How long a connection may take to come about, without a word by the info key `timeout`, in seconds.
+const PATIENCE: Span = Span::from_secs(180);
+
+fn text(place: Text, argument: &str, code: i32) -> Answer<String> {
+    place.get().ok_or_else(|| Fault::new(code, format!("{argument}: it is NULL")))
+}
+
+pub(crate) fn open_port(_info: types::Info, port_name: Out<u8>) -> Answer {
+    let (name, listener) = listen(state::state()?.address)?;
+    put_text(port_name, &name, c::MPI_MAX_PORT_NAME as usize);
+    lock(&PORTS).insert(name, Arc::new(listener));
+    Ok(())
+}
+
+fn no_port(name: &str) -> Fault {
+    Fault::new(c::MPI_ERR_PORT, format!("port_name: {name:?} is no open port of this process"))
+}
+
+pub(crate) fn close_port(port_name: Text) -> Answer {
+    state::state()?;
+    let name = text(port_name, "port_name", c::MPI_ERR_PORT)?;
+    lock(&PORTS).remove(&name).map(drop).ok_or_else(|| no_port(&name))
+}
+
+/// The patience that a program asks for.
+fn timeout(info: types::Info) -> Answer<Option<Span>> {
+    let Some(value) = hints(info)?.get("timeout")?.map(str::to_owned) else { return Ok(None) };
+    let wrong = || Fault::new(c::MPI_ERR_INFO_VALUE, format!("info: a timeout of {value:?} is no seconds"));
+    value.trim().parse().map(|seconds| Some(Span::from_secs(seconds))).map_err(|_| wrong())
+}
+
+/// Makes an intercommunicator by the way that the root has.
+fn join(comm: &mpi::Comm, root: i32, mut wire: mpi::Result<Option<Wire>>) -> Answer<mpi::Comm> {
+    let bridge = match &mut wire {
+        Ok(wire) => Ok(wire.as_mut().map(|wire| wire as &mut dyn Bridge)),
+        Err(error) => Err(error.clone()),
+    };
+    Ok(comm.join(root, bridge)?)
+}
+
+fn at_root(comm: &mpi::Comm, root: i32, act: impl FnOnce() -> Answer<Wire>) -> mpi::Result<Option<Wire>> {
+    if comm.rank() != root {
+        return Ok(None);
+    }
+    act().map(Some).map_err(|fault| Error::new(Class(fault.code), fault.text))
+}
+
+pub(crate) fn comm_accept(
+    port_name: Text,
+    info: types::Info,
+    root: i32,
+    comm: Comm,
+    newcomm: Out<Comm>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    let wire = at_root(&comm, root, || {
+        let name = text(port_name, "port_name", c::MPI_ERR_PORT)?;
+        let listener = lock(&PORTS).get(&name).cloned().ok_or_else(|| no_port(&name))?;
+        Ok(accept(state::process()?, &listener, &name, timeout(info)?)?)
+    });
+    newcomm.set(insert_comm(Some(join(&comm, root, wire)?))?);
+    Ok(())
+}
+
+pub(crate) fn comm_connect(
+    port_name: Text,
+    info: types::Info,
+    root: i32,
+    comm: Comm,
+    newcomm: Out<Comm>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    let wire = at_root(&comm, root, || {
+        let name = text(port_name, "port_name", c::MPI_ERR_PORT)?;
+        Ok(connect(state::process()?, &name, timeout(info)?.unwrap_or(PATIENCE))?)
+    });
+    newcomm.set(insert_comm(Some(join(&comm, root, wire)?))?);
+    Ok(())
+}
+
+pub(crate) fn comm_join(fd: i32, intercomm: Out<Comm>) -> Answer {
+    let process = state::process()?;
+    let wrong = |error| Fault::new(c::MPI_ERR_ARG, format!("fd: {fd} cannot be used: {error}"));
+    let wire = Wire::new(process, duplicate(fd).map_err(wrong)?, Some(PATIENCE));
+    intercomm.set(insert_comm(Some(join(process.alone(), 0, Ok(Some(wire)))?))?);
+    Ok(())
+}
+
+pub(crate) fn publish_name(service_name: Text, _info: types::Info, port_name: Text) -> Answer {
+    let service = text(service_name, "service_name", c::MPI_ERR_SERVICE)?;
+    let port = text(port_name, "port_name", c::MPI_ERR_PORT)?;
+    Ok(state::state()?.launch.publish(&service, &port)?)
+}
+
+pub(crate) fn unpublish_name(service_name: Text, _info: types::Info, _port_name: Text) -> Answer {
+    let service = text(service_name, "service_name", c::MPI_ERR_SERVICE)?;
+    Ok(state::state()?.launch.unpublish(&service)?)
+}
+
+pub(crate) fn lookup_name(service_name: Text, _info: types::Info, port_name: Out<u8>) -> Answer {
+    let service = text(service_name, "service_name", c::MPI_ERR_NAME)?;
+    let found = state::state()?.launch.look_up(&service)?;
+    let none = || Fault::new(c::MPI_ERR_NAME, format!("service_name: nobody has published {service:?}"));
+    put_text(port_name, &found.ok_or_else(none)?, c::MPI_MAX_PORT_NAME as usize);
+    Ok(())
+}
+
+/// A program that is to be started.
+fn program(command: String, argv: Address, maxprocs: i32, info: types::Info) -> Answer<Program> {
+    let none = || Fault::new(c::MPI_ERR_SPAWN, format!("maxprocs: {maxprocs} processes cannot be started"));
+    let processes = u32::try_from(maxprocs).ok().filter(|processes| *processes > 0).ok_or_else(none)?;
+    let mut hinted = Vec::new();
+    for (key, name) in [("wdir", "wdir"), ("wd", "wdir"), ("host", "host"), ("path", "path")] {
+        hinted.extend(hints(info)?.get(key)?.map(|value| (name.to_owned(), value.to_owned())));
+    }
+    Ok(Program { file: command, processes, arguments: strings(argv), info: hinted })
+}
+
+/// Starts programs as one job, and makes an intercommunicator with it.
+fn spawn(
+    comm: Comm,
+    root: i32,
+    programs: impl FnOnce() -> Answer<Vec<Program>>,
+    intercomm: Out<Comm>,
+    errcodes: Out<i32>,
+) -> Answer {
+    let comm = get(comm, "comm")?;
+    let wire = at_root(&comm, root, || {
+        let (state, programs) = (state::state()?, programs()?);
+        let (port, listener) = listen(state.address)?;
+        let preput = vec![(PARENT_PORT.to_owned(), port.clone())];
+        let codes = state.launch.spawn(&Spawn { programs, preput })?;
+        if codes.iter().any(|code| *code != 0) {
+            return Err(Fault::new(c::MPI_ERR_SPAWN, "the process manager could not start all processes"));
+        }
+        Ok(accept(&state.process, &listener, &port, Some(PATIENCE))?)
+    });
+    let joined = join(&comm, root, wire)?;
+    if errcodes.is_some() {
+        let started = joined.remote_group().map_or(0, mpi::Group::size);
+        (0..started as usize).for_each(|at| errcodes.nth(at).set(c::MPI_SUCCESS));
+    }
+    intercomm.set(insert_comm(Some(joined))?);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn comm_spawn(
+    command: Text,
+    argv: Address,
+    maxprocs: i32,
+    info: types::Info,
+    root: i32,
+    comm: Comm,
+    intercomm: Out<Comm>,
+    errcodes: Out<i32>,
+) -> Answer {
+    let programs = || {
+        let command = text(command, "command", c::MPI_ERR_ARG)?;
+        Ok(vec![program(command, argv, maxprocs, info)?])
+    };
+    spawn(comm, root, programs, intercomm, errcodes)
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn comm_spawn_multiple(
+    count: i32,
+    commands: Address,
+    argvs: Address,
+    maxprocs: In<i32>,
+    infos: In<types::Info>,
+    root: i32,
+    comm: Comm,
+    intercomm: Out<Comm>,
+    errcodes: Out<i32>,
+) -> Answer {
+    let programs = || {
+        let wrong = |what: &str| Fault::new(c::MPI_ERR_ARG, what);
+        let many = usize::try_from(count).ok().filter(|count| *count > 0);
+        let many = many.ok_or_else(|| wrong("count: at least one program is to be started"))?;
+        let commands = crate::memory::some_strings(commands, many);
+        let argvs = crate::memory::addresses(argvs, many);
+        let maxprocs = maxprocs.items(many).ok_or_else(|| wrong("array_of_maxprocs: it is NULL"))?;
+        let infos = infos.items(many).ok_or_else(|| wrong("array_of_info: it is NULL"))?;
+        let all = commands.into_iter().zip(argvs).zip(maxprocs.zip(infos));
+        let all = all.map(|((command, argv), (maxprocs, info))| {
+            program(command.ok_or_else(|| wrong("array_of_commands: one is NULL"))?, argv, maxprocs, info)
+        });
+        all.collect()
+    };
+    spawn(comm, root, programs, intercomm, errcodes)
+}
+
+/// The communicator with those who have started this job, until it is freed.
+static PARENT: Mutex<Comm> = Mutex::new(Handle::new(c::MPI_COMM_NULL));
+
+/// Joins those who have started this job, if somebody has. Collective over the job.
+pub(crate) fn join_parent() -> Answer {
+    let Some(port) = state::state()?.launch.parent()? else { return Ok(()) };
+    let world = state::process()?.world();
+    let wire = at_root(world, 0, || Ok(connect(state::process()?, &port, PATIENCE)?));
+    *lock(&PARENT) = insert_comm(Some(join(world, 0, wire)?))?;
+    Ok(())
+}
+
+pub(crate) fn comm_get_parent(parent: Out<Comm>) -> Answer {
+    let known = *lock(&PARENT);
+    let is_there = get(known, "parent").is_ok();
+    parent.set(if is_there { known } else { Handle::new(c::MPI_COMM_NULL) });
+    Ok(())
+}
