@@ -81,7 +81,7 @@
 
 use std::net::SocketAddr;
 
-use host::{Source, Span, Wakes};
+use host::{Source, Span, Step, Wakes};
 
 use crate::provider::ProgramOps;
 use crate::{Device, Error, Pd, Result, Sge};
@@ -131,6 +131,9 @@ pub trait Firmware: Send {
 pub trait NicCtx {
     /// Spends `span` of the NIC's processor, which does nothing else meanwhile: nothing in real time, where running takes its time.
     fn charge(&mut self, span: Span);
+
+    /// Spends what `n` steps of a library take on the NIC's processor, which knows: nothing in real time.
+    fn charge_step(&mut self, _step: Step, _n: u64) {}
 
     /// Asks for one call of [`Firmware::on_turn`], after the commands and messages that wait now; asking twice before it comes is
     /// asking once. For what is too long for one call, or has to be tried again.

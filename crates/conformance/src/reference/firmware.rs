@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use host::{Bell, Span, Wake};
+use host::{Bell, Span, Step, Wake};
 
 use super::state::{Fault, Pieces, State, World};
 use verbs::provider::ProgramOps;
@@ -153,6 +153,10 @@ impl NicCtx for Lent<'_> {
     /// The processor that runs the program is the one that is charged.
     fn charge(&mut self, span: Span) {
         self.world.host.charge(span);
+    }
+
+    fn charge_step(&mut self, step: Step, n: u64) {
+        self.world.host.charge_step(step, n);
     }
 
     fn poll_turn(&mut self) {
