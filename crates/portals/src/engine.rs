@@ -385,6 +385,12 @@ impl Engine {
         self.settle();
     }
 
+    /// Entries that a walk through the lists would look at for a request that comes now: what matching takes where lists are walked.
+    #[must_use]
+    pub fn walk_length(&self, request: &Request) -> u64 {
+        self.target.walk_length(request)
+    }
+
     /// A request has come: it is refused, or its data are to be moved.
     pub fn arrive(&mut self, request: &Request) -> Arrival {
         let arrival = self.target.arrive(&mut self.completions, &self.limits, request);

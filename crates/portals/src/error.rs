@@ -31,6 +31,13 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// The one with a return code.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        let all = [Self::ArgInvalid, Self::InUse, Self::ListTooLong, Self::NoSpace, Self::PtFull];
+        all.into_iter().chain([Self::PtEqNeeded, Self::PtInUse]).find(|error| error.code() == code)
+    }
+
     /// The return code (`PTL_*`).
     #[must_use]
     pub const fn code(self) -> u8 {

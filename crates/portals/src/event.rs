@@ -42,6 +42,30 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// The one with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        let all = [
+            Self::Get,
+            Self::GetOverflow,
+            Self::Put,
+            Self::PutOverflow,
+            Self::Atomic,
+            Self::AtomicOverflow,
+            Self::FetchAtomic,
+            Self::FetchAtomicOverflow,
+            Self::Reply,
+            Self::Send,
+            Self::Ack,
+            Self::PtDisabled,
+            Self::Link,
+            Self::AutoUnlink,
+            Self::AutoFree,
+            Self::Search,
+        ];
+        all.get(usize::from(number)).copied()
+    }
+
     /// What tells that a message of this kind came before its entry.
     #[must_use]
     pub const fn overflow(self) -> Self {
@@ -163,5 +187,7 @@ mod tests {
     fn failures_have_their_numbers() {
         assert!((0..8).all(|n| Fail::from_number(n).is_some_and(|fail| fail as u8 == n)));
         assert_eq!(Fail::from_number(8), None);
+        assert!((0..16).all(|n| EventKind::from_number(n).is_some_and(|kind| kind as u8 == n)));
+        assert_eq!(EventKind::from_number(16), None);
     }
 }

@@ -15,6 +15,7 @@
 //! | `exchange` | between engines and the carrier: requests go out, what comes is delivered, data are moved |
 //! | `carrier`, `link`, `nic` | messages, reads and writes between processes; one connection; the device |
 //! | `wire`, `memory` | all that looks at bytes of peers; all that looks at the user's memory, and all unsafe code |
+//! | `offload` | [`Offload`]: an interface whose engine a program of the NIC is |
 //! | `engine` | [`Engine`]: one network interface |
 //! | `target` | its targeted half: the portal table, and what is done with messages that come |
 //! | `matchlist`, `unexpected` | entries that wait for messages; headers that wait for entries |
@@ -54,6 +55,7 @@ mod memory;
 mod message;
 mod nic;
 mod node;
+mod offload;
 mod options;
 mod process;
 mod queue;
@@ -73,6 +75,7 @@ pub use initiator::{MemoryDescriptor, Outgoing};
 pub use limits::Limits;
 pub use message::{AckReq, Action, Answer, Request};
 pub use node::{Kind, Ni, Node};
+pub use offload::{Draft, Offload};
 pub use options::{EntryOptions, MdOptions, PtOptions};
 pub use process::{Process, Source};
 pub use region::{Piece, Region};

@@ -157,6 +157,18 @@ impl MatchList {
     pub(crate) fn walk(&self, entries: &Entries, envelope: &Envelope) -> Option<Key> {
         first(entries, ORDER, self.order, envelope).map(|place| entries.table.key_at(place))
     }
+
+    /// Entries that a walk looks at until one takes the message, which is the last of them; and whether one does.
+    pub(crate) fn walk_length(&self, entries: &Entries, envelope: &Envelope) -> (u64, bool) {
+        let mut looked = 0;
+        let takes = |place: u32| {
+            looked += 1;
+            let listed = entries.table.at(place);
+            listed.entry.takes(envelope, listed.local)
+        };
+        let found = entries.links.iter(ORDER, self.order).any(takes);
+        (looked, found)
+    }
 }
 
 /// The first of a chain that takes a message.
@@ -253,6 +265,9 @@ mod tests {
                         let want = plain.iter().find(takes).copied();
                         prop_assert_eq!(list.walk(&entries, &envelope), want);
                         prop_assert_eq!(list.find(&entries, &envelope), want);
+                        let looked = plain.iter().position(|key| Some(*key) == want).map(|at| at + 1);
+                        let length = (looked.unwrap_or(plain.len()) as u64, want.is_some());
+                        prop_assert_eq!(list.walk_length(&entries, &envelope), length);
                     }
                     _ => {}
                 }

@@ -376,6 +376,17 @@ impl Target {
         Ok(())
     }
 
+    /// Entries that a walk through the lists looks at for a request.
+    pub(crate) fn walk_length(&self, request: &Request) -> u64 {
+        let Some(pt) = self.pts.get(request.pt_index as usize).and_then(Option::as_ref) else { return 0 };
+        let Request { initiator, match_bits, remote_offset, length, .. } = *request;
+        let envelope = Envelope { initiator, match_bits, remote_offset, length };
+        match pt.priority.walk_length(&self.entries, &envelope) {
+            (looked, true) => looked,
+            (looked, false) => looked + pt.overflow.walk_length(&self.entries, &envelope).0,
+        }
+    }
+
     /// Lets a message in, or refuses it.
     pub(crate) fn arrive(
         &mut self,

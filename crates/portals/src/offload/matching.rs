@@ -1,0 +1,302 @@
+//! [`Matching`]: an interface as a program of the NIC: the engine, with the NIC to carry for it.
+//!
+//! All data go along with their message. What the engine tells goes into the ring of events, one after the other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use verbs::host::Step;
+use verbs::{Error as NicError, Firmware, Message as Arrived, NicCtx, Sge};
+
+use super::order::{Extent, Order};
+use super::record::{EVENT, Outcome, REPLY, event_bytes, reply_bytes};
+use crate::engine::{Engine, Place};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::event::Fail;
+use crate::initiator::{MemoryDescriptor, Outgoing};
+use crate::limits::Limits;
+use crate::message::{Action, Answer, Request};
+use crate::process::Process;
+use crate::region::Region;
+use crate::table::EqHandle;
+use crate::target::Arrival;
+use crate::wire::Message;
+
+/// The interface in messages: there is one.
+const INTERFACE: u8 = 0;
+
+/// The address of a process: that of its card, with its number as port.
+pub(super) fn address(process: Process) -> SocketAddr {
+    (Ipv4Addr::from(process.nid), process.pid as u16).into()
+}
+
+/// An entry of Portals 3.3 that takes no message yet.
+#[derive(Debug)]
+struct Draft {
+    place: Place,
+    entry: Entry,
+    user_ptr: u64,
+    has_memory: bool,
+}
+
+/// An interface that runs on a NIC.
+#[derive(Debug)]
+pub(super) struct Matching {
+    engine: Engine,
+    eq: EqHandle,
+    memory: Vec<Extent>,
+    ring: u64,
+    slots: u64,
+    reply: u64,
+    /// Events written into the ring, and those that the process has taken.
+    written: u64,
+    seen: u64,
+    /// An event found no slot.
+    lost: bool,
+    replies: u64,
+    /// What the NIC had no room for.
+    unsent: VecDeque<Outgoing>,
+    drafts: BTreeMap<u64, Draft>,
+    last_draft: u64,
+}
+
+impl Matching {
+    pub(super) fn new(process: Process, limits: Limits, slots: usize) -> Self {
+        let mut engine = Engine::new(process, 0, true, limits);
+        let eq = engine.eq_alloc(slots).unwrap_or(EqHandle::from_number(u64::MAX));
+        let (unsent, drafts) = (VecDeque::new(), BTreeMap::new());
+        Self {
+            engine,
+            eq,
+            memory: Vec::new(),
+            ring: 0,
+            slots: 0,
+            reply: 0,
+            written: 0,
+            seen: 0,
+            lost: false,
+            replies: 0,
+            unsent,
+            drafts,
+            last_draft: 0,
+        }
+    }
+
+    /// Memory of the process as the NIC names it; nothing for what is not in its map.
+    fn sge(&self, addr: u64, len: u64) -> Option<Sge> {
+        let length = u32::try_from(len).ok()?;
+        let holds = |extent: &&Extent| {
+            addr.checked_sub(extent.addr)
+                .and_then(|at| at.checked_add(len))
+                .is_some_and(|end| end <= extent.len)
+        };
+        self.memory.iter().find(holds).map(|extent| Sge { addr, length, lkey: extent.lkey })
+    }
+
+    fn sges(&self, region: &Region, offset: u64, len: u64) -> Option<Vec<Sge>> {
+        region.part(offset, len).map(|piece| self.sge(piece.addr, piece.len)).collect()
+    }
+
+    /// Carries an order out; what it came to, if the process waits for that.
+    fn obey(&mut self, order: Order) -> Option<Outcome> {
+        let done = |result: Result<()>| Some(result.map(|()| Some(0)));
+        match order {
+            Order::Memory(extent) => {
+                self.memory.push(extent);
+                None
+            }
+            Order::Queues { ring, slots, reply } => {
+                (self.ring, self.slots, self.reply) = (ring, slots, reply);
+                Some(Ok(Some(0)))
+            }
+            Order::PtAlloc { options, index } => {
+                Some(self.engine.pt_alloc(options, Some(self.eq), index).map(|index| Some(index.into())))
+            }
+            Order::Append { place, entry, user_ptr, seen } => Some(self.append(place, entry, user_ptr, seen)),
+            Order::Unlink(entry) => done(self.engine.unlink(entry)),
+            Order::Bind { addr, len, options } => {
+                let (region, eq, counter) = (Region::new(addr, len), Some(self.eq), None);
+                let md = self.engine.md_bind(MemoryDescriptor { region, options, eq, counter });
+                Some(md.map(|md| Some(md.number())))
+            }
+            Order::Release(md) => done(self.engine.md_release(md)),
+            // Who gives no data of its own is told by no event either: an initiator that errs hears nothing, as of a NIC.
+            Order::Transfer(transfer) => {
+                self.engine.transfer(&transfer).unwrap_or(());
+                None
+            }
+            Order::Draft { place, entry } => {
+                self.last_draft += 1;
+                let draft = Draft { place, entry, user_ptr: 0, has_memory: false };
+                self.drafts.insert(self.last_draft, draft);
+                Some(Ok(Some(self.last_draft)))
+            }
+            Order::Attach { draft, addr, len, user_ptr } => {
+                let Some(draft) = self.drafts.get_mut(&draft) else { return Some(Err(Error::ArgInvalid)) };
+                draft.entry.region = Region::new(addr, len);
+                (draft.user_ptr, draft.has_memory) = (user_ptr, true);
+                Some(Ok(Some(0)))
+            }
+            Order::Update { draft, seen } => Some(self.update(draft, seen)),
+            Order::Seen(count) => {
+                self.seen = self.seen.max(count);
+                None
+            }
+        }
+    }
+
+    /// Whether the process has taken all events, so that what it decided by them still holds.
+    fn is_current(&self, seen: u32) -> bool {
+        self.written as u32 == seen
+    }
+
+    fn append(&mut self, place: Place, entry: Entry, user_ptr: u64, seen: Option<u32>) -> Outcome {
+        if seen.is_some_and(|seen| !self.is_current(seen)) {
+            return Ok(None);
+        }
+        self.engine.append(place, entry, user_ptr).map(|entry| Some(entry.number()))
+    }
+
+    fn update(&mut self, draft: u64, seen: u32) -> Outcome {
+        if self.drafts.get(&draft).is_none_or(|draft| !draft.has_memory) {
+            return Err(Error::ArgInvalid);
+        }
+        if !self.is_current(seen) {
+            return Ok(None);
+        }
+        let Some(Draft { place, entry, user_ptr, .. }) = self.drafts.remove(&draft) else {
+            return Err(Error::ArgInvalid);
+        };
+        self.append(place, entry, user_ptr, None)
+    }
+
+    /// Has the NIC carry what the engine wants carried, and write what it tells.
+    fn settle(&mut self, nic: &mut dyn NicCtx) {
+        while let Some(outgoing) = self.unsent.pop_front().or_else(|| self.engine.next_outgoing()) {
+            if !self.send(nic, &outgoing) {
+                self.unsent.push_front(outgoing);
+                nic.poll_turn();
+                break;
+            }
+        }
+        self.tell(nic);
+    }
+
+    /// Sends a request; whether it is settled, and need not be tried again.
+    fn send(&mut self, nic: &mut dyn NicCtx, outgoing: &Outgoing) -> bool {
+        let Outgoing { target, request, payload, .. } = outgoing;
+        let sges = match payload {
+            Some((region, offset)) => self.sges(region, *offset, request.length),
+            None => Some(Vec::new()),
+        };
+        let message = Message::Request { interface: INTERFACE, request: *request, exposed: None };
+        let sent = sges.map(|sges| nic.send(address(*target), message.bytes(0).as_slice(), &sges));
+        match sent {
+            Some(Ok(())) => self.engine.sent(request.operation),
+            Some(Err(NicError::QueueFull { .. })) => return false,
+            _ => self.engine.undeliverable(request.operation),
+        }
+        true
+    }
+
+    /// Writes the events that there are.
+    fn tell(&mut self, nic: &mut dyn NicCtx) {
+        while let Ok(Some((event, lost))) = self.engine.eq_get(self.eq) {
+            self.lost |= lost;
+            if self.written - self.seen >= self.slots {
+                self.lost = true;
+                continue;
+            }
+            let slot = self.ring + self.written % self.slots * EVENT as u64;
+            let record = event_bytes(&event, self.written + 1, std::mem::take(&mut self.lost));
+            // The process gave the ring as memory of its own.
+            if self.write(nic, slot, &record) {
+                self.written += 1;
+            }
+        }
+    }
+
+    fn write(&self, nic: &mut dyn NicCtx, at: u64, record: &[u8]) -> bool {
+        self.sge(at, record.len() as u64).is_some_and(|sge| nic.event(sge, record).is_ok())
+    }
+
+    fn request(&mut self, nic: &mut dyn NicCtx, from: SocketAddr, payload_len: u64, request: &Request) {
+        let is_whole = match request.action {
+            Action::Put => payload_len == request.length,
+            Action::Get => true,
+            // The payload does not pass through a program: it has nothing to combine.
+            Action::Atomic(..) | Action::FetchAtomic(..) | Action::Swap(..) => false,
+        };
+        if !is_whole {
+            return;
+        }
+        nic.charge_step(Step::Match, self.engine.walk_length(request));
+        let (answer, data) = match self.engine.arrive(request) {
+            Arrival::Refused(answer) => (answer, Vec::new()),
+            Arrival::Deliver(delivery) => {
+                let (region, offset, len) = delivery.place();
+                let sges = self.sges(region, offset, len);
+                let moved = sges.filter(|sges| request.action == Action::Get || deposit(nic, sges));
+                let fail = if moved.is_some() { Fail::Ok } else { Fail::Segv };
+                let data = moved.filter(|_| request.action == Action::Get).unwrap_or_default();
+                (self.engine.deliver(delivery, fail), data)
+            }
+        };
+        if let Some(answer) = answer {
+            let message = Message::Answer { interface: INTERFACE, answer, is_asked: true };
+            // An initiator that cannot be told waits as one whose target is gone.
+            nic.send(from, message.bytes(0).as_slice(), &data).unwrap_or(());
+        }
+    }
+
+    fn answer(&mut self, nic: &mut dyn NicCtx, payload_len: u64, answer: &Answer) {
+        if let Some((region, offset, most)) = self.engine.reply_to(answer.operation) {
+            let sges = self.sges(&region, offset, payload_len.min(most));
+            if sges.is_none_or(|sges| !deposit(nic, &sges)) {
+                self.engine.answered(&Answer { fail: Fail::Segv, ..*answer });
+                return;
+            }
+        }
+        self.engine.answered(answer);
+    }
+}
+
+/// Puts a message's payload into memory, piece by piece.
+fn deposit(nic: &mut dyn NicCtx, sges: &[Sge]) -> bool {
+    let mut offset = 0;
+    sges.iter().all(|sge| {
+        let done = nic.deposit(offset, *sge).is_ok();
+        offset += u64::from(sge.length);
+        done
+    })
+}
+
+impl Firmware for Matching {
+    fn on_command(&mut self, nic: &mut dyn NicCtx, command: &[u8]) {
+        let Some(order) = Order::parse(command) else { return };
+        let outcome = self.obey(order);
+        if let Some(outcome) = outcome {
+            self.replies += 1;
+            let record = reply_bytes(outcome, self.replies);
+            debug_assert_eq!(record.len(), REPLY);
+            self.write(nic, self.reply, &record);
+        }
+        self.settle(nic);
+    }
+
+    fn on_message(&mut self, nic: &mut dyn NicCtx, message: &Arrived<'_>) {
+        match Message::parse(message.header) {
+            Some((Message::Request { request, .. }, ..)) => {
+                self.request(nic, message.from, message.payload_len, &request);
+            }
+            Some((Message::Answer { answer, .. }, ..)) => self.answer(nic, message.payload_len, &answer),
+            Some((Message::Credit, ..)) | None => return,
+        }
+        self.settle(nic);
+    }
+
+    fn on_turn(&mut self, nic: &mut dyn NicCtx) {
+        self.settle(nic);
+    }
+}

@@ -1,0 +1,238 @@
+//! [`Offload`]: an interface whose matching is a program of the NIC ([`verbs::Firmware`]): the caller only gives orders and looks at
+//! memory. On a modelled NIC the program may also be run by the kernel of the host, which is the host-based mode.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `matching` | the program: an [`crate::Engine`] that speaks to the NIC |
+//! | `order` | what it is asked for, as bytes of commands |
+//! | `record`, `words` | what it tells, as bytes in memory; integers as bytes |
+//! | `v3` | how Portals 3.3 posts receives: in three calls, or in one |
+//!
+//! An order that gives back a handle or an error is an exchange with the NIC: the caller waits for the reply. Transfers are given and
+//! not waited for; one that cannot begin is told by nothing. There are puts and gets, no atomic operations: a NIC that only moves data
+//! has nothing to combine them with.
+
+mod matching;
+mod order;
+mod record;
+mod v3;
+mod words;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
+
+use verbs::host::{Host, Step, Time};
+use verbs::{Access, Buf, Device, Mr, Program};
+
+use crate::command::Transfer;
+use crate::engine::Place;
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::limits::Limits;
+use crate::options::{MdOptions, PtOptions};
+use crate::process::Process;
+use crate::region::Region;
+use crate::table::{EntryHandle, MdHandle};
+use matching::Matching;
+use order::{Extent, Order};
+use record::{EVENT, Outcome, REPLY};
+pub use v3::Draft;
+
+/// An interface on a NIC, and the memory through which it speaks.
+#[derive(Debug)]
+pub struct Offload {
+    host: Host,
+    program: Program,
+    process: Process,
+    /// The ring of events, and behind it the place of a reply.
+    queue: Buf,
+    slots: u64,
+    /// Events taken; how many the program knows of.
+    taken: u64,
+    told: u64,
+    replies: u64,
+    commands: u64,
+    /// The process's memory and the queue.
+    _memory: Vec<Mr>,
+}
+
+impl Offload {
+    /// An interface with matching for process `pid` of the device's node, of which the NIC reaches this memory; with one event queue
+    /// of `slots` events.
+    ///
+    /// # Errors
+    /// Those of [`Device::load`] and of registering memory.
+    pub fn open(
+        device: &Device,
+        pid: u16,
+        memory: &[Buf],
+        limits: Limits,
+        slots: usize,
+    ) -> verbs::Result<Self> {
+        let Some(&IpAddr::V4(ip)) = device.attr().port_addrs.first() else {
+            return Err(verbs::Error::Invalid(format!("{} has no IPv4 address", device.name())));
+        };
+        let process = Process::physical(ip.into(), pid.into());
+        let pd = device.alloc_pd()?;
+        let queue = Buf::alloc(slots * EVENT + REPLY)?;
+        let regions = memory.iter().chain([&queue]).map(|buf| pd.reg_mr(buf, Access::LOCAL_WRITE));
+        let regions: Vec<Mr> = regions.collect::<verbs::Result<_>>()?;
+        let matching = Box::new(Matching::new(process, limits, slots));
+        let program = device.load(&pd, SocketAddr::new(ip.into(), pid), matching)?;
+        let (ring, reply) = (queue.addr(), queue.addr() + (slots * EVENT) as u64);
+        let mut opened = Self {
+            host: device.host().clone(),
+            program,
+            process,
+            queue,
+            slots: slots as u64,
+            taken: 0,
+            told: 0,
+            replies: 0,
+            commands: 0,
+            _memory: Vec::new(),
+        };
+        for region in &regions {
+            let extent = Extent { addr: region.addr(), len: region.buf().len() as u64, lkey: region.lkey() };
+            opened.give(&Order::Memory(extent))?;
+        }
+        opened._memory = regions;
+        // The only order that cannot fail.
+        opened.call(&Order::Queues { ring, slots: slots as u64, reply })?.unwrap_or(None);
+        Ok(opened)
+    }
+
+    /// Who this is to others.
+    #[must_use]
+    pub fn process(&self) -> Process {
+        self.process
+    }
+
+    /// Orders given so far, and those of which a reply was waited for: each of these is an exchange with the NIC.
+    #[must_use]
+    pub fn orders(&self) -> (u64, u64) {
+        (self.commands, self.replies)
+    }
+
+    /// Takes a portal table entry (`PtlPTAlloc`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::pt_alloc`].
+    pub fn pt_alloc(&mut self, options: PtOptions, index: Option<u32>) -> Result<u32> {
+        self.number(&Order::PtAlloc { options, index }).map(|index| index as u32)
+    }
+
+    /// Appends an entry with memory in one piece, for all users (`PtlMEAppend`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::append`]; [`Error::ArgInvalid`] for memory in pieces, a counter or a user.
+    pub fn append(&mut self, place: Place, entry: &Entry, user_ptr: u64) -> Result<EntryHandle> {
+        let entry = Self::plain(entry)?;
+        self.number(&Order::Append { place, entry, user_ptr, seen: None }).map(EntryHandle::from_number)
+    }
+
+    fn plain(entry: &Entry) -> Result<Entry> {
+        let is_plain = entry.region.piece_count() == 1 && entry.counter.is_none() && entry.uid.is_none();
+        if is_plain { Ok(entry.clone()) } else { Err(Error::ArgInvalid) }
+    }
+
+    /// Takes an entry out (`PtlMEUnlink`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::unlink`].
+    pub fn unlink(&mut self, entry: EntryHandle) -> Result<()> {
+        self.number(&Order::Unlink(entry)).map(drop)
+    }
+
+    /// Binds memory in one piece (`PtlMDBind`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::md_bind`]; [`Error::ArgInvalid`] for memory in pieces.
+    pub fn md_bind(&mut self, region: &Region, options: MdOptions) -> Result<MdHandle> {
+        if region.piece_count() != 1 {
+            return Err(Error::ArgInvalid);
+        }
+        let order = Order::Bind { addr: region.address(0), len: region.len(), options };
+        self.number(&order).map(MdHandle::from_number)
+    }
+
+    /// Releases memory (`PtlMDRelease`).
+    ///
+    /// # Errors
+    /// As [`crate::Engine::md_release`].
+    pub fn md_release(&mut self, md: MdHandle) -> Result<()> {
+        self.number(&Order::Release(md)).map(drop)
+    }
+
+    /// Begins a put or a get (`PtlPut`, `PtlGet`).
+    ///
+    /// # Errors
+    /// [`Error::ArgInvalid`] for what moves nothing or combines.
+    pub fn transfer(&mut self, transfer: &Transfer) -> Result<()> {
+        if transfer.action.atomic().is_some() || transfer.put.is_some() == transfer.get.is_some() {
+            return Err(Error::ArgInvalid);
+        }
+        self.give(&Order::Transfer(*transfer)).map_err(|_| Error::ArgInvalid)
+    }
+
+    /// The oldest event, and whether one before it was lost (`PtlEQGet`).
+    pub fn eq_get(&mut self) -> Option<(Event, bool)> {
+        let slot = (self.taken % self.slots) as usize * EVENT;
+        let found = self.is_there(slot + EVENT - 8, self.taken + 1);
+        let mut bytes = [0; EVENT];
+        found.then(|| self.queue.read(slot, &mut bytes).ok())??;
+        self.host.charge_step(Step::Event, 1);
+        self.taken += 1;
+        if self.taken - self.told >= self.slots / 2 {
+            self.told = self.taken;
+            // The next one says the same and more.
+            self.give(&Order::Seen(self.taken)).unwrap_or(());
+        }
+        record::event(&bytes)
+    }
+
+    /// Waits for an event (`PtlEQWait`); `None` when the deadline passes first.
+    pub fn eq_wait(&mut self, deadline: Option<Time>) -> Option<(Event, bool)> {
+        let at = (self.taken % self.slots) as usize * EVENT + EVENT - 8;
+        let number = self.taken + 1;
+        self.host.clone().poll("PtlEQWait", deadline, || self.is_there(at, number).then_some(()))?;
+        self.eq_get()
+    }
+
+    /// Whether the word at this offset of the queue has come to a number.
+    fn is_there(&self, at: usize, number: u64) -> bool {
+        self.queue.word(at).is_ok_and(|word| word.load(Ordering::Acquire) == number)
+    }
+
+    /// Gives an order, when there is room for it.
+    fn give(&mut self, order: &Order) -> verbs::Result<()> {
+        let bytes = order.bytes();
+        self.commands += 1;
+        let given = || match self.program.command(&bytes) {
+            Err(verbs::Error::QueueFull { .. }) => None,
+            other => Some(other),
+        };
+        self.host.poll("room for a command", None, given).unwrap_or(Ok(()))
+    }
+
+    /// Gives an order and waits for what becomes of it.
+    fn call(&mut self, order: &Order) -> verbs::Result<Outcome> {
+        self.give(order)?;
+        self.replies += 1;
+        let at = self.slots as usize * EVENT;
+        self.host
+            .poll("a reply of the NIC", None, || self.is_there(at + REPLY - 8, self.replies).then_some(()));
+        let mut bytes = [0; REPLY];
+        self.queue.read(at, &mut bytes)?;
+        Ok(record::reply(&bytes))
+    }
+
+    fn outcome(&mut self, order: &Order) -> Outcome {
+        self.call(order).unwrap_or(Err(Error::ArgInvalid))
+    }
+
+    fn number(&mut self, order: &Order) -> Result<u64> {
+        self.outcome(order)?.ok_or(Error::InUse)
+    }
+}

@@ -1,0 +1,46 @@
+//! Integers of 8 bytes, one behind the other: how a process and its program on the NIC speak. Both are of one machine and one library.
+
+/// Writes them.
+#[derive(Debug, Default)]
+pub(super) struct Writer(Vec<u8>);
+
+impl Writer {
+    pub(super) fn put(mut self, word: u64) -> Self {
+        self.0.extend(word.to_le_bytes());
+        self
+    }
+
+    /// Two halves of a word.
+    pub(super) fn pair(self, low: u32, high: u32) -> Self {
+        self.put(u64::from(low) | u64::from(high) << 32)
+    }
+
+    /// A number that may be missing.
+    pub(super) fn maybe(self, number: Option<u32>) -> Self {
+        self.pair(number.unwrap_or(0), u32::from(number.is_some()))
+    }
+
+    pub(super) fn bytes(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Reads them.
+#[derive(Debug)]
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl Reader<'_> {
+    pub(super) fn word(&mut self) -> Option<u64> {
+        let (word, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*word))
+    }
+
+    pub(super) fn pair(&mut self) -> Option<(u32, u32)> {
+        self.word().map(|word| (word as u32, (word >> 32) as u32))
+    }
+
+    pub(super) fn maybe(&mut self) -> Option<Option<u32>> {
+        self.pair().map(|(number, is_there)| (is_there != 0).then_some(number))
+    }
+}
