@@ -6,7 +6,8 @@
 //! `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. A machine with several cards, or cards with
 //! several ports, has a rail for each port of each card, numbered from 0: `model:connectx-multihca@1` is one of them, and
 //! `model:connectx-multihca` the first card with all of its ports. Several devices as one are
-//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`.
+//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
+//! [`profile`] says where the time of their messages goes.
 #![forbid(unsafe_code)]
 
 mod iwarp;
@@ -21,7 +22,9 @@ use std::sync::mpsc;
 
 use host::Host;
 use host::world::{self, World};
-pub use nic_model::{Machine, MachineError, Parameter, Source, Value, Wrong, machines};
+pub use nic_model::{
+    COMPONENTS, Machine, MachineError, Parameter, Profile, Source, Value, Wrong, machines, profile,
+};
 pub use nic_soft::shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};
 

@@ -71,4 +71,22 @@ impl Config {
         }
         Ok(config)
     }
+
+    /// What a device says of where its values come from, and of how it moves data.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let classes = self.machine.parameters().into_iter().map(|p| p.source.class());
+        let count = |class: &str| classes.clone().filter(|other| *other == class).count();
+        let mut notes = vec![format!(
+            "of its values {} are published, {} derived or from data sheets, {} fitted, {} assumed, {} given",
+            count("published"),
+            count("derived") + count("datasheet"),
+            count("fitted"),
+            count("assumed"),
+            count("given"),
+        )];
+        if self.payload == Payload::Hole {
+            notes.push("payload=hole: only the first and last 64 bytes of a message really move".to_owned());
+        }
+        notes
+    }
 }

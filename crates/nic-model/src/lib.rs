@@ -10,6 +10,7 @@
 //! | `parts` | the parts of a card, each with its times |
 //! | `net` | what happens between them: events of queue pairs, packets, connections |
 //! | `api` | the traits of `verbs::provider` over it |
+//! | `seastar` | a card of another kind: it runs programs, and routes packets through a mesh |
 //! | `stream` | a TCP connection, for what is spoken over one |
 //! | `config` | a card before it is opened |
 //! | `limits` | what machine files do not set |
@@ -21,6 +22,7 @@ mod limits;
 pub mod machine;
 mod net;
 mod parts;
+mod seastar;
 pub mod stream;
 
 use std::sync::Arc;
@@ -36,6 +38,7 @@ use net::Net;
 use parts::calls::Calls;
 use parts::interrupt::Interrupt;
 use parts::kernel::Sockets;
+pub use seastar::{COMPONENTS, Profile, profile};
 
 /// Opens the card of the simulated machine that `host` is. Opened again there, also by other ranks, it is the same card;
 /// cards of one world that are opened with the same values reach each other.
@@ -50,6 +53,9 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
         )));
     };
     let machine = &config.machine;
+    if machine.family == machine::Family::Mesh {
+        return seastar::open(host, node, config);
+    }
     let calls = Calls::new(&machine.params);
     node.set_costs(calls.processor());
     let net = Net::of(node, machine, config.payload);
@@ -67,7 +73,7 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
         calls,
         sockets: Sockets::new(&machine.params, &calls),
         wake_up: Interrupt::new(&machine.params).wake_up,
-        attr: attr_of(machine, node.index(), config.rail, config.payload),
+        attr: attr_of(config, node.index()),
     };
     Ok(Device::new(Arc::new(DeviceObject(Arc::new(opened)))))
 }

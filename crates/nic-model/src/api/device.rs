@@ -11,36 +11,24 @@ use super::domain::DomainObject;
 use super::manager::CmObject;
 use super::opened::Opened;
 use super::queues::{ChannelObject, CqObject};
-use crate::config::Payload;
+use crate::config::Config;
 use crate::limits::{self, Kind};
-use crate::machine::{Machine, WriteImmKind};
+use crate::machine::WriteImmKind;
 use crate::net::connections::address;
 
 /// A device: one opening of a node's card.
 pub(crate) struct DeviceObject(pub(crate) Arc<Opened>);
 
-/// What the card of this machine in this node can do.
-pub(crate) fn attr_of(machine: &Machine, node: usize, rail: Option<usize>, payload: Payload) -> DeviceAttr {
-    let p = &machine.params;
+/// What the card of a machine in this node can do.
+pub(crate) fn attr_of(config: &Config, node: usize) -> DeviceAttr {
+    let (p, rail) = (&config.machine.params, config.rail);
     let rails = rail.map_or(0..p.link.port_count as usize, |rail| rail..rail + 1);
-    let classes = machine.parameters().into_iter().map(|p| p.source.class());
-    let count = |class: &str| classes.clone().filter(|other| *other == class).count();
-    let mut notes = vec![format!(
-        "of its values {} are published, {} derived or from data sheets, {} fitted, {} assumed, {} given",
-        count("published"),
-        count("derived") + count("datasheet"),
-        count("fitted"),
-        count("assumed"),
-        count("given"),
-    )];
+    let mut notes = config.notes();
     let atomics = if p.api.atomics_flag { AtomicCap::Hca } else { AtomicCap::None };
     if p.api.write_imm_kind == WriteImmKind::Split {
         notes.push("a write with immediate data is a write and a message behind it".to_owned());
     }
     let shared = p.api.shared_receives_flag;
-    if payload == Payload::Hole {
-        notes.push("payload=hole: only the first and last 64 bytes of a message really move".to_owned());
-    }
     DeviceAttr {
         max_qp: Kind::QueuePair.limit(),
         max_qp_wr: limits::REQUESTS,

@@ -216,6 +216,49 @@ choices! {
         /// One processor sends and receives in turn.
         Shared "shared",
     }
+    /// Who runs the programs that are loaded into a card, which match messages.
+    MatchKind {
+        /// The card's processor.
+        Nic "nic",
+        /// The kernel of the host, which the card interrupts.
+        Host "host",
+    }
+    /// What becomes of messages for which a card has no room.
+    FlowKind {
+        /// They are lost.
+        None "none",
+        /// The target's card refuses them, and the initiator's sends them again, in order.
+        Corpse "corpse",
+        /// The same between the kernels of the hosts.
+        Cop "cop",
+    }
+}
+
+/// What kind of card a machine file describes: sections are of one kind, or of both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// Queue pairs: InfiniBand and what came before it.
+    #[default]
+    QueuePairs,
+    /// Programs that the card runs, and a mesh of routers: SeaStar. Its files have a section `firmware`.
+    Mesh,
+}
+
+impl Family {
+    /// What a file of these sections describes.
+    pub(super) fn of<'a>(mut sections: impl Iterator<Item = &'a str>) -> Self {
+        if sections.any(|section| section == "firmware") { Self::Mesh } else { Self::QueuePairs }
+    }
+
+    /// Whether its files have a section.
+    #[must_use]
+    pub fn has(self, section: &str) -> bool {
+        const MESH: [&str; 6] = ["mode", "processor", "kernel", "hypertransport", "firmware", "router"];
+        match section {
+            "software" => true,
+            other => MESH.contains(&other) == (self == Self::Mesh),
+        }
+    }
 }
 
 macro_rules! keys {
@@ -410,6 +453,72 @@ keys! {
     connection Connection {
         message_us "us" 0.1..1_000_000: "one way of a message between managers";
         lost_after_us "us" 1..60_000_000: "until a manager ends the connections of a peer that is unreachable";
+    }
+    /// Of cards that run programs: how they are used.
+    mode Mode {
+        match_kind MatchKind: "nic: the card's processor runs the programs; host: the kernel does";
+        flow_kind FlowKind: "what becomes of messages for which a card has no room: none, corpse, cop";
+    }
+    /// The processor of a host, as programs use it.
+    processor Processor {
+        look_ns "ns" 1..1_000_000: "one look at memory that finds nothing new";
+        copy_ns "ns" 0..1_000_000: "a copy by the processor, whatever its length";
+        copy_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate of copies by the processor";
+    }
+    /// The kernel of a host.
+    kernel Kernel {
+        trap_ns "ns" 0..1_000_000: "a program's call into it, and back";
+        call_ns "ns" 0..1_000_000: "what a call does there";
+        transmit_ns "ns" 0..1_000_000: "a message that it has the card send";
+        receive_ns "ns" 0..1_000_000: "a message that the card tells of, but for matching";
+        deposit_ns "ns" 0..1_000_000: "telling the card where a message goes";
+        event_ns "ns" 0..1_000_000: "an event for a program";
+        match_ns "ns" 0..1_000_000: "looking at one entry of a list for a match";
+        protocol_ns "ns" 0..1_000_000: "an acknowledgement of its flow control, at either end";
+        number_ns "ns" 0..1_000_000: "giving a message its number, or checking it";
+        interrupt_ns "ns" 0..1_000_000: "from an interrupt until its handler runs, and the way back";
+        interrupt_reads "reads" 0..64: "of the card's memory that a handler waits for";
+    }
+    /// Between the host and its card.
+    hypertransport HyperTransport {
+        post_ns "ns" 0..1_000_000: "a command, written to the card's memory: what the processor takes";
+        write_ns "ns" 0..1_000_000: "until either side sees what the other one has written";
+        read_ns "ns" 0..1_000_000: "a read of memory on the other side, until its first byte is there";
+        read_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate at which the card reads host memory";
+        write_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate at which it writes there";
+    }
+    /// The processor on the card and its loop.
+    firmware Firmware {
+        turn_ns "ns" 1..1_000_000: "a turn of its loop, which looks for work";
+        command_ns "ns" 0..1_000_000: "inspecting a command of a program that need not be trusted";
+        transmit_ns "ns" 0..1_000_000: "setting a transmission up";
+        transmit_match_ns "ns" 0..1_000_000: "more of that where the card runs the programs";
+        receive_ns "ns" 0..1_000_000: "the header of a message that has come";
+        receive_match_ns "ns" 0..1_000_000: "more of that where the card runs the programs";
+        deposit_ns "ns" 0..1_000_000: "setting up where a message goes";
+        complete_ns "ns" 0..1_000_000: "the end of a transfer";
+        event_ns "ns" 0..1_000_000: "an event for the host";
+        match_ns "ns" 0..1_000_000: "looking at one entry of a list for a match";
+        protocol_ns "ns" 0..1_000_000: "an acknowledgement of its flow control, at either end";
+        number_ns "ns" 0..1_000_000: "giving a message its number, or checking it";
+        backoff_ns "ns" 0..1_000_000_000: "from a refusal until the message is sent again";
+        pio_bytes "bytes" 0..4096: "data up to this travel with the header, and take no transfer of their own";
+        stream_count "streams" 1..65_536: "long messages of different sources that come in at a time";
+        memory_kib "KiB (2^10 bytes)" 1..1_048_576: "memory of the card";
+        image_kib "KiB (2^10 bytes)" 0..1_048_576: "of it, the firmware";
+        mailbox_kib "KiB (2^10 bytes)" 1..1_048_576: "of it, for each program that the card runs";
+    }
+    /// The routers, one on each card, and the cables between them.
+    router Router {
+        hop_ns "ns" 0..1_000_000: "a packet's head through a router and a cable";
+        link_mbps "MB/s (10^6 bytes)" 1..1_000_000: "of data in one direction of a cable";
+        packet_bytes "bytes" 8..65_536: "a packet; a header is one";
+        x_nodes "nodes" 1..1024: "cards in the first direction";
+        y_nodes "nodes" 1..1024: "in the second";
+        z_nodes "nodes" 1..1024: "in the third, in which neighbours are numbered one after the other";
+        x_torus_flag bool: "the last card of a row is the first one's neighbour";
+        y_torus_flag bool: "the same in the second direction";
+        z_torus_flag bool: "and in the third";
     }
     /// What goes wrong; nothing by default.
     faults Faults {

@@ -12,15 +12,15 @@ mod values;
 
 pub use error::{MachineError, Wrong};
 pub use keys::{
-    Api, Bus, Chipset, Completion, Connection, Descriptor, Dma, Domain, Doorbell, Faults, Host, Interrupt,
-    KEYS, Key, Link, NicMemory, Params, ProcessorsKind, Software, Switch, Translation, Transport, Value,
-    WriteImmKind,
+    Api, Bus, Chipset, Completion, Connection, Descriptor, Dma, Domain, Doorbell, Family, Faults, Firmware,
+    FlowKind, Host, HyperTransport, Interrupt, KEYS, Kernel, Key, Link, MatchKind, Mode, NicMemory, Params,
+    Processor, ProcessorsKind, Router, Software, Switch, Translation, Transport, Value, WriteImmKind,
 };
 pub use source::Source;
 pub use values::{Machine, Parameter};
 
 /// The machines that come along: name and file.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 11] = [
     ("mt23108-nicmem", include_str!("../../machines/mt23108-nicmem.toml")),
     ("mt23108-vapi", include_str!("../../machines/mt23108-vapi.toml")),
     ("mt23108-ibal", include_str!("../../machines/mt23108-ibal.toml")),
@@ -31,6 +31,7 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("connectx-single", include_str!("../../machines/connectx-single.toml")),
     ("connectx-multiport", include_str!("../../machines/connectx-multiport.toml")),
     ("connectx-multihca", include_str!("../../machines/connectx-multihca.toml")),
+    ("seastar", include_str!("../../machines/seastar.toml")),
 ];
 
 /// The machines that come along, with what each is.

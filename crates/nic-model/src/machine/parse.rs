@@ -7,7 +7,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::error::{MachineError, Wrong, sections};
 use super::keys::Value as Amount;
-use super::keys::{Domain, KEYS, Key, Params};
+use super::keys::{Domain, Family, KEYS, Key, Params};
 use super::source::{CLASSES, Source};
 use super::values::Machine;
 
@@ -31,14 +31,16 @@ pub(super) fn parse(name: &str, text: &str) -> Outcome<Machine> {
         file.error(at, Wrong::NotToml(e.message().to_owned()))
     })?;
     let root = document.get_ref();
-    file.check_sections(root)?;
+    let family = Family::of(root.keys().map(|key| key.get_ref().as_ref()));
+    file.check_sections(root, family)?;
     let mut machine = Machine {
         name: file.title(root, "name")?,
         about: file.title(root, "about")?,
+        family,
         params: Params::default(),
         sources: BTreeMap::new(),
     };
-    for key in KEYS {
+    for key in KEYS.iter().filter(|key| family.has(key.section)) {
         file.read_key(root, key, &mut machine)?;
     }
     Ok(machine)
@@ -51,12 +53,15 @@ impl File<'_> {
     }
 
     /// Nothing unknown stands in the file. The first such thing is what the error is about.
-    fn check_sections(&self, root: &DeTable<'_>) -> Outcome<()> {
+    fn check_sections(&self, root: &DeTable<'_>, family: Family) -> Outcome<()> {
         let mut wrong: Vec<(usize, Wrong)> = Vec::new();
         for (key, value) in root {
             let (name, at) = (key.get_ref().as_ref(), key.span().start);
             match value.get_ref() {
                 _ if name == "name" || name == "about" => {}
+                _ if sections().contains(&name) && !family.has(name) => {
+                    wrong.push((at, Wrong::Section(name.to_owned())));
+                }
                 DeValue::Table(table) if sections().contains(&name) => {
                     for inner in table.keys() {
                         let known =

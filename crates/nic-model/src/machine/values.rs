@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::error::{MachineError, Wrong, sections};
-use super::keys::{KEYS, Key, Params, Value};
+use super::keys::{Family, KEYS, Key, Params, Value};
 use super::source::Source;
 
 /// One value of a machine.
@@ -24,7 +24,9 @@ pub struct Machine {
     pub name: String,
     /// What it is, in a sentence.
     pub about: String,
-    /// The values, by component.
+    /// What kind of card it has.
+    pub family: Family,
+    /// The values, by component; zero for components of another kind of card.
     pub params: Params,
     pub(super) sources: BTreeMap<String, Source>,
 }
@@ -36,7 +38,7 @@ impl Machine {
     /// [`MachineError`] for an unknown key, a wrong unit, or a value that is beyond its range.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), MachineError> {
         let fail = |wrong: Wrong| wrong.at(format!("option {key}={value}"));
-        let Some(found) = KEYS.iter().find(|k| k.path() == key) else {
+        let Some(found) = self.keys().find(|k| k.path() == key) else {
             return Err(fail(match key.split_once('.') {
                 Some((section, name)) if sections().contains(&section) => Wrong::unknown_key(section, name),
                 Some((section, _)) => Wrong::Section(section.to_owned()),
@@ -49,9 +51,18 @@ impl Machine {
         Ok(())
     }
 
+    /// The values that such a machine has.
+    fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        let family = self.family;
+        KEYS.iter().filter(move |key| family.has(key.section))
+    }
+
     /// Its rails: ports of all of its cards together.
     #[must_use]
     pub fn rails(&self) -> usize {
+        if self.family == Family::Mesh {
+            return 1;
+        }
         (self.params.host.card_count * self.params.link.port_count) as usize
     }
 
@@ -59,7 +70,7 @@ impl Machine {
     #[must_use]
     pub fn parameters(&self) -> Vec<Parameter> {
         let source = |key: &Key| self.sources.get(&key.path()).cloned().unwrap_or(Source::Default);
-        KEYS.iter()
+        self.keys()
             .map(|key| Parameter { key, value: (key.get)(&self.params), source: source(key) })
             .collect()
     }

@@ -35,13 +35,13 @@ mod inbound;
 mod network;
 mod outbound;
 mod packet;
-mod protection;
+pub(crate) mod protection;
 pub(crate) mod queue_pair;
 mod receives;
 mod requester;
 mod responder;
 mod scheduler;
-mod slab;
+pub(crate) mod slab;
 mod wires;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

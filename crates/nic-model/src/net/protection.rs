@@ -15,7 +15,7 @@ const NIC_ALIGN: u64 = 4096;
 
 /// A part of a registered region that requests may use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     pub(super) region: u32,
     /// Where it begins in its region.
     at: u64,
@@ -51,7 +51,7 @@ enum Who {
 }
 
 /// The tables of regions and of NIC memory, of all cards.
-pub(super) struct Protection {
+pub(crate) struct Protection {
     regions: Slab<Region>,
     /// NIC memory, by its address in this process.
     nic_buffers: BTreeMap<u64, NicBuffer>,
@@ -62,12 +62,12 @@ pub(super) struct Protection {
 
 impl Protection {
     /// Empty tables, of cards with so much NIC memory.
-    pub(super) fn new(nic_bytes: u64, payload: Payload) -> Self {
+    pub(crate) fn new(nic_bytes: u64, payload: Payload) -> Self {
         Self { regions: Slab::default(), nic_buffers: BTreeMap::new(), nic_bytes, last_domain: 0, payload }
     }
 
     /// A new protection domain.
-    pub(super) fn domain(&mut self) -> u32 {
+    pub(crate) fn domain(&mut self) -> u32 {
         self.last_domain += 1;
         self.last_domain
     }
@@ -85,7 +85,7 @@ impl Protection {
     }
 
     /// Registers memory: its key, and its address as requests give it.
-    pub(super) fn register(
+    pub(crate) fn register(
         &mut self,
         (context, card): (u32, usize),
         domain: u32,
@@ -109,7 +109,7 @@ impl Protection {
     }
 
     /// Forgets a region; the card that it was registered with.
-    pub(super) fn deregister(&mut self, key: u32) -> Option<usize> {
+    pub(crate) fn deregister(&mut self, key: u32) -> Option<usize> {
         self.regions.remove(key).map(|region| region.card)
     }
 
@@ -153,7 +153,7 @@ impl Protection {
 
     /// Puts `len` bytes from `offset` on of the memory in `sges` into `out`, as far as there are so many; whether all of
     /// it may be used so.
-    pub(super) fn own_extents(
+    pub(crate) fn own_extents(
         &self,
         domain: u32,
         sges: &[Sge],
@@ -191,7 +191,7 @@ impl Protection {
 
     /// Copies out of memory to the end of a packet's data, `offset` being the first byte's place in a message of `total`
     /// bytes.
-    pub(super) fn gather(&self, extents: &[Extent], offset: u64, total: u64, data: &mut Vec<u8>) {
+    pub(crate) fn gather(&self, extents: &[Extent], offset: u64, total: u64, data: &mut Vec<u8>) {
         let mut begins = offset;
         for extent in extents {
             for (begin, end) in moved(self.payload, begins, extent.len, total) {
@@ -219,7 +219,7 @@ impl Protection {
     }
 
     /// Copies a packet's data into memory: the other way of [`Protection::gather`].
-    pub(super) fn scatter(&self, extents: &[Extent], offset: u64, total: u64, data: &[u8]) {
+    pub(crate) fn scatter(&self, extents: &[Extent], offset: u64, total: u64, data: &[u8]) {
         let (mut begins, mut rest) = (offset, data);
         for extent in extents {
             for (begin, end) in moved(self.payload, begins, extent.len, total) {

@@ -36,6 +36,19 @@ pub(crate) struct Calls {
     pub(crate) drains: bool,
 }
 
+/// What steps of libraries cost the processor.
+pub(crate) fn steps(params: &Params) -> [Span; Step::ALL.len()] {
+    let costs = &params.software;
+    Step::ALL.map(|step| {
+        ns(match step {
+            Step::Call => costs.call_ns,
+            Step::Request => costs.request_ns,
+            Step::Match => costs.match_ns,
+            Step::Event => costs.event_ns,
+        })
+    })
+}
+
 impl Calls {
     pub(crate) fn new(params: &Params) -> Self {
         let h = &params.host;
@@ -58,15 +71,7 @@ impl Calls {
             copy: ns(h.copy_ns),
             copy_ps_per_byte: 1e6 / h.copy_mbps,
             fork: ns(h.thread_ns),
-            steps: Step::ALL.map(|step| {
-                let costs = &params.software;
-                ns(match step {
-                    Step::Call => costs.call_ns,
-                    Step::Request => costs.request_ns,
-                    Step::Match => costs.match_ns,
-                    Step::Event => costs.event_ns,
-                })
-            }),
+            steps: steps(params),
             wake: ns(h.wake_ns),
             turn: ns(h.turn_ns),
             sleeps: h.wake_ns + h.turn_ns > 0.0,

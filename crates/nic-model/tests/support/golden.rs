@@ -53,7 +53,9 @@ const WORLDS: &[Setting] = &[
 
 /// The names of all tables: one for each machine, and one of storms.
 pub(crate) fn names() -> Vec<String> {
-    let machines = nic_model::machines().into_iter().map(|machine| machine.name);
+    // The worlds are of queue pairs.
+    let has = |machine: &nic_model::Machine| machine.family == nic_model::machine::Family::QueuePairs;
+    let machines = nic_model::machines().into_iter().filter(has).map(|machine| machine.name);
     machines.chain(["storms".to_owned()]).collect()
 }
 

@@ -1,0 +1,127 @@
+//! [`Card`]: one card with its host: what is busy until when, the programs, the long messages that come in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use host::world::Node;
+use host::{Bell, Time};
+use verbs::Firmware;
+
+use super::flow::Flow;
+use super::path::Path;
+use super::work::Effect;
+
+/// A loaded program.
+pub(super) struct Loaded {
+    pub(super) domain: u32,
+    /// Taken out while it runs.
+    pub(super) firmware: Option<Box<dyn Firmware>>,
+    pub(super) bell: Arc<Bell>,
+    pub(super) effects: Effects,
+    pub(super) wants_turn: bool,
+    /// Of the last record that its host could see.
+    pub(super) last: Option<Path>,
+}
+
+/// What a program's host will see, in the order in which it was told.
+#[derive(Default)]
+pub(super) struct Effects {
+    told: u64,
+    shown: u64,
+    ready: BTreeMap<u64, (Time, Effect)>,
+    /// When the last one is seen.
+    last: Time,
+}
+
+impl Effects {
+    /// The place of the next one in the order.
+    pub(super) fn ticket(&mut self) -> u64 {
+        self.told += 1;
+        self.told - 1
+    }
+
+    /// One is there from `at` on; all that can be seen now, with when.
+    pub(super) fn ready(&mut self, ticket: u64, at: Time, effect: Effect) -> Vec<(Time, Effect)> {
+        self.ready.insert(ticket, (at, effect));
+        let mut seen = Vec::new();
+        while let Some((at, effect)) = self.ready.remove(&self.shown) {
+            self.shown += 1;
+            self.last = self.last.max(at);
+            seen.push((self.last, effect));
+        }
+        seen
+    }
+}
+
+/// A card and its host.
+pub(super) struct Card {
+    pub(super) node: Node,
+    pub(super) programs: BTreeMap<u16, Loaded>,
+    /// Until when the card's processor, the kernel, and the engines of either direction are busy.
+    pub(super) processor: Time,
+    pub(super) kernel: Time,
+    pub(super) transmitter: Time,
+    pub(super) receiver: Time,
+    /// Long messages that come in, by the card that they are of.
+    streams: BTreeMap<usize, u32>,
+    pub(super) flow: Flow,
+    /// Letters for which there was no stream.
+    pub(super) refused: u64,
+}
+
+impl Card {
+    pub(super) fn new(node: Node) -> Self {
+        Self {
+            node,
+            programs: BTreeMap::new(),
+            processor: Time::ZERO,
+            kernel: Time::ZERO,
+            transmitter: Time::ZERO,
+            receiver: Time::ZERO,
+            streams: BTreeMap::new(),
+            flow: Flow::default(),
+            refused: 0,
+        }
+    }
+
+    /// A long message of that card begins to come in; whether there is a stream for it.
+    pub(super) fn open_stream(&mut self, source: usize, most: usize) -> bool {
+        let has_room = self.streams.contains_key(&source) || self.streams.len() < most;
+        if has_room {
+            *self.streams.entry(source).or_default() += 1;
+        } else {
+            self.refused += 1;
+        }
+        has_room
+    }
+
+    /// It is where it belongs, or thrown away.
+    pub(super) fn close_stream(&mut self, source: usize) {
+        if let Some(count) = self.streams.get_mut(&source) {
+            *count -= 1;
+            if *count == 0 {
+                self.streams.remove(&source);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::Span;
+
+    #[test]
+    fn effects_are_seen_in_the_order_in_which_they_were_told() {
+        let (mut effects, us) = (Effects::default(), |n| Time::ZERO + Span::from_us(n));
+        let bell = || Effect::Ring(Arc::new(Bell::new()));
+        let tickets = [effects.ticket(), effects.ticket(), effects.ticket()];
+        let mut at = |ticket: usize, time| -> Vec<Time> {
+            let seen = effects.ready(tickets[ticket], us(time), bell());
+            seen.into_iter().map(|(at, _)| at).collect()
+        };
+        assert_eq!(at(1, 5), []);
+        assert_eq!(at(0, 7), [us(7), us(7)]);
+        assert_eq!(at(2, 9), [us(9)]);
+    }
+}

@@ -1,0 +1,661 @@
+//! [`Cards`]: all cards of one world, and what happens when. [`Fabric`] is the actor of the world; work comes to a processor, which runs
+//! a program or carries on what one told; letters leave, arrive, and are seen.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use host::world::{Actor, ActorId, Node, Timeline};
+use host::{Span, Time};
+use verbs::{Error, Firmware, Message, Result};
+
+use super::card::{Card, Effects, Loaded};
+use super::costs::Costs;
+use super::mesh::Mesh;
+use super::path::{Component, Path, Profile};
+use super::running::Recorder;
+use super::work::{Address, Chain, Effect, Event, Letter, Note, Step, Task, Work};
+use crate::config::{Config, Payload};
+use crate::machine::{FlowKind, MatchKind, Params};
+use crate::net::protection::{Extent, Protection};
+use crate::net::slab::Slab;
+
+/// All cards of one world with the same values.
+pub(super) struct Fabric {
+    params: Params,
+    payload: Payload,
+    cards: Mutex<Cards>,
+}
+
+/// All of a world.
+#[derive(Default)]
+struct Fabrics(Mutex<Vec<Arc<Fabric>>>);
+
+fn fabrics(timeline: &Timeline) -> Arc<Fabrics> {
+    timeline.shared("SeaStar", || Arc::new(Fabrics::default()))
+}
+
+impl Fabric {
+    /// The cards that this node's belongs to.
+    pub(super) fn of(node: &Node, config: &Config) -> Arc<Self> {
+        let (timeline, params, payload) = (node.timeline(), config.machine.params, config.payload);
+        let all = fabrics(&timeline);
+        let mut all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.iter().find(|fabric| fabric.params == params && fabric.payload == payload);
+        if let Some(fabric) = known {
+            return fabric.clone();
+        }
+        let cards = Mutex::new(Cards::new(&params, payload, timeline.clone()));
+        let fabric = Arc::new(Self { params, payload, cards });
+        fabric.lock().actor = Some(timeline.add_actor(fabric.clone()));
+        all.push(fabric.clone());
+        fabric
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Cards> {
+        self.cards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of the last record that programs of a node have told it.
+    pub(super) fn profile(node: &Node) -> Option<Profile> {
+        let all = fabrics(&node.timeline());
+        let all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = all.iter().filter_map(|fabric| fabric.lock().last(node.index()));
+        last.max_by_key(|path| path.at).map(Profile::from)
+    }
+}
+
+impl Actor for Fabric {
+    fn event(&self, now: Time, token: u64) {
+        self.lock().event(now, token as u32);
+    }
+}
+
+/// The cards, and all that is under way.
+pub(super) struct Cards {
+    pub(super) costs: Costs,
+    pub(super) protection: Protection,
+    mesh: Mesh,
+    cards: Vec<Option<Card>>,
+    chains: Slab<Chain>,
+    events: Slab<Event>,
+    timeline: Timeline,
+    actor: Option<ActorId>,
+}
+
+impl Cards {
+    fn new(params: &Params, payload: Payload, timeline: Timeline) -> Self {
+        Self {
+            costs: Costs::new(params),
+            protection: Protection::new(0, payload),
+            mesh: Mesh::new(&params.router),
+            cards: Vec::new(),
+            chains: Slab::default(),
+            events: Slab::default(),
+            timeline,
+            actor: None,
+        }
+    }
+
+    /// The clock of whoever runs.
+    pub(super) fn now(&self) -> Time {
+        self.timeline.now()
+    }
+
+    /// Puts a card into a node, if it has none yet.
+    pub(super) fn plug(&mut self, node: &Node) -> Result<()> {
+        let (index, room) = (node.index(), self.mesh.len());
+        Error::check_limit("nodes of the mesh", index as u64 + 1, room as u64)?;
+        if self.cards.len() <= index {
+            self.cards.resize_with(index + 1, || None);
+        }
+        self.cards[index].get_or_insert_with(|| Card::new(node.clone()));
+        Ok(())
+    }
+
+    fn card(&mut self, node: usize) -> &mut Card {
+        self.cards[node].as_mut().expect("events are of nodes with a card")
+    }
+
+    fn has(&self, at: Address) -> bool {
+        let card = self.cards.get(at.node).and_then(Option::as_ref);
+        card.is_some_and(|card| card.programs.contains_key(&at.pid))
+    }
+
+    fn last(&self, node: usize) -> Option<Path> {
+        let card = self.cards.get(node)?.as_ref()?;
+        card.programs.values().filter_map(|program| program.last).max_by_key(|path| path.at)
+    }
+
+    /// Loads a program.
+    pub(super) fn load(&mut self, at: Address, domain: u32, firmware: Box<dyn Firmware>) -> Result<Address> {
+        let most = self.costs.programs;
+        let programs = &mut self.card(at.node).programs;
+        Error::check_limit("programs in the card's memory", programs.len() as u64 + 1, most as u64)?;
+        let free = || (1..=u16::MAX).find(|pid| !programs.contains_key(pid));
+        let pid = if at.pid == 0 { free().unwrap_or(0) } else { at.pid };
+        let at = Address { pid, ..at };
+        if pid == 0 || programs.contains_key(&pid) {
+            let why = "a program is loaded there; choose another port".to_owned();
+            return Err(Error::Address { addr: at.socket(), why });
+        }
+        let (bell, effects) = (Arc::default(), Effects::default());
+        let firmware = Some(firmware);
+        programs.insert(pid, Loaded { domain, firmware, bell, effects, wants_turn: false, last: None });
+        Ok(at)
+    }
+
+    pub(super) fn bell(&mut self, at: Address) -> Arc<host::Bell> {
+        self.card(at.node).programs[&at.pid].bell.clone()
+    }
+
+    /// Takes a program out; to be dropped when nobody holds the cards.
+    pub(super) fn unload(&mut self, at: Address) -> Option<Loaded> {
+        self.card(at.node).programs.remove(&at.pid)
+    }
+
+    fn schedule(&mut self, at: Time, event: Event) {
+        let key = self.events.insert(event);
+        if let Some(actor) = self.actor {
+            self.timeline.at(at, actor, key.into());
+        }
+    }
+
+    fn event(&mut self, now: Time, key: u32) {
+        match self.events.remove(key) {
+            Some(Event::Card { node, task, path }) => self.at_card(now, node, task, path),
+            Some(Event::Kernel { at, work, path }) => self.at_kernel(now, at, work, path),
+            Some(Event::Departure(letter)) => self.departure(now, letter),
+            Some(Event::Arrival(letter)) => self.arrival(now, letter),
+            Some(Event::Seen { at, effect }) => self.seen(now, at, effect),
+            None => {}
+        }
+    }
+
+    /// A command of a program of the host, given at `now`; when the caller may go on.
+    pub(super) fn command(&mut self, now: Time, at: Address, command: &[u8]) -> Time {
+        let work = Work::Command(command.to_vec());
+        let mut path = Path::new(now);
+        match self.costs.place {
+            MatchKind::Nic => {
+                let given = now + self.costs.post;
+                path.go(given + self.costs.write, Component::HyperTransport);
+                let (node, task) = (at.node, Task::Program(at.pid, work));
+                self.schedule(path.at, Event::Card { node, task, path });
+                given
+            }
+            MatchKind::Host => {
+                let begins = now.max(self.card(at.node).kernel);
+                path.go(begins, Component::Waiting);
+                path.go(begins + self.costs.trap, Component::Portals);
+                let ends = self.run(at, work, path);
+                self.card(at.node).kernel = ends;
+                ends
+            }
+        }
+    }
+
+    /// The card's loop comes to a task.
+    fn at_card(&mut self, now: Time, node: usize, task: Task, mut path: Path) {
+        let (turn, busy) = (self.costs.turn, self.card(node).processor);
+        // A processor at rest is half way through its loop, in the mean; one at work begins a turn when it is done.
+        let begins = if busy > now { busy + turn } else { now + Span::from_ps(turn.as_ps() / 2) };
+        path.go(busy.min(begins), Component::Waiting);
+        path.go(begins, Component::Polling);
+        let ends = match task {
+            Task::Program(pid, work) => self.run(Address { node, pid }, work, path),
+            Task::Header(letter) => self.header(letter, path),
+            Task::Transmit(letter, chain) => {
+                path.go(path.at + self.costs.card_transmit, Component::Transmit);
+                self.transmit(Letter { path, ..*letter }, chain);
+                path.at
+            }
+            Task::Deposit(chain) => {
+                path.go(path.at + self.costs.card_deposit, Component::Receive);
+                self.deposit(chain, path);
+                path.at
+            }
+            Task::Done(chain) => {
+                path.go(path.at + self.costs.complete, Component::Receive);
+                self.tell_kernel(chain, path)
+            }
+            Task::Note(note) => self.note(node, note, path),
+            Task::Again(note) => self.again(node, &note, path),
+            Task::Say(note) => {
+                path.go(path.at + self.costs.card_transmit, Component::Transmit);
+                self.say(node, note, path);
+                path.at
+            }
+        };
+        self.card(node).processor = ends;
+    }
+
+    /// A message for a program that the kernel runs.
+    fn header(&mut self, letter: Box<Letter>, mut path: Path) -> Time {
+        let costs = self.costs;
+        path.go(path.at + costs.card_receive, Component::Receive);
+        path.go(path.at + costs.card_event, Component::Notify);
+        let (at, mut ends) = (letter.to, path.at);
+        if costs.flow == FlowKind::Corpse {
+            let note = Note::taken(&letter);
+            ends = ends + costs.card_protocol;
+            self.say(at.node, note, Path::new(ends));
+        }
+        path.go(path.at + costs.write, Component::Notify);
+        self.schedule(path.at, Event::Kernel { at, work: Work::Message(letter), path });
+        ends
+    }
+
+    /// The kernel is interrupted, because a transfer is over.
+    fn tell_kernel(&mut self, chain: u32, mut path: Path) -> Time {
+        path.go(path.at + self.costs.card_event, Component::Notify);
+        let ends = path.at;
+        path.go(ends + self.costs.write, Component::Notify);
+        if let Some(waiting) = self.chains.get(chain) {
+            let at = waiting.at;
+            self.schedule(path.at, Event::Kernel { at, work: Work::Resume(chain), path });
+        }
+        ends
+    }
+
+    /// What another card says of letters from here.
+    fn note(&mut self, node: usize, note: Note, mut path: Path) -> Time {
+        if self.costs.flow == FlowKind::Cop {
+            path.go(path.at + self.costs.card_receive, Component::Receive);
+            path.go(path.at + self.costs.card_event, Component::Notify);
+            let ends = path.at;
+            path.go(ends + self.costs.write, Component::Notify);
+            self.schedule(path.at, Event::Kernel { at: note.from, work: Work::Note(note), path });
+            return ends;
+        }
+        path.go(path.at + self.costs.card_protocol, Component::Receive);
+        self.heed(node, note, path);
+        path.at
+    }
+
+    /// Does what a note says.
+    fn heed(&mut self, node: usize, note: Note, path: Path) {
+        if note.refused {
+            let at = path.at + self.costs.backoff;
+            self.schedule(at, Event::Card { node, task: Task::Again(note), path: Path::new(at) });
+        }
+        for chain in self.card(node).flow.taken(&note) {
+            self.transferred(node, chain, path);
+        }
+    }
+
+    /// A transfer that a chain waits for is over: whoever runs programs is told when the card's loop comes to it.
+    fn transferred(&mut self, node: usize, chain: u32, path: Path) {
+        let Some(at) = self.chains.get(chain).map(|chain| chain.at) else { return };
+        let task = match self.costs.place {
+            MatchKind::Nic => Task::Program(at.pid, Work::Resume(chain)),
+            MatchKind::Host => Task::Done(chain),
+        };
+        self.schedule(path.at, Event::Card { node, task, path });
+    }
+
+    /// Sends letters again from the one on that was refused.
+    fn again(&mut self, node: usize, note: &Note, mut path: Path) -> Time {
+        for letter in self.card(node).flow.again(note) {
+            path.go(path.at + self.costs.card_transmit, Component::Transmit);
+            self.depart(Letter { path, ..letter });
+        }
+        path.at
+    }
+
+    /// Says something to the card that letters come from.
+    fn say(&mut self, node: usize, note: Note, mut path: Path) {
+        // Like all that a card sends, it is read from host memory.
+        path.go(path.at + self.costs.read, Component::HyperTransport);
+        let (bytes, to) = (self.costs.packet_bytes, note.from.node);
+        let arrives = self.mesh.carry(node, to, path.at, bytes) + self.mesh.time(bytes);
+        path.go(arrives, Component::Router);
+        self.schedule(arrives, Event::Card { node: to, task: Task::Note(note), path });
+    }
+
+    /// An interrupt.
+    fn at_kernel(&mut self, now: Time, at: Address, work: Work, mut path: Path) {
+        let interrupt = self.costs.interrupt;
+        let busy = self.card(at.node).kernel;
+        path.go(busy.max(now), Component::Waiting);
+        path.go(path.at + interrupt, Component::Interrupt);
+        path.interrupted();
+        let ends = match work {
+            Work::Note(note) => {
+                path.go(path.at + self.costs.running.protocol, Component::Portals);
+                self.heed(at.node, note, path);
+                path.at
+            }
+            work => self.run(at, work, path),
+        };
+        self.card(at.node).kernel = ends;
+    }
+
+    /// Whoever runs programs has work for one; when it is done.
+    fn run(&mut self, at: Address, work: Work, mut path: Path) -> Time {
+        let (costs, is_nic) = (self.costs, self.costs.place == MatchKind::Nic);
+        let own = |inbound| match (is_nic, inbound) {
+            (false, _) => Component::Portals,
+            (true, true) => Component::Receive,
+            (true, false) => Component::Transmit,
+        };
+        // The card acknowledges what it has run the program for, or what it tells the kernel of; the kernels do by the other protocol.
+        let acknowledges = costs.flow == if is_nic { FlowKind::Corpse } else { FlowKind::Cop };
+        let note = match &work {
+            Work::Message(letter) if acknowledges => Some(Note::taken(letter)),
+            _ => None,
+        };
+        let chain = match work {
+            Work::Resume(chain) => {
+                let Some(chain) = self.chains.remove(chain) else { return path.at };
+                if is_nic {
+                    path.go(path.at + costs.complete, Component::Receive);
+                }
+                Chain { path, ..chain }
+            }
+            Work::Command(command) => {
+                path.go(path.at + costs.running.command, own(false));
+                self.call(at, path, None, |program, nic, _| program.on_command(nic, &command))
+            }
+            Work::Message(letter) => {
+                path.go(path.at + costs.running.receive, own(true));
+                self.call(at, path, Some(letter), |program, nic, letter| {
+                    if let Some(Letter { from, header, len, .. }) = letter {
+                        let message = Message { from: from.socket(), header, payload_len: *len };
+                        program.on_message(nic, &message);
+                    }
+                })
+            }
+            Work::Turn => {
+                if let Some(loaded) = self.card(at.node).programs.get_mut(&at.pid) {
+                    loaded.wants_turn = false;
+                }
+                self.call(at, path, None, |program, nic, _| program.on_turn(nic))
+            }
+            Work::Note(_) => return path.at,
+        };
+        let is_inbound = chain.letter.is_some();
+        let mut ends = self.carry_on(chain, own(is_inbound));
+        if let Some(note) = note {
+            ends = ends + costs.running.protocol;
+            if is_nic {
+                self.say(at.node, note, Path::new(ends));
+            } else {
+                let (node, at) = (at.node, ends + costs.write);
+                self.schedule(at, Event::Card { node, task: Task::Say(note), path: Path::new(at) });
+            }
+        }
+        ends
+    }
+
+    /// Runs a program for one call; what it told is to be carried out.
+    fn call(
+        &mut self,
+        at: Address,
+        path: Path,
+        letter: Option<Box<Letter>>,
+        act: impl FnOnce(&mut dyn Firmware, &mut Recorder<'_>, Option<&Letter>),
+    ) -> Chain {
+        let each_match = self.costs.running.each_match;
+        let Self { protection, cards, .. } = self;
+        let loaded = cards[at.node].as_mut().and_then(|card| card.programs.get_mut(&at.pid));
+        let mut steps = VecDeque::new();
+        if let Some(loaded) = loaded
+            && let Some(mut firmware) = loaded.firmware.take()
+        {
+            let mut recorder = Recorder {
+                protection,
+                effects: &mut loaded.effects,
+                at,
+                domain: loaded.domain,
+                each_match,
+                bell: &loaded.bell,
+                payload_len: letter.as_ref().map_or(0, |letter| letter.len),
+                path,
+                steps,
+                wants_turn: false,
+            };
+            act(&mut *firmware, &mut recorder, letter.as_deref());
+            let wants_turn = recorder.wants_turn;
+            steps = recorder.steps;
+            loaded.firmware = Some(firmware);
+            if wants_turn && !std::mem::replace(&mut loaded.wants_turn, true) {
+                self.ask_turn(at, path.at);
+            }
+        }
+        Chain { at, steps, letter, path }
+    }
+
+    /// A turn of a program, behind what waits now.
+    fn ask_turn(&mut self, at: Address, now: Time) {
+        let (work, path) = (Work::Turn, Path::new(now));
+        let event = match self.costs.place {
+            MatchKind::Nic => Event::Card { node: at.node, task: Task::Program(at.pid, work), path },
+            MatchKind::Host => Event::Kernel { at, work, path },
+        };
+        self.schedule(now + self.costs.turn, event);
+    }
+
+    /// Carries out what a program told, until a transfer has to end first; when the processor is free again.
+    fn carry_on(&mut self, mut chain: Chain, own: Component) -> Time {
+        self.close_stream(&mut chain);
+        let (costs, node) = (self.costs, chain.at.node);
+        let is_nic = costs.place == MatchKind::Nic;
+        // What a kernel writes is seen when it gives the processor back.
+        let mut late = Vec::new();
+        let mut waits = false;
+        while let Some(step) = chain.steps.pop_front() {
+            match step {
+                Step::Charge(span) => chain.path.go(chain.path.at + span, own),
+                Step::Send(letter) => {
+                    let setting_up = if is_nic { Component::Transmit } else { Component::Portals };
+                    chain.path.go(chain.path.at + costs.running.transmit, setting_up);
+                    waits = !costs.is_short(letter.len);
+                    let path = chain.path;
+                    let key = waits.then(|| self.park(&mut chain));
+                    self.post(Letter { path, ..*letter }, key);
+                }
+                Step::Deposit { offset, extents, len, ticket } => {
+                    if chain.letter.as_ref().is_none_or(|letter| costs.is_short(letter.len)) {
+                        let span = if is_nic { costs.running.deposit } else { costs.copying(len) };
+                        chain.path.go(chain.path.at + span, own);
+                        let effect = self.data(&chain, offset, &extents, len);
+                        late.push((ticket, chain.path.at, effect));
+                    } else {
+                        waits = true;
+                        chain.steps.push_front(Step::Deposit { offset, extents, len, ticket });
+                        chain.path.go(chain.path.at + costs.running.deposit, own);
+                        let mut path = chain.path;
+                        let key = self.park(&mut chain);
+                        if is_nic {
+                            self.deposit(key, path);
+                        } else {
+                            path.go(path.at + costs.write, Component::HyperTransport);
+                            self.schedule(path.at, Event::Card { node, task: Task::Deposit(key), path });
+                        }
+                    }
+                }
+                Step::Event { extents, record, ticket } => {
+                    let telling = if is_nic { Component::Notify } else { Component::Portals };
+                    chain.path.go(chain.path.at + costs.running.event, telling);
+                    let path = chain.path;
+                    late.push((ticket, path.at, Effect::Record { extents, record, path }));
+                }
+                Step::Interrupt { bell, ticket } => {
+                    let at = chain.path.at + if is_nic { costs.interrupt } else { Span::ZERO };
+                    late.push((ticket, at, Effect::Ring(bell)));
+                }
+            }
+            if waits {
+                break;
+            }
+        }
+        let ends = chain.path.at;
+        for (ticket, at, effect) in late {
+            let at = if is_nic { at + costs.write } else { ends };
+            self.will_be_seen(chain.at, ticket, at, effect);
+        }
+        ends
+    }
+
+    /// Puts a chain aside, until what it waits for is over.
+    fn park(&mut self, chain: &mut Chain) -> u32 {
+        let nothing = Chain { at: chain.at, steps: VecDeque::new(), letter: None, path: chain.path };
+        self.chains.insert(std::mem::replace(chain, nothing))
+    }
+
+    /// Frees the stream of a letter of which nothing more is wanted.
+    fn close_stream(&mut self, chain: &mut Chain) {
+        let wants_more = chain.steps.iter().any(|step| matches!(step, Step::Deposit { .. }));
+        let Some(letter) = chain.letter.take_if(|_| !wants_more) else { return };
+        if !self.costs.is_short(letter.len) {
+            self.card(chain.at.node).close_stream(letter.from.node);
+        }
+    }
+
+    /// Bytes of the letter that a chain is about, as they will be seen.
+    fn data(&self, chain: &Chain, offset: u64, extents: &Arc<[Extent]>, len: u64) -> Effect {
+        let letter = chain.letter.as_deref();
+        let all = letter.map_or(&[][..], |letter| &letter.data);
+        let is_whole = letter.is_some_and(|letter| offset == 0 && len == letter.len);
+        // Of a message with a hole there is nothing to give but its ends.
+        let part = all.get(offset as usize..(offset + len) as usize).unwrap_or_default();
+        let data = if is_whole { all.to_vec() } else { part.to_vec() };
+        Effect::Data { extents: extents.clone(), total: len, data }
+    }
+
+    /// Has a letter sent, for which a chain may wait.
+    fn post(&mut self, letter: Letter, chain: Option<u32>) {
+        match self.costs.place {
+            MatchKind::Nic => self.transmit(letter, chain),
+            MatchKind::Host => {
+                let (node, mut path) = (letter.from.node, letter.path);
+                path.go(path.at + self.costs.write, Component::HyperTransport);
+                let task = Task::Transmit(Box::new(letter), chain);
+                self.schedule(path.at, Event::Card { node, task, path });
+            }
+        }
+    }
+
+    /// The card sends a letter: it is kept if it may have to be sent again.
+    fn transmit(&mut self, mut letter: Letter, chain: Option<u32>) {
+        let costs = self.costs;
+        if costs.is_short(letter.len) {
+            // Nobody waits for its end: its bytes are taken at once.
+            self.protection.gather(&letter.extents, 0, letter.len, &mut letter.data);
+        }
+        let (node, path) = (letter.from.node, letter.path);
+        let keeps = costs.flow != FlowKind::None;
+        if keeps {
+            self.card(node).flow.keep(&mut letter, chain);
+        }
+        let mut done = path;
+        done.go(self.depart(letter), Component::HyperTransport);
+        if let Some(chain) = chain.filter(|_| !keeps) {
+            self.transferred(node, chain, done);
+        }
+    }
+
+    /// The card begins to read a letter from memory, when it has read what is before it; when all of it has been read.
+    fn depart(&mut self, mut letter: Letter) -> Time {
+        let costs = self.costs;
+        let card = self.card(letter.from.node);
+        let begins = letter.path.at.max(card.transmitter);
+        let data = if costs.is_short(letter.len) { 0 } else { letter.len };
+        card.transmitter = begins + costs.reading(costs.packet_bytes + data);
+        let ends = card.transmitter + costs.read;
+        letter.path.go(begins, Component::Waiting);
+        self.schedule(begins, Event::Departure(Box::new(letter)));
+        ends
+    }
+
+    fn departure(&mut self, now: Time, mut letter: Box<Letter>) {
+        let costs = self.costs;
+        let data = if costs.is_short(letter.len) { 0 } else { letter.len };
+        if data > 0 && letter.data.is_empty() {
+            self.protection.gather(&letter.extents, 0, letter.len, &mut letter.data);
+        }
+        letter.path.go(now + costs.read, Component::HyperTransport);
+        let (from, to, packet) = (letter.from.node, letter.to.node, costs.packet_bytes);
+        let head = self.mesh.carry(from, to, letter.path.at, packet + data);
+        let arrives = head + self.mesh.time(packet);
+        letter.path.go(arrives, Component::Router);
+        letter.tail = arrives + costs.reading(data).max(self.mesh.time(data));
+        self.schedule(arrives, Event::Arrival(letter));
+    }
+
+    /// A letter's header is there. One that no program waits for is lost, as is one for which there is no room, unless it can be refused.
+    fn arrival(&mut self, now: Time, letter: Box<Letter>) {
+        let (costs, at, path) = (self.costs, letter.to, letter.path);
+        if !self.has(at) {
+            return;
+        }
+        let is_long = !costs.is_short(letter.len);
+        let card = self.card(at.node);
+        let has_flow = costs.flow != FlowKind::None;
+        // What comes behind a letter that was refused is sent again with it.
+        if has_flow && !card.flow.is_next(&letter) {
+            return;
+        }
+        if is_long && !card.open_stream(letter.from.node, costs.streams) {
+            if has_flow {
+                let note = Note { refused: true, next: letter.number, from: letter.from, to: at };
+                self.say(at.node, note, path);
+            }
+            return;
+        }
+        if has_flow {
+            card.flow.take(&letter);
+        }
+        let task = match costs.place {
+            MatchKind::Nic => Task::Program(at.pid, Work::Message(letter)),
+            MatchKind::Host => Task::Header(letter),
+        };
+        self.at_card(now, at.node, task, path);
+    }
+
+    /// The card puts the data of the letter that a chain is about where its next step says.
+    fn deposit(&mut self, key: u32, mut path: Path) {
+        let costs = self.costs;
+        let Some(chain) = self.chains.get_mut(key) else { return };
+        let (at, tail) = (chain.at, chain.letter.as_ref().map_or(path.at, |letter| letter.tail));
+        let Some(Step::Deposit { offset, extents, len, ticket }) = chain.steps.pop_front() else { return };
+        let card = self.card(at.node);
+        let begins = path.at.max(card.receiver);
+        path.go(begins, Component::Waiting);
+        // Until now the data have waited in the network, and before it in the sender's memory: they come as fast as they are read.
+        card.receiver = (begins + costs.writing(len).max(costs.reading(len))).max(tail);
+        path.go(card.receiver + costs.write, Component::HyperTransport);
+        let effect = self.chains.get(key).map(|chain| self.data(chain, offset, &extents, len));
+        if let Some(effect) = effect {
+            self.will_be_seen(at, ticket, path.at, effect);
+        }
+        self.transferred(at.node, key, path);
+    }
+
+    /// Something will be seen in a host's memory from `at` on, when all before it has been.
+    fn will_be_seen(&mut self, whose: Address, ticket: u64, at: Time, effect: Effect) {
+        let Some(loaded) = self.card(whose.node).programs.get_mut(&whose.pid) else { return };
+        for (at, effect) in loaded.effects.ready(ticket, at, effect) {
+            self.schedule(at, Event::Seen { at: whose, effect });
+        }
+    }
+
+    fn seen(&mut self, now: Time, at: Address, effect: Effect) {
+        match effect {
+            Effect::Data { extents, total, data } => self.protection.scatter(&extents, 0, total, &data),
+            Effect::Record { extents, record, mut path } => {
+                self.protection.scatter(&extents, 0, record.len() as u64, &record);
+                let telling = match self.costs.place {
+                    MatchKind::Nic => Component::Notify,
+                    MatchKind::Host => Component::Portals,
+                };
+                path.go(now, telling);
+                if let Some(loaded) = self.card(at.node).programs.get_mut(&at.pid) {
+                    loaded.last = Some(path);
+                }
+            }
+            Effect::Ring(bell) => bell.ring(),
+        }
+        self.card(at.node).node.signal();
+    }
+}
