@@ -12,6 +12,7 @@
 //! | `overhead`, `availability`, `notify`, `blocking` | what communication costs the processor |
 //! | `reuse`, `connections`, `scaling`, `maxsge`, `segments`, `mtu` | what else a latency and a bandwidth depend on |
 //! | `multirail` | several rails over uDAPL: bandwidth, latency, where the time goes |
+//! | `over_portals` | Portals matched by the NIC: messages, posting, collectives |
 //! | `over_mpi` | our MPI: messages, overlap, each collective |
 //! | `pingpong`, `stream`, `traffic`, `calls` | what latency and bilat, streams, the row before, and post and poll share |
 //! | `compute` | work for the processor that is no communication |
@@ -50,6 +51,7 @@ pub mod multirail;
 mod nicmem;
 mod notify;
 mod over_mpi;
+mod over_portals;
 mod overhead;
 mod pack;
 mod park;
@@ -124,6 +126,10 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &over_mpi::REDUCE_SCATTER,
         &over_mpi::SCAN,
         &over_mpi::EXSCAN,
+        &over_portals::LATENCY,
+        &over_portals::BANDWIDTH,
+        &over_portals::POST,
+        &over_portals::COLLECTIVE,
         &floor::MachineFloor,
     ]
 }
@@ -155,7 +161,8 @@ mod tests {
             }
             assert!(sections[1].1.contains("\n    "), "{name}: no loop");
             let from = sections[4].1;
-            let papers = ["miba-thesis", "mt23108-nicmem", "multirail-udapl", "Not in the thesis"];
+            let papers =
+                ["miba-thesis", "mt23108-nicmem", "multirail-udapl", "accel-portals", "Not in the thesis"];
             assert!(papers.iter().any(|paper| from.contains(paper)), "{name}: {from}");
             for axis in experiment.axes() {
                 assert!(

@@ -1,0 +1,193 @@
+//! [`Call`]: one collective operation of all ranks, over and over, as the Pallas benchmarks have it: so many calls one after the other
+//! behind a barrier, and the time of rank 0 for each. Nothing is between the calls, so that ranks that are done early begin the next.
+
+use collectives::{Algorithm, Blocks, Buffer, Case, Kind, Peer, Root, Schedule, Step, Task, Type};
+use verbs::host::{Span, Time};
+
+use super::super::timing::sample_spans;
+use super::super::{Fault, Round, Session, Side};
+use super::port::Port;
+
+/// Bytes of a number that is reduced.
+const NUMBER: u64 = 8;
+/// Calls that are timed together.
+const CALLS: u64 = 4;
+/// Bits of a message: which call, and who sends. Those of one sender match in their order.
+const CALL_SHIFT: u32 = 32;
+
+/// A message of a round: with whom, where in memory, and how long.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    peer: u32,
+    at: u64,
+    len: u64,
+}
+
+/// What a rank does in a call, one after the other.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Messages of one round.
+    Exchange { receives: Vec<Part>, sends: Vec<Part> },
+    /// Bytes that the processor reads and writes, in so many pieces.
+    Work { bytes: u64 },
+}
+
+/// What one rank does.
+pub(super) struct Call {
+    port: Port,
+    acts: Vec<Act>,
+    barrier: Vec<Act>,
+    rank: u32,
+    /// Calls so far, and receives.
+    calls: u64,
+    names: u64,
+}
+
+/// The algorithms of MPICH 1.2.6, which MPI on Red Storm was made of, for messages of 16 B.
+fn algorithm(kind: Kind, ranks: usize) -> &'static str {
+    match kind {
+        Kind::Barrier => "dissemination",
+        Kind::Allreduce => "recursive-doubling",
+        Kind::Allgather if ranks.is_power_of_two() => "recursive-doubling",
+        Kind::Allgather => "bruck",
+        _ => "binomial",
+    }
+}
+
+impl Call {
+    pub(super) fn prepare(session: &mut Session<'_>, kind: Kind, ranks: u32) -> Result<Self, Fault> {
+        let (rank, size) = (session.rank, session.cell.size);
+        let plan = |kind| Plan::of(kind, rank as usize, ranks as usize, size);
+        let (call, barrier) = (plan(kind)?, plan(Kind::Barrier)?);
+        let port = Port::open(session, ranks, call.bytes.max(1), call.largest.max(1))?;
+        Ok(Self { port, acts: call.acts, barrier: barrier.acts, rank, calls: 0, names: 0 })
+    }
+
+    /// One call.
+    fn call(&mut self, is_barrier: bool, deadline: Option<Time>) -> Result<(), Fault> {
+        self.calls += 1;
+        let acts = std::mem::take(if is_barrier { &mut self.barrier } else { &mut self.acts });
+        let done = acts.iter().try_for_each(|act| self.act(act, deadline));
+        *(if is_barrier { &mut self.barrier } else { &mut self.acts }) = acts;
+        done
+    }
+
+    fn act(&mut self, act: &Act, deadline: Option<Time>) -> Result<(), Fault> {
+        let (receives, sends) = match act {
+            Act::Work { bytes } => {
+                self.port.host.charge_copy(*bytes);
+                return Ok(());
+            }
+            Act::Exchange { receives, sends } => (receives, sends),
+        };
+        let call = self.calls << CALL_SHIFT;
+        let first = self.names + 1;
+        // As in a ping-pong, receives are posted while the sends are on their way.
+        for Part { peer, at, len } in sends {
+            self.port.send(*peer, *at, *len, call | u64::from(self.rank))?;
+        }
+        for Part { peer, at, len } in receives {
+            self.names += 1;
+            self.port.post(*at, *len, call | u64::from(*peer), self.names)?;
+        }
+        (first..=self.names).try_for_each(|name| self.port.wait(name, deadline).map(drop))
+    }
+}
+
+/// A schedule as a rank carries it out.
+struct Plan {
+    acts: Vec<Act>,
+    /// Bytes of all buffers, and of the largest message.
+    bytes: u64,
+    largest: u64,
+}
+
+impl Plan {
+    fn of(kind: Kind, rank: usize, ranks: usize, size: u64) -> Result<Self, Fault> {
+        let case = Case { kind, size: ranks, bytes: size, commutative: true, even: true, segment: u64::MAX };
+        let algorithm = Algorithm::named(algorithm(kind, ranks), &case).map_err(Fault::Meaningless)?;
+        let one = |buffer| {
+            let count = if kind.reduces() { size / NUMBER } else { size };
+            let each = if kind.reduces() { NUMBER } else { 1 };
+            collectives::Span::new(buffer, Type::Send(0), 0, count as i64, each as i64, each)
+        };
+        let gets = if kind == Kind::Allgather { ranks } else { 1 };
+        let output = Blocks::Even { first: one(Buffer::Output), count: gets };
+        let task = Task {
+            rank,
+            size: ranks,
+            remote: 0,
+            root: Root::Rank(0),
+            input: Blocks::one(one(Buffer::Input)),
+            output,
+            commutative: true,
+            segment: u64::MAX,
+        };
+        let each = if kind.reduces() { NUMBER } else { 1 };
+        Ok(Self::read(&algorithm.plan(&task), [size, size * gets as u64], each))
+    }
+
+    /// Buffers lie behind each other: input, output, and the schedule's own.
+    fn read(schedule: &Schedule, own: [u64; 2], each: u64) -> Self {
+        let mut starts = vec![0, own[0], own[0] + own[1]];
+        for scratch in schedule.scratch() {
+            let each = if scratch.datatype == Type::Bytes { 1 } else { each };
+            starts.push(starts[starts.len() - 1] + scratch.count as u64 * each);
+        }
+        let at = |span: &collectives::Span| {
+            let start = match span.buffer {
+                Buffer::Input => 0,
+                Buffer::Output => 1,
+                Buffer::Scratch(which) => 2 + which,
+            };
+            starts[start] + span.displacement as u64 + span.from
+        };
+        let part = |peer: &Peer, span: &collectives::Span| {
+            let (Peer::Local(peer) | Peer::Remote(peer)) = *peer;
+            Part { peer: peer as u32, at: at(span), len: span.bytes }
+        };
+        let (mut acts, mut largest) = (Vec::new(), 0);
+        for round in 0..schedule.count() {
+            let (mut receives, mut sends, mut work) = (Vec::new(), Vec::new(), 0);
+            for step in schedule.steps(round) {
+                match step {
+                    Step::Receive { peer, span } => receives.push(part(peer, span)),
+                    Step::Send { peer, span } => sends.push(part(peer, span)),
+                    Step::Reduce { from, .. } | Step::Copy { from, .. } => work += from.bytes,
+                }
+            }
+            largest = receives.iter().chain(&sends).map(|part| part.len).fold(largest, u64::max);
+            if !receives.is_empty() || !sends.is_empty() {
+                acts.push(Act::Exchange { receives, sends });
+            }
+            if work > 0 {
+                acts.push(Act::Work { bytes: work });
+            }
+        }
+        Self { acts, bytes: starts[starts.len() - 1], largest }
+    }
+}
+
+impl Side for Call {
+    fn round(
+        &mut self,
+        session: &mut Session<'_>,
+        round: Round,
+        readings: &mut Vec<f64>,
+    ) -> Result<(), Fault> {
+        sample_spans(session, round, readings, |session, count, deadline| {
+            let mut all = Span::ZERO;
+            for _ in 0..count {
+                self.call(true, deadline)?;
+                let began = session.host.now();
+                (0..CALLS).try_for_each(|_| self.call(false, deadline))?;
+                all += session.host.now() - began;
+            }
+            Ok(all)
+        })
+    }
+
+    fn messages(&self) -> u64 {
+        CALLS
+    }
+}

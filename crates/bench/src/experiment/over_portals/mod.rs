@@ -1,0 +1,287 @@
+//! `portals-latency`, `portals-bandwidth`, `portals-post`, `portals-collective`: a small MPI over Portals whose matching is a program of
+//! the NIC ([`verbs::Firmware`]), or of the kernel where a modelled card is told so. The experiments of the accelerated Portals on
+//! SeaStar.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `port` | a process: receives, eager sends, unexpected messages |
+//! | `pair` | messages between two ranks, and where their time goes |
+//! | `posting` | what posting takes |
+//! | `collective` | collective operations, as the Pallas benchmarks time them |
+
+mod collective;
+mod pair;
+mod port;
+mod posting;
+
+use collectives::Kind;
+
+use super::contract::level;
+use super::variants::over;
+use super::{
+    Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Scale, Session, Settings, Side, Variant, variant,
+};
+use crate::variant::factor;
+use collective::Call;
+use pair::{Flow, Pair};
+use posting::{How, Posting};
+
+const QUEUES: Axis = Axis {
+    factor: factor::QUEUES,
+    low: 0,
+    high: 10_000,
+    about: "receives that a message walks by before its own",
+};
+const RANKS: Axis =
+    Axis { factor: factor::RANKS, low: 2, high: 65_536, about: "ranks of the job; each is really there" };
+
+/// What of a ping-pong is told beside its time.
+const LIBRARY: &str = "library";
+const INTERRUPTS: &str = "interrupts";
+const TIME: &str = "time";
+const ORDERS: &str = "orders";
+
+/// Directions of a stream.
+const STREAMS: [(&str, Flow); 2] = [("uni", Flow::OneWay), ("bi", Flow::BothWays)];
+const POSTINGS: [(&str, How); 5] = [
+    ("receive-one", How::OneCall),
+    ("receive-three", How::ThreeCalls),
+    ("send-ready", How::Ready),
+    ("send-bound", How::Bound),
+    ("nothing", How::Nothing),
+];
+const COLLECTIVES: [Kind; 5] = [Kind::Barrier, Kind::Allreduce, Kind::Reduce, Kind::Allgather, Kind::Bcast];
+
+/// What an experiment times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    PingPong,
+    Stream,
+    Posting,
+    Collective,
+}
+
+/// One of the experiments.
+pub(super) struct OverPortals {
+    name: &'static str,
+    about: &'static str,
+    explain: &'static str,
+    what: What,
+    metric: Metric,
+}
+
+/// Half a round trip, and where it goes.
+pub(super) const LATENCY: OverPortals = OverPortals {
+    name: "portals-latency",
+    about: "one message over Portals at a time, matched by the NIC: half a round trip, and where it goes",
+    explain: include_str!("../explain/portals-latency.md"),
+    what: What::PingPong,
+    metric: Metric {
+        name: "one_way_latency",
+        unit: "us",
+        about: "half the round trip of a ping-pong, or the part of it that a component takes",
+        scale: Scale::Time(2.0),
+    },
+};
+
+/// Windows of messages.
+pub(super) const BANDWIDTH: OverPortals = OverPortals {
+    name: "portals-bandwidth",
+    about: "windows of messages over Portals, matched by the NIC, each answered",
+    explain: include_str!("../explain/portals-bandwidth.md"),
+    what: What::Stream,
+    metric: Metric {
+        name: "bandwidth",
+        unit: "MB/s",
+        about: "bytes of the windows, of both directions, over the time from the first message to the last answer",
+        scale: Scale::Bandwidth(1.0),
+    },
+};
+
+/// Posting.
+pub(super) const POST: OverPortals = OverPortals {
+    name: "portals-post",
+    about: "what posting a receive or a send over Portals takes, and how often it goes to the card",
+    explain: include_str!("../explain/portals-post.md"),
+    what: What::Posting,
+    metric: Metric {
+        name: "time_per_call",
+        unit: "us",
+        about: "from the call until it returns",
+        scale: Scale::Time(1.0),
+    },
+};
+
+/// Collective operations.
+pub(super) const COLLECTIVE: OverPortals = OverPortals {
+    name: "portals-collective",
+    about: "collective operations over Portals, matched by the NIC, call behind call",
+    explain: include_str!("../explain/portals-collective.md"),
+    what: What::Collective,
+    metric: Metric {
+        name: "time_per_call",
+        unit: "us",
+        about: "so many calls one after the other behind a barrier: rank 0's time for each",
+        scale: Scale::Time(1.0),
+    },
+};
+
+impl OverPortals {
+    /// The level of a factor among those that there are.
+    fn chosen<T: Copy>(cell: &Cell, all: &[(&str, T)]) -> Result<T, Fault> {
+        let text = cell.factor(factor::OP)?;
+        let found = all.iter().find(|(name, _)| *name == text);
+        found.map(|(_, what)| *what).ok_or_else(|| Fault::Meaningless(format!("op {text}")))
+    }
+
+    fn reading(cell: &Cell) -> Result<pair::Reading, Fault> {
+        let text = cell.variant.get(factor::QUANTITY).unwrap_or(TIME);
+        Ok(match text {
+            TIME => pair::Reading::Time,
+            LIBRARY => pair::Reading::Library,
+            INTERRUPTS => pair::Reading::Interrupts,
+            other => {
+                let found = fabric::COMPONENTS.iter().position(|component| *component == other);
+                pair::Reading::Component(
+                    found.ok_or_else(|| Fault::Meaningless(format!("quantity {other}")))?,
+                )
+            }
+        })
+    }
+
+    fn job(variant: &Variant) -> u32 {
+        variant.get(RANKS.factor).and_then(|text| text.parse().ok()).unwrap_or(2)
+    }
+}
+
+impl Experiment for OverPortals {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn explain(&self) -> &'static str {
+        self.explain
+    }
+
+    fn variants(&self, quick: bool) -> Vec<Variant> {
+        let quantity = |name: &str| variant(&[(factor::QUANTITY, name)]);
+        match self.what {
+            What::PingPong if quick => vec![quantity(TIME)],
+            What::PingPong => {
+                let parts = [TIME, LIBRARY, INTERRUPTS].into_iter().chain(fabric::COMPONENTS);
+                let walks = ["10", "100"].map(|level| quantity(TIME).with(QUEUES.factor, level));
+                parts.map(quantity).chain(walks).collect()
+            }
+            What::Stream => STREAMS.map(|(name, _)| variant(&[(factor::OP, name)])).into(),
+            What::Posting => {
+                let ways = POSTINGS.map(|(name, _)| variant(&[(factor::OP, name)]));
+                over(&ways, factor::QUANTITY, if quick { &[TIME] } else { &[TIME, ORDERS] })
+            }
+            What::Collective => {
+                let kinds = COLLECTIVES.map(|kind| variant(&[(factor::OP, kind.name())]));
+                over(&kinds, RANKS.factor, if quick { &["16"] } else { &["4", "16", "64"] })
+            }
+        }
+    }
+
+    fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
+        match self.what {
+            What::Collective => Some(&[16]),
+            What::Posting => Some(&[1024]),
+            _ => None,
+        }
+    }
+
+    fn axes(&self) -> &'static [Axis] {
+        match self.what {
+            What::PingPong => &[QUEUES],
+            What::Collective => &[RANKS],
+            _ => &[],
+        }
+    }
+
+    fn crowd(&self) -> Option<&'static Axis> {
+        (self.what == What::Collective).then_some(&RANKS)
+    }
+
+    fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {
+        let ranks = u64::from(self.ranks(&cell.variant));
+        Needs { bytes: ranks * (64 * cell.size + (256 << 10)), processes: ranks, ..Needs::default() }
+    }
+
+    fn possible(&self, device: &verbs::Device) -> Result<(), Fault> {
+        match device.attr().firmware {
+            Some(_) => Ok(()),
+            None => {
+                let (device, what) = (device.name().to_owned(), "code that the NIC runs");
+                Err(verbs::Error::Unsupported { device, what }.into())
+            }
+        }
+    }
+
+    fn metric(&self, variant: &Variant) -> Metric {
+        let plain = |unit, about| Metric { unit, about, scale: Scale::Plain, ..self.metric };
+        match (self.what, variant.get(factor::QUANTITY).unwrap_or(TIME)) {
+            (What::PingPong, INTERRUPTS) => plain("1", "interrupts that a message waits for"),
+            (What::Posting, ORDERS) => plain("1", "orders that go to whoever runs the program"),
+            (What::PingPong, TIME) => self.metric,
+            (What::PingPong, _) => Metric { scale: Scale::Time(1.0), ..self.metric },
+            (What::Stream, _) if variant.is(factor::OP, STREAMS[1].0) => {
+                Metric { scale: Scale::Bandwidth(2.0), ..self.metric }
+            }
+            _ => self.metric,
+        }
+    }
+
+    fn ranks(&self, variant: &Variant) -> u32 {
+        match self.what {
+            What::PingPong | What::Stream => 2,
+            What::Posting => 1,
+            What::Collective => Self::job(variant),
+        }
+    }
+
+    fn sampling(&self, variant: &Variant) -> Sampling {
+        match self.what {
+            // Hundreds of ranks say enough in one sample.
+            What::Collective if Self::job(variant) > 256 => Sampling::ONCE,
+            What::Collective | What::Stream => Sampling::LONG,
+            // Numbers of things are of one operation.
+            _ if matches!(variant.get(factor::QUANTITY), Some(INTERRUPTS | ORDERS)) => Sampling::LONG,
+            _ => Sampling::default(),
+        }
+    }
+
+    fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
+        self.possible(session.device)?;
+        let cell = session.cell;
+        Ok(match self.what {
+            What::PingPong => {
+                let behind = if cell.variant.has(QUEUES.factor) { level(cell, &QUEUES)? } else { 0 };
+                let reading = Self::reading(cell)?;
+                Box::new(Pair::prepare(session, Flow::PingPong { behind }, reading)?)
+            }
+            What::Stream => {
+                let flow = Self::chosen(cell, &STREAMS)?;
+                Box::new(Pair::prepare(session, flow, pair::Reading::Time)?)
+            }
+            What::Posting => {
+                let how = Self::chosen(cell, &POSTINGS)?;
+                let reading = match cell.variant.get(factor::QUANTITY) {
+                    Some(ORDERS) => posting::Reading::Orders,
+                    _ => posting::Reading::Time,
+                };
+                Box::new(Posting::prepare(session, how, reading)?)
+            }
+            What::Collective => {
+                let kinds = COLLECTIVES.map(|kind| (kind.name(), kind));
+                let (kind, ranks) = (Self::chosen(cell, &kinds)?, level(cell, &RANKS)?);
+                Box::new(Call::prepare(session, kind, ranks)?)
+            }
+        })
+    }
+}
