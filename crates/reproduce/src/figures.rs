@@ -1,6 +1,7 @@
 //! The papers' figures: the same axes and curves from the model, with the published numbers on them. The papers' own
 //! curves are lost; what they printed in words are peaks, ends of ranges and single points.
 
+use super::accel;
 use super::figure::{Axis, BYTES, MB, Plan, US, US_LOG};
 use super::iwarp;
 use super::multirail;
@@ -21,6 +22,7 @@ pub(super) fn plans(rows: &[Published]) -> Vec<Plan> {
     all.extend(thesis::figures::plans());
     all.extend(iwarp::figures::plans());
     all.extend(multirail::figures::plans());
+    all.extend(accel::figures::plans());
     all.retain(|plan| rows.iter().any(|row| row.paper == plan.paper && row.experiment == plan.experiment));
     all
 }

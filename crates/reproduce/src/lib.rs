@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `error` | why a number cannot be computed |
 //! | `published` | the dataset, and which rows are covered |
-//! | `nicmem/`, `thesis/`, `iwarp/`, `multirail/` | for each row how it is computed, or why not; `rows` has all of them |
+//! | `nicmem/`, `thesis/`, `iwarp/`, `multirail/`, `accel/` | for each row how it is computed, or why not; `rows` has all of them |
 //! | `setup`, `quantity`, `check`, `claim`, `whatif` | the words in which those tables are written |
 //! | `criteria`, `spelling` | the criteria as they were frozen, and what has changed since |
 //! | `machine`, `moves`, `sensitivity` | where values of the machine files come from, and which rows each of them moves |
@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accel;
 mod check;
 mod claim;
 mod classes;
@@ -58,7 +59,9 @@ pub use lab::Measure;
 pub use machine::{Fitted, Machine, Origin, Value};
 pub use moves::{Effect, Move, Moves};
 pub use page::html;
-pub use published::{IWARP, Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select};
+pub use published::{
+    ACCEL, IWARP, Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select,
+};
 pub use quantity::{Probe, Tuning};
 pub use reproduction::{PaperScore, Reproduction, Request, SCHEMA, reproduce};
 pub use rows::{GROUPS, cards};

@@ -129,7 +129,7 @@ pub fn reproduce(
         schema: SCHEMA,
         nicety_version: env!("CARGO_PKG_VERSION"),
         changes,
-        complete: rows.len() == dataset().iter().filter(|row| row.is_covered()).count(),
+        complete: rows.len() == dataset().len(),
         score: Score::of(&rows, &fitted, &moves),
         papers,
         tables: tables(&rows),

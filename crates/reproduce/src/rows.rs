@@ -1,8 +1,8 @@
 //! Everything that says how rows are computed, and the cards that they are computed on.
 
 use super::claim::{Claim, Table};
-use super::published::{IWARP, MULTIRAIL, NICMEM, THESIS};
-use super::{iwarp, multirail, nicmem, thesis};
+use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS};
+use super::{accel, iwarp, multirail, nicmem, thesis};
 
 /// Of every row how it is computed, or why it is not.
 pub(super) fn table() -> Vec<Claim> {
@@ -11,6 +11,7 @@ pub(super) fn table() -> Vec<Claim> {
     thesis::table(&mut table);
     iwarp::table(&mut table);
     multirail::table(&mut table);
+    accel::table(&mut table);
     table.0
 }
 
@@ -20,13 +21,14 @@ pub(super) fn paper_of(card: &str) -> &'static str {
     match card {
         _ if card == nicmem::SETUP.card => NICMEM,
         _ if [iwarp::CARD.card, iwarp::SOCKETS.card].contains(&card) => IWARP,
+        _ if card == accel::CARD => ACCEL,
         _ if multirail.iter().any(|setup| setup.card == card) => MULTIRAIL,
         _ => THESIS,
     }
 }
 
 /// The cards that rows are computed with. Those of one group have the same values, but for the number of cards and ports.
-pub const GROUPS: [&[&str]; 8] = [
+pub const GROUPS: [&[&str]; 9] = [
     &[nicmem::SETUP.card],
     &[thesis::VAPI.card],
     &[thesis::IBAL.card],
@@ -35,6 +37,7 @@ pub const GROUPS: [&[&str]; 8] = [
     &[iwarp::CARD.card],
     &[iwarp::SOCKETS.card],
     &[multirail::SINGLE.card, multirail::PORTS.card, multirail::CARDS.card],
+    &[accel::CARD],
 ];
 
 /// The cards that rows are computed with.

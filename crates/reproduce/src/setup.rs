@@ -221,6 +221,11 @@ impl Setup {
         self.cell(experiment, &factors, size)
     }
 
+    /// A cell of the experiments over Portals.
+    pub(super) fn portals(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity {
+        self.cell(experiment, factors, size)
+    }
+
     /// Microseconds of a call: `reg` or `dereg` of 4 KiB, `post` of a `send` or `recv`, and so on.
     pub(super) fn call(self, experiment: &str, key: &str, level: &str) -> Quantity {
         let size = match experiment {

@@ -52,3 +52,12 @@ pub(super) const READS_SLOWER: &str = "bus.read_overhead_clocks=49";
 /// What a packet takes beside its data.
 pub(super) const FREE_PACKETS: &str = "link.header_bytes=0,link.address_bytes=0,link.gap_bytes=0,link.ack_bytes=0,transport.send_packet_ns=0,\
      transport.receive_packet_ns=0";
+/// SeaStar: a header that one transfer reads.
+pub(super) const NO_SECOND_HEADER: &str = "firmware.transmit_match_ns=0";
+/// Handlers of interrupts that do not wait for the card.
+pub(super) const HANDLERS_WITHOUT_READS: &str = "mode.match_kind=host,kernel.interrupt_reads=0";
+/// What either side writes is seen by the other at once.
+pub(super) const SEEN_AT_ONCE: &str = "hypertransport.write_ns=0";
+pub(super) const SEEN_AT_ONCE_HOST: &str = "mode.match_kind=host,hypertransport.write_ns=0";
+/// Entries that are fetched from memory, which takes some 60 ns there.
+pub(super) const EVERY_ENTRY_MISSES: &str = "mode.match_kind=host,kernel.match_ns=60";

@@ -7,8 +7,7 @@ use crate::common::{json, nicety, nicety_in};
 #[test]
 fn what_there_is_not_is_answered_with_what_there_is() {
     nicety(["reproduce", "nonsense"])
-        .is_error(2, "there is: miba-thesis, mpi-iwarp, mt23108-nicmem, multirail-udapl");
-    nicety(["reproduce", "accel-portals"]).is_error(2, "no model yet");
+        .is_error(2, "there is: accel-portals, miba-thesis, mpi-iwarp, mt23108-nicmem, multirail-udapl");
     nicety(["reproduce", "mt23108-nicmem/nonsense"]).is_error(2, "there is: bandwidth, bandwidth_2port");
     nicety(["reproduce", "NM-999"]).is_error(2, "no paper and no row");
     let ended = nicety(["reproduce", "NM-043", "--set", "bus.clock=1"]);
