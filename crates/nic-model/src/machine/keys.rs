@@ -436,7 +436,7 @@ keys! {
         woken_threads "threads" 1..8: "woken one after the other until the call goes on";
     }
     /// TCP in the host's kernel, where that carries data and not the card; nothing unless a file says so.
-    kernel Kernel {
+    tcp Tcp {
         interrupt_ns "ns" 0..1_000_000_000 = 0: "from a segment's arrival until the kernel works on it, unless it still works on others";
         segment_ns "ns" 0..1_000_000 = 0: "each segment that has arrived: one after the other, for all of a machine";
         send_segment_ns "ns" 0..1_000_000 = 0: "each segment of a message, for the processor that sends it";

@@ -22,7 +22,7 @@ pub(crate) struct Sockets {
 impl Sockets {
     /// Those of a machine; nothing takes time where the card does all.
     pub(crate) fn new(params: &Params, calls: &Calls) -> Self {
-        let k = &params.kernel;
+        let k = &params.tcp;
         Self {
             segment: ns(k.send_segment_ns),
             byte_ps: k.byte_ps,
@@ -60,7 +60,7 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn new(params: &Params) -> Self {
-        let k = &params.kernel;
+        let k = &params.tcp;
         let (interrupt, segment) = (ns(k.interrupt_ns), ns(k.segment_ns));
         Self { server: Server::default(), interrupt, segment, byte_ps: k.byte_ps }
     }
@@ -93,7 +93,7 @@ mod tests {
 
     fn params() -> Params {
         let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
-        let k = &mut params.kernel;
+        let k = &mut params.tcp;
         (k.interrupt_ns, k.segment_ns, k.send_segment_ns, k.byte_ps) = (5000.0, 1000.0, 500.0, 100.0);
         params
     }
@@ -112,12 +112,12 @@ mod tests {
     #[test]
     fn programs_pay_by_the_byte_and_the_segment_and_the_buffer() {
         let mut params = params();
-        (params.link.mtu_bytes, params.kernel.buffer_bytes) = (2048.0, 0.0);
+        (params.link.mtu_bytes, params.tcp.buffer_bytes) = (2048.0, 0.0);
         let sockets = |params: &Params| Sockets::new(params, &Calls::new(params));
         assert_eq!(sockets(&params).give(0), ns(500.0));
         assert_eq!(sockets(&params).give(4097), ns(3.0 * 500.0 + 409.7));
         assert_eq!(sockets(&params).take(4096), ns(409.6), "as much as there is");
-        (params.kernel.buffer_bytes, params.software.event_ns) = (2048.0, 20.0);
+        (params.tcp.buffer_bytes, params.software.event_ns) = (2048.0, 20.0);
         assert_eq!(sockets(&params).take(4096), ns(409.6 + params.host.poll_full_ns + 20.0));
         let free = Machine::load("mt23108-vapi").expect("it comes along").params;
         assert_eq!((sockets(&free).give(9), sockets(&free).take(9)), (Span::ZERO, Span::ZERO));
