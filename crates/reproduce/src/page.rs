@@ -3,7 +3,7 @@
 use super::figure::Figure;
 use super::judge::{Class, Row};
 use super::plots::{chart, entries, residuals};
-use super::published::{IWARP, MULTIRAIL, NICMEM, THESIS};
+use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS};
 use super::reproduction::{PaperScore, Reproduction};
 use super::score::Assumed;
 use super::score::{Score, worst};
@@ -102,6 +102,7 @@ fn name(paper: &str) -> &str {
         THESIS => "the thesis on InfiniBand, Myrinet and Quadrics",
         IWARP => "the paper on MPI over iWARP",
         MULTIRAIL => "the study of uDAPL over several rails",
+        ACCEL => "the paper on an accelerated Portals",
         other => other,
     }
 }

@@ -14,7 +14,7 @@ use super::judge::{Row, judge};
 use super::lab::{Lab, Measure};
 use super::machine::{Fitted, Machine, Machines};
 use super::moves::Moves;
-use super::published::{IWARP, MULTIRAIL, NICMEM, Published, THESIS, dataset};
+use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, Published, THESIS, dataset};
 use super::rows::{paper_of, table};
 use super::score::{Assumed, Score, assumed};
 use super::tables::{PaperTable, tables};
@@ -118,7 +118,7 @@ pub fn reproduce(
     Flow { machines: &machines, moves: &moves, source: &lab }.classify(&mut computed);
     let rows: Vec<Row> = computed.into_iter().map(|(row, _)| row).collect();
     let fitted = fitted(&rows, &machines);
-    let papers = [NICMEM, THESIS, IWARP, MULTIRAIL];
+    let papers = [NICMEM, THESIS, IWARP, MULTIRAIL, ACCEL];
     let papers =
         papers.into_iter().filter_map(|paper| paper_score(paper, &rows, &machines, &moves)).collect();
     let asked = |id: &str| rows.iter().any(|row| row.id == id);
