@@ -59,9 +59,7 @@ pub use lab::Measure;
 pub use machine::{Fitted, Machine, Origin, Value};
 pub use moves::{Effect, Move, Moves};
 pub use page::html;
-pub use published::{
-    ACCEL, IWARP, Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select,
-};
+pub use published::{ACCEL, IWARP, Kind, MULTIRAIL, NICMEM, Published, THESIS, Unknown, dataset, select};
 pub use quantity::{Probe, Tuning};
 pub use reproduction::{PaperScore, Reproduction, Request, SCHEMA, reproduce};
 pub use rows::{GROUPS, cards};
