@@ -86,7 +86,7 @@ static void objects(void) {
     SAYS(MPI_ERR_ARG, "status: ", MPI_Get_count(MPI_STATUS_IGNORE, MPI_INT, &n));
     SAYS(MPI_ERR_ARG, "errorcode: ", MPI_Error_class(-4, &n));
     SAYS(MPI_ERR_OTHER, "once", MPI_Init(NULL, NULL));
-    SAYS(MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Comm_join", MPI_Comm_join(0, &comm));
+    SAYS(MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Abi_set_fortran_info", MPI_Abi_set_fortran_info(MPI_INFO_NULL));
 }
 
 int main(void) {
