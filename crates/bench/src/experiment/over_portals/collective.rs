@@ -104,7 +104,15 @@ struct Plan {
 
 impl Plan {
     fn of(kind: Kind, rank: usize, ranks: usize, size: u64) -> Result<Self, Fault> {
-        let case = Case { kind, size: ranks, bytes: size, commutative: true, even: true, segment: u64::MAX };
+        let case = Case {
+            kind,
+            size: ranks,
+            bytes: size,
+            commutative: true,
+            even: true,
+            segment: u64::MAX,
+            shared: 0,
+        };
         let algorithm = Algorithm::named(algorithm(kind, ranks), &case).map_err(Fault::Meaningless)?;
         let one = |buffer| {
             let count = if kind.reduces() { size / NUMBER } else { size };
@@ -124,7 +132,9 @@ impl Plan {
             segment: u64::MAX,
         };
         let each = if kind.reduces() { NUMBER } else { 1 };
-        Ok(Self::read(&algorithm.plan(&task), [size, size * gets as u64], each))
+        let without = || Fault::Meaningless(format!("{} has no messages", algorithm.name));
+        let schedule = algorithm.plan(&task).ok_or_else(without)?;
+        Ok(Self::read(&schedule, [size, size * gets as u64], each))
     }
 
     /// Buffers lie behind each other: input, output, and the schedule's own.
