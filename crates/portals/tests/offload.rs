@@ -306,8 +306,7 @@ fn flood(mode: &'static str) -> Vec<Vec<u64>> {
             told.lock().expect("a lock")[from].push(event.hdr_data);
         }
     });
-    let got = got.lock().expect("a lock").clone();
-    got
+    got.lock().expect("a lock").clone()
 }
 
 /// Goal: with more sources than streams nothing is lost, nothing doubled and all order kept by either flow control, and without one

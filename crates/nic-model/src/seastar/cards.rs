@@ -312,7 +312,7 @@ impl Cards {
         self.schedule(arrives, Event::Card { node: to, task: Task::Note(note), path });
     }
 
-    /// An interrupt.
+    /// A kernel is interrupted, and does this work.
     fn at_kernel(&mut self, now: Time, at: Address, work: Work, mut path: Path) {
         let interrupt = self.costs.interrupt;
         let busy = self.card(at.node).kernel;

@@ -128,7 +128,7 @@ impl Costs {
         at_rate(bytes, self.read_mbps)
     }
 
-    /// The same for writing.
+    /// How long the card takes to write so many bytes to host memory.
     pub(super) fn writing(&self, bytes: u64) -> Span {
         at_rate(bytes, self.write_mbps)
     }

@@ -15,7 +15,7 @@
 mod matching;
 mod order;
 mod record;
-mod v3;
+pub(crate) mod v3;
 mod words;
 
 use std::net::{IpAddr, SocketAddr};
@@ -37,7 +37,6 @@ use crate::table::{EntryHandle, MdHandle};
 use matching::Matching;
 use order::{Extent, Order};
 use record::{EVENT, Outcome, REPLY};
-pub use v3::Draft;
 
 /// An interface on a NIC, and the memory through which it speaks.
 #[derive(Debug)]

@@ -95,7 +95,7 @@ mod tests {
     fn what_is_told_is_understood() {
         let event_of = |n: u8| Event {
             fail: Fail::from_number(n % 8).expect("a failure"),
-            list: if n % 2 == 0 { List::Priority } else { List::Overflow },
+            list: if n.is_multiple_of(2) { List::Priority } else { List::Overflow },
             start: 1,
             hdr_data: 2,
             match_bits: 3,

@@ -2,7 +2,8 @@
 //! unless one has come that the process does not know of (`PtlMDUpdate`). Three calls, of which each waits for its result; `PtlPost`
 //! is all three in one.
 
-use super::{Offload, Order};
+use super::Offload;
+use super::order::Order;
 use crate::engine::Place;
 use crate::entry::Entry;
 use crate::error::Result;

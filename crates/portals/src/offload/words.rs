@@ -1,6 +1,6 @@
 //! Integers of 8 bytes, one behind the other: how a process and its program on the NIC speak. Both are of one machine and one library.
 
-/// Writes them.
+/// Bytes that grow by integers, the least significant byte first.
 #[derive(Debug, Default)]
 pub(super) struct Writer(Vec<u8>);
 
@@ -25,7 +25,7 @@ impl Writer {
     }
 }
 
-/// Reads them.
+/// Bytes from which integers are taken in their order.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 

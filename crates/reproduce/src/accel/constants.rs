@@ -65,7 +65,7 @@ fn hardware(table: &mut Table) {
     debug_assert_eq!(NIC.card, CARD);
 }
 
-/// Section III.
+/// What Section III says of the firmware.
 fn firmware(table: &mut Table) {
     table.unused(&["AP-007", "AP-008", "AP-010", "AP-011", "AP-012", "AP-016"], UNUSED);
     table.input(&["AP-009"], "firmware.image_kib", NIC.parameter("firmware.image_kib"));

@@ -88,7 +88,7 @@ fn advantages(table: &mut Table) {
     );
 }
 
-/// Figure 6.
+/// Collectives by protocol, as in Figure 6.
 fn protocols(table: &mut Table) {
     let less = |op: &str| {
         let at = |setup: Setup| setup.collective(op, SOME);

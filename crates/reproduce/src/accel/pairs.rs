@@ -26,7 +26,7 @@ fn gap(size: u64) -> Quantity {
     HOST.late(size) - NIC.late(size)
 }
 
-/// Figure 1(a).
+/// Latency, as in Figure 1(a).
 fn latency(table: &mut Table) {
     table.number(&["AP-048"], "what the card saves at 8 B", gap(SMALL));
     table.number(&["AP-049"], "what it saves at 1 KiB", gap(LARGER));
@@ -41,7 +41,7 @@ fn latency(table: &mut Table) {
     table.number(&["AP-100"], how, NIC.late(SMALL).below(HOST.late(SMALL)));
 }
 
-/// Figure 1(b).
+/// Bandwidth, as in Figure 1(b).
 fn bandwidth(table: &mut Table) {
     let peak = Quantity::greatest([512 << 10, 2 << 20, 8 << 20].map(|n| NIC.rate(n)));
     table.number(&["AP-055"], "the largest from 512 KiB to 8 MiB", peak / 1e3);
@@ -60,7 +60,7 @@ fn bandwidth(table: &mut Table) {
     table.within(&["AP-101"], "gains at 8, 16 and 32 KiB in per cent", [8, 16, 32].map(|k| gain(k << 10)));
 }
 
-/// Figure 2.
+/// Streams of messages, as in Figure 2.
 fn streams(table: &mut Table) {
     let small = [16, 256, LARGER];
     table.checks(
@@ -104,7 +104,7 @@ fn streams(table: &mut Table) {
     );
 }
 
-/// Figure 4.
+/// Where the time goes, as in Figure 4.
 fn profile(table: &mut Table) {
     let both = [("card", NIC), ("kernel", HOST)];
     let share = |setup: Setup, part: &str| setup.part(part) / setup.late(SMALL);
@@ -181,7 +181,7 @@ fn protocol(table: &mut Table) {
     );
 }
 
-/// Figure 7.
+/// Lists of posted receives, as in Figure 7.
 fn queues(table: &mut Table) {
     let slope = |setup: Setup| (setup.behind(DEEP) - setup.behind(0)) * (1e3 / DEEP as f64);
     table.number(&["AP-095"], "what 100 entries add to the latency, for each", slope(NIC));

@@ -17,7 +17,7 @@ pub(super) fn table(table: &mut Table) {
     table.unused(&["IW-078", "IW-079", "IW-080", "IW-081"], UNUSED);
 }
 
-/// Section 4.
+/// What Section 4 says of the machines.
 fn hardware(table: &mut Table) {
     table.method(&["IW-013", "IW-060", "IW-071"], "nodes that processes sit on", 4.0);
     table.unused(&["IW-014", "IW-015"], "each rank has a processor of its own, up to eight of a node");
@@ -32,7 +32,7 @@ fn hardware(table: &mut Table) {
     table.method(&["IW-070"], "processes of a kernel", 16.0);
 }
 
-/// Section 3.
+/// What Section 3 says of connections.
 fn connections(table: &mut Table) {
     table.method(
         &["IW-008"],

@@ -10,7 +10,7 @@ pub(crate) fn plans() -> Vec<Plan> {
     vec![latency(), bandwidth()]
 }
 
-/// Figure 4(a).
+/// Latencies, as in Figure 4(a).
 fn latency() -> Plan {
     let small = super::setups::SMALL;
     Plan::new(IWARP, "4a", "latency", "Latency of small messages")
@@ -27,7 +27,7 @@ fn latency() -> Plan {
         .point(4, "IW-026", small)
 }
 
-/// Figure 4(b).
+/// Bandwidths, as in Figure 4(b).
 fn bandwidth() -> Plan {
     Plan::new(IWARP, "4b", "bandwidth", "Bandwidth of windows of messages")
         .axes(BYTES, MB)

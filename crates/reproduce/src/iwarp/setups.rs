@@ -9,7 +9,7 @@ const TUNING: Tuning = Tuning { window: 64, burst_bytes: 8 << 20, signal: 1 };
 
 /// The card, with TCP in it.
 pub(crate) const CARD: Setup = Setup { card: "model:t3b", tuning: TUNING, options: "" };
-/// The same machine with TCP in its kernel.
+/// The machines of the paper with TCP in their kernel.
 pub(crate) const SOCKETS: Setup = Setup { card: "model:t3b-sockets", tuning: TUNING, options: "" };
 
 /// Bytes of a small message.

@@ -63,7 +63,7 @@ impl Call {
         Ok(Self { port, acts: call.acts, barrier: barrier.acts, rank, calls: 0, names: 0 })
     }
 
-    /// One call.
+    /// Carries the operation out once: all of its rounds.
     fn call(&mut self, is_barrier: bool, deadline: Option<Time>) -> Result<(), Fault> {
         self.calls += 1;
         let acts = std::mem::take(if is_barrier { &mut self.barrier } else { &mut self.acts });

@@ -98,7 +98,7 @@ pub(super) const BANDWIDTH: OverPortals = OverPortals {
     },
 };
 
-/// Posting.
+/// What posting a receive or a send takes.
 pub(super) const POST: OverPortals = OverPortals {
     name: "portals-post",
     about: "what posting a receive or a send over Portals takes, and how often it goes to the card",
@@ -112,7 +112,7 @@ pub(super) const POST: OverPortals = OverPortals {
     },
 };
 
-/// Collective operations.
+/// What collective operations take at all ranks.
 pub(super) const COLLECTIVE: OverPortals = OverPortals {
     name: "portals-collective",
     about: "collective operations over Portals, matched by the NIC, call behind call",

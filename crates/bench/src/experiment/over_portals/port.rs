@@ -26,7 +26,7 @@ const ROOM_MIN: u64 = 64 << 10;
 /// What tells events of overflow entries from those of receives.
 const OVERFLOW: u64 = 1 << 63;
 
-/// One process.
+/// A process with its interface, and what it has posted there.
 pub(super) struct Port {
     pub(super) host: Host,
     pub(super) offload: Offload,
