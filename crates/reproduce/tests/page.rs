@@ -46,6 +46,10 @@ fn the_reproduction_shows_the_papers_figures() {
     assert_eq!(told[0], told[1], "{told}");
     assert!(told[2].as_str().is_some_and(|text| text.contains("886")), "{told}");
     assert_eq!(browser.eval(CUT), json!([]), "something is cut off on a desktop, or in a box to scroll");
+    let columns = "(() => { const at = (cells) => [...document.querySelectorAll(cells)].map((c) => c.getBoundingClientRect().x); \
+                   return [at('table.results thead th'), at('table.results tbody tr:first-child > *')]; })()";
+    let columns = browser.eval(columns);
+    assert_eq!(columns[0], columns[1], "heads stand over other columns than theirs");
     let filter = "(() => { const f = document.getElementById('filter'); f.value = 'NM-043'; \
                   f.dispatchEvent(new Event('input')); \
                   return [...document.querySelectorAll('table.results tbody tr')].filter(r => !r.hidden).length; })()";
