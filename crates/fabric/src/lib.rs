@@ -23,7 +23,7 @@ use std::sync::mpsc;
 use host::Host;
 use host::world::{self, World};
 pub use nic_model::{
-    COMPONENTS, Machine, MachineError, Parameter, Profile, Source, Value, Wrong, machines, profile,
+    COMPONENTS, Family, Machine, MachineError, Parameter, Profile, Source, Value, Wrong, machines, profile,
 };
 pub use nic_soft::shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};

@@ -81,8 +81,8 @@ pub struct Fitted {
 /// A file that cannot be read, a value that does not exist or is beyond its range.
 pub(super) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machine, BadCard> {
     let file = fabric::machine(card)?;
-    let mut machine = file.clone();
-    for (key, value) in changes {
+    let (mut machine, kind) = (file.clone(), file.family);
+    for (key, value) in changes.iter().filter(|(key, _)| concerns(kind, key)) {
         machine.set(key, value)?;
     }
     let value = |(file, now): (fabric::Parameter, fabric::Parameter)| {
@@ -93,6 +93,21 @@ pub(super) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machin
     };
     let values = file.parameters().into_iter().zip(machine.parameters()).map(value).collect();
     Ok(Machine { card: card.to_owned(), values })
+}
+
+/// Whether a value is one that cards of a kind have, by its section.
+fn concerns(kind: fabric::Family, key: &str) -> bool {
+    kind.has(key.split('.').next().unwrap_or(key))
+}
+
+/// The changes that are about a card, as options of its device.
+///
+/// # Errors
+/// A machine file that cannot be read.
+pub(super) fn options_of(card: &str, changes: &[(String, String)]) -> Result<Vec<String>, BadCard> {
+    let kind = fabric::machine(card)?.family;
+    let own = changes.iter().filter(|(key, _)| concerns(kind, key));
+    Ok(own.map(|(key, value)| format!("{key}={value}")).collect())
 }
 
 /// Where a value comes from, and all that the file says of it.

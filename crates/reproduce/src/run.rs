@@ -1,9 +1,10 @@
 //! [`run`]: a reproduction on the modelled cards, in virtual time, on all cores.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use super::error::{BadCard, NoValue};
-use super::machine::{Machine, of_card};
+use super::machine::{Machine, of_card, options_of};
 use super::moves::Moves;
 use super::published::Published;
 use super::quantity::Probe;
@@ -41,10 +42,13 @@ pub fn run(
 ) -> Result<Option<Reproduction>, BadCard> {
     let machines = machines(&options.changes)?;
     let changes: Vec<String> = options.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let of_card = |card| Ok::<_, BadCard>((card, options_of(card, &options.changes)?));
+    let by_card: BTreeMap<&str, Vec<String>> = cards().into_iter().map(of_card).collect::<Result<_, _>>()?;
     let measure = |probe: &Probe| {
         // Times are the same, and there is less to copy.
         let hole = std::iter::once("payload=hole".to_owned());
-        let changes: Vec<String> = hole.chain(changes.iter().cloned()).collect();
+        let own = by_card.get(probe.card()).into_iter().flatten().cloned();
+        let changes: Vec<String> = hole.chain(own).collect();
         let measured = world::measure(&probe.changed(&changes.join(",")), &probe.cell, &probe.settings());
         measured.map(|measured| measured.value).map_err(|fault| NoValue::Failed(fault.to_string()))
     };
