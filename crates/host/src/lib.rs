@@ -9,11 +9,13 @@
 //! | `bell` | [`Bell`]: what a sleeper waits on and a producer rings; may lie in shared memory |
 //! | `source` | [`Source`]: what one can sleep on; [`WaitSet`]: several in one |
 //! | `spin`, `lock` | [`Spin`], for NICs; [`Lock`], for whoever may call something that lets others run while it holds one |
+//! | `ahead` | [`fetch_ahead`]: has the processor fetch what will be used soon |
 //! | `rng` | [`Rng`]: numbers that follow from a seed |
 //! | `ops` | [`HostOps`], the contract of a kind of time, and [`Host`], its handle with the two wait loops |
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
 
+mod ahead;
 pub mod bell;
 mod lock;
 mod ops;
@@ -24,6 +26,7 @@ mod spin;
 mod units;
 pub mod world;
 
+pub use ahead::fetch_ahead;
 pub use bell::Bell;
 pub use lock::{Held, Lock};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};

@@ -12,6 +12,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use super::config::{Config, Factory};
 use super::shared::Shared;
 use super::suspend::{Baton, Body, Holder, Suspender, ThreadMark};
+use crate::ahead::LINE;
 
 /// A rank's stack.
 pub(super) enum Vessel {
@@ -109,13 +110,12 @@ pub(super) struct Staggered {
 const STACK_MIN: usize = 8 << 10;
 /// At how many lines they begin. Measured: more, or a power of two, is slower with many ranks.
 const LINES: usize = 44;
-const LINE_LEN: usize = 64;
 
 // SAFETY: it is the default stack, with its guard page, without at most 2,752 of at least 8,192 bytes at the upper end; a
 // multiple of 64 keeps the alignment. Test: all of world's.
 unsafe impl Stack for Staggered {
     fn base(&self) -> StackPointer {
-        let lower = self.stack.base().get() - self.rank % LINES * LINE_LEN;
+        let lower = self.stack.base().get() - self.rank % LINES * LINE;
         StackPointer::new(lower).expect("above the guard page")
     }
 

@@ -40,6 +40,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use crate::ahead::{LINE, fetch_ahead};
 use crate::spin::SpinGuard;
 pub use actor::{Actor, ActorId};
 pub use config::{Config, Factory};
@@ -52,6 +53,17 @@ use shared::Shared;
 use state::{Phase, State};
 use suspend::Body;
 pub use timeline::Timeline;
+
+/// With fewer ranks what they need stays in the caches.
+const MANY: usize = 1_000;
+/// How many events before its turn a rank's own data are fetched, and then its stack, of which they say where it is.
+const RANK_AHEAD: usize = 6;
+const STACK_AHEAD: usize = 2;
+/// For so many ranks at a time: the processor looks for their stacks' pages at once.
+const AT_ONCE: usize = 2;
+/// What is fetched of a stack: from so many bytes below the place where the rank rests.
+const STACK_BELOW: usize = 128;
+const STACK_LINES: usize = 10;
 
 /// Simulated machines and the ranks on them; stays in its thread.
 pub struct World {
@@ -125,8 +137,8 @@ impl World {
 
     fn run_events(&mut self) -> Result<Ended, Failure> {
         let shared = self.shared.clone();
+        let mut state = shared.lock();
         loop {
-            let mut state = shared.lock();
             if state.live == 0 {
                 return Ok(Ended { time: state.now, events: state.events, trace: state.trace });
             }
@@ -136,20 +148,36 @@ impl World {
             if state.events > self.config.max_events {
                 return Err(Failure::Endless { time: state.now, waiting: state.waiting() });
             }
-            self.handle(&shared, state, event)?;
+            self.fetch_ahead(&state);
+            state = self.handle(&shared, state, event)?;
         }
     }
 
-    fn handle(
+    /// Begins to fetch what ranks need that go on soon.
+    fn fetch_ahead(&self, state: &State) {
+        if state.ranks.len() < MANY || !state.events.is_multiple_of(AT_ONCE as u64) {
+            return;
+        }
+        let ahead = |others| (others..others + AT_ONCE).filter_map(|others| state.rank_ahead(others));
+        for rank in ahead(RANK_AHEAD) {
+            fetch(&state.ranks[rank]);
+            self.vessels.get(rank).into_iter().for_each(fetch);
+        }
+        for rank in ahead(STACK_AHEAD) {
+            fetch_ahead(state.ranks[rank].rests_at.wrapping_sub(STACK_BELOW), STACK_LINES);
+        }
+    }
+
+    fn handle<'a>(
         &mut self,
-        shared: &Shared,
-        mut state: SpinGuard<'_, State>,
+        shared: &'a Shared,
+        mut state: SpinGuard<'a, State>,
         event: Event,
-    ) -> Result<(), Failure> {
+    ) -> Result<SpinGuard<'a, State>, Failure> {
         match event {
             Event::Resume { rank } => {
                 if state.ranks[rank].phase == Phase::Due {
-                    self.resume(shared, state, rank)?;
+                    return self.resume(shared, state, rank);
                 }
             }
             Event::Timer { rank } => state.timer(rank),
@@ -161,17 +189,18 @@ impl World {
                 }
                 drop(state);
                 self.actors[actor].event(now, token);
+                return Ok(shared.lock());
             }
         }
-        Ok(())
+        Ok(state)
     }
 
-    fn resume(
+    fn resume<'a>(
         &mut self,
-        shared: &Shared,
-        mut state: SpinGuard<'_, State>,
+        shared: &'a Shared,
+        mut state: SpinGuard<'a, State>,
         rank: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<SpinGuard<'a, State>, Failure> {
         state.begin(rank);
         drop(state);
         let running = self.vessels[rank].as_mut().is_some_and(Vessel::resume);
@@ -181,15 +210,17 @@ impl World {
             self.vessels[rank] = None;
             state.end(rank);
         }
-        let panicked = state.panicked.take();
-        let newborn = std::mem::take(&mut state.newborn);
-        drop(state);
-        for (number, body) in newborn {
+        for (number, body) in std::mem::take(&mut state.newborn) {
             self.outfit(number, body)?;
         }
-        match panicked {
+        match state.panicked.take() {
             Some((rank, message)) => Err(Failure::Panicked { rank, message }),
-            None => Ok(()),
+            None => Ok(state),
         }
     }
+}
+
+/// Begins to fetch all of a value.
+fn fetch<T>(value: &T) {
+    fetch_ahead(std::ptr::from_ref(value).addr(), size_of::<T>().div_ceil(LINE));
 }

@@ -142,8 +142,7 @@ impl HostOps for Node {
     /// The first turn finds out what a look takes. Later ones wait for news of the rank's nodes, and come back at the
     /// first instant at which looking again and again would have seen it.
     fn relax(&self, turn: &mut Turn) -> bool {
-        self.shared.sync();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.synced();
         let Some(rank) = state.current else {
             drop(state);
             panic!("{} waits in an event, where nobody can wait", turn.call);

@@ -117,6 +117,11 @@ impl Queue {
         Some(())
     }
 
+    /// The event that is due after so many others, if it is known: of those that are due at the same time.
+    pub(super) fn ahead(&self, others: usize) -> Option<Event> {
+        self.front.get(self.taken + others).map(|entry| entry.event)
+    }
+
     fn first_filled(&self) -> Option<usize> {
         (self.filled != 0).then(|| self.filled.trailing_zeros() as usize)
     }
@@ -164,6 +169,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn those_of_the_present_are_known_ahead() {
+        let mut queue = Queue::default();
+        for (at, node) in [(50, 1), (70, 4), (50, 2), (50, 3)] {
+            queue.push(Time::from_ps(at), Event::Signal { node });
+        }
+        assert_eq!(queue.ahead(0), None, "which are of the present shows with the first");
+        assert_eq!(queue.pop().map(|(_, event, _)| event), Some(Event::Signal { node: 1 }));
+        let ahead: Vec<_> = (0..3).map(|others| queue.ahead(others)).collect();
+        assert_eq!(ahead, [Some(Event::Signal { node: 2 }), Some(Event::Signal { node: 3 }), None]);
     }
 
     #[test]

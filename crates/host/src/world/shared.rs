@@ -46,16 +46,24 @@ impl Shared {
 
     /// The world's clock reaches that of the running rank. Does nothing in an event.
     pub(super) fn sync(&self) {
+        self.synced();
+    }
+
+    /// As [`Shared::sync`]: the state at that time.
+    pub(super) fn synced(&self) -> SpinGuard<'_, State> {
         let mut state = self.lock();
-        let Some(rank) = state.current else { return };
-        if !state.ending && !state.catch_up(rank) {
+        let running = state.current.filter(|_| !state.ending);
+        if let Some(rank) = running.filter(|&rank| !state.catch_up(rank)) {
             self.suspend(state, rank);
+            return self.lock();
         }
+        state
     }
 
     /// Gives up control until the rank is resumed.
-    pub(super) fn suspend(&self, state: SpinGuard<'_, State>, rank: usize) {
+    pub(super) fn suspend(&self, mut state: SpinGuard<'_, State>, rank: usize) {
         let suspender: Option<Suspender> = state.ranks[rank].suspender.clone();
+        state.ranks[rank].rests_at = std::ptr::from_ref(&suspender).addr();
         drop(state);
         if let Some(suspender) = suspender {
             suspender.suspend();

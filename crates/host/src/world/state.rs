@@ -30,6 +30,8 @@ pub(super) struct Rank {
     pub(super) local: Time,
     /// Where it gave up control; for [`Suspender`].
     pub(super) suspender: Option<Suspender>,
+    /// Where it rests on its stack; 0 if it has none.
+    pub(super) rests_at: usize,
     nodes: Box<[usize]>,
     /// News of its nodes when it last looked.
     pub(super) seen: u64,
@@ -105,6 +107,7 @@ impl State {
             phase: Phase::Due,
             local: begins,
             suspender: None,
+            rests_at: 0,
             nodes,
             seen: 0,
             looked: begins,
@@ -152,6 +155,14 @@ impl State {
         self.events += 1;
         self.trace = (self.trace.rotate_left(7) ^ digest).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Some(event)
+    }
+
+    /// The rank that goes on after so many other events, if that is known.
+    pub(super) fn rank_ahead(&self, others: usize) -> Option<usize> {
+        match self.queue.ahead(others) {
+            Some(Event::Resume { rank }) => Some(rank),
+            _ => None,
+        }
     }
 
     /// Lets the running rank's clock be the world's, if nothing is due before; otherwise the rank must give up control.
