@@ -10,6 +10,7 @@
 //! | `address` | [`SockAddr`]: a socket address as C passes and lays it out |
 //! | `loan` | [`Loan`]: bytes of ours that a program may look at |
 //! | `handles` | [`Table`]: handles that are checked at each use, and stale once their object is gone |
+//! | `sync` | [`lock`]: a lock that a panic does not poison |
 //!
 //! What answers a call has its own errors: functions here take the error to return, or say in a type what was wrong.
 //!
@@ -28,3 +29,4 @@ pub use firewall::{Panicked, contain};
 pub use handles::{Handle, Look, Table};
 pub use loan::Loan;
 pub use pointer::{BadBytes, Bytes, In, Items, Out, Text};
+pub use sync::lock;

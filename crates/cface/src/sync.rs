@@ -1,4 +1,4 @@
-//! What the table of handles is made of: loom's under its model checker, the standard library's otherwise.
+//! What the table of handles is made of: loom's under its model checker, the standard library's otherwise; [`lock`], which faces take, too.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -35,6 +35,6 @@ impl<T> UnsafeCell<T> {
 }
 
 /// Locks; what a panicking thread left behind is used as it is, since no change under these locks is made in two steps.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

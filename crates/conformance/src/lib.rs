@@ -20,7 +20,7 @@
 //! | `send_recv`, `send_forms`, `write`, `read`, `atomics`, `placement` | what each operation does |
 //! | `remote_violations`, `local_violations` | what it must not do |
 //! | `order`, `limits`, `states`, `rnr`, `srq`, `cq`, `notify` | queues |
-//! | `connect`, `listen`, `disconnect`, `vanish` | connections |
+//! | `connect`, `pairing`, `listen`, `disconnect`, `vanish` | connections |
 //! | `firmware` | programs that the NIC runs |
 //! | `large`, `random`, `threads` | 1 GiB messages, a seeded comparison with a model, concurrent use |
 //! | `traffic` | checked traffic for tests of a device's own, while they break something |
@@ -49,6 +49,7 @@ mod memory;
 mod notify;
 mod objects;
 mod order;
+mod pairing;
 mod placement;
 mod random;
 mod read;

@@ -334,6 +334,15 @@ macro_rules! __conformance_table {
                 waiting_for_events_times_out
                 the_descriptor_is_readable
             }
+            pairing {
+                a_request_waits_until_it_is_wanted
+                either_side_may_come_first
+                many_pairs_meet_their_own
+                two_of_one_side_make_a_pair
+                a_queue_pair_alone_is_refused
+                requests_of_others_are_told_apart
+                who_waits_for_the_departed_is_refused
+            }
             firmware {
                 commands_are_carried_out_in_order
                 messages_carry_header_and_payload

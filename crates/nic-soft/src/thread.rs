@@ -86,8 +86,9 @@ impl Ear {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Sleeps until something happens, or for this long. What happened: tokens and flags.
-    pub(crate) fn sleep(&self, events: &mut Vec<epoll::Event>, pause: Option<Span>) {
+    /// Sleeps until something happens, or for this long. What happened: tokens and flags; whether anything has, or somebody has
+    /// woken it.
+    pub(crate) fn sleep(&self, events: &mut Vec<epoll::Event>, pause: Option<Span>) -> bool {
         events.clear();
         let timeout = pause.map(|pause| {
             let pause = pause.to_std();
@@ -95,6 +96,7 @@ impl Ear {
         });
         // Interrupted by a signal, the thread just looks around.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref());
+        let any = !events.is_empty();
         events.retain(|event| {
             let is_kick = event.data.u64() == Self::KICK;
             if is_kick {
@@ -103,6 +105,7 @@ impl Ear {
             }
             !is_kick
         });
+        any
     }
 }
 
@@ -151,10 +154,8 @@ mod tests {
         let ear = Ear::new().expect("descriptors");
         let mut events = Vec::with_capacity(4);
         ear.wake();
-        ear.sleep(&mut events, None);
-        assert!(events.is_empty(), "of no descriptor");
-        ear.sleep(&mut events, Some(Span::ZERO));
-        assert!(events.is_empty() && !ear.is_stopping(), "it was heard");
+        assert!(ear.sleep(&mut events, None) && events.is_empty(), "of no descriptor");
+        assert!(!ear.sleep(&mut events, Some(Span::ZERO)) && !ear.is_stopping(), "it was heard");
         let (here, there) = rustix::pipe::pipe().expect("a pipe");
         ear.watch(std::os::fd::AsFd::as_fd(&here), 7, epoll::EventFlags::IN).expect("watched");
         rustix::io::write(&there, &[1]).expect("written");

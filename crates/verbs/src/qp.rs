@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::provider::QpOps;
-use crate::{Buf, Error, Pd, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr};
+use crate::{Buf, Error, Pd, QpInit, QpState, RecvWr, RemoteAddr, Result, SendFlags, SendWr, Wc};
 
 /// A reliable connected queue pair (`ibv_qp` of type RC). Dropping it disconnects; its own outstanding
 /// requests then complete nowhere, the peer's are flushed.
@@ -91,6 +91,12 @@ impl Qp {
     /// Moves it to the error state: everything posted is flushed, the peer is disconnected.
     pub fn to_error(&self) {
         self.ops.to_error();
+    }
+
+    /// Takes its own completions out of its queues, in order of each; those of other queue pairs stay there. For who ends it, and
+    /// wants to know what it had done: what nobody has polled goes with it otherwise. None on a NIC that cannot tell them apart.
+    pub fn take_completions(&self) -> Vec<Wc> {
+        self.ops.take_completions()
     }
 
     /// `len` bytes of the peer's NIC memory at `remote`, for load and store by this process: a line that both sides write in turn

@@ -48,10 +48,10 @@ pub(super) struct Attention {
 
 impl Attention {
     /// Whether what a poller leaves undone is soon looked after: the thread watches, and polls find the connection without
-    /// there being news.
+    /// there being news, all of them or, of one that is `warm`, the next.
     #[inline]
-    pub(super) fn is_tended(&self) -> bool {
-        self.watched && !self.listed
+    pub(super) fn is_tended(&self, warm: bool) -> bool {
+        self.watched && (!self.listed || warm)
     }
 
     /// Whether polls find the connection only if there is news, or if it asks for it.

@@ -122,18 +122,25 @@ impl Completions {
         ring.entries.reserve(more);
     }
 
-    /// Forgets a queue pair's completions, gives back the slots that they hold, and expects `depth` fewer.
+    /// Forgets a queue pair's completions, and expects `depth` fewer.
     pub(super) fn release(&self, slots: &Arc<Slots>, depth: u32) {
-        let mut ring = self.ring.lock();
-        ring.demand -= depth as usize;
+        self.take_of(slots);
+        self.ring.lock().demand -= depth as usize;
+    }
+
+    /// Takes a queue pair's completions out, in order, and gives back the slots that they hold.
+    pub(super) fn take_of(&self, slots: &Arc<Slots>) -> Vec<Wc> {
+        let (mut ring, mut own) = (self.ring.lock(), Vec::new());
         ring.entries.retain(|entry| {
             let stays = !Arc::ptr_eq(&entry.slots, slots);
             if !stays {
                 slots.reclaim(entry.frees);
+                own.push(entry.wc);
             }
             stays
         });
         self.len.store(ring.entries.len(), Ordering::Release);
+        own
     }
 
     /// Publishes a completion and wakes who waits; if the queue is full, it is overrun.

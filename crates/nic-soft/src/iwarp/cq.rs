@@ -12,7 +12,7 @@ use verbs::{Error, Result, Wc};
 use super::completions::Completions;
 use super::inner::Inner;
 use super::qp::QpInner;
-use super::ready::TURNS;
+use super::ready::{By, TURNS};
 use super::reports::Reports;
 use crate::sync::Spin;
 use crate::tide::queue;
@@ -80,7 +80,7 @@ impl CqInner {
             count.min(TURNS)
         };
         for step in 0..turns {
-            users.list[(users.turn + step) % count].poll();
+            users.list[(users.turn + step) % count].poll(By::Poller);
         }
         users.turn = if count > TURNS { (users.turn + turns) % count } else { 0 };
         drop(users);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use verbs::provider::{QpOps, own};
-use verbs::{Error, QpInit, QpState, RecvWr, Result, SendWr};
+use verbs::{Error, QpInit, QpState, RecvWr, Result, SendWr, Wc};
 
 use super::cq::CqInner;
 use super::end::End;
 use super::inner::Inner;
 use super::qp::QpInner;
 use super::queues::{Making, state_of};
+use super::ready::By;
 use super::srq::SrqInner;
 
 /// Completions that a queue pair with a shared receive queue is expected to have outstanding.
@@ -57,6 +58,11 @@ impl QpHandle {
         &self.qp
     }
 
+    /// Takes in what has come by now, as a card would have when it came, and tells the peer.
+    fn take_in(&self) {
+        self.qp.with(|stream| stream.progress(&self.qp.queues, By::Other));
+    }
+
     fn is_elsewhere(&self) -> bool {
         self.device.shared.birth.is_elsewhere()
     }
@@ -67,6 +73,7 @@ impl Drop for QpHandle {
         if self.is_elsewhere() {
             return;
         }
+        self.take_in();
         self.qp.queues.set_dropped();
         self.qp.end(&End::Asked);
         self.device.registry.cancel(&self.qp);
@@ -101,6 +108,15 @@ impl QpOps for QpHandle {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.device.shared.birth.check()?;
         self.qp.post_recv(wr)
+    }
+
+    fn take_completions(&self) -> Vec<Wc> {
+        if self.is_elsewhere() {
+            return Vec::new();
+        }
+        self.take_in();
+        let rings = [&self.send_cq.0, &self.recv_cq.0].map(|cq| cq.ring());
+        rings.into_iter().flat_map(|ring| ring.take_of(self.qp.queues.slots())).collect()
     }
 
     fn to_error(&self) {

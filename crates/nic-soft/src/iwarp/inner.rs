@@ -10,7 +10,7 @@ use verbs::{DeviceAttr, Result};
 use super::memory::NicMemory;
 use super::numbers::Numbers;
 use super::qp::QpInner;
-use super::ready::TURNS;
+use super::ready::{By, TURNS};
 use super::registry::{Registry, Wish};
 use super::shared::Shared;
 use crate::sync::roll::Suspects;
@@ -151,8 +151,8 @@ impl Inner {
 
     /// Works on connections that have news.
     pub(super) fn drive_ready(&self) {
-        self.shared.news.take(|num| {
-            if self.qp(num).is_some_and(|qp| !qp.poll()) {
+        self.shared.news.take(|num, by| {
+            if self.qp(num).is_some_and(|qp| !qp.poll(by)) {
                 self.shared.news.again(num);
             }
         });
@@ -177,7 +177,7 @@ impl Chore for Inner {
             let only = connected.list.first().cloned();
             drop(connected);
             return only.iter().for_each(|qp| {
-                qp.poll();
+                qp.poll(By::Poller);
             });
         }
         let turns = if count > TURNS { usize::from(self.shared.news.is_turn()) } else { count };
@@ -188,7 +188,7 @@ impl Chore for Inner {
         connected.turn = if count > TURNS { (connected.turn + turns) % count } else { 0 };
         drop(connected);
         some.iter().flatten().for_each(|qp| {
-            qp.poll();
+            qp.poll(By::Poller);
         });
         if count > TURNS {
             self.drive_ready();

@@ -18,6 +18,7 @@ use super::lent::Lent;
 use super::patrol;
 use super::place::segment_len;
 use super::queues::{Queues, state};
+use super::ready::By;
 use super::receiving::Receiving;
 use super::sending::{Owes, Sending};
 use super::shared::{Shared, machine_time};
@@ -34,15 +35,6 @@ const CRC_FPDU_LEN: u32 = 60_000;
 const NUDGE_AFTER: Span = Span::from_ms(50);
 const NUDGES: u32 = 4;
 
-/// Who works on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    /// Somebody who polls and will do so again.
-    Poller,
-    /// Anybody else: nothing may be left undone.
-    Other,
-}
-
 /// What is said once more to a peer that has not spoken.
 struct Nudges {
     left: u32,
@@ -58,8 +50,8 @@ pub(super) struct Link {
     sending: Sending,
     attention: Attention,
     events: Arc<Events>,
-    /// The last look at the socket brought something: there may be more.
-    has_received: bool,
+    /// The polls which this connection still has, of those of a device with many, though there be no news of it.
+    polls_left: u32,
     /// Whoever polls next has been told to look here.
     has_next_poll: bool,
     /// What the program is to be told of it when the peer has spoken; `None` when it has been told.
@@ -104,7 +96,7 @@ impl Link {
             sending: Sending::new(asks, negotiated.ord, first_send),
             attention: Attention::default(),
             events,
-            has_received: false,
+            polls_left: 0,
             has_next_poll: false,
             news: None,
             unheard: None,
@@ -145,21 +137,30 @@ impl Link {
 
     /// Receives what has come and sends what waits.
     pub(super) fn progress(&mut self, queues: &Queues, by: By) -> Result<(), End> {
-        if by == By::Poller {
+        let polls = by != By::Other;
+        if by == By::Reminded {
             self.has_next_poll = false;
+        }
+        if polls {
+            self.polls_left = self.polls_left.saturating_sub(1);
             self.attention.on_poll(self.socket.as_fd(), queues);
         }
         let any = self.receive(queues)?;
-        if by == By::Poller && self.attention.is_tended() && self.sending.may_wait(queues, any) {
+        if polls && self.is_tended() && self.sending.may_wait(queues, any) {
             return Ok(());
         }
         self.transmit(queues)
     }
 
+    #[inline]
+    fn is_tended(&self) -> bool {
+        self.attention.is_tended(self.polls_left > 0)
+    }
+
     /// Sends what waits.
     #[inline]
     pub(super) fn transmit(&mut self, queues: &Queues) -> Result<(), End> {
-        let hurry = !self.attention.is_tended();
+        let hurry = !self.is_tended();
         let mut lent = Lent { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
         self.sending.transmit(&mut lent, hurry)
     }
@@ -169,7 +170,10 @@ impl Link {
         self.receiving.begin_turn();
         let result = self.receive_turn(queues);
         let any = self.receiving.end_turn(queues);
-        self.has_received = any;
+        if any {
+            // There may be more.
+            self.polls_left = queues.shared.news.polls_after_news();
+        }
         result.map(|()| any)
     }
 
@@ -212,7 +216,7 @@ impl Link {
     pub(super) fn settle(&mut self, queues: &Queues) {
         let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
         self.attention.settle(self.socket.as_fd(), queues, rnr, blocked);
-        if self.attention.is_listed() && (self.has_received || blocked) && !self.has_next_poll {
+        if self.attention.is_listed() && (self.polls_left > 0 || blocked) && !self.has_next_poll {
             self.has_next_poll = true;
             queues.shared.news.again(queues.num);
         }

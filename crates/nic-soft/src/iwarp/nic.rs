@@ -29,23 +29,56 @@ pub(super) fn start(device: &Arc<Inner>) -> Result<()> {
 }
 
 fn run(shared: &Shared, device: &Weak<Inner>) {
-    let mut rounds = Rounds::default();
-    let mut pause = None;
-    let ear = &shared.reactor.ear;
+    let (mut rounds, mut pace) = (Rounds::default(), Pace::default());
+    let (mut pause, mut awake_until) = (None, None);
+    let (ear, host) = (&shared.reactor.ear, &shared.host);
     let mut events = Vec::with_capacity(64);
     while !ear.is_stopping() {
-        ear.sleep(&mut events, pause);
+        let is_awake = || awake_until.is_some_and(|until| host.now() < until);
+        let mut any = false;
+        while !any && is_awake() {
+            any = ear.sleep(&mut events, Some(Span::ZERO));
+        }
+        if !any {
+            ear.sleep(&mut events, pause);
+        }
         if ear.is_stopping() {
             return;
         }
         let Some(device) = device.upgrade() else { return };
+        let began = host.now();
         device.thread.is_me();
         for event in &events {
             rounds.on_event(&device, &meaning(event));
         }
         let next = rounds.round(&device);
-        let now = shared.host.now();
+        let now = host.now();
         pause = next.map(|at| at.since(now));
+        awake_until = pace.on_work(began, now);
+    }
+}
+
+/// Work of this length was copying much.
+const MUCH: Span = Span::from_us(8);
+/// What comes so soon after that belongs to one stream.
+const SOON: Span = Span::from_us(200);
+/// For so long the thread looks for more of it.
+const STAY: Span = Span::from_us(50);
+
+/// How soon work follows on work. While much comes soon, the thread looks again for a while before it sleeps: waking it would
+/// take longer than what is to come, and whoever sends would pay for it, too.
+#[derive(Default)]
+struct Pace {
+    /// When the last work ended.
+    ended: Option<Time>,
+}
+
+impl Pace {
+    /// Something was worked on; until when to stay awake for more.
+    fn on_work(&mut self, began: Time, ended: Time) -> Option<Time> {
+        let before = self.ended.replace(ended);
+        let is_soon = before.is_some_and(|before| began.since(before) <= SOON);
+        (is_soon && ended.since(began) >= MUCH).then(|| ended + STAY)
     }
 }
 
@@ -75,7 +108,8 @@ impl Watch {
         let go_on = std::mem::replace(&mut self.polls_of_all, polls) != polls;
         // Among many, who asks for news polls them all: while somebody does, none needs to be looked at.
         if !(go_on && shared.is_crowded()) {
-            let stays = |qp: Arc<QpInner>| qp.with(|stream| stream.on_look(&qp.queues));
+            // Where somebody has the turn, somebody works: waiting for it would take time from that.
+            let stays = |qp: Arc<QpInner>| qp.try_with(|stream| stream.on_look(&qp.queues)).unwrap_or(true);
             self.list.retain(|_, qp| qp.upgrade().is_some_and(stays));
         }
         let pause = self.pause.map_or(LOOK_MIN, |pause| (pause * 2).min(LOOK_MAX));
@@ -152,5 +186,21 @@ impl Rounds {
             }
         }
         self.patrol_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_stays_awake_while_much_comes_soon() {
+        let at = |us| Time::ZERO + Span::from_us(us);
+        let mut pace = Pace::default();
+        assert_eq!(pace.on_work(at(1000), at(1020)), None, "the first");
+        assert_eq!(pace.on_work(at(1040), at(1060)), Some(at(1110)));
+        assert_eq!(pace.on_work(at(1080), at(1083)), None, "little");
+        assert_eq!(pace.on_work(at(1283), at(1303)), Some(at(1353)));
+        assert_eq!(pace.on_work(at(1504), at(1604)), None, "late");
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use verbs::{Error, RecvWr, Result, SendWr};
 
 use super::end::End;
-use super::link::By;
 use super::queues::{Making, Queues};
+use super::ready::By;
 use super::shared::Shared;
 use super::stream::Stream;
 use crate::sync::stage::Stage;
@@ -62,13 +62,13 @@ impl QpInner {
 
     /// A poller's turn: works on the connection if nobody else does; false if somebody does.
     #[inline]
-    pub(super) fn poll(&self) -> bool {
+    pub(super) fn poll(&self, by: By) -> bool {
         let queues = &self.queues;
         if !queues.is_connected() {
             return true;
         }
         queues.count_poll();
-        let work = |stream: &mut Stream| stream.progress(queues, By::Poller);
+        let work = |stream: &mut Stream| stream.progress(queues, by);
         self.stage.try_with(work, |stream| stream.asked(queues)).is_some()
     }
 
@@ -77,6 +77,11 @@ impl QpInner {
         if self.queues.is_connected() {
             self.with(|stream| stream.hand_over(&self.queues));
         }
+    }
+
+    /// Does something on the stage unless somebody else has the turn.
+    pub(super) fn try_with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> Option<R> {
+        self.stage.try_with(body, |stream| stream.asked(&self.queues))
     }
 
     /// Does something on the stage when it is this thread's turn.

@@ -4,6 +4,9 @@
 //! asks epoll(7) which sockets have news. That is told once for each piece of news (`EPOLLET`): connections on which a turn
 //! left something undone, or on which it could do nothing because another thread had them, are remembered and have the next
 //! poll, too. For those that epoll does not know, each connection still has a turn now and then.
+//!
+//! Who talks on one of many connections is not to pay for the others: a connection on which something has come has the next
+//! polls as if it were one of a few, and meanwhile epoll is asked only now and then.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -23,6 +26,21 @@ pub(super) const TURNS: usize = 4;
 const NEWS_MAX: usize = 16;
 /// Of so many polls, one looks at the next connection in turn.
 const POLLS_PER_TURN: u32 = 16;
+/// Of so many polls that look at connections without news, one asks for news, too.
+const POLLS_PER_QUESTION: u32 = 4;
+/// Polls that a connection has after something has come on it: some hundred microseconds of them.
+const POLLS_AFTER_NEWS: u32 = 256;
+
+/// Who works on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Somebody who polls and will do so again.
+    Poller,
+    /// Such a one, who looks here since the connection was to have the next poll.
+    Reminded,
+    /// Anybody else: nothing may be left undone.
+    Other,
+}
 
 /// The sockets of connections, where they are many, for whoever polls.
 pub(super) struct News {
@@ -69,6 +87,11 @@ impl News {
         self.again_len.store(again.len(), Ordering::Release);
     }
 
+    /// The polls that a connection has on which something has come: one, if enough others have some.
+    pub(super) fn polls_after_news(&self) -> u32 {
+        if self.again_len.load(Ordering::Relaxed) < TURNS { POLLS_AFTER_NEWS } else { 1 }
+    }
+
     fn take_again(&self) -> Option<u32> {
         let mut again = self.again.lock();
         let num = again.pop_front();
@@ -77,18 +100,22 @@ impl News {
     }
 
     /// Calls `each` with the numbers of the queue pairs whose connections have news, or have this poll again.
-    pub(super) fn take(&self, mut each: impl FnMut(u32)) {
+    pub(super) fn take(&self, mut each: impl FnMut(u32, By)) {
         // Those that come again meanwhile have the next poll.
-        for _ in 0..self.again_len.load(Ordering::Acquire) {
+        let again = self.again_len.load(Ordering::Acquire);
+        for _ in 0..again {
             let Some(num) = self.take_again() else { break };
-            each(num);
+            each(num, By::Reminded);
         }
         self.polls.store(self.polls().wrapping_add(1), Ordering::Relaxed);
+        if again > 0 && !self.polls().is_multiple_of(POLLS_PER_QUESTION) {
+            return;
+        }
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); NEWS_MAX];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // A signal interrupts it; the next poll looks again.
         let Ok((news, _)) = epoll::wait(&self.epoll, &mut events, Some(&at_once)) else { return };
-        news.iter().map(|event| event.data.u64() as u32).for_each(each);
+        news.iter().for_each(|event| each(event.data.u64() as u32, By::Poller));
     }
 }
 
@@ -103,7 +130,8 @@ mod tests {
         [3, 5].into_iter().for_each(|num| news.again(num));
         let taken = |leaves: &[u32]| {
             let mut all = Vec::new();
-            news.take(|num| {
+            news.take(|num, by| {
+                assert_eq!(by, By::Reminded, "there are no sockets");
                 all.push(num);
                 leaves.iter().filter(|left| **left == num).for_each(|left| news.again(*left));
             });

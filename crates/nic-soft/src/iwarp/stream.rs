@@ -7,8 +7,9 @@ use host::{Span, Time};
 
 use super::attention::Look;
 use super::end::End;
-use super::link::{By, Link};
+use super::link::Link;
 use super::queues::{Queues, state};
+use super::ready::By;
 
 /// The connection of a queue pair, if there is one.
 #[derive(Default)]

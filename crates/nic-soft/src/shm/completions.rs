@@ -18,6 +18,7 @@ use crate::sync::ready::Ready;
 use crate::tide::queue;
 
 /// The completion of a send request, with where it was posted.
+#[derive(Clone, Copy)]
 pub(super) struct SendDone {
     pub(super) wc: Wc,
     /// The queue pair's place among those attached to the queue.
@@ -121,11 +122,18 @@ impl Completions {
         count
     }
 
-    /// Forgets the completions of a queue pair that is gone.
-    pub(super) fn forget(&self, seat: usize) {
-        let mut local = self.local.lock();
-        local.retain(|done| done.seat != seat);
+    /// Takes the completions of one queue pair out, in order.
+    pub(super) fn take_of(&self, seat: usize) -> Vec<SendDone> {
+        let (mut local, mut own) = (self.local.lock(), Vec::new());
+        local.retain(|done| {
+            let stays = done.seat != seat;
+            if !stays {
+                own.push(*done);
+            }
+            stays
+        });
         self.local_len.store(local.len(), Ordering::Release);
+        own
     }
 
     /// Tells sleepers and the channel that something was published here by this process.

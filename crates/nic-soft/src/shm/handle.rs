@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use host::Span;
 use verbs::provider::{QpOps, own};
-use verbs::{Buf, Error, QpInit, QpState, RecvWr, RemoteAddr, Result, SendWr};
+use verbs::{Buf, Error, QpInit, QpState, RecvWr, RemoteAddr, Result, SendWr, Wc};
 
 use super::connection::state_of;
 use super::cq::CqHandle;
@@ -14,8 +14,8 @@ use super::qp::{Making, QpInner};
 use super::srq::SrqHandle;
 use super::window::map_peer;
 
-/// How long destroying waits for a peer that is inside; after that its number and rings are seen off when it has left.
-const DESTROY_PATIENCE: Span = Span::from_ms(100);
+/// How long failing and destroying wait for a peer that is inside; after that its number and rings are seen off when it has left.
+pub(super) const PATIENCE: Span = Span::from_ms(100);
 
 /// A program's hold on a queue pair: dropping it destroys.
 pub(super) struct QpHandle {
@@ -55,6 +55,12 @@ impl QpHandle {
         self.device.registry.part(&self.device.shared, &self.qp, told);
         self.qp.fail_as_expected();
     }
+
+    /// Waits until the peer is not in the middle of an operation on this side's memory; whether it is not.
+    fn await_peer(&self) -> bool {
+        let (host, out) = (&self.device.shared.host, || (!self.qp.peer_is_inside()).then_some(()));
+        host.poll("the peer's last access", host.after(PATIENCE), out).is_some()
+    }
 }
 
 impl Drop for QpHandle {
@@ -67,8 +73,7 @@ impl Drop for QpHandle {
         self.end(false);
         // A connection that came about between the two is over as well.
         self.device.registry.part(shared, qp, false);
-        let out = || (!qp.peer_is_inside()).then_some(());
-        let is_out = shared.host.poll("Qp::drop", shared.host.after(DESTROY_PATIENCE), out).is_some();
+        let is_out = self.await_peer();
         self.send_cq.polling.detach_sender(qp);
         self.recv_cq.polling.detach_receiver(qp);
         qp.receiving.give_back_claims(&qp.connection);
@@ -115,9 +120,19 @@ impl QpOps for QpHandle {
         Ok(())
     }
 
+    fn take_completions(&self) -> Vec<Wc> {
+        if self.device.shared.birth.is_elsewhere() {
+            return Vec::new();
+        }
+        let sends = self.send_cq.polling.take_sends(&self.qp);
+        [sends, self.recv_cq.polling.take_receives(&self.qp)].concat()
+    }
+
+    /// What the program gives its memory for next, no copy of the peer's may change any more.
     fn to_error(&self) {
         if !self.device.shared.birth.is_elsewhere() {
             self.end(true);
+            self.await_peer();
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use host::Span;
 use verbs::provider::own;
@@ -201,6 +201,30 @@ fn a_peer_that_dies_inside_after_we_left_frees_the_turn() {
         shared.indices.lock().qp.give(next)
     };
     assert!(shared.host.poll("the page", patience, page).is_some(), "its page stays taken");
+}
+
+/// Goal: who has failed a queue pair may use its memory for something else. Method: the peer is inside, and leaves a little later; if
+/// that takes longer than anybody waits for it, the run proves nothing.
+#[test]
+fn a_queue_pair_that_fails_waits_for_the_peer_that_is_inside() {
+    let victim = Side::new(CopyPath::Auto);
+    let (inner, has_left) = (victim.inner.clone(), Arc::new(AtomicBool::new(false)));
+    let host = inner.connection.device.host.clone();
+    inner.connection.words.peer.0.busy.enter(&inner.connection.device.header.visited, inner.index());
+    let leaver = {
+        let (inner, has_left) = (inner.clone(), has_left.clone());
+        move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            has_left.store(true, Ordering::Release);
+            inner.connection.words.peer.0.busy.leave();
+        }
+    };
+    let began = host.now();
+    let leaver = host.spawn("leaver", None, leaver).expect("a thread");
+    victim.qp.to_error();
+    let left_before = has_left.load(Ordering::Acquire);
+    assert!(left_before || host.now().since(began) >= super::handle::PATIENCE, "the peer was inside");
+    leaver.join();
 }
 
 /// Goal: a word that says somebody has the turn who is not inside does not keep it. Method: numbers of nobody.

@@ -170,7 +170,7 @@ impl Polling {
         if let Some(seat) = qp.sending.seat() {
             side.senders[seat] = None;
             side.free.push(seat);
-            self.completions.forget(seat);
+            self.completions.take_of(seat);
         }
     }
 
@@ -188,6 +188,29 @@ impl Polling {
             side.due.retain(|other| *other != qp.index());
         }
         side.arrived -= qp.receiving.counted_arrivals();
+    }
+
+    /// Takes the completions of one queue pair's send requests.
+    pub(super) fn take_sends(&self, qp: &QpInner) -> Vec<Wc> {
+        let _side = self.side.lock();
+        let Some(seat) = qp.sending.seat() else { return Vec::new() };
+        let own = self.completions.take_of(seat);
+        own.iter().for_each(|done| qp.sending.reclaim(done.upto));
+        own.iter().map(|done| done.wc).collect()
+    }
+
+    /// Takes the completions of one queue pair's receives.
+    pub(super) fn take_receives(&self, qp: &QpInner) -> Vec<Wc> {
+        let (mut side, mut own, mut some) = (self.side.lock(), Vec::new(), [Wc::default(); 16]);
+        loop {
+            let counted = qp.receiving.counted_arrivals();
+            let got = qp.poll_receives(&mut some);
+            side.arrived -= counted - qp.receiving.counted_arrivals();
+            if got == 0 {
+                return own;
+            }
+            own.extend_from_slice(&some[..got]);
+        }
     }
 
     /// Takes completions: of send requests first, then of receives. Completions that have none go to the error of an overrun.

@@ -70,6 +70,25 @@ fn one_sided_operations_need_nobody() {
     assert_eq!(far.nic.buf().to_vec(0..8).expect("inside"), 20_u64.to_ne_bytes());
 }
 
+/// Goal: what has come before a queue pair is destroyed has arrived, as on a card. Method: the target has polled, so that its thread
+/// has left the connection to it; a message comes, and the queue pair goes.
+#[test]
+fn what_has_come_has_arrived_though_the_queue_pair_goes() {
+    let _gate = one_at_a_time();
+    for round in 0..10 {
+        let (mut near, mut far) = (End::on(&device(), 4096), End::on(&device(), 4096));
+        join(&mut near, &mut far);
+        far.post_recv(round, MemoryKind::Host, 0, 64);
+        let spins = Instant::now();
+        while spins.elapsed() < Duration::from_millis(5) {
+            assert!(far.recv_cq.poll_one().expect("no overrun").is_none());
+        }
+        near.post(round, SendOp::Send, MemoryKind::Host, 0, 64);
+        drop(far);
+        near.sent_ok(round);
+    }
+}
+
 /// Goal: who sleeps in poll(2) on a channel's descriptor, having polled before, is woken by what comes; not by nothing.
 #[test]
 fn sleepers_on_a_descriptor_are_woken() {

@@ -1,0 +1,216 @@
+//! Queue pairs whose numbers were exchanged out of band ([`verbs::pairing`]): both sides say whom they want, in any order.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+
+use super::Env;
+use super::check::ok;
+use super::conn::{Conn, End, Setup};
+use super::connect::{ends, rejected};
+use verbs::pairing::{self, Offered, Pairing};
+use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpState, SendOp, SendWr, WcOpcode};
+
+/// Bytes of private data that a request to connect needs, which says whom it is from and for.
+const SAID: u32 = 30;
+
+/// Whether requests have room for that; over rails of cards with little private data they have not.
+fn can_pair(env: &Env) -> bool {
+    [&env.a, &env.b].iter().all(|device| device.attr().max_private_data >= SAID)
+}
+
+/// One side: a channel whose connect requests go to a pairing, and what its events have said.
+struct Side {
+    end: End,
+    pairing: Pairing,
+    /// Queue pairs that have been connected.
+    established: Cell<usize>,
+}
+
+impl Side {
+    #[track_caller]
+    fn new(env: &Env, device: &Device, ip: IpAddr) -> Self {
+        let end = End::new(env, device, &Setup::default());
+        let pairing = Pairing::new(&end.cm, ip).expect("a pairing");
+        Self { end, pairing, established: Cell::new(0) }
+    }
+
+    /// How the other side is told of one of this side's queue pairs.
+    fn name(&self, qp: &Qp) -> pairing::End {
+        pairing::End { addr: self.pairing.addr(), qp_num: qp.num() }
+    }
+
+    #[track_caller]
+    fn wants(&self, qp: &Qp, peer: pairing::End) {
+        self.pairing.pair(qp, peer, &ConnParam::default()).expect("pair");
+    }
+
+    /// The request that has come for a queue pair that this side does not want yet.
+    #[track_caller]
+    fn keeps_a_request(&self) {
+        let offered = self.pairing.offer(self.end.waiter.request(&self.end.cm));
+        assert!(matches!(offered, Offered::Kept), "{offered:?}");
+    }
+
+    /// Takes what events there are; requests are for one of `qps`.
+    #[track_caller]
+    fn serve(&self, qps: &[&Qp]) {
+        while let Some(event) = self.end.cm.poll_event() {
+            match event {
+                CmEvent::ConnectRequest(request) => {
+                    if let Offered::Wanted(accept) = self.pairing.offer(request) {
+                        let qp = qps.iter().find(|qp| qp.num() == accept.qp_num).expect("a known number");
+                        self.pairing.accept(qp, accept).expect("accept");
+                    }
+                }
+                CmEvent::Established { .. } => self.established.set(self.established.get() + 1),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// Two sides, the lesser first: it is the one that connects. Whose device that is comes as it comes.
+fn sides(env: &Env) -> (Side, Side) {
+    let [a, b] =
+        [(&env.a, own_ip(env)), (&env.b, env.addr().ip())].map(|(device, ip)| Side::new(env, device, ip));
+    if a.name(&a.end.qp) < b.name(&b.end.qp) { (a, b) } else { (b, a) }
+}
+
+/// Where device `a` is: what `b` sees of it.
+fn own_ip(env: &Env) -> IpAddr {
+    let (a, b) = ends(env);
+    let listener = b.cm.listen(env.addr(), 1).expect("a listener");
+    a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
+    b.waiter.request(&b.cm).info.peer.ip()
+}
+
+/// Waits until each side has `count` connections.
+#[track_caller]
+fn meet(sides: [(&Side, &[&Qp]); 2], count: usize) {
+    sides[0].0.end.waiter.until("both ends connected", || {
+        sides.iter().for_each(|(side, qps)| side.serve(qps));
+        sides.iter().all(|(side, _)| side.established.get() == count).then_some(())
+    });
+}
+
+/// What remains to be seen of a pair: it is connected, and carries messages both ways.
+#[track_caller]
+fn works(one: Side, other: Side) {
+    meet([(&one, &[&one.end.qp]), (&other, &[&other.end.qp])], 1);
+    Conn { a: one.end, b: other.end }.still_works();
+}
+
+/// The side that connects comes first, and its request waits for the other.
+pub(super) fn a_request_waits_until_it_is_wanted(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let (lesser, greater) = sides(env);
+    lesser.wants(&lesser.end.qp, greater.name(&greater.end.qp));
+    greater.keeps_a_request();
+    greater.wants(&greater.end.qp, lesser.name(&lesser.end.qp));
+    works(lesser, greater);
+}
+
+/// Both have said whom they want before either looks at an event, in both orders.
+pub(super) fn either_side_may_come_first(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    for lesser_first in [true, false] {
+        let (lesser, greater) = sides(env);
+        let want = |side: &Side, peer: &Side| side.wants(&side.end.qp, peer.name(&peer.end.qp));
+        if lesser_first {
+            want(&lesser, &greater);
+            want(&greater, &lesser);
+        } else {
+            want(&greater, &lesser);
+            want(&lesser, &greater);
+        }
+        works(lesser, greater);
+    }
+}
+
+/// Pairs are told apart, though all have two addresses between them and come in opposite orders. Method: each end sends its place.
+pub(super) fn many_pairs_meet_their_own(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    const COUNT: usize = 12;
+    let (one, other) = sides(env);
+    let make = |side: &Side| (0..COUNT).map(|_| side.end.another_qp()).collect::<Vec<_>>();
+    let (ours, theirs) = (make(&one), make(&other));
+    let pairs = || ours.iter().zip(&theirs);
+    pairs().for_each(|(own, peer)| one.wants(own, other.name(peer)));
+    pairs().rev().for_each(|(peer, own)| other.wants(own, one.name(peer)));
+    let [all_ours, all_theirs] = [&ours, &theirs].map(|qps| qps.iter().collect::<Vec<_>>());
+    meet([(&one, &all_ours), (&other, &all_theirs)], COUNT);
+    for (place, (from, to)) in (0_u32..).zip(pairs()) {
+        to.post_recv(&verbs::RecvWr::new(place.into(), &[])).expect("room");
+        from.post_send(&SendWr::new(1, SendOp::SendImm(place), &[])).expect("room");
+        ok(one.end.sent(), 1, WcOpcode::Send);
+        let wc = other.end.received();
+        assert_eq!((wc.wr_id, wc.imm, wc.qp_num), (place.into(), Some(place), to.num()));
+    }
+}
+
+/// Both ends of a pair may be of one side.
+pub(super) fn two_of_one_side_make_a_pair(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let side = Side::new(env, &env.b, env.addr().ip());
+    let (one, other) = (&side.end.qp, &side.end.another_qp());
+    side.wants(one, side.name(other));
+    side.wants(other, side.name(one));
+    side.end.waiter.until("both ends connected", || {
+        side.serve(&[one, other]);
+        (side.established.get() == 2).then_some(())
+    });
+    assert_eq!([one.state(), other.state()], [QpState::ReadyToSend; 2]);
+}
+
+/// A queue pair is no pair.
+pub(super) fn a_queue_pair_alone_is_refused(env: &Env) {
+    let side = Side::new(env, &env.b, env.addr().ip());
+    let refusal = side.pairing.pair(&side.end.qp, side.name(&side.end.qp), &ConnParam::default());
+    assert!(matches!(refusal, Err(Error::Unsupported { .. })), "{refusal:?}");
+    assert_eq!(side.end.qp.state(), QpState::Init);
+}
+
+/// Who connects to a side's address and says something else is refused; requests for the channel's other listeners are given back.
+pub(super) fn requests_of_others_are_told_apart(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let side = Side::new(env, &env.b, env.addr().ip());
+    let listener = side.end.cm.listen(env.addr(), 1).expect("a listener");
+    let connect = |to: SocketAddr| {
+        let (stranger, _) = ends(env);
+        stranger
+            .cm
+            .connect(&stranger.qp, to, &ConnParam::with_private_data(vec![7; SAID as usize]))
+            .expect("connect");
+        (stranger, side.pairing.offer(side.end.waiter.request(&side.end.cm)))
+    };
+    let (stranger, offered) = connect(side.pairing.addr());
+    assert!(matches!(offered, Offered::Kept), "{offered:?}");
+    rejected(&stranger);
+    let (friend, offered) = connect(listener.addr());
+    let Offered::Other(request) = offered else { panic!("{offered:?}") };
+    side.end.cm.accept(request, &side.end.qp, &ConnParam::default()).expect("accept");
+    friend.waiter.established(&friend.cm, friend.qp.num());
+}
+
+/// A request that waits is refused when the queue pair that it is for goes away.
+pub(super) fn who_waits_for_the_departed_is_refused(env: &Env) {
+    if !can_pair(env) {
+        return;
+    }
+    let (lesser, greater) = sides(env);
+    lesser.wants(&lesser.end.qp, greater.name(&greater.end.qp));
+    greater.keeps_a_request();
+    greater.pairing.forget(greater.end.qp.num());
+    rejected(&lesser.end);
+    assert_eq!(lesser.end.qp.state(), QpState::Init);
+}
