@@ -11,12 +11,13 @@
 //! | `types` | the header's structures and constants; checked against the header by a test |
 //! | `handle` | handles: kind, interface, use and place in 32 bits |
 //! | `answer`, `export` | return codes and the firewall; how a function gets its name |
-//! | `state` | what the process has open |
+//! | `state`, `limits` | what the process has open; limits by the environment |
 //! | `calls` | the functions, by object |
 
 mod answer;
 mod calls;
 mod export;
 mod handle;
+mod limits;
 mod state;
 mod types;

@@ -1,16 +1,19 @@
-//! What the process has open. This is the place that reads the environment.
+//! What the process has open. This and `limits` are the places that read the environment.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use host::Host;
-use portals::{Kind, Limits, Ni, Node};
+use portals::{Kind, Limits, Matcher, Ni, Node};
 
 use crate::answer::{Answer, Code};
 use crate::handle::PLACES;
+use crate::limits;
 
 /// The variable that names the device, `shm` without it.
 const DEVICE: &str = "NICETY_DEVICE";
+/// Where messages are matched: `caller`, `thread` or `spin`.
+const MATCHER: &str = "NICETY_PORTALS_ENGINE";
 
 struct Open {
     ni: Ni,
@@ -77,7 +80,10 @@ pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Ans
             Some(node) => node.clone(),
             None => state.node.insert(self::node(pid)?).clone(),
         };
-        let granted = Limits::grant(desired.as_ref());
+        let granted = match &desired {
+            Some(desired) => Limits::grant(Some(desired)),
+            None => limits::of_environment(),
+        };
         // As many as handles can name, less those that rest.
         let most = PLACES - 64;
         let limits = Limits { max_entries: granted.max_entries.min(most), ..granted };
@@ -94,13 +100,20 @@ fn node(pid: Option<u32>) -> Answer<Node> {
         said(&error);
         Code::Fail
     })?;
+    let matcher = std::env::var(MATCHER).ok().filter(|name| !name.is_empty());
+    let matcher = matcher.map_or(Ok(Matcher::default()), |name| {
+        Matcher::named(&name).ok_or_else(|| {
+            eprintln!("nicety: {MATCHER}={name}: it is caller, thread or spin");
+            Code::Fail
+        })
+    })?;
     let first = device.attr().port_addrs.iter().find_map(|address| match address {
         IpAddr::V4(address) => Some(*address),
         IpAddr::V6(_) => None,
     });
     let (address, uid) = (first.unwrap_or(Ipv4Addr::LOCALHOST), rustix::process::geteuid().as_raw());
     // SAFETY: a program of C promises that of all memory that it gives to Portals. Test: `messages_go_both_ways_on_shm`.
-    unsafe { Node::open(host(), &device, address, pid, uid) }.map_err(|error| {
+    unsafe { Node::open(host(), &device, address, pid, uid, matcher) }.map_err(|error| {
         said(&error);
         if pid.is_some() { Code::PidInUse } else { Code::Fail }
     })

@@ -56,6 +56,12 @@ impl Engine {
         self.target.status
     }
 
+    /// Has messages wait for which there is no place, as long as that is so: a replay without flow control of the user's. Where they
+    /// wait is the business of whoever carries them.
+    pub fn set_patient(&mut self) {
+        self.target.is_patient = true;
+    }
+
     /// Says who this process is in messages that begin from now on: a rank is known only when there is a map.
     pub fn set_process(&mut self, process: Process) {
         self.initiator.set_process(process);

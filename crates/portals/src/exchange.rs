@@ -105,6 +105,9 @@ pub(crate) struct Exchange {
     next_move: u64,
     /// Operations of this process on itself that have not been done.
     own: VecDeque<(u8, Outgoing)>,
+    /// Messages of links that wait for a place at a patient interface, or behind one that does. Their slots stay taken, so that the
+    /// peer stops when it has filled all of the link's.
+    waiting: BTreeMap<usize, VecDeque<Vec<u8>>>,
     /// Something has happened that somebody may wait for.
     news: bool,
 }
@@ -118,6 +121,7 @@ impl Exchange {
             moves: BTreeMap::new(),
             next_move: 0,
             own: VecDeque::new(),
+            waiting: BTreeMap::new(),
             news: false,
         })
     }
@@ -166,6 +170,7 @@ impl Exchange {
 
     /// Carries what the interfaces have to say, and does what follows.
     pub(crate) fn flush(&mut self) {
+        self.hear_waiting();
         loop {
             while let Some(event) = self.carrier.next_event() {
                 self.news = true;
@@ -176,10 +181,11 @@ impl Exchange {
                     self.route(number, outgoing);
                 }
             }
-            if let Some((number, outgoing)) = self.own.pop_front() {
-                self.perform_here(number, &outgoing);
-            }
-            if self.own.is_empty() && !self.carrier.has_events() && !self.has_outgoing() {
+            let waits = match self.own.pop_front() {
+                Some((number, outgoing)) => self.perform_here(number, outgoing).is_none(),
+                None => false,
+            };
+            if (waits || self.own.is_empty()) && !self.carrier.has_events() && !self.has_outgoing() {
                 return;
             }
         }
@@ -252,11 +258,15 @@ impl Exchange {
         Ok(())
     }
 
-    /// Does an operation of this process on itself.
-    fn perform_here(&mut self, number: u8, outgoing: &Outgoing) {
-        let Some(Interface { engine, .. }) = self.interface(number) else { return };
+    /// Does an operation of this process on itself; `None` if it has to wait.
+    fn perform_here(&mut self, number: u8, outgoing: Outgoing) -> Option<()> {
+        let Some(Interface { engine, .. }) = self.interface(number) else { return Some(()) };
         let operation = outgoing.request.operation;
         let answer = match engine.arrive(&outgoing.request) {
+            Arrival::Wait => {
+                self.own.push_front((number, outgoing));
+                return None;
+            }
             Arrival::Refused(answer) => {
                 engine.sent(operation);
                 answer
@@ -281,20 +291,15 @@ impl Exchange {
             engine.answered(&answer);
         }
         self.news = true;
+        Some(())
     }
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Received(link, bytes) => {
-                match Message::parse(&bytes) {
-                    Some((message, credits, data)) => {
-                        self.carrier.credited(link, credits, message == Message::Credit);
-                        self.hear(link, message, data);
-                    }
-                    None => self.carrier.lose(link),
-                }
-                self.carrier.recycle(bytes);
-            }
+            Event::Received(link, bytes) => match self.waiting.get_mut(&link) {
+                Some(behind) => behind.push_back(bytes),
+                None => self.take(link, bytes),
+            },
             Event::Left(interface, operation) => {
                 if self.pending.get(&(interface, operation)).is_some_and(|pending| pending.ends_when_left) {
                     self.pending.remove(&(interface, operation));
@@ -305,6 +310,34 @@ impl Exchange {
             }
             Event::Moved(key) => self.moved(key),
             Event::Lost(link) => self.lost(link),
+        }
+    }
+
+    /// Takes a message that has come; one without a place waits, and the next ones of its link with it.
+    fn take(&mut self, link: usize, bytes: Vec<u8>) {
+        let Some((message, credits, data)) = Message::parse(&bytes) else {
+            self.carrier.lose(link);
+            return self.carrier.recycle(bytes);
+        };
+        let is_credit = message == Message::Credit;
+        if self.hear(link, message, data).is_none() {
+            return self.waiting.entry(link).or_default().push_front(bytes);
+        }
+        self.carrier.credited(link, credits, is_credit);
+        self.carrier.recycle(bytes);
+    }
+
+    /// Tries once more to find places for messages that wait.
+    fn hear_waiting(&mut self) {
+        let links: Vec<usize> = self.waiting.keys().copied().collect();
+        for link in links {
+            let Some(mut waiting) = self.waiting.remove(&link) else { continue };
+            while let Some(bytes) = waiting.pop_front() {
+                self.take(link, bytes);
+                if let Some(first) = self.waiting.get_mut(&link) {
+                    first.append(&mut waiting);
+                }
+            }
         }
     }
 
@@ -322,10 +355,11 @@ impl Exchange {
         }
     }
 
-    fn hear(&mut self, link: usize, message: Message, data: &[u8]) {
+    /// Does what a message asks for; `None` if it has to wait.
+    fn hear(&mut self, link: usize, message: Message, data: &[u8]) -> Option<()> {
         match message {
             Message::Request { interface, request, exposed } if self.carrier.hears_requests(link) => {
-                self.requested(link, interface, request, exposed, data);
+                return self.requested(link, interface, request, exposed, data);
             }
             Message::Answer { interface, answer, is_asked } if !self.carrier.hears_requests(link) => {
                 self.answered(link, interface, &answer, is_asked, data);
@@ -334,9 +368,10 @@ impl Exchange {
             // A process of this version never says that there.
             Message::Request { .. } | Message::Answer { .. } => self.carrier.lose(link),
         }
+        Some(())
     }
 
-    /// A request has come, with its data or with where they are.
+    /// A request has come, with its data or with where they are; `None` if it has to wait.
     fn requested(
         &mut self,
         link: usize,
@@ -344,23 +379,26 @@ impl Exchange {
         mut request: Request,
         exposed: Option<RemoteAddr>,
         data: &[u8],
-    ) {
+    ) -> Option<()> {
         let came = if request.action.brings() && exposed.is_none() { request.length } else { 0 };
         let wants_short = request.action.fetches() && exposed.is_none();
         if data.len() as u64 != came || (wants_short && request.length > EAGER_MAX) {
-            return self.carrier.lose(link);
+            self.carrier.lose(link);
+            return Some(());
         }
         let peer = self.carrier.peer(link);
         let Some(interface) = self.interface(number) else {
             let (operation, fail) = (request.operation, Fail::Dropped);
             let (is_quiet, list, mlength, offset) = (false, List::Priority, 0, 0);
             let answer = Answer { operation, fail, is_quiet, list, mlength, offset };
-            return self.answer(link, number, &request, exposed, Some(answer), Vec::new());
+            self.answer(link, number, &request, exposed, Some(answer), Vec::new());
+            return Some(());
         };
         if interface.map.is_none() {
             request.initiator = peer.unwrap_or_default();
         }
         match interface.engine.arrive(&request) {
+            Arrival::Wait => return None,
             Arrival::Refused(answer) => self.answer(link, number, &request, exposed, answer, Vec::new()),
             Arrival::Deliver(delivery) => match exposed {
                 Some(remote) if delivery.place().2 > 0 => self.begin_move(link, number, delivery, remote),
@@ -371,6 +409,7 @@ impl Exchange {
                 }
             },
         }
+        Some(())
     }
 
     /// Tells the initiator, if it waits: for an answer, or for its memory.
@@ -469,28 +508,20 @@ impl Exchange {
 /// Does to the target's memory what a message asks for; what was there before, if it asks for that.
 fn perform(delivery: &Delivery, came: &[u8]) -> Vec<u8> {
     let (region, offset, len) = delivery.place();
-    let len = len as usize;
-    let mut there = vec![0; len];
-    match delivery.request().action {
-        Action::Put => memory::store(region, offset, &came[..len]),
-        Action::Get => memory::load(region, offset, &mut there),
-        Action::Atomic(op, datatype) => {
-            memory::load(region, offset, &mut there);
-            op.apply(datatype, &[0; ELEMENT_MAX], &came[..len], &mut there);
-            memory::store(region, offset, &there);
-        }
-        Action::FetchAtomic(op, datatype) => {
-            memory::load(region, offset, &mut there);
-            let mut after = there.clone();
-            op.apply(datatype, &[0; ELEMENT_MAX], &came[..len], &mut after);
-            memory::store(region, offset, &after);
-        }
-        Action::Swap(op, datatype, operand) => {
-            memory::load(region, offset, &mut there);
-            let mut after = there.clone();
-            op.apply(datatype, &operand, &came[..len], &mut after);
-            memory::store(region, offset, &after);
-        }
+    let (len, action) = (len as usize, delivery.request().action);
+    if action == Action::Put {
+        memory::store(region, offset, &came[..len]);
+        return Vec::new();
     }
-    if delivery.request().action.fetches() { there } else { Vec::new() }
+    let mut before = vec![0; len];
+    memory::load(region, offset, &mut before);
+    let (op, datatype, operand) = match action {
+        Action::Put | Action::Get => return before,
+        Action::Atomic(op, datatype) | Action::FetchAtomic(op, datatype) => (op, datatype, [0; ELEMENT_MAX]),
+        Action::Swap(op, datatype, operand) => (op, datatype, operand),
+    };
+    let mut after = before.clone();
+    op.apply(datatype, &operand, &came[..len], &mut after);
+    memory::store(region, offset, &after);
+    if action.fetches() { before } else { Vec::new() }
 }

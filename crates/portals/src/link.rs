@@ -16,7 +16,7 @@ use crate::region::Region;
 use crate::wire::{HEAD_MAX, Message};
 
 /// Bytes of data that come along with a message at most; others are fetched.
-pub(crate) const EAGER_MAX: u64 = (SLOT_BYTES - HEAD_MAX) as u64;
+pub const EAGER_MAX: u64 = (SLOT_BYTES - HEAD_MAX) as u64;
 
 /// Data that go with a message.
 #[derive(Debug)]

@@ -1,14 +1,13 @@
 //! [`Node`]: what a process has of Portals, behind its lock; [`Ni`]: one of its interfaces. How threads wait, and who makes progress.
 //!
-//! Whoever waits makes progress for all. In real time there is a thread beside, so that others reach this process's memory whatever it
-//! does: it sleeps until the device has news. While the program looks for itself, it leaves the device to the program, and looks once in
-//! a while whether that goes on.
+//! Where messages are matched is one choice, [`Matcher`]: in the caller, or in a thread that stands for the NIC. The engine, and what
+//! carries for it, is the same object in all of them, behind the same lock; what differs is who looks at the device.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use verbs::host::{Bell, Host, Lock, Span, Task, Time, WaitSet};
+use verbs::host::{Bell, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
 use verbs::{Device, Result};
 
 use crate::engine::Engine;
@@ -33,6 +32,32 @@ impl Kind {
     }
 }
 
+/// Who matches messages, and moves their data: who looks at the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Matcher {
+    /// Whoever calls or waits, for all. In real time there is a thread beside, so that others reach this process's memory whatever it
+    /// does: it sleeps until the device has news. While the program looks for itself, it leaves the device to the program, and looks
+    /// once in a while whether that goes on.
+    #[default]
+    Caller,
+    /// A thread alone, as a NIC would, which sleeps until the device has news. Callers look at events and counters only.
+    Thread,
+    /// As [`Matcher::Thread`], but the thread never sleeps: it takes a processor.
+    Busy,
+}
+
+impl Matcher {
+    /// All of them, with their names.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Caller, "caller"), (Self::Thread, "thread"), (Self::Busy, "spin")];
+
+    /// The one of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find_map(|(matcher, known)| (known == name).then_some(matcher))
+    }
+}
+
 /// How often the thread looks whether the program still looks for itself.
 const WATCH: Span = Span::from_ms(1);
 /// How long an interface that is closed waits for what it sent to arrive.
@@ -43,13 +68,16 @@ struct Inner {
     host: Host,
     uid: u32,
     me: Process,
+    matcher: Matcher,
     exchange: Lock<Exchange>,
-    /// Everything that can bring news: the device, and the bell.
+    /// Everything that can bring news to who matches: the device, and the bell.
     sources: WaitSet,
     /// Rung by a thread whose progress has found something that another one may wait for.
     bell: Arc<Bell>,
     /// Threads that wait.
     waiting: AtomicU32,
+    /// Somebody is about to sleep on the node as a [`Source`].
+    is_armed: AtomicBool,
     /// Looks of the program's.
     looks: AtomicU64,
     /// Rung to end the thread.
@@ -64,10 +92,24 @@ impl Inner {
             let mut exchange = self.exchange.lock(&self.host);
             (act(&mut exchange), exchange.take_news())
         };
-        if news && self.waiting.load(Ordering::SeqCst) > 0 {
+        let is_awaited =
+            || self.waiting.load(Ordering::SeqCst) > 0 || self.is_armed.swap(false, Ordering::SeqCst);
+        if news && is_awaited() {
             self.host.ring(&self.bell);
         }
         done
+    }
+
+    /// Looks at the device, if that is for callers to do.
+    fn progress(&self, exchange: &mut Exchange) {
+        if self.matcher == Matcher::Caller {
+            exchange.progress();
+        }
+    }
+
+    /// What a caller sleeps on.
+    fn source(&self) -> &dyn Source {
+        if self.matcher == Matcher::Caller { &self.sources } else { &self.bell }
     }
 
     /// Makes progress until `look` has found something, or the deadline has passed.
@@ -80,7 +122,7 @@ impl Inner {
         let mut step = || {
             self.looks.fetch_add(1, Ordering::Relaxed);
             self.with(|exchange| {
-                exchange.progress();
+                self.progress(exchange);
                 look(exchange)
             })
         };
@@ -88,13 +130,27 @@ impl Inner {
             return Some(found);
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let found = self.host.wait(call, &self.sources, deadline, step);
+        let found = self.host.wait(call, self.source(), deadline, step);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         found
     }
 
     /// The thread's life.
     fn attend(&self) {
+        let is_over = || self.is_over.load(Ordering::SeqCst).then_some(());
+        let step = || {
+            self.with(Exchange::progress);
+            is_over()
+        };
+        match self.matcher {
+            Matcher::Caller => self.help(),
+            Matcher::Thread => drop(self.host.wait("portals thread", &self.sources, None, step)),
+            Matcher::Busy => drop(self.host.poll("portals thread", None, step)),
+        }
+    }
+
+    /// Looks at the device while the program does not.
+    fn help(&self) {
         let is_over = || self.is_over.load(Ordering::SeqCst).then_some(());
         let mut seen = self.looks.load(Ordering::Relaxed);
         while is_over().is_none() {
@@ -142,12 +198,13 @@ impl Drop for Keeper {
 }
 
 impl Node {
-    /// Listens on a device, as a process of this number or of any; its node is the address.
+    /// Listens on a device, as a process of this number or of any; its node is the address. In virtual time there is no thread, and
+    /// callers match.
     ///
     /// # Safety
-    /// All memory that regions name which are given to an engine of this node's interfaces, in entries and in memory descriptors, is
-    /// readable, and writable where messages or answers may go, from then on until the entry or descriptor is gone and nothing uses it
-    /// any more; nobody uses it meanwhile in a way that Portals forbids.
+    /// All memory that is given to an engine of this node's interfaces, as that of an entry or as what an operation uses of a memory
+    /// descriptor's, is readable, and writable where messages or answers may go, from then on until the entry is gone or the operation
+    /// is over; nobody uses it meanwhile in a way that Portals forbids.
     ///
     /// # Errors
     /// The device's; [`verbs::Error::Invalid`] for a number above 65,535. A number that is taken is an error of the listener.
@@ -157,7 +214,9 @@ impl Node {
         address: Ipv4Addr,
         pid: Option<u32>,
         uid: u32,
+        matcher: Matcher,
     ) -> Result<Self> {
+        let matcher = if host.node().is_some() { Matcher::Caller } else { matcher };
         let exchange = Exchange::new(device, address, pid)?;
         let (me, bell) = (exchange.carrier.me(), Arc::new(Bell::new()));
         let mut sources = WaitSet::new();
@@ -168,10 +227,12 @@ impl Node {
             host: host.clone(),
             uid,
             me,
+            matcher,
             exchange: Lock::new(exchange),
             sources,
             bell,
             waiting: AtomicU32::new(0),
+            is_armed: AtomicBool::new(false),
             looks: AtomicU64::new(0),
             end_bell: Bell::new(),
             is_over: AtomicBool::new(false),
@@ -201,6 +262,15 @@ impl Node {
         let map = kind.is_logical.then(Vec::new);
         self.0.inner.with(|exchange| exchange.open(kind.number(), Interface { engine, map }));
         Ni { node: self.clone(), kind }
+    }
+}
+
+/// What a wait sleeps on that looks at interfaces of the node between, by [`Ni::look`].
+impl Source for Node {
+    fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
+        // The bell first: whoever takes the mark rings it, and a ring that finds nobody there yet would be the last.
+        self.0.inner.source().prepare_wait(wakes);
+        self.0.inner.is_armed.store(true, Ordering::SeqCst);
     }
 }
 
@@ -239,12 +309,32 @@ impl Ni {
         })
     }
 
+    /// Does something at the engine, carries what comes of it, and then does something else there; `None` if the interface is closed.
+    pub fn call_then<T, U>(
+        &self,
+        act: impl FnOnce(&mut Engine) -> T,
+        then: impl FnOnce(&mut Engine, T) -> U,
+    ) -> Option<U> {
+        self.inner().with(|exchange| {
+            let done = act(&mut exchange.interface(self.kind.number())?.engine);
+            exchange.flush();
+            exchange.has_news();
+            Some(then(&mut exchange.interface(self.kind.number())?.engine, done))
+        })
+    }
+
     /// Makes progress, and does something at the engine; `None` if the interface is closed.
     pub fn test<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         self.inner().host.glance();
-        self.inner().looks.fetch_add(1, Ordering::Relaxed);
-        self.inner().with(|exchange| {
-            exchange.progress();
+        self.look(act)
+    }
+
+    /// As [`Ni::test`], for who holds a lock: in virtual time nobody else gets a turn.
+    pub fn look<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+        let inner = self.inner();
+        inner.looks.fetch_add(1, Ordering::Relaxed);
+        inner.with(|exchange| {
+            inner.progress(exchange);
             Some(act(&mut exchange.interface(self.kind.number())?.engine))
         })
     }
@@ -262,6 +352,12 @@ impl Ni {
             None => Some(None),
         });
         found.flatten()
+    }
+
+    /// Whether no operation is under way, neither of this process nor at it, and all that was said has left.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.inner().with(|exchange| exchange.is_idle(self.kind.number()))
     }
 
     /// A deadline so far from now.

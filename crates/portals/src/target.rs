@@ -45,6 +45,9 @@ pub enum Arrival {
     Deliver(Delivery),
     /// It is refused; the initiator is told this, if it wants to be told.
     Refused(Option<Answer>),
+    /// There is no place for it yet, and the interface is patient ([`crate::Engine::set_patient`]): it is to come again, before
+    /// whatever comes behind it from the same initiator.
+    Wait,
 }
 
 /// A message that an entry has taken, whose data are to be moved; to be given back by [`crate::Engine::deliver`].
@@ -123,6 +126,8 @@ pub(crate) struct Target {
     entries: Entries,
     headers: Headers,
     pub(crate) status: Status,
+    /// Messages without a place wait instead of being refused.
+    pub(crate) is_patient: bool,
 }
 
 impl Target {
@@ -396,6 +401,7 @@ impl Target {
     ) -> Arrival {
         let fail = match self.admit(completions, limits, request) {
             Ok(delivery) => return Arrival::Deliver(delivery),
+            Err(Fail::Dropped) if self.is_patient => return Arrival::Wait,
             Err(fail) => fail,
         };
         let register = match fail {

@@ -44,6 +44,7 @@ fn send(engine: &mut Engine, request: &Request) -> Result<(u64, u64), Fail> {
             engine.deliver(delivery, Fail::Ok);
             Ok((offset, mlength))
         }
+        Arrival::Wait => panic!("this interface is not patient"),
     }
 }
 

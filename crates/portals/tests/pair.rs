@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use portals::{
     AckReq, Action, CtHandle, Datatype, Engine, Entry, EntryOptions, EqHandle, Event, EventKind, Fail, Kind,
-    Limits, List, Local, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Op, Operand, Piece, Place, Process,
-    PtOptions, Region, Transfer,
+    Limits, List, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Op, Operand, Piece, Place,
+    Process, PtOptions, Region, Transfer,
 };
 use verbs::host::Span;
 
@@ -45,7 +45,13 @@ impl Memory {
 
 const KIND: Kind = Kind { is_matching: true, is_logical: false };
 
-fn node(device: &str) -> Node {
+/// A device, and where messages are matched.
+#[derive(Clone, Copy)]
+struct At(&'static str, Matcher);
+
+const SHM: At = At("shm", Matcher::Caller);
+
+fn node(At(device, matcher): At) -> Node {
     let host = verbs::host::real::host();
     let device = fabric::open(device, &host).expect("a device");
     let address = match device.attr().port_addrs.first() {
@@ -53,7 +59,7 @@ fn node(device: &str) -> Node {
         _ => Ipv4Addr::LOCALHOST,
     };
     // SAFETY: the tests keep all memory until what uses it is over.
-    unsafe { Node::open(&host, &device, address, None, 7) }.expect("a node")
+    unsafe { Node::open(&host, &device, address, None, 7, matcher) }.expect("a node")
 }
 
 /// One side of a test.
@@ -64,8 +70,8 @@ struct Side {
 }
 
 impl Side {
-    fn new(device: &str, kind: Kind) -> Self {
-        let ni = node(device).interface(kind, Limits::default());
+    fn new(at: At, kind: Kind) -> Self {
+        let ni = node(at).interface(kind, Limits::default());
         let open = |engine: &mut Engine| {
             let eq = engine.eq_alloc(100).expect("the first");
             engine.pt_alloc(PtOptions::empty(), Some(eq), Some(0)).expect("the first");
@@ -135,8 +141,8 @@ fn pattern(seed: usize, len: usize) -> Vec<u8> {
 const SIZES: [usize; 8] = [0, 1, 8, 100, 8000, 8081, 100_000, 3 << 20];
 
 /// Goal: puts and gets of all sizes, from and into memory in one piece and in several. Method: all data are compared.
-fn data_go_where_they_belong(device: &str) {
-    let (a, b) = (Side::new(device, KIND), Side::new(device, KIND));
+fn data_go_where_they_belong(at: At) {
+    let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     for (round, len) in SIZES.into_iter().enumerate() {
         for in_pieces in [false, true] {
             let (ours, theirs) = (Memory::new(pattern(round, len)), Memory::zeros(len));
@@ -166,8 +172,8 @@ fn data_go_where_they_belong(device: &str) {
 }
 
 /// Goal: atomic operations, truncation, and what nobody takes.
-fn others_go_as_they_should(device: &str) {
-    let (a, b) = (Side::new(device, KIND), Side::new(device, KIND));
+fn others_go_as_they_should(at: At) {
+    let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let (ours, theirs) = (Memory::new(5_u64.to_ne_bytes()), Memory::new(37_u64.to_ne_bytes()));
     let md = a.bind(ours.region());
     a.begin(&transfer(Action::Put, md, 8, b.me()));
@@ -213,7 +219,7 @@ fn others_go_as_they_should(device: &str) {
 /// Goal: a process reaches itself as it reaches others.
 #[test]
 fn a_process_reaches_itself() {
-    let a = Side::new("shm", KIND);
+    let a = Side::new(SHM, KIND);
     for len in SIZES {
         let (from, to, back) = (Memory::new(pattern(2, len)), Memory::zeros(len), Memory::zeros(len));
         a.append(to.region(), EntryOptions::USE_ONCE | EntryOptions::EVENT_UNLINK_DISABLE, 1);
@@ -229,8 +235,8 @@ fn a_process_reaches_itself() {
 
 /// Goal: a target that does nothing is reached all the same. Method: nobody calls anything at it until the initiator knows that all
 /// is done.
-fn a_target_need_not_call(device: &str) {
-    let (a, b) = (Side::new(device, KIND), Side::new(device, KIND));
+fn a_target_need_not_call(at: At) {
+    let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let (ours, theirs) = (Memory::new(pattern(3, 50_000)), Memory::zeros(50_000));
     b.append(theirs.region(), EntryOptions::empty(), 1);
     let md = a.bind(ours.region());
@@ -243,9 +249,9 @@ fn a_target_need_not_call(device: &str) {
 }
 
 /// Goal: more messages than there are slots, both ways at once, none lost and all in order.
-fn many_messages_stay_in_order(device: &str) {
+fn many_messages_stay_in_order(at: At) {
     const COUNT: u64 = 2000;
-    let sides = [Side::new(device, KIND), Side::new(device, KIND)];
+    let sides = [Side::new(at, KIND), Side::new(at, KIND)];
     let memory = [Memory::zeros(64), Memory::zeros(64)];
     let mut mds = Vec::new();
     for (side, memory) in sides.iter().zip(&memory) {
@@ -281,8 +287,8 @@ fn many_messages_stay_in_order(device: &str) {
 }
 
 /// Goal: operations on a process that has gone end with a failure, those under way and those that begin later.
-fn whoever_vanishes_is_told_of(device: &str) {
-    let (a, b) = (Side::new(device, KIND), Side::new(device, KIND));
+fn whoever_vanishes_is_told_of(at: At) {
+    let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let ours = Memory::new(pattern(4, 100_000));
     let (md, gone) = (a.bind(ours.region()), b.me());
     let memory = Memory::zeros(8);
@@ -309,7 +315,7 @@ fn whoever_vanishes_is_told_of(device: &str) {
 #[test]
 fn ranks_name_processes() {
     let kind = Kind { is_matching: false, is_logical: true };
-    let sides = [Side::new("shm", kind), Side::new("shm", kind)];
+    let sides = [Side::new(SHM, kind), Side::new(SHM, kind)];
     let map = [sides[0].me(), sides[1].me()];
     let ours = Memory::new(pattern(5, 16));
     let md = sides[1].bind(ours.region());
@@ -330,38 +336,153 @@ fn ranks_name_processes() {
     assert_eq!(sides[1].expect(EventKind::Send).fail, Fail::Undeliverable, "nobody has this rank");
 }
 
-macro_rules! on_devices {
-    ($($module:ident $device:literal;)*) => {$(
+/// Goal: the place of matching changes no event. Method: one script of puts, gets and atomics that meet both lists, truncation, no
+/// entry and no permission, each begun when the one before has ended, in each place; what the two sides are told is compared.
+fn events_are_the_same_in_each_place(device: &'static str) {
+    let told = Matcher::ALL.map(|(matcher, _)| script(At(device, matcher)));
+    assert!(told[0].len() > 40, "{:?}", told[0]);
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0], told[2]);
+}
+
+/// What both sides are told, but for addresses and numbers of processes, which no two runs have in common.
+fn script(at: At) -> Vec<Event> {
+    let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
+    let (ours, theirs, spare) =
+        (Memory::new(pattern(8, 20_000)), Memory::zeros(20_000), Memory::zeros(20_000));
+    let md = a.bind(ours.region());
+    let append = |list, region: Region, options, match_bits| {
+        let options = options | EntryOptions::OP_PUT | EntryOptions::OP_GET;
+        let entry = Entry { match_bits, ignore_bits: 0, ..Entry::taking_all(region, options) };
+        let place = Place { pt_index: 0, list };
+        b.ni.call(|engine| engine.append(place, entry, match_bits)).expect("open").expect("room");
+    };
+    let mut told = Vec::new();
+    let mut play = |all: Transfer| {
+        a.begin(&all);
+        told.push(a.next());
+        // The first one was that its data had left.
+        if all.action.brings() {
+            told.push(a.next());
+        }
+        told.extend(
+            std::iter::from_fn(|| b.ni.call(|engine| engine.eq_get(b.eq)).expect("open").expect("a queue"))
+                .map(|(event, _)| event),
+        );
+    };
+    let add = Action::FetchAtomic(Op::Sum, Datatype::Uint64);
+    for length in [0, 8, 200, 8_000, 20_000] {
+        for bits in 1..5 {
+            let put = transfer(Action::Put, md, length, b.me());
+            match bits {
+                1 => append(List::Priority, theirs.region(), EntryOptions::USE_ONCE, bits),
+                2 => append(List::Overflow, spare.region(), EntryOptions::USE_ONCE, bits),
+                3 => append(List::Priority, Region::new(theirs.addr(), 100), EntryOptions::USE_ONCE, bits),
+                _ => {}
+            }
+            play(Transfer { match_bits: bits, ..put });
+            if bits == 2 {
+                append(List::Priority, theirs.region(), EntryOptions::USE_ONCE, bits);
+                play(Transfer { match_bits: 9, ..put });
+            }
+        }
+        append(List::Priority, theirs.region(), EntryOptions::USE_ONCE, 5);
+        play(Transfer { match_bits: 5, ..transfer(Action::Get, md, length, b.me()) });
+    }
+    append(List::Priority, theirs.region(), EntryOptions::USE_ONCE, 6);
+    play(Transfer { match_bits: 6, ..transfer(add, md, 8, b.me()) });
+    let plain = |event: Event| Event { start: 0, initiator: Process::default(), ..event };
+    told.into_iter().map(plain).collect()
+}
+
+/// Goal: at a patient interface messages wait for their places, and arrive in order, more of them than a link has slots for; a process
+/// that sends to itself waits, too. Method: the entries come only after the initiator has begun all.
+fn the_patient_lose_nothing(at: At) {
+    const COUNT: u64 = 200;
+    let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
+    b.ni.call(Engine::set_patient);
+    let (ours, theirs) = (Memory::new(pattern(9, 8)), Memory::zeros(8));
+    for (side, to) in [(&a, b.me()), (&b, b.me())] {
+        let all = transfer(Action::Put, side.bind(ours.region()), 8, to);
+        (0..COUNT)
+            .for_each(|number| side.begin(&Transfer { ack: AckReq::Counting, hdr_data: number, ..all }));
+    }
+    let quiet = EntryOptions::USE_ONCE | EntryOptions::EVENT_UNLINK_DISABLE;
+    let mut came: [Vec<u64>; 2] = Default::default();
+    for _ in 0..2 * COUNT {
+        b.append(theirs.region(), quiet, 1);
+        let put = loop {
+            let event = b.next();
+            if event.kind == EventKind::Put {
+                break event;
+            }
+        };
+        came[usize::from(put.initiator == b.me())].push(put.hdr_data);
+    }
+    assert_eq!(came, [(0..COUNT).collect::<Vec<_>>(), (0..COUNT).collect()]);
+    for side in [&a, &b] {
+        let deadline = side.ni.after(Span::from_secs(30));
+        let all = |engine: &mut Engine| {
+            let count = engine.ct_get(side.ct).expect("a counter");
+            (count.success == COUNT && count.failure == 0).then_some(())
+        };
+        assert!(side.ni.wait("test", deadline, all).is_some());
+    }
+}
+
+#[test]
+fn events_are_the_same_on_shm() {
+    events_are_the_same_in_each_place("shm");
+}
+
+#[test]
+fn events_are_the_same_on_iwarp() {
+    events_are_the_same_in_each_place("iwarp");
+}
+
+macro_rules! in_places {
+    ($($module:ident $device:literal $matcher:ident;)*) => {$(
         mod $module {
+            const AT: super::At = super::At($device, portals::Matcher::$matcher);
+
             #[test]
             fn data_go_where_they_belong() {
-                super::data_go_where_they_belong($device);
+                super::data_go_where_they_belong(AT);
             }
 
             #[test]
             fn others_go_as_they_should() {
-                super::others_go_as_they_should($device);
+                super::others_go_as_they_should(AT);
             }
 
             #[test]
             fn a_target_need_not_call() {
-                super::a_target_need_not_call($device);
+                super::a_target_need_not_call(AT);
             }
 
             #[test]
             fn many_messages_stay_in_order() {
-                super::many_messages_stay_in_order($device);
+                super::many_messages_stay_in_order(AT);
             }
 
             #[test]
             fn whoever_vanishes_is_told_of() {
-                super::whoever_vanishes_is_told_of($device);
+                super::whoever_vanishes_is_told_of(AT);
+            }
+
+            #[test]
+            fn the_patient_lose_nothing() {
+                super::the_patient_lose_nothing(AT);
             }
         }
     )*};
 }
 
-on_devices! {
-    shm "shm";
-    iwarp "iwarp";
+in_places! {
+    shm "shm" Caller;
+    iwarp "iwarp" Caller;
+    shm_thread "shm" Thread;
+    iwarp_thread "iwarp" Thread;
+    shm_spin "shm" Busy;
+    iwarp_spin "iwarp" Busy;
 }

@@ -234,6 +234,8 @@ impl Matching {
         nic.charge_step(Step::Match, self.engine.walk_length(request));
         let (answer, data) = match self.engine.arrive(request) {
             Arrival::Refused(answer) => (answer, Vec::new()),
+            // This interface is not patient: the NIC's own flow control is below it.
+            Arrival::Wait => return,
             Arrival::Deliver(delivery) => {
                 let (region, offset, len) = delivery.place();
                 let sges = self.sges(region, offset, len);

@@ -1,0 +1,64 @@
+//! Limits by the environment: what is granted to a program that asks for none, as the reference names them (`PTL_LIM_MAX_ENTRIES` and
+//! others).
+
+use portals::Limits;
+
+/// What programs are granted that ask for nothing.
+pub(crate) fn of_environment() -> Limits {
+    named(|name| std::env::var(name).ok())
+}
+
+/// The default limits, but for those that `value` gives as a decimal number. What is out of bounds becomes the nearest that is not.
+fn named(value: impl Fn(&str) -> Option<String>) -> Limits {
+    let long = |name: &str, default: u64| {
+        let value = value(&format!("PTL_LIM_{name}"));
+        value.and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+    };
+    let short = |name: &str, default: u32| u32::try_from(long(name, default.into())).unwrap_or(u32::MAX);
+    let unnamed = Limits::default();
+    Limits::grant(Some(&Limits {
+        max_entries: short("MAX_ENTRIES", unnamed.max_entries),
+        max_unexpected_headers: short("MAX_UNEXPECTED_HEADERS", unnamed.max_unexpected_headers),
+        max_mds: short("MAX_MDS", unnamed.max_mds),
+        max_cts: short("MAX_CTS", unnamed.max_cts),
+        max_eqs: short("MAX_EQS", unnamed.max_eqs),
+        max_pt_index: short("MAX_PT_INDEX", unnamed.max_pt_index),
+        max_iovecs: short("MAX_IOVECS", unnamed.max_iovecs),
+        max_list_size: short("MAX_LIST_SIZE", unnamed.max_list_size),
+        max_triggered_ops: short("MAX_TRIGGERED_OPS", unnamed.max_triggered_ops),
+        max_msg_size: long("MAX_MSG_SIZE", unnamed.max_msg_size),
+        max_atomic_size: long("MAX_ATOMIC_SIZE", unnamed.max_atomic_size),
+        max_fetch_atomic_size: long("MAX_FETCH_ATOMIC_SIZE", unnamed.max_fetch_atomic_size),
+        max_waw_ordered_size: long("MAX_WAW_ORDERED_SIZE", unnamed.max_waw_ordered_size),
+        max_war_ordered_size: long("MAX_WAR_ORDERED_SIZE", unnamed.max_war_ordered_size),
+        max_volatile_size: long("MAX_VOLATILE_SIZE", unnamed.max_volatile_size),
+        features: unnamed.features,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_granted_within_bounds() {
+        assert_eq!(named(|_| None), Limits::default());
+        assert_eq!(named(|_| Some("many".into())), Limits::default());
+        let some = named(|name| match name {
+            "PTL_LIM_MAX_EQS" => Some(" 7 ".into()),
+            "PTL_LIM_MAX_PT_INDEX" => Some("1".into()),
+            "PTL_LIM_MAX_MSG_SIZE" => Some("4096".into()),
+            "PTL_LIM_MAX_ENTRIES" => Some(u64::MAX.to_string()),
+            _ => None,
+        });
+        let most = Limits::MOST.max_entries;
+        let want = Limits {
+            max_eqs: 7,
+            max_pt_index: 63,
+            max_msg_size: 4096,
+            max_entries: most,
+            ..Limits::default()
+        };
+        assert_eq!(some, want);
+    }
+}

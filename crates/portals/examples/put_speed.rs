@@ -1,0 +1,320 @@
+//! What puts cost beside what is below them, in one run, by turns: 8 bytes there and back with full events, beside verbs' sends; a
+//! mebibyte, beside a copy of the processor's; how many short ones go in a second; and what it costs a process that computes to be put
+//! to meanwhile, by who matches.
+//!
+//! `cargo run --release -p portals --example put_speed [DEVICE]`
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use portals::{
+    AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Kind, Limits, List, Local, Matcher,
+    MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Place, Process, PtOptions, Region, Transfer,
+};
+use verbs::host::{Host, Task};
+use verbs::{
+    Access, Buf, CmEvent, ConnParam, Cq, Data, Device, Mr, Qp, QpCap, QpInit, RecvWr, SendFlags, SendOp,
+    SendWr, Wc,
+};
+
+const TURNS: usize = 7;
+const ROUNDS: u64 = 20_000;
+const LONG: usize = 1 << 20;
+/// Puts under way at a time, where their rate is measured.
+const WINDOW: u64 = 64;
+
+/// One side's interface: an entry for all of its memory, and a descriptor of it.
+struct Side {
+    ni: Ni,
+    eq: EqHandle,
+    md: MdHandle,
+    _memory: Buf,
+}
+
+impl Side {
+    fn new(host: &Host, device: &str, matcher: Matcher) -> Self {
+        let device = fabric::open(device, host).expect("a device");
+        let memory = Buf::alloc(LONG).expect("memory");
+        // SAFETY: the interface is dropped before the memory, and nobody else uses that.
+        let node = unsafe { Node::open(host, &device, address(&device), None, 0, matcher) }.expect("a node");
+        let ni = node.interface(Kind { is_matching: true, is_logical: false }, Limits::default());
+        let region = Region::new(memory.addr(), LONG as u64);
+        let open = |engine: &mut Engine| {
+            let eq = engine.eq_alloc(1 << 16).expect("the first");
+            engine.pt_alloc(PtOptions::empty(), Some(eq), Some(0)).expect("the first");
+            let options = EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE;
+            let place = Place { pt_index: 0, list: List::Priority };
+            engine.append(place, Entry::taking_all(region.clone(), options), 0).expect("room");
+            let options = MdOptions::EVENT_SEND_DISABLE;
+            let md = MemoryDescriptor { region, options, eq: Some(eq), counter: None };
+            (eq, engine.md_bind(md).expect("room"))
+        };
+        let (eq, md) = ni.call(open).expect("open");
+        Self { ni, eq, md, _memory: memory }
+    }
+
+    fn put(&self, target: Process, length: usize, ack: AckReq) {
+        let put = Transfer {
+            action: Action::Put,
+            put: Some(Local { md: self.md, offset: 0 }),
+            get: None,
+            length: length as u64,
+            ack,
+            target,
+            pt_index: 0,
+            match_bits: 0,
+            remote_offset: 0,
+            user_ptr: 0,
+            hdr_data: 0,
+        };
+        self.ni.call(|engine| engine.transfer(&put)).expect("open").expect("legal");
+    }
+
+    /// Waits for so many events of a kind.
+    fn take(&self, kind: EventKind, count: u64) {
+        for _ in 0..count {
+            let look = |engine: &mut Engine| engine.eq_get(self.eq).expect("a queue");
+            let (event, _) = self.ni.wait("put_speed", None, look).expect("open");
+            assert_eq!(event.kind, kind, "{event:?}");
+        }
+    }
+}
+
+fn address(device: &Device) -> Ipv4Addr {
+    match device.attr().port_addrs.first() {
+        Some(IpAddr::V4(address)) => *address,
+        _ => Ipv4Addr::LOCALHOST,
+    }
+}
+
+/// One side of a connected pair of queue pairs.
+struct End {
+    host: Host,
+    qp: Qp,
+    cq: Cq,
+    memory: Mr,
+}
+
+impl End {
+    fn new(host: &Host, device: &Device) -> Self {
+        let pd = device.alloc_pd().expect("a domain");
+        let cq = device.create_cq(256).expect("a queue");
+        let cap = QpCap { max_send_wr: 128, max_recv_wr: 128, max_inline: 64, ..QpCap::default() };
+        let qp = pd.create_qp(&QpInit::new(&cq).cap(cap)).expect("a queue pair");
+        let memory = pd.reg_mr(&Buf::alloc(4096).expect("memory"), Access::LOCAL_WRITE).expect("a region");
+        Self { host: host.clone(), qp, cq, memory }
+    }
+
+    fn receive(&self) {
+        self.qp.post_recv(&RecvWr::new(0, &[self.memory.sge(0, 64)])).expect("room");
+    }
+
+    fn send(&self) {
+        let data = Data::Inline(&[7; 8]);
+        self.qp
+            .post_send(&SendWr { wr_id: 1, op: SendOp::Send, data, flags: SendFlags::SIGNALED })
+            .expect("room");
+    }
+
+    fn take(&self, count: usize) {
+        let mut wcs = [Wc::default(); 4];
+        let mut left = count;
+        while left > 0 {
+            let look =
+                || Some(self.cq.poll(&mut wcs[..left.min(4)]).expect("a queue")).filter(|count| *count > 0);
+            left -= self.host.wait("put_speed", &self.cq, None, look).expect("no deadline");
+        }
+    }
+}
+
+/// Two connected ends.
+fn ends(host: &Host, name: &str) -> [End; 2] {
+    let devices = [0, 1].map(|_| fabric::open(name, host).expect("a device"));
+    let (a, b) = (End::new(host, &devices[0]), End::new(host, &devices[1]));
+    let [asks, hears] = [&devices[0], &devices[1]].map(|device| device.create_cm().expect("a channel"));
+    let at = SocketAddr::new(address(&devices[1]).into(), 0);
+    let listener = hears.listen(at, 1).expect("a port");
+    asks.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("asked");
+    let (mut open, mut asked) = (0, false);
+    while open < 2 {
+        match hears.poll_event() {
+            Some(CmEvent::ConnectRequest(request)) if !asked => {
+                hears.accept(request, &b.qp, &ConnParam::default()).expect("accepted");
+                asked = true;
+            }
+            Some(CmEvent::Established { .. }) => open += 1,
+            _ => {}
+        }
+        open += usize::from(matches!(asks.poll_event(), Some(CmEvent::Established { .. })));
+    }
+    // Connections end with what made them.
+    std::mem::forget((asks, hears, listener));
+    [a, b]
+}
+
+/// Has both sides do something `rounds` times; nanoseconds of a round.
+fn both<S: Send + Sync + 'static>(
+    host: &Host,
+    sides: &[Arc<S>; 2],
+    rounds: u64,
+    body: impl Fn(&S, bool, u64) + Copy + Send + 'static,
+) -> f64 {
+    let other = sides[1].clone();
+    let began = host.now();
+    let task: Task = host.spawn("other", None, move || body(&other, false, rounds)).expect("a thread");
+    body(&sides[0], true, rounds);
+    task.join();
+    host.now().since(began).as_ps() as f64 / 1000.0 / rounds as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+struct Puts {
+    side: Side,
+    to: Process,
+}
+
+fn ping(puts: &Puts, begins: bool, rounds: u64) {
+    for round in 0..rounds {
+        if begins || round > 0 {
+            puts.side.put(puts.to, 8, AckReq::None);
+        }
+        puts.side.take(EventKind::Put, 1);
+    }
+    if !begins {
+        puts.side.put(puts.to, 8, AckReq::None);
+    }
+}
+
+fn send(end: &End, begins: bool, rounds: u64) {
+    for round in 0..rounds {
+        if begins || round > 0 {
+            end.send();
+        }
+        // What was sent, and what is received.
+        end.take(if begins || round > 0 { 2 } else { 1 });
+        end.receive();
+    }
+    if !begins {
+        end.send();
+        end.take(1);
+    }
+}
+
+fn stream(puts: &Puts, begins: bool, rounds: u64, length: usize, window: u64) {
+    if !begins {
+        return puts.side.take(EventKind::Put, rounds);
+    }
+    let mut done = 0;
+    for round in 0..rounds {
+        puts.side.put(puts.to, length, if (round + 1) % window == 0 { AckReq::Full } else { AckReq::None });
+        if (round + 1) % window == 0 && round + 1 > window {
+            puts.side.take(EventKind::Ack, 1);
+            done += 1;
+        }
+    }
+    puts.side.take(EventKind::Ack, rounds / window - done);
+}
+
+fn long(puts: &Puts, begins: bool, rounds: u64) {
+    stream(puts, begins, rounds, LONG, 4);
+}
+
+fn short(puts: &Puts, begins: bool, rounds: u64) {
+    stream(puts, begins, rounds, 8, WINDOW);
+}
+
+fn pair(host: &Host, device: &str, matcher: Matcher) -> [Arc<Puts>; 2] {
+    let [a, b] = [0, 1].map(|_| Side::new(host, device, matcher));
+    let (at_a, at_b) = (a.ni.node().me(), b.ni.node().me());
+    [Arc::new(Puts { side: a, to: at_b }), Arc::new(Puts { side: b, to: at_a })]
+}
+
+/// Steps of work.
+fn work(steps: u64) -> u64 {
+    (0..steps).fold(1, |sum, step| std::hint::black_box(sum ^ step).wrapping_mul(0x9e37_79b9))
+}
+
+/// Has one side compute while the other puts `rounds` mebibytes to it: how long the work took, and how long the puts.
+fn computing(host: &Host, puts: &[Arc<Puts>; 2], steps: u64, rounds: u64) -> (f64, f64) {
+    let (is_over, took) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (initiator, over, span) = (puts[0].clone(), is_over.clone(), took.clone());
+    let at = host.clone();
+    let body = move || {
+        let began = at.now();
+        for _ in 0..rounds {
+            initiator.side.put(initiator.to, LONG, AckReq::Full);
+            initiator.side.take(EventKind::Ack, 1);
+        }
+        span.store(at.now().since(began).as_ps() / 1000, Ordering::Relaxed);
+        over.store(true, Ordering::Release);
+    };
+    let task = host.spawn("initiator", None, body).expect("a thread");
+    let began = host.now();
+    std::hint::black_box(work(steps));
+    let worked = host.now().since(began).as_ps() as f64 / 1000.0;
+    task.join();
+    puts[1].side.take(EventKind::Put, rounds);
+    (worked, took.load(Ordering::Relaxed) as f64)
+}
+
+fn main() {
+    let device = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
+    let host = verbs::host::real::host();
+    let sends = ends(&host, &device).map(Arc::new);
+    // One more than a round needs, so that no message ever waits for its receive.
+    sends.iter().for_each(|end| (0..2).for_each(|_| end.receive()));
+    let places = Matcher::ALL.map(|(matcher, name)| (name, pair(&host, &device, matcher)));
+    both(&host, &sends, 2000, send);
+    let (mut sent, mut copied) = (Vec::new(), Vec::new());
+    let mut found: Vec<[Vec<f64>; 5]> = places.iter().map(|_| Default::default()).collect();
+    let (from, to) = (Buf::alloc(LONG).expect("memory"), Buf::alloc(LONG).expect("memory"));
+    let (steps, rounds) = (20_000_000, 64);
+    for turn in 0..=TURNS {
+        let send_ns = both(&host, &sends, ROUNDS, send);
+        let began = host.now();
+        (0..50).for_each(|_| from.copy_to(0, &to, 0, LONG).expect("inside"));
+        let copy_ns = host.now().since(began).as_ps() as f64 / 50_000.0;
+        let began = host.now();
+        std::hint::black_box(work(steps));
+        let alone = host.now().since(began).as_ps() as f64 / 1000.0;
+        if turn > 0 {
+            sent.push(send_ns);
+            copied.push(copy_ns);
+        }
+        for ((_, puts), found) in places.iter().zip(&mut found) {
+            let put_ns = both(&host, puts, ROUNDS, ping);
+            let long_ns = both(&host, puts, 200, long);
+            let short_ns = both(&host, puts, 200 * WINDOW, short);
+            let (worked, took) = computing(&host, puts, steps, rounds);
+            // The first turn makes connections and touches memory.
+            if turn > 0 {
+                let all = [
+                    put_ns / send_ns,
+                    copy_ns / long_ns,
+                    1000.0 / short_ns,
+                    worked / alone,
+                    took / rounds as f64 / copy_ns,
+                ];
+                found.iter_mut().zip(all).for_each(|(of, value)| of.push(value));
+            }
+        }
+    }
+    println!(
+        "{device}: verbs' send, 8 B there and back {:.0} ns; a copy of 1 MiB {:.0} us",
+        median(sent),
+        median(copied) / 1000.0
+    );
+    println!("medians of {TURNS} turns:");
+    println!(
+        "  matched by   put / send, 8 B   copy / put, 1 MiB   million puts a second   target's work / alone   put to who computes / copy"
+    );
+    for ((name, _), found) in places.iter().zip(found) {
+        let [latency, bandwidth, rate, loss, late] = found.map(median);
+        println!("  {name:<12} {latency:>15.2}  {bandwidth:>18.2}  {rate:>22.2}  {loss:>22.2}  {late:>26.2}");
+    }
+}
