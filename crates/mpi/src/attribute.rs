@@ -27,6 +27,11 @@ impl<O> Keyval<O> {
         Self(Arc::new(Functions { copy: Box::new(copy), delete: Box::new(delete) }))
     }
 
+    /// Whether anybody has this key besides the caller: an object with a value of it does.
+    pub fn is_held(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Calls the copy function.
     ///
     /// # Errors
@@ -122,7 +127,9 @@ mod tests {
         assert_eq!(attributes.take(&a), Some(1));
         attributes.set(a.clone(), 3);
         assert_eq!(attributes.pop(), Some((a, 3)));
-        assert_eq!(attributes.pop(), Some((b, 2)));
+        assert!(b.is_held());
+        assert_eq!(attributes.pop(), Some((b.clone(), 2)));
         assert_eq!(attributes.pop(), None);
+        assert!(!b.is_held());
     }
 }

@@ -10,6 +10,7 @@ use datatypes::Op;
 use crate::call::{Call, Which};
 use crate::comm::Comm;
 use crate::context::Plane;
+use crate::engine::{Begun, Engine};
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::request::Request;
@@ -92,6 +93,53 @@ impl Collective {
             Self::NeighborAlltoallw { .. } => "MPI_Neighbor_alltoallw",
         }
     }
+
+    /// That no block that goes out lies in memory that comes in, as MPI asks. Of vectors, blocks are compared that have the same number.
+    ///
+    /// # Errors
+    /// [`Class::BUFFER`] if one does.
+    #[inline]
+    pub fn check_apart(&self) -> Result<()> {
+        let shares = match self {
+            Self::Barrier | Self::Bcast { .. } => false,
+            Self::Gather { input: Some(input), output, .. }
+            | Self::Scatter { input, output: Some(output), .. }
+            | Self::Allgather { input: Some(input), output }
+            | Self::Alltoall { input: Some(input), output }
+            | Self::Reduce { input: Some(input), output, .. }
+            | Self::Allreduce { input: Some(input), output, .. }
+            | Self::ReduceScatter { input: Some(input), output, .. }
+            | Self::Scan { input: Some(input), output, .. }
+            | Self::Exscan { input: Some(input), output, .. }
+            | Self::NeighborAllgather { input, output }
+            | Self::NeighborAlltoall { input, output } => input.overlaps(output),
+            Self::Gatherv { input: Some(one), output: all, .. }
+            | Self::Allgatherv { input: Some(one), output: all }
+            | Self::NeighborAllgatherv { input: one, output: all }
+            | Self::Scatterv { input: all, output: Some(one), .. } => {
+                all.iter().any(|block| one.overlaps(block))
+            }
+            Self::Alltoallw { input: Some(input), output } | Self::NeighborAlltoallw { input, output } => {
+                input.iter().zip(output).any(|(input, output)| input.overlaps(output))
+            }
+            _ => false, // in place
+        };
+        if shares { Err(shared_memory()) } else { Ok(()) }
+    }
+}
+
+#[cold]
+fn shared_memory() -> Error {
+    Error::new(
+        Class::BUFFER,
+        "sendbuf and recvbuf have bytes in common; MPI_IN_PLACE is for that, where there is it",
+    )
+}
+
+/// Begins what was planned.
+fn begin(engine: &mut Engine, plan: Arc<Plan>) -> Begun {
+    engine.scheduled += 1;
+    engine.begin(Box::new(Run::new(plan)))
 }
 
 impl Comm {
@@ -107,7 +155,7 @@ impl Comm {
             return done;
         }
         let plan = self.plan(call, Self::next_collective)?;
-        let begun = self.core().with(|engine| engine.begin(Box::new(Run::new(Arc::new(plan)))));
+        let begun = self.core().with(|engine| begin(engine, Arc::new(plan)));
         self.core().finish(call.name(), begun).ok().map(drop)
     }
 
@@ -117,7 +165,7 @@ impl Comm {
     /// As [`Comm::collective`] for the arguments; the others are in the request's status.
     pub fn icollective(&self, call: &Collective) -> Result<Request> {
         let plan = self.plan(call, Self::next_background)?;
-        let begun = self.core().with(|engine| engine.begin(Box::new(Run::new(Arc::new(plan)))));
+        let begun = self.core().with(|engine| begin(engine, Arc::new(plan)));
         Ok(Request::new(self, begun))
     }
 
@@ -128,7 +176,7 @@ impl Comm {
     /// As [`Comm::icollective`].
     pub fn collective_init(&self, call: &Collective) -> Result<Request> {
         let (plan, core) = (Arc::new(self.plan(call, Self::next_background)?), self.core().clone());
-        let start = move || Ok(core.with(|engine| engine.begin(Box::new(Run::new(plan.clone())))));
+        let start = move || Ok(core.with(|engine| begin(engine, plan.clone())));
         Ok(Request::persistent(self, Arc::new(start)))
     }
 

@@ -23,6 +23,7 @@ use crate::nic::{INLINE, Nic, Sizes, Slots};
 use crate::ring::{Inbox, Outbox, SHARED_LINE, WORDS};
 use crate::share::{Copying, Share, Words};
 use crate::table::Key;
+use crate::tool::{Carrier, Traffic};
 use crate::wire::{HEAD, HEAD_MAX, Label, MARK, Message, Offer};
 
 /// Data that go with a message.
@@ -164,6 +165,8 @@ pub(crate) struct Connection {
     credits: u32,
     /// Slots given back that the peer has not been told of.
     owed: u32,
+    /// What has left.
+    pub(crate) traffic: Traffic,
 }
 
 impl Connection {
@@ -197,6 +200,7 @@ impl Connection {
             messages: 0,
             credits: sizes.slots,
             owed: 0,
+            traffic: Traffic::default(),
         };
         (0..sizes.receive_depth()).try_for_each(|slot| connection.post_receive(slot))?;
         Ok(connection)
@@ -304,18 +308,32 @@ impl Connection {
             match (message, &mut self.line) {
                 (Message::Eager { label, answer: None }, Some(line)) if line.takes(payload.len()) => {
                     line.put(*label, payload, outbox.records);
+                    self.traffic.count(Carrier::Line, payload.len());
                 }
-                _ => outbox.put(message, payload)?,
+                _ => {
+                    outbox.put(message, payload)?;
+                    self.count(Carrier::Ring, message, payload.len());
+                }
             }
             return Ok(self.qp.ring()?);
         }
         if self.fast.is_some() {
+            self.count(Carrier::Written, message, payload.len());
             return self.write(host, message, payload);
         }
         let slot = (self.messages % u64::from(self.sizes.slots)) as u32;
         self.messages += 1;
         self.credits -= 1;
         self.post_message(host, message, payload, slot)
+    }
+
+    /// Counts a message, if it brings data along, or the data that it announces.
+    fn count(&mut self, by: Carrier, message: &Message, len: usize) {
+        match message {
+            Message::Eager { .. } => self.traffic.count(by, len),
+            Message::Request { at, .. } => self.traffic.count(Carrier::Rendezvous, at.length as usize),
+            _ => {}
+        }
     }
 
     /// Sends a short message of the program's, if it can leave at once. Whether it has.
@@ -330,8 +348,14 @@ impl Connection {
         };
         let len = buffer.len() as usize;
         match &mut self.line {
-            Some(line) if line.takes(len) => line.put_short(label, buffer, outbox.records),
-            _ if outbox.has_room(HEAD + len) => outbox.put_short(label, buffer)?,
+            Some(line) if line.takes(len) => {
+                line.put_short(label, buffer, outbox.records);
+                self.traffic.count(Carrier::Line, len);
+            }
+            _ if outbox.has_room(HEAD + len) => {
+                outbox.put_short(label, buffer)?;
+                self.traffic.count(Carrier::Ring, len);
+            }
             _ => return Ok(false),
         }
         self.qp.ring()?;
@@ -381,6 +405,7 @@ impl Connection {
         let head = message.bytes(std::mem::take(&mut self.owed) as u16);
         let (head, len) = (head.as_slice(), payload.len());
         let total = head.len() + len;
+        self.count(if total <= INLINE { Carrier::Inline } else { Carrier::Slot }, message, len);
         if total <= INLINE {
             let mut bytes = [0; INLINE];
             bytes[..head.len()].copy_from_slice(head);
@@ -423,7 +448,9 @@ impl Connection {
         if !self.may_access() {
             return Ok(Copied::NoRoom);
         }
-        let Some(piece) = copying.share.claim(memory, WORDS) else { return Ok(Copied::Nothing) };
+        let Some(piece) = copying.share.claim(memory, WORDS, copying.receives) else {
+            return Ok(Copied::Nothing);
+        };
         let (here, there) = copying.ends(piece);
         let remote = RemoteAddr { addr: there.addr, rkey: there.rkey };
         let op = if copying.receives { SendOp::Read(remote) } else { SendOp::Write(remote) };

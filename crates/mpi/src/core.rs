@@ -12,6 +12,7 @@ use crate::engine::{Begun, Engine, Stored};
 use crate::error::{Class, Error, Result};
 use crate::exchange::Retired;
 use crate::operation::Receive;
+use crate::over_portals::Portals;
 use crate::special::Special;
 use crate::status::Status;
 use crate::table::Table;
@@ -59,6 +60,7 @@ impl Core {
         host: &Host,
         bootstrap: Arc<dyn Bootstrap>,
         transport: Transport,
+        portals: Option<Portals>,
         tuning: Tuning,
     ) -> Self {
         let bell = Arc::new(Bell::new());
@@ -68,7 +70,10 @@ impl Core {
             sources.add(nic.cq.clone());
             sources.add(nic.cm.clone());
         }
-        let engine = Lock::new(Engine::new(host, bootstrap.rank(), transport));
+        if let Some(portals) = &portals {
+            sources.add(portals.source().clone());
+        }
+        let engine = Lock::new(Engine::new(host, bootstrap.rank(), transport, portals));
         Self(Arc::new(Inner {
             host: host.clone(),
             engine,

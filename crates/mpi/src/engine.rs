@@ -15,10 +15,12 @@ use crate::operation::{
     Access, Answer, Body, Brought, Helping, Lent, Names, Operation, Reading, Receive, Sending, Work,
     envelope_status,
 };
+use crate::over_portals::{self, Portals, Started};
 use crate::share::{Copying, Share};
 use crate::space::Spaces;
 use crate::status::{Ended, Status};
 use crate::table::{Key, Table};
+use crate::tool::{Carrier, Gauge, Traffic};
 use crate::transport::{Event, Place, STORED_MAX, Transport};
 use crate::wire::{Exposed, Label, Message};
 
@@ -74,6 +76,8 @@ pub(crate) trait Task: Send {
 /// All point-to-point state of a process.
 pub(crate) struct Engine {
     pub(crate) transport: Transport,
+    /// What matches the messages of most contexts, if not this engine: then the transport is for the others, and for memory.
+    pub(crate) portals: Option<Box<Portals>>,
     host: Host,
     rank: u32,
     matching: Matching<Key, Body>,
@@ -87,6 +91,14 @@ pub(crate) struct Engine {
     news: bool,
     /// Messages that both sides copy, and for whose next piece a send queue had no room.
     stalled: Vec<Key>,
+    /// Long messages of this process's whose receivers have not told that they have them.
+    lent: u32,
+    /// What this process has sent to itself.
+    own: Traffic,
+    /// Entries of the matching queues that were looked at.
+    looked: u64,
+    /// Collective operations that were begun as schedules.
+    pub(crate) scheduled: u64,
 }
 
 impl std::fmt::Debug for Engine {
@@ -97,9 +109,10 @@ impl std::fmt::Debug for Engine {
 
 impl Engine {
     /// An engine of process `rank`.
-    pub(crate) fn new(host: &Host, rank: u32, transport: Transport) -> Self {
+    pub(crate) fn new(host: &Host, rank: u32, transport: Transport, portals: Option<Portals>) -> Self {
         Self {
             transport,
+            portals: portals.map(Box::new),
             host: host.clone(),
             rank,
             matching: Matching::default(),
@@ -109,6 +122,10 @@ impl Engine {
             spaces: Spaces::default(),
             news: false,
             stalled: Vec::new(),
+            lent: 0,
+            own: Traffic::default(),
+            looked: 0,
+            scheduled: 0,
         }
     }
 
@@ -132,7 +149,37 @@ impl Engine {
     /// Sends a message as [`Engine::send`] if it is a short one that leaves at once. Whether it has; nothing has happened otherwise.
     #[inline]
     pub(crate) fn send_short(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> bool {
-        matches!(mode, Mode::Standard | Mode::Ready) && self.transport.send_short(to, label, buffer)
+        matches!(mode, Mode::Standard | Mode::Ready)
+            && self.portals.is_none()
+            && self.transport.send_short(to, label, buffer)
+    }
+
+    /// What matches messages of a context, if not this engine.
+    fn portals(&mut self, context: u64) -> Option<&mut Portals> {
+        self.portals.as_deref_mut().filter(|_| over_portals::carries(context))
+    }
+
+    /// Names what has begun over Portals, and ends what has come to its end by that.
+    fn begun_by_portals(&mut self, started: Result<Started>) -> Result<Begun> {
+        let begun = match started? {
+            Started::Over(status) => Begun::Over(status.ok()?),
+            Started::Under(name) => {
+                let key = self.operations.insert(Operation::new(Work::Portals(name)));
+                if let Some(portals) = &mut self.portals {
+                    portals.belongs(name, key);
+                }
+                Begun::Under(key)
+            }
+        };
+        self.end_of_portals();
+        Ok(begun)
+    }
+
+    /// Ends what Portals has told the end of.
+    fn end_of_portals(&mut self) {
+        while let Some((key, status)) = self.portals.as_deref_mut().and_then(Portals::next_over) {
+            self.end(key, status);
+        }
     }
 
     /// Begins a send that does not leave at once.
@@ -155,6 +202,11 @@ impl Engine {
         copy: Option<Vec<u8>>,
         answered: bool,
     ) -> Result<Begun> {
+        if let Some(portals) = self.portals(label.context) {
+            let copy = copy.map(|bytes| Buffer::own(&bytes)).transpose()?;
+            let started = portals.send(to, label, copy.as_ref().unwrap_or(&buffer), answered);
+            return self.begun_by_portals(started);
+        }
         let len = buffer.len();
         if to == self.rank {
             return self.send_to_self(label, copy.unwrap_or_else(|| buffer.to_vec()), answered);
@@ -223,11 +275,14 @@ impl Engine {
             held: Some(Box::new(Sending { reach, staging, buffer: buffer.clone(), helping: None })),
         }));
         let message = Message::Request { label, id: key.number(), at };
-        self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))
+        let begun = self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))?;
+        self.lent += 1;
+        Ok(begun)
     }
 
     fn send_to_self(&mut self, label: Label, bytes: Vec<u8>, answered: bool) -> Result<Begun> {
         let envelope = Envelope { source: self.rank, label };
+        self.own.count(Carrier::Own, bytes.len());
         self.host.charge_copy(bytes.len() as u64);
         if let Some(key) = self.matching.arrive(&envelope) {
             self.take_in(key, &envelope, Brought::Bytes(&bytes));
@@ -259,7 +314,7 @@ impl Engine {
         self.host.charge_step(Step::Call, 1);
         self.host.charge_step(Step::Request, 1);
         let wanted = receive.wanted;
-        if self.matching.keeps(wanted.context) || self.lost(&wanted).is_some() {
+        if self.portals.is_some() || self.matching.keeps(wanted.context) || self.lost(&wanted).is_some() {
             return self.receive_early(receive);
         }
         self.await_message(receive)
@@ -267,6 +322,10 @@ impl Engine {
 
     /// Begins a receive whose message may be here, or can come no more.
     fn receive_early(&mut self, receive: Receive) -> Begun {
+        if let Some(portals) = self.portals(receive.wanted.context) {
+            let started = portals.receive(receive);
+            return self.received_by_portals(started);
+        }
         if let Some((envelope, body)) = self.matching.receive(&receive.wanted) {
             return self.receive_kept(receive, envelope, body);
         }
@@ -274,6 +333,15 @@ impl Engine {
             Some(error) => Begun::Over(Status::failed(error)),
             None => self.await_message(receive),
         }
+    }
+
+    /// How a receive over Portals has begun: what failed is its status.
+    fn received_by_portals(&mut self, started: Result<Started>) -> Begun {
+        if let Ok(Started::Over(status)) = started {
+            self.end_of_portals();
+            return Begun::Over(status);
+        }
+        self.begun_by_portals(started).unwrap_or_else(|error| Begun::Over(Status::failed(error)))
     }
 
     #[inline(always)]
@@ -305,6 +373,9 @@ impl Engine {
     #[inline]
     pub(crate) fn receive_stored(&mut self, receive: &Receive) -> Stored {
         let wanted = &receive.wanted;
+        if self.portals.is_some() {
+            return Stored::Unknown;
+        }
         let Some(number) = wanted.source.and_then(|source| self.transport.stored_by(source)) else {
             return Stored::Unknown;
         };
@@ -340,18 +411,38 @@ impl Engine {
                 self.fetch(key, envelope, id, at);
                 Begun::Under(key)
             }
+            Body::Found(found) => match &mut self.portals {
+                Some(portals) => {
+                    let started = portals.receive_found(receive, &found);
+                    self.received_by_portals(started)
+                }
+                None => Begun::Over(receive.status(&envelope, 0)),
+            },
         }
     }
 
     /// What a receive would get.
     pub(crate) fn probe(&mut self, wanted: &Wanted, names: &Group) -> Option<Status> {
+        if let Some(portals) = self.portals(wanted.context) {
+            let found = portals.probe(wanted);
+            self.end_of_portals();
+            return found.map(|found| envelope_status(&found.envelope, found.len, names));
+        }
         let (envelope, body) = self.matching.probe(wanted)?;
         Some(envelope_status(envelope, body.len(), names))
     }
 
     /// Takes what a receive would get out of the order.
     pub(crate) fn claim(&mut self, wanted: &Wanted, names: &Group) -> Option<(Claimed, Status)> {
-        let (envelope, body) = self.matching.receive(wanted)?;
+        let (envelope, body) = match self.portals(wanted.context) {
+            Some(portals) => {
+                let found = portals.claim(wanted);
+                self.end_of_portals();
+                let found = found?;
+                (found.envelope, Body::Found(found))
+            }
+            None => self.matching.receive(wanted)?,
+        };
         let status = envelope_status(&envelope, body.len(), names);
         Some((Claimed { envelope, body, names: names.clone() }, status))
     }
@@ -493,10 +584,15 @@ impl Engine {
 
     /// Cancels a receive that no message has matched. Sends are beyond it: they complete.
     pub(crate) fn cancel(&mut self, key: Key) {
-        let Some(Operation { work: Work::Receive(receive), .. }) = self.operations.get_mut(key) else {
-            return;
+        let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.work) {
+            Some(Work::Receive(receive)) => self.matching.cancel(receive.wanted.context, &key),
+            Some(Work::Portals(name)) => {
+                let name = *name;
+                self.portals.as_deref_mut().is_some_and(|portals| portals.cancel(name))
+            }
+            _ => false,
         };
-        if self.matching.cancel(receive.wanted.context, &key) {
+        if is_cancelled {
             self.end(key, Status { cancelled: true, ..Status::empty() });
         }
     }
@@ -504,12 +600,41 @@ impl Engine {
     /// Whether the peers have, or can get, all that this process has sent.
     pub(crate) fn is_drained(&self) -> bool {
         let sends = |(_, operation): (Key, &Operation)| matches!(operation.work, Work::Send { .. });
-        self.transport.is_drained() && !self.operations.iter().any(sends)
+        let portals = self.portals.as_deref();
+        portals.is_none_or(Portals::is_drained)
+            && self.transport.is_drained()
+            && !self.operations.iter().any(sends)
+    }
+
+    /// What this process has sent to itself.
+    pub(crate) fn own(&self) -> &Traffic {
+        &self.own
+    }
+
+    /// What a gauge shows now.
+    pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
+        let ((receives, messages), (kept, most)) = (self.matching.waiting(), self.matching.kept());
+        match gauge {
+            Gauge::PostedReceives => receives as u64,
+            Gauge::UnexpectedMessages => messages as u64,
+            Gauge::UnexpectedMost => most as u64,
+            Gauge::UnexpectedTotal => kept,
+            Gauge::MatchLooks => self.looked,
+            Gauge::Operations => self.operations.iter().count() as u64,
+            Gauge::Connections => self.transport.open() as u64,
+            Gauge::WaitingRequests => self.transport.waiting() as u64,
+            Gauge::MemoryFound => self.transport.reached[0],
+            Gauge::MemoryRegistered => self.transport.reached[1],
+            Gauge::CollectivesScheduled => self.scheduled,
+        }
     }
 
     /// Messages of a communicator that is no more are of no use.
     pub(crate) fn forget(&mut self, context: u64) {
-        drop(self.matching.forget(context));
+        match self.portals(context) {
+            Some(portals) => portals.forget(context),
+            None => drop(self.matching.forget(context)),
+        }
     }
 
     /// Whether an operation has come to its end since this was last asked.
@@ -520,6 +645,9 @@ impl Engine {
     /// Does all that can be done now; with `brief` what is likely, and all of it once in a while.
     pub(crate) fn progress(&mut self, brief: bool) {
         self.transport.poll(brief);
+        if let Some(portals) = &mut self.portals {
+            portals.poll();
+        }
         self.react();
         // What tasks begin can end at once; nobody may go to sleep on that.
         while self.advance_tasks() {
@@ -527,11 +655,13 @@ impl Engine {
         }
         let looked = self.matching.looked();
         if looked > 0 {
+            self.looked += looked;
             self.host.charge_step(Step::Match, looked);
         }
     }
 
     fn react(&mut self) {
+        self.end_of_portals();
         loop {
             while let Some(event) = self.transport.next_event() {
                 match event {
@@ -617,9 +747,14 @@ impl Engine {
             }
             Message::Done { id, ok } => {
                 let key = Key::from_number(id);
-                // A name that is not that of a send to this peer is a lie, and means nothing.
-                let awaited =
-                    |o: &mut Operation| matches!(o.work, Work::Send { to, answered: true, .. } if to == from);
+                // A name that is not that of a send to this peer is a lie, and means nothing; so is an end before this side's pieces
+                // are there.
+                let awaited = |o: &mut Operation| match &o.work {
+                    Work::Send { to, answered: true, held } => {
+                        *to == from && !held.as_ref().is_some_and(|held| held.is_copied_from())
+                    }
+                    _ => false,
+                };
                 if self.operations.get_mut(key).is_some_and(awaited) {
                     let failed = || Status::failed(Error::lost(from, "it could not read the message"));
                     self.end(key, if ok { Status::empty() } else { failed() });
@@ -683,7 +818,9 @@ impl Engine {
         };
         let step = self.transport.nic_of(from)?.read_max();
         let reach = self.transport.reach(from, addr as usize, wanted as usize, false)?;
-        let share = self.transport.share(from, wanted);
+        // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only
+        // move memory between caches.
+        let share = if self.lent == 0 { self.transport.share(from, wanted) } else { None };
         let copying = share.map(|share| Copying::new(share, true, addr, &reach, at));
         let into = Exposed { addr, rkey: reach.remote(addr).rkey, length: wanted };
         let pieces = (0..wanted).step_by(step as usize).map(|begin| {
@@ -691,9 +828,10 @@ impl Engine {
             (piece, reach.sge(addr + begin, (wanted - begin).min(step) as u32))
         });
         let pieces: Vec<_> = pieces.collect();
-        let left = share.map_or(pieces.len() as u64, |share| share.pieces());
+        let (left, under_way) = share.map_or((pieces.len() as u64, pieces.len() as u64), |s| (s.pieces(), 0));
+        let length = at.length;
         let reading =
-            Reading { receive, envelope, id, length: at.length, left, copying, _reach: reach, staging };
+            Reading { receive, envelope, id, length, left, under_way, copying, _reach: reach, staging };
         if let Some(operation) = self.operations.get_mut(key) {
             operation.work = Work::Reading(Box::new(reading));
         }
@@ -712,7 +850,8 @@ impl Engine {
         if let Some(Operation { work: Work::Reading(reading), .. }) = self.operations.get_mut(key)
             && let Some(copying) = &reading.copying
         {
-            let (_, is_stalled) = self.transport.copy(reading.envelope.source, copying, key)?;
+            let (begun, is_stalled) = self.transport.copy(reading.envelope.source, copying, key)?;
+            reading.under_way += u64::from(begun);
             if is_stalled {
                 self.stall(key);
             }
@@ -730,6 +869,10 @@ impl Engine {
         let staged = sending.staging.as_ref().map(Buf::addr);
         let local = staged.or_else(|| sending.buffer.one_piece().map(|(addr, _)| addr as u64));
         let Some(local) = local.filter(|_| *known == to && at.length <= sending.buffer.len()) else { return };
+        if sending.helping.is_some() {
+            // A receiver invites once.
+            return;
+        }
         let copying = Copying::new(share, false, local, &sending.reach, at);
         sending.helping = Some(Helping { copying, key, under_way: 0, copied: 0 });
         self.help_on(id);
@@ -781,7 +924,7 @@ impl Engine {
             && reading.copying.is_some()
         {
             reading.left = reading.left.saturating_sub(pieces.into());
-            if reading.left == 0 {
+            if reading.is_whole() {
                 self.finish_reading(key);
             }
         }
@@ -829,7 +972,8 @@ impl Engine {
         match self.operations.get_mut(key).map(|operation| &mut operation.work) {
             Some(Work::Reading(reading)) => {
                 reading.left = reading.left.saturating_sub(1);
-                if reading.left == 0 {
+                reading.under_way = reading.under_way.saturating_sub(1);
+                if reading.is_whole() {
                     self.finish_reading(key);
                 } else {
                     // An error is a loss, of which an event tells.
@@ -892,6 +1036,9 @@ impl Engine {
     #[inline]
     fn end(&mut self, key: Key, status: Status) {
         let Some(operation) = self.operations.get_mut(key) else { return };
+        if let Work::Send { held: Some(_), .. } = operation.work {
+            self.lent -= 1;
+        }
         operation.work = Work::Over(status);
         (self.news, self.stirred) = (true, true);
         if let Some(share) = operation.buffered.take() {

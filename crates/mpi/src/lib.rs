@@ -23,6 +23,7 @@
 //! | `core` | the state behind its lock, and how threads wait |
 //! | `talk`, `context` | what members agree on when a communicator is made; its name |
 //! | `engine`, `operation`, `matching` | sends and receives: who gets what; short messages and long ones |
+//! | `over_portals` | sends and receives as calls of Portals, where its interface matches |
 //! | `buffered`, `space` | buffered sends: calls about their space, and how much of it is taken |
 //! | `transport`, `connection`, `nic`, `connect`, `address` | ordered messages between two processes over any device |
 //! | `ring`, `line` | messages by stores into the peer's NIC memory, where it can be mapped; a line that both write in turn |
@@ -55,6 +56,8 @@ mod file;
 mod group;
 mod info;
 mod joining;
+#[cfg(test)]
+mod lies;
 mod line;
 mod making;
 mod matching;
@@ -62,6 +65,7 @@ mod members;
 mod memory;
 mod nic;
 mod operation;
+mod over_portals;
 mod partitioned;
 mod places;
 mod point;
@@ -77,6 +81,7 @@ mod status;
 mod strangers;
 mod table;
 mod talk;
+mod tool;
 mod topology;
 mod transport;
 mod tuning;
@@ -101,12 +106,14 @@ pub use making::SplitType;
 pub use memory::Buffer;
 pub use nic::Port;
 pub use point::{Message, With};
-pub use process::{Config, Connect, Process};
+pub use portals::Matcher;
+pub use process::{Config, Connect, Lane, Process};
 pub use protocol::{Protocol, protocols};
 pub use request::{Any, Remote, Request, RequestId, Requests};
 pub use space::{BSEND_OVERHEAD, BsendSpace};
 pub use special::Generalized;
 pub use status::{ANY_SOURCE, ANY_TAG, Ended, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
+pub use tool::{Called, Carried, Carrier, Gauge, Limits, Profile, Traffic};
 pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
 pub use tuning::Tuning;
 pub use window::{Assert, At, Flavor, LockKind, Shared, Window};

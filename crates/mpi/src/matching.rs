@@ -53,11 +53,15 @@ pub(crate) struct Matching<R, M> {
     last: usize,
     /// Entries that were looked at since somebody last asked.
     looked: u64,
+    /// Messages that were kept, those of them that wait, and the most that did at a time.
+    kept: u64,
+    waiting: usize,
+    most: usize,
 }
 
 impl<R, M> Default for Matching<R, M> {
     fn default() -> Self {
-        Self { queues: Vec::new(), last: 0, looked: 0 }
+        Self { queues: Vec::new(), last: 0, looked: 0, kept: 0, waiting: 0, most: 0 }
     }
 }
 
@@ -105,12 +109,16 @@ impl<R: PartialEq, M> Matching<R, M> {
     /// Keeps a message that no receive waits for.
     pub(crate) fn keep(&mut self, envelope: Envelope, message: M) {
         self.queue(envelope.label.context).messages.push_back((envelope, message));
+        self.kept += 1;
+        self.waiting += 1;
+        self.most = self.most.max(self.waiting);
     }
 
     /// The message that a new receive gets; it waits no more. With none, the receive is to be [`Matching::post`]ed.
     #[inline]
     pub(crate) fn receive(&mut self, wanted: &Wanted) -> Option<(Envelope, M)> {
         let at = self.find(wanted)?;
+        self.waiting -= 1;
         self.queues[self.last].messages.remove(at)
     }
 
@@ -175,9 +183,23 @@ impl<R: PartialEq, M> Matching<R, M> {
     /// Forgets a context of which nothing is expected any more; returns the messages that nobody received.
     pub(crate) fn forget(&mut self, context: u64) -> Vec<(Envelope, M)> {
         match self.known(context) {
-            Some(queue) if queue.receives.is_empty() => self.queues.remove(self.last).messages.into(),
+            Some(queue) if queue.receives.is_empty() => {
+                let messages = self.queues.remove(self.last).messages;
+                self.waiting -= messages.len();
+                messages.into()
+            }
             _ => Vec::new(),
         }
+    }
+
+    /// Receives and messages that wait.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.queues.iter().map(|queue| queue.receives.len()).sum(), self.waiting)
+    }
+
+    /// How many messages were kept so far, and how many of them at most at a time.
+    pub(crate) fn kept(&self) -> (u64, usize) {
+        (self.kept, self.most)
     }
 
     /// How many entries were looked at since this was last asked.

@@ -213,6 +213,20 @@ impl Buffer {
         (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
     }
 
+    /// Whether there are bytes that a device reaches only by a copy in one piece.
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.len > 0 && self.one_piece().is_none()
+    }
+
+    /// Whether it has bytes in common with another one. Of what lies in several pieces that is not known, and the answer is no.
+    #[inline]
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let (Some((first, len)), Some((second, other))) = (self.one_piece(), other.one_piece()) else {
+            return false;
+        };
+        first < second.saturating_add(other) && second < first.saturating_add(len)
+    }
+
     /// Copies all bytes, which must be as many as `into` has.
     #[inline]
     pub(crate) fn load(&self, into: &mut [u8]) {

@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::matching::{Envelope, Wanted};
 use crate::memory::Buffer;
 use crate::nic::Reach;
+use crate::over_portals::{Found, Name};
 use crate::share::Copying;
 use crate::space::Share;
 use crate::status::{Status, UNDEFINED};
@@ -68,6 +69,8 @@ pub(crate) enum Body {
     Here { bytes: Vec<u8>, answer: Option<Answer> },
     /// Where its data are.
     There { id: u64, at: Exposed },
+    /// What Portals has found.
+    Found(Found),
 }
 
 impl Body {
@@ -76,6 +79,7 @@ impl Body {
         match self {
             Self::Here { bytes, .. } => bytes.len() as u64,
             Self::There { at, .. } => at.length,
+            Self::Found(found) => found.len,
         }
     }
 }
@@ -164,14 +168,22 @@ pub(crate) struct Reading {
     pub(crate) id: u64,
     /// Bytes of the whole message.
     pub(crate) length: u64,
-    /// Pieces that are not there yet.
+    /// Pieces that are not there yet, and those that this side copies now: until they are over, the memory is in use.
     pub(crate) left: u64,
+    pub(crate) under_way: u64,
     /// This side's part, if the sender copies, too.
     pub(crate) copying: Option<Copying>,
     /// Keeps the target reachable.
     pub(crate) _reach: Reach,
     /// Where the data go first, if the program's memory is not in one piece.
     pub(crate) staging: Option<Buf>,
+}
+
+impl Reading {
+    /// Whether all pieces are there, whoever says so, and nothing is written to the memory any more.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.left == 0 && self.under_way == 0
+    }
 }
 
 /// What requests that read or write a peer's memory use of this process's until they are over.
@@ -206,6 +218,13 @@ pub(crate) struct Sending {
     pub(crate) helping: Option<Helping>,
 }
 
+impl Sending {
+    /// Whether this process's device copies pieces of the data.
+    pub(crate) fn is_copied_from(&self) -> bool {
+        self.helping.as_ref().is_some_and(|helping| helping.under_way > 0)
+    }
+}
+
 /// How the sender of a message copies pieces of it.
 #[derive(Debug)]
 pub(crate) struct Helping {
@@ -228,6 +247,8 @@ pub(crate) enum Work {
     Reading(Box<Reading>),
     /// A peer's memory is read or changed.
     Access(Box<Access>),
+    /// A send or a receive goes over Portals.
+    Portals(Name),
     /// Something in several steps.
     Task,
     /// It is over.
@@ -259,7 +280,7 @@ impl Operation {
             Work::Send { to, .. } => *to == process,
             Work::Reading(reading) => reading.envelope.source == process,
             Work::Access(access) => access.process == process,
-            Work::Receive(_) | Work::Task | Work::Over(_) => false,
+            Work::Receive(_) | Work::Portals(_) | Work::Task | Work::Over(_) => false,
         }
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct Sent {
 #[derive(Debug)]
 pub(crate) struct Receiving {
     pub(crate) from: u32,
+    /// The program's tag.
+    pub(crate) tag: i32,
     pub(crate) names: Group,
     pub(crate) context: u64,
     pub(crate) buffer: Buffer,
@@ -241,7 +243,8 @@ impl Task for ReceiveTask {
                 let bytes = state.announced.map_or(0, |announced| announced.bytes);
                 let source = receiving.names.rank_of(receiving.from);
                 let source = source.unwrap_or(crate::status::ANY_SOURCE);
-                Some(Status { source, bytes: bytes.min(receiving.buffer.len()), ..Status::empty() })
+                let bytes = bytes.min(receiving.buffer.len());
+                Some(Status { source, tag: receiving.tag, bytes, ..Status::empty() })
             }
             Err(error) => Some(Status::failed(error)),
         }

@@ -401,7 +401,7 @@ impl Comm {
             engine.under(begun)
         });
         let (context, state) = (self.context(Plane::Parts)?, Lock::new(Got::new(key, into)));
-        let receiving = Arc::new(Receiving { from, names, context, buffer, parts, state });
+        let receiving = Arc::new(Receiving { from, tag, names, context, buffer, parts, state });
         let (core, parts) = (self.core().clone(), Parts::Receive(receiving.clone()));
         Ok(Request::partitioned(
             self,

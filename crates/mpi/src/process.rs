@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use host::Host;
+use portals::Matcher;
 
 use crate::bootstrap::Bootstrap;
 use crate::comm::Comm;
@@ -11,6 +12,7 @@ use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::nic::Port;
+use crate::over_portals::Portals;
 use crate::request::{Request, Requests};
 use crate::special::Generalized;
 use crate::transport::Transport;
@@ -26,6 +28,16 @@ pub enum Connect {
     All,
 }
 
+/// What carries messages between two processes, and matches them with receives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lane {
+    /// Connections of the devices; this library matches.
+    #[default]
+    Verbs,
+    /// Portals on the last of the ports, which reaches all of the job; its interface matches, there.
+    Portals(Matcher),
+}
+
 /// What a process is made of.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
@@ -36,6 +48,8 @@ pub struct Config {
     pub connect: Connect,
     /// A text that all processes of one host have in common, as for [`Port::fabric`].
     pub node: String,
+    /// What carries messages. All processes of a job say the same.
+    pub lane: Lane,
     /// By what collective algorithms are chosen; that of process 0 counts for all.
     pub tuning: Tuning,
     /// Messages that fit into a slot are written to memory of the peer's, who looks there, instead of sent: in virtual time, on
@@ -66,7 +80,11 @@ impl Process {
         let transport =
             Transport::new(host, &config.ports, (&config.node, config.fast_path), bootstrap.clone())?;
         let tuning = Tuning::learn(&*bootstrap)?;
-        let core = Core::new(host, bootstrap, transport, tuning);
+        let portals = match (config.lane, config.ports.last()) {
+            (Lane::Portals(matcher), Some(port)) => Some(Portals::open(host, port, matcher, &*bootstrap)?),
+            _ => None,
+        };
+        let core = Core::new(host, bootstrap, transport, portals, tuning);
         let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;
         let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;
         world.set_name("MPI_COMM_WORLD")?;

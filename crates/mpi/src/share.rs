@@ -1,8 +1,10 @@
 //! [`Share`]: long messages that both processes copy, each some pieces: the receiver reads, the sender writes.
 //!
 //! Whoever copies a piece claims it before, by counting on in a word of NIC memory that both map. So neither waits for the other to
-//! begin, and who has nothing else to do does most of it. The words are a line of the receiver's memory, one for each message that is
-//! being copied; its upper half says which that is, so that a sender that comes late claims nothing of another.
+//! begin, and who has nothing else to do does most of it. The receiver takes pieces from the begin, the sender from the end: of a
+//! buffer that is used again, the same processor copies the same part, and has it in its cache. The words are a line of the receiver's
+//! memory, one for each message that is being copied; its upper half says which that is, so that a sender that comes late claims
+//! nothing of another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,6 +17,9 @@ use crate::wire::Exposed;
 pub(crate) const SHARED_MIN: u64 = 64 << 10;
 const PIECE_MIN: u64 = 32 << 10;
 const PIECE_MAX: u64 = 128 << 10;
+/// Pieces at most: those of either end are counted in half of half a word.
+const PIECES_MAX: u64 = 1 << 15;
+const END: u32 = 16;
 /// Messages of one direction of a connection that are shared at a time.
 const PLACES: u32 = 8;
 
@@ -31,7 +36,8 @@ pub(crate) struct Share {
 
 impl Share {
     fn piece(&self) -> u64 {
-        (self.length / 8).next_multiple_of(4096).clamp(PIECE_MIN, PIECE_MAX)
+        let least = self.length.div_ceil(PIECES_MAX);
+        (self.length / 8).clamp(PIECE_MIN, PIECE_MAX).max(least).next_multiple_of(4096)
     }
 
     /// How many pieces there are.
@@ -51,16 +57,18 @@ impl Share {
         Some(())
     }
 
-    /// The next piece, for who claims it by this: where it begins, and its length. `None` when all are claimed.
-    pub(crate) fn claim(&self, memory: &Buf, words: usize) -> Option<(u64, u32)> {
+    /// The next piece from the begin, for the receiver, or from the end, for who claims it by this: where it begins, and its length.
+    /// `None` when all are claimed.
+    pub(crate) fn claim(&self, memory: &Buf, words: usize, receives: bool) -> Option<(u64, u32)> {
         let word = self.word(memory, words)?;
         let mut now = word.load(Ordering::Relaxed);
         loop {
-            let next = now & u64::from(u32::MAX);
-            if now >> 32 != u64::from(self.turn) || next >= self.pieces() {
+            let (first, last) = (now & 0xffff, now >> END & 0xffff);
+            if now >> 32 != u64::from(self.turn) || first + last >= self.pieces() {
                 return None;
             }
-            match word.compare_exchange_weak(now, now + 1, Ordering::AcqRel, Ordering::Relaxed) {
+            let (next, one) = if receives { (first, 1) } else { (self.pieces() - 1 - last, 1 << END) };
+            match word.compare_exchange_weak(now, now + one, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     let begin = next * self.piece();
                     return Some((begin, (self.length - begin).min(self.piece()) as u32));
@@ -128,13 +136,15 @@ mod tests {
     #[test]
     fn pieces_are_claimed_once_and_cover_all() {
         let memory = Buf::alloc(128).expect("memory");
-        for length in [SHARED_MIN, SHARED_MIN + 1, 1 << 20, (4 << 20) + 12_345, 100 << 20] {
+        for length in [SHARED_MIN, SHARED_MIN + 1, 1 << 20, (4 << 20) + 12_345, 100 << 20, 5 << 32] {
             let share = Words::default().begin(&memory, 64, length).expect("free");
-            let claimed = || std::iter::from_fn(|| share.claim(&memory, 64)).collect::<Vec<_>>();
+            let claimed =
+                |receives| std::iter::from_fn(|| share.claim(&memory, 64, receives)).collect::<Vec<_>>();
             let (mut all, theirs) = std::thread::scope(|scope| {
-                let other = scope.spawn(claimed);
-                (claimed(), other.join().expect("no panic"))
+                let other = scope.spawn(|| claimed(false));
+                (claimed(true), other.join().expect("no panic"))
             });
+            assert!(all.is_sorted() && theirs.iter().rev().is_sorted(), "each from its end");
             all.extend(theirs);
             all.sort_unstable();
             assert_eq!(all.len() as u64, share.pieces());
@@ -154,8 +164,8 @@ mod tests {
         assert_eq!(words.begin(&memory, 0, SHARED_MIN), None);
         words.end(&all[3]);
         let next = words.begin(&memory, 0, SHARED_MIN).expect("free again");
-        assert_eq!((next.place, all[3].claim(&memory, 0)), (all[3].place, None));
-        assert!(next.claim(&memory, 0).is_some() && all[2].claim(&memory, 0).is_some());
-        assert_eq!(Share { place: PLACES, ..next }.claim(&memory, 0), None, "a peer that lies");
+        assert_eq!((next.place, all[3].claim(&memory, 0, false)), (all[3].place, None));
+        assert!(next.claim(&memory, 0, false).is_some() && all[2].claim(&memory, 0, false).is_some());
+        assert_eq!(Share { place: PLACES, ..next }.claim(&memory, 0, false), None, "a peer that lies");
     }
 }

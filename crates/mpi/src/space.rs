@@ -21,8 +21,8 @@ pub enum BsendSpace {
     },
 }
 
-/// Bytes that a buffered message takes beside its data (`MPI_BSEND_OVERHEAD`).
-pub const BSEND_OVERHEAD: u64 = 512;
+/// Bytes that a buffered message takes beside its data. `MPI_BSEND_OVERHEAD` of the standard ABI is more, and some programs count on less.
+pub const BSEND_OVERHEAD: u64 = 64;
 
 /// Whose space: that of a communicator, by its context, or the process's.
 pub(crate) type Whose = Option<u64>;

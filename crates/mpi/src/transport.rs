@@ -16,9 +16,10 @@ use crate::connection::{Connection, Copied, Held, Next, Payload, Received, Short
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::nic::{Nic, Port, Reach};
-use crate::share::{Copying, SHARED_MIN, Share};
+use crate::share::{Copying, Share};
 use crate::strangers::{Identity, Strangers};
 use crate::table::Key;
+use crate::tool::{Chosen, Traffic};
 use crate::wire::{CROSSED, Exposed, HELLO, Hello, Label, Message, Offer, STRANGER};
 
 /// Something that happened.
@@ -136,6 +137,10 @@ pub(crate) struct Transport {
     events: VecDeque<Event>,
     /// What [`Transport::is_near`] has found.
     near: BTreeMap<u32, bool>,
+    /// At which sizes protocols change.
+    pub(crate) chosen: Chosen,
+    /// How often memory was reached by the region of all memory, and by one of its own.
+    pub(crate) reached: [u64; 2],
 }
 
 impl std::fmt::Debug for Transport {
@@ -185,6 +190,8 @@ impl Transport {
             polls: 0,
             events: VecDeque::new(),
             near: BTreeMap::new(),
+            chosen: Chosen::default(),
+            reached: [0; 2],
             bootstrap,
         })
     }
@@ -257,10 +264,10 @@ impl Transport {
         (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
     }
 
-    /// Bytes of payload that a message to a process may have.
+    /// Bytes of payload that a message to a process may bring along.
     pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
         let port = self.port_of(to)?;
-        Ok(Connection::payload_max(self.nics[port].sizes))
+        Ok(Connection::payload_max(self.nics[port].sizes).min(self.chosen.eager_max as usize))
     }
 
     /// The device by which a process is reached.
@@ -271,7 +278,9 @@ impl Transport {
 
     /// Makes memory reachable for the device by which a process is reached, or with `remote` for the process.
     pub(crate) fn reach(&mut self, process: u32, address: usize, len: usize, remote: bool) -> Result<Reach> {
-        self.nic_of(process)?.reach(address, len, remote)
+        let reach = self.nic_of(process)?.reach(address, len, remote)?;
+        self.reached[usize::from(matches!(reach, Reach::Own(_)))] += 1;
+        Ok(reach)
     }
 
     /// Whether a process is lost, and why.
@@ -289,7 +298,8 @@ impl Transport {
         let at = self.known.get(to);
         let Some(Peer { way: Way::Open(number), queue, .. }) = self.peers.get(at) else { return false };
         let connection = &mut self.connections[*number];
-        if !queue.is_empty() || buffer.len() > Connection::payload_max(connection.sizes()) as u64 {
+        let most = self.chosen.eager_max.min(Connection::payload_max(connection.sizes()) as u64);
+        if !queue.is_empty() || buffer.len() > most {
             return false;
         }
         match connection.send_short(&self.host, label, buffer) {
@@ -385,7 +395,7 @@ impl Transport {
         let Way::Open(number) = self.peers.get(self.known.get(from))?.way else { return None };
         let connection = &mut self.connections[number];
         let is_reached = self.nics[connection.port].reaches_both_ways();
-        (is_reached && length >= SHARED_MIN).then(|| connection.share(length)).flatten()
+        (is_reached && length >= self.chosen.both_sides_min).then(|| connection.share(length)).flatten()
     }
 
     /// All of a message from a process is copied.
@@ -421,6 +431,16 @@ impl Transport {
     /// As [`Transport::send`].
     pub(crate) fn connect(&mut self, process: u32) -> Result<()> {
         self.peer(process).map(drop)
+    }
+
+    /// What has left for each process that there is or was a connection to; one may come more than once.
+    pub(crate) fn traffic(&self) -> impl Iterator<Item = (u32, &Traffic)> {
+        self.connections.iter().map(|connection| (connection.process, &connection.traffic))
+    }
+
+    /// Messages and accesses that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.peers.iter().map(|peer| peer.queue.len()).sum()
     }
 
     /// How many connections are open.

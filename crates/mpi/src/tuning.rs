@@ -35,6 +35,11 @@ impl Tuning {
         }
     }
 
+    /// The names of a kind's algorithms.
+    pub fn algorithms_of(kind: Kind) -> impl Iterator<Item = &'static str> {
+        Algorithm::of(kind).map(|algorithm| algorithm.name)
+    }
+
     /// Process 0 tells what all are to use, before the first fence.
     pub(crate) fn tell(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
         for (kind, name) in &self.algorithms {

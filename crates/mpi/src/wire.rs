@@ -296,7 +296,7 @@ pub(crate) struct Hello {
     pub(crate) to: Identity,
 }
 
-const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x03";
+const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x04";
 /// Bytes of a [`Hello`].
 pub(crate) const HELLO: usize = 8 + 2 * IDENTITY;
 

@@ -8,7 +8,7 @@ use mpi::{
     ANY_TAG, Any, BSEND_OVERHEAD, BsendSpace, Buffer, Class, Comm, Comparison, Connect, Group, Keyval, Mode,
     PROC_NULL, Process, Request, SplitType, Status, UNDEFINED,
 };
-use support::{ANY, Body, Play, buffer, in_threads, pattern, receive, send, typed, with};
+use support::{ANY, Body, Play, buffer, in_threads, in_threads_by, pattern, receive, send, typed, with};
 use verbs::host::Span;
 
 fn twice(ranks: u32, connect: Connect, body: Body) {
@@ -66,6 +66,14 @@ macro_rules! bodies {
         }
         mod iwarp {
             $(#[test] fn $name() { super::in_threads("iwarp", $ranks, mpi::Connect::OnDemand, super::$name); })*
+        }
+        mod portals {
+            const LANE: mpi::Lane = mpi::Lane::Portals(mpi::Matcher::Caller);
+            $(#[test] fn $name() { super::in_threads_by(LANE, "shm", $ranks, super::$name); })*
+        }
+        mod portals_model {
+            const LANE: mpi::Lane = mpi::Lane::Portals(mpi::Matcher::Caller);
+            $(#[test] fn $name() { super::Play { lane: LANE, ..super::Play::new($ranks) }.run(super::$name); })*
         }
     };
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use collectives::Algorithm;
 use datatypes::{Basic, Datatype, Op, Operator, UserFunction};
 use mpi::{
-    Buffer, Class, Collective, Comm, Connect, Distributed, Grid, Kind, PROC_NULL, Process, ROOT, Request,
-    Topology,
+    Buffer, Class, Collective, Comm, Connect, Distributed, Grid, Kind, Lane, Matcher, PROC_NULL, Process,
+    ROOT, Request, Topology,
 };
 use support::{Dice, Play, in_threads, typed};
 
@@ -401,6 +401,15 @@ fn collectives_do_what_plain_ones_do() {
                 "seed {seed}: another world"
             );
         }
+    }
+}
+
+#[test]
+fn collectives_by_portals_do_what_plain_ones_do() {
+    for seed in 1..=12 {
+        let lane = Lane::Portals(Matcher::Caller);
+        let play = Play { seed, lane, ..Play::new(1 + (seed % 9) as u32) };
+        play.run(move |process| random_calls(process, seed));
     }
 }
 

@@ -6,8 +6,8 @@
 
 mod support;
 
-use mpi::{ANY_SOURCE, ANY_TAG, BsendSpace, Comm, Connect, Mode, Process, Request};
-use support::{Dice, Play, buffer, in_threads_on, pattern, with};
+use mpi::{ANY_SOURCE, ANY_TAG, BsendSpace, Comm, Connect, Lane, Matcher, Mode, Process, Request};
+use support::{Dice, Play, buffer, in_threads_by, in_threads_on, pattern, with};
 use verbs::host::world::Ended;
 
 /// Seeds of each weather.
@@ -124,30 +124,49 @@ fn take(world: &Comm, dice: &mut Dice, incoming: &mut Vec<(usize, Sent)>) {
     assert!(bytes[..sent.len] == pattern(sent.from, number, sent.len), "message {number}");
 }
 
-fn run(card: &'static str, seed: u64) -> Ended {
+fn run(lane: Lane, card: &'static str, seed: u64) -> Ended {
     let ranks = 2 + (seed % 4) as u32;
-    Play { card, seed, ..Play::new(ranks) }.run(move |process| play(process, seed))
+    Play { lane, card, seed, ..Play::new(ranks) }.run(move |process| play(process, seed))
+}
+
+fn come_to_their_ends(lane: Lane) {
+    for card in WEATHERS {
+        for seed in 1..=SEEDS {
+            let once = run(lane, card, seed);
+            if seed.is_multiple_of(4) {
+                assert_eq!(once, run(lane, card, seed), "{card}, seed {seed}: another world");
+            }
+        }
+    }
 }
 
 #[test]
 fn random_programs_come_to_their_ends() {
-    for card in WEATHERS {
-        for seed in 1..=SEEDS {
-            let once = run(card, seed);
-            if seed.is_multiple_of(4) {
-                assert_eq!(once, run(card, seed), "{card}, seed {seed}: another world");
-            }
+    come_to_their_ends(Lane::Verbs);
+}
+
+#[test]
+fn random_programs_come_to_their_ends_by_portals() {
+    come_to_their_ends(Lane::Portals(Matcher::Caller));
+}
+
+#[test]
+fn random_programs_come_to_their_ends_wherever_portals_match() {
+    for device in ["shm", "iwarp"] {
+        for (matcher, _) in Matcher::ALL {
+            in_threads_by(Lane::Portals(matcher), device, 4, all);
         }
     }
+}
+
+fn all(process: &Process) {
+    (1..=20).for_each(|seed| play(process, seed));
 }
 
 /// Where messages are stored in rings, where they are sent, and where some ranks have no memory for rings: then a pair may do the
 /// one this way and the other that way.
 #[test]
 fn random_programs_come_to_their_ends_by_all_ways() {
-    fn all(process: &Process) {
-        (1..=20).for_each(|seed| play(process, seed));
-    }
     for devices in [vec!["shm"], vec!["shm(dm=4K)"], vec!["shm(dm=4K)", "shm"], vec!["iwarp"]] {
         in_threads_on(devices, 4, Connect::OnDemand, all);
     }

@@ -466,9 +466,9 @@ fn dynamic_windows_reach_what_is_attached(process: &Process) {
     window.free().expect("an end");
 }
 
-/// The last of 256 regions is reached, and there is no 257th.
+/// The last of 1,024 regions is reached, and there is none beyond.
 fn attached_regions_have_a_limit(process: &Process) {
-    const MOST: usize = 256;
+    const MOST: usize = 1024;
     let world = process.world();
     let (me, peer) = (world.rank(), 1 - world.rank());
     let window = Window::create_dynamic(world, Info::default()).expect("a window");

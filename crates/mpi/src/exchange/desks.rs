@@ -13,7 +13,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 
 /// Bytes that a member can show at a time.
-pub(super) const SHOWN_MAX: usize = 8 << 10;
+pub(crate) const SHOWN_MAX: usize = 8 << 10;
 /// Operations whose data a desk can have.
 pub(super) const PLACES: u64 = 2;
 /// What processors transfer, and what they fetch ahead: two lines.

@@ -16,4 +16,4 @@ mod setup;
 
 pub(crate) use choice::Place;
 pub use choice::shared_bytes;
-pub(crate) use desks::Retired;
+pub(crate) use desks::{Retired, SHOWN_MAX};

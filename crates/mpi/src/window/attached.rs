@@ -17,7 +17,7 @@ impl Window {
     ///
     /// # Errors
     /// [`Class::RMA_FLAVOR`] for a window that is not dynamic; [`Class::SIZE`] for a negative size; [`Class::RMA_ATTACH`] for memory of
-    /// which a part is attached already, and beyond 256 regions.
+    /// which a part is attached already, and beyond 1,024 regions.
     pub unsafe fn attach(&self, address: usize, size: i64) -> Result<()> {
         self.check_dynamic()?;
         let size = u64::try_from(size)
@@ -37,7 +37,7 @@ impl Window {
         };
         let mut attached = self.0.attached.lock(self.core().host());
         if attached.regions.len() == REGIONS_MAX {
-            return Err(wrong("256 regions are attached already; detach some"));
+            return Err(wrong(&format!("{REGIONS_MAX} regions are attached already; detach some")));
         }
         let overlaps = |region: &Region| {
             let first = region.address as u64;

@@ -21,9 +21,9 @@ impl Window {
     #[inline]
     pub(super) fn put_at_once(&self, origin: &Buffer, at: &At) -> bool {
         let Some(there) = self.near(origin.len(), at) else { return false };
-        self.core().host().charge_copy(origin.len());
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
         let is_done = unsafe { origin.copy_to(there.address) };
+        self.charge_done(origin, is_done);
         // Behind it a program may store a flag that another process looks at.
         fence(Ordering::Release);
         is_done
@@ -33,9 +33,18 @@ impl Window {
     #[inline]
     pub(super) fn get_at_once(&self, origin: &Buffer, at: &At) -> bool {
         let Some(there) = self.near(origin.len(), at) else { return false };
-        self.core().host().charge_copy(origin.len());
         // SAFETY: as above.
-        unsafe { origin.copy_from(there.address) }
+        let is_done = unsafe { origin.copy_from(there.address) };
+        self.charge_done(origin, is_done);
+        is_done
+    }
+
+    /// What the long way does it charges for itself.
+    #[inline]
+    fn charge_done(&self, origin: &Buffer, is_done: bool) {
+        if is_done {
+            self.core().host().charge_copy(origin.len());
+        }
     }
 
     /// Whether one element of a member's was changed by a predefined operator, and brought as it was to where that is wanted.

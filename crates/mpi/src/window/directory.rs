@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use host::Lock;
+use host::{Bell, Lock, Span};
 use verbs::{Buf, Mr, RemoteAddr, SendOp};
 
 use crate::address::PORTS_MAX;
@@ -14,7 +14,7 @@ use crate::window::control::DIRECTORY;
 use crate::window::words::Words;
 
 /// Regions that a member may have attached at a time.
-pub(super) const REGIONS_MAX: usize = 256;
+pub(super) const REGIONS_MAX: usize = 1024;
 
 /// Where the directory's words are: its version, odd while it is being written, how many regions there are, and the regions.
 const VERSION: usize = DIRECTORY;
@@ -99,8 +99,11 @@ impl Directory {
     }
 }
 
-/// How often a directory is read anew that changes meanwhile.
-const READS: usize = 1000;
+/// How long a directory may change while it is read: its member may not have a processor for a while.
+const PATIENCE: Span = Span::from_secs(60);
+/// Reads of it without a rest, and the rest before each further one.
+const READS: usize = 100;
+const REST: Span = Span::from_us(50);
 
 /// What is known of a member's directory.
 #[derive(Default)]
@@ -118,9 +121,16 @@ pub(super) struct Block<'a> {
 impl Known {
     /// The key of the region that holds all bytes from one address to another; `None` if there is none now.
     pub(super) fn key(&self, core: &Core, block: &Block<'_>, begin: u64, end: u64) -> Result<Option<u32>> {
-        for _ in 0..READS {
-            let version = block.read(core, VERSION, 8)?;
-            let version = version.first_chunk().map_or(1, |word| u64::from_ne_bytes(*word));
+        let (host, mut reads) = (core.host(), 0);
+        let end_of_patience = host.after(PATIENCE);
+        while reads < READS || end_of_patience.is_none_or(|end| host.now() < end) {
+            reads += 1;
+            if reads > READS {
+                host.wait("a member that attaches memory", &Bell::new(), host.after(REST), || None::<()>);
+            }
+            let head = block.read(core, VERSION, FIRST - VERSION)?;
+            let word = |at: usize| head.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
+            let version = word(0).unwrap_or(1);
             if let Some(directory) = &*self.0.lock(core.host())
                 && directory.version == version
             {
@@ -129,7 +139,8 @@ impl Known {
             if version % 2 == 1 {
                 continue;
             }
-            let bytes = block.read(core, DIRECTORY, Attached::BYTES)?;
+            let count = word(COUNT - VERSION).map_or(0, |count| count.min(REGIONS_MAX as u64));
+            let bytes = block.read(core, DIRECTORY, FIRST - DIRECTORY + count as usize * REGION)?;
             if block.read(core, VERSION, 8)? != version.to_ne_bytes() {
                 continue;
             }
@@ -159,7 +170,11 @@ impl Block<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
+    use crate::{Board, Config, Port, Process};
 
     #[test]
     fn regions_are_found_by_their_bytes() {
@@ -183,5 +198,36 @@ mod tests {
         word(COUNT, u64::MAX);
         let bytes = block.to_vec(DIRECTORY..DIRECTORY + Attached::BYTES).expect("inside");
         assert_eq!(Directory::parse(&bytes, 0).expect("cut").regions.len(), REGIONS_MAX);
+    }
+
+    /// A member may be without a processor while it writes; who reads waits for it.
+    #[test]
+    fn a_directory_that_is_being_written_is_waited_for() {
+        let host = host::real::host();
+        let device = fabric::open("shm", &host).expect("a device");
+        let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
+        let config = Config { ports, node: "here".into(), ..Config::default() };
+        let process = Process::start(&host, &config, Board::new(1).seat(0, &host)).expect("a job");
+        let memory = Buf::alloc(DIRECTORY + Attached::BYTES).expect("memory");
+        let word = |at: usize, value: u64| memory.word(at).expect("inside").store(value, Ordering::SeqCst);
+        for (at, value) in [(VERSION, 7), (COUNT, 1), (FIRST, 1000), (FIRST + 8, 100), (FIRST + 16, 70)] {
+            word(at, value);
+        }
+        let is_looked_at = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_looked_at.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                // Longer than all reads without a rest take.
+                host.wait("a processor", &Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
+                word(VERSION, 8);
+            });
+            let words = Words::Near(memory.clone());
+            let block = Block { process: 0, words: &words, at: RemoteAddr { addr: 0, rkey: 0 }, port: 0 };
+            is_looked_at.store(true, Ordering::SeqCst);
+            assert_eq!(Known::default().key(process.core(), &block, 1000, 1100), Ok(Some(70)));
+        });
+        process.finalize().expect("an end");
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use datatypes::{Basic, Datatype};
 use mpi::{
-    ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Kind, Port, Process, Status, Tuning, With,
+    ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Kind, Lane, Port, Process, Status, Tuning,
+    With,
 };
 use verbs::host::world::{self, Ended, Factory, World};
 use verbs::host::{Host, Task};
@@ -51,6 +52,8 @@ pub(crate) struct Play {
     pub(crate) factory: Factory,
     /// Messages are written to peers' memory.
     pub(crate) fast_path: bool,
+    /// What carries messages.
+    pub(crate) lane: Lane,
     /// Collective algorithms by name.
     pub(crate) algorithms: &'static [(Kind, &'static str)],
 }
@@ -65,6 +68,7 @@ impl Play {
             connect,
             factory,
             fast_path: false,
+            lane: Lane::Verbs,
             algorithms: &[],
         }
     }
@@ -82,8 +86,13 @@ impl Play {
             let run = move || {
                 let names = self.algorithms.iter().map(|(kind, name)| (*kind, (*name).to_owned()));
                 let tuning = Tuning { costs: None, algorithms: names.collect() };
-                let how =
-                    Config { connect: self.connect, tuning, fast_path: self.fast_path, ..Config::default() };
+                let how = Config {
+                    connect: self.connect,
+                    tuning,
+                    fast_path: self.fast_path,
+                    lane: self.lane,
+                    ..Config::default()
+                };
                 rank_body(&host, &board, rank, (self.card, "card", &name_of_node), how, body)
             };
             world.rank(&name, &[&node], run).expect("a rank");
@@ -125,6 +134,11 @@ pub(crate) fn in_threads(device: &'static str, ranks: u32, connect: Connect, bod
     in_threads_on(vec![device], ranks, connect, body);
 }
 
+/// As [`in_threads`], with messages over a lane.
+pub(crate) fn in_threads_by(lane: Lane, device: &'static str, ranks: u32, body: Body) {
+    in_threads_with(vec![device], ranks, Config { lane, ..Config::default() }, body);
+}
+
 /// As [`in_threads`], where ranks take devices of one kind in turn.
 pub(crate) fn in_threads_on(
     devices: Vec<&'static str>,
@@ -132,20 +146,22 @@ pub(crate) fn in_threads_on(
     connect: Connect,
     body: impl Fn(&Process) + Clone + Send + 'static,
 ) {
+    in_threads_with(devices, ranks, Config { connect, ..Config::default() }, body);
+}
+
+fn in_threads_with(
+    devices: Vec<&'static str>,
+    ranks: u32,
+    how: Config,
+    body: impl Fn(&Process) + Clone + Send + 'static,
+) {
     let (host, board) = (verbs::host::real::host(), Board::new(ranks));
     let run = |rank: u32| {
-        let (host, board, body) = (host.clone(), board.clone(), body.clone());
+        let (host, board, how, body) = (host.clone(), board.clone(), how.clone(), body.clone());
         let device = devices[rank as usize % devices.len()];
         move || {
             let _alarm = Alarm;
-            rank_body(
-                &host,
-                &board,
-                rank,
-                (device, "fabric", "here"),
-                Config { connect, ..Config::default() },
-                body,
-            );
+            rank_body(&host, &board, rank, (device, "fabric", "here"), how, body);
         }
     };
     let threads: Vec<Task> =

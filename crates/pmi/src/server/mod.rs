@@ -327,6 +327,12 @@ impl Server {
         self.events.pop_front()
     }
 
+    /// What was put under a key in the space of a rank's job, which is forgotten when the last rank is gone.
+    #[must_use]
+    pub fn value(&self, id: RankId, key: &str) -> Option<&str> {
+        self.jobs.get(&id.job)?.space.get(key).map(String::as_str)
+    }
+
     /// Tells a rank what came of [`Event::Spawn`]: for each process 0, or an error of the owner's. Without that event it does
     /// nothing.
     pub fn spawned(&mut self, id: RankId, errors: &[i32]) {

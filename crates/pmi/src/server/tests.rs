@@ -53,6 +53,19 @@ fn broken_by(text: &str) -> Violation {
 }
 
 #[test]
+fn the_owner_reads_what_ranks_have_put() {
+    let (mut server, ids) = joined(&[0, 0]);
+    ask(&mut server, ids[1], "cmd=put kvsname=k key=A value=B\n");
+    assert_eq!((server.value(ids[0], "A"), server.value(ids[0], "B")), (Some("B"), None));
+    for &id in &ids {
+        ask(&mut server, id, FINALIZE);
+        assert_eq!(server.value(id, "A"), Some("B"), "until the last one is gone");
+        server.handle_eof(id);
+    }
+    assert_eq!(server.value(ids[0], "A"), None);
+}
+
+#[test]
 fn what_mpich_asks() {
     let mut server = Server::new();
     let mut job = job("job-0", &[0, 0, 1, 1]);

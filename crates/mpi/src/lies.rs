@@ -1,0 +1,172 @@
+//! Tests: a peer that says what the wire lets it say, and lies, and what must not come of it; and what a peer that does not lie says.
+//! Both processes are moved by hand, so that nothing comes between what is said.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use crate::bootstrap::{Board, Seat};
+use crate::connection::Payload;
+use crate::engine::Mode;
+use crate::error::Class;
+use crate::matching::Wanted;
+use crate::memory::Buffer;
+use crate::nic::Port;
+use crate::operation::{Names, Receive};
+use crate::process::{Config, Process};
+use crate::table::Key;
+use crate::wire::{Exposed, Label, Message};
+
+const LEN: usize = 1 << 20;
+const LABEL: Label = Label { context: 77, tag: 1 };
+/// Into so many pieces messages of this length are cut.
+const PIECES: u32 = 8;
+
+/// Two processes that are connected by shared memory.
+fn pair() -> [Process; 2] {
+    let (host, board) = (host::real::host(), Board::new(2));
+    let start = |seat: Arc<Seat>| {
+        let device = fabric::open("shm", &host).expect("a device");
+        let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
+        let config = Config { ports, node: "here".into(), ..Config::default() };
+        Process::start(&host, &config, seat).expect("a job")
+    };
+    let seats = [0, 1].map(|rank| board.seat(rank, &host));
+    let both = std::thread::scope(|scope| {
+        seats.map(|seat| scope.spawn(|| start(seat))).map(|process| process.join().expect("started"))
+    });
+    both[0].core().with(|engine| engine.transport.connect(1)).expect("reached");
+    move_until(&both, || (0..2).all(|at| both[at].core().with(|e| e.transport.is_open(1 - at as u32))));
+    both
+}
+
+/// Has both go on until there is what is wanted.
+fn move_until(both: &[Process; 2], is_there: impl Fn() -> bool) {
+    let patience = std::time::Instant::now();
+    while !is_there() {
+        both.iter().for_each(Process::progress);
+        assert!(patience.elapsed().as_secs() < 60, "that never comes");
+    }
+}
+
+fn data() -> Vec<u8> {
+    (0..LEN).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// Begins a long send to the other process.
+fn begin_send(process: &Process, buffer: &Buffer) -> Key {
+    let to = 1 - process.world().rank() as u32;
+    process.core().with(|engine| {
+        let begun = engine.send(to, LABEL, buffer, Mode::Standard).expect("reached");
+        engine.under(begun)
+    })
+}
+
+fn say(process: &Process, messages: &[Message]) {
+    let to = 1 - process.world().rank() as u32;
+    process.core().with(|engine| {
+        for message in messages {
+            engine.transport.send(to, *message, Payload::None, None).expect("reached");
+        }
+    });
+}
+
+fn is_over(process: &Process, key: Key) -> bool {
+    process.core().with(|engine| engine.is_over(key))
+}
+
+/// Goal: a receive lasts as long as its own device writes to the memory. Method: the sender says at once that it has copied all pieces,
+/// or more than there are, while the receiver has begun with them.
+#[test]
+fn a_receive_lasts_until_its_own_pieces_are_there() {
+    for pieces in [PIECES, u32::MAX] {
+        let both = pair();
+        let (sent, got) =
+            (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+        let wanted = Wanted { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
+        let receive = Receive { wanted, buffer: got.clone(), names: Names::One(1) };
+        let receiving = both[0].core().with(|engine| {
+            let begun = engine.receive(receive);
+            engine.under(begun)
+        });
+        let sending = begin_send(&both[1], &sent);
+        say(&both[1], &[Message::Copied { key: receiving.number(), pieces }]);
+        both[0].progress();
+        assert!(!is_over(&both[0], receiving), "with its pieces under way");
+        move_until(&both, || is_over(&both[0], receiving) && is_over(&both[1], sending));
+        assert_eq!(
+            both[0].core().with(|engine| engine.take(receiving)).map(|s| s.class()),
+            Some(Class::SUCCESS)
+        );
+        assert!(got.to_vec() == data());
+    }
+}
+
+/// Goal: a sender copies for one invitation, and its send lasts as long as its own device reads the memory. Method: the receiver invites
+/// it twice, and says in the same breath that it has all.
+#[test]
+fn a_send_lasts_until_its_own_pieces_are_there() {
+    let both = pair();
+    let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+    let sending = begin_send(&both[0], &sent);
+    let (addr, _) = got.one_piece().expect("one");
+    let (invited, _reach) = both[1].core().with(|engine| {
+        let reach = engine.transport.reach(0, addr, LEN, false).expect("reached");
+        let remote = reach.remote(addr as u64);
+        let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
+        let shares = [5, 6].map(|key| (key, engine.transport.share(0, LEN as u64).expect("a word")));
+        let id = sending.number();
+        (shares.map(|(key, s)| Message::Share { id, key, at, place: s.place, turn: s.turn }), reach)
+    });
+    let done = Message::Done { id: sending.number(), ok: true };
+    say(&both[1], &invited);
+    say(&both[1], &[done]);
+    both[0].progress();
+    assert!(!is_over(&both[0], sending), "with its pieces under way");
+    (0..4).for_each(|_| both[0].progress());
+    let said = all_said(&both[1]);
+    let [Message::Request { .. }, Message::Copied { key: 5, pieces: PIECES }] = said[..] else {
+        panic!("the sender has said {said:?}");
+    };
+    assert!(got.to_vec() == data());
+    say(&both[1], &[done]);
+    move_until(&both, || is_over(&both[0], sending));
+}
+
+/// Goal: in an exchange each reads for itself. Method: what a receiver says that sends as well, and what one says that does not.
+#[test]
+fn who_sends_invites_nobody() {
+    for sends in [true, false] {
+        let both = pair();
+        let (sent, got) =
+            (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
+        if sends {
+            begin_send(&both[0], &sent);
+        }
+        begin_send(&both[1], &sent);
+        let wanted = Wanted { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
+        both[0].core().with(|engine| engine.receive(Receive { wanted, buffer: got, names: Names::One(1) }));
+        (0..4).for_each(|_| both[0].progress());
+        let said = all_said(&both[1]);
+        let expected = match said[..] {
+            [Message::Request { .. }, Message::Done { ok: true, .. }] => sends,
+            [Message::Share { .. }, Message::Done { ok: true, .. }] => !sends,
+            _ => false,
+        };
+        assert!(expected, "a receiver has said {said:?}");
+    }
+}
+
+/// What the other process has stored here, and nobody has looked at.
+fn all_said(process: &Process) -> Vec<Message> {
+    let mut all = Vec::new();
+    process.core().with(|engine| {
+        let transport = &mut engine.transport;
+        transport.poll(false);
+        let number = transport.next_stored_to().expect("one that is connected");
+        while let Some((_, what, place)) = transport.next_stored(number) {
+            all.push(what.message);
+            transport.release(place, &what.message);
+        }
+    });
+    all
+}

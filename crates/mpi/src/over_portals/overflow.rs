@@ -1,0 +1,82 @@
+//! [`Overflow`]: memory for short messages that come before their receives. As soon as a block is full, another one is linked, so that
+//! there is always room for some messages; one in which no message lies any more is used again.
+
+use std::collections::BTreeMap;
+
+use portals::{EAGER_MAX, Engine, Entry, EntryOptions, List, Place, Region};
+use verbs::Buf;
+
+use super::bits::LONG;
+use super::{MESSAGES, failed};
+use crate::error::Result;
+
+/// Bytes of a block, and how many are linked at a time.
+const BLOCK: usize = 64 << 10;
+const LINKED: usize = 4;
+/// Blocks that are kept though nothing needs them.
+const SPARE: usize = 4;
+
+/// All blocks: those linked, those that have messages, and some to spare.
+#[derive(Debug, Default)]
+pub(super) struct Overflow {
+    /// By address: those linked, and those with messages.
+    blocks: BTreeMap<u64, Buf>,
+    spare: Vec<Buf>,
+}
+
+impl Overflow {
+    /// Blocks for short messages, and behind them an entry that takes the headers of long ones.
+    pub(super) fn new(engine: &mut Engine) -> Result<Self> {
+        let mut overflow = Self::default();
+        (0..LINKED).try_for_each(|_| overflow.link(engine))?;
+        let options =
+            EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE | EntryOptions::EVENT_COMM_DISABLE;
+        let headers =
+            Entry { match_bits: LONG, ignore_bits: !LONG, ..Entry::taking_all(Region::new(0, 0), options) };
+        engine.append(PLACE, headers, 0).map_err(failed)?;
+        Ok(overflow)
+    }
+
+    /// Links a block: as many as there are to be, and another one whenever one has left the list.
+    ///
+    /// # Errors
+    /// There is no memory, or no entry.
+    pub(super) fn link(&mut self, engine: &mut Engine) -> Result<()> {
+        let block = match self.spare.pop() {
+            Some(block) => block,
+            None => Buf::alloc(BLOCK)?,
+        };
+        let options = EntryOptions::OP_PUT
+            | EntryOptions::MANAGE_LOCAL
+            | EntryOptions::NO_TRUNCATE
+            | EntryOptions::EVENT_LINK_DISABLE
+            | EntryOptions::EVENT_COMM_DISABLE;
+        let entry = Entry {
+            match_bits: 0,
+            ignore_bits: !LONG,
+            min_free: EAGER_MAX,
+            ..Entry::taking_all(Region::new(block.addr(), BLOCK as u64), options)
+        };
+        engine.append(PLACE, entry, block.addr()).map_err(failed)?;
+        self.blocks.insert(block.addr(), block);
+        Ok(())
+    }
+
+    /// No message lies in a block any more.
+    pub(super) fn emptied(&mut self, block: u64) {
+        if let Some(block) = self.blocks.remove(&block)
+            && self.spare.len() < SPARE
+        {
+            self.spare.push(block);
+        }
+    }
+
+    /// Where a message lies: a block, and from which byte on.
+    pub(super) fn find(&self, address: u64) -> Option<(&Buf, usize)> {
+        let (begin, block) = self.blocks.range(..=address).next_back()?;
+        let at = (address - begin) as usize;
+        (at < block.len()).then_some((block, at))
+    }
+}
+
+const PLACE: Place = Place { pt_index: MESSAGES, list: List::Overflow };

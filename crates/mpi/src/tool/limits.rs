@@ -1,0 +1,93 @@
+//! [`Limits`]: from which size on which protocol carries messages, and those of them that can be set while a process runs.
+
+use crate::connection::Connection;
+use crate::error::{Class, Error, Result};
+use crate::exchange;
+use crate::line;
+use crate::nic::{INLINE, Sizes};
+use crate::process::Process;
+use crate::share::SHARED_MIN;
+use crate::wire::HEAD;
+
+/// Sizes in bytes at which the protocol changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest message that brings its data along; it can be set, up to what a slot has room for.
+    pub eager_max: u64,
+    /// The shortest message that both sides copy where they can; it can be set, from what it is at first on.
+    pub both_sides_min: u64,
+    /// The longest message that goes by a line that both write.
+    pub line_max: u64,
+    /// The longest message that goes within a work request.
+    pub inline_max: u64,
+    /// A slot.
+    pub slot_bytes: u64,
+    /// Slots of a connection, in each direction.
+    pub slots: u64,
+    /// The ring that a peer may store messages in.
+    pub ring_bytes: u64,
+    /// What each member may give to a collective operation in shared memory.
+    pub shared_max: u64,
+}
+
+/// The limits that a process has chosen for itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) eager_max: u64,
+    pub(crate) both_sides_min: u64,
+}
+
+impl Default for Chosen {
+    fn default() -> Self {
+        Self { eager_max: u64::MAX, both_sides_min: SHARED_MIN }
+    }
+}
+
+impl Process {
+    /// The limits as they are now.
+    pub fn limits(&self) -> Limits {
+        let sizes = Sizes::of_job(self.bootstrap().size());
+        let chosen = self.core().with(|engine| engine.transport.chosen);
+        Limits {
+            eager_max: chosen.eager_max.min(Connection::payload_max(sizes) as u64),
+            both_sides_min: chosen.both_sides_min,
+            line_max: line::PAYLOAD as u64,
+            inline_max: (INLINE - HEAD) as u64,
+            slot_bytes: sizes.slot_bytes as u64,
+            slots: sizes.slots.into(),
+            ring_bytes: sizes.ring as u64,
+            shared_max: exchange::SHOWN_MAX as u64,
+        }
+    }
+
+    /// Has longer messages than this go by rendezvous, from now on.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for more than a slot has room for.
+    pub fn set_eager_max(&self, bytes: u64) -> Result<()> {
+        let most = Connection::payload_max(Sizes::of_job(self.bootstrap().size())) as u64;
+        if bytes > most {
+            return Err(Error::new(
+                Class::ARG,
+                format_args!("{bytes} bytes do not fit into a slot; {most} do"),
+            ));
+        }
+        self.core().with(|engine| engine.transport.chosen.eager_max = bytes);
+        Ok(())
+    }
+
+    /// Has messages to this process from this size on copied by both sides, where they can.
+    ///
+    /// # Errors
+    /// [`Class::ARG`] for less than 64 KiB, of which there are no pieces.
+    pub fn set_both_sides_min(&self, bytes: u64) -> Result<()> {
+        if bytes < SHARED_MIN {
+            return Err(Error::new(
+                Class::ARG,
+                format_args!("messages of less than {SHARED_MIN} bytes have no pieces"),
+            ));
+        }
+        self.core().with(|engine| engine.transport.chosen.both_sides_min = bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,21 @@
+//! What a process tells of itself while it runs, and has set: what the tool interface (`MPI_T`) shows.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `traffic` | [`Traffic`]: messages and bytes that have left, by [`Carrier`] |
+//! | `gauges` | [`Gauge`]: lengths of queues, and counts |
+//! | `profile` | [`Profile`]: what a process did, as text for whoever started it |
+//! | `limits` | [`Limits`]: from which size on which protocol carries messages |
+//!
+//! Whoever counts has the engine's lock: a count is an addition.
+
+mod gauges;
+mod limits;
+mod profile;
+mod traffic;
+
+pub use gauges::Gauge;
+pub(crate) use limits::Chosen;
+pub use limits::Limits;
+pub use profile::{Called, Profile};
+pub use traffic::{Carried, Carrier, Traffic};

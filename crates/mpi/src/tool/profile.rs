@@ -1,0 +1,164 @@
+//! [`Profile`]: what a process did while it was watched, and the same as text, which notes of a process manager can carry.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use host::Span;
+
+use super::{Carried, Carrier, Traffic};
+use crate::error::{Class, Error, Result};
+
+/// What the calls of one function took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Called {
+    /// How many there were.
+    pub calls: u64,
+    /// From their beginning to their return, all together.
+    pub time: Span,
+    /// Bytes of messages that left meanwhile.
+    pub bytes: u64,
+}
+
+/// What a process did while it was watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// For how long it was watched.
+    pub watched: Span,
+    /// What it called, by the name of the function.
+    pub calls: BTreeMap<String, Called>,
+    /// What it sent to each process of its job, and last to processes of other jobs.
+    pub sent: Vec<Traffic>,
+}
+
+/// Bytes of a note, at most.
+const NOTE_LEN: usize = 900;
+
+fn key(rank: u32, at: usize) -> String {
+    format!("profile-{rank}-{at}")
+}
+
+impl Profile {
+    /// The notes that hold it, by their keys: as a rank of a job leaves them for whoever started it.
+    pub fn notes(&self, rank: u32) -> Vec<(String, String)> {
+        let text = self.to_string();
+        let notes = text.as_bytes().chunks(NOTE_LEN).map(String::from_utf8_lossy);
+        notes.enumerate().map(|(at, note)| (key(rank, at), note.into_owned())).collect()
+    }
+
+    /// What a rank of a job of `size` has left in notes, if it has.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] for notes that are no profile.
+    pub fn of_notes<'a>(
+        rank: u32,
+        size: usize,
+        note: impl Fn(&str) -> Option<&'a str>,
+    ) -> Option<Result<Self>> {
+        let notes: Vec<&str> = (0..).map_while(|at| note(&key(rank, at))).collect();
+        (!notes.is_empty()).then(|| Self::parse(&notes.concat(), size))
+    }
+
+    /// A profile that was written by [`Display`](fmt::Display), in a job of `size`.
+    fn parse(text: &str, size: usize) -> Result<Self> {
+        let mut profile = Self { sent: vec![Traffic::default(); size + 1], ..Self::default() };
+        for record in text.split(',') {
+            let fields: Vec<&str> = record.split(':').collect();
+            let wrong = || Error::new(Class::OTHER, format_args!("{record:?} is no part of a profile"));
+            profile.take(&fields).ok_or_else(wrong)?;
+        }
+        Ok(profile)
+    }
+
+    fn take(&mut self, fields: &[&str]) -> Option<()> {
+        match *fields {
+            ["watched", ps] => self.watched = Span::from_ps(ps.parse().ok()?),
+            ["call", name, calls, ps, bytes] if is_name(name) => {
+                let (calls, time) = (calls.parse().ok()?, Span::from_ps(ps.parse().ok()?));
+                self.calls.insert(name.to_owned(), Called { calls, time, bytes: bytes.parse().ok()? });
+            }
+            ["sent", to, way, messages, bytes] => {
+                let way = Carrier::ALL.into_iter().find(|known| known.name() == way)?;
+                let to = self.sent.get_mut(to.parse::<usize>().ok()?)?;
+                to.set(way, Carried { messages: messages.parse().ok()?, bytes: bytes.parse().ok()? });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// Whether it can be the name of a function of MPI's.
+fn is_name(text: &str) -> bool {
+    text.starts_with("MPI_")
+        && text.len() < 64
+        && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+}
+
+/// Records between commas, fields between colons, no blanks; what is nothing is left out.
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "watched:{}", self.watched.as_ps())?;
+        for (name, Called { calls, time, bytes }) in &self.calls {
+            write!(f, ",call:{name}:{calls}:{}:{bytes}", time.as_ps())?;
+        }
+        for (to, traffic) in self.sent.iter().enumerate() {
+            for way in Carrier::ALL.into_iter().filter(|way| traffic.by(*way).messages > 0) {
+                let Carried { messages, bytes } = traffic.by(way);
+                write!(f, ",sent:{to}:{}:{messages}:{bytes}", way.name())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_read_as_it_was_written() {
+        let mut sent = vec![Traffic::default(); 3];
+        sent[1].count(Carrier::Ring, 100);
+        sent[1].count(Carrier::Rendezvous, 1 << 20);
+        sent[2].count(Carrier::Inline, 0);
+        let called = |calls| Called { calls, time: Span::from_us(calls), bytes: 7 * calls };
+        let calls =
+            BTreeMap::from([("MPI_Send".to_owned(), called(3)), ("MPI_Barrier".to_owned(), called(0))]);
+        let profile = Profile { watched: Span::from_ms(5), calls, sent };
+        let text = profile.to_string();
+        assert!(text.bytes().all(|c| c.is_ascii_graphic() && !b";\\%".contains(&c)), "{text}");
+        assert_eq!(Profile::parse(&text, 2).expect("its own"), profile);
+        assert!(Profile::parse(&text, 1).is_err(), "there is no process 2 in a job of one");
+        let own = Profile { sent: vec![Traffic::default()], ..Profile::default() };
+        assert_eq!(Profile::parse(&own.to_string(), 0).expect("its own"), own);
+    }
+
+    #[test]
+    fn a_long_profile_takes_several_notes() {
+        let mut sent = vec![Traffic::default(); 301];
+        sent.iter_mut().for_each(|to| to.count(Carrier::Slot, 12_345));
+        let profile = Profile { sent, ..Profile::default() };
+        let notes: BTreeMap<String, String> = profile.notes(7).into_iter().collect();
+        assert!(notes.len() > 5 && notes.values().all(|note| note.len() <= NOTE_LEN), "{}", notes.len());
+        let of = |rank| Profile::of_notes(rank, 300, |key| notes.get(key).map(String::as_str));
+        assert_eq!((of(7), of(0)), (Some(Ok(profile)), None));
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused() {
+        for text in [
+            "",
+            "watched",
+            "watched:-1",
+            "watched:1,",
+            "call:MPI_Send:1:2",
+            "call:rm -rf:1:2:3",
+            "call:MPI_<b>:1:2:3",
+            "sent:0:pigeon:1:2",
+            "sent:4294967296:ring:1:2",
+            "sent:0:ring:1:99999999999999999999",
+        ] {
+            assert!(Profile::parse(text, 4).is_err(), "{text:?}");
+        }
+    }
+}
