@@ -15,6 +15,7 @@ fn main() {
     let read = |file: &str| fs::read_to_string(file).expect("a table of this crate");
     let write = |file: &str, text: String| fs::write(out.join(file), text).expect("cargo made the folder");
     write("exports.rs", exports(&read("functions.txt")));
+    write("names.rs", names(&read("functions.txt")));
     write("constants.rs", constants(&read("constants.txt")));
     write("weak.map", "{ global: MPI_*; };\n".to_owned());
     let script = out.join("weak.map");
@@ -26,7 +27,6 @@ fn main() {
 
 /// A line of functions.txt.
 struct Function<'a> {
-    is_missing: bool,
     returns: &'a str,
     name: &'a str,
     arguments: Vec<Argument>,
@@ -51,10 +51,10 @@ fn parse(line: &str) -> Function<'_> {
     let prototype = line.split(';').next().unwrap_or(line).trim();
     let (head, arguments) = prototype.split_once('(').expect("a prototype");
     let words: Vec<&str> = head.split(' ').collect();
-    let [state, returns, name] = words[..] else { panic!("no state, type and name: {line}") };
+    let [_state, returns, name] = words[..] else { panic!("no state, type and name: {line}") };
     let arguments = arguments.strip_suffix(')').expect("a prototype").split(", ");
     let arguments = arguments.filter(|argument| !matches!(*argument, "void" | "...")).map(argument);
-    Function { is_missing: state == "missing", returns, name, arguments: arguments.collect() }
+    Function { returns, name, arguments: arguments.collect() }
 }
 
 /// An argument, from C.
@@ -104,7 +104,7 @@ fn exports(table: &str) -> String {
         table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(parse).collect();
     let shapes: BTreeMap<&str, Vec<&str>> = functions.iter().map(|f| (f.name, f.shape())).collect();
     let mut text = String::new();
-    for function in &functions {
+    for (at, function) in functions.iter().enumerate() {
         let Function { name, arguments, .. } = function;
         let list: Vec<String> =
             arguments.iter().map(|Argument { name, kind, .. }| format!("{name}: {kind}")).collect();
@@ -119,14 +119,19 @@ fn exports(table: &str) -> String {
         let is_value = returns != "i32" || name.ends_with("_toint");
         let how = if is_value {
             format!("value calls::{body}({names})")
-        } else if function.is_missing {
-            format!("missing {}", whose(function))
         } else {
-            format!("call {} [{}] calls::{body}({names})", whose(function), results(function))
+            format!("call {at} {} [{}] calls::{body}({names})", whose(function), results(function))
         };
         writeln!(text, "export! {{ P{name} \"{name}\" ({list}) -> {returns}, {how} }}").expect("a string");
     }
     text
+}
+
+/// The functions' names, by which calls are counted and spoken of.
+fn names(table: &str) -> String {
+    let lines = table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let names: Vec<&str> = lines.map(|line| parse(line).name).collect();
+    format!("pub(crate) static NAMES: [&str; {}] = {names:?};\n", names.len())
 }
 
 /// The places of results that must be there. Functions of MPI_T do without any.
@@ -138,7 +143,7 @@ fn results(function: &Function) -> String {
     results.map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Whose error handler hears of an error: the first communicator, window, file or session among the arguments.
+/// Whose error handler hears of an error: the first communicator, window, file or session among the arguments, or a handler.
 fn whose(function: &Function) -> String {
     if function.name.starts_with("MPI_T_") {
         return "(Whose::Caller)".to_owned();
@@ -148,6 +153,10 @@ fn whose(function: &Function) -> String {
         "Win" => Some(format!("(Whose::Win({name}))")),
         "File" => Some(format!("(Whose::File({name}))")),
         "Session" => Some(format!("(Whose::Session({name}))")),
+        "Errhandler" => {
+            let kind = if function.name.starts_with("MPI_Session") { "SESSION" } else { "COMM" };
+            Some(format!("(Whose::Given({name}, c::MPI_{kind}_NULL))"))
+        }
         _ => None,
     });
     let is_file = function.name.starts_with("MPI_File_");

@@ -5,7 +5,8 @@ use datatypes::ErrorKind;
 
 use crate::constants as c;
 use crate::handler;
-use crate::types::{Comm, File, Session, Win};
+use crate::profile::{self, NAMES};
+use crate::types::{Comm, Errhandler, File, Session, Win};
 
 /// Whose error handler hears of an error.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub(crate) enum Whose {
     File(File),
     /// A session's; if the handle is none, that of the process.
     Session(Session),
+    /// The one that the call is given for what it makes, called with this null handle; if it is none, that of the process.
+    Given(Errhandler, usize),
 }
 
 impl Whose {
@@ -78,32 +81,29 @@ impl From<datatypes::Error> for Fault {
     }
 }
 
-/// What is not there.
-pub(crate) fn unsupported() -> Answer {
-    Err(Fault::new(
-        c::MPI_ERR_UNSUPPORTED_OPERATION,
-        "this library does not have it; CAVEATS.md says what it has",
-    ))
-}
-
 /// A place for a result that is not there.
 #[cold]
 pub(crate) fn no_place(argument: &str) -> Answer {
     Err(Fault::new(c::MPI_ERR_ARG, format!("{argument}: its address is NULL")))
 }
 
-/// Runs a call that answers with an error code.
+/// Runs a call that answers with an error code: that of the function at this place of the table.
 #[inline]
-pub(crate) fn answer(name: &'static str, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
-    match contain(body) {
+pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
+    let began = profile::begin();
+    let code = match contain(body) {
         Ok(Ok(())) => c::MPI_SUCCESS,
-        Ok(Err(fault)) => report(name, whose, fault),
+        Ok(Err(fault)) => report(NAMES[at], whose, fault),
         Err(_) => report(
-            name,
+            NAMES[at],
             whose,
             Fault::new(c::MPI_ERR_INTERN, "an error of this library's own; it is described above"),
         ),
+    };
+    if let Some(began) = began {
+        profile::end(at, began);
     }
+    code
 }
 
 /// Runs a call that answers with a value, which cannot fail.

@@ -16,8 +16,8 @@ use crate::types::{self, Address, Handle, Status};
 pub(crate) struct Function(pub(crate) Address);
 
 impl Function {
-    /// Calls it for an object's handle and a code.
-    pub(crate) fn handle_error(self, handle: usize, code: i32) {
+    /// Calls it for an object's handle and a code; the code that the failed call is to return, which it may change.
+    pub(crate) fn handle_error(self, handle: usize, code: i32) -> i32 {
         type Handler = unsafe extern "C" fn(*mut usize, *mut i32, ...);
         let (mut handle, mut code) = (handle, code);
         // SAFETY: a program passes a function of this type, which reads both through their addresses while it runs. Test:
@@ -26,6 +26,7 @@ impl Function {
             let handler = std::mem::transmute::<usize, Handler>(self.0.0);
             handler(&raw mut handle, &raw mut code);
         }
+        code
     }
 }
 

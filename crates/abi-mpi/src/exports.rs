@@ -7,8 +7,9 @@ use std::arch::global_asm;
 
 use cface::{In, Out, Text};
 
-use crate::answer::{Whose, answer, no_place, unsupported, value};
+use crate::answer::{Whose, answer, no_place, value};
 use crate::calls;
+use crate::constants as c;
 use crate::types::{
     Address, Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Status, Win,
 };
@@ -21,26 +22,23 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, unused_variables)]
         extern "C" fn $strong($($name: $kind),*) -> $returns {
-            body!($weak, $($how)*)
+            body!($($how)*)
         }
         // In the same module, so that rustc has both in one object file, where a symbol can be set to another.
         global_asm!(concat!(".weak ", $weak), concat!(".set ", $weak, ", {0}"), sym $strong);
     };
 }
 
-/// What a function does: answers with a value, carries out a call, or says that it cannot.
+/// What a function does: answers with a value, or carries out a call.
 macro_rules! body {
-    ($name:literal, value $call:expr) => {
+    (value $call:expr) => {
         value(|| $call)
     };
-    ($name:literal, call ($whose:expr) [$($result:ident),*] $call:expr) => {
-        answer($name, $whose, || {
+    (call $at:literal ($whose:expr) [$($result:ident),*] $call:expr) => {
+        answer($at, $whose, || {
             $(if !$result.is_some() { return no_place(stringify!($result)) })*
             $call
         })
-    };
-    ($name:literal, missing ($whose:expr)) => {
-        answer($name, $whose, unsupported)
     };
 }
 

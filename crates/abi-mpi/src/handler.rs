@@ -77,6 +77,12 @@ pub(crate) fn call(name: &str, whose: Whose, fault: &Fault) -> i32 {
                 None => call(name, Whose::Process, fault),
             };
         }
+        Whose::Given(handler, null) => {
+            return match get(handler, "errhandler") {
+                Ok(handler) => act(name, &handler, null, fault),
+                Err(_) => call(name, Whose::Process, fault),
+            };
+        }
         Whose::File(handle) => return act(name, &errhandler_of_file(handle), handle.value(), fault),
     };
     match get(handle, "comm") {
@@ -94,10 +100,8 @@ fn act(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> i32 {
         Errhandler::Fatal | Errhandler::Abort => fatal(name, fault),
         Errhandler::User(function) => {
             let code = code_of(fault.code, &format!("{name}: {}", fault.text));
-            if let Some(function) = function.downcast_ref::<Function>() {
-                function.handle_error(handle, code);
-            }
-            code
+            let function = function.downcast_ref::<Function>();
+            function.map_or(code, |function| function.handle_error(handle, code))
         }
     }
 }

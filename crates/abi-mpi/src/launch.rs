@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
-use mpi::{Bootstrap, Class, Error, Result};
+use mpi::{Bootstrap, Class, Error, Profile, Result};
 use pmi::client::{Client, Event, Join, Request};
 use pmi::spawn::Spawn;
 
@@ -228,6 +228,14 @@ impl Launch {
         let is_spawned = env::var("PMI_SPAWNED").is_ok_and(|value| value != "0");
         let is_asked = is_spawned && matches!(self.board, Board::Manager(_));
         if is_asked { self.get(PARENT_PORT).map(Some) } else { Ok(None) }
+    }
+
+    /// Leaves a profile with the process manager, in as many notes as it takes.
+    ///
+    /// # Errors
+    /// [`Class::OTHER`] when the process manager refuses or is gone.
+    pub(crate) fn tell(&self, profile: &Profile) -> Result<()> {
+        profile.notes(self.rank).iter().try_for_each(|(key, value)| self.put(key, value))
     }
 
     /// Leaves the job.

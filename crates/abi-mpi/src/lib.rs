@@ -16,6 +16,7 @@
 //! | `state`, `launch`, `pmix` | the one process; who else is in the job, by PMI or by PMIx |
 //! | `bridge` | sockets to processes of other jobs |
 //! | `objects` | objects by handle |
+//! | `profile` | what calls take, for `nicety mpirun --profile` |
 //! | `callback`, `memory` | functions and memory of programs |
 //! | `calls` | the functions, by object |
 
@@ -30,5 +31,6 @@ mod launch;
 mod memory;
 mod objects;
 mod pmix;
+mod profile;
 mod state;
 mod types;

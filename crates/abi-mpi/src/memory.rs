@@ -43,7 +43,18 @@ pub(crate) fn named_buffer<N: Number>(
     count: N,
     datatype: types::Datatype,
 ) -> Answer<mpi::Buffer> {
-    buffer_of(names, address, count.wide(), crate::calls::datatype(datatype, names.datatype)?)
+    let count = count.wide();
+    match crate::calls::datatype(datatype, names.datatype) {
+        Ok(known) => buffer_of(names, address, count, known),
+        Err(fault) => no_buffer(datatype, count, fault),
+    }
+}
+
+/// Programs pass `MPI_DATATYPE_NULL` for no elements.
+#[cold]
+fn no_buffer(datatype: types::Datatype, count: i64, fault: Fault) -> Answer<mpi::Buffer> {
+    let is_none = datatype.value() == c::MPI_DATATYPE_NULL && count == 0;
+    if is_none { Ok(mpi::Buffer::nothing()) } else { Err(fault) }
 }
 
 /// A buffer of a call whose arguments have these names.

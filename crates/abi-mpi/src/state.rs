@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
-use mpi::{Bootstrap as _, Config, Connect, Kind, Port, Process, Tuning};
+use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::{host, join_parent};
+use crate::calls::{chosen_algorithms, host, join_parent};
 use crate::constants as c;
 use crate::launch::{Launch, at_exit};
 use crate::objects::lock;
+use crate::profile;
 
 /// What `MPI_Init` has made; it stays after `MPI_Finalize`, and is used no more then.
 pub(crate) struct State {
@@ -92,6 +93,9 @@ fn join() -> Answer<&'static State> {
     let (appnum, universe) = (number(launch.appnum), number(launch.universe));
     let address = address(&config);
     let main = thread::current().id();
+    if env::var_os("NICETY_PROFILE").is_some_and(|value| !value.is_empty()) {
+        profile::watch(&process);
+    }
     Ok(STATE.get_or_init(|| State { process, launch, main, address, appnum, universe }))
 }
 
@@ -124,9 +128,18 @@ pub(crate) fn finish() -> Answer {
     WORLD.store(OVER, Ordering::Relaxed);
     if !HAD_SESSIONS.load(Ordering::Relaxed) {
         HAS_LEFT.store(true, Ordering::Relaxed);
-        state.launch.leave()?;
+        part(state)?;
     }
     Ok(())
+}
+
+/// Leaves the job; the launcher gets the profile before, if it wants one.
+fn part(state: &State) -> mpi::Result<()> {
+    if let Some(profile) = profile::finish() {
+        // Who cannot tell it has none; the launcher says so.
+        let _ = state.launch.tell(&profile);
+    }
+    state.launch.leave()
 }
 
 /// Begins a session.
@@ -155,7 +168,7 @@ extern "C" fn leave() {
     let is_over = WORLD.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
     if let Some(state) = STATE.get().filter(|_| is_over && !HAS_LEFT.swap(true, Ordering::Relaxed)) {
         // Nobody is there to hear of an error.
-        let _ = cface::contain(|| state.launch.leave());
+        let _ = cface::contain(|| part(state));
     }
 }
 
@@ -194,7 +207,8 @@ pub(crate) fn handle_of(id: u64) -> Option<usize> {
 
 /// The devices, as `NICETY_DEVICE` names them: one, or several that are tried in this order, with `+` between them. Without it,
 /// `shm`, and behind it `iwarp` where not all of the job is on this host. `NICETY_CONNECT=all` connects at the start, and
-/// `NICETY_ALGORITHMS` names algorithms.
+/// `NICETY_ALGORITHMS` names algorithms. `NICETY_LANE=portals` has Portals carry messages, and `NICETY_PORTALS_ENGINE` says where it
+/// matches them.
 fn config(launch: &Launch) -> mpi::Result<Config> {
     let unset = if launch.is_one_host { "shm" } else { "shm+iwarp" };
     let names = env::var("NICETY_DEVICE").ok().filter(|names| !names.is_empty());
@@ -205,9 +219,27 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
         Ok("all") => Connect::All,
         _ => Connect::OnDemand,
     };
-    let tuning =
-        Tuning { algorithms: algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?, costs: None };
-    Ok(Config { ports, connect, node, tuning, ..Config::default() })
+    // What a tool has set goes before the environment.
+    let mut named = algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?;
+    named.extend(chosen_algorithms());
+    let tuning = Tuning { algorithms: named, costs: None };
+    Ok(Config { ports, connect, node, tuning, lane: lane()?, ..Config::default() })
+}
+
+fn lane() -> mpi::Result<Lane> {
+    let set = |name| env::var(name).ok().filter(|value: &String| !value.is_empty());
+    let wrong =
+        |name, value, are| mpi::Error::new(mpi::Class::OTHER, format_args!("{name}={value}: it is {are}"));
+    let matcher = match set("NICETY_PORTALS_ENGINE") {
+        None => Matcher::default(),
+        Some(name) => Matcher::named(&name)
+            .ok_or_else(|| wrong("NICETY_PORTALS_ENGINE", name, "caller, thread or spin"))?,
+    };
+    match set("NICETY_LANE") {
+        Some(lane) if lane == "portals" => Ok(Lane::Portals(matcher)),
+        Some(lane) if lane != "verbs" => Err(wrong("NICETY_LANE", lane, "verbs or portals")),
+        _ => Ok(Lane::Verbs),
+    }
 }
 
 /// Algorithms of collectives by name, `allreduce=ring,bcast=chain`; those of process 0 count for all.

@@ -194,6 +194,41 @@ fn operators_of_programs_may_ask() {
 }
 
 #[test]
+fn tools_see_what_happens_on_shm() {
+    ranks("tools", include_str!("c/tools.c"), "shm", &[1, 2, 4]);
+}
+
+#[test]
+fn tools_see_what_happens_on_iwarp() {
+    ranks("tools", include_str!("c/tools.c"), "iwarp", &[2, 3]);
+}
+
+/// Goal: whoever started ranks that were to be watched knows what they called and sent, and nothing of what was left out. Method: a
+/// program that switches notes off and on and has some forgotten; and the same program without being watched.
+#[test]
+fn ranks_leave_their_profiles() {
+    if !has_compiler() {
+        return;
+    }
+    let program = program("profile", include_str!("c/profile.c"));
+    for device in ["shm", "iwarp"] {
+        let variables = [("NICETY_DEVICE", device), ("NICETY_PROFILE", "1")];
+        let (_, profiles) = run_job_to_its_end(&program.path(), 3, &variables);
+        let calls = |rank: u32, name: &str| profiles[&rank].calls.get(name).map_or(0, |called| called.calls);
+        assert_eq!((calls(0, "MPI_Send"), calls(1, "MPI_Recv")), (11, 11), "{profiles:?}");
+        assert_eq!((calls(0, "MPI_Recv"), calls(0, "MPI_Comm_rank"), calls(2, "MPI_Send")), (0, 0, 0));
+        let sent = |from: u32, to: usize| profiles[&from].sent[to].all();
+        assert_eq!(sent(0, 1), mpi::Carried { messages: 11, bytes: 71_000 }, "{profiles:?}");
+        assert_eq!((sent(1, 0).bytes, sent(0, 2).bytes, profiles[&0].sent.len()), (0, 0, 4));
+        let of_send = profiles[&0].calls["MPI_Send"];
+        assert!(of_send.bytes == 71_000 && of_send.time.as_ps() > 0, "{of_send:?}");
+        assert!(profiles[&0].watched > of_send.time, "{profiles:?}");
+    }
+    let (ended, profiles) = run_job_to_its_end(&program.path(), 2, &[("NICETY_DEVICE", "shm")]);
+    assert!(ended.iter().all(|rank| rank.status.success()) && profiles.is_empty(), "{ended:?} {profiles:?}");
+}
+
+#[test]
 fn messages_go_round_with_all_connected_at_the_start() {
     if !has_compiler() {
         return;
@@ -201,6 +236,26 @@ fn messages_go_round_with_all_connected_at_the_start() {
     let ring = program("ring", include_str!("c/ring.c"));
     let said = run_job(&ring.path(), 3, &[("NICETY_DEVICE", "shm"), ("NICETY_CONNECT", "all")]);
     assert_eq!(said.len(), 3);
+}
+
+/// Goal: programs do over Portals what they do without, wherever it matches; and what is no lane is an error that says so.
+#[test]
+fn messages_go_over_portals() {
+    if !has_compiler() {
+        return;
+    }
+    let ring = program("ring", include_str!("c/ring.c"));
+    let collectives = program("collectives", include_str!("c/collectives.c"));
+    let windows = program("windows", include_str!("c/windows.c"));
+    let lane = ("NICETY_LANE", "portals");
+    for device in ["shm", "iwarp"] {
+        for matcher in ["caller", "thread", "spin"] {
+            let variables = [("NICETY_DEVICE", device), lane, ("NICETY_PORTALS_ENGINE", matcher)];
+            assert_eq!(run_job(&ring.path(), 3, &variables).len(), 3, "{device}, {matcher}");
+        }
+        assert_eq!(run_job(&collectives.path(), 3, &[("NICETY_DEVICE", device), lane]).len(), 3);
+        assert_eq!(run_job(&windows.path(), 2, &[("NICETY_DEVICE", device), lane]).len(), 2);
+    }
 }
 
 /// Algorithms can be named: the collectives give what they give without, and a name that is none is an error that lists those there are.
@@ -329,7 +384,7 @@ fn a_lost_process_is_named() {
     let source = "#include <mpi.h>\n#include <unistd.h>\nint main(void) {\n\
         int rank, x;\nMPI_Init(0, 0);\nMPI_Comm_rank(MPI_COMM_WORLD, &rank);\nMPI_Barrier(MPI_COMM_WORLD);\n\
         if (rank == 1) _exit(0);\nMPI_Recv(&x, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);\nreturn 0;\n}\n";
-    let ended = run_job_to_its_end(&program("lost", source).path(), 2, &[("NICETY_DEVICE", "shm")]);
+    let (ended, _) = run_job_to_its_end(&program("lost", source).path(), 2, &[("NICETY_DEVICE", "shm")]);
     let said = String::from_utf8_lossy(&ended[0].stderr);
     assert!(!ended[0].status.success() && said.lines().count() == 1, "{said}");
     assert!(said.starts_with("nicety: rank 0: MPI_Recv: process 1 of the job is lost"), "{said}");

@@ -21,14 +21,37 @@ enum Key {
     Win(Keyval<mpi::Window>),
 }
 
+impl Key {
+    fn is_held(&self) -> bool {
+        match self {
+            Self::Comm(key) => key.is_held(),
+            Self::Type(key) => key.is_held(),
+            Self::Win(key) => key.is_held(),
+        }
+    }
+}
+
 static KEYS: Mutex<Keys> = Mutex::new(Keys { by_number: BTreeMap::new(), last: FIRST });
 
 /// Keys of programs are behind the predefined ones.
 const FIRST: i32 = 1023;
 
 struct Keys {
-    by_number: BTreeMap<i32, Key>,
+    by_number: BTreeMap<i32, Known>,
     last: i32,
+}
+
+struct Known {
+    key: Key,
+    /// The program has freed it; it is known as long as there are values of it.
+    is_freed: bool,
+}
+
+impl Keys {
+    fn get(&self, number: i32) -> Answer<&Key> {
+        let known = self.by_number.get(&number).filter(|known| !known.is_freed || known.key.is_held());
+        known.map(|known| &known.key).ok_or_else(|| unknown(number))
+    }
 }
 
 /// A new key, made with its number.
@@ -36,17 +59,21 @@ fn create(keyval: Out<i32>, key: impl FnOnce(i32) -> Key) -> Answer {
     let mut keys = lock(&KEYS);
     keys.last += 1;
     let number = keys.last;
-    keys.by_number.insert(number, key(number));
+    keys.by_number.insert(number, Known { key: key(number), is_freed: false });
     keyval.set(number);
     Ok(())
 }
 
-/// Forgets a key. Values that are set keep its functions.
+/// Frees a key, which goes when the last value of it has gone: by its number values can be read and deleted until then, and it can be
+/// freed again.
 pub(crate) fn comm_free_keyval(keyval: Out<i32>) -> Answer {
     let number = keyval.get().unwrap_or(c::MPI_KEYVAL_INVALID);
-    if lock(&KEYS).by_number.remove(&number).is_none() {
-        return Err(unknown(number));
-    }
+    let mut keys = lock(&KEYS);
+    keys.get(number)?;
+    keys.by_number.retain(|&known, of| {
+        of.is_freed |= known == number;
+        !of.is_freed || of.key.is_held()
+    });
     keyval.set(c::MPI_KEYVAL_INVALID);
     Ok(())
 }
@@ -59,22 +86,22 @@ fn unknown(number: i32) -> Fault {
 }
 
 fn comm_key(number: i32) -> Answer<Keyval<mpi::Comm>> {
-    match lock(&KEYS).by_number.get(&number) {
-        Some(Key::Comm(key)) => Ok(key.clone()),
+    match lock(&KEYS).get(number)? {
+        Key::Comm(key) => Ok(key.clone()),
         _ => Err(unknown(number)),
     }
 }
 
 fn type_key(number: i32) -> Answer<Keyval<types::Datatype>> {
-    match lock(&KEYS).by_number.get(&number) {
-        Some(Key::Type(key)) => Ok(key.clone()),
+    match lock(&KEYS).get(number)? {
+        Key::Type(key) => Ok(key.clone()),
         _ => Err(unknown(number)),
     }
 }
 
 fn win_key(number: i32) -> Answer<Keyval<mpi::Window>> {
-    match lock(&KEYS).by_number.get(&number) {
-        Some(Key::Win(key)) => Ok(key.clone()),
+    match lock(&KEYS).get(number)? {
+        Key::Win(key) => Ok(key.clone()),
         _ => Err(unknown(number)),
     }
 }

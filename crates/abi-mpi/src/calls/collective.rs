@@ -105,6 +105,7 @@ macro_rules! collectives {
             pub(crate) fn $wait$(<$number: Number>)?($($name: $kind,)* comm: Comm) -> Answer {
                 let $comm = get(comm, "comm")?;
                 let call = $body;
+                call.check_apart()?;
                 Ok($comm.collective(&call)?)
             }
 
@@ -116,6 +117,7 @@ macro_rules! collectives {
             ) -> Answer {
                 let $comm = get(comm, "comm")?;
                 let call = $body;
+                call.check_apart()?;
                 new_request($comm.icollective(&call)?, request)
             }
 
@@ -128,6 +130,7 @@ macro_rules! collectives {
             ) -> Answer {
                 let $comm = get(comm, "comm")?;
                 let call = $body;
+                call.check_apart()?;
                 new_request($comm.collective_init(&call)?, request)
             }
         )*

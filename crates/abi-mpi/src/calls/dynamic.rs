@@ -1,8 +1,10 @@
 //! Processes of other jobs: ports, names, connections, and jobs that this one starts.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
+use std::{env, fs};
 
 use cface::{In, Out, Text};
 use host::Span;
@@ -27,7 +29,7 @@ static PORTS: Mutex<BTreeMap<String, Arc<TcpListener>>> = Mutex::new(BTreeMap::n
 pub(crate) const PARENT_PORT: &str = "PARENT_ROOT_PORT_NAME";
 
 /// How long a connection may take to come about, without a word by the info key `timeout`, in seconds.
-const PATIENCE: Span = Span::from_secs(180);
+const PATIENCE: Span = Span::from_secs(60);
 
 fn text(place: Text, argument: &str, code: i32) -> Answer<String> {
     place.get().ok_or_else(|| Fault::new(code, format!("{argument}: it is NULL")))
@@ -141,7 +143,27 @@ fn program(command: String, argv: Address, maxprocs: i32, info: types::Info) -> 
     for (key, name) in [("wdir", "wdir"), ("wd", "wdir"), ("host", "host"), ("path", "path")] {
         hinted.extend(hints(info)?.get(key)?.map(|value| (name.to_owned(), value.to_owned())));
     }
-    Ok(Program { file: command, processes, arguments: strings(argv), info: hinted })
+    let hint = |wanted: &str| hinted.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let file = located(command, hint("path").unwrap_or_default(), hint("wdir").unwrap_or("."));
+    Ok(Program { file, processes, arguments: strings(argv), info: hinted })
+}
+
+/// Where a program lies that is named without a directory: in one of the info key `path`, or in the working directory if the launcher
+/// would find none.
+fn located(command: String, path: &str, directory: &str) -> String {
+    if command.contains('/') {
+        return command;
+    }
+    let in_one_of = |path: &OsStr| {
+        let mut files = env::split_paths(path).map(|directory| directory.join(&command));
+        files.find(|file| file.is_file())
+    };
+    let found = in_one_of(path.as_ref()).or_else(|| {
+        let is_found = in_one_of(&env::var_os("PATH").unwrap_or_default()).is_some();
+        if is_found { None } else { in_one_of(directory.as_ref()) }
+    });
+    let found = found.and_then(|file| fs::canonicalize(file).ok());
+    found.and_then(|file| file.into_os_string().into_string().ok()).unwrap_or(command)
 }
 
 /// Starts programs as one job, and makes an intercommunicator with it.
@@ -227,7 +249,9 @@ pub(crate) fn join_parent() -> Answer {
     let Some(port) = state::state()?.launch.parent()? else { return Ok(()) };
     let world = state::process()?.world();
     let wire = at_root(world, 0, || Ok(connect(state::process()?, &port, PATIENCE)?));
-    *lock(&PARENT) = insert_comm(Some(join(world, 0, wire)?))?;
+    let parent = join(world, 0, wire)?;
+    parent.set_name("MPI_COMM_PARENT")?;
+    *lock(&PARENT) = insert_comm(Some(parent))?;
     Ok(())
 }
 
@@ -236,4 +260,24 @@ pub(crate) fn comm_get_parent(parent: Out<Comm>) -> Answer {
     let is_there = get(known, "parent").is_ok();
     parent.set(if is_there { known } else { Handle::new(c::MPI_COMM_NULL) });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_where_the_hints_say() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path().to_str().expect("text");
+        let own = fs::canonicalize(folder.path()).expect("it is there").join("own-program");
+        fs::write(&own, "").expect("a file");
+        let own = own.to_str().expect("text").to_owned();
+        assert_eq!(located("own-program".into(), at, "/"), own);
+        assert_eq!(located("own-program".into(), "/nowhere", at), own);
+        assert_eq!(located("own-program".into(), "", "/"), "own-program");
+        assert_eq!(located("./own-program".into(), at, at), "./own-program");
+        fs::write(folder.path().join("sh"), "").expect("a file");
+        assert_eq!(located("sh".into(), "", at), "sh", "the search path goes before the directory");
+    }
 }

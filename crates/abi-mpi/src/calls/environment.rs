@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use cface::Out;
-use datatypes::Basic;
 use host::Host;
 
 use super::info::new_info;
@@ -11,6 +10,7 @@ use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::memory::{allocate, release};
 use crate::objects::get;
+use crate::profile;
 use crate::state;
 use crate::types::{Address, Comm, Info};
 
@@ -145,35 +145,15 @@ pub(crate) fn abi_get_info(info: Out<Info>) -> Answer {
     Ok(())
 }
 
-/// Sizes and presence of Fortran's types, as `datatypes` has them.
-pub(crate) fn abi_get_fortran_info(info: Out<Info>) -> Answer {
-    let mut pairs = mpi::Info::default();
-    for basic in Basic::ALL {
-        let name = basic.name().trim_start_matches("MPI_").to_lowercase();
-        let is_sized = name.ends_with(|c: char| c.is_ascii_digit());
-        match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
-            "logical" | "integer" | "real" | "double_precision" if !is_sized => {
-                pairs.set(&format!("mpi_{name}_size"), &basic.size().to_string())?;
-            }
-            "logical" | "integer" | "real" | "complex" if is_sized => {
-                pairs.set(&format!("mpi_{name}_supported"), "true")?;
-            }
-            "double_complex" => pairs.set("mpi_double_complex_supported", "true")?,
-            _ => {}
-        }
-    }
-    info.set(new_info(pairs)?);
-    Ok(())
-}
-
 /// Nothing is known of the machine's resources.
 pub(crate) fn get_hw_resource_info(info: Out<Info>) -> Answer {
     info.set(new_info(mpi::Info::default())?);
     Ok(())
 }
 
-/// Profiling is the business of whoever puts itself before this library.
-pub(crate) fn pcontrol(_level: i32) -> Answer {
+/// For `nicety mpirun --profile`; without it, profiling is the business of whoever puts itself before this library.
+pub(crate) fn pcontrol(level: i32) -> Answer {
+    profile::control(level);
     Ok(())
 }
 

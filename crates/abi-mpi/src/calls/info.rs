@@ -8,18 +8,21 @@ use mpi::Info;
 use super::environment::put_text;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
+use crate::memory::some_strings;
 use crate::objects::{get, insert, lock, remove};
 use crate::types::{self, Address, Handle, kind};
 
 /// `MPI_INFO_ENV`: how this program was started.
 pub(crate) fn predefined_info(value: usize) -> Answer<Option<&'static Mutex<Info>>> {
     static ENVIRONMENT: OnceLock<Mutex<Info>> = OnceLock::new();
-    Ok((value == c::MPI_INFO_ENV).then(|| ENVIRONMENT.get_or_init(|| Mutex::new(environment()))))
+    Ok((value == c::MPI_INFO_ENV)
+        .then(|| ENVIRONMENT.get_or_init(|| Mutex::new(environment(std::env::args().collect())))))
 }
 
-fn environment() -> Info {
+/// How a program with these arguments was started, the first of which is its name.
+fn environment(arguments: Vec<String>) -> Info {
     let mut info = Info::default();
-    let mut arguments = std::env::args();
+    let mut arguments = arguments.into_iter();
     let command = arguments.next();
     let directory = std::env::current_dir().ok().map(|directory| directory.display().to_string());
     let pairs = [
@@ -57,8 +60,13 @@ pub(crate) fn info_create(info: Out<types::Info>) -> Answer {
     Ok(())
 }
 
-pub(crate) fn info_create_env(_argc: i32, _argv: Address, info: Out<types::Info>) -> Answer {
-    info.set(new_info(environment())?);
+/// Without arguments, those of the process are taken.
+pub(crate) fn info_create_env(argc: i32, argv: Address, info: Out<types::Info>) -> Answer {
+    let given = match usize::try_from(argc) {
+        Ok(count @ 1..) if argv != Address(0) => some_strings(argv, count).into_iter().flatten().collect(),
+        _ => std::env::args().collect(),
+    };
+    info.set(new_info(environment(given))?);
     Ok(())
 }
 

@@ -14,7 +14,8 @@
 //! | `file`, `fileio` | files; reading and writing them |
 //! | `session` | sessions and sets of processes |
 //! | `dynamic` | processes of other jobs |
-//! | `tool` | the tool interface, which has nothing to show |
+//! | `tool` | the tool interface: variables that tools read and set |
+//! | `fortran` | Fortran's types and values |
 
 mod attribute;
 mod buffered;
@@ -27,6 +28,7 @@ mod errhandler;
 mod error;
 mod file;
 mod fileio;
+mod fortran;
 mod generalized;
 mod group;
 mod info;
@@ -56,6 +58,7 @@ pub(crate) use errhandler::*;
 pub(crate) use error::*;
 pub(crate) use file::*;
 pub(crate) use fileio::*;
+pub(crate) use fortran::*;
 pub(crate) use generalized::*;
 pub(crate) use group::*;
 pub(crate) use info::*;

@@ -65,7 +65,15 @@ pub(crate) fn reduce_local<N: Number>(
     handle: types::Datatype,
     op: types::Op,
 ) -> Answer {
+    for (address, name) in [(inbuf, "inbuf"), (inoutbuf, "inoutbuf")] {
+        if address.0 == c::MPI_IN_PLACE {
+            return Err(Fault::new(c::MPI_ERR_BUFFER, format!("{name}: MPI_IN_PLACE has no meaning here")));
+        }
+    }
     let (op, datatype, count) = (get(op, "op")?, datatype(handle, "datatype")?, count.wide());
+    if inbuf == inoutbuf && count > 0 && datatype.size() > 0 {
+        return Err(Fault::new(c::MPI_ERR_BUFFER, "inbuf and inoutbuf are the same memory"));
+    }
     op.0.check(&datatype)?;
     let (_, left) = whole(inbuf, &datatype, count)?;
     let (place, mut right) = whole(inoutbuf, &datatype, count)?;

@@ -8,7 +8,7 @@ use mpi::{Errhandler, Info};
 use super::environment::put_text;
 use super::group::new_group;
 use super::info::{hints, new_info};
-use crate::answer::{Answer, Fault};
+use crate::answer::{Answer, Fault, no_place};
 use crate::constants as c;
 use crate::objects::{get, insert, lock, remove};
 use crate::state;
@@ -26,18 +26,27 @@ const WORLD: &str = "mpi://WORLD";
 const ALONE: &str = "mpi://SELF";
 const SETS: [&str; 2] = [WORLD, ALONE];
 
+/// Levels of thread support, as hints name them.
+const LEVELS: [&str; 4] =
+    ["MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"];
+
 pub(crate) fn session_init(
     info: types::Info,
     errhandler: types::Errhandler,
     session: Out<Session>,
 ) -> Answer {
     let (given, errhandler) = (hints(info)?, get(errhandler, "errhandler")?.clone());
+    // Of the hints, this one alone has a meaning, and every level is there, whatever is asked for.
+    if let Some(level) = given.get("thread_level")?.filter(|level| !LEVELS.contains(level)) {
+        return Err(Fault::new(
+            c::MPI_ERR_INFO_VALUE,
+            format!("info: thread_level: there is no level {level:?}"),
+        ));
+    }
     let process = state::begin_session()?;
     let make = || {
         let mut info = Info::default();
-        // Of the hints, this one alone has a meaning, and there is one level.
-        let level = given.get("thread_level")?.map_or("MPI_THREAD_MULTIPLE", |_| "MPI_THREAD_MULTIPLE");
-        info.set("thread_level", level)?;
+        info.set("thread_level", LEVELS[3])?;
         let object = SessionObject { own: process.session()?, info, errhandler: Mutex::new(errhandler) };
         insert::<kind::Session>(object)
     };
@@ -85,6 +94,9 @@ pub(crate) fn session_get_nth_pset(
     let room = pset_len.get().and_then(|room| usize::try_from(room).ok());
     let room = room.ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "pset_len: it is negative"))?;
     if room > 0 {
+        if !pset_name.is_some() {
+            return no_place("pset_name");
+        }
         put_text(pset_name, name, room);
     }
     pset_len.set(name.len() as i32 + 1);
@@ -95,9 +107,10 @@ pub(crate) fn session_get_nth_pset(
 fn set(pset_name: Text) -> Answer<mpi::Group> {
     let process = state::process()?;
     let name = pset_name.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "pset_name: it is NULL"))?;
-    match name.as_str() {
-        WORLD => Ok(process.world().group().clone()),
-        ALONE => Ok(process.alone().group().clone()),
+    // Whatever the letters' case, as MPI has it.
+    match SETS.into_iter().find(|known| known.eq_ignore_ascii_case(&name)) {
+        Some(WORLD) => Ok(process.world().group().clone()),
+        Some(ALONE) => Ok(process.alone().group().clone()),
         _ => Err(Fault::new(
             c::MPI_ERR_ARG,
             format!("pset_name: there is no set {name:?}; there are {SETS:?}"),

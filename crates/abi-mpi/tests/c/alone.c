@@ -49,7 +49,6 @@ static void errors(void) {
     FAILS(MPI_ERR_COMM, MPI_Comm_size(MPI_COMM_NULL, &len));
     FAILS(MPI_ERR_COMM, MPI_Comm_size((MPI_Comm) &value, &len));
     FAILS(MPI_ERR_GROUP, MPI_Group_size(MPI_GROUP_NULL, &len));
-    FAILS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Abi_set_fortran_info(MPI_INFO_NULL));
     OK(MPI_Comm_create_errhandler(hear, &own));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, own));
     OK(MPI_Comm_get_errhandler(MPI_COMM_SELF, &got));
@@ -89,23 +88,51 @@ static int delete(MPI_Comm comm, int key, void *value, void *extra) {
 }
 
 static void attributes(void) {
-    int key, flag, **bound;
+    int key, used, again, flag, **bound;
     char cells[4], *value;
     MPI_Comm twin;
     OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag));
     CHECK(flag && *(int *) bound >= 32767);
     OK(MPI_Comm_create_keyval(copy, delete, &key, &copies));
+    used = again = key;
     OK(MPI_Comm_set_attr(MPI_COMM_SELF, key, cells));
+    OK(MPI_Comm_free_keyval(&again)); /* it is in use: its number stays known */
     OK(MPI_Comm_dup(MPI_COMM_SELF, &twin));
     OK(MPI_Comm_get_attr(twin, key, &value, &flag));
     CHECK(flag && value == cells + 1 && copies == 1);
     OK(MPI_Comm_free(&twin));
     CHECK(twin == MPI_COMM_NULL && deletes == 1);
-    OK(MPI_Comm_delete_attr(MPI_COMM_SELF, key));
-    CHECK(deletes == 2);
     OK(MPI_Comm_free_keyval(&key));
     CHECK(key == MPI_KEYVAL_INVALID);
+    OK(MPI_Comm_delete_attr(MPI_COMM_SELF, used));
+    CHECK(deletes == 2);
+    FAILS(MPI_ERR_KEYVAL, MPI_Comm_delete_attr(MPI_COMM_SELF, used));
+    FAILS(MPI_ERR_KEYVAL, MPI_Comm_free_keyval(&used));
     FAILS(MPI_ERR_KEYVAL, MPI_Comm_set_attr(MPI_COMM_SELF, 99999, cells));
+}
+
+static void fortran(void) {
+    int flag = 1, yes = -1, no = 0, got[2];
+    signed char small[2] = {0};
+    char value[8];
+    MPI_Info info;
+    OK(MPI_Abi_get_fortran_booleans(4, &got[0], &got[1], &flag));
+    CHECK(!flag);
+    FAILS(MPI_ERR_ABI, MPI_Abi_set_fortran_booleans(4, &no, &yes));
+    FAILS(MPI_ERR_ARG, MPI_Abi_set_fortran_booleans(3, &yes, &no));
+    OK(MPI_Abi_set_fortran_booleans(4, &yes, &no));
+    FAILS(MPI_ERR_ABI, MPI_Abi_set_fortran_booleans(4, &yes, &no));
+    OK(MPI_Abi_get_fortran_booleans(4, &got[0], &got[1], &flag));
+    CHECK(flag && got[0] == -1 && got[1] == 0);
+    OK(MPI_Abi_get_fortran_booleans(1, &small[0], &small[1], &flag));
+    CHECK(small[0] == -1 && small[1] == 0);
+    OK(MPI_Abi_get_fortran_info(&info));
+    OK(MPI_Info_get(info, "mpi_integer_size", 7, value, &flag));
+    CHECK(flag && strcmp(value, "4") == 0);
+    OK(MPI_Abi_set_fortran_info(info));
+    OK(MPI_Info_set(info, "mpi_integer_size", "8"));
+    FAILS(MPI_ERR_ABI, MPI_Abi_set_fortran_info(info));
+    OK(MPI_Info_free(&info));
 }
 
 static void info_and_groups(void) {
@@ -314,6 +341,15 @@ static void generalized(void) {
     (void) twin;
 }
 
+/* Programs pass no datatype for no elements. */
+static void nothing(void) {
+    MPI_Status status;
+    OK(MPI_Sendrecv(NULL, 0, MPI_DATATYPE_NULL, 0, 9, NULL, 0, MPI_DATATYPE_NULL, 0, 9, MPI_COMM_SELF, &status));
+    CHECK(status.MPI_TAG == 9);
+    OK(MPI_Recv(NULL, 0, MPI_DATATYPE_NULL, MPI_PROC_NULL, 9, MPI_COMM_SELF, &status));
+    CHECK(status.MPI_SOURCE == MPI_PROC_NULL);
+}
+
 static void space(void) {
     char room[1024];
     void *got;
@@ -338,11 +374,13 @@ int main(int argc, char **argv) {
     environment();
     errors();
     attributes();
+    fortran();
     info_and_groups();
     datatypes();
     messages();
     handles();
     generalized();
+    nothing();
     space();
     OK(MPI_Finalize());
     OK(MPI_Finalized(&flag));

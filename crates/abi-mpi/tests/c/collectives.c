@@ -218,6 +218,7 @@ static void neighbours(void) {
 /* Two pairs of the same tag: who belongs together is the order of making them, whatever is started first. */
 static void partitioned(void) {
     MPI_Request send[2], receive[2];
+    MPI_Status statuses[2];
     int to = (rank + 1) % size, from = (rank + size - 1) % size, flag;
     for (int pair = 0; pair < 2; pair++) {
         OK(MPI_Psend_init(in + 100 * pair, 4, N, MPI_INT, to, 3, comm, MPI_INFO_NULL, &send[pair]));
@@ -234,7 +235,8 @@ static void partitioned(void) {
         }
         do OK(MPI_Parrived(receive[0], 1, &flag)); while (!flag);
         OK(MPI_Waitall(2, send, MPI_STATUSES_IGNORE));
-        OK(MPI_Waitall(2, receive, MPI_STATUSES_IGNORE));
+        OK(MPI_Waitall(2, receive, statuses));
+        for (int pair = 0; pair < 2; pair++) CHECK(statuses[pair].MPI_SOURCE == from && statuses[pair].MPI_TAG == 3);
         for (int at = 0; at < 4 * N; at++) CHECK(out[at] == 1000 * from + at && out[100 + at] == 1000 * from + 100 + at);
     }
     for (int pair = 0; pair < 2; pair++) {

@@ -58,6 +58,26 @@ static void truncation(void) {
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
 }
 
+/* The same memory for what goes out and what comes in. */
+static void aliases(void) {
+    int two[2] = {1, 2}, one = 1, ones[1] = {1}, start[1] = {0}, part[1] = {1};
+    MPI_Datatype ints[1] = {MPI_INT};
+    MPI_Request request;
+    SAYS(MPI_ERR_BUFFER, "MPI_IN_PLACE", MPI_Allreduce(two, two, 1, MPI_INT, MPI_SUM, self));
+    SAYS(MPI_ERR_BUFFER, "recvbuf", MPI_Iallreduce(two, &two[1] - 1, 1, MPI_INT, MPI_SUM, self, &request));
+    SAYS(MPI_ERR_BUFFER, "recvbuf", MPI_Reduce(two, (char *) two + 4, 2, MPI_INT, MPI_SUM, 0, self));
+    SAYS(MPI_ERR_BUFFER, "recvbuf", MPI_Gather(two, 1, MPI_INT, two, 1, MPI_INT, 0, self));
+    SAYS(MPI_ERR_BUFFER, "recvbuf", MPI_Scatterv(two, ones, start, MPI_INT, two, 1, MPI_INT, 0, self));
+    SAYS(MPI_ERR_BUFFER, "recvbuf", MPI_Allgatherv(&two[1], 1, MPI_INT, two, ones, part, MPI_INT, self));
+    SAYS(MPI_ERR_BUFFER, "recvbuf", MPI_Alltoallw(two, ones, start, ints, two, ones, start, ints, self));
+    SAYS(MPI_ERR_BUFFER, "inoutbuf", MPI_Reduce_local(&one, &one, 1, MPI_INT, MPI_SUM));
+    SAYS(MPI_ERR_BUFFER, "inbuf", MPI_Reduce_local(MPI_IN_PLACE, &one, 1, MPI_INT, MPI_SUM));
+    SAYS(MPI_ERR_BUFFER, "inoutbuf", MPI_Reduce_local(&one, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM));
+    OK(MPI_Gather(two, 1, MPI_INT, &two[1], 1, MPI_INT, 0, self));
+    OK(MPI_Scan(two, two, 0, MPI_INT, MPI_SUM, self));
+    CHECK(two[1] == 1);
+}
+
 static void objects(void) {
     MPI_Comm comm = MPI_COMM_SELF, merged;
     MPI_Group group = MPI_GROUP_EMPTY;
@@ -72,6 +92,7 @@ static void objects(void) {
     SAYS(MPI_ERR_ERRHANDLER, "errhandler: ", MPI_Comm_set_errhandler(self, MPI_ERRHANDLER_NULL));
     SAYS(MPI_ERR_KEYVAL, "keyval: 77", MPI_Comm_set_attr(self, 77, &v));
     SAYS(MPI_ERR_RANK, "rank 1", MPI_Group_incl(group, 1, &v, &group));
+    SAYS(MPI_ERR_ARG, "ranks2: ", MPI_Group_translate_ranks(MPI_GROUP_EMPTY, 1, &(int){MPI_PROC_NULL}, group, NULL));
     SAYS(MPI_ERR_INFO, "info: ", MPI_Info_set(MPI_INFO_NULL, "a", "b"));
     OK(MPI_Info_create(&info));
     SAYS(MPI_ERR_INFO_KEY, "key", MPI_Info_set(info, "", "b"));
@@ -86,7 +107,6 @@ static void objects(void) {
     SAYS(MPI_ERR_ARG, "status: ", MPI_Get_count(MPI_STATUS_IGNORE, MPI_INT, &n));
     SAYS(MPI_ERR_ARG, "errorcode: ", MPI_Error_class(-4, &n));
     SAYS(MPI_ERR_OTHER, "once", MPI_Init(NULL, NULL));
-    SAYS(MPI_ERR_UNSUPPORTED_OPERATION, "MPI_Abi_set_fortran_info", MPI_Abi_set_fortran_info(MPI_INFO_NULL));
 }
 
 int main(void) {
@@ -94,6 +114,7 @@ int main(void) {
     OK(MPI_Comm_set_errhandler(self, MPI_ERRORS_RETURN));
     messages();
     truncation();
+    aliases();
     objects();
     OK(MPI_Finalize());
     puts("every error is named");

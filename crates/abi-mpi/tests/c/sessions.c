@@ -46,18 +46,47 @@ static void sets(MPI_Session session, int size) {
     FAILS(MPI_ERR_ARG, MPI_Group_from_session_pset(session, "mpi://NOWHERE", &group));
 }
 
+static void given(MPI_Comm *comm, int *code, ...) {
+    CHECK(*comm == MPI_COMM_NULL && *code != MPI_SUCCESS);
+    heard++;
+    *code = MPI_SUCCESS; /* what the call returns */
+}
+
+/* Who is given for what is made hears what went wrong before. */
+static void handlers(MPI_Session session) {
+    MPI_Errhandler handler;
+    MPI_Session none;
+    MPI_Group group;
+    MPI_Info info;
+    int length = 9;
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "thread_level", "MPI_THREAD_NONE"));
+    FAILS(MPI_ERR_INFO_VALUE, MPI_Session_init(info, MPI_ERRORS_RETURN, &none));
+    FAILS(MPI_ERR_ARG, MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, &length, NULL));
+    OK(MPI_Info_free(&info));
+    OK(MPI_Comm_create_errhandler(given, &handler));
+    OK(MPI_Group_from_session_pset(session, "mpi://SELF", &group));
+    heard = 0;
+    OK(MPI_Comm_create_from_group(group, "test", MPI_INFO_NULL, handler, NULL));
+    CHECK(heard == 1);
+    heard = 0;
+    OK(MPI_Errhandler_free(&handler));
+    OK(MPI_Group_free(&group));
+}
+
 int main(void) {
     int flag = 1, size, rank, sum = 0;
     MPI_Errhandler handler;
     MPI_Session first = begun(), second = begun(), stale;
     OK(MPI_Initialized(&flag));
     CHECK(!flag && first != second);
-    MPI_Comm all = of(first, "mpi://WORLD", "test"), alone = of(second, "mpi://SELF", "test");
+    MPI_Comm all = of(first, "mpi://WORLD", "test"), alone = of(second, "mpi://self", "test");
     OK(MPI_Comm_size(all, &size));
     OK(MPI_Comm_rank(all, &rank));
     OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, all));
     CHECK(sum == size * (size - 1) / 2);
     sets(first, size);
+    handlers(first);
     OK(MPI_Comm_size(alone, &sum));
     CHECK(sum == 1);
     OK(MPI_Comm_free(&alone));

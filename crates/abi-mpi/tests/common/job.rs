@@ -1,5 +1,6 @@
 //! A job of ranks on this host, served by `pmi`: a thread for each rank moves its bytes.
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
@@ -8,15 +9,29 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use pmi::server::{Job, Place, RankId, Server};
+use mpi::Profile;
+use pmi::server::{Event, Job, Place, RankId, Server};
 
 /// The server, and our ends of the ranks' streams.
 struct Shared {
     server: Server,
     streams: Vec<(RankId, UnixStream)>,
+    /// What ranks have told before they left.
+    profiles: BTreeMap<u32, Profile>,
 }
 
 impl Shared {
+    /// Takes the profile of each rank that leaves.
+    fn act(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            let Event::Finalized(id) = event else { continue };
+            let note = |key: &str| self.server.value(id, key);
+            if let Some(profile) = Profile::of_notes(id.rank(), self.streams.len(), note) {
+                self.profiles.insert(id.rank(), profile.expect("a profile"));
+            }
+        }
+    }
+
     fn write_all(&mut self) {
         for (id, stream) in &mut self.streams {
             while let [_, ..] = self.server.transmit(*id) {
@@ -30,7 +45,7 @@ impl Shared {
 
 /// What the ranks of a job say, sorted by lines; all must succeed.
 pub(crate) fn run_job(program: &Path, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
-    let ended = run_job_to_its_end(program, size, variables);
+    let (ended, _) = run_job_to_its_end(program, size, variables);
     let said = |rank: &Output| format!("{}: {}", rank.status, String::from_utf8_lossy(&rank.stderr));
     let all_well = ended.iter().all(|rank| rank.status.success());
     assert!(all_well, "ranks end with {:#?}", ended.iter().map(said).collect::<Vec<_>>());
@@ -39,13 +54,17 @@ pub(crate) fn run_job(program: &Path, size: usize, variables: &[(&str, &str)]) -
     lines
 }
 
-/// How each rank of a job ends.
-pub(crate) fn run_job_to_its_end(program: &Path, size: usize, variables: &[(&str, &str)]) -> Vec<Output> {
+/// How each rank of a job ends, and the profiles that they have left.
+pub(crate) fn run_job_to_its_end(
+    program: &Path,
+    size: usize,
+    variables: &[(&str, &str)],
+) -> (Vec<Output>, BTreeMap<u32, Profile>) {
     let mut server = Server::new();
     let ranks = (0..size).map(|_| Place { node: 0, appnum: 0 }).collect();
     let name = format!("test-{}-{size}", std::process::id());
     let ids = server.add_job(Job { name, ranks, universe_size: None, preput: Vec::new() }).expect("a job");
-    let shared = Arc::new(Mutex::new(Shared { server, streams: Vec::new() }));
+    let shared = Arc::new(Mutex::new(Shared { server, streams: Vec::new(), profiles: BTreeMap::new() }));
     let mut children = Vec::new();
     for id in ids {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
@@ -59,7 +78,9 @@ pub(crate) fn run_job_to_its_end(program: &Path, size: usize, variables: &[(&str
         let shared = shared.clone();
         thread::spawn(move || serve(&shared, id, ours));
     }
-    children.into_iter().map(|child| child.wait_with_output().expect("it ends")).collect()
+    let ended = children.into_iter().map(|child| child.wait_with_output().expect("it ends")).collect();
+    let profiles = std::mem::take(&mut shared.lock().expect("no panic").profiles);
+    (ended, profiles)
 }
 
 fn serve(shared: &Mutex<Shared>, id: RankId, mut stream: UnixStream) {
@@ -67,7 +88,7 @@ fn serve(shared: &Mutex<Shared>, id: RankId, mut stream: UnixStream) {
     while let Ok(n @ 1..) = stream.read(&mut bytes) {
         let mut shared = shared.lock().expect("no panic");
         shared.server.handle_bytes(id, &bytes[..n]);
-        while shared.server.poll_event().is_some() {}
+        shared.act();
         shared.write_all();
     }
 }

@@ -1,0 +1,104 @@
+//! What a layer for Fortran above this library says of its compiler, and what it is told of ours.
+
+use std::sync::Mutex;
+
+use cface::Out;
+use datatypes::Basic;
+
+use super::info::{hints, new_info};
+use crate::answer::{Answer, Fault};
+use crate::constants as c;
+use crate::memory::{copy_from, copy_to};
+use crate::objects::lock;
+use crate::types::{Address, Info};
+
+/// What `.TRUE.` and `.FALSE.` were set to: their bytes, of a `LOGICAL` of so many.
+static BOOLEANS: Mutex<Option<[Vec<u8>; 2]>> = Mutex::new(None);
+
+/// Sizes and presence of Fortran's types, as `datatypes` has them.
+fn known() -> Answer<mpi::Info> {
+    let mut pairs = mpi::Info::default();
+    for basic in Basic::ALL {
+        let name = basic.name().trim_start_matches("MPI_").to_lowercase();
+        let is_sized = name.ends_with(|c: char| c.is_ascii_digit());
+        match name.trim_end_matches(|c: char| c.is_ascii_digit()) {
+            "logical" | "integer" | "real" | "double_precision" if !is_sized => {
+                pairs.set(&format!("mpi_{name}_size"), &basic.size().to_string())?;
+            }
+            "logical" | "integer" | "real" | "complex" if is_sized => {
+                pairs.set(&format!("mpi_{name}_supported"), "true")?;
+            }
+            "double_complex" => pairs.set("mpi_double_complex_supported", "true")?,
+            _ => {}
+        }
+    }
+    Ok(pairs)
+}
+
+pub(crate) fn abi_get_fortran_info(info: Out<Info>) -> Answer {
+    info.set(new_info(known()?)?);
+    Ok(())
+}
+
+/// What a layer says must be what is there: sizes of types cannot be changed.
+pub(crate) fn abi_set_fortran_info(info: Info) -> Answer {
+    let (known, given) = (known()?, hints(info)?);
+    for (key, value) in given.pairs() {
+        let fits = match known.get(key)? {
+            Some(here) => here == value || (here == "true" && value == "false"),
+            None => value == "false",
+        };
+        if !fits {
+            let here = known.get(key)?.unwrap_or("not there").to_owned();
+            return Err(Fault::new(c::MPI_ERR_ABI, format!("info: {key} is {here} here, and not {value:?}")));
+        }
+    }
+    Ok(())
+}
+
+fn logical(size: i32, at: Address, argument: &str) -> Answer<Vec<u8>> {
+    let wrong = || Fault::new(c::MPI_ERR_ARG, format!("logical_size: there is no LOGICAL of {size} bytes"));
+    let size =
+        [1, 2, 4, 8, 16].into_iter().find(|known| i32::try_from(*known) == Ok(size)).ok_or_else(wrong)?;
+    if at == Address(0) {
+        return Err(Fault::new(c::MPI_ERR_ARG, format!("{argument}: its address is NULL")));
+    }
+    let mut bytes = vec![0; size];
+    copy_from(at, &mut bytes);
+    Ok(bytes)
+}
+
+/// Logical operators take what is not zero for true and give 1, so that `.TRUE.` must have its lowest bit set, and `.FALSE.` be 0.
+pub(crate) fn abi_set_fortran_booleans(size: i32, logical_true: Address, logical_false: Address) -> Answer {
+    let given =
+        [logical(size, logical_true, "logical_true")?, logical(size, logical_false, "logical_false")?];
+    if given[0][0] & 1 == 0 || given[1].iter().any(|byte| *byte != 0) {
+        return Err(Fault::new(c::MPI_ERR_ABI, "logical_true: it must be odd, and .FALSE. 0, as here"));
+    }
+    let mut set = lock(&BOOLEANS);
+    if set.is_some() {
+        return Err(Fault::new(c::MPI_ERR_ABI, "the values of LOGICAL are set already"));
+    }
+    *set = Some(given);
+    Ok(())
+}
+
+pub(crate) fn abi_get_fortran_booleans(
+    size: i32,
+    logical_true: Address,
+    logical_false: Address,
+    is_set: Out<i32>,
+) -> Answer {
+    let set = lock(&BOOLEANS);
+    is_set.set(set.is_some().into());
+    let Some(known) = &*set else { return Ok(()) };
+    for (at, value) in [logical_true, logical_false].into_iter().zip(known) {
+        let room = logical(size, at, "logical_true or logical_false")?.len();
+        // On a little-endian machine the longer one is the shorter one with its sign behind it.
+        let fill = if value[value.len() - 1] & 0x80 == 0 { 0 } else { 0xff };
+        let mut bytes = value.clone();
+        bytes.resize(room, fill);
+        copy_to(at, &bytes);
+    }
+    Ok(())
+}

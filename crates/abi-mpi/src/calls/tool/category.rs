@@ -1,0 +1,112 @@
+//! Categories: which variables belong together. None lies in another.
+
+use std::ops::Range;
+
+use cface::{Out, Text};
+
+use super::{answer_text, check_open, cvar, indexed, named, pvar};
+use crate::answer::Answer;
+
+/// A category: control variables and performance variables, each one behind the other.
+struct Category {
+    name: &'static str,
+    about: &'static str,
+    controls: Range<usize>,
+    measured: Range<usize>,
+}
+
+const CATEGORIES: [Category; 3] = [
+    Category {
+        name: "protocols",
+        about: "how messages go, and how many have gone so",
+        controls: 0..cvar::COLLECTIVES,
+        measured: pvar::PROTOCOLS..pvar::COUNT,
+    },
+    Category {
+        name: "collectives",
+        about: "algorithms of collective operations, and by what they are chosen",
+        controls: cvar::COLLECTIVES..cvar::COUNT,
+        measured: pvar::PROTOCOLS - 1..pvar::PROTOCOLS,
+    },
+    Category {
+        name: "queues",
+        about: "what waits, and memory that operations use",
+        controls: 0..0,
+        measured: 0..pvar::PROTOCOLS - 1,
+    },
+];
+
+pub(crate) fn t_category_get_num(count: Out<i32>) -> Answer {
+    check_open()?;
+    count.set(CATEGORIES.len() as i32);
+    Ok(())
+}
+
+/// They are the same from the beginning to the end.
+pub(crate) fn t_category_changed(update_number: Out<i32>) -> Answer {
+    check_open()?;
+    update_number.set(0);
+    Ok(())
+}
+
+pub(crate) fn t_category_get_index(name: Text, index: Out<i32>) -> Answer {
+    check_open()?;
+    index.set(named(CATEGORIES.iter().map(|category| category.name.to_owned()), name)?);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn t_category_get_info(
+    index: i32,
+    name: Out<u8>,
+    name_len: Out<i32>,
+    desc: Out<u8>,
+    desc_len: Out<i32>,
+    num_cvars: Out<i32>,
+    num_pvars: Out<i32>,
+    num_categories: Out<i32>,
+) -> Answer {
+    check_open()?;
+    let category = indexed(&CATEGORIES, index)?;
+    answer_text(name, name_len, category.name);
+    answer_text(desc, desc_len, category.about);
+    num_cvars.set(category.controls.len() as i32);
+    num_pvars.set(category.measured.len() as i32);
+    num_categories.set(0);
+    Ok(())
+}
+
+/// As many of the indices as there is room for.
+fn list(range: &Range<usize>, len: i32, indices: Out<i32>) {
+    let room = usize::try_from(len).unwrap_or(0);
+    range.clone().take(room).enumerate().for_each(|(at, index)| indices.nth(at).set(index as i32));
+}
+
+pub(crate) fn t_category_get_cvars(index: i32, len: i32, indices: Out<i32>) -> Answer {
+    check_open()?;
+    list(&indexed(&CATEGORIES, index)?.controls, len, indices);
+    Ok(())
+}
+
+pub(crate) fn t_category_get_pvars(index: i32, len: i32, indices: Out<i32>) -> Answer {
+    check_open()?;
+    list(&indexed(&CATEGORIES, index)?.measured, len, indices);
+    Ok(())
+}
+
+pub(crate) fn t_category_get_categories(index: i32, _len: i32, _indices: Out<i32>) -> Answer {
+    check_open()?;
+    indexed(&CATEGORIES, index).map(drop)
+}
+
+pub(crate) fn t_category_get_num_events(index: i32, num_events: Out<i32>) -> Answer {
+    check_open()?;
+    indexed(&CATEGORIES, index)?;
+    num_events.set(0);
+    Ok(())
+}
+
+pub(crate) fn t_category_get_events(index: i32, _len: i32, _indices: Out<i32>) -> Answer {
+    check_open()?;
+    indexed(&CATEGORIES, index).map(drop)
+}

@@ -1,0 +1,339 @@
+//! Control variables. What goes by process 0 at the start can be set before `MPI_Init` alone; limits of protocols at any time after it.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use cface::{Out, Text};
+use mpi::{Kind, Limits, Process, Tuning};
+
+use super::{answer_text, check_open, indexed, named, none};
+use crate::answer::Answer;
+use crate::constants as c;
+use crate::memory::{copy_from, copy_to};
+use crate::objects::lock;
+use crate::state;
+use crate::types::{Address, Datatype};
+
+/// A control variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Control {
+    /// A limit, in bytes or slots.
+    Limit(Limit),
+    /// What a cost is taken to be, in seconds, seconds for a byte, or seconds for a byte that is reduced.
+    Cost(usize),
+    /// The algorithm of a kind of collective operations: 0 for the cheapest, or the place of a name among those of the kind.
+    Algorithm(Kind),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Limit {
+    EagerMax,
+    BothSidesMin,
+    LineMax,
+    InlineMax,
+    SlotBytes,
+    Slots,
+    RingBytes,
+    SharedMax,
+}
+
+/// Each with its name and what it is.
+const LIMITS: [(Limit, &str, &str); 8] = [
+    (Limit::EagerMax, "eager_max", "bytes of the longest message that brings its data along"),
+    (
+        Limit::BothSidesMin,
+        "both_sides_min",
+        "bytes of the shortest message that both sides copy where they can",
+    ),
+    (
+        Limit::LineMax,
+        "line_max",
+        "bytes of the longest message that goes by a line of memory that both write",
+    ),
+    (Limit::InlineMax, "inline_max", "bytes of the longest message that goes within a work request"),
+    (Limit::SlotBytes, "slot_bytes", "bytes of a slot"),
+    (Limit::Slots, "slots", "slots of a connection in each direction"),
+    (Limit::RingBytes, "ring_bytes", "bytes of the ring that a peer may store messages in"),
+    (
+        Limit::SharedMax,
+        "shared_max",
+        "bytes that a member may give to a collective operation in shared memory",
+    ),
+];
+const COSTS: [(&str, &str); 4] = [
+    ("cost_alpha", "seconds that a message takes, as algorithms are chosen by"),
+    ("cost_gap", "seconds between two messages, as algorithms are chosen by"),
+    ("cost_beta", "seconds that a byte takes, as algorithms are chosen by"),
+    ("cost_gamma", "seconds that a byte takes to be reduced, as algorithms are chosen by"),
+];
+
+/// Limits, costs, and an algorithm for each kind.
+pub(super) const COUNT: usize = LIMITS.len() + COSTS.len() + Kind::ALL.len();
+/// Where costs and algorithms begin.
+pub(super) const COLLECTIVES: usize = LIMITS.len();
+
+fn controls() -> Vec<Control> {
+    let limits = LIMITS.iter().map(|(limit, ..)| Control::Limit(*limit));
+    let costs = (0..COSTS.len()).map(Control::Cost);
+    limits.chain(costs).chain(Kind::ALL.into_iter().map(Control::Algorithm)).collect()
+}
+
+/// What was set before `MPI_Init`.
+static CHOSEN: Mutex<BTreeMap<Kind, String>> = Mutex::new(BTreeMap::new());
+
+/// Algorithms that a tool has named, for the start.
+pub(crate) fn chosen_algorithms() -> BTreeMap<Kind, String> {
+    lock(&CHOSEN).clone()
+}
+
+/// The names of a kind's algorithms, behind the word for the cheapest.
+fn algorithms(kind: Kind) -> Vec<&'static str> {
+    ["cheapest"].into_iter().chain(Tuning::algorithms_of(kind)).collect()
+}
+
+impl Control {
+    fn name(self) -> String {
+        match self {
+            Self::Limit(limit) => LIMITS[limit as usize].1.to_owned(),
+            Self::Cost(cost) => COSTS[cost].0.to_owned(),
+            Self::Algorithm(kind) => format!("algorithm_{}", kind.name()),
+        }
+    }
+
+    fn about(self) -> String {
+        match self {
+            Self::Limit(limit) => LIMITS[limit as usize].2.to_owned(),
+            Self::Cost(cost) => COSTS[cost].1.to_owned(),
+            Self::Algorithm(kind) => {
+                format!("algorithm of {} where it can carry out the call; rank 0's counts", kind.name())
+            }
+        }
+    }
+
+    fn datatype(self) -> usize {
+        match self {
+            Self::Limit(_) => c::MPI_UNSIGNED_LONG,
+            Self::Cost(_) => c::MPI_DOUBLE,
+            Self::Algorithm(_) => c::MPI_INT,
+        }
+    }
+
+    fn scope(self) -> i32 {
+        match self {
+            Self::Limit(Limit::EagerMax | Limit::BothSidesMin) => c::MPI_T_SCOPE_LOCAL,
+            Self::Algorithm(_) => c::MPI_T_SCOPE_ALL_EQ,
+            _ => c::MPI_T_SCOPE_CONSTANT,
+        }
+    }
+
+    /// Its value as a program has it in memory.
+    fn read(self) -> Answer<Vec<u8>> {
+        match self {
+            Self::Limit(limit) => Ok(limit.of(&process()?.limits()).to_ne_bytes().to_vec()),
+            Self::Cost(cost) => {
+                let costs = process()?.tuning().costs.ok_or_else(|| none(c::MPI_T_ERR_NOT_ACCESSIBLE))?;
+                let costs = [costs.alpha, costs.gap, costs.beta, costs.gamma];
+                Ok(costs[cost].to_ne_bytes().to_vec())
+            }
+            // The others are known with the job.
+            Self::Algorithm(kind) => {
+                let named = match state::process() {
+                    Ok(process) => process.tuning().algorithms.get(&kind).cloned(),
+                    Err(_) => lock(&CHOSEN).get(&kind).cloned(),
+                };
+                let at = algorithms(kind).iter().position(|name| Some(*name) == named.as_deref());
+                Ok((at.unwrap_or(0) as i32).to_ne_bytes().to_vec())
+            }
+        }
+    }
+
+    fn write(self, value: Address) -> Answer {
+        match self {
+            Self::Limit(Limit::EagerMax) => set(process()?.set_eager_max(number(value)?)),
+            Self::Limit(Limit::BothSidesMin) => set(process()?.set_both_sides_min(number(value)?)),
+            Self::Algorithm(kind) => {
+                if state::is_initialized() {
+                    return Err(none(c::MPI_T_ERR_CVAR_SET_NOT_NOW));
+                }
+                let mut bytes = [0; 4];
+                load(value, &mut bytes)?;
+                let names = algorithms(kind);
+                let at = usize::try_from(i32::from_ne_bytes(bytes)).ok().filter(|at| *at < names.len());
+                match at.ok_or_else(|| none(c::MPI_T_ERR_INVALID))? {
+                    0 => drop(lock(&CHOSEN).remove(&kind)),
+                    at => drop(lock(&CHOSEN).insert(kind, names[at].to_owned())),
+                }
+                Ok(())
+            }
+            _ => Err(none(c::MPI_T_ERR_CVAR_SET_NEVER)),
+        }
+    }
+}
+
+impl Limit {
+    fn of(self, limits: &Limits) -> u64 {
+        match self {
+            Self::EagerMax => limits.eager_max,
+            Self::BothSidesMin => limits.both_sides_min,
+            Self::LineMax => limits.line_max,
+            Self::InlineMax => limits.inline_max,
+            Self::SlotBytes => limits.slot_bytes,
+            Self::Slots => limits.slots,
+            Self::RingBytes => limits.ring_bytes,
+            Self::SharedMax => limits.shared_max,
+        }
+    }
+}
+
+fn process() -> Answer<&'static Process> {
+    state::process().map_err(|_| none(c::MPI_T_ERR_NOT_ACCESSIBLE))
+}
+
+fn set(done: mpi::Result<()>) -> Answer {
+    done.map_err(|_| none(c::MPI_T_ERR_INVALID))
+}
+
+fn load(from: Address, bytes: &mut [u8]) -> Answer {
+    if from == Address(0) {
+        return Err(none(c::MPI_T_ERR_INVALID));
+    }
+    copy_from(from, bytes);
+    Ok(())
+}
+
+fn number(from: Address) -> Answer<u64> {
+    let mut bytes = [0; 8];
+    load(from, &mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+pub(crate) fn t_cvar_get_num(count: Out<i32>) -> Answer {
+    check_open()?;
+    count.set(COUNT as i32);
+    Ok(())
+}
+
+pub(crate) fn t_cvar_get_index(name: Text, index: Out<i32>) -> Answer {
+    check_open()?;
+    index.set(named(controls().into_iter().map(Control::name), name)?);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn t_cvar_get_info(
+    index: i32,
+    name: Out<u8>,
+    name_len: Out<i32>,
+    verbosity: Out<i32>,
+    datatype: Out<Datatype>,
+    enumtype: Out<Address>,
+    desc: Out<u8>,
+    desc_len: Out<i32>,
+    bind: Out<i32>,
+    scope: Out<i32>,
+) -> Answer {
+    check_open()?;
+    let control = *indexed(&controls(), index)?;
+    answer_text(name, name_len, &control.name());
+    answer_text(desc, desc_len, &control.about());
+    verbosity.set(c::MPI_T_VERBOSITY_TUNER_BASIC);
+    datatype.set(Datatype::new(control.datatype()));
+    enumtype.set(match control {
+        Control::Algorithm(kind) => enum_of(kind),
+        _ => Address(c::MPI_T_ENUM_NULL),
+    });
+    bind.set(c::MPI_T_BIND_NO_OBJECT);
+    scope.set(control.scope());
+    Ok(())
+}
+
+/// Handles of variables are their numbers from 1 on.
+pub(crate) fn t_cvar_handle_alloc(
+    index: i32,
+    _object: Address,
+    handle: Out<Address>,
+    count: Out<i32>,
+) -> Answer {
+    check_open()?;
+    indexed(&controls(), index)?;
+    handle.set(Address(index as usize + 1));
+    count.set(1);
+    Ok(())
+}
+
+fn control(handle: Address) -> Answer<Control> {
+    check_open()?;
+    let at = handle.0.checked_sub(1).and_then(|at| controls().get(at).copied());
+    at.ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))
+}
+
+pub(crate) fn t_cvar_handle_free(handle: Out<Address>) -> Answer {
+    control(handle.get().unwrap_or(Address(0)))?;
+    handle.set(Address(c::MPI_T_CVAR_HANDLE_NULL));
+    Ok(())
+}
+
+pub(crate) fn t_cvar_read(handle: Address, buf: Address) -> Answer {
+    let value = control(handle)?.read()?;
+    if buf == Address(0) {
+        return Err(none(c::MPI_T_ERR_INVALID));
+    }
+    copy_to(buf, &value);
+    Ok(())
+}
+
+pub(crate) fn t_cvar_write(handle: Address, buf: Address) -> Answer {
+    control(handle)?.write(buf)
+}
+
+/// Enumerations are those of algorithms: the number of the kind from 1 on.
+fn enum_of(kind: Kind) -> Address {
+    Address(kind as usize + 1)
+}
+
+fn kind_of(handle: Address) -> Answer<Kind> {
+    check_open()?;
+    let kind = handle.0.checked_sub(1).and_then(|at| Kind::ALL.get(at).copied());
+    kind.ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))
+}
+
+pub(crate) fn t_enum_get_info(enumtype: Address, num: Out<i32>, name: Out<u8>, name_len: Out<i32>) -> Answer {
+    let kind = kind_of(enumtype)?;
+    num.set(algorithms(kind).len() as i32);
+    answer_text(name, name_len, &format!("algorithms of {}", kind.name()));
+    Ok(())
+}
+
+pub(crate) fn t_enum_get_item(
+    enumtype: Address,
+    index: i32,
+    value: Out<i32>,
+    name: Out<u8>,
+    name_len: Out<i32>,
+) -> Answer {
+    let names = algorithms(kind_of(enumtype)?);
+    let item = indexed(&names, index).map_err(|_| none(c::MPI_T_ERR_INVALID_ITEM))?;
+    value.set(index);
+    answer_text(name, name_len, item);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_in_the_order_of_their_kinds() {
+        for (at, (limit, ..)) in LIMITS.iter().enumerate() {
+            assert_eq!(*limit as usize, at);
+        }
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind_of(enum_of(kind)).ok().or(Some(kind)), Some(Kind::ALL[at]));
+        }
+        let mut names: Vec<String> = controls().into_iter().map(Control::name).collect();
+        assert_eq!(names.len(), COUNT);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), COUNT);
+    }
+}

@@ -1,0 +1,111 @@
+//! The tool interface, `MPI_T`: variables that tools read and set. There are no events, and no sources of any: every index, name and
+//! handle of one that a tool passes is none.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `cvar` | control variables: limits of protocols, algorithms, costs |
+//! | `pvar` | performance variables, in sessions |
+//! | `category` | which belong together |
+
+mod category;
+mod cvar;
+mod pvar;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cface::{Out, Text};
+
+use super::environment::put_text;
+use crate::answer::{Answer, Fault};
+use crate::constants::{
+    MPI_T_ERR_INVALID_HANDLE, MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_INVALID_NAME, MPI_T_ERR_NOT_INITIALIZED,
+    MPI_THREAD_MULTIPLE,
+};
+
+pub(crate) use category::*;
+pub(crate) use cvar::*;
+pub(crate) use pvar::*;
+
+/// How often it was opened without being closed.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+fn check_open() -> Answer {
+    if OPENED.load(Ordering::Relaxed) > 0 { Ok(()) } else { Err(none(MPI_T_ERR_NOT_INITIALIZED)) }
+}
+
+/// There is no handler to hear of it: a tool sees the code alone.
+fn none(code: i32) -> Fault {
+    Fault::new(code, "there is none")
+}
+
+/// What an index is for.
+fn indexed<T>(things: &[T], index: i32) -> Answer<&T> {
+    let at = usize::try_from(index).ok().and_then(|index| things.get(index));
+    at.ok_or_else(|| none(MPI_T_ERR_INVALID_INDEX))
+}
+
+/// The index of a name among names.
+fn named(names: impl IntoIterator<Item = String>, name: Text) -> Answer<i32> {
+    let name = name.get().ok_or_else(|| none(MPI_T_ERR_INVALID_NAME))?;
+    let at = names.into_iter().position(|known| known == name);
+    at.map(|at| at as i32).ok_or_else(|| none(MPI_T_ERR_INVALID_NAME))
+}
+
+/// Answers with a text, as MPI_T does: as much as there is room for, and how much it would be with its zero.
+fn answer_text(place: Out<u8>, len: Out<i32>, text: &str) {
+    let room = len.get().and_then(|room| usize::try_from(room).ok()).unwrap_or(0);
+    if place.is_some() && room > 0 {
+        put_text(place, text, room);
+    }
+    len.set(text.len() as i32 + 1);
+}
+
+pub(crate) fn t_init_thread(_required: i32, provided: Out<i32>) -> Answer {
+    OPENED.fetch_add(1, Ordering::Relaxed);
+    provided.set(MPI_THREAD_MULTIPLE);
+    Ok(())
+}
+
+pub(crate) fn t_finalize() -> Answer {
+    let close = |opened: usize| opened.checked_sub(1);
+    let closed = OPENED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, close);
+    closed.map(drop).map_err(|_| none(MPI_T_ERR_NOT_INITIALIZED))
+}
+
+/// Functions that count what there is none of.
+macro_rules! counts {
+    ($($name:ident),*) => {
+        $(pub(crate) fn $name(count: Out<i32>) -> Answer {
+            check_open()?;
+            count.set(0);
+            Ok(())
+        })*
+    };
+}
+
+counts!(t_event_get_num, t_source_get_num);
+
+/// Functions of something that there is not, with as many arguments as there are letters.
+macro_rules! absent {
+    ($($code:ident: $($name:ident($($argument:ident)*)),*;)*) => {
+        $($(
+            #[allow(clippy::too_many_arguments)] // as many as the standard has
+            pub(crate) fn $name<$($argument),*>($(_: $argument),*) -> Answer {
+                check_open()?;
+                Err(none($code))
+            }
+        )*)*
+    };
+}
+
+absent! {
+    MPI_T_ERR_INVALID_NAME: t_event_get_index(A B);
+    MPI_T_ERR_INVALID_INDEX:
+        t_event_get_info(A B C D E F G H I J K L), t_event_handle_alloc(A B C D),
+        t_source_get_info(A B C D E F G H I), t_source_get_timestamp(A B);
+    MPI_T_ERR_INVALID_HANDLE:
+        t_event_callback_get_info(A B C), t_event_callback_set_info(A B C), t_event_copy(A B), t_event_get_source(A B),
+        t_event_get_timestamp(A B), t_event_handle_free(A B C), t_event_handle_get_info(A B),
+        t_event_handle_set_info(A B), t_event_read(A B C), t_event_register_callback(A B C D E),
+        t_event_set_dropped_handler(A B);
+}

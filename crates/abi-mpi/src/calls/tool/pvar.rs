@@ -1,0 +1,376 @@
+//! Performance variables: sessions, and handles in them, each with a count of its own where the variable counts.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use cface::{Out, Text};
+use mpi::{Carrier, Gauge, Process};
+
+use super::{answer_text, check_open, indexed, named, none};
+use crate::answer::Answer;
+use crate::constants as c;
+use crate::memory::{copy_from, copy_to};
+use crate::objects::{get, lock};
+use crate::state;
+use crate::types::{Address, Comm, Datatype};
+
+/// A performance variable: an unsigned long, or one for each rank of a communicator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Variable {
+    Gauge(Gauge),
+    /// Messages that have left by a protocol, and their bytes.
+    Messages(Carrier),
+    Bytes(Carrier),
+    /// Messages that have left for each rank, and their bytes.
+    MessagesTo,
+    BytesTo,
+}
+
+/// Each gauge with its name and what it is.
+const GAUGES: [(&str, &str); Gauge::ALL.len()] = [
+    ("posted_receives", "receives that wait for a message"),
+    ("unexpected_messages", "messages that wait for a receive"),
+    ("unexpected_most", "the most messages that waited for a receive at a time"),
+    ("unexpected_total", "messages that came before their receive"),
+    ("match_looks", "entries of the queues of receives and messages that were looked at"),
+    ("operations", "operations that have begun and were not completed by the program yet"),
+    ("connections", "processes that there is a connection to"),
+    ("waiting_requests", "messages and accesses that wait for a connection, for credits or for room"),
+    ("memory_found", "times that memory was reached without registering it"),
+    ("memory_registered", "times that memory was registered for an operation"),
+    ("collectives_scheduled", "collective operations that were carried out by messages"),
+];
+
+/// Where those of protocols begin, and all of them.
+pub(super) const PROTOCOLS: usize = Gauge::ALL.len();
+pub(super) const COUNT: usize = PROTOCOLS + 2 * Carrier::ALL.len() + 2;
+
+fn variables() -> Vec<Variable> {
+    let gauges = Gauge::ALL.into_iter().map(Variable::Gauge);
+    let by = |make: fn(Carrier) -> Variable| Carrier::ALL.into_iter().map(make);
+    let all = gauges.chain(by(Variable::Messages)).chain(by(Variable::Bytes));
+    all.chain([Variable::MessagesTo, Variable::BytesTo]).collect()
+}
+
+impl Variable {
+    fn name(self) -> String {
+        match self {
+            Self::Gauge(gauge) => GAUGES[gauge as usize].0.to_owned(),
+            Self::Messages(by) => format!("messages_{}", by.name()),
+            Self::Bytes(by) => format!("bytes_{}", by.name()),
+            Self::MessagesTo => "messages_to".to_owned(),
+            Self::BytesTo => "bytes_to".to_owned(),
+        }
+    }
+
+    fn about(self) -> String {
+        match self {
+            Self::Gauge(gauge) => GAUGES[gauge as usize].1.to_owned(),
+            Self::Messages(by) => format!("messages that have left by the protocol {}", by.name()),
+            Self::Bytes(by) => format!("bytes of messages that have left by the protocol {}", by.name()),
+            Self::MessagesTo => "messages that have left for each rank of the communicator".to_owned(),
+            Self::BytesTo => "bytes of messages that have left for each rank of the communicator".to_owned(),
+        }
+    }
+
+    fn class(self) -> i32 {
+        match self {
+            Self::Gauge(Gauge::UnexpectedMost) => c::MPI_T_PVAR_CLASS_HIGHWATERMARK,
+            Self::Gauge(gauge) if !gauge.counts() => c::MPI_T_PVAR_CLASS_LEVEL,
+            Self::Gauge(_) | Self::Messages(_) | Self::MessagesTo => c::MPI_T_PVAR_CLASS_COUNTER,
+            Self::Bytes(_) | Self::BytesTo => c::MPI_T_PVAR_CLASS_AGGREGATE,
+        }
+    }
+
+    /// Whether handles count from when they are started on; others show what is, and cannot be set.
+    fn counts(self) -> bool {
+        matches!(self.class(), c::MPI_T_PVAR_CLASS_COUNTER | c::MPI_T_PVAR_CLASS_AGGREGATE)
+    }
+
+    fn is_of_comm(self) -> bool {
+        matches!(self, Self::MessagesTo | Self::BytesTo)
+    }
+
+    /// Its values now; nothing has happened before `MPI_Init`.
+    fn now(self, comm: Option<&mpi::Comm>) -> Vec<u64> {
+        let process = state::process().ok();
+        let of = |read: &dyn Fn(&Process) -> u64| vec![process.map_or(0, read)];
+        match self {
+            Self::Gauge(gauge) => of(&|process| process.gauge(gauge)),
+            Self::Messages(by) => of(&|process| process.traffic().by(by).messages),
+            Self::Bytes(by) => of(&|process| process.traffic().by(by).bytes),
+            Self::MessagesTo => {
+                comm.map_or_else(Vec::new, |comm| comm.sent().iter().map(|to| to.messages).collect())
+            }
+            Self::BytesTo => {
+                comm.map_or_else(Vec::new, |comm| comm.sent().iter().map(|to| to.bytes).collect())
+            }
+        }
+    }
+}
+
+/// A variable as a tool has it in a session.
+struct Handle {
+    variable: Variable,
+    comm: Option<mpi::Comm>,
+    /// What it has counted before it was last started.
+    counted: Vec<u64>,
+    /// What the variable was when it was started, while it counts.
+    since: Option<Vec<u64>>,
+}
+
+impl Handle {
+    fn new(variable: Variable, comm: Option<mpi::Comm>) -> Self {
+        let len = variable.now(comm.as_ref()).len();
+        Self { variable, comm, counted: vec![0; len], since: None }
+    }
+
+    fn now(&self) -> Vec<u64> {
+        self.variable.now(self.comm.as_ref())
+    }
+
+    fn value(&self) -> Vec<u64> {
+        if !self.variable.counts() {
+            return self.now();
+        }
+        let Some(since) = &self.since else { return self.counted.clone() };
+        let more = self.now().into_iter().zip(since).map(|(now, since)| now.wrapping_sub(*since));
+        self.counted.iter().zip(more).map(|(counted, more)| counted.wrapping_add(more)).collect()
+    }
+
+    fn start(&mut self) -> Answer {
+        if !self.variable.counts() {
+            return Err(none(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
+        }
+        if self.since.is_none() {
+            self.since = Some(self.now());
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Answer {
+        if !self.variable.counts() {
+            return Err(none(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
+        }
+        (self.counted, self.since) = (self.value(), None);
+        Ok(())
+    }
+
+    fn set(&mut self, value: Vec<u64>) -> Answer {
+        if !self.variable.counts() {
+            return Err(none(c::MPI_T_ERR_PVAR_NO_WRITE));
+        }
+        self.since = self.since.is_some().then(|| self.now());
+        self.counted = value;
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Answer {
+        self.set(vec![0; self.counted.len()])
+    }
+}
+
+static SESSIONS: Mutex<Sessions> = Mutex::new(Sessions { open: BTreeMap::new(), last: FIRST });
+
+/// Sessions with their handles, all by numbers.
+struct Sessions {
+    open: BTreeMap<usize, BTreeMap<usize, Handle>>,
+    last: usize,
+}
+
+/// Behind it come numbers that are neither null nor all handles.
+const FIRST: usize = c::MPI_T_PVAR_ALL_HANDLES;
+
+impl Sessions {
+    fn number(&mut self) -> usize {
+        self.last += 1;
+        self.last
+    }
+
+    fn session(&mut self, session: Address) -> Answer<&mut BTreeMap<usize, Handle>> {
+        self.open.get_mut(&session.0).ok_or_else(|| none(c::MPI_T_ERR_INVALID_SESSION))
+    }
+}
+
+/// Does something with a handle.
+fn with<T>(session: Address, handle: Address, act: impl FnOnce(&mut Handle) -> Answer<T>) -> Answer<T> {
+    check_open()?;
+    let mut sessions = lock(&SESSIONS);
+    let handles = sessions.session(session)?;
+    act(handles.get_mut(&handle.0).ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))?)
+}
+
+/// Does something with a handle, or with all of a session for which it is possible.
+fn with_all(session: Address, handle: Address, act: impl Fn(&mut Handle) -> Answer) -> Answer {
+    if handle.0 != c::MPI_T_PVAR_ALL_HANDLES {
+        return with(session, handle, act);
+    }
+    check_open()?;
+    let mut sessions = lock(&SESSIONS);
+    sessions.session(session)?.values_mut().filter(|handle| handle.variable.counts()).try_for_each(act)
+}
+
+pub(crate) fn t_pvar_get_num(count: Out<i32>) -> Answer {
+    check_open()?;
+    count.set(COUNT as i32);
+    Ok(())
+}
+
+pub(crate) fn t_pvar_get_index(name: Text, class: i32, index: Out<i32>) -> Answer {
+    check_open()?;
+    let variables = variables();
+    let at = named(variables.iter().map(|variable| variable.name()), name)?;
+    if variables[at as usize].class() != class {
+        return Err(none(c::MPI_T_ERR_INVALID_NAME));
+    }
+    index.set(at);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn t_pvar_get_info(
+    index: i32,
+    name: Out<u8>,
+    name_len: Out<i32>,
+    verbosity: Out<i32>,
+    class: Out<i32>,
+    datatype: Out<Datatype>,
+    enumtype: Out<Address>,
+    desc: Out<u8>,
+    desc_len: Out<i32>,
+    bind: Out<i32>,
+    readonly: Out<i32>,
+    continuous: Out<i32>,
+    atomic: Out<i32>,
+) -> Answer {
+    check_open()?;
+    let variable = *indexed(&variables(), index)?;
+    answer_text(name, name_len, &variable.name());
+    answer_text(desc, desc_len, &variable.about());
+    verbosity.set(c::MPI_T_VERBOSITY_USER_BASIC);
+    class.set(variable.class());
+    datatype.set(Datatype::new(c::MPI_UNSIGNED_LONG));
+    enumtype.set(Address(c::MPI_T_ENUM_NULL));
+    bind.set(if variable.is_of_comm() { c::MPI_T_BIND_MPI_COMM } else { c::MPI_T_BIND_NO_OBJECT });
+    readonly.set((!variable.counts()).into());
+    continuous.set((!variable.counts()).into());
+    atomic.set(0);
+    Ok(())
+}
+
+pub(crate) fn t_pvar_session_create(session: Out<Address>) -> Answer {
+    check_open()?;
+    let mut sessions = lock(&SESSIONS);
+    let new = sessions.number();
+    sessions.open.insert(new, BTreeMap::new());
+    session.set(Address(new));
+    Ok(())
+}
+
+pub(crate) fn t_pvar_session_free(session: Out<Address>) -> Answer {
+    check_open()?;
+    let given = session.get().unwrap_or(Address(0));
+    if lock(&SESSIONS).open.remove(&given.0).is_none() {
+        return Err(none(c::MPI_T_ERR_INVALID_SESSION));
+    }
+    session.set(Address(c::MPI_T_PVAR_SESSION_NULL));
+    Ok(())
+}
+
+pub(crate) fn t_pvar_handle_alloc(
+    session: Address,
+    index: i32,
+    object: Address,
+    handle: Out<Address>,
+    count: Out<i32>,
+) -> Answer {
+    check_open()?;
+    lock(&SESSIONS).session(session)?;
+    let variable = *indexed(&variables(), index)?;
+    let comm = match variable.is_of_comm() {
+        true => {
+            let given = object.out::<Comm>().get().ok_or_else(|| none(c::MPI_T_ERR_INVALID))?;
+            Some(get(given, "obj_handle").map_err(|_| none(c::MPI_T_ERR_INVALID))?.clone())
+        }
+        false => None,
+    };
+    let made = Handle::new(variable, comm);
+    count.set(made.counted.len() as i32);
+    let mut sessions = lock(&SESSIONS);
+    let number = sessions.number();
+    sessions.session(session)?.insert(number, made);
+    handle.set(Address(number));
+    Ok(())
+}
+
+pub(crate) fn t_pvar_handle_free(session: Address, handle: Out<Address>) -> Answer {
+    check_open()?;
+    let given = handle.get().unwrap_or(Address(0));
+    if lock(&SESSIONS).session(session)?.remove(&given.0).is_none() {
+        return Err(none(c::MPI_T_ERR_INVALID_HANDLE));
+    }
+    handle.set(Address(c::MPI_T_PVAR_HANDLE_NULL));
+    Ok(())
+}
+
+pub(crate) fn t_pvar_start(session: Address, handle: Address) -> Answer {
+    with_all(session, handle, Handle::start)
+}
+
+pub(crate) fn t_pvar_stop(session: Address, handle: Address) -> Answer {
+    with_all(session, handle, Handle::stop)
+}
+
+pub(crate) fn t_pvar_reset(session: Address, handle: Address) -> Answer {
+    with_all(session, handle, Handle::reset)
+}
+
+fn store(value: &[u64], buf: Address) -> Answer {
+    if buf == Address(0) {
+        return Err(none(c::MPI_T_ERR_INVALID));
+    }
+    let bytes: Vec<u8> = value.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    copy_to(buf, &bytes);
+    Ok(())
+}
+
+pub(crate) fn t_pvar_read(session: Address, handle: Address, buf: Address) -> Answer {
+    with(session, handle, |handle| store(&handle.value(), buf))
+}
+
+pub(crate) fn t_pvar_readreset(session: Address, handle: Address, buf: Address) -> Answer {
+    with(session, handle, |handle| {
+        let value = handle.value();
+        handle.reset()?;
+        store(&value, buf)
+    })
+}
+
+pub(crate) fn t_pvar_write(session: Address, handle: Address, buf: Address) -> Answer {
+    with(session, handle, |handle| {
+        if buf == Address(0) {
+            return Err(none(c::MPI_T_ERR_INVALID));
+        }
+        let mut bytes = vec![0; 8 * handle.counted.len()];
+        copy_from(buf, &mut bytes);
+        let (numbers, _) = bytes.as_chunks::<8>();
+        handle.set(numbers.iter().map(|number| u64::from_ne_bytes(*number)).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_has_a_name_of_its_own() {
+        for (at, gauge) in Gauge::ALL.into_iter().enumerate() {
+            assert_eq!(gauge as usize, at);
+        }
+        let mut names: Vec<String> = variables().into_iter().map(Variable::name).collect();
+        assert_eq!(names.len(), COUNT);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), COUNT);
+    }
+}
