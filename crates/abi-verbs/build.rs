@@ -143,14 +143,21 @@ fn exports(functions: &[Function], private: &[(&str, &str)]) -> String {
             kind if kind.ends_with('*') => format!("pointer {}", returned(kind)),
             kind => format!("value {}", plain(kind)),
         };
-        let what = if *is_there { "export" } else { "missing" };
+        // As rdma-core says of what a device does not have, so that programs do without.
+        let what = if *is_there {
+            "export! {"
+        } else if node.starts_with("IBVERBS") {
+            "missing! { OPNOTSUPP"
+        } else {
+            "missing! { NOSYS"
+        };
         let suffix = if is_old { "_old" } else { "" };
-        writeln!(text, "{what}! {{ \"{symbol}\" {name}{suffix} ({}) {how} }}", list.join(", "))
+        writeln!(text, "{what} \"{symbol}\" {name}{suffix} ({}) {how} }}", list.join(", "))
             .expect("a string");
     }
     for (node, name) in private {
         let symbol = symbol(name, node, false);
-        writeln!(text, "missing! {{ \"{symbol}\" {name} () errno }}").expect("a string");
+        writeln!(text, "missing! {{ NOSYS \"{symbol}\" {name} () errno }}").expect("a string");
     }
     text
 }

@@ -4,9 +4,9 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use cface::Loan;
+use cface::{Loan, lock};
 use dapl::{Cno, Cr, Ep, Error, Evd, Ia, Kind, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
 
 use crate::lines::Line;
@@ -69,10 +69,6 @@ pub(crate) struct Entry {
 fn table() -> Option<&'static Table> {
     static TABLE: OnceLock<Option<Table>> = OnceLock::new();
     TABLE.get_or_init(Table::new).as_ref()
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Looks at what a handle names; nothing for NULL, what is freed, and what is no handle.

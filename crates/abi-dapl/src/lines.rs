@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use cface::lock;
 
 /// A line of dat.conf: one adapter. The registry finds it again by its table's name and by what the adapter says of its thread
 /// safety, so each has a table of its own, for as long as the process lives.
@@ -26,7 +28,7 @@ impl Line {
 static LINES: Mutex<BTreeMap<(String, bool), Line>> = Mutex::new(BTreeMap::new());
 
 fn lines() -> MutexGuard<'static, BTreeMap<(String, bool), Line>> {
-    LINES.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&LINES)
 }
 
 /// The line of an adapter.

@@ -145,12 +145,28 @@ fn await_port() {
     }
 }
 
+/// Waits until dtest's server takes the connection over which it tells what it is: it says that it waits some system calls before
+/// it listens, and takes one connection, so that trying is no way to find out.
+fn await_listener() {
+    let port = format!(":{:04X}", 15828);
+    let began = Instant::now();
+    let listens = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.len() > 3 && words[1].ends_with(&port) && words[3] == "0A"
+    };
+    while !std::fs::read_to_string("/proc/net/tcp").expect("the system's sockets").lines().any(listens) {
+        assert!(began.elapsed() < LIMIT, "dtest's server never listens");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Both ends of one of the simple programs.
 fn pair(device: &'static str, server: &str, listening: &str, client: &str) {
     let Some(lab) = Lab::open(device) else { return };
     await_port();
     let mut running = lab.start(server);
     running.says(listening);
+    await_listener();
     let said = lab.run(client);
     assert!(said.contains("PASSED"), "{device}: {client}: {said}");
     let said = running.end(device);

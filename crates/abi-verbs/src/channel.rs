@@ -7,14 +7,13 @@ use std::collections::HashMap;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::Mutex;
 
-use cface::Out;
+use cface::{Out, lock};
 use rdma_abi::verbs::ibv_comp_channel;
 use rustix::event::epoll;
 
 use crate::answer::{Answer, until};
 use crate::context::Context;
 use crate::cq::Cq;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::pd::Users;
 use crate::slab::{Handle, Object, Slab};

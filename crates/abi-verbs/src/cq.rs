@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use cface::In;
+use cface::{In, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::Wc;
@@ -11,7 +11,6 @@ use verbs::Wc;
 use crate::answer::Answer;
 use crate::channel::Channel;
 use crate::context::Context;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::event::Acks;
 use crate::parted::Late;
@@ -126,16 +125,6 @@ pub(crate) fn ibv_destroy_cq(cq: Handle<Cq>) -> Answer {
         channel.show(|seen| seen.refcnt -= 1);
     }
     Ok(())
-}
-
-pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
-    let has = cq.look()?.cq.cqe();
-    // Larger than asked for is allowed; larger than it is, is not to be had.
-    if u32::try_from(cqe).is_ok_and(|wanted| 0 < wanted && wanted <= has) {
-        Ok(())
-    } else {
-        Err(Errno::OPNOTSUPP)
-    }
 }
 
 pub(crate) fn req_notify(cq: Handle<Cq>, solicited_only: bool) -> Answer {

@@ -5,12 +5,11 @@ use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, OnceLock};
 
-use cface::{Out, Text};
+use cface::{Out, Text, lock};
 use rdma_abi::numbers::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP};
 use rdma_abi::verbs::ibv_device;
 
 use crate::answer::Answer;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::paths;
 use crate::slab::{Handle, Object, Slab};

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use cface::lock;
 use verbs::host::Time;
 use verbs::pairing::{Accept, Offered, Pairing};
 use verbs::{AsyncEvent, Cm, CmEvent};
@@ -56,10 +57,6 @@ pub(crate) struct Objects {
 
 /// Engines of this process, by the names of their devices. What a parent opened stays its alone.
 static ENGINES: Mutex<Vec<(u32, String, Arc<Engine>)>> = Mutex::new(Vec::new());
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Engine {
     /// The engine of the device with this name, which begins with the first who asks.

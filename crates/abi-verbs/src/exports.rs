@@ -38,14 +38,14 @@ macro_rules! export {
     };
 }
 
-/// A function that is not there.
+/// A function that is not there, and the error that says so.
 macro_rules! missing {
-    ($symbol:literal $name:ident () value $kind:ty) => {
+    ($why:ident $symbol:literal $name:ident () value $kind:ty) => {
         define! { $name () [<$kind>::default()] value $kind }
         symbol! { $symbol $name }
     };
-    ($symbol:literal $name:ident () $($how:tt)+) => {
-        define! { $name () [Err(Errno::NOSYS)] $($how)+ }
+    ($why:ident $symbol:literal $name:ident () $($how:tt)+) => {
+        define! { $name () [Err(Errno::$why)] $($how)+ }
         symbol! { $symbol $name }
     };
 }

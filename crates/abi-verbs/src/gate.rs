@@ -4,10 +4,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cface::lock;
 use verbs::{Data, Qp, SendFlags, SendOp, SendWr, Sge};
 
 use crate::answer::Answer;
-use crate::engine::lock;
 use crate::errno::Errno;
 
 /// Requests that wait.

@@ -23,7 +23,7 @@
 //! | `post`, `builder`, `poll` | requests and completions: by chains, by calls, one by one |
 //! | `event`, `mailbox` | asynchronous events; what a program has not been told yet |
 //! | `text` | names and rates |
-//! | `paths` | what is below /dev/infiniband and /sys/class/infiniband, where this library is preloaded |
+//! | `paths`, `folders`, `interface` | what is below /dev/infiniband and /sys/class/infiniband, where this library is preloaded |
 //! | `cm` | librdmacm |
 
 mod address;
@@ -40,7 +40,9 @@ mod engine;
 mod errno;
 mod event;
 mod exports;
+mod folders;
 mod gate;
+mod interface;
 mod mailbox;
 mod modify;
 mod mr;

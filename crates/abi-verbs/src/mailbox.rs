@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::Mutex;
 
+use cface::lock;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::answer::{Answer, until};
-use crate::engine::lock;
 
 /// Letters in order, and a descriptor that is readable while there are any.
 pub(crate) struct Mailbox<T> {

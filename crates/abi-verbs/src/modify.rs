@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 
-use cface::{In, Out};
+use cface::{In, Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::pairing::End;
@@ -11,7 +11,6 @@ use verbs::{ConnParam, host::Span};
 
 use crate::address;
 use crate::answer::Answer;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::qp::Qp;
 use crate::slab::{Handle, Held};
@@ -127,6 +126,11 @@ pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr
     (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (1, 1);
     let required = if is_datagram { required_of_datagrams } else { required };
     Ok((attr, n::IBV_QP_STATE | required(before, state).unwrap_or(0)))
+}
+
+/// Keeps what a program has told librdmacm of the time until a message is sent again.
+pub(crate) fn set_timeout(qp: Held<Qp>, timeout: u8) {
+    lock(&qp.settings).0.timeout = timeout;
 }
 
 /// Sets the state that the program sees.

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cface::lock;
 use verbs::{Wc, WcOpcode, WcStatus};
 
 use crate::cq::Cq;
-use crate::engine::lock;
 use crate::qp::Qp;
 use crate::slab::Held;
 
@@ -30,7 +30,7 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    fn add(&self, wcs: impl Iterator<Item = Wc>) {
+    pub(crate) fn add(&self, wcs: impl Iterator<Item = Wc>) {
         let mut late = lock(&self.wcs);
         late.extend(wcs);
         self.is_some.store(!late.is_empty(), Ordering::Release);

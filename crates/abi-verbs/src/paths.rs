@@ -4,6 +4,7 @@
 //! Where this library is preloaded (`LD_PRELOAD`), the functions in here come before those of the C library. They answer for
 //! these paths as if our devices were there, and pass all others on. A device's file is `/dev/null`, and does nothing.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -11,13 +12,15 @@ use cface::contain;
 
 use crate::device::{self, Kind};
 use crate::text::guid_text;
+use crate::{engine, interface};
 
 /// What one of these paths leads to.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     /// A character device.
     Device,
-    Folder,
+    /// With the names of what is in it.
+    Folder(BTreeSet<String>),
     /// A file with this text.
     Attribute(String),
 }
@@ -26,9 +29,22 @@ const DEVICES: &str = "/dev/infiniband";
 const CLASS: &str = "/sys/class/infiniband";
 const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
 
+/// Attributes of a device. What only an opened one has, as its GIDs, is not among them.
+const ATTRIBUTES: &[&str] = &[
+    "node_type",
+    "node_guid",
+    "sys_image_guid",
+    "fw_ver",
+    "ports/1/state",
+    "ports/1/phys_state",
+    "ports/1/rate",
+    "ports/1/link_layer",
+    "ports/1/gid_attrs/types/0",
+];
+
 impl Place {
     /// What a program's path leads to, if it is one of these and there is something.
-    fn of(path: *const c_char) -> Option<Self> {
+    pub(crate) fn of(path: *const c_char) -> Option<Self> {
         if path.is_null() {
             return None;
         }
@@ -39,9 +55,15 @@ impl Place {
     }
 
     fn find(path: &str) -> Option<Self> {
+        let path = path.trim_end_matches('/');
         let below = |folder| path.strip_prefix(folder)?.strip_prefix('/');
-        if [DEVICES, CLASS, VERBS_CLASS].contains(&path.trim_end_matches('/')) {
-            return Some(Self::Folder);
+        let all = |before: &str| {
+            Some(Self::Folder((0..device::all().len()).map(|index| format!("{before}{index}")).collect()))
+        };
+        match path {
+            DEVICES | VERBS_CLASS => return all("uverbs"),
+            CLASS => return all("nicety"),
+            _ => {}
         }
         if let Some(name) = below(DEVICES) {
             return number(name, "uverbs").map(|_| Self::Device);
@@ -49,18 +71,33 @@ impl Place {
         let class = if below(CLASS).is_some() { CLASS } else { VERBS_CLASS };
         let (name, attribute) = below(class).map(|rest| rest.split_once('/').unwrap_or((rest, "")))?;
         match class {
-            CLASS => Self::attribute(number(name, "nicety")?, attribute),
+            CLASS => {
+                let index = number(name, "nicety")?;
+                Self::attribute(index, attribute).or_else(|| Self::folder(index, attribute))
+            }
             _ => Self::of_verbs(number(name, "uverbs")?, attribute),
         }
     }
 
-    /// An attribute of a device. What only an opened one has, as its GIDs, is not here.
+    /// A folder of a device: one that an attribute is below, or that of its network interface.
+    fn folder(index: usize, path: &str) -> Option<Self> {
+        let device = device::all().get(index)?.look().ok()?;
+        let interface = interface::of(engine::side(&device.name)).map(|name| format!("device/net/{name}"));
+        if interface.as_deref() == Some(path) {
+            return Some(Self::Folder(BTreeSet::new()));
+        }
+        let paths = ATTRIBUTES.iter().copied().chain(interface.as_deref());
+        let below = paths.filter_map(|name| {
+            if path.is_empty() { Some(name) } else { name.strip_prefix(path)?.strip_prefix('/') }
+        });
+        let names: BTreeSet<_> = below.filter_map(|rest| rest.split('/').next().map(str::to_owned)).collect();
+        (!names.is_empty()).then_some(Self::Folder(names))
+    }
+
+    /// An attribute of a device, of those that [`ATTRIBUTES`] lists.
     fn attribute(index: usize, name: &str) -> Option<Self> {
         let is_hca = device::kind() == Kind::Hca;
         let text = match name {
-            "" | "ports" | "ports/1" | "ports/1/gid_attrs" | "ports/1/gid_attrs/types" => {
-                return Some(Self::Folder);
-            }
             "node_type" => if is_hca { "1: CA" } else { "4: RNIC" }.to_owned(),
             "node_guid" | "sys_image_guid" => {
                 guid_text(device::guid(&device::all().get(index)?.look().ok()?.name))
@@ -78,17 +115,17 @@ impl Place {
 
     fn of_verbs(index: usize, name: &str) -> Option<Self> {
         match name {
-            "" => Some(Self::Folder),
+            "" => Some(Self::Folder(["ibdev".to_owned()].into())),
             "ibdev" => Some(Self::Attribute(format!("nicety{index}\n"))),
             _ => None,
         }
     }
 
     /// Something of the same kind that is on every machine.
-    fn stand_in(&self) -> &'static CStr {
+    pub(crate) fn stand_in(&self) -> &'static CStr {
         match self {
             Self::Device => c"/dev/null",
-            Self::Folder => c"/sys/class",
+            Self::Folder(_) => c"/sys/class",
             Self::Attribute(_) => c"/proc/version",
         }
     }
@@ -121,7 +158,7 @@ pub(crate) fn read(folder: &str, file: &str) -> Option<String> {
 }
 
 /// The function of this name in whatever comes behind this library, found once.
-fn next(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+pub(crate) fn next(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = found.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
@@ -180,10 +217,20 @@ mod tests {
 
     #[test]
     fn paths_lead_to_devices_that_there_are() {
-        let folder = Some(Place::Folder);
-        for path in [DEVICES, CLASS, VERBS_CLASS, "/sys/class/infiniband/nicety0/ports/1", "/dev/infiniband/"]
-        {
-            assert_eq!(Place::find(path), folder, "{path}");
+        let names = |path: &str| match Place::find(path) {
+            Some(Place::Folder(names)) => names.into_iter().collect::<Vec<_>>().join(" "),
+            other => panic!("{path}: {other:?}"),
+        };
+        assert_eq!(
+            [DEVICES, CLASS, VERBS_CLASS, "/dev/infiniband/"].map(names),
+            ["uverbs0", "nicety0", "uverbs0", "uverbs0"]
+        );
+        let device = |path: &str| names(&format!("{CLASS}/nicety0{path}"));
+        assert_eq!(device(""), "device fw_ver node_guid node_type ports sys_image_guid");
+        assert_eq!(device("/ports/1"), "gid_attrs link_layer phys_state rate state");
+        assert_eq!(["/ports/", "/device/net/", "/device/net/lo"].map(device), ["1", "lo", ""]);
+        for name in ATTRIBUTES {
+            assert!(matches!(Place::attribute(0, name), Some(Place::Attribute(_))), "{name}");
         }
         assert_eq!(Place::find("/dev/infiniband/uverbs0"), Some(Place::Device));
         let kind = Place::Attribute("RoCE v2\n".to_owned());
@@ -198,6 +245,8 @@ mod tests {
             "/dev/infinibandage",
             "/sys/class/infiniband/mlx5_0/node_type",
             "/sys/class/infiniband/nicety0/ports/2/state",
+            "/sys/class/infiniband/nicety0/port",
+            "/sys/class/infiniband/nicety0/device/net/eth",
             "/sys/class/net",
         ] {
             assert_eq!(Place::find(path), None, "{path}");

@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use cface::{Out, contain};
+use cface::{Out, contain, lock};
 use rdma_abi::context::ibv_context;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
@@ -14,7 +14,6 @@ use verbs::{Wc, WcOpcode, WcStatus};
 use crate::answer;
 use crate::channel::Channel;
 use crate::cq::Cq;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::parted::sift;
 use crate::slab::{Handle, Held};

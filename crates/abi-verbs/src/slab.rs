@@ -8,7 +8,6 @@
 //! As the manual pages have it, a program does not destroy an object that another of its threads is inside a call with: looks are
 //! not counted, since each message would pay for that.
 
-use std::alloc::{Layout, alloc_zeroed};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -18,8 +17,12 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
+use cface::lock;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use crate::answer::Answer;
 use crate::errno::Errno;
 
 /// A kind of object.
@@ -65,14 +68,18 @@ impl<T: Object> Slab<T> {
         Self { places: OnceLock::new(), free: Mutex::new(Free { given: VecDeque::new(), fresh: 0 }) }
     }
 
-    fn places(&self) -> Option<NonNull<Place<T>>> {
-        let layout = Layout::array::<Place<T>>(T::PLACES).ok()?;
-        let reserve = || {
-            // SAFETY: the layout has a size. Zeros are a place whose object is not alive. Test: as above.
-            let places = NonNull::new(unsafe { alloc_zeroed(layout) }.cast());
-            places.unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
-        };
-        Some(*self.places.get_or_init(reserve))
+    /// Mapped and not allocated: of tens of megabytes, what is used becomes present alone. An allocator fills what is to be aligned
+    /// with zeros by itself.
+    fn places(&self) -> Answer<NonNull<Place<T>>> {
+        if let Some(places) = self.places.get() {
+            return Ok(*places);
+        }
+        let (len, rights) = (size_of::<Place<T>>() * T::PLACES, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: fresh memory, which stays mapped. Zeros are a place whose object is not alive. Test: as above.
+        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) }?;
+        let places = NonNull::new(mapped.cast()).ok_or(Errno::NOMEM)?;
+        // Of two that came at once, the second leaves a mapping that nobody touches.
+        Ok(*self.places.get_or_init(|| places))
     }
 
     /// Puts an object into a place: what C sees, and what is ours.
@@ -80,9 +87,9 @@ impl<T: Object> Slab<T> {
     /// # Errors
     /// When there are too many.
     pub(crate) fn insert(&self, c: T::C, body: T) -> Result<Handle<T>, Errno> {
-        let places = self.places().ok_or(Errno::NOMEM)?;
+        let places = self.places()?;
         let at = {
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut free = lock(&self.free);
             if free.given.len() > RESTING || free.fresh == T::PLACES {
                 free.given.pop_front().ok_or(Errno::NOMEM)?
             } else {
@@ -124,7 +131,7 @@ impl<T: Object> Slab<T> {
         let body = unsafe { (*held.place.body.get()).assume_init_read() };
         let first = self.places.get().map_or(0, |places| places.as_ptr().addr());
         let at = (std::ptr::from_ref(held.place).addr() - first) / size_of::<Place<T>>();
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).given.push_back(at);
+        lock(&self.free).given.push_back(at);
         Ok(body)
     }
 }

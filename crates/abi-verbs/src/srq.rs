@@ -3,14 +3,13 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cface::Out;
+use cface::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::SrqInit;
 
 use crate::answer::Answer;
 use crate::context::Context;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::event::Acks;
 use crate::pd::{Pd, Users};

@@ -16,8 +16,8 @@ pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context
     let context = ibv_context {
         device,
         ops: ops(),
-        // No descriptor of the kernel's is behind it.
-        cmd_fd: -1,
+        // No commands go by it; programs duplicate it to share a device, which is refused then.
+        cmd_fd: async_fd,
         async_fd,
         num_comp_vectors: 1,
         mutex: libc::PTHREAD_MUTEX_INITIALIZER,

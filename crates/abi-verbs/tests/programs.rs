@@ -19,9 +19,14 @@ fn a_device_is_described() {
     let listed = run(&["ibv_devices"], "shm;iwarp@127.0.0.1");
     assert!(listed.contains("nicety0") && listed.contains("nicety1"), "{listed}");
     let described = run(&["ibv_devinfo", "-v"], "shm");
-    for line in
-        ["hca_id:\tnicety0", "PORT_ACTIVE (4)", "max_qp:\t\t\t\t8192", "GID[  0]", "phys_state:\t\tLINK_UP"]
-    {
+    for line in [
+        "hca_id:\tnicety0",
+        "PORT_ACTIVE (4)",
+        "max_qp:\t\t\t\t8192",
+        "vendor_id:\t\t\t0x4e4359",
+        "GID[  0]",
+        "phys_state:\t\tLINK_UP",
+    ] {
         assert!(described.contains(line), "{line}: {described}");
     }
     let mut rnic = names.command("ibv_devinfo", "shm");
@@ -225,16 +230,70 @@ fn a_program_with_half_of_the_library_is_told() {
     if !has("rping", "rdmacm-utils") {
         return;
     }
+    for (missing, says) in [("libibverbs.so.1", "start it by nicety run"), ("librdmacm.so.1", "")] {
+        let names = Names::new();
+        std::fs::remove_file(names.path().join(missing)).expect("a link");
+        let theirs = format!("/usr/lib/x86_64-linux-gnu/{missing}");
+        let mut command = names.command("rping", "shm");
+        let child =
+            command.args(["-s", "-a", "127.0.0.1"]).env("LD_PRELOAD", theirs).spawn().expect("it starts");
+        let output = common::end(child, "rping");
+        // It ends by itself: librdmacm of the kernel's finds no way to that, and says so by its error.
+        assert!(!output.status.success() && common::said(&output).contains(says), "{missing}: {output:?}");
+    }
+}
+
+/// A program for a later libibverbs, which has what ours has not: the loader says what it misses. Method: a library of that
+/// name with such a function.
+#[test]
+fn a_program_of_another_generation_is_refused() {
+    if !has_compiler() {
+        return;
+    }
     let names = Names::new();
-    std::fs::remove_file(names.path().join("libibverbs.so.1")).expect("a link");
-    let theirs = "/usr/lib/x86_64-linux-gnu/libibverbs.so.1";
-    let mut command = names.command("rping", "shm");
-    let child = command.args(["-s", "-a", "127.0.0.1"]).env("LD_PRELOAD", theirs).spawn().expect("it starts");
-    let output = common::end(child, "rping");
+    let at = |name: &str| names.path().join(name);
+    std::fs::create_dir(at("later")).expect("a folder");
+    std::fs::write(at("later.c"), "int ibv_of_tomorrow(void) { return 0; }\n").expect("a file");
+    std::fs::write(at("later.map"), "IBVERBS_9.9 { global: ibv_of_tomorrow; };\n").expect("a file");
+    std::fs::write(
+        at("program.c"),
+        "int ibv_of_tomorrow(void);\nint main(void) { return ibv_of_tomorrow(); }\n",
+    )
+    .expect("a file");
+    let library = at("later/libibverbs.so.1");
+    let cc = |args: &[&std::ffi::OsStr]| {
+        let output = std::process::Command::new("cc").args(args).output().expect("cc runs");
+        assert!(output.status.success(), "{output:?}");
+    };
+    let map = format!("-Wl,-soname,libibverbs.so.1,--version-script={}", at("later.map").display());
+    let text = std::ffi::OsStr::new;
+    cc(&[text("-shared"), text("-fPIC"), text(&map), text("-o"), library.as_ref(), at("later.c").as_ref()]);
+    cc(&[text("-o"), at("program").as_ref(), at("program.c").as_ref(), library.as_ref()]);
+    let child = names.command(at("program"), "shm").spawn().expect("it starts");
+    let output = common::end(child, "program");
     assert!(
-        !output.status.success() && common::said(&output).contains("start it by nicety run"),
+        !output.status.success() && common::said(&output).contains("`IBVERBS_9.9' not found"),
         "{output:?}"
     );
+}
+
+/// A device that is there and cannot be opened: the program hears of it, and a line says why.
+#[test]
+fn what_cannot_be_opened_says_why() {
+    if !has("ibv_devinfo", "ibverbs-utils") {
+        return;
+    }
+    let names = Names::new();
+    let refused = |device: &str, limit: &str, why: &str| {
+        let mut command = names.command("prlimit", device);
+        let child = command.args([limit, "ibv_devinfo"]).spawn().expect("it starts");
+        let output = common::end(child, device);
+        let said = common::said(&output);
+        let is_told = said.contains(&format!("nicety: cannot open {device}")) && said.contains(why);
+        assert!(is_told && said.contains("Failed to open device") && !output.status.success(), "{output:?}");
+    };
+    refused("iwarp@203.0.113.1", "--nofile=1024", "this host has no such address");
+    refused("shm", "--nofile=6", "Too many open files");
 }
 
 /// What there is not is refused, and nothing waits for it.
@@ -304,6 +363,24 @@ fn paths_of_devices_lead_somewhere() {
     shell.args(["-c", script]).arg(names.path().join("file")).env("LD_PRELOAD", library());
     let said = finish(shell.spawn().expect("it starts"), "sh");
     assert!(said.contains("kept\n1: CA\nnicety0\n"), "{said}");
+}
+
+/// Scripts ask ls(1) for devices and their network interfaces.
+#[test]
+fn folders_of_devices_are_listed() {
+    let names = Names::new();
+    let script = "ls /sys/class/infiniband && ls /sys/class/infiniband/nicety1/device/net/ /dev/infiniband \
+        && ls -d /etc/passwd && ls $0 && ! ls /sys/class/infiniband/nicety2";
+    std::fs::create_dir(names.path().join("folder")).expect("a folder");
+    std::fs::write(names.path().join("folder/file"), "").expect("a file");
+    let mut shell = names.command("sh", "shm;iwarp@127.0.0.1");
+    shell.args(["-c", script]).arg(names.path().join("folder")).env("LD_PRELOAD", library());
+    let output = common::end(shell.spawn().expect("it starts"), "sh");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected = "nicety0\nnicety1\n/dev/infiniband:\nuverbs0\nuverbs1\n\n\
+        /sys/class/infiniband/nicety1/device/net/:\nlo\n/etc/passwd\nfile\n";
+    assert_eq!(said, expected, "{output:?}");
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

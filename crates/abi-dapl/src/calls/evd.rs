@@ -6,11 +6,11 @@ use dapl::{Error, Evd, EvdFlags, Event as DaplEvent, RequestEvent, Subtype};
 
 use super::{count, lent, mask, timeout};
 use crate::answer::answer;
-use crate::handles::{self, Object, freed, from_label, ia_of, label, lock};
+use crate::handles::{self, Object, freed, from_label, ia_of, label};
 use crate::types::{
     AsyncData, ConnectionData, CrArrivalData, DtoData, EvdParam, Event, EventData, Handle, RmrBindData,
 };
-use cface::{In, Loan, Out};
+use cface::{In, Loan, Out, lock};
 use std::sync::atomic::Ordering;
 
 const ALL_FIELDS: u64 = 0x1F;

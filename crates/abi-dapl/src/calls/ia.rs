@@ -10,10 +10,10 @@ use dapl::{Adapter, Error, Ia, Kind, Result, Subtype};
 
 use super::{mask, signed};
 use crate::answer::{answer, not_implemented};
-use crate::handles::{self, IaObject, Object, from_label, label, lock};
+use crate::handles::{self, IaObject, Object, from_label, label};
 use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
-use cface::{Loan, Out, Text};
+use cface::{Loan, Out, Text, lock};
 
 /// Devices that are open, with the number of adapters on each.
 static OPEN: Mutex<BTreeMap<String, (Adapter, usize)>> = Mutex::new(BTreeMap::new());

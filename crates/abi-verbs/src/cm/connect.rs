@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::MutexGuard;
 
-use cface::{Bytes, Out};
+use cface::{Bytes, Out, lock};
 use rdma_abi::cma::rdma_conn_param;
 use rdma_abi::numbers as n;
 use verbs::host::{Span, Time};
@@ -16,7 +16,7 @@ use crate::cm::id::{self, CmId, End, Phase, State, tell};
 use crate::cm::route::{self, show, way_to, ways_here};
 use crate::cm::service::{self, Service};
 use crate::device::{self, Kind};
-use crate::engine::{Engine, Objects, lock};
+use crate::engine::{Engine, Objects};
 use crate::errno::Errno;
 use crate::modify;
 use crate::qp::Qp;
@@ -30,8 +30,27 @@ const PATIENCE: Span = Span::from_secs(60);
 
 pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     let held = id.look()?;
-    let local = lock(&held.state).local.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
     let backlog = u32::try_from(backlog).ok().filter(|count| *count != 0).unwrap_or(BACKLOG);
+    let has_port = !lock(&held.state).listeners.is_empty();
+    if !has_port {
+        take_port(held, backlog)?;
+    }
+    let mut state = lock(&held.state);
+    let early = state.early.take().unwrap_or_default();
+    early.into_iter().for_each(|news| channel::tell(state.channel, news));
+    Ok(())
+}
+
+/// Takes a port that nobody has, if the address has none: programs tell it to others before they listen. Who connects meanwhile
+/// waits.
+pub(crate) fn reserve_port(held: Held<CmId>) -> Answer {
+    take_port(held, BACKLOG)
+}
+
+/// Listens on each device; what comes is kept until the program listens, too.
+fn take_port(held: Held<CmId>, backlog: u32) -> Answer {
+    let id = held.handle();
+    let local = lock(&held.state).local.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
     let (mut port, mut listeners) = (local.port(), Vec::new());
     for (index, addr) in ways_here(local)? {
         let engine = route::context(index)?.look()?.engine.clone();
@@ -43,7 +62,7 @@ pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
         listeners.push(listener);
     }
     let mut state = lock(&held.state);
-    state.listeners = listeners;
+    (state.listeners, state.early) = (listeners, Some(Vec::new()));
     state.local = Some(SocketAddr::new(local.ip(), port));
     show(held, &state);
     Ok(())
@@ -255,7 +274,7 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
     // What nobody gets is dropped, which refuses it.
     let Some((_, id)) = listener else { return };
     let (Ok(listener), Some(context)) = (id.look(), route::context_of(engine)) else { return };
-    let state = lock(&listener.state);
+    let mut state = lock(&listener.state);
     let (private_data, service) = match (service::asked(&request.private_data), state.is_datagram) {
         (Some(asked), true) => (asked.to_vec(), Some(Service::default())),
         (None, false) => (request.private_data.clone(), None),
@@ -268,7 +287,10 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
         request: Some(Request { request, context }),
         ..News::new(*id, n::RDMA_CM_EVENT_CONNECT_REQUEST, 0)
     };
-    channel::tell(state.channel, news);
+    match &mut state.early {
+        Some(early) => early.push(news),
+        None => channel::tell(state.channel, news),
+    }
 }
 
 /// The identifier that a program gets with a request, on the listener's channel.

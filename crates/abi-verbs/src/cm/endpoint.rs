@@ -1,9 +1,8 @@
 //! What an identifier has beside its connection: queue pairs, shared receive queues, and completion queues of its own.
 
 use std::ffi::c_void;
-use std::sync::Mutex;
 
-use cface::Out;
+use cface::{Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 
@@ -12,10 +11,9 @@ use crate::channel::{self, Channel};
 use crate::cm::id::CmId;
 use crate::context::Context;
 use crate::cq::{self, Cq};
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::modify;
-use crate::pd::{self, Pd};
+use crate::pd::Pd;
 use crate::qp::{self, Qp};
 use crate::slab::{Handle, Held};
 use crate::srq::{self, Srq};
@@ -86,11 +84,15 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
     if init.qp_type.cast_unsigned() != if is_datagram { n::IBV_QPT_UD } else { n::IBV_QPT_RC } {
         return Err(Errno::OPNOTSUPP);
     }
-    let pd = domain(id, pd, context)?;
+    let pd = domain(id, pd);
     let made = add_queues(id, context, init).and_then(|()| qp::create(pd, init, has_calls));
     let made = made.and_then(|qp| begin(qp, is_datagram));
     let qp = made.inspect_err(|_| destroy_queues(id))?;
-    lock(&id.state).qp = qp;
+    {
+        let mut state = lock(&id.state);
+        state.qp = qp;
+        modify::set_timeout(qp.look()?, state.ack_timeout);
+    }
     id.show(|seen| (seen.qp, seen.pd) = (qp.cast(), pd.cast()));
     Ok(())
 }
@@ -116,21 +118,9 @@ fn context_of(id: Held<CmId>) -> Answer<Handle<Context>> {
     if context.is_null() { Err(Errno::INVAL) } else { Ok(context) }
 }
 
-/// The domain that the program names, the identifier's, or that of all who name none.
-fn domain(id: Held<CmId>, pd: Handle<Pd>, context: Handle<Context>) -> Answer<Handle<Pd>> {
-    static PDS: Mutex<Vec<Handle<Pd>>> = Mutex::new(Vec::new());
-    let own = Handle::of(id.seen().pd);
-    if let Some(pd) = [pd, own].into_iter().find(|pd| !pd.is_null()) {
-        return Ok(pd);
-    }
-    let mut pds = lock(&PDS);
-    let is_of = |pd: &&Handle<Pd>| pd.look().is_ok_and(|pd| pd.context() == context);
-    if let Some(pd) = pds.iter().find(is_of) {
-        return Ok(*pd);
-    }
-    let pd = pd::ibv_alloc_pd(context)?;
-    pds.push(pd);
-    Ok(pd)
+/// The domain that the program names, or the identifier's.
+fn domain(id: Held<CmId>, pd: Handle<Pd>) -> Handle<Pd> {
+    if pd.is_null() { Handle::of(id.seen().pd) } else { pd }
 }
 
 /// Puts the identifier's queues where the program has named none.
@@ -193,7 +183,8 @@ pub(crate) fn rdma_destroy_qp(id: Handle<CmId>) -> Answer {
 pub(crate) fn rdma_create_srq(id: Handle<CmId>, pd: Handle<Pd>, attr: Out<ibv_srq_init_attr>) -> Answer {
     let id = id.look()?;
     attr.required(Errno::INVAL)?;
-    let pd = domain(id, pd, context_of(id)?)?;
+    context_of(id)?;
+    let pd = domain(id, pd);
     let srq = srq::ibv_create_srq(pd, attr)?;
     id.show(|seen| (seen.srq, seen.pd) = (srq.cast(), pd.cast()));
     Ok(())
@@ -204,7 +195,8 @@ pub(crate) fn rdma_create_srq_ex(id: Handle<CmId>, attr: Out<ibv_srq_init_attr_e
     let mut found = attr.get().ok_or(Errno::INVAL)?;
     let names_pd = found.comp_mask & n::IBV_SRQ_INIT_ATTR_PD != 0;
     let pd = if names_pd { Handle::of(found.pd) } else { Handle::NULL };
-    let pd = domain(id, pd, context_of(id)?)?;
+    context_of(id)?;
+    let pd = domain(id, pd);
     (found.comp_mask, found.pd) = (found.comp_mask | n::IBV_SRQ_INIT_ATTR_PD, pd.cast());
     let srq = srq::create_of(&mut found)?;
     attr.set(found);
@@ -223,9 +215,13 @@ pub(crate) fn rdma_destroy_srq(id: Handle<CmId>) -> Answer {
 pub(crate) fn rdma_init_qp_attr(id: Handle<CmId>, attr: Out<ibv_qp_attr>, mask: Out<i32>) -> Answer {
     let id = id.look()?;
     context_of(id)?;
-    let is_datagram = lock(&id.state).is_datagram;
+    let (is_datagram, ack_timeout) = {
+        let state = lock(&id.state);
+        (state.is_datagram, state.ack_timeout)
+    };
     let asked = attr.get().ok_or(Errno::INVAL)?;
-    let (found, flags) = modify::by_librdmacm(asked.qp_state.cast_unsigned(), is_datagram)?;
+    let (mut found, flags) = modify::by_librdmacm(asked.qp_state.cast_unsigned(), is_datagram)?;
+    found.timeout = ack_timeout;
     mask.required(Errno::INVAL)?.set(flags.cast_signed());
     attr.set(found);
     Ok(())

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use cface::Out;
+use cface::{Out, lock};
 use rdma_abi::cma::*;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_ece;
@@ -17,9 +17,10 @@ use crate::cm::endpoint::Template;
 use crate::cm::event::{CmEvent, rdma_ack_cm_event};
 use crate::cm::{connect, route};
 use crate::context::Context;
-use crate::engine::{Engine, lock};
+use crate::engine::Engine;
 use crate::errno::Errno;
 use crate::event::Acks;
+use crate::modify;
 use crate::qp::Qp;
 use crate::slab::{Handle, Held, Object, Slab};
 
@@ -40,6 +41,8 @@ pub(crate) struct State {
     pub(crate) context: Handle<Context>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
+    /// What the program has said of the time until a message is sent again, which is the device's.
+    pub(crate) ack_timeout: u8,
     /// The queue pair that was made by it.
     pub(crate) qp: Handle<Qp>,
     pub(crate) phase: Phase,
@@ -47,8 +50,10 @@ pub(crate) struct State {
     pub(crate) end: End,
     /// How it connects, while nobody has answered.
     pub(crate) attempt: Option<Attempt>,
-    /// On each device, while it listens.
+    /// On each device, while it has a port.
     pub(crate) listeners: Vec<Listener>,
+    /// Requests for the port, while the program does not listen yet.
+    pub(crate) early: Option<Vec<News>>,
     /// What it answers, if it came from a listener.
     pub(crate) request: Option<ConnectRequest>,
     /// Of a listener: what queue pairs of its requests are made of.
@@ -112,11 +117,13 @@ pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_in
         context: Handle::NULL,
         local: None,
         peer: None,
+        ack_timeout: 0,
         qp: Handle::NULL,
         phase: Phase::Idle,
         end: End::None,
         attempt: None,
         listeners: Vec::new(),
+        early: None,
         request: None,
         template: None,
     };
@@ -149,7 +156,8 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
         let mut state = lock(&held.state);
         let _ = connect::end(&mut state);
         let end = std::mem::replace(&mut state.end, End::None);
-        (state.channel, state.is_sync, (std::mem::take(&mut state.listeners), state.request.take(), end))
+        let port = (std::mem::take(&mut state.listeners), state.early.take());
+        (state.channel, state.is_sync, (port, state.request.take(), end))
     };
     drop(ended);
     drop(channel::withdraw(channel, id));
@@ -192,7 +200,7 @@ pub(crate) fn tell(id: Held<CmId>, state: &State, kind: u32, status: c_int) {
     channel::tell(state.channel, News::new(id.handle(), kind, status));
 }
 
-/// Wishes that change nothing here: type of service, addresses that are used again, one family, time-outs.
+/// Wishes that change nothing here: type of service, addresses that are used again, one family, time-outs; the last are told again.
 pub(crate) fn rdma_set_option(
     id: Handle<CmId>,
     level: i32,
@@ -200,7 +208,7 @@ pub(crate) fn rdma_set_option(
     value: *mut c_void,
     _len: usize,
 ) -> Answer {
-    id.look()?;
+    let id = id.look()?;
     let known = [
         n::RDMA_OPTION_ID_TOS,
         n::RDMA_OPTION_ID_REUSEADDR,
@@ -208,7 +216,16 @@ pub(crate) fn rdma_set_option(
         n::RDMA_OPTION_ID_ACK_TIMEOUT,
     ];
     let is_known = level.cast_unsigned() == n::RDMA_OPTION_ID && known.contains(&optname.cast_unsigned());
-    if is_known && !value.is_null() { Ok(()) } else { Err(Errno::NOSYS) }
+    // SAFETY: a program passes NULL or the address of a value, of which each has a byte. Test: `connections_are_made_by_addresses`.
+    let Some(byte) = unsafe { Out::new(value.cast::<u8>()) }.get().filter(|_| is_known) else {
+        return Err(Errno::NOSYS);
+    };
+    if optname.cast_unsigned() == n::RDMA_OPTION_ID_ACK_TIMEOUT {
+        let mut state = lock(&id.state);
+        state.ack_timeout = byte;
+        state.qp.look().into_iter().for_each(|qp| modify::set_timeout(qp, byte));
+    }
+    Ok(())
 }
 
 fn port(id: Handle<CmId>, which: impl FnOnce(&State) -> Option<SocketAddr>) -> u16 {

@@ -3,24 +3,27 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 
-use cface::{BadAddress, Loan, Out, SockAddr};
+use cface::{BadAddress, Loan, Out, SockAddr, lock};
 use libc::sockaddr_storage;
 use rdma_abi::numbers as n;
 
 use crate::answer::Answer;
+use crate::cm::connect;
 use crate::cm::id::{CmId, State, tell};
 use crate::context::{self, Context};
 use crate::device;
-use crate::engine::{Engine, lock, side};
+use crate::engine::{Engine, side};
 use crate::errno::Errno;
+use crate::pd::{self, Pd};
 use crate::port;
 use crate::slab::{Handle, Held};
 
-/// A context of librdmacm: one for each device, opened when an identifier needs it. A child of fork(2) has its own.
+/// A context of librdmacm and its domain: one for each device, opened when an identifier needs it. A child of fork(2) has its own.
 struct Shared {
     process: u32,
     device: usize,
     context: Handle<Context>,
+    pd: Handle<Pd>,
 }
 
 static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
@@ -39,8 +42,14 @@ pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
         return Ok(shared.context);
     }
     let context = context::open(*device::all().get(device).ok_or(Errno::NODEV)?)?;
-    all.push(Shared { process, device, context });
+    let pd = pd::ibv_alloc_pd(context)?;
+    all.push(Shared { process, device, context, pd });
     Ok(context)
+}
+
+/// The domain of all identifiers on a context for which programs name none.
+fn domain(context: Handle<Context>) -> Option<Handle<Pd>> {
+    lock(&SHARED).iter().find(|shared| shared.context == context).map(|shared| shared.pd)
 }
 
 /// The context of an engine's device.
@@ -119,10 +128,11 @@ pub(crate) fn storage(addr: SocketAddr) -> sockaddr_storage {
     unsafe { loan.as_ptr().cast::<sockaddr_storage>().read_unaligned() }
 }
 
-/// Shows both addresses, and the device.
+/// Shows both addresses, and the device with its domain: programs make their own queues in that.
 pub(crate) fn show(id: Held<CmId>, state: &State) {
     let (local, peer) = (state.local.map(storage), state.peer.map(storage));
     let context = Context::address(state.context);
+    let pd = domain(state.context).unwrap_or(Handle::NULL);
     let gid = state.context.look().and_then(|context| port::gid(context, 1, 0)).unwrap_or_default();
     id.show(|seen| {
         local.into_iter().for_each(|addr| seen.route.addr.src_storage = addr);
@@ -131,13 +141,32 @@ pub(crate) fn show(id: Held<CmId>, state: &State) {
         if !state.context.is_null() {
             seen.verbs = context;
             seen.port_num = 1;
+            if seen.pd.is_null() {
+                seen.pd = pd.cast();
+            }
         }
     });
 }
 
 pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {
-    let id = id.look()?;
-    bind(id, &mut lock(&id.state), addr.get().map_err(|_| Errno::INVAL)?)
+    let (id, addr) = (id.look()?, addr.get().map_err(|_| Errno::INVAL)?);
+    bind(id, &mut lock(&id.state), addr)?;
+    if addr.port() == 0 { connect::reserve_port(id) } else { Ok(()) }
+}
+
+/// Gives back the port of one that is going to connect, as each connection chooses its own.
+fn give_back_port(id: Held<CmId>) {
+    let own = id.handle();
+    contexts()
+        .iter()
+        .for_each(|context| lock(&context.engine.objects).listeners.retain(|(_, known)| *known != own));
+    let mut state = lock(&id.state);
+    if state.early.is_some() {
+        state.local = state.local.map(|local| SocketAddr::new(local.ip(), 0));
+    }
+    let port = (std::mem::take(&mut state.listeners), state.early.take());
+    drop(state);
+    drop(port);
 }
 
 fn bind(id: Held<CmId>, state: &mut State, addr: SocketAddr) -> Answer {
@@ -158,6 +187,7 @@ pub(crate) fn rdma_resolve_addr(
 ) -> Answer<Option<Handle<CmId>>> {
     let held = id.look()?;
     let peer = dst_addr.get().map_err(|_| Errno::INVAL)?;
+    give_back_port(held);
     let mut state = lock(&held.state);
     match src_addr.get() {
         Ok(from) => bind(held, &mut state, from)?,

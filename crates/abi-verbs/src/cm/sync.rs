@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use cface::Out;
+use cface::{Out, lock};
 use rdma_abi::cma::{rdma_addrinfo, rdma_cm_event};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::ibv_qp_init_attr;
@@ -12,7 +12,6 @@ use crate::cm::addrinfo::addresses;
 use crate::cm::endpoint::{self, Template};
 use crate::cm::id::{self, CmId, acknowledge};
 use crate::cm::{connect, event, route};
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::pd::Pd;
 use crate::slab::{Handle, Held};
@@ -44,7 +43,7 @@ pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> A
     let place = id.required(Errno::INVAL)?;
     let template = {
         let state = lock(&listener.state);
-        if !state.is_sync || state.listeners.is_empty() {
+        if !state.is_sync || state.listeners.is_empty() || state.early.is_some() {
             return Err(Errno::INVAL);
         }
         state.template

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use cface::lock;
 use verbs::host::{Bell, Span};
 use verbs::{Access, Buf, Cq, Data, Mr, Pd, Qp, QpCap, QpInit, QpState, RecvWr, SendFlags, SendOp, SendWr};
 
 use crate::answer::Answer;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::ud::MTU;
 use crate::ud::frame::GRH;

@@ -4,14 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use cface::contain;
+use cface::{contain, lock};
 use rdma_abi::verbs::ibv_gid;
 use verbs::host::{Descriptor, Source, Span, Time, Wakes};
 use verbs::pairing::{End, Pairing};
 use verbs::{ConnParam, Cq, Device, Pd, Qp, Wc, WcOpcode};
 
 use crate::answer::Answer;
-use crate::engine::lock;
 use crate::errno::Errno;
 use crate::ud::MTU;
 use crate::ud::bridge::{self, Bridge};

@@ -1,40 +1,18 @@
 /* Both ends of connections in one process: private data, refusals, queue pairs that the program makes itself, identifiers without a
    channel, ends that go away, and threads that are cancelled while they wait. */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <pthread.h>
-#include <rdma/rdma_cma.h>
-#include <rdma/rdma_verbs.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#define CHECK(what) do { \
-	if (!(what)) { \
-		printf("line %d: %s does not hold (errno %d)\n", __LINE__, #what, errno); \
-		exit(1); \
-	} \
-} while (0)
-
-static struct rdma_event_channel *channel;
+#include "cm.h"
 
 /* The next event, which has to be of this kind; what it carries stays in these. */
 static char data[256];
 static int data_len, status;
 static struct rdma_cm_id *listened;
 
-static struct rdma_cm_id *next_on(struct rdma_event_channel *where, enum rdma_cm_event_type kind)
+static struct rdma_cm_id *taken(struct rdma_cm_event *event)
 {
-	struct rdma_cm_event *event;
-
-	CHECK(!rdma_get_cm_event(where, &event));
-	if (event->event != kind) {
-		printf("%s and not %s, status %d\n", rdma_event_str(event->event), rdma_event_str(kind), event->status);
-		exit(1);
-	}
 	struct rdma_cm_id *id = event->id;
+
 	data_len = event->param.conn.private_data_len;
 	if (data_len)
 		memcpy(data, event->param.conn.private_data, data_len);
@@ -44,14 +22,14 @@ static struct rdma_cm_id *next_on(struct rdma_event_channel *where, enum rdma_cm
 	return id;
 }
 
+static struct rdma_cm_id *next_on(struct rdma_event_channel *where, enum rdma_cm_event_type kind)
+{
+	return taken(take(where, kind));
+}
+
 static struct rdma_cm_id *next(enum rdma_cm_event_type kind)
 {
 	return next_on(channel, kind);
-}
-
-static struct sockaddr_in here(uint16_t port)
-{
-	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 
 static struct rdma_cm_id *listener(uint16_t port)
@@ -61,8 +39,11 @@ static struct rdma_cm_id *listener(uint16_t port)
 
 	CHECK(!rdma_create_id(channel, &id, &channel, RDMA_PS_TCP));
 	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&addr));
+	/* Programs tell others where they are going to listen. */
+	uint16_t bound = rdma_get_src_port(id);
+	CHECK(bound && (!port || bound == port));
 	CHECK(!rdma_listen(id, 0));
-	CHECK(rdma_get_src_port(id) && (!port || rdma_get_src_port(id) == port));
+	CHECK(rdma_get_src_port(id) == bound);
 	return id;
 }
 
@@ -76,9 +57,8 @@ static struct ibv_qp *add_qp(struct rdma_cm_id *id, int by_hand)
 		CHECK(id->qp && id->send_cq && id->recv_cq_channel && id->pd && init.send_cq == id->send_cq);
 		return id->qp;
 	}
-	struct ibv_pd *pd = ibv_alloc_pd(id->verbs);
 	init.send_cq = init.recv_cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
-	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	struct ibv_qp *qp = ibv_create_qp(id->pd, &init);
 	CHECK(qp);
 	return qp;
 }
@@ -93,6 +73,22 @@ static void move(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state sta
 	CHECK(qp->state == state);
 }
 
+/* Before a queue pair is made, or when it is there. */
+static void set_timeout(struct rdma_cm_id *id, uint8_t timeout)
+{
+	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout));
+	CHECK(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, NULL, 0) == -1);
+}
+
+static int timeout_of(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CHECK(!ibv_query_qp(qp, &attr, IBV_QP_TIMEOUT, &init));
+	return attr.timeout;
+}
+
 static struct rdma_cm_id *client(uint16_t port, struct ibv_qp **qp, int by_hand, const char *says)
 {
 	struct sockaddr_in addr = here(port);
@@ -105,19 +101,23 @@ static struct rdma_cm_id *client(uint16_t port, struct ibv_qp **qp, int by_hand,
 	CHECK(!rdma_resolve_route(id, 1000));
 	CHECK(next(RDMA_CM_EVENT_ROUTE_RESOLVED) == id);
 	CHECK(((struct sockaddr_in *)rdma_get_local_addr(id))->sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+	CHECK(id->pd && id->pd->context == id->verbs);
+	if (by_hand)
+		set_timeout(id, 21);
 	*qp = add_qp(id, by_hand);
 	if (by_hand) {
 		param.qp_num = (*qp)->qp_num;
 		move(id, *qp, IBV_QPS_INIT);
+	} else {
+		set_timeout(id, 14);
 	}
 	CHECK(!rdma_connect(id, &param));
 	return id;
 }
 
-static struct rdma_cm_id *server(struct rdma_cm_id *of, struct ibv_qp **qp, int by_hand)
+static struct rdma_cm_id *accept_as(struct rdma_cm_id *id, struct rdma_cm_id *of, struct ibv_qp **qp, int by_hand)
 {
 	struct rdma_conn_param param = { .private_data = "hello", .private_data_len = 5, .rnr_retry_count = 7 };
-	struct rdma_cm_id *id = next(RDMA_CM_EVENT_CONNECT_REQUEST);
 
 	CHECK(listened == of && id->context == &channel && id->verbs);
 	*qp = add_qp(id, by_hand);
@@ -129,6 +129,11 @@ static struct rdma_cm_id *server(struct rdma_cm_id *of, struct ibv_qp **qp, int 
 	}
 	CHECK(!rdma_accept(id, &param));
 	return id;
+}
+
+static struct rdma_cm_id *server(struct rdma_cm_id *of, struct ibv_qp **qp, int by_hand)
+{
+	return accept_as(next(RDMA_CM_EVENT_CONNECT_REQUEST), of, qp, by_hand);
 }
 
 /* One message, from one queue pair to the other. */
@@ -197,6 +202,7 @@ static void connect_and_part(int by_hand)
 		CHECK(!rdma_establish(to));
 	}
 	CHECK(qps[0]->state == IBV_QPS_RTS && qps[1]->state == IBV_QPS_RTS);
+	CHECK(timeout_of(qps[0]) == (by_hand ? 21 : 14) && !timeout_of(qps[1]));
 	message(qps[0], qps[1]);
 	message(qps[1], qps[0]);
 	errno = 0;
@@ -205,6 +211,34 @@ static void connect_and_part(int by_hand)
 	both(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DISCONNECTED, from, to);
 	CHECK(qps[0]->state == IBV_QPS_ERR && qps[1]->state == IBV_QPS_ERR);
 	CHECK(!rdma_disconnect(from));
+	end(to);
+	end(from);
+	end(at);
+}
+
+/* The other side has sent, and ended the connection; the queue pair is destroyed, and only then is its queue polled. */
+static void last_words(void)
+{
+	struct rdma_cm_id *at = listener(0);
+	struct ibv_qp *qps[2];
+	struct rdma_cm_id *to = client(rdma_get_src_port(at), &qps[0], 0, ""), *from = server(at, &qps[1], 1);
+	struct ibv_cq *cq = qps[1]->recv_cq;
+	struct ibv_recv_wr recv[2] = { { .wr_id = 7, .next = &recv[1] }, { .wr_id = 8 } }, *bad_recv;
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_wc wc;
+
+	both(RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ESTABLISHED, from, to);
+	CHECK(!ibv_post_recv(qps[1], recv, &bad_recv));
+	CHECK(!ibv_post_send(qps[0], &send, &bad));
+	while (!ibv_poll_cq(qps[0]->send_cq, 1, &wc))
+		;
+	CHECK(wc.status == IBV_WC_SUCCESS);
+	CHECK(!rdma_disconnect(to));
+	both(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DISCONNECTED, from, to);
+	CHECK(!ibv_destroy_qp(qps[1]));
+	CHECK(ibv_poll_cq(cq, 1, &wc) == 1 && wc.wr_id == 7 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
+	CHECK(!ibv_poll_cq(cq, 1, &wc));
+	CHECK(!ibv_destroy_cq(cq));
 	end(to);
 	end(from);
 	end(at);
@@ -235,17 +269,59 @@ static void refusals(void)
 	CHECK(next(RDMA_CM_EVENT_REJECTED) == to && status == 8);
 	end(to);
 
-	/* It listens a little later. */
-	to = client(port, &qp, 0, "");
-	usleep(50000);
-	at = listener(port);
+	/* It listens a little later; on a busy machine that may be too late, again and again. */
+	struct rdma_cm_event *event;
 	struct ibv_qp *other;
-	from = server(at, &other, 0);
+	for (int tries = 0;; tries++) {
+		to = client(port, &qp, 0, "");
+		usleep(50000);
+		at = listener(port);
+		CHECK(!rdma_get_cm_event(channel, &event));
+		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+			break;
+		CHECK(event->event == RDMA_CM_EVENT_REJECTED && tries < 20);
+		end(taken(event));
+		end(at);
+	}
+	from = accept_as(taken(event), at, &other, 0);
 	both(RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ESTABLISHED, from, to);
 
 	/* A program that ends a connected queue pair hears of the end, and so does the other side. */
 	rdma_destroy_qp(to);
 	both(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DISCONNECTED, from, to);
+	end(to);
+	end(from);
+	end(at);
+}
+
+/* Who connects to a port that is bound and not listened at yet waits; one that is bound and connects has another. */
+static void before_listening(void)
+{
+	struct sockaddr_in any = here(0);
+	struct rdma_cm_id *at, *to, *from;
+	struct ibv_qp *qps[2];
+
+	CHECK(!rdma_create_id(channel, &at, &channel, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(at, (struct sockaddr *)&any));
+	to = client(rdma_get_src_port(at), &qps[0], 0, "early");
+	usleep(50000);
+	CHECK(!rdma_listen(at, 0));
+	from = server(at, &qps[1], 0);
+	CHECK(data_len >= 5 && !memcmp(data, "early", 5));
+	both(RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ESTABLISHED, from, to);
+	end(to);
+	end(from);
+
+	any = here(rdma_get_src_port(at));
+	CHECK(!rdma_create_id(channel, &to, NULL, RDMA_PS_TCP));
+	struct sockaddr_in own = here(0);
+	CHECK(!rdma_bind_addr(to, (struct sockaddr *)&own) && rdma_get_src_port(to));
+	CHECK(!rdma_resolve_addr(to, NULL, (struct sockaddr *)&any, 1000));
+	CHECK(next(RDMA_CM_EVENT_ADDR_RESOLVED) == to);
+	CHECK(!rdma_connect(to, NULL));
+	CHECK((from = next(RDMA_CM_EVENT_CONNECT_REQUEST)) && rdma_get_dst_port(from));
+	CHECK(!rdma_reject(from, NULL, 0));
+	CHECK(next(RDMA_CM_EVENT_REJECTED) == to);
 	end(to);
 	end(from);
 	end(at);
@@ -325,15 +401,8 @@ static void in_step(void)
 	CHECK(!rdma_disconnect(id));
 	CHECK(!rdma_disconnect(id));
 	rdma_destroy_ep(id);
-	copy = init;
-	CHECK(!rdma_create_ep(&id, active, NULL, &copy));
-	errno = 0;
-	CHECK(rdma_connect(id, NULL) == -1 && errno == ECONNREFUSED);
-	rdma_destroy_ep(id);
-	CHECK(!pthread_join(thread, NULL));
-	rdma_destroy_ep(at);
+	refuse_and_end(active, init, thread, at);
 	rdma_freeaddrinfo(passive);
-	rdma_freeaddrinfo(active);
 }
 
 static void *await_cm(void *arg)
@@ -406,7 +475,9 @@ int main(void)
 	channel = rdma_create_event_channel();
 	connect_and_part(0);
 	connect_and_part(1);
+	last_words();
 	refusals();
+	before_listening();
 	migration();
 	in_step();
 	cancellation();

@@ -1,22 +1,14 @@
 /* Datagrams between queue pairs of one process: who they are from, what a receive begins with, the way back, what is dropped, and what a
    process says last. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(what) do { \
-	if (!(what)) { \
-		printf("line %d: %s does not hold (errno %d)\n", __LINE__, #what, errno); \
-		exit(1); \
-	} \
-} while (0)
+#include "check.h"
 
 enum { KEY = 0x1234, SIZE = 4096, ROOM = 40 + SIZE };
 

@@ -2,20 +2,12 @@
    of zeros: those that take an object refuse it, those that are not there say so, none ends the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define CHECK(what) do { \
-	if (!(what)) { \
-		printf("line %d: %s does not hold (errno %d)\n", __LINE__, #what, errno); \
-		exit(1); \
-	} \
-} while (0)
+#include "check.h"
 
 /* How a function answers: with an error's number, with -1 and errno, with NULL and errno, or otherwise. */
 enum answer { NUMBER, MINUS, POINTER, OTHER };
@@ -68,7 +60,8 @@ static void hammer(const struct function *f, void *library, void *handle, void *
 {
 	intptr_t (*call)(void *, void *, void *, void *, void *, void *) = dlvsym(library, f->name, f->node);
 	/* It looks at the port space before the channel. */
-	int wanted = !f->is_there ? ENOSYS : !strcmp(f->name, "rdma_create_id") ? EOPNOTSUPP : EINVAL;
+	int missing = !strncmp(f->node, "IBVERBS", 7) ? EOPNOTSUPP : ENOSYS;
+	int wanted = !f->is_there ? missing : !strcmp(f->name, "rdma_create_id") ? EOPNOTSUPP : EINVAL;
 
 	CHECK(call);
 	errno = 0;

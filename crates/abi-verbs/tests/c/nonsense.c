@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define IS(call, wanted) do { \
 	errno = 0; \
@@ -69,7 +70,7 @@ static void refused(struct all h)
 	IS(ibv_query_qp(h.qp, &attr, 0, &init), EINVAL);
 	IS(ibv_modify_srq(h.srq, &srq_attr, IBV_SRQ_LIMIT), EINVAL);
 	IS(ibv_query_srq(h.srq, &srq_attr), EINVAL);
-	IS(ibv_resize_cq(h.cq, 1), EINVAL);
+	IS(ibv_resize_cq(h.cq, 1), EOPNOTSUPP);
 	LEAVES(ibv_get_cq_event(h.channel, &cq, &context), -1, EINVAL);
 	LEAVES(ibv_get_async_event(h.context, &event), -1, EINVAL);
 	LEAVES(ibv_qp_to_qp_ex(h.qp), 0, EINVAL);
@@ -147,6 +148,13 @@ static void wrong_arguments(struct all h)
 	IS(ibv_modify_qp(h.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), EINVAL);
 	IS(ibv_post_send(h.qp, &send, &bad), EINVAL);
 	IS(bad, &send);
+	/* A GID of somebody else's device. */
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	IS(ibv_modify_qp(h.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .ah_attr = { .is_global = 1, .grh.dgid.raw = { 0x20, 1 }, .port_num = 1 } };
+	IS(ibv_modify_qp(h.qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), EINVAL);
+	IS(h.qp->state, IBV_QPS_INIT);
 	LEAVES(ibv_create_qp(h.pd, &init), 0, EOPNOTSUPP);
 	LEAVES(ibv_create_qp(h.pd, NULL), 0, EINVAL);
 	LEAVES((ibv_reg_mr)(h.pd, NULL, 1, 0), 0, EINVAL);
@@ -156,7 +164,10 @@ static void wrong_arguments(struct all h)
 	LEAVES(ibv_create_cq(h.context, 1, NULL, NULL, 1), 0, EINVAL);
 	IS(fcntl(h.channel->fd, F_SETFL, O_NONBLOCK), 0);
 	LEAVES(ibv_get_cq_event(h.channel, &cq, &context), -1, EAGAIN);
-	LEAVES(ibv_import_device(0), 0, ENOSYS);
+	int copy = dup(h.context->cmd_fd);
+	IS(copy >= 0, 1);
+	LEAVES(ibv_import_device(copy), 0, EOPNOTSUPP);
+	close(copy);
 }
 
 /* Identifiers and channels of librdmacm that are none. */

@@ -1,19 +1,13 @@
 /* A pair of queue pairs in one process, connected by their numbers: NIC memory, requests made by calls, completions one by one, a
-   chain of which one is wrong, and the end of the other side. */
+   chain of which one is wrong, a child, and the end of the other side. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#define CHECK(what) do { \
-	if (!(what)) { \
-		printf("line %d: %s does not hold (errno %d)\n", __LINE__, #what, errno); \
-		exit(1); \
-	} \
-} while (0)
+#include "check.h"
 
 struct end {
 	struct ibv_cq_ex *cq;
@@ -157,6 +151,33 @@ static void nic_memory(struct ibv_context *context, struct ibv_pd *pd)
 	CHECK(mr && mr->length == 90 && !ibv_dereg_mr(mr) && !ibv_free_dm(dm) && ibv_free_dm(dm) == EINVAL);
 }
 
+/* A child has nothing of its parent's, and may open a device of its own; the parent's connection goes on. */
+static void child(struct end *a, struct end *b, struct ibv_pd *pd)
+{
+	struct ibv_sge sge = { (uintptr_t)a->memory, 5, a->mr->lkey };
+	struct ibv_send_wr wr = { .wr_id = 20, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_recv_wr recv = { .wr_id = 21 }, *bad_recv;
+	struct ibv_wc wc;
+	int status;
+
+	receive(b, 22);
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK(ibv_post_send(a->qp, &wr, &bad) && bad == &wr);
+		CHECK(ibv_post_recv(a->qp, &recv, &bad_recv) && bad_recv == &recv);
+		CHECK(ibv_poll_cq(ibv_cq_ex_to_cq(a->cq), 1, &wc) < 0);
+		CHECK(!ibv_reg_mr(pd, a->memory, 1, 0));
+		struct ibv_context *own = ibv_open_device(ibv_get_device_list(NULL)[0]);
+		CHECK(own && (pd = ibv_alloc_pd(own)) && ibv_reg_mr(pd, a->memory, 1, 0));
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	CHECK(!ibv_post_send(a->qp, &wr, &bad));
+	next(a, 20, IBV_WC_SUCCESS);
+	next(b, 22, IBV_WC_SUCCESS);
+}
+
 /* Nobody says good-bye: receives stay, and the next request is not acknowledged. */
 static void gone(struct end *a, struct end *b)
 {
@@ -194,6 +215,7 @@ int main(void)
 		early(a, b);
 		by_calls(a, b);
 		chain(a, b);
+		child(a, b, pd);
 		gone(a, b);
 		CHECK(!ibv_destroy_qp(a->qp));
 	}

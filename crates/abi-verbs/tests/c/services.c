@@ -1,36 +1,15 @@
 /* Services of datagrams, both ends in one process: found by librdmacm, refused, not there, of the other kind; queue pairs that the
    program makes itself, and identifiers without a channel. */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <pthread.h>
-#include <rdma/rdma_cma.h>
-#include <rdma/rdma_verbs.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(what) do { \
-	if (!(what)) { \
-		printf("line %d: %s does not hold (errno %d)\n", __LINE__, #what, errno); \
-		exit(1); \
-	} \
-} while (0)
+#include "cm.h"
 
 enum { ROOM = 256, GRH = 40 };
-
-static struct rdma_event_channel *channel;
 
 /* The next event, which has to be of this kind; the caller acknowledges it. */
 static struct rdma_cm_event *next(enum rdma_cm_event_type kind, struct rdma_cm_id *of)
 {
-	struct rdma_cm_event *event;
+	struct rdma_cm_event *event = take(channel, kind);
 
-	CHECK(!rdma_get_cm_event(channel, &event));
-	if (event->event != kind || (of && event->id != of)) {
-		printf("%s and not %s, status %d\n", rdma_event_str(event->event), rdma_event_str(kind), event->status);
-		exit(1);
-	}
+	CHECK(!of || event->id == of);
 	return event;
 }
 
@@ -44,7 +23,7 @@ static void past(enum rdma_cm_event_type kind, struct rdma_cm_id *of, int status
 
 static struct rdma_cm_id *listener(enum rdma_port_space space, uint16_t port)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in addr = here(port);
 	struct rdma_cm_id *id;
 
 	CHECK(!rdma_create_id(channel, &id, NULL, space));
@@ -56,7 +35,7 @@ static struct rdma_cm_id *listener(enum rdma_port_space space, uint16_t port)
 
 static struct rdma_cm_id *resolved(enum rdma_port_space space, uint16_t port)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in addr = here(port);
 	struct rdma_cm_id *id;
 
 	CHECK(!rdma_create_id(channel, &id, NULL, space));
@@ -86,7 +65,7 @@ static struct ibv_qp *add_qp(struct rdma_cm_id *id, int by_hand)
 		return id->qp;
 	}
 	init.send_cq = init.recv_cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
-	struct ibv_qp *qp = ibv_create_qp(ibv_alloc_pd(id->verbs), &init);
+	struct ibv_qp *qp = ibv_create_qp(id->pd, &init);
 	CHECK(qp);
 	for (int state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++) {
 		attr.qp_state = state;
@@ -244,15 +223,8 @@ static void in_step(void)
 	CHECK(!rdma_create_ep(&id, active, NULL, &copy) && !rdma_connect(id, NULL));
 	CHECK(id->event->event == RDMA_CM_EVENT_ESTABLISHED && id->event->param.ud.qkey == RDMA_UDP_QKEY);
 	rdma_destroy_ep(id);
-	copy = init;
-	CHECK(!rdma_create_ep(&id, active, NULL, &copy));
-	errno = 0;
-	CHECK(rdma_connect(id, NULL) == -1 && errno == ECONNREFUSED);
-	rdma_destroy_ep(id);
-	CHECK(!pthread_join(thread, NULL));
-	rdma_destroy_ep(at);
+	refuse_and_end(active, init, thread, at);
 	rdma_freeaddrinfo(passive);
-	rdma_freeaddrinfo(active);
 }
 
 int main(void)

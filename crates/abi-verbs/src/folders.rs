@@ -1,0 +1,106 @@
+//! Folders of our devices as programs list them (opendir(3), readdir(3)), where this library is preloaded; see `paths`.
+//!
+//! A program has a stream of the C library's own, of a folder that is on every machine, so that whatever it does with it besides
+//! works; what it reads are names of ours.
+
+use std::collections::HashMap;
+use std::collections::btree_set::IntoIter;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use cface::{contain, lock};
+use libc::{DIR, dirent64};
+
+use crate::paths::{Place, next};
+
+/// A folder that is being listed: what has not been read of it, and the entry that was read last.
+struct Listing {
+    names: IntoIter<String>,
+    entry: Box<dirent64>,
+}
+
+/// By the addresses of streams.
+static LISTINGS: Mutex<Option<HashMap<usize, Listing>>> = Mutex::new(None);
+/// How many there are: mostly none, and then nobody takes the lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The function of this name in the C library.
+macro_rules! theirs {
+    ($name:literal: $kind:ty) => {{
+        static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+        let address = next(&NEXT, $name);
+        // SAFETY: the C library has a function of this name and type, which gets what the program passes, or a path of ours. Test:
+        // `folders_of_devices_are_listed` in tests/programs.rs.
+        unsafe { std::mem::transmute::<*mut c_void, $kind>(address) }
+    }};
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn opendir(path: *const c_char) -> *mut DIR {
+    let theirs = theirs!(c"opendir": extern "C" fn(*const c_char) -> *mut DIR);
+    let place = contain(|| Place::of(path)).unwrap_or(None);
+    let at = place.as_ref().map_or(path, |place| place.stand_in().as_ptr());
+    let stream = theirs(at);
+    if let (Some(Place::Folder(names)), false) = (place, stream.is_null()) {
+        // SAFETY: numbers and bytes. Test: as above.
+        let entry = Box::new(unsafe { std::mem::zeroed::<dirent64>() });
+        let listing = Listing { names: names.into_iter(), entry };
+        lock(&LISTINGS).get_or_insert_default().insert(stream.addr(), listing);
+        COUNT.fetch_add(1, Ordering::Release);
+    }
+    stream
+}
+
+/// The next entry of a listing of ours, NULL behind the last; nothing if the stream is another's.
+fn read(stream: *mut DIR) -> Option<*mut dirent64> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let mut listings = lock(&LISTINGS);
+    let listing = listings.as_mut()?.get_mut(&stream.addr())?;
+    let Some(name) = listing.names.next() else { return Some(std::ptr::null_mut()) };
+    let entry = &mut *listing.entry;
+    (entry.d_ino, entry.d_off, entry.d_type) = (1, 1, libc::DT_UNKNOWN);
+    entry.d_reclen = size_of::<dirent64>() as u16;
+    let text = name.bytes().take(entry.d_name.len() - 1).chain([0]);
+    entry.d_name.iter_mut().zip(text).for_each(|(to, from)| *to = from as c_char);
+    Some(entry)
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn readdir64(stream: *mut DIR) -> *mut dirent64 {
+    let theirs = theirs!(c"readdir64": extern "C" fn(*mut DIR) -> *mut dirent64);
+    contain(|| read(stream)).unwrap_or(None).unwrap_or_else(|| theirs(stream))
+}
+
+/// Its entries lie as those of [`readdir64`] do.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn readdir(stream: *mut DIR) -> *mut dirent64 {
+    readdir64(stream)
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn closedir(stream: *mut DIR) -> c_int {
+    let theirs = theirs!(c"closedir": extern "C" fn(*mut DIR) -> c_int);
+    if COUNT.load(Ordering::Acquire) != 0
+        && lock(&LISTINGS).as_mut().and_then(|listings| listings.remove(&stream.addr())).is_some()
+    {
+        COUNT.fetch_sub(1, Ordering::Release);
+    }
+    theirs(stream)
+}
+
+/// By which ls(1) looks before it lists.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+extern "C" fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, found: *mut c_void) -> c_int {
+    let theirs = theirs!(c"statx": extern "C" fn(c_int, *const c_char, c_int, c_uint, *mut c_void) -> c_int);
+    let place = contain(|| Place::of(path)).unwrap_or(None);
+    let path = place.as_ref().map_or(path, |place| place.stand_in().as_ptr());
+    theirs(at, path, flags, mask, found)
+}

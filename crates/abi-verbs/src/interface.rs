@@ -1,0 +1,42 @@
+//! Network interfaces of this host: which one has an address.
+
+use std::ffi::CStr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ptr::null_mut;
+
+use cface::SockAddr;
+
+/// The name of the interface that has this address; without one, that of this host alone.
+pub(crate) fn of(address: Option<IpAddr>) -> Option<String> {
+    let wanted = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let mut first: *mut libc::ifaddrs = null_mut();
+    // SAFETY: fills in a list that is given back below. Test: `the_interface_of_an_address_is_found`.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return None;
+    }
+    let (mut next, mut found) = (first, None);
+    while !next.is_null() && found.is_none() {
+        // SAFETY: an entry of the list, whose name is a text, and whose address is NULL or one. Test: as above.
+        let (entry, address) = unsafe { (&*next, SockAddr::new((*next).ifa_addr.cast())) };
+        if address.get().is_ok_and(|address| address.ip() == wanted) {
+            // SAFETY: as above. Test: as above.
+            found = Some(unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned());
+        }
+        next = entry.ifa_next;
+    }
+    // SAFETY: the list of above, of which nothing is kept. Test: as above.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interface_of_an_address_is_found() {
+        let of = |text: &str| of(Some(text.parse().expect("an address")));
+        assert_eq!((super::of(None).as_deref(), of("127.0.0.1").as_deref()), (Some("lo"), Some("lo")));
+        assert_eq!(of("203.0.113.77"), None);
+    }
+}

@@ -1,0 +1,43 @@
+/* Both ends of librdmacm in one process: addresses, events that have to come, and the end of identifiers without a channel. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "check.h"
+
+static struct rdma_event_channel *channel;
+
+static struct sockaddr_in here(uint16_t port)
+{
+	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+}
+
+/* The next event of a channel, which has to be of this kind; the caller acknowledges it. */
+static struct rdma_cm_event *take(struct rdma_event_channel *where, enum rdma_cm_event_type kind)
+{
+	struct rdma_cm_event *event;
+
+	CHECK(!rdma_get_cm_event(where, &event));
+	if (event->event != kind) {
+		printf("%s and not %s, status %d\n", rdma_event_str(event->event), rdma_event_str(kind), event->status);
+		exit(1);
+	}
+	return event;
+}
+
+/* One more who connects is refused; then the thread that has refused it ends, and its listener. */
+static void refuse_and_end(struct rdma_addrinfo *active, struct ibv_qp_init_attr init, pthread_t thread, struct rdma_cm_id *at)
+{
+	struct rdma_cm_id *id;
+
+	CHECK(!rdma_create_ep(&id, active, NULL, &init));
+	errno = 0;
+	CHECK(rdma_connect(id, NULL) == -1 && errno == ECONNREFUSED);
+	rdma_destroy_ep(id);
+	CHECK(!pthread_join(thread, NULL));
+	rdma_destroy_ep(at);
+	rdma_freeaddrinfo(active);
+}
