@@ -95,6 +95,8 @@ factors! {
     COMPUTE = "compute";
     /// Processes that one serves.
     SLAVES = "slaves";
+    /// How large the problem of a kernel is.
+    CLASS = "class";
     /// Ranks of a parallel program.
     RANKS = "ranks";
     /// Which interface a program calls: that of `mpi`, or `verbs` below it.

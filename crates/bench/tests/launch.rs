@@ -39,6 +39,16 @@ fn plan(experiments: &[&str], sizes: &[u64], set: &[(&str, &str)]) -> CheckedPla
 }
 
 fn plan_on(device: &str, experiments: &[&str], sizes: &[u64], set: &[(&str, &str)]) -> CheckedPlan {
+    plan_of(device, experiments, sizes, set, &[])
+}
+
+fn plan_of(
+    device: &str,
+    experiments: &[&str],
+    sizes: &[u64],
+    set: &[(&str, &str)],
+    only: &[(&str, &str)],
+) -> CheckedPlan {
     let usual = [("min-count", "5"), ("max-count", "20"), ("budget", "0.1"), ("connections", "8")];
     let set: BTreeMap<String, String> =
         usual.iter().chain(set).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -50,6 +60,7 @@ fn plan_on(device: &str, experiments: &[&str], sizes: &[u64], set: &[(&str, &str
         seed: Some(7),
         launches,
         set,
+        only: only.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         ..Plan::default()
     }
     .check()
@@ -136,9 +147,29 @@ fn latencies_and_streams_are_complete_on_iwarp() {
 #[test]
 fn everything_else_is_complete_on_iwarp() {
     let done = ["latency", "bilat", "bandwidth", "bibw", "rate"];
-    let is_left = |name: &&str| !done.contains(name) && !name.starts_with("mpi-");
+    let is_left =
+        |name: &&str| !done.contains(name) && !name.starts_with("mpi-") && !name.starts_with("nas-");
     let all = bench::experiment::all().iter().map(|e| e.name()).filter(is_left);
     every_cell_on("iwarp", &all.collect::<Vec<_>>(), &[4096]);
+}
+
+/// Goal: the kernels of NAS give the published results, however many ranks take part; whatever does not ends the run.
+#[test]
+fn kernels_of_nas_are_complete() {
+    for (device, ranks) in [("shm", "1,2,4"), ("iwarp", "2")] {
+        let plan = plan_of(device, &["nas-is", "nas-cg"], &[8], &[("ranks", ranks)], &[("class", "S")]);
+        let (run, watch) = measure(&plan);
+        assert!(watch.skipped.is_empty(), "{:?}", watch.skipped);
+        // Floors are measured in any run.
+        let kernels: Vec<&Measurement> =
+            run.results.iter().filter(|r| r.experiment.starts_with("nas-")).collect();
+        assert_eq!(kernels.len(), 2 * ranks.split(',').count());
+        for kernel in kernels {
+            complete(kernel);
+            assert!(kernel.unit == "s" && kernel.median > 0.0, "{kernel:?}");
+            assert!(kernel.note.as_ref().is_some_and(|n| n.ends_with("the published one")), "{kernel:?}");
+        }
+    }
 }
 
 /// Goal: devices are measured in one run, each beside its own floors and in its own time. Method: two real ones and a

@@ -279,3 +279,25 @@ fn rails_cost_what_was_put_in() {
     };
     within(both("0") / both("0.25"), 1.25, 1.0);
 }
+
+/// Goal: virtual time passes for what is computed, at the rate that was given, and the result is the published one on a card, too.
+/// Method: a rank alone computes all that NAS counts; four share it, and find each other over the card.
+#[test]
+fn computing_takes_what_was_put_in() {
+    let kernel = |experiment: &str, ranks: &str, mops: u32| {
+        let variant = variant(&[("class", "S"), ("ranks", ranks)]);
+        let cell = Cell { experiment: experiment.into(), variant, ..Cell::default() };
+        let settings = Settings { mops, ..Settings::default() };
+        let measured = measure(CARD, &cell, &settings).unwrap_or_else(|why| panic!("{cell}: {why}"));
+        assert_eq!(measured.unit, "s");
+        measured.value
+    };
+    // IS ranks 2^16 keys ten times; CG's operations are counted by NAS' formula, and its matrix has a few places less.
+    // Of vectors, all ranks of a column of CG's grid compute the same part.
+    for (experiment, operations, more) in [("nas-is", 655_360.0, 10.0), ("nas-cg", 66.65e6, 12.0)] {
+        within(kernel(experiment, "1", 1), operations / 1e6, 1.0);
+        let four = kernel(experiment, "4", 1);
+        within(four, operations / 4e6, more);
+        assert!(four > operations / 4e6, "messages take time, too: {four}");
+    }
+}

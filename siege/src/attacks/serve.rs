@@ -364,7 +364,7 @@ impl Hostile<'_> {
 
     /// One number of the set-up is beyond all bounds.
     fn settings(&mut self) -> Result<Option<TcpStream>> {
-        let all = ["window", "burst", "signal", "inline", "connections", "patience_ms"];
+        let all = ["window", "burst", "signal", "inline", "connections", "mops", "patience_ms"];
         let (name, number) = (*self.rng.one_of(&all), *self.rng.one_of(&HUGE));
         let mut frame = serde_json::to_value(setup("shm"))?;
         frame["settings"][name] = number.into();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
-use super::limits::{self, BURST, CONNECTIONS, INLINE, MAX_SIZE, PATIENCE, SIGNAL, SIZE, WINDOW};
+use super::limits::{self, BURST, CONNECTIONS, INLINE, MAX_SIZE, MOPS, PATIENCE, SIGNAL, SIZE, WINDOW};
 use crate::variant::{Factor, Variant};
 
 /// One thing to measure.
@@ -76,7 +76,7 @@ pub enum Scale {
 pub struct Metric {
     /// Name in the results, e.g. `one_way_latency`.
     pub name: &'static str,
-    /// Its unit: `us`, `MB/s`, `1/s` or `B`.
+    /// Its unit: `us`, `s`, `MB/s`, `1/s` or `B`.
     pub unit: &'static str,
     /// What exactly is timed.
     pub about: &'static str,
@@ -123,6 +123,9 @@ pub struct Settings {
     /// Connections that the memory experiment opens.
     #[serde(deserialize_with = "limits::within::<CONNECTIONS, _, _>")]
     pub connections: u32,
+    /// Millions of operations in a second that a rank of a NAS kernel computes in virtual time; 0 for what the kernel assumes.
+    #[serde(deserialize_with = "limits::within::<MOPS, _, _>")]
+    pub mops: u32,
     /// Whether contents are compared after the timed rounds.
     pub verify: bool,
     /// Longest wait for the other side, in milliseconds.
@@ -139,6 +142,7 @@ impl Default for Settings {
             signal: 16,
             inline: INLINE_DEFAULT,
             connections: 256,
+            mops: 0,
             verify: true,
             patience_ms: 20_000,
         }
@@ -157,6 +161,7 @@ impl Settings {
             (SIGNAL, self.signal.into()),
             (INLINE, self.inline.into()),
             (CONNECTIONS, self.connections.into()),
+            (MOPS, self.mops.into()),
             (PATIENCE, self.patience_ms),
         ];
         all.into_iter().try_for_each(|(row, value)| limits::check(row, value).map(drop))

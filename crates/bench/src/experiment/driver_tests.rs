@@ -339,6 +339,22 @@ fn what_mpi_moves_comes_whole() {
     assert!(torn[0][0].is_some() && torn[1] == [None, None], "{torn:?}");
 }
 
+/// Goal: a kernel that cannot be is left out with its reason, and one that can is computed by threads, too.
+#[test]
+fn kernels_of_nas_are_computed_or_refused() {
+    for name in ["nas-is", "nas-cg"] {
+        complete(name, &[0], &[("class", "S"), ("ranks", "8")]);
+        for (class, ranks, why) in
+            [("S", "3", "no power of two"), ("S", "512", "1 to 256"), ("Z", "2", "class Z")]
+        {
+            let pairs = [("class", class), ("ranks", ranks)];
+            let refused = all_until(&[(cell(name, &pairs, 0), sound())], open, || false);
+            let Some(Fault::Meaningless(said)) = &refused[0][0] else { panic!("{refused:?}") };
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}
+
 /// Nobody gives a stranger all of his memory.
 #[test]
 fn mpi_serves_no_strangers() {

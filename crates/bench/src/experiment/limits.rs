@@ -22,7 +22,7 @@ const fn limit(name: &'static str, low: u64, high: u64) -> Limit {
 }
 
 /// The table; the constants below are its rows.
-const LIMITS: [Limit; 13] = [
+const LIMITS: [Limit; 14] = [
     limit("window", 1, 4096),
     limit("burst", 0, 1 << 20),
     limit("signal", 1, 1024),
@@ -37,6 +37,7 @@ const LIMITS: [Limit; 13] = [
     // An hour, in picoseconds: far more than a message of 1 GiB takes.
     limit("computing", 0, 3600 * 1_000_000_000_000),
     limit("iterations", 0, 1024),
+    limit("mops", 0, 1_000_000),
 ];
 
 pub(super) const WINDOW: usize = 0;
@@ -52,6 +53,7 @@ pub(super) const SAMPLES: usize = 9;
 pub(super) const BATCH: usize = 10;
 pub(super) const COMPUTING: usize = 11;
 pub(super) const ITERATIONS: usize = 12;
+pub(super) const MOPS: usize = 13;
 
 /// Factors of a cell, and bytes of a word in one.
 const FACTORS_MAX: usize = 16;

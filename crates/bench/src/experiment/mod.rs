@@ -14,6 +14,7 @@
 //! | `multirail` | several rails over uDAPL: bandwidth, latency, where the time goes |
 //! | `over_portals` | Portals matched by the NIC: messages, posting, collectives |
 //! | `over_mpi` | our MPI: messages, overlap, each collective |
+//! | `nas` | kernels of the NAS Parallel Benchmarks over our MPI |
 //! | `pingpong`, `stream`, `traffic`, `calls` | what latency and bilat, streams, the row before, and post and poll share |
 //! | `compute` | work for the processor that is no communication |
 //! | `link`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
@@ -48,6 +49,7 @@ mod maxsge;
 mod memory;
 mod mtu;
 pub mod multirail;
+mod nas;
 mod nicmem;
 mod notify;
 mod over_mpi;
@@ -126,6 +128,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &over_mpi::REDUCE_SCATTER,
         &over_mpi::SCAN,
         &over_mpi::EXSCAN,
+        &nas::IS,
+        &nas::CG,
         &over_portals::LATENCY,
         &over_portals::BANDWIDTH,
         &over_portals::POST,
@@ -161,8 +165,14 @@ mod tests {
             }
             assert!(sections[1].1.contains("\n    "), "{name}: no loop");
             let from = sections[4].1;
-            let papers =
-                ["miba-thesis", "mt23108-nicmem", "multirail-udapl", "accel-portals", "Not in the thesis"];
+            let papers = [
+                "miba-thesis",
+                "mt23108-nicmem",
+                "multirail-udapl",
+                "mpi-iwarp",
+                "accel-portals",
+                "Not in the thesis",
+            ];
             assert!(papers.iter().any(|paper| from.contains(paper)), "{name}: {from}");
             for axis in experiment.axes() {
                 assert!(

@@ -19,7 +19,7 @@ use crate::token::{Nonce, Party, Token};
 /// What a hello must say.
 pub const MAGIC: &str = "nicety-control";
 /// Version of this protocol.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of a frame at most.
 pub const FRAME_MAX: u32 = 1 << 16;
 /// Bytes of a hello at most.

@@ -92,6 +92,7 @@ impl CheckedPlan {
             signal: v.whole("signal") as u32,
             inline: v.whole("inline") as u32,
             connections: v.whole("connections") as u32,
+            mops: v.whole("mops") as u32,
             verify: v.on("verify"),
             patience_ms: (v.real("patience") * 1e3) as u64,
         }

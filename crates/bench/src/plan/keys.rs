@@ -118,6 +118,13 @@ pub const KEYS: &[Key] = &[
         Kind::Real(0.0, 1e9),
         "what a rail carries, such as the rate that tc gives it, for the bounds beside rail-bandwidth; 0: not known",
     ),
+    key(
+        "mops",
+        "",
+        ("0", "0"),
+        Kind::Whole(0, 1_000_000),
+        "nas-...: millions of operations in a second that a rank computes in virtual time; 0: what the kernel assumes",
+    ),
     key("verify", "", ("on", "on"), Kind::Switch, "compare contents after the timed rounds"),
     key(
         "cores",

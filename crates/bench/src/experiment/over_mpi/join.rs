@@ -19,7 +19,7 @@ pub(super) const PATHS: [&str; 2] = ["send", "ring"];
 type Notes = BTreeMap<String, String>;
 
 /// The process of this rank, joined with those of the others; all ranks call it at the same time.
-pub(super) fn join(session: &mut Session<'_>, ranks: u32) -> Result<Process, Fault> {
+pub(crate) fn join(session: &mut Session<'_>, ranks: u32) -> Result<Process, Fault> {
     if session.bounds.work.is_some() {
         // A process of MPI gives the others of its job all of its memory.
         return Err(Fault::Meaningless(

@@ -9,7 +9,7 @@
 //! | `outside`, `program.c` | the same in a program of C, under our library or another |
 
 mod collective;
-mod join;
+pub(super) mod join;
 mod outside;
 mod pair;
 
