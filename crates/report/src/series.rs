@@ -90,6 +90,8 @@ pub(super) const EXPERIMENTS: &[&str] = &[
     "mpi-reduce-scatter",
     "mpi-scan",
     "mpi-exscan",
+    "nas-is",
+    "nas-cg",
 ];
 const OPS: &[&str] = &[
     "send",

@@ -281,7 +281,7 @@ impl Out {
     }
 
     /// Columns from `left` on are right-aligned.
-    fn table(&mut self, head: Vec<String>, rows: Vec<Vec<String>>, left: usize) {
+    pub(super) fn table(&mut self, head: Vec<String>, rows: Vec<Vec<String>>, left: usize) {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(head).add_rows(rows);
