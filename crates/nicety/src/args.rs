@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Compile a C program for MPI's standard ABI
     #[command(after_long_help = mpi::MPICC)]
     Mpicc(MpiccArgs),
+    /// Compile a C++ program for MPI's standard ABI
+    #[command(after_long_help = mpi::MPICXX)]
+    Mpicxx(MpiccArgs),
     /// Check this machine: what would spoil numbers, why, and the remedy
     #[command(after_long_help = DOCTOR)]
     Doctor(DoctorArgs),
@@ -123,6 +126,12 @@ pub(crate) struct BenchArgs {
     /// Only variants with these levels, such as op=write,source=host,sink=host
     #[arg(long, value_name = "FACTOR=LEVEL[,...]", value_delimiter = ',', value_parser = setting)]
     pub(crate) only: Vec<(String, String)>,
+    /// Of nas-...: how large the problem is, as --only class=CLASS
+    #[arg(long, value_name = "CLASS")]
+    pub(crate) class: Option<String>,
+    /// Of experiments with ranks: how many, as --set ranks=LIST
+    #[arg(long, value_name = "LIST")]
+    pub(crate) ranks: Option<String>,
     /// Fewer sizes, variants and launches: about half a minute
     #[arg(long)]
     pub(crate) quick: bool,
@@ -165,7 +174,7 @@ pub(crate) struct BenchArgs {
     ///
     /// Results lie beside it: FILE.PART.json for each part, one page FILE.html, and FILE.journal, by which the same command
     /// goes on after an interruption.
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "against", "size", "only", "quick", "seed",
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["experiments", "device", "peer", "against", "size", "only", "class", "ranks", "quick", "seed",
         "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "html"])]
     pub(crate) plan: Option<PathBuf>,
     /// With --plan: measure everything again; the old journal is kept as .old

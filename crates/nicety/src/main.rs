@@ -3,6 +3,7 @@
 
 mod args;
 mod beside;
+mod called;
 mod cmd;
 mod config;
 mod doctor;
@@ -23,7 +24,7 @@ use error::Failure;
 use signals::Signals;
 
 fn main() -> ExitCode {
-    let ended = match usage::parse(cmd::mpirun::line::modern(std::env::args_os())) {
+    let ended = match usage::parse(cmd::mpirun::line::modern(called::with_command(std::env::args_os()))) {
         Ok(Some(cli)) => dispatch(cli),
         Ok(None) => Ok(ExitCode::SUCCESS),
         Err(failure) => Err(failure),
@@ -45,7 +46,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Reproduce(args)) => cmd::reproduce::run(&args),
         Some(Command::Run(args)) => cmd::run::run(&args),
         Some(Command::Mpirun(args)) => cmd::mpirun::run(&args),
-        Some(Command::Mpicc(args)) => cmd::mpicc::run(&args),
+        Some(Command::Mpicc(args)) => cmd::mpicc::run(&args, cmd::mpicc::Language::C),
+        Some(Command::Mpicxx(args)) => cmd::mpicc::run(&args, cmd::mpicc::Language::Cxx),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Explain(args)) => cmd::explain::run(&args),
         Some(Command::Completions { shell }) => cmd::completions::script(shell),

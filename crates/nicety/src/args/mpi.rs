@@ -1,4 +1,4 @@
-//! The options of `nicety mpirun`, `nicety mpicc` and `nicety explain mpi`.
+//! The options of `nicety mpirun`, `nicety mpicc`, `nicety mpicxx` and `nicety explain mpi`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -52,9 +52,15 @@ pub(crate) struct MpirunArgs {
     /// Device that the ranks' MPI library takes (NICETY_DEVICE; see `nicety devices`), or several, of which each pair takes the first
     #[arg(long, value_name = "DEV[+...]")]
     pub(crate) device: Option<String>,
+    /// What carries messages between two ranks, and matches them (NICETY_LANE): connections of the device, or Portals on it
+    #[arg(long, value_enum, value_name = "verbs|portals", hide_possible_values = true)]
+    pub(crate) lane: Option<Lane>,
     /// The MPI library for programs of the standard ABI, if not the one beside this program; none leaves it to the program
     #[arg(long = "library", value_name = "PATH|none")]
     pub(crate) mpi_library: Option<PathBuf>,
+    /// At the end, say what ranks called, how long that took and whom they sent to; the page goes to FILE, nicety-profile.html unless given
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = PROFILE_FILE)]
+    pub(crate) profile: Option<PathBuf>,
     /// Say what would be started where, and end
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -86,6 +92,9 @@ pub(crate) struct ProgramArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// The page of `--profile`, in the current directory.
+const PROFILE_FILE: &str = "nicety-profile.html";
+
 pub(crate) use pmi::mapping::RANKS_MAX;
 
 /// What stands behind a colon.
@@ -102,6 +111,23 @@ pub(crate) enum Readers {
     All,
     None,
     Rank(u32),
+}
+
+/// What carries messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Lane {
+    Verbs,
+    Portals,
+}
+
+impl Lane {
+    /// As the MPI library is told.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Verbs => "verbs",
+            Self::Portals => "portals",
+        }
+    }
 }
 
 /// What a rank is bound to.
@@ -162,6 +188,10 @@ line says which and how, and all others are ended within two seconds, with the p
 started. Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to all ranks; a second Ctrl-C \
 kills them.
 
+With --profile, ranks that use the library beside this program note their calls from MPI_Init to \
+MPI_Finalize. MPI_Pcontrol(0) in the program ceases, MPI_Pcontrol(1) goes on, and MPI_Pcontrol(2) \
+forgets what was noted until then.
+
 EXAMPLES
   nicety mpirun -n 4 ./program input.dat          four ranks on this host
   nicety mpirun -n 4 --tag ./program              who says what: [2] text
@@ -173,6 +203,7 @@ EXAMPLES
   nicety mpirun -n 1 ./master : -n 3 --wdir /tmp ./worker
                                                   two programs, one job
   nicety mpirun -n 4 python3 script.py < input    standard input goes to rank 0
+  nicety mpirun -n 4 --profile ./program          where its time goes: tables, and nicety-profile.html
   nicety mpirun -n 64 --hostfile hosts --dry-run ./program
                                                   what would be started where
 
@@ -181,7 +212,7 @@ EXIT STATUS
   N    of the first rank that failed     128+S  a rank was ended by signal S
   1    the job could not be run          2  the command line cannot be used";
 
-/// `nicety mpicc`
+/// `nicety mpicc` and `nicety mpicxx`
 #[derive(Debug, Args)]
 pub(crate) struct MpiccArgs {
     /// Print the command line of the compiler, and end
@@ -193,14 +224,24 @@ pub(crate) struct MpiccArgs {
 }
 
 pub(super) const MPICC: &str = "\
-The compiler is $CC, or cc. It is told where mpi.h and libmpi_abi lie, which are looked for beside \
+The compiler is $CC, or cc, also where CC is this command. It is told where mpi.h and libmpi_abi lie, which are looked for beside \
 this program; the program will find the library there, too. Such a program runs with every MPI \
 library of the standard ABI.
 
 EXAMPLES
   nicety mpicc -O2 -o ring ring.c && nicety mpirun -n 4 ./ring
   nicety mpicc --show -c part.c                   what the compiler would be told
-  CC=clang nicety mpicc -o ring ring.c            another compiler";
+  CC=clang nicety mpicc -o ring ring.c            another compiler
+  ln -s $(command -v nicety) ~/bin/mpicc          for what wants a compiler's path: by this name,
+                                                  mpicxx, mpirun and mpiexec it is that command";
+
+pub(super) const MPICXX: &str = "\
+As `nicety mpicc`, with $CXX, or c++. The interface is that of C.
+
+EXAMPLES
+  nicety mpicxx -O2 -o mesh mesh.cc && nicety mpirun -n 4 ./mesh
+  CC='nicety mpicc' CXX='nicety mpicxx' ./configure
+  ln -s $(command -v nicety) ~/bin/mpicxx         for what wants a compiler's path, such as CMake";
 
 /// `nicety explain mpi`
 #[derive(Debug, Default, Args)]

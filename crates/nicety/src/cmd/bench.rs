@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use bench::launch::{self, BenchError};
 use bench::plan::{Plan, PlanError};
 use bench::schema::Run;
+use bench::variant::factor;
 
 use super::shown::{self, Form};
 use crate::args::{BenchArgs, REPORT_FILE, Target};
@@ -95,8 +96,14 @@ fn plan(args: &BenchArgs, config: &Config) -> Plan {
         launches: args.launches,
         against: args.against.clone(),
         set: settings(args, config),
-        only: args.only.iter().cloned().collect(),
+        only: only(args),
     }
+}
+
+/// Levels that variants must have.
+fn only(args: &BenchArgs) -> BTreeMap<String, String> {
+    let class = args.class.iter().map(|class| (factor::CLASS.name().to_owned(), class.clone()));
+    args.only.iter().cloned().chain(class).collect()
 }
 
 /// Parameters: the configured ones, over them what options stand for, over these what was set.
@@ -110,6 +117,7 @@ fn settings(args: &BenchArgs, config: &Config) -> BTreeMap<String, String> {
     set("min-count", args.iterations.map(|n| n.to_string()));
     set("max-count", args.iterations.map(|n| n.to_string()));
     set("budget", args.duration.map(|seconds| seconds.to_string()));
+    set(factor::RANKS.name(), args.ranks.clone());
     all.extend(args.set.iter().cloned());
     all
 }

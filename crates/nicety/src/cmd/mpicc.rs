@@ -1,6 +1,6 @@
-//! `nicety mpicc`: a compiler that is told where `mpi.h` and the library of MPI's standard ABI lie.
+//! `nicety mpicc` and `nicety mpicxx`: a compiler that is told where `mpi.h` and the library of MPI's standard ABI lie.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -18,27 +18,69 @@ const HEADERS: [&str; 4] =
 /// What makes a compiler stop before it links.
 const NO_LINKING: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
 
+/// What is compiled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Language {
+    C,
+    Cxx,
+}
+
+impl Language {
+    /// The variable that names the compiler, and its name if that is not set.
+    fn compiler(self) -> (&'static str, &'static str) {
+        match self {
+            Self::C => ("CC", "cc"),
+            Self::Cxx => ("CXX", "c++"),
+        }
+    }
+
+    /// The compiler with its options, such as `ccache gcc`. `named` is what its variable says; where that is this very program, as
+    /// `make CC="nicety mpicc"` has it, the compiler is the usual one.
+    fn words(self, named: Option<OsString>) -> Vec<OsString> {
+        let named = named.unwrap_or_default();
+        let named: Vec<OsString> = named.to_string_lossy().split_whitespace().map(Into::into).collect();
+        if named.is_empty() || named.iter().any(|word| is_this_program(word)) {
+            return vec![self.compiler().1.into()];
+        }
+        named
+    }
+}
+
+/// Whether a word of a command is this program, by whatever link.
+fn is_this_program(word: &OsStr) -> bool {
+    let Ok(own) = std::env::current_exe().and_then(|own| own.canonicalize()) else { return false };
+    let is_own = |path: &Path| path.canonicalize().is_ok_and(|path| path == own);
+    if Path::new(word).components().count() > 1 {
+        return is_own(Path::new(word));
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders).map(|folder| folder.join(word)).find(|path| path.exists());
+    found.is_some_and(|path| is_own(&path))
+}
+
 /// Becomes the compiler.
 ///
 /// # Errors
 /// A header or library that is missing; a compiler that cannot be started.
-pub(crate) fn run(args: &MpiccArgs) -> Outcome {
+pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     let is_show = |word: &OsString| ["--show", "-show", "--showme"].iter().any(|show| word == show);
     let (shows, arguments): (Vec<_>, Vec<_>) = args.arguments.iter().cloned().partition(is_show);
-    let line = line(&beside::own_directory()?, std::env::var_os("CC"), &arguments)?;
+    let line =
+        line(&beside::own_directory()?, language.words(std::env::var_os(language.compiler().0)), &arguments)?;
     if args.show || !shows.is_empty() {
         Stream::Out.print(&format!("{}\n", shell_words(&line)))?;
         return Ok(OK);
     }
     let why = Command::new(&line[0]).args(&line[1..]).exec();
     Err(Failure::usage(format!(
-        "the compiler {} cannot be started: {why}; install one, or name it by CC",
-        Path::new(&line[0]).display()
+        "the compiler {} cannot be started: {why}; install one, or name it by {}",
+        Path::new(&line[0]).display(),
+        language.compiler().0
     )))
 }
 
 /// The compiler with all that it is told.
-fn line(own: &Path, compiler: Option<OsString>, arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
+fn line(own: &Path, compiler: Vec<OsString>, arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let missing = |name: &str| {
         Failure::run(format!(
             "{name} is not beside this program in {}; build it with `cargo build --release -p abi-mpi`",
@@ -46,13 +88,11 @@ fn line(own: &Path, compiler: Option<OsString>, arguments: &[OsString]) -> Resul
         ))
     };
     let header = beside::find(own, &HEADERS, &[HEADER]).ok_or_else(|| missing(HEADER))?;
-    let compiler = compiler.filter(|name| !name.is_empty()).unwrap_or_else(|| "cc".into());
-    // It may be a name with options, such as `ccache gcc`.
-    let mut line: Vec<OsString> = compiler.to_string_lossy().split_whitespace().map(Into::into).collect();
+    let mut line = compiler;
     line.push(joined("-I", header.parent()));
     line.extend_from_slice(arguments);
     let links = |word: &OsString| !NO_LINKING.iter().any(|option| word == option);
-    if !arguments.is_empty() && arguments.iter().all(links) {
+    if arguments.iter().all(links) {
         let library = beside::mpi(own).ok_or_else(|| missing(beside::MPI))?;
         line.extend([joined("-L", Some(&library)), joined("-Wl,-rpath,", Some(&library))]);
         // By its full name, so that no other file of the directory is needed.
@@ -83,7 +123,8 @@ mod tests {
 
     fn shown(root: &Path, compiler: &str, arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
-        let line = line(&root.join("bin"), Some(compiler.into()), &arguments);
+        let compiler = compiler.split(' ').map(Into::into).collect();
+        let line = line(&root.join("bin"), compiler, &arguments);
         shell_words(&line.unwrap_or_else(|failure| panic!("{failure:?}")))
     }
 
@@ -99,15 +140,31 @@ mod tests {
                  -l:libmpi_abi.so.1"
             )
         );
-        assert_eq!(shown(root.path(), "", &["-c", "a.c"]), format!("cc -I{at}/include -c a.c"));
-        assert_eq!(shown(root.path(), "cc", &[]), format!("cc -I{at}/include"));
+        assert_eq!(shown(root.path(), "c++", &["-c", "a.c"]), format!("c++ -I{at}/include -c a.c"));
+        // What build systems ask for by `mpicc -show`.
+        assert!(shown(root.path(), "cc", &[]).ends_with("-l:libmpi_abi.so.1"));
+    }
+
+    /// Goal: who is told to use himself does not, however he is called. The test stands for the program.
+    #[test]
+    fn this_program_is_no_compiler() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let (own, link) = (std::env::current_exe().expect("this test"), folder.path().join("mpicc"));
+        std::os::unix::fs::symlink(&own, &link).expect("a link");
+        let words = |named: String| Language::Cxx.words(Some(named.into()));
+        assert_eq!(words(format!("ccache {} mpicxx", own.display())), ["c++"]);
+        assert_eq!(words(link.display().to_string()), ["c++"]);
+        assert_eq!(words(" ".into()), ["c++"]);
+        assert_eq!(words("ccache no-such-compiler".into()), ["ccache", "no-such-compiler"]);
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let root = installed();
         let said = |arguments: &[OsString]| {
-            line(&root.path().join("bin"), None, arguments).expect_err("something is missing").lines[0]
+            line(&root.path().join("bin"), Language::C.words(None), arguments)
+                .expect_err("something is missing")
+                .lines[0]
                 .clone()
         };
         std::fs::remove_file(root.path().join("lib").join(beside::MPI)).expect("a file");

@@ -1,24 +1,28 @@
-//! `nicety run`: somebody else's program on our devices.
+//! `nicety run`: somebody else's program on our devices. It becomes that program, so that signals, its status and its end are the
+//! program's own.
 
 mod verbs;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::args::RunArgs;
 use crate::beside;
 use crate::error::{Failure, OK, Outcome};
 use crate::quote::shell_words;
-use crate::signals::Signals;
 use crate::term::Stream;
 
 /// The provider library of uDAPL, as cargo names it.
 const LIBRARY: &str = "libnicety_dat.so";
 
-/// Runs the program, and ends as it does.
+/// Becomes the program; comes back only where there is none to become.
 ///
 /// # Errors
 /// A device that there is not, or that lives in virtual time; a library or program that is missing.
@@ -45,10 +49,10 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         }
         return Ok(OK);
     }
-    start(args, variables)
+    Err(become_program(args, variables))
 }
 
-/// Runs a program that is built against uDAPL.
+/// Becomes a program that is built against uDAPL.
 fn with_dat(args: &RunArgs) -> Outcome {
     let [device] = &args.devices[..] else {
         return Err(Failure::usage("a dat.conf has one device; give --device once"));
@@ -63,22 +67,19 @@ fn with_dat(args: &RunArgs) -> Outcome {
         None => find(&beside::own_directory()?)?,
     };
     let config = write_config(&dat_conf(&args.ia, device, &library)?)?;
-    start(args, vec![("DAT_OVERRIDE", config.path().into())])
+    // By the process's number, which stays: children that close their descriptors find it, too.
+    let path = format!("/proc/{}/fd/{}", std::process::id(), config.as_raw_fd());
+    Err(become_program(args, vec![("DAT_OVERRIDE", path.into())]))
 }
 
-/// Starts the program with these variables, and waits for its end.
-fn start(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Outcome {
-    let (program, rest) = args.command.split_first().ok_or_else(|| Failure::usage("no command is given"))?;
-    // The terminal's Ctrl-C reaches the program, whose end is ours.
-    Signals::ignore_interrupt()?;
-    let status = Command::new(program).args(rest).envs(variables).status();
-    let status = status.map_err(|why| {
-        let program = Path::new(program).display();
-        Failure::usage(format!(
-            "cannot start {program}: {why}; check its name, and whether it may be executed"
-        ))
-    })?;
-    Ok(status_of(status))
+/// Becomes the program with these variables; why not, if that fails.
+fn become_program(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Failure {
+    let Some((program, rest)) = args.command.split_first() else {
+        return Failure::usage("no command is given");
+    };
+    let why = Command::new(program).args(rest).envs(variables).exec();
+    let program = Path::new(program).display();
+    Failure::usage(format!("cannot start {program}: {why}; check its name, and whether it may be executed"))
 }
 
 /// The provider library beside this program.
@@ -108,24 +109,16 @@ fn dat_conf(ia: &str, device: &str, library: &Path) -> Result<String, Failure> {
     Ok(line("nonthreadsafe") + &line("threadsafe"))
 }
 
-fn write_config(text: &str) -> Result<tempfile::NamedTempFile, Failure> {
+/// Memory that is read as a file, and stays open in the program: nothing has to be removed when that has ended.
+fn write_config(text: &str) -> Result<File, Failure> {
     let write = || {
-        let mut file = tempfile::Builder::new().prefix("nicety-dat-").suffix(".conf").tempfile()?;
+        let mut file = File::from(memfd_create("dat.conf", MemfdFlags::empty())?);
         file.write_all(text.as_bytes())?;
-        file.flush()?;
         Ok(file)
     };
     write().map_err(|why: std::io::Error| {
-        Failure::run(format!(
-            "cannot write a temporary dat.conf: {why}; set TMPDIR to a folder that takes files"
-        ))
+        Failure::run(format!("cannot keep a dat.conf in memory: {why}; check the limits of the process"))
     })
-}
-
-/// The program's status; that of a program which a signal ended as shells have it.
-fn status_of(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::error::FAILED)
 }
 
 #[cfg(test)]
@@ -145,13 +138,6 @@ mod tests {
     }
 
     #[test]
-    fn the_program_finds_its_dat_conf_and_its_status_comes_back() {
-        let script = "grep -q '^nicety u2.0 nonthreadsafe default /.* nicety.2.0 \"shm(dm=1M)\" \"\"$' $DAT_OVERRIDE && exit 7";
-        assert_eq!(run(&args("shm(dm=1M)", &["sh", "-c", script])), Ok(7));
-        assert_eq!(run(&args("iwarp", &["sh", "-c", "kill -9 $$"])), Ok(137));
-    }
-
-    #[test]
     fn what_cannot_work_is_said_before_anything_starts() {
         for (device, hint) in
             [("smh", "shm, iwarp"), ("model:mt23108-vapi", "virtual time"), ("iwarp@x", "10.0.0.1")]
@@ -159,8 +145,6 @@ mod tests {
             let failure = run(&args(device, &["true"])).expect_err(device);
             assert!(failure.lines[0].contains(hint), "{device}: {failure:?}");
         }
-        let missing = run(&args("shm", &["no-such-program-here"])).expect_err("no such program");
-        assert!(missing.lines[0].contains("no-such-program-here"), "{missing:?}");
         let none = RunArgs { provider: Some("/nowhere/at/all.so".into()), ..args("shm", &["true"]) };
         assert!(run(&none).is_err());
         let two = RunArgs { devices: vec!["shm".into(), "iwarp".into()], ..args("shm", &["true"]) };

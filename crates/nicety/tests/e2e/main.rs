@@ -13,6 +13,7 @@ mod peers;
 mod plan_file;
 mod report;
 mod reproduce;
+mod run;
 mod serve;
 mod suggested;
 mod usage;

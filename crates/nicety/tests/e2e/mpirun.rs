@@ -165,6 +165,46 @@ fn ranks_know_who_they_are_and_find_each_other() {
     assert_eq!(sorted(&ended.out), expected);
 }
 
+/// Goal: what ranks have left of their calls stands in tables and on a page, and who has left nothing is named.
+#[test]
+fn a_profile_is_shown_at_the_end() {
+    let stage = Stage::new();
+    let tell = "tell() { pmi put kvsname=$kvs key=profile-$PMI_RANK-$1 value=$2; }
+join
+tell 0 watched:2000000000,call:MPI_Send:10:10000
+tell 1 00000:5000,sent:$(( (PMI_RANK + 1) % PMI_SIZE )):ring:10:5000";
+    let rank = stage.rank("told", &format!("{tell}\necho $NICETY_PROFILE; leave"));
+    let ended = stage.run(&["-n", "2", "--profile", &rank]);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(0), "1\n1\n"), "{ended:?}");
+    let row = |name: &str| {
+        let words = ended.err.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        words.into_iter().find(|line| line.starts_with(name)).unwrap_or_default()
+    };
+    assert_eq!(row("profile:"), "profile: 2 ranks, watched for 2.00 ms each, 50 % of it in MPI", "{ended:?}");
+    assert_eq!(row("MPI_Send"), "MPI_Send 20 2.00 ms 100 % 100.00 us rank 0 1.00 ms 9.8 KiB");
+    let page = fs::read_to_string(stage.path("nicety-profile.html")).expect("a page");
+    assert!(ended.err.ends_with("nicety-profile.html\n") && page.contains("rank 1 to rank 0"), "{ended:?}");
+    // One is killed before it has told anything, another tells nonsense.
+    let killed = stage
+        .rank("killed", &format!("[ $PMI_RANK = 1 ] && {{ join; kill -9 $$; }}\n{tell}\nleave; sleep 1000"));
+    let ended = stage.run(&["-n", "2", "--profile=p.html", &killed]);
+    assert_eq!(ended.status, Some(137), "{ended:?}");
+    assert!(
+        ended.err.contains("Rank 1 is missing: it left")
+            || ended.err.contains("Ranks 0, 1 are missing: they left"),
+        "{ended:?}"
+    );
+    assert!(stage.path("p.html").exists());
+    let wrong =
+        stage.rank("wrong", "join; pmi put kvsname=$kvs key=profile-$PMI_RANK-0 value=nonsense; leave");
+    let ended = stage.run(&["-n", "1", "--profile=p.html", &wrong]);
+    let page = fs::read_to_string(stage.path("p.html")).expect("a page");
+    assert!(ended.err.contains("Rank 0 is missing") && page.contains("Rank 0 is missing"), "{ended:?}");
+    let refused = stage.run(&["-n", "1", "--profile=/nowhere/p.html", &rank]);
+    assert!(refused.status == Some(2) && refused.err.contains("mkdir -p /nowhere"), "{refused:?}");
+    assert_eq!(stage.run(&["-n", "1", &rank]).out, "\n", "nobody is asked for one");
+}
+
 #[test]
 fn the_first_failure_is_the_status() {
     let stage = Stage::new();

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::common::{command, made_up_run, nicety, save};
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "bench",
     "serve",
     "devices",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 10] = [
     "reproduce",
     "mpirun",
     "mpicc",
+    "mpicxx",
     "doctor",
     "completions",
 ];

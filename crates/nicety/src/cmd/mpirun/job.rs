@@ -19,6 +19,7 @@ use super::input::Input;
 use super::message::{Binding, End, News, Order, Start, Stream};
 use super::plan::Plan;
 use super::printer::Printer;
+use super::profile::Profiles;
 use super::remote::{Link, Remote};
 use super::wake::{Signals, Wanted, wait};
 use super::{program, words};
@@ -78,6 +79,7 @@ struct Job {
     input: Input,
     out: Printer<File>,
     err: Printer<File>,
+    profiles: Option<Profiles>,
     signals: Signals,
     /// When `--timeout` is over, and how it was given.
     timeout: Option<(Instant, Duration)>,
@@ -99,6 +101,7 @@ pub(super) fn run(plan: Plan) -> Outcome {
     loop {
         job.settle();
         if job.is_over() {
+            job.profiles.iter().try_for_each(Profiles::show)?;
             return Ok(job.status.unwrap_or(OK));
         }
         for watch in job.sleep()? {
@@ -138,6 +141,7 @@ impl Job {
             input: Input::new(readers),
             out: printer(stdout()).map_err(failed)?,
             err: printer(stderr()).map_err(failed)?,
+            profiles: Profiles::of(plan),
             signals,
             timeout: plan.timeout.map(|timeout| (Instant::now() + timeout, timeout)),
             status: None,
@@ -167,6 +171,7 @@ impl Job {
         let name = words::job_name(self.ranks.len());
         let job = Ranks { name, ranks: places, universe_size: None, preput };
         let ids = self.server.add_job(job).map_err(|why| why.to_string())?;
+        self.profiles.iter_mut().for_each(|profiles| profiles.begin(ids.len()));
         let size = OsString::from(ids.len().to_string());
         for (id, (site, _, mut start)) in ids.into_iter().zip(ranks) {
             let number = self.ranks.len() as u32;
@@ -415,7 +420,9 @@ impl Job {
     fn act(&mut self, event: Event) {
         let at = |job: &Self, id: RankId| job.ranks.iter().position(|rank| rank.id == id);
         match event {
-            Event::Finalized(_) => {}
+            Event::Finalized(rank) => {
+                self.profiles.iter_mut().for_each(|profiles| profiles.take(&self.server, rank));
+            }
             Event::Spawn { rank, spawn } => {
                 if let Some(asker) = at(self, rank) {
                     self.spawn(asker, spawn);

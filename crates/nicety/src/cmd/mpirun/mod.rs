@@ -9,6 +9,7 @@
 //! | `crew`, `guard` | the processes of one host, and who ends them if nobody else can |
 //! | `remote`, `agent`, `message` | the crew of another host, from both sides, and what they say to each other |
 //! | `call` | the way to it through `nicety serve` |
+//! | `profile` | what ranks tell of their calls |
 //! | `printer`, `input`, `wake`, `words` | output in whole lines; input; what the loops sleep on; sentences |
 
 mod agent;
@@ -22,6 +23,7 @@ pub(crate) mod line;
 mod message;
 mod plan;
 mod printer;
+mod profile;
 mod program;
 mod remote;
 mod topology;

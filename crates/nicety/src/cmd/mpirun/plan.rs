@@ -10,13 +10,20 @@ use super::hosts::{self, Host};
 use super::message::{Binding, Library, Start};
 use super::remote::Way;
 use super::{line, program, topology};
-use crate::args::{Bind, MapBy, MpirunArgs, ProgramArgs, Readers};
+use crate::args::{Bind, MapBy, MpirunArgs, ProgramArgs, Readers, Target};
 use crate::beside;
 use crate::error::Failure;
+use crate::output::{self, Wanted};
 use crate::quote::shell_words;
 
 /// The variable by which the MPI library is told of its device.
 const DEVICE: &str = "NICETY_DEVICE";
+/// That by which it is told what carries messages.
+const LANE: &str = "NICETY_LANE";
+/// That by which it is told that a profile is wanted.
+const PROFILE: &str = "NICETY_PROFILE";
+/// The option that wants one.
+pub(super) const PROFILE_OPTION: &str = "--profile";
 
 /// A rank to be started.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +43,8 @@ pub(super) struct Plan {
     pub(super) readers: Readers,
     pub(super) is_tagged: bool,
     pub(super) timeout: Option<Duration>,
+    /// Where the page of the ranks' profiles goes, if they are wanted.
+    pub(super) profile: Option<Target>,
     /// How another host is reached.
     pub(super) way: Way,
 }
@@ -73,6 +82,7 @@ impl Plan {
             readers: args.stdin,
             is_tagged: args.tag,
             timeout: args.timeout,
+            profile: args.profile.clone().map(Target::File),
             way: way(args)?,
         };
         plan.number();
@@ -106,6 +116,8 @@ impl Plan {
 
     /// Refuses what would not start.
     fn check(&self) -> Result<(), Failure> {
+        let profile = self.profile.iter().map(|target| Wanted { option: PROFILE_OPTION, target });
+        output::check(&profile.collect::<Vec<_>>())?;
         let size = self.ranks.len();
         if let Readers::Rank(reader) = self.readers
             && reader as usize >= size
@@ -212,7 +224,10 @@ impl Common {
             Some(name) if name == Path::new("none") => Library::None,
             Some(path) => Library::In(library(path)?.into()),
         };
-        let variables = args.device.iter().map(|device| (DEVICE.into(), device.into())).collect();
+        let device = args.device.iter().map(|device| (DEVICE.into(), device.into()));
+        let lane = args.lane.iter().map(|lane| (LANE.into(), lane.name().into()));
+        let profile = args.profile.iter().map(|_| (PROFILE.into(), "1".into()));
+        let variables = device.chain(lane).chain(profile).collect();
         let here = std::env::current_dir()
             .map_err(|why| Failure::usage(format!("this directory cannot be named: {why}; go to another")))?;
         Ok(Self { bind, mpi, variables, here })

@@ -1,0 +1,40 @@
+//! The command that a name of this program stands for, so that a link to it is what build systems and scripts look for.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Names of links, and the command that each is.
+const NAMES: [(&str, &str); 5] = [
+    ("mpicc", "mpicc"),
+    ("mpicxx", "mpicxx"),
+    ("mpic++", "mpicxx"),
+    ("mpirun", "mpirun"),
+    ("mpiexec", "mpirun"),
+];
+
+/// A command line in which the command is said, if the name by which the program was called says it.
+pub(crate) fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let name = args.first().and_then(|path| Path::new(path).file_name());
+    if let Some((_, command)) = NAMES.into_iter().find(|(known, _)| name.is_some_and(|name| name == *known)) {
+        args.insert(1, command.into());
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_commands() {
+        let line = |words: &[&str]| with_command(words.iter().map(Into::into));
+        assert_eq!(
+            line(&["/opt/bin/mpiexec", "-n", "2", "./a"]),
+            ["/opt/bin/mpiexec", "mpirun", "-n", "2", "./a"]
+        );
+        assert_eq!(line(&["mpic++", "a.cc"]), ["mpic++", "mpicxx", "a.cc"]);
+        assert_eq!(line(&["target/release/nicety", "mpicc"]), ["target/release/nicety", "mpicc"]);
+        assert!(line(&[]).is_empty());
+    }
+}

@@ -1,0 +1,60 @@
+//! `nicety run`: it becomes the program, so that whoever started it has the program's own process.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{command, nicety};
+
+/// A file that stands for a library, in a folder of its own.
+fn library() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("library.so");
+    std::fs::write(&path, "").expect("a file");
+    let path = path.display().to_string();
+    (folder, path)
+}
+
+#[test]
+fn what_is_started_is_the_program_and_a_signal_ends_it() {
+    let (_folder, library) = library();
+    for kind in [&["--dat"][..], &[]] {
+        let mut started = command()
+            .args(
+                [&["run"], kind, &["--library", &library, "--", "sh", "-c", "echo $$; exec sleep 600"]]
+                    .concat(),
+            )
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let mut said = String::new();
+        BufReader::new(started.stdout.take().expect("piped")).read_line(&mut said).expect("it speaks");
+        let program = said.trim().parse::<u32>().expect("a number");
+        let is_same = program == started.id();
+        let pid = |number: u32| Pid::from_raw(number.cast_signed()).expect("a process");
+        kill_process(pid(started.id()), Signal::TERM).expect("it is ours");
+        let status = started.wait().expect("it ends");
+        if !is_same {
+            // Left running, as it would be for a user.
+            let _ = kill_process(pid(program), Signal::KILL);
+        }
+        assert!(is_same, "{kind:?}: {program} is not the one that was started");
+        assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_program_of_udapl_and_its_children_read_their_dat_conf() {
+    let (_folder, library) = library();
+    let line = format!("nicety u2.0 nonthreadsafe default {library} nicety.2.0 \"shm(dm=1M)\" \"\"");
+    // The child has closed what it was left.
+    let script = format!(
+        "grep -qxF '{line}' $DAT_OVERRIDE && sh -c 'exec 3<&- 4<&- 5<&- 6<&-; grep -c threadsafe $0' $DAT_OVERRIDE && exit 7"
+    );
+    let ended =
+        nicety(["run", "--dat", "--device", "shm(dm=1M)", "--library", &library, "--", "sh", "-c", &script]);
+    assert_eq!((ended.status, ended.out.as_str()), (Some(7), "2\n"), "{ended:?}");
+}
