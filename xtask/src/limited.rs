@@ -1,6 +1,6 @@
 //! Programs that run for a limited time: each ends with the hold on it, by its own id.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -73,6 +73,34 @@ impl Running {
         }
     }
 
+    /// Waits until somebody listens at this port, by TCP or by a name of the device `shm`, without disturbing him. Programs say that
+    /// they listen before they do.
+    ///
+    /// # Errors
+    /// It ends before, or `limit` passes.
+    pub(crate) fn listens(&mut self, port: u16, limit: Duration) -> Result<()> {
+        let (address, name, began) = (format!(":{port:04X}"), format!("/{port}"), Instant::now());
+        let is_bound = |line: &str| {
+            let mut words = line.split_whitespace().skip(1);
+            words.next().is_some_and(|local| local.ends_with(&address)) && words.nth(1) == Some("0A")
+        };
+        let is_named = |line: &str| line.contains("@nicety-shm/") && line.ends_with(&name);
+        let lines = |file: &str, is: &dyn Fn(&str) -> bool| {
+            fs::read_to_string(file).is_ok_and(|text| text.lines().any(is))
+        };
+        while !lines("/proc/net/tcp", &is_bound)
+            && !lines("/proc/net/tcp6", &is_bound)
+            && !lines("/proc/net/unix", &is_named)
+        {
+            if let Some(ended) = self.ended()? {
+                bail!("the server {ended}");
+            }
+            ensure!(began.elapsed() < limit, "nobody listens at port {port}: {}", self.output()?);
+            sleep(LOOK);
+        }
+        Ok(())
+    }
+
     /// Waits for its end; after `limit` it is killed.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<Finished> {
         let began = Instant::now();
@@ -116,6 +144,24 @@ mod tests {
         assert!(running.says("begun", Duration::from_secs(20)).expect("readable"));
         let finished = running.finish(Duration::from_millis(100)).expect("it can be killed");
         assert!(finished.status.is_none() && finished.output == "begun\n", "{finished:?}");
+    }
+
+    #[test]
+    fn who_listens_is_found_and_who_ends_before_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let limit = Duration::from_secs(20);
+        let mut sleeper = Command::new("sleep");
+        let mut running = Running::start(sleeper.arg("100"), &folder.path().join("log")).expect("it starts");
+        running.listens(port, limit).expect("this test listens");
+        let why = running.listens(0, Duration::from_millis(50)).expect_err("nobody can");
+        assert!(why.to_string().contains("nobody listens at port 0"), "{why}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo gone; exit 3"]);
+        let mut running = Running::start(&mut shell, &folder.path().join("log")).expect("a shell");
+        let why = running.listens(0, limit).expect_err("it ends").to_string();
+        assert!(why.contains("gone"), "{why}");
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn source_package(release: &str) -> String {
 }
 
 /// Downloads packages into a folder, without installing anything.
-fn download(packages: &[String], to: &Path) -> Result<()> {
+pub(crate) fn download(packages: &[String], to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     let mut apt = Command::new("apt-get");
     apt.args(["-qq", "-o", "APT::Sandbox::User=root", "download"]).args(packages).current_dir(to);

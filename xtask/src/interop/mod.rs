@@ -11,9 +11,12 @@
 //! | `lab`, `cases` | what a case in the guest has at hand; those cases |
 //! | `dat` | programs built against DAT, on this machine |
 //! | `verbs` | programs built for libibverbs and librdmacm, on this machine |
+//! | `pyverbs` | rdma-core's tests of those libraries |
 //! | `launchers` | MPICH's launchers and programs, on this machine |
 //! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
+//! | `mpich` | MPICH's own tests, from a checkout, on our library |
 //! | `portals` | the basic tests of the reference of Portals 4, from a checkout, on our library |
+//! | `makefile` | what makefiles of such checkouts say |
 //! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
 //!
 //! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
@@ -28,10 +31,13 @@ mod guest;
 mod image;
 mod lab;
 mod launchers;
+mod makefile;
 mod mpi;
 mod mpi4py;
+mod mpich;
 mod portals;
 mod proxy;
+mod pyverbs;
 mod ring;
 mod slurm;
 mod tools;
@@ -90,7 +96,7 @@ fn cases() -> impl Iterator<Item = Against> {
         .iter()
         .map(Against::Siw)
         .chain(dat::CASES.iter().map(Against::Dat))
-        .chain(verbs::CASES.iter().map(Against::Verbs))
+        .chain(verbs::CASES.iter().chain(pyverbs::CASES).map(Against::Verbs))
         .chain(mpich(launchers::CASES))
         .chain(ring::CASES.iter().map(Against::Ring))
         .chain(ring::SLURM_CASES.iter().map(Against::Slurm))
@@ -101,6 +107,8 @@ fn cases() -> impl Iterator<Item = Against> {
 /// A party that is tried by itself, as it has to be given.
 #[derive(clap::Subcommand)]
 pub(crate) enum Party {
+    /// MPICH's own tests in C, compiled by `nicety mpicc` and run on our library.
+    Mpich(mpich::Options),
     /// The basic tests of Sandia's reference of Portals 4, compiled against our header and run on our library.
     Portals {
         /// A checkout of github.com/Portals4/portals4.
@@ -111,8 +119,10 @@ pub(crate) enum Party {
 
 /// Tries a party that was given.
 pub(crate) fn try_party(workspace: &Workspace, party: &Party) -> Result<()> {
-    let Party::Portals { source } = party;
-    portals::check(workspace, source)
+    match party {
+        Party::Mpich(options) => mpich::check(workspace, options),
+        Party::Portals { source } => portals::check(workspace, source),
+    }
 }
 
 /// Prints the cases.

@@ -1,6 +1,7 @@
 //! Portals: the basic tests of Sandia's reference, from a checkout of its public repository, compiled against our header and run on our
 //! library. Nothing of the checkout is changed or kept.
 
+use super::makefile::{defines, joined, values};
 use crate::limited::Running;
 use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, bail, ensure};
@@ -10,8 +11,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const DEVICES: [&str; 2] = ["shm", "iwarp"];
-/// How long a test may run.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Where messages are matched.
+const PLACES: [&str; 3] = ["caller", "thread", "spin"];
+/// How long a test may run: one of them goes there and back ten thousand times, which takes half a minute where threads spin for cores.
+const LIMIT: Duration = Duration::from_secs(240);
 /// Tests that the reference builds only if it was configured for what they test.
 const OPTIONAL: [&str; 2] = ["test_triggered_ME_ops", "test_ME_unordered_match_ops"];
 /// What tests are linked with: helpers, and the reference's client of PMI.
@@ -48,25 +51,14 @@ struct Test {
     defines: Vec<String>,
 }
 
-/// The values of a variable of a makefile; none if it is not set there.
-fn values<'a>(makefile: &'a str, variable: &str) -> Vec<&'a str> {
-    let of_it = |line: &'a str| {
-        let (name, value) = line.split_once('=')?;
-        (name.trim() == variable).then_some(value)
-    };
-    makefile.lines().find_map(of_it).map_or_else(Vec::new, |value| value.split_whitespace().collect())
-}
-
 /// The tests that a makefile lists.
 fn tests(makefile: &str) -> Result<Vec<Test>> {
-    let makefile = makefile.replace("\\\n", " ");
+    let makefile = joined(makefile);
     let listed = values(&makefile, "TESTS").into_iter().chain(OPTIONAL);
     let test = |name: &str| {
         let sources = values(&makefile, &format!("{name}_SOURCES"));
         let source = sources.first().with_context(|| format!("the makefile has no source of {name}"))?;
-        let flags = values(&makefile, &format!("{name}_CPPFLAGS"));
-        let defines = flags.into_iter().filter(|flag| flag.starts_with("-D")).map(str::to_owned).collect();
-        Ok(Test { name: name.to_owned(), source: (*source).to_owned(), defines })
+        Ok(Test { name: name.to_owned(), source: (*source).to_owned(), defines: defines(&makefile, name) })
     };
     listed.map(test).collect()
 }
@@ -125,17 +117,18 @@ impl Bench {
         run(&mut cc)
     }
 
-    /// Runs a test as two ranks; what it said, if it failed.
-    fn try_on(&self, test: &Test, device: &str) -> Result<Option<String>> {
-        let log = self.folder.join(format!("{}.{device}.log", test.name));
+    /// Runs a test as two ranks on a device, matched in a place; what it said, if it failed.
+    fn try_on(&self, test: &Test, (device, place): (&str, &str)) -> Result<Option<String>> {
+        let log = self.folder.join(format!("{}.{device}.{place}.log", test.name));
         let mut launch = Command::new(&self.nicety);
-        launch.args(["mpirun", "-n", "2"]).arg(self.folder.join(&test.name)).env("NICETY_DEVICE", device);
+        launch.args(["mpirun", "-n", "2"]).arg(self.folder.join(&test.name));
+        launch.env("NICETY_DEVICE", device).env("NICETY_PORTALS_ENGINE", place);
         let finished = Running::start(&mut launch, &log)?.finish(LIMIT)?;
         Ok((!finished.is_good()).then_some(finished.output))
     }
 }
 
-/// Builds and runs all tests on each device, and says how many passed.
+/// Builds and runs all tests on each device in each place of matching, and says how many passed.
 pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
     let makefile = source.join("test/basic/Makefile.am");
     let text = fs::read_to_string(&makefile).with_context(|| {
@@ -147,17 +140,18 @@ pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
     let support = bench.support()?;
     tests.iter().try_for_each(|test| bench.build(test, &support))?;
     let mut failed = 0;
-    for device in DEVICES {
+    for at in DEVICES.into_iter().flat_map(|device| PLACES.map(|place| (device, place))) {
+        let (device, place) = at;
         let (began, mut passed) = (Instant::now(), 0);
         for test in &tests {
-            match bench.try_on(test, device)? {
+            match bench.try_on(test, at)? {
                 None => passed += 1,
-                Some(said) => println!("interop: FAILED  {} on {device}: {said}", test.name),
+                Some(said) => println!("interop: FAILED  {} on {device}, {place}: {said}", test.name),
             }
         }
         let took = began.elapsed().as_secs_f64();
         println!(
-            "interop: portals on {device}: {passed} of {} passed in {took:.0} s",
+            "interop: portals on {device}, matched by {place}: {passed} of {} passed in {took:.0} s",
             counted(tests.len(), "test")
         );
         failed += tests.len() - passed;

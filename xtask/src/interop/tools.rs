@@ -24,6 +24,7 @@ const FOR_VERBS: &Needed = &[
     ("ib_write_lat", "perftest"),
     ("fi_pingpong", "libfabric-bin"),
     ("ucx_perftest", "ucx-utils"),
+    ("qperf", "qperf"),
 ];
 /// What installs MPICH and Open MPI, and builds a program against them.
 const FOR_PYTHON: &Needed = &[("python3", "python3"), ("gcc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")];

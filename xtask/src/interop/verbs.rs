@@ -8,10 +8,9 @@ use crate::workspace::{Workspace, counted, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) const CASES: &[Case<Clients>] = &[
     Case { name: "verbs-list", shows: "what describes devices", run: |clients| clients.all(LISTS) },
@@ -37,12 +36,13 @@ pub(crate) const CASES: &[Case<Clients>] = &[
         run: |clients| clients.all(LIBFABRIC),
     },
     Case { name: "verbs-ucx", shows: "UCX over rc_verbs and ud_verbs", run: |clients| clients.all(UCX) },
+    Case { name: "verbs-qperf", shows: "qperf", run: |clients| clients.all(QPERF) },
 ];
 
 /// How long one of the programs may run.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The devices, each with the options of ibverbs-utils that its addresses need.
-const DEVICES: [(&str, &str); 2] = [("shm", ""), ("iwarp@127.0.0.1", "-g 0")];
+pub(super) const DEVICES: [(&str, &str); 2] = [("shm", ""), ("iwarp@127.0.0.1", "-g 0")];
 
 /// Where programs of rdmacm-utils listen that take no port.
 const RDMACM_UTILS: u16 = 7174;
@@ -58,11 +58,15 @@ struct Row {
 
 enum End {
     Alone,
+    /// It is alone, and goes on until it is ended.
+    Watches,
     /// There is no such thing yet, and it says so.
     Refused,
     /// Its client is started by that line, with the server's address behind.
     Same,
     Client(&'static str),
+    /// As a client, of a server that serves on until it is ended.
+    ClientOf(&'static str),
 }
 
 const fn alone(server: &'static str, says: &'static str) -> Row {
@@ -77,10 +81,15 @@ const fn two(server: &'static str, client: &'static str, says: &'static str) -> 
     Row { server, end: End::Client(client), says }
 }
 
+const fn refused(server: &'static str, says: &'static str) -> Row {
+    Row { server, end: End::Refused, says }
+}
+
 const LISTS: &[Row] = &[
     alone("ibv_devices", "nicety0"),
     alone("ibv_devinfo -v", "PORT_ACTIVE (4)"),
     alone("ibv_devinfo -l", "1 HCA found"),
+    Row { server: "ibv_asyncwatch", end: End::Watches, says: "nicety0: async event FD" },
 ];
 
 const PINGPONGS: &[Row] = &[
@@ -91,6 +100,8 @@ const PINGPONGS: &[Row] = &[
     same("ibv_srq_pingpong -p PORT -e GID"),
     same("ibv_ud_pingpong -p PORT -n 500 GID"),
     same("ibv_ud_pingpong -p PORT -n 500 -e -s 2048 GID"),
+    refused("ibv_xsrq_pingpong -p PORT", "Couldn't Open the XRC Domain"),
+    refused("ibv_uc_pingpong -p PORT", "Couldn't create QP"),
 ];
 
 const CM: &[Row] = &[
@@ -106,7 +117,16 @@ const CM: &[Row] = &[
     ),
     two("rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT", "end 0"),
     two("rdma_xserver -p PORT", "rdma_xclient -s 127.0.0.1 -p PORT", "end 0"),
-    Row { server: "mckey -m 224.0.0.1", end: End::Refused, says: "" },
+    refused("mckey -m 224.0.0.1", ""),
+    Row {
+        server: "cmtime -b 127.0.0.1 -p PORT",
+        end: End::ClientOf("cmtime -s 127.0.0.1 -p PORT -c 100"),
+        says: "us / conn",
+    },
+    refused("rstream -s 127.0.0.1", RSOCKET),
+    refused("riostream -s 127.0.0.1", RSOCKET),
+    refused("rcopy /etc/passwd 127.0.0.1", RSOCKET),
+    refused("udpong -s 127.0.0.1", RSOCKET),
     two("ucmatose -b 127.0.0.1 -p PORT", "ucmatose -s 127.0.0.1 -p PORT", "return status 0"),
     two("udaddy -b 127.0.0.1", "udaddy -s 127.0.0.1", "return status 0"),
 ];
@@ -154,6 +174,18 @@ const LIBFABRIC: &[Row] = &[
         "bytes",
     ),
 ];
+
+/// What the programs over streams of librdmacm say, which there are none of.
+const RSOCKET: &str = "rsocket failed: Function not implemented";
+
+/// Its tests of connected queue pairs, in one session; those of datagrams want LIDs, which only `shm` has.
+const QPERF: &[Row] = &[two(
+    "qperf --listen_port PORT",
+    "qperf 127.0.0.1 --listen_port PORT -t 1 -cm 1 rc_lat rc_bw rc_bi_bw rc_rdma_write_lat rc_rdma_write_bw \
+     rc_rdma_write_poll_lat rc_rdma_read_lat rc_rdma_read_bw rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap \
+     ver_rc_fetch_add quit",
+    "ver_rc_fetch_add:",
+)];
 
 /// UCX takes shared memory of its own where it is not told the transports.
 const UCX: &[Row] = &[
@@ -228,7 +260,8 @@ impl Clients {
     }
 
     fn one(&mut self, row: &Row, device: &str, gid: &str) -> Result<()> {
-        let port = match row.server.contains("PORT") || !matches!(row.end, End::Client(_)) {
+        let port = match row.server.contains("PORT") || !matches!(row.end, End::Client(_) | End::ClientOf(_))
+        {
             true => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port(),
             false => RDMACM_UTILS,
         };
@@ -237,56 +270,62 @@ impl Clients {
         let mut server = self.start(device, &line)?;
         let client = match row.end {
             End::Alone => None,
+            End::Watches => {
+                ensure!(
+                    server.says(row.says, LIMIT)?,
+                    "it does not say {:?}: {}",
+                    row.says,
+                    tail(&server.output()?)
+                );
+                return Ok(());
+            }
             End::Refused => {
                 let finished = server.finish(LIMIT)?;
                 let status = finished.status.context("it does not end")?;
                 ensure!(!status.success(), "it is not refused: {}", tail(&finished.output));
+                ensure!(
+                    finished.output.contains(row.says),
+                    "it does not say {:?}: {}",
+                    row.says,
+                    tail(&finished.output)
+                );
                 return Ok(());
             }
             End::Same => Some(format!("{line} 127.0.0.1")),
-            End::Client(client) => Some(fill(client)),
+            End::Client(client) | End::ClientOf(client) => Some(fill(client)),
         };
         let mut said = String::new();
         if let Some(client) = client {
-            await_listener(port, &mut server)?;
+            server.listens(port, LIMIT)?;
             said = good(self.start(device, &client)?, "the client")?;
         }
-        said += &good(server, "the server")?;
+        if !matches!(row.end, End::ClientOf(_)) {
+            said += &good(server, "the server")?;
+        }
         ensure!(said.contains(row.says), "it does not say {:?}: {}", row.says, tail(&said));
         Ok(())
     }
 
     fn start(&mut self, device: &str, line: &str) -> Result<Running> {
-        self.step += 1;
-        let log = self.folder.join(format!("{}.log", self.step));
-        let mut command = Command::new(&self.nicety);
-        command.args(["run", "--device", device, "--"]).args(line.split_whitespace());
-        Running::start(&mut command, &log)
+        self.start_command(self.command(device).args(line.split_whitespace()))
     }
-}
 
-/// Waits until somebody listens at this port: by TCP, or by a name of the device `shm`.
-fn await_listener(port: u16, server: &mut Running) -> Result<()> {
-    let (address, name, began) = (format!(":{port:04X}"), format!("/{port}"), Instant::now());
-    let listens = |line: &str| {
-        let mut words = line.split_whitespace().skip(1);
-        words.next().is_some_and(|local| local.ends_with(&address)) && words.nth(1) == Some("0A")
-    };
-    let is_named = |line: &str| line.contains("@nicety-shm/") && line.ends_with(&name);
-    let lines = |file: &str, is: &dyn Fn(&str) -> bool| {
-        fs::read_to_string(file).is_ok_and(|text| text.lines().any(is))
-    };
-    while !lines("/proc/net/tcp", &listens)
-        && !lines("/proc/net/tcp6", &listens)
-        && !lines("/proc/net/unix", &is_named)
-    {
-        if let Some(ended) = server.ended()? {
-            bail!("the server {}", tail(&ended));
-        }
-        ensure!(began.elapsed() < LIMIT, "nobody listens: {}", tail(&server.output()?));
-        sleep(Duration::from_millis(10));
+    /// Where files of these cases are.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
-    Ok(())
+
+    /// What runs the program that is put behind it on a device.
+    pub(super) fn command(&self, device: &str) -> Command {
+        let mut command = Command::new(&self.nicety);
+        command.args(["run", "--device", device, "--"]);
+        command
+    }
+
+    pub(super) fn start_command(&mut self, command: &mut Command) -> Result<Running> {
+        self.step += 1;
+        Running::start(command, &self.folder.join(format!("{}.log", self.step)))
+    }
 }
 
 /// What one said, which has to end well and say nothing bad.

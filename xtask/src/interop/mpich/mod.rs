@@ -1,0 +1,427 @@
+//! MPICH's own tests of MPI in C, from a checkout of its public repository: compiled by `nicety mpicc`, and run on our library as its
+//! lists say. Nothing of the checkout is changed or kept. `lists` reads those lists.
+
+mod lists;
+
+use super::makefile::{defines, joined, values};
+use crate::limited::{Finished, Running};
+use crate::workspace::{Workspace, counted, run};
+use anyhow::{Context, Result, bail, ensure};
+use lists::{Entry, Expects, Test};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What to run of the tests, and where they are.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// A checkout of github.com/pmodels/mpich.
+    #[arg(long, value_name = "DIR")]
+    source: PathBuf,
+    /// Only this folder of its tests, as `coll`, or this program, as `coll/bcast`; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Only on this device.
+    #[arg(long, value_parser = DEVICES)]
+    device: Option<String>,
+}
+
+const DEVICES: [&str; 2] = ["shm", "iwarp"];
+/// Folders of `test/mpi` whose programs are C and use what the standard has.
+const FOLDERS: [&str; 35] = [
+    "attr",
+    "coll",
+    "comm",
+    "datatype",
+    "errhan",
+    "errors/attr",
+    "errors/coll",
+    "errors/comm",
+    "errors/datatype",
+    "errors/group",
+    "errors/io",
+    "errors/pt2pt",
+    "errors/rma",
+    "errors/session",
+    "errors/spawn",
+    "errors/topo",
+    "group",
+    "info",
+    "init",
+    "io",
+    "mpi_t",
+    "part",
+    "pt2pt",
+    "rma",
+    "session",
+    "spawn",
+    "threads/coll",
+    "threads/comm",
+    "threads/init",
+    "threads/mpi_t",
+    "threads/part",
+    "threads/pt2pt",
+    "threads/rma",
+    "threads/spawn",
+    "topo",
+];
+/// What programs are linked with as far as they use it.
+const HELPERS: [&str; 10] = [
+    "util/mtest.c",
+    "util/mtest_common.c",
+    "util/dtypes.c",
+    "util/run_mpitests.c",
+    "dtpools/src/dtpools.c",
+    "dtpools/src/dtpools_misc.c",
+    "dtpools/src/dtpools_init_verify.c",
+    "dtpools/src/dtpools_desc.c",
+    "dtpools/src/dtpools_attr.c",
+    "dtpools/src/dtpools_custom.c",
+];
+/// What MPICH's configuration would find on Linux and in our header.
+const FOUND: [&str; 37] = [
+    "HAVE_ATOMIC",
+    "HAVE_DOUBLE__COMPLEX",
+    "HAVE_FLOAT__COMPLEX",
+    "HAVE_GETRUSAGE",
+    "HAVE_INT16_T",
+    "HAVE_INT32_T",
+    "HAVE_INT64_T",
+    "HAVE_INT8_T",
+    "HAVE_INTTYPES_H",
+    "HAVE_LONG_DOUBLE",
+    "HAVE_LONG_DOUBLE__COMPLEX",
+    "HAVE_LONG_LONG",
+    "HAVE_LONG_LONG_INT",
+    "HAVE_MPI_INIT_THREAD",
+    "HAVE_MPI_INTEGER16",
+    "HAVE_MPI_IO",
+    "HAVE_MPI_SPAWN",
+    "HAVE_MPI_WIN_CREATE",
+    "HAVE_PTHREAD_H",
+    "HAVE_STDARG_H",
+    "HAVE_STDINT_H",
+    "HAVE_STDLIB_H",
+    "HAVE_STRDUP",
+    "HAVE_STRINGS_H",
+    "HAVE_STRING_H",
+    "HAVE_SYS_RESOURCE_H",
+    "HAVE_SYS_STAT_H",
+    "HAVE_SYS_TIME_H",
+    "HAVE_SYS_TYPES_H",
+    "HAVE_UINT16_T",
+    "HAVE_UINT32_T",
+    "HAVE_UINT64_T",
+    "HAVE_UINT8_T",
+    "HAVE_UNISTD_H",
+    "HAVE_USLEEP",
+    "HAVE__BOOL",
+    "USE_LONG_DOUBLE_COMPLEX",
+];
+/// Beyond what was found: nothing but the standard is tried, threads are POSIX's.
+const CHOSEN: &str = "#define USE_STRICT_MPI 1\n#define ENABLE_STRICTMPI 1\n#define THREAD_PACKAGE_NAME THREAD_PACKAGE_POSIX\n\
+    #define POINTERINT_t long\n#define MPIO_USES_MPI_REQUEST 1\n#define HAVE_MPI_TYPE_CREATE_STRUCT 1\n";
+
+/// Tests that ask for what MPI does not, and what that is.
+const LEFT_OUT: [(&str, &str); 15] = [
+    ("datatype/indexed_misc", "uses a datatype that it has freed"),
+    ("datatype/typename", "knows one of two names of MPI_C_FLOAT_COMPLEX"),
+    ("errors/attr/keyvalmis", OTHER_HANDLER),
+    ("errors/comm/comm_create_group_nullarg", OTHER_HANDLER),
+    ("errors/comm/comm_create_nullarg", OTHER_HANDLER),
+    ("errors/comm/comm_split_nullarg", OTHER_HANDLER),
+    ("errors/comm/comm_split_type_nullarg", OTHER_HANDLER),
+    ("errors/pt2pt/truncmsg2", "wants the types of a send and its receive compared"),
+    ("errors/rma/cas_type_check", "wants MPI_CHAR, which is no integer type, compared and swapped"),
+    ("io/tst_fileview", "wants a filetype that goes backward to be an MPI_ERR_IO"),
+    ("mpi_t/cvarwrite", "writes numbers that control variables cannot have"),
+    ("rma/fetch_and_op_char", NO_SUM),
+    ("rma/fetch_and_op_char_accop_hwacc", NO_SUM),
+    ("rma/fetch_and_op_char_hwacc", NO_SUM),
+    ("pt2pt/bsend_iflush", "wants a buffered message to its own process to stay in the space for it"),
+];
+const NO_SUM: &str = "wants MPI_CHAR summed up, which is no number in MPI";
+const OTHER_HANDLER: &str = "wants the handler of MPI_COMM_WORLD called for an object that has its own";
+
+/// How long `mpirun` may take to end ranks that took too long.
+const MANNERS: Duration = Duration::from_secs(60);
+/// What `mpirun` says where ranks share cores, which is no word of a test's.
+const SHARED: &str = "so their times say little";
+
+/// How a run ended.
+enum Outcome {
+    Passed,
+    Failed(String),
+    /// The program said so.
+    Skipped,
+}
+
+/// How many runs of a folder ended how.
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    left_out: usize,
+}
+
+/// The checkout, and where its tests are built.
+struct Suite {
+    tests: PathBuf,
+    folder: PathBuf,
+    nicety: PathBuf,
+    /// Programs that were compiled, and why one was not.
+    built: BTreeMap<String, Result<(), String>>,
+}
+
+impl Suite {
+    fn open(workspace: &Workspace, source: &Path) -> Result<Self> {
+        let tests = source.join("test/mpi");
+        ensure!(
+            tests.join("util/mtest.c").exists(),
+            "{}: not there; give a checkout of github.com/pmodels/mpich",
+            tests.display()
+        );
+        run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-mpi"]))?;
+        let (target, folder) = (workspace.target(), workspace.target().join("interop/mpich"));
+        fs::create_dir_all(folder.join("include"))?;
+        let found: Vec<String> = FOUND.iter().map(|what| format!("#define {what} 1\n")).collect();
+        fs::write(folder.join("include/mpitestconf.h"), found.concat() + CHOSEN)?;
+        fs::write(folder.join("include/mtest_mpix.h"), "")?;
+        fs::write(folder.join("dtpoolsconf.h"), found.concat())?;
+        let suite = Self { tests, folder, nicety: target.join("debug/nicety"), built: BTreeMap::new() };
+        suite.helpers()?;
+        Ok(suite)
+    }
+
+    fn cc(&self) -> Command {
+        let mut cc = Command::new(&self.nicety);
+        cc.args(["mpicc", "-O1", "-w", "-D_GNU_SOURCE", "-DHAVE_CONFIG_H", "-I"])
+            .arg(self.folder.join("include"));
+        for include in ["include", "dtpools/include"] {
+            cc.arg("-I").arg(self.tests.join(include));
+        }
+        cc
+    }
+
+    /// Compiles what programs are linked with: an archive, and the helper for one thread and for many.
+    fn helpers(&self) -> Result<()> {
+        let compile = |source: &str, object: &Path| {
+            let mut cc = self.cc();
+            if object.ends_with("threads.o") {
+                cc.arg("-DMTEST_USE_THREAD");
+            }
+            run(cc.arg("-c").arg(self.tests.join(source)).arg("-o").arg(object))
+        };
+        let archive = self.folder.join("libmtest.a");
+        if archive.exists() {
+            fs::remove_file(&archive)?;
+        }
+        let mut ar = Command::new("ar");
+        ar.arg("rcs").arg(&archive);
+        for source in HELPERS {
+            let object = self.folder.join(source.replace('/', "-")).with_extension("o");
+            compile(source, &object)?;
+            ar.arg(object);
+        }
+        run(&mut ar)?;
+        let handlers = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/handlers.c");
+        run(self.cc().arg("-c").arg(handlers).arg("-o").arg(self.folder.join("handlers.o")))?;
+        compile("util/mtest_single.c", &self.folder.join("single.o"))?;
+        compile("util/mtest_thread.c", &self.folder.join("threads.o"))
+    }
+
+    /// What a folder's lists say.
+    fn entries(&self, folder: &str) -> Result<Vec<Entry>> {
+        let at = self.tests.join(folder);
+        let lists = ["testlist", "testlist.in"].map(|name| at.join(name));
+        let list = lists.iter().find(|list| list.exists());
+        let list = fs::read_to_string(list.with_context(|| format!("{}: no list of tests", at.display()))?)?;
+        let config = fs::read_to_string(self.tests.join("maint/dtp-test-config.txt"))?;
+        Ok(lists::entries(&(list + "\n" + &lists::pooled(&config, folder))))
+    }
+
+    /// Compiles a program of a folder, the first time.
+    fn built(&mut self, folder: &str, program: &str) -> Result<(), String> {
+        let name = format!("{folder}/{program}");
+        if let Some(built) = self.built.get(&name) {
+            return built.clone();
+        }
+        let built = self.build(folder, program).map_err(|why| format!("{why:#}"));
+        self.built.insert(name, built.clone());
+        built
+    }
+
+    /// Compiles a program of a folder, as its makefile says.
+    fn build(&self, folder: &str, program: &str) -> Result<()> {
+        let built = self.folder.join(folder);
+        fs::create_dir_all(&built)?;
+        let makefile = joined(&fs::read_to_string(self.tests.join(folder).join("Makefile.am"))?);
+        let sources = values(&makefile, &format!("{program}_SOURCES"));
+        let own = format!("{program}.c");
+        let sources = if sources.is_empty() { vec![own.as_str()] } else { sources };
+        let mut cc = self.cc();
+        let threads = folder.starts_with("threads");
+        if threads {
+            cc.arg("-DMTEST_USE_THREAD");
+        }
+        cc.args(defines(&makefile, program)).arg("-I").arg(self.tests.join(folder));
+        let sources = sources.iter().filter(|source| source.ends_with(".c"));
+        cc.args(sources.map(|source| self.tests.join(folder).join(source)));
+        cc.arg(self.folder.join(if threads { "threads.o" } else { "single.o" }));
+        cc.args(["handlers.o", "libmtest.a"].map(|file| self.folder.join(file)))
+            .args(["-lm", "-lpthread", "-o"])
+            .arg(built.join(program));
+        let finished = Running::start(&mut cc, &built.join(format!("{program}.cc")))?
+            .finish(Duration::from_secs(120))?;
+        let why =
+            || finished.output.lines().find(|line| line.contains("error") || line.contains("undefined"));
+        ensure!(finished.is_good(), "does not compile: {}", why().unwrap_or("see its log"));
+        Ok(())
+    }
+
+    /// Runs a test in the folder of its program.
+    fn try_on(&self, folder: &str, test: &Test, device: &str) -> Result<Outcome> {
+        let at = self.folder.join(folder);
+        let log = at.join(format!("{}.{}.{device}.log", test.program, test.ranks));
+        let mut launch = Command::new(&self.nicety);
+        let limit = test.limit_s.to_string();
+        launch
+            .args(["mpirun", "-n", &test.ranks, "--timeout", &limit])
+            .arg(at.join(&test.program))
+            .args(&test.arguments);
+        launch.current_dir(&at).env("NICETY_DEVICE", device);
+        launch.envs(test.variables.iter().map(|(name, value)| (name, value)));
+        let finished =
+            Running::start(&mut launch, &log)?.finish(Duration::from_secs(test.limit_s) + MANNERS)?;
+        Ok(judge(test.expects, &finished))
+    }
+}
+
+/// Whether a run was as expected.
+fn judge(expects: Expects, finished: &Finished) -> Outcome {
+    let is = |line: &&str, words: &str| line.trim().eq_ignore_ascii_case(words);
+    let says = |words: &str| finished.output.lines().any(|line| is(&line, words));
+    let is_extra = |line: &&str| !is(line, "No Errors") && !line.trim().is_empty() && !line.contains(SHARED);
+    let others: Vec<&str> = finished.output.lines().filter(is_extra).collect();
+    let has_failed = finished.status.is_some_and(|status| !status.success());
+    if says("Test Skipped") {
+        return Outcome::Skipped;
+    }
+    let good = match expects {
+        Expects::NoErrors => finished.is_good() && says("No Errors") && others.is_empty(),
+        Expects::NoErrorsAndWords => finished.is_good() && says("No Errors"),
+        Expects::NoErrorsThenFailure => has_failed && says("No Errors"),
+        Expects::Failure => has_failed,
+        Expects::Status => finished.is_good(),
+    };
+    if good {
+        return Outcome::Passed;
+    }
+    let how = finished.status.map_or_else(|| "did not end".to_owned(), |status| status.to_string());
+    let words: String =
+        others.iter().take(3).copied().collect::<Vec<_>>().join(" | ").chars().take(300).collect();
+    Outcome::Failed(format!("{how}: {words}"))
+}
+
+/// What came of a folder's tests, by device, and why some were left out.
+#[derive(Default)]
+struct Table {
+    counts: BTreeMap<&'static str, BTreeMap<String, Counts>>,
+    left_out: BTreeMap<&'static str, usize>,
+}
+
+impl Table {
+    fn of(&mut self, folder: &'static str, device: &str) -> &mut Counts {
+        self.counts.entry(folder).or_default().entry(device.to_owned()).or_default()
+    }
+
+    fn leave_out(&mut self, folder: &'static str, device: &str, why: &'static str) {
+        self.of(folder, device).left_out += 1;
+        *self.left_out.entry(why).or_default() += 1;
+    }
+
+    /// Prints it; how many failed.
+    fn print(&self, devices: &[&str]) -> usize {
+        let heads: String =
+            devices.iter().map(|device| format!("{device:>10}: passed failed left out")).collect();
+        println!("{:<16}{heads}", "");
+        for (folder, row) in &self.counts {
+            let cells =
+                row.values().map(|of| format!("{:>18} {:>6} {:>8}", of.passed, of.failed, of.left_out));
+            println!("{folder:<16}{}", cells.collect::<String>());
+        }
+        for (why, number) in &self.left_out {
+            println!("left out: {number:>4}, {why}");
+        }
+        self.counts.values().flat_map(BTreeMap::values).map(|of| of.failed).sum()
+    }
+}
+
+/// Runs a test on each device, and enters what came of it.
+fn run_test(
+    suite: &mut Suite,
+    folder: &'static str,
+    test: &Test,
+    devices: &[&str],
+    table: &mut Table,
+) -> Result<()> {
+    let name = format!("{folder}/{}", test.program);
+    let known = LEFT_OUT.iter().find(|(known, _)| *known == name);
+    let built = known.is_none().then(|| suite.built(folder, &test.program));
+    for device in devices {
+        let began = Instant::now();
+        let outcome = match (known, &built) {
+            (Some((_, why)), _) => {
+                table.leave_out(folder, device, why);
+                continue;
+            }
+            (None, Some(Err(why))) => Outcome::Failed(why.clone()),
+            (None, _) => suite.try_on(folder, test, device)?,
+        };
+        match outcome {
+            Outcome::Passed => table.of(folder, device).passed += 1,
+            Outcome::Skipped => {
+                table.leave_out(folder, device, "the program says that it has nothing to try")
+            }
+            Outcome::Failed(why) => {
+                table.of(folder, device).failed += 1;
+                let (ranks, arguments) = (&test.ranks, test.arguments.join(" "));
+                println!(
+                    "FAILED {name} {ranks} {arguments} on {device}, {} s: {why}",
+                    began.elapsed().as_secs()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Builds and runs the tests, and prints for each folder how many passed.
+pub(crate) fn check(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut suite = Suite::open(workspace, &options.source)?;
+    let mut devices = Vec::from(DEVICES);
+    devices.retain(|device| options.device.as_deref().is_none_or(|only| only == *device));
+    let mut table = Table::default();
+    for folder in FOLDERS {
+        let wanted = |name: &str| {
+            options.only.is_empty() || options.only.iter().any(|only| only == folder || only == name)
+        };
+        for entry in suite.entries(folder)? {
+            match entry {
+                Entry::Test(test) if wanted(&format!("{folder}/{}", test.program)) => {
+                    run_test(&mut suite, folder, &test, &devices, &mut table)?;
+                }
+                Entry::LeftOut(why) if wanted(folder) => {
+                    devices.iter().for_each(|device| table.leave_out(folder, device, why));
+                }
+                _ => {}
+            }
+        }
+    }
+    match table.print(&devices) {
+        0 => Ok(()),
+        failed => bail!("{} failed; what they said is in {}", counted(failed, "run"), suite.folder.display()),
+    }
+}
