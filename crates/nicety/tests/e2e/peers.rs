@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::net::TcpListener;
 
+use bench::launch::wire::VERSION;
+
 use crate::common::{Ended, nicety};
 use crate::serve::Server;
 
@@ -81,7 +83,7 @@ fn a_peer_of_another_version_is_named() {
 #[test]
 fn a_server_does_not_reach_the_terminal() {
     let evil = "\\u001b]0;owned\\u0007\\u001b[2J";
-    let hello = r#"{"magic":"nicety-control","version":2,"program":"9"}"#.to_owned();
+    let hello = format!(r#"{{"magic":"nicety-control","version":{VERSION},"program":"9"}}"#);
     for said in [
         vec![format!(r#"{{"magic":"nicety-control","version":99,"program":"{evil}"}}"#)],
         vec![hello.clone(), format!(r#"{{"frame":"refused","why":"no{evil}"}}"#)],
