@@ -1,5 +1,7 @@
 //! How the reference NIC carries requests out: one after the other, each at once and whole.
 
+use std::sync::atomic::{Ordering, fence};
+
 use super::state::{Event, Fault, Pieces, Receive, Send, Slots, State};
 use verbs::{Access, AsyncEvent, Buf, Error, QpState, RemoteAddr, SendOp, Sge, Wc, WcOpcode, WcStatus};
 
@@ -108,7 +110,7 @@ impl State {
         }
         if let Some(Some(Some((buf, offset)))) = &target {
             let room = bytes.len().min(buf.len() - offset);
-            buf.write(*offset, &bytes[..room]).expect("checked");
+            place(buf, *offset, &bytes[..room]);
         }
         if !needs_receive {
             return Outcome::Done(0);
@@ -292,7 +294,7 @@ impl State {
         for sge in sges.iter().filter(|s| s.length > 0) {
             let (now, later) = rest.split_at(rest.len().min(sge.length as usize));
             let (buf, offset) = self.local(domain, sge, Access::LOCAL_WRITE).expect("checked");
-            buf.write(offset, now).expect("checked");
+            place(&buf, offset, now);
             rest = later;
         }
         true
@@ -381,4 +383,12 @@ impl State {
             manager.signal.raise();
         }
     }
+}
+
+/// Writes with the last byte last, as whoever looks at it takes it for the sign that all is there.
+fn place(buf: &Buf, offset: usize, bytes: &[u8]) {
+    let Some((last, rest)) = bytes.split_last() else { return };
+    buf.write(offset, rest).expect("checked");
+    fence(Ordering::Release);
+    buf.write(offset + rest.len(), &[*last]).expect("checked");
 }
