@@ -3,7 +3,7 @@
 //! A call that is not noted costs a look at one flag. `MPI_Pcontrol` switches it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use host::{Span, Time};
 use mpi::{Called, Process, Profile, Traffic};
@@ -73,14 +73,14 @@ pub(crate) fn end(at: usize, began: Time) {
 /// Watches a process from now on.
 pub(crate) fn watch(process: &Process) {
     if PROCESS.set(process.clone()).is_ok() {
-        watched().switch_on(process);
+        cface::lock(&WATCH).switch_on(process);
     }
 }
 
 /// `MPI_Pcontrol`: 0 ceases to note, 1 goes on, 2 forgets what was noted; others mean nothing.
 pub(crate) fn control(level: i32) {
     let Some(process) = PROCESS.get() else { return };
-    let mut watch = watched();
+    let mut watch = cface::lock(&WATCH);
     match level {
         0 => watch.switch_off(process),
         1 => watch.switch_on(process),
@@ -92,7 +92,7 @@ pub(crate) fn control(level: i32) {
 /// What was noted, to its end; nothing if nobody wants it.
 pub(crate) fn finish() -> Option<Profile> {
     let process = PROCESS.get()?;
-    let mut watch = watched();
+    let mut watch = cface::lock(&WATCH);
     watch.switch_off(process);
     let called = |count: &Count| {
         let [calls, ps, bytes] = count.all().map(|count| count.load(Ordering::Relaxed));
@@ -101,10 +101,6 @@ pub(crate) fn finish() -> Option<Profile> {
     let calls = NAMES.iter().zip(CALLS.iter().map(called)).filter(|(_, called)| called.calls > 0);
     let calls = calls.map(|(name, called)| ((*name).to_owned(), called)).collect();
     Some(Profile { watched: watch.watched, calls, sent: std::mem::take(&mut watch.sent) })
-}
-
-fn watched() -> MutexGuard<'static, Watch> {
-    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What has left for each process of the job, and last for those of other jobs.

@@ -10,12 +10,9 @@ use super::connect::{ends, rejected};
 use verbs::pairing::{self, Offered, Pairing};
 use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpState, SendOp, SendWr, WcOpcode};
 
-/// Bytes of private data that a request to connect needs, which says whom it is from and for.
-const SAID: u32 = 30;
-
 /// Whether requests have room for that; over rails of cards with little private data they have not.
 fn can_pair(env: &Env) -> bool {
-    [&env.a, &env.b].iter().all(|device| device.attr().max_private_data >= SAID)
+    [&env.a, &env.b].iter().all(|device| device.attr().max_private_data >= pairing::PRIVATE_DATA)
 }
 
 /// One side: a channel whose connect requests go to a pairing, and what its events have said.
@@ -189,7 +186,7 @@ pub(super) fn requests_of_others_are_told_apart(env: &Env) {
         let (stranger, _) = ends(env);
         stranger
             .cm
-            .connect(&stranger.qp, to, &ConnParam::with_private_data(vec![7; SAID as usize]))
+            .connect(&stranger.qp, to, &ConnParam::with_private_data(vec![7; pairing::PRIVATE_DATA as usize]))
             .expect("connect");
         (stranger, side.pairing.offer(side.end.waiter.request(&side.end.cm)))
     };

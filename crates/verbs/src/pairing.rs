@@ -22,6 +22,9 @@ pub struct End {
     pub qp_num: u32,
 }
 
+/// Bytes of private data that a request to connect needs for a pairing: it says whom it is from and for.
+pub const PRIVATE_DATA: u32 = 30;
+
 /// Requests that wait for their end to be wanted, at most.
 const BACKLOG: u32 = 4096;
 

@@ -13,7 +13,6 @@ use super::layout::{
     cq_at, qp_at, recv, srq_at, state,
 };
 use super::peer::Peer;
-use super::place;
 use super::segment::{Map, Ref, Slots};
 use super::wire::Hello;
 use crate::fork::Fd;
@@ -155,7 +154,7 @@ impl Link {
     #[inline]
     pub(super) fn fetch_next_receive(&self) {
         if let Some(recvs) = &self.recvs {
-            place::fetch_soon(&recvs.slot(self.delivered())[recv::MARK]);
+            host::fetch_ahead(std::ptr::from_ref(&recvs.slot(self.delivered())[recv::MARK]).addr(), 1);
         }
     }
 

@@ -14,19 +14,6 @@ pub(super) enum Fault {
     Gone,
 }
 
-/// Begins to fetch the line of a word that will be read soon.
-#[inline]
-pub(super) fn fetch_soon<T>(word: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint that reads nothing architecturally, of a line that a reference proves mapped.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = word;
-}
-
 /// Which way bytes go, seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
