@@ -215,6 +215,16 @@ fn bilat_is_complete() {
     every_cell(&["bilat"], &[1, 70_000]);
 }
 
+/// Goal: what is sent later than the peer's message comes keeps its contents. Method: cards that lose packets read the source
+/// again for what is sent again.
+#[test]
+fn bilat_is_complete_where_packets_are_lost() {
+    let plan = plan_on("model:mt23108-vapi(faults.loss_ppm=20000)", &["bilat"], &[70_000], &[]);
+    let (_, watch) = measure(&plan);
+    assert!(watch.skipped.is_empty(), "{:?}", watch.skipped);
+    assert_eq!(watch.measured, plan.cells.len() as u64);
+}
+
 #[test]
 fn streams_are_complete() {
     every_cell(&["bandwidth", "bibw", "rate"], &[1, 4096, 1 << 20]);

@@ -2,7 +2,7 @@
 //!
 //! A write is noticed by polling the last byte of the sink. That byte changes with every message and is never 0, so
 //! that stale data cannot be taken for new. Where both sides speak at once the peer can be one message ahead, so
-//! messages go to two sinks in turn.
+//! messages go to two sinks in turn; and as the own last message may still wait in the NIC, they come from two sources.
 //!
 //! Between seeing the peer's message and posting the answer lies nothing that can wait: the next request is prepared,
 //! completions are taken and receives are posted again while the peer is at work.
@@ -60,7 +60,8 @@ const RECEIVES: u32 = 16;
 const LOOKS: u32 = 1 << 14;
 /// Messages whose whole contents are compared.
 const CHECKED: u64 = 3;
-/// Messages up to this size go out from two places in turn, so that one can be prepared while the other is sent.
+/// Messages up to this size go out from two places in turn, so that one can be prepared while the other is sent. Where both
+/// speak at once, writes of any size do: the peer's message says that the own one before the last has arrived, and no more.
 const TWO_SOURCES_MAX: u32 = 4096;
 
 /// One side of a ping-pong.
@@ -103,7 +104,7 @@ impl PingPong {
         let requests = if op == Op::WriteSend { 2 } else { 1 };
         let depth = Depth { inline, ..Depth::new(requests * (2 * every + 1), RECEIVES) };
         let mut link = Link::create(session.device, depth)?;
-        let twice = !op.is_fetch() && size <= TWO_SOURCES_MAX;
+        let twice = !op.is_fetch() && (size <= TWO_SOURCES_MAX || (both && op == Op::Write));
         let source_stride = if twice { u64::from(size).next_multiple_of(64) } else { 0 };
         let source = place(session, &link.pd, factor::SOURCE, source_stride as usize + size as usize)?;
         let sink = place(session, &link.pd, factor::SINK, stride as usize + size as usize)?;
@@ -257,7 +258,7 @@ impl PingPong {
         }
         if self.both {
             self.put(turn)?;
-            // Only this says that the message before has arrived, so that its place can be used again.
+            // Only this says that the own message before has arrived, so that its places can be used again.
             self.get(host, turn, deadline)?;
         } else {
             self.get(host, turn, deadline)?;
