@@ -2,7 +2,7 @@
 //! no part in the others' results runs beside the tests.
 
 use crate::workspace::{Workspace, capture, counted, run as run_command};
-use crate::{corpora, deb, interop, licences, loom, miri, rows, ships, siege, tidy};
+use crate::{corpora, deb, interop, licences, loom, miri, rows, ships, siege, suite, tidy};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -39,11 +39,7 @@ const STEPS: &[Step] = &[
             cargo(w, &arguments, Some(("RUSTDOCFLAGS", "-D warnings")))
         },
     },
-    Step {
-        name: "test",
-        command: "cargo test --workspace",
-        run: |w| cargo(w, &["test", "--workspace"], None),
-    },
+    Step { name: "test", command: "cargo test --workspace --no-fail-fast", run: suite::check },
     Step {
         name: "wasm",
         // Proof that the protocol needs no operating system.
@@ -108,7 +104,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<
     let is_beside = |step: &&Step| only.is_empty() && BESIDE.contains(&step.name);
     let steps: Vec<&Step> = named.into_iter().filter(|step| !is_beside(step)).collect();
     let start = Instant::now();
-    let mut summary = String::new();
+    let (mut summary, mut remarks) = (String::new(), String::new());
     for (index, step) in steps.iter().enumerate() {
         println!("ci: [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.command);
         let began = Instant::now();
@@ -121,7 +117,10 @@ pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<
         let others = beside.map_or(Ok(()), |beside| beside.end(&mut summary));
         match outcome.and_then(|line| others.map(|()| line)) {
             Ok(line) if line.is_empty() => {}
-            Ok(line) => println!("{line}"),
+            Ok(line) => {
+                println!("{line}");
+                remarks += &format!("{line}\n");
+            }
             Err(error) => {
                 let skipped = counted(steps.len() - index - 1, "step");
                 print!("\nci: summary\n{summary}");
@@ -135,7 +134,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<
         println!("ci: [{}/{}] {} ok, {took}", index + 1, steps.len(), step.name);
     }
     println!(
-        "\nci: summary\n{summary}ci: {} passed in {}",
+        "\nci: summary\n{summary}{remarks}ci: {} passed in {}",
         counted(summary.lines().count(), "step"),
         seconds(start.elapsed())
     );

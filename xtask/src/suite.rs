@@ -1,0 +1,133 @@
+//! The test step: all tests, and once more, alone, the few that failed.
+//!
+//! Tests start hundreds of programs, ours and others', on machines whose cores somebody else may use. One that fails and then
+//! passes has a defect, in itself or in what it tests; it is named where nobody can overlook it, and does not keep everything
+//! else from being checked. What fails twice has failed.
+
+use crate::workspace::{Workspace, counted};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader, pipe};
+use std::process::Command;
+
+/// So many failures at most can be accidents.
+const FEW: usize = 5;
+
+/// A test program that failed: the options of cargo that run it again, and the names of the tests that failed. Without names it
+/// was the program that ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Failed {
+    options: Vec<String>,
+    names: Vec<String>,
+}
+
+/// Runs all tests. Returns the line that names those that wavered.
+pub(crate) fn check(workspace: &Workspace) -> Result<String> {
+    let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast"]);
+    let mut listener = Listener::default();
+    if run_listening(&mut command, |line| listener.hear(line))? {
+        return Ok(String::new());
+    }
+    let failed = listener.failed;
+    let all: Vec<&str> = failed.iter().flat_map(Failed::shown).collect();
+    if failed.is_empty() || all.len() > FEW {
+        bail!("`cargo test --workspace --no-fail-fast` failed in {}", counted(failed.len(), "program"));
+    }
+    for program in &failed {
+        println!("test: once more: {}", program.shown().join(", "));
+        let mut again = workspace.cargo(&["test"]);
+        again.args(&program.options).args(["--", "--exact", "--test-threads=1"]).args(&program.names);
+        if !run_listening(&mut again, |_| {})? {
+            bail!("failed twice: {}", program.shown().join(", "));
+        }
+    }
+    Ok(format!(
+        "ci: WAVERED: failed, and passed alone: {}; find out why before anything else",
+        all.join(", ")
+    ))
+}
+
+impl Failed {
+    /// What to call it.
+    fn shown(&self) -> Vec<&str> {
+        let of = if self.names.is_empty() { &self.options } else { &self.names };
+        of.iter().map(String::as_str).collect()
+    }
+}
+
+/// Runs a command, and shows each line and passes it on. Whether it was successful.
+fn run_listening(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<bool> {
+    let (reader, writer) = pipe().context("no pipe for what tests print")?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().context("cannot start cargo")?;
+    // Its ends of the pipe go with it; ours would keep the reader waiting.
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = String::from_utf8_lossy(&line.context("what tests print cannot be read")?).into_owned();
+        println!("{line}");
+        hear(&line);
+    }
+    Ok(child.wait()?.success())
+}
+
+/// What of the output says which tests failed.
+#[derive(Default)]
+struct Listener {
+    failed: Vec<Failed>,
+    names: Vec<String>,
+    is_list: bool,
+}
+
+impl Listener {
+    /// The next line. A program lists the names at its end, behind a line "failures:"; then cargo says how to run it again.
+    fn hear(&mut self, line: &str) {
+        if let Some(rest) =
+            line.split_once("failed, to rerun pass `").and_then(|(_, rest)| rest.strip_suffix('`'))
+        {
+            let options = rest.split(' ').map(str::to_owned).collect();
+            self.failed.push(Failed { options, names: std::mem::take(&mut self.names) });
+        } else if line.trim_start().starts_with("Running ") {
+            self.names.clear();
+        } else if line == "failures:" {
+            self.names.clear();
+            self.is_list = true;
+        } else if let Some(name) = line.strip_prefix("    ").filter(|_| self.is_list) {
+            self.names.push(name.to_owned());
+        } else if self.is_list && !self.names.is_empty() {
+            self.is_list = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(lines: &str) -> Vec<Failed> {
+        let mut listener = Listener::default();
+        lines.lines().for_each(|line| listener.hear(line));
+        listener.failed
+    }
+
+    fn failed(options: &[&str], names: &[&str]) -> Failed {
+        let owned = |all: &[&str]| all.iter().map(|&one| one.to_owned()).collect();
+        Failed { options: owned(options), names: owned(names) }
+    }
+
+    #[test]
+    fn failures_are_found_in_what_tests_print() {
+        let lines = "     Running tests/launch.rs (target/debug/deps/launch-1)\ntest a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n\n\
+                     thread 'a::b' panicked at x.rs:1:5:\n    no name\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED. 0 passed\n\n    no name\n\
+                     error: test failed, to rerun pass `-p bench --test launch`\n     Running unittests src/lib.rs (target/debug/deps/x-2)\n\
+                     error: test failed, to rerun pass `-p x --lib`\nerror: 2 targets failed:\n    `-p bench --test launch`\n    `-p x --lib`";
+        let expected = [
+            failed(&["-p", "bench", "--test", "launch"], &["a::b", "c"]),
+            failed(&["-p", "x", "--lib"], &[]),
+        ];
+        assert_eq!(heard(lines), expected);
+    }
+
+    #[test]
+    fn nothing_failed_where_nothing_says_so() {
+        assert_eq!(heard("test a ... ok\nerror: could not compile `x`\n"), []);
+    }
+}
