@@ -12,6 +12,7 @@
 //! | `dat` | programs built against DAT, on this machine |
 //! | `verbs` | programs built for libibverbs and librdmacm, on this machine |
 //! | `pyverbs` | rdma-core's tests of those libraries |
+//! | `crates` | Rust crates that wrap those libraries |
 //! | `launchers` | MPICH's launchers and programs, on this machine |
 //! | `mpi`, `mpi4py` | MPI's header against MPICH's; mpi4py, and its tests, on our library |
 //! | `mpich` | MPICH's own tests, from a checkout, on our library |
@@ -26,6 +27,7 @@ mod archive;
 mod capture;
 mod case;
 mod cases;
+mod crates;
 mod dat;
 mod guest;
 mod image;
@@ -96,7 +98,7 @@ fn cases() -> impl Iterator<Item = Against> {
         .iter()
         .map(Against::Siw)
         .chain(dat::CASES.iter().map(Against::Dat))
-        .chain(verbs::CASES.iter().chain(pyverbs::CASES).map(Against::Verbs))
+        .chain(verbs::CASES.iter().chain(pyverbs::CASES).chain(crates::CASES).map(Against::Verbs))
         .chain(mpich(launchers::CASES))
         .chain(ring::CASES.iter().map(Against::Ring))
         .chain(ring::SLURM_CASES.iter().map(Against::Slurm))

@@ -48,15 +48,15 @@ pub(super) const DEVICES: [(&str, &str); 2] = [("shm", ""), ("iwarp@127.0.0.1", 
 const RDMACM_UTILS: u16 = 7174;
 
 /// A program, or two that talk with each other. `PORT` is a free port, `GID` what a device needs to be reached.
-struct Row {
-    server: &'static str,
+pub(super) struct Row {
+    pub(super) server: &'static str,
     /// What the client is started with; nothing for a program that is alone, and for those that end badly, as is said.
-    end: End,
+    pub(super) end: End,
     /// What it says when all is well.
-    says: &'static str,
+    pub(super) says: &'static str,
 }
 
-enum End {
+pub(super) enum End {
     Alone,
     /// It is alone, and goes on until it is ended.
     Watches,
@@ -69,11 +69,11 @@ enum End {
     ClientOf(&'static str),
 }
 
-const fn alone(server: &'static str, says: &'static str) -> Row {
+pub(super) const fn alone(server: &'static str, says: &'static str) -> Row {
     Row { server, end: End::Alone, says }
 }
 
-const fn same(server: &'static str) -> Row {
+pub(super) const fn same(server: &'static str) -> Row {
     Row { server, end: End::Same, says: "" }
 }
 
@@ -222,6 +222,8 @@ const ERRORS_HANDLED: &str = "error handling:";
 pub(crate) struct Clients {
     nicety: PathBuf,
     folder: PathBuf,
+    /// Where programs are looked for first.
+    preferred: Option<PathBuf>,
     step: u32,
 }
 
@@ -233,7 +235,15 @@ impl Clients {
         let folder = workspace.target().join("interop/verbs");
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
-        Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, step: 0 })
+        Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, preferred: None, step: 0 })
+    }
+
+    /// As [`Clients::all`], with programs of this folder, where it has them.
+    pub(super) fn all_from(&mut self, folder: PathBuf, rows: &[Row]) -> Result<Verdict> {
+        self.preferred = Some(folder);
+        let verdict = self.all(rows);
+        self.preferred = None;
+        verdict
     }
 
     /// Runs each row on each device.
@@ -307,7 +317,11 @@ impl Clients {
     }
 
     fn start(&mut self, device: &str, line: &str) -> Result<Running> {
-        self.start_command(self.command(device).args(line.split_whitespace()))
+        let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+        let preferred = self.preferred.iter().map(|folder| folder.join(program)).find(|path| path.exists());
+        let mut command = self.command(device);
+        command.arg(preferred.unwrap_or_else(|| program.into())).args(arguments.split_whitespace());
+        self.start_command(&mut command)
     }
 
     /// Where files of these cases are.

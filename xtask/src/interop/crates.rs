@@ -1,0 +1,54 @@
+//! Rust crates that wrap libibverbs and librdmacm: the example programs of `sideway`, built by cargo as it publishes them, on our
+//! devices. It binds the libraries when it is built, with headers of its own, and loads them by name when it runs.
+
+use super::case::{Case, Verdict};
+use super::verbs::{Clients, End, Row, alone, same};
+use crate::workspace::run;
+use anyhow::{Context as _, Result};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const CASES: &[Case<Clients>] = &[Case {
+    name: "verbs-rust",
+    shows: "programs of the Rust crate sideway",
+    run: |clients| sideway(clients),
+}];
+
+/// The crate, at the version that was tried.
+const CRATE: [&str; 3] = ["sideway", "--version", "0.4.3"];
+/// Generates its bindings.
+const CLANG: &str = "libclang-14-dev";
+const CLANG_FOLDER: &str = "/usr/lib/llvm-14/lib";
+
+const PROGRAMS: &[Row] = &[
+    alone("ibv_devinfo", "nicety0"),
+    alone("show_gids", "nicety0"),
+    same("rc_pingpong -p PORT"),
+    same("rc_pingpong -p PORT -s 65536 -n 100"),
+    same("rc_pingpong_split -p PORT"),
+    Row {
+        server: "cmtime -b 127.0.0.1 -p PORT",
+        // With -b, too, the crate would pass an address that is gone by then.
+        end: End::ClientOf("cmtime -s 127.0.0.1 -p PORT"),
+        says: "Disconnect",
+    },
+];
+
+fn sideway(clients: &mut Clients) -> Result<Verdict> {
+    let programs = install(clients.folder())?;
+    clients.all_from(programs, PROGRAMS)
+}
+
+/// Builds the programs below this folder; where they are.
+fn install(folder: &Path) -> Result<PathBuf> {
+    if !Path::new(CLANG_FOLDER).is_dir() {
+        let mut apt = Command::new("apt-get");
+        run(apt.args(["install", "-y", "-qq", "--no-install-recommends", CLANG]))
+            .with_context(|| format!("as root: apt-get install {CLANG}"))?;
+    }
+    let root = folder.join("sideway");
+    let mut cargo = Command::new("cargo");
+    cargo.args(["install", "--quiet", "--examples"]).args(CRATE).arg("--root").arg(&root);
+    run(cargo.arg("--target-dir").arg(folder.join("sideway-build")).env("LIBCLANG_PATH", CLANG_FOLDER))?;
+    Ok(root.join("bin"))
+}
