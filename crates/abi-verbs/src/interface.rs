@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ptr::null_mut;
 
 use cface::SockAddr;
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 /// The name of the interface that has this address; without one, that of this host alone.
 pub(crate) fn of(address: Option<IpAddr>) -> Option<String> {
@@ -29,6 +30,12 @@ pub(crate) fn of(address: Option<IpAddr>) -> Option<String> {
     found
 }
 
+/// The number of the interface of this name.
+pub(crate) fn index(name: &str) -> Option<u32> {
+    let any = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    netdevice::name_to_index(any, name).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +45,11 @@ mod tests {
         let of = |text: &str| of(Some(text.parse().expect("an address")));
         assert_eq!((super::of(None).as_deref(), of("127.0.0.1").as_deref()), (Some("lo"), Some("lo")));
         assert_eq!(of("203.0.113.77"), None);
+    }
+
+    #[test]
+    fn an_interface_has_a_number() {
+        assert!(index("lo").is_some_and(|index| index > 0));
+        assert_eq!(index("none"), None);
     }
 }

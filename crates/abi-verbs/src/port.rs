@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::device::{chars, guid};
 use crate::errno::Errno;
 use crate::slab::{Handle, Held};
+use crate::{engine, interface};
 
 /// The default partition, of which everyone is a full member.
 const PKEY: u16 = 0xffff;
@@ -204,7 +205,9 @@ pub(crate) fn ibv_query_gid_type(
 
 fn entry(context: Held<Context>) -> Answer<ibv_gid_entry> {
     let gid = gid(context, 1, 0)?;
-    Ok(ibv_gid_entry { gid, gid_index: 0, port_num: 1, gid_type: n::IBV_GID_TYPE_ROCE_V2, ndev_ifindex: 0 })
+    let interface = interface::of(engine::side(&context.device.look()?.name));
+    let ndev_ifindex = interface.and_then(|name| interface::index(&name)).unwrap_or(0);
+    Ok(ibv_gid_entry { gid, gid_index: 0, port_num: 1, gid_type: n::IBV_GID_TYPE_ROCE_V2, ndev_ifindex })
 }
 
 pub(crate) fn _ibv_query_gid_ex(

@@ -2,6 +2,7 @@
    process says last. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
+#include <net/if.h>
 #include <poll.h>
 #include <stdint.h>
 #include <string.h>
@@ -138,6 +139,10 @@ int main(void)
 
 	CHECK((context = ibv_open_device(list[0])));
 	CHECK(!ibv_query_gid(context, 1, 0, &gid));
+	struct ibv_gid_entry entry;
+	char name[IF_NAMESIZE];
+	CHECK(!ibv_query_gid_ex(context, 1, 0, &entry, 0) && !memcmp(&entry.gid, &gid, 16));
+	CHECK(if_indextoname(entry.ndev_ifindex, name) && !strcmp(name, "lo"));
 	CHECK((pd = ibv_alloc_pd(context)));
 	make(&one, KEY);
 	make(&other, KEY);
