@@ -74,7 +74,14 @@ impl Lab {
             "build",
             "--quiet",
             "--package",
+            "nicety",
+            "--package",
+            "abi-verbs",
+            "--package",
             "nic-soft",
+            "--bin",
+            "nicety",
+            "--lib",
             "--example",
             "rping",
             "--example",
@@ -121,9 +128,22 @@ impl Lab {
         Running::start(Command::new(self.ours.join(program)).args(arguments.split_whitespace()), &log)
     }
 
+    /// Starts a program of others on our libraries.
+    pub(crate) fn program(&mut self, line: &str) -> Result<Running> {
+        let log = self.file("log");
+        let mut nicety = Command::new(self.ours.with_file_name("nicety"));
+        nicety.args(["run", "--device", "iwarp@127.0.0.1", "--"]).args(line.split_whitespace());
+        Running::start(&mut nicety, &log)
+    }
+
+    /// A port that nobody uses now.
+    pub(crate) fn free_port() -> Result<u16> {
+        Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    }
+
     /// Starts one that listens; returns the port as well.
     pub(crate) fn ours_listening(&mut self, program: &str, arguments: &str) -> Result<(Running, u16)> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = Self::free_port()?;
         let arguments = arguments.replace("ADDR", &format!("127.0.0.1:{port}"));
         let mut running = self.ours(program, &arguments)?;
         let listens = running.says("listening at", OURS)?;

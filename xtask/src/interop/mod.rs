@@ -8,7 +8,7 @@
 //! | `capture` | what went over the wire, and tshark's verdict on it |
 //! | `proxy` | between the two ends: bytes flipped, held back, added |
 //! | `case` | [`Case`]: something to be shown |
-//! | `lab`, `cases` | what a case in the guest has at hand; those cases |
+//! | `lab`, `cases`, `programs` | what a case in the guest has at hand; those cases, with our programs and with others' |
 //! | `dat` | programs built against DAT, on this machine |
 //! | `verbs` | programs built for libibverbs and librdmacm, on this machine |
 //! | `pyverbs` | rdma-core's tests of those libraries |
@@ -38,6 +38,7 @@ mod mpi;
 mod mpi4py;
 mod mpich;
 mod portals;
+mod programs;
 mod proxy;
 mod pyverbs;
 mod ring;
@@ -96,6 +97,7 @@ fn cases() -> impl Iterator<Item = Against> {
     let mpich = |cases: &'static [Case<Mpich>]| cases.iter().map(Against::Mpich);
     cases::CASES
         .iter()
+        .chain(programs::CASES)
         .map(Against::Siw)
         .chain(dat::CASES.iter().map(Against::Dat))
         .chain(verbs::CASES.iter().chain(pyverbs::CASES).chain(crates::CASES).map(Against::Verbs))

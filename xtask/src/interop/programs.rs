@@ -1,0 +1,62 @@
+//! Programs that nobody wrote for us, at both ends: Debian's on our libraries here, started by `nicety run` on `iwarp`, and the same
+//! ones on Linux's siw in the guest.
+
+use super::case::{Case, Verdict};
+use super::guest::{GUEST_INSIDE, HOST_INSIDE, tail};
+use super::lab::{Lab, OURS, Siw};
+use crate::limited::Finished;
+use anyhow::{Result, ensure};
+
+pub(crate) const CASES: &[Case<Lab>] =
+    &[Case { name: "siw-rping", shows: "rping at both ends, either as client", run: rping }];
+
+/// Sizes of rping's texts.
+const TEXTS: [u32; 3] = [64, 1461, 65_535];
+
+fn rping(lab: &mut Lab) -> Result<Verdict> {
+    lab.siw(Siw::default())?;
+    for size in TEXTS {
+        let options = format!("-C 10 -V -S {size}");
+        theirs_serves(
+            lab,
+            &format!("rping -s -a {GUEST_INSIDE} -p PORT {options}"),
+            &format!("rping -c -a 127.0.0.1 -p PORT {options}"),
+        )?;
+        ours_serves(
+            lab,
+            &format!("rping -s -a 127.0.0.1 -p PORT {options}"),
+            &format!("rping -c -a {HOST_INSIDE} -p PORT {options}"),
+        )?;
+    }
+    Ok(Verdict(format!("{} sizes, both ways", TEXTS.len())))
+}
+
+/// A program in the guest is the server of one here.
+fn theirs_serves(lab: &mut Lab, theirs: &str, ours: &str) -> Result<()> {
+    let port = lab.guest.port()?;
+    let job = lab.serve(theirs, port)?;
+    let ours = lab.program(&ours.replace("PORT", &port.outside.to_string()))?.finish(OURS)?;
+    let theirs = job.wait();
+    ensure!(is_good(&ours), "ours: {}\nin the guest: {theirs:?}", tail(&ours.output));
+    theirs?.good().map(drop)
+}
+
+/// A program here is the server of one in the guest.
+fn ours_serves(lab: &mut Lab, ours: &str, theirs: &str) -> Result<()> {
+    let port = Lab::free_port()?;
+    let mut ours = lab.program(&ours.replace("PORT", &port.to_string()))?;
+    ours.listens(port, OURS)?;
+    let theirs = lab.guest.run(&theirs.replace("PORT", &port.to_string()), OURS.as_secs() as u32)?;
+    let ours = ours.finish(OURS)?;
+    ensure!(
+        theirs.status == 0 && is_good(&ours),
+        "ours: {}\nin the guest: {}",
+        tail(&ours.output),
+        tail(&theirs.output)
+    );
+    Ok(())
+}
+
+fn is_good(finished: &Finished) -> bool {
+    finished.status.is_some_and(|status| status.success())
+}
