@@ -18,6 +18,7 @@ use crate::status::Status;
 use crate::table::Table;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
+use crate::window::OneSided;
 
 /// What all objects of a process share; cheap to clone. Any thread may use it: whoever waits makes progress for all, and lets others
 /// at the state between two looks.
@@ -32,6 +33,7 @@ struct Inner {
     specials: Lock<Table<Special>>,
     bootstrap: BootstrapHandle,
     tuning: Tuning,
+    one_sided: OneSided,
     /// Everything that can bring news: the devices, and the bell.
     sources: WaitSet,
     /// Rung by a thread whose progress ended an operation that another one may wait for.
@@ -61,7 +63,7 @@ impl Core {
         bootstrap: Arc<dyn Bootstrap>,
         transport: Transport,
         portals: Option<Portals>,
-        tuning: Tuning,
+        (tuning, one_sided): (Tuning, OneSided),
     ) -> Self {
         let bell = Arc::new(Bell::new());
         let mut sources = WaitSet::new();
@@ -80,6 +82,7 @@ impl Core {
             specials: Lock::default(),
             bootstrap: BootstrapHandle(bootstrap),
             tuning,
+            one_sided,
             sources,
             bell,
             waiting: AtomicU32::new(0),
@@ -102,6 +105,11 @@ impl Core {
     /// By what algorithms are chosen.
     pub(crate) fn tuning(&self) -> &Tuning {
         &self.0.tuning
+    }
+
+    /// Which one-sided operations go as messages.
+    pub(crate) fn one_sided(&self) -> OneSided {
+        self.0.one_sided
     }
 
     /// A number for an object that no other of this process has.

@@ -116,4 +116,4 @@ pub use status::{ANY_SOURCE, ANY_TAG, Ended, PROC_NULL, ROOT, Status, TAG_MAX, U
 pub use tool::{Called, Carried, Carrier, Gauge, Limits, Profile, Traffic};
 pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
 pub use tuning::Tuning;
-pub use window::{Assert, At, Flavor, LockKind, Shared, Window};
+pub use window::{Assert, At, Flavor, LockKind, OneSided, Shared, Window};

@@ -17,6 +17,7 @@ use crate::request::{Request, Requests};
 use crate::special::Generalized;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
+use crate::window::OneSided;
 
 /// When connections are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct Config {
     /// Messages that fit into a slot are written to memory of the peer's, who looks there, instead of sent: in virtual time, on
     /// devices that write the last byte of a write last and whose memory cannot be mapped. All processes of a job say the same.
     pub fast_path: bool,
+    /// Which one-sided operations go as messages, where memory cannot be mapped; none unless it is said.
+    pub one_sided: OneSided,
 }
 
 /// A process of a job: it owns all state there is. Cheap to clone; any thread may use it.
@@ -84,7 +87,7 @@ impl Process {
             (Lane::Portals(matcher), Some(port)) => Some(Portals::open(host, port, matcher, &*bootstrap)?),
             _ => None,
         };
-        let core = Core::new(host, bootstrap, transport, portals, tuning);
+        let core = Core::new(host, bootstrap, transport, portals, (tuning, config.one_sided));
         let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;
         let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;
         world.set_name("MPI_COMM_WORLD")?;
@@ -155,6 +158,11 @@ impl Process {
     /// By what collective algorithms are chosen, in all of the job.
     pub fn tuning(&self) -> &Tuning {
         self.core.tuning()
+    }
+
+    /// Processes that it is or was connected with, in the order in which it began that, and whether it asked.
+    pub fn connected(&self) -> Vec<(u32, bool)> {
+        self.core.with(|engine| engine.transport.begun().collect())
     }
 
     /// Does what can be done now, without waiting.

@@ -128,6 +128,8 @@ pub(crate) struct Transport {
     peers: Vec<Peer>,
     /// By number; what is over stays, as events may still lie in its slots.
     connections: Vec<Connection>,
+    /// Of each, whether this process asked for it.
+    asked: Vec<bool>,
     /// Those whose peers may store messages here.
     stored_to: Vec<usize>,
     /// The one of them that is looked at next in this poll.
@@ -185,6 +187,7 @@ impl Transport {
             known: Places::of(size),
             peers: Vec::new(),
             connections: Vec::new(),
+            asked: Vec::new(),
             stored_to: Vec::new(),
             turn: 0,
             polls: 0,
@@ -441,6 +444,11 @@ impl Transport {
     /// Messages and accesses that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.peers.iter().map(|peer| peer.queue.len()).sum()
+    }
+
+    /// The connections that there are or were, in the order in which this side began them: to whom, and whether it asked.
+    pub(crate) fn begun(&self) -> impl Iterator<Item = (u32, bool)> {
+        self.connections.iter().zip(&self.asked).map(|(connection, asked)| (connection.process, *asked))
     }
 
     /// How many connections are open.
@@ -721,13 +729,14 @@ impl Transport {
         let (port, _) = self.way_to(process)?;
         let is_lower = self.is_before(process);
         let connection = Connection::new(&mut self.nics[port], port, number, (is_lower, process))?;
-        self.connect_by(connection);
+        self.connect_by(connection, true);
         self.peers[at].way = Way::Asking(number);
         self.ask_again(number)
     }
 
-    /// Takes a new connection in.
-    fn connect_by(&mut self, connection: Connection) {
+    /// Takes a new connection in, for which this process asked or the peer.
+    fn connect_by(&mut self, connection: Connection, asked: bool) {
+        self.asked.push(asked);
         if connection.is_stored_to() {
             self.stored_to.push(self.connections.len());
         }
@@ -834,7 +843,7 @@ impl Transport {
         }
         let param = ConnParam::with_private_data(connection.offer());
         let accepted = self.nics[port].cm.accept(request, connection.qp(), &param);
-        self.connect_by(connection);
+        self.connect_by(connection, false);
         if let Way::Asking(given_up) = self.peers[at].way {
             self.nics[self.connections[given_up].port].give_back();
             self.stored_to.retain(|other| *other != given_up);

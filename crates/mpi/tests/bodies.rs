@@ -838,6 +838,19 @@ fn programs_complete_their_requests(process: &Process) {
 fn all_are_connected_at_the_start() {
     twice(5, Connect::All, everybody_talks_to_everybody);
     in_threads("shm", 5, Connect::All, everybody_talks_to_everybody);
+    twice(6, Connect::All, everybody_asks_those_below);
+    in_threads("iwarp", 4, Connect::All, everybody_asks_those_below);
+}
+
+/// Goal: of two processes the higher rank asks, and each asks the next one first.
+fn everybody_asks_those_below(process: &Process) {
+    let (me, size) = (process.world().rank() as u32, process.world().size() as u32);
+    let all = process.connected();
+    let asked: Vec<u32> = all.iter().filter(|(_, asked)| *asked).map(|(other, _)| *other).collect();
+    assert_eq!(asked, (0..me).rev().collect::<Vec<_>>());
+    let mut answered: Vec<u32> = all.iter().filter(|(_, asked)| !asked).map(|(other, _)| *other).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (me + 1..size).collect::<Vec<_>>());
 }
 
 #[test]

@@ -35,6 +35,7 @@ bodies! {
     an_exclusive_lock_is_had_by_one 4
     shared_locks_are_shared 3
     starts_match_posts 3
+    operations_of_an_epoch_are_over_with_it 2
     whoever_computes_holds_up_nobody 2
     requests_end_with_their_operations 2
     accumulating_is_atomic 4
@@ -46,6 +47,39 @@ bodies! {
     wrong_arguments_are_named 2
     operations_out_of_epochs_are_refused 2
     a_window_alone 1
+}
+
+/// Operations as messages, all of them or the short ones, on a card with and without writes to peers' memory.
+mod carried {
+    use super::{Body, Play};
+    use mpi::OneSided;
+
+    fn each(ranks: u32, body: Body) {
+        let some = OneSided { put_max: 100, get_max: 20_000 };
+        for (one_sided, fast_path) in [
+            (OneSided::MESSAGES, true),
+            (OneSided::MESSAGES, false),
+            (some, true),
+            (OneSided::default(), true),
+        ] {
+            let play = Play { card: "model:t3b", fast_path, one_sided, ..Play::new(ranks) };
+            assert_eq!(play.run(body), play.run(body), "the same seed gave another world");
+        }
+    }
+
+    macro_rules! bodies {
+        ($($name:ident $ranks:literal)*) => { $(#[test] fn $name() { each($ranks, super::$name); })* };
+    }
+
+    bodies! {
+        puts_and_gets_move_elements 3
+        types_with_gaps_are_put_and_got 2
+        shared_locks_are_shared 3
+        starts_match_posts 3
+        operations_of_an_epoch_are_over_with_it 2
+        wrong_arguments_are_named 2
+        operations_out_of_epochs_are_refused 2
+    }
 }
 
 /// Bytes of a window's own memory, read by the processor.
@@ -228,6 +262,51 @@ fn shared_locks_are_shared(process: &Process) {
 }
 
 /// Rank 0 puts into both others, who put into rank 0, several times.
+/// Goal: between a start and its end, what was put is there, and what was got has come. Method: each rank in turn puts and gets at the
+/// other's, one operation and several of all lengths.
+fn operations_of_an_epoch_are_over_with_it(process: &Process) {
+    const PART: usize = 70_000;
+    let (world, me) = (process.world(), process.world().rank());
+    let group = Group::new(vec![1 - me as u32]).expect("one");
+    let mut memory = vec![0; 4 * PART];
+    for window in both(world, &mut memory, 1) {
+        for (turn, lens) in [&[5][..], &[PART], &[0, 1, 8, 8_100, 8_192, 30_000], &[]].into_iter().enumerate()
+        {
+            for origin in 0..2 {
+                if me != origin {
+                    set(&window, 2 * PART, &support::pattern(me, turn, PART));
+                    window.post(&group, Assert::default()).expect("none before");
+                    window.wait().expect("posted");
+                    let mut begin = 0;
+                    for (number, len) in lens.iter().enumerate() {
+                        assert!(
+                            own(&window, begin, *len) == support::pattern(origin, number, *len),
+                            "{len} bytes"
+                        );
+                        begin += len;
+                    }
+                    continue;
+                }
+                window.start(&group, Assert::default()).expect("idle");
+                let mut out: Vec<Vec<u8>> =
+                    lens.iter().enumerate().map(|(number, len)| support::pattern(me, number, *len)).collect();
+                let mut into: Vec<Vec<u8>> = lens.iter().map(|len| vec![0; *len]).collect();
+                let mut begin = 0;
+                for (out, into) in out.iter_mut().zip(&mut into) {
+                    let len = out.len();
+                    window.put(&buffer(out), &bytes_at(1 - me, begin, len)).expect("inside");
+                    window.get(&buffer(into), &bytes_at(1 - me, (2 * PART) as i64, len)).expect("inside");
+                    begin += len as i64;
+                }
+                window.complete().expect("started");
+                let theirs = support::pattern(1 - me, turn, PART);
+                assert!(into.iter().all(|into| *into == theirs[..into.len()]), "turn {turn}");
+            }
+        }
+        window.free().expect("an end");
+    }
+}
+
 fn starts_match_posts(process: &Process) {
     let world = process.world();
     let others = Group::new(vec![1, 2]).expect("two");

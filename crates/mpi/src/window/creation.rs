@@ -12,6 +12,7 @@ use crate::error::{Class, Error, Result};
 use crate::info::Info;
 use crate::nic::Nic;
 use crate::window::card::{CARD, Card, NO_PORT};
+use crate::window::carried::{Carrier, OneSided};
 use crate::window::control::{Control, DIRECTORY};
 use crate::window::directory::Attached;
 use crate::window::epoch::EpochNumber;
@@ -164,6 +165,15 @@ impl Window {
                 Target::new((rank as i32, *process), card, block, places.map(|places| places[rank]))
             });
         }
+        let mut services: Vec<_> = service.into_iter().collect();
+        let limits = core.one_sided();
+        let carrier = if limits == OneSided::default() || flavor == Flavor::Dynamic {
+            None
+        } else {
+            let (carrier, stop) = Carrier::begin(&comm, limits, &targets[me])?;
+            services.push(stop);
+            Some(carrier)
+        };
         let inner = Inner {
             id: core.next_id(),
             flavor,
@@ -172,7 +182,8 @@ impl Window {
             unit: part.unit,
             targets,
             control,
-            kept: Lock::new(Some(Kept { _regions: regions, _memory: part.memory, _service: service })),
+            carrier,
+            kept: Lock::new(Some(Kept { _regions: regions, _memory: part.memory, _services: services })),
             is_freed: AtomicBool::new(false),
             attached: Lock::default(),
             posted: Lock::default(),

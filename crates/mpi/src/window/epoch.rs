@@ -212,6 +212,11 @@ impl Epochs {
         Ok(())
     }
 
+    /// Whether it has begun by a start.
+    pub(super) fn is_started(&self) -> bool {
+        matches!(self.access, Access::Start(_))
+    }
+
     /// It ends; on whom it was.
     pub(super) fn complete(&mut self) -> Result<Vec<i32>> {
         match std::mem::take(&mut self.access) {

@@ -20,11 +20,13 @@
 //! | `epoch` | when which operations are allowed |
 //! | `sync` | fences, locks, flushes, and matching starts with posts |
 //! | `transfer`, `accumulate` | the operations |
+//! | `carried` | puts and gets as messages, where the process is told to |
 //! | `direct` | the same on mapped memory, at once |
 
 mod accumulate;
 mod attached;
 mod card;
+mod carried;
 mod control;
 mod creation;
 mod direct;
@@ -39,6 +41,7 @@ mod target;
 mod transfer;
 mod words;
 
+pub use carried::OneSided;
 pub use epoch::{Assert, LockKind};
 pub use object::{Flavor, Shared, Window};
 pub use target::At;

@@ -16,6 +16,7 @@ use crate::info::Info;
 use crate::request::Request;
 use crate::status::PROC_NULL;
 use crate::table::Key;
+use crate::window::carried::Carrier;
 use crate::window::control::Control;
 use crate::window::directory::Attached;
 use crate::window::epoch::{EpochNumber, Epochs};
@@ -53,6 +54,8 @@ pub(super) struct Inner {
     /// By rank.
     pub(super) targets: Vec<Target>,
     pub(super) control: Arc<Control>,
+    /// What goes as messages, if anything does.
+    pub(super) carrier: Option<Carrier>,
     /// Keeps the memory, where it is the window's, and its keys; empty when the window was freed.
     pub(super) kept: Lock<Option<Kept>>,
     pub(super) is_freed: AtomicBool,
@@ -72,7 +75,7 @@ pub(super) struct Inner {
 pub(super) struct Kept {
     pub(super) _regions: Vec<Mr>,
     pub(super) _memory: Option<verbs::Buf>,
-    pub(super) _service: Option<Stop>,
+    pub(super) _services: Vec<Stop>,
 }
 
 /// What is under way at this process.

@@ -79,7 +79,7 @@ impl Service {
     pub(super) fn begin(comm: &Comm, control: &Arc<Control>) -> Result<Stop> {
         let (planes, names, next) = (Planes::of(comm)?, comm.group().clone(), Arc::default());
         let question = Buffer::own(&[0; CHANGE])?;
-        let stop = Stop { core: comm.core().clone(), next: Arc::clone(&next) };
+        let stop = Stop::new(comm.core(), Arc::clone(&next));
         let service = Self { control: control.clone(), planes, names, question, next };
         comm.core().with(|engine| {
             service.hear(engine);
@@ -126,10 +126,17 @@ impl Task for Service {
     }
 }
 
-/// Ends a [`Service`] when dropped.
+/// Ends a [`Service`], or what hears in the same manner, when dropped.
 pub(super) struct Stop {
     core: Core,
     next: Arc<AtomicU64>,
+}
+
+impl Stop {
+    /// Of who hears by the receive of this number.
+    pub(super) fn new(core: &Core, next: Arc<AtomicU64>) -> Self {
+        Self { core: core.clone(), next }
+    }
 }
 
 impl Drop for Stop {

@@ -3,13 +3,14 @@
 use std::sync::atomic::{Ordering, fence};
 
 use crate::collective::Collective;
-use crate::engine::{Engine, Mode};
+use crate::engine::{Begun, Engine, Mode};
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::memory::Buffer;
 use crate::point::With;
 use crate::request::Request;
 use crate::status::{PROC_NULL, Status};
+use crate::window::carried::Carrier;
 use crate::window::epoch::{Assert, Epochs, LockKind};
 use crate::window::object::{Pending, Window};
 use crate::window::transfer::Form;
@@ -114,15 +115,21 @@ impl Window {
         let ranks = self.ranks_of(group)?;
         self.with_state(|state| state.epochs.post())?;
         fence(Ordering::SeqCst);
-        let heard = ranks
-            .iter()
-            .map(|rank| self.0.comm.ireceive(Buffer::nothing(), With { rank: *rank, tag: COMPLETED }));
-        let heard = heard.collect::<Result<Vec<_>>>();
-        *self.0.posted.lock(self.core().host()) = heard?;
+        match &self.0.carrier {
+            Some(carrier) => carrier.post(self.core().host(), ranks.clone()),
+            None => self.hear_of_ends(&ranks)?,
+        }
         if assert.has(Assert::NOCHECK) {
             return Ok(());
         }
         ranks.iter().try_for_each(|rank| self.say(*rank, POSTED))
+    }
+
+    /// Begins to hear that these ranks are done.
+    fn hear_of_ends(&self, ranks: &[i32]) -> Result<()> {
+        let hear = |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), With { rank: *rank, tag: COMPLETED });
+        *self.0.posted.lock(self.core().host()) = ranks.iter().map(hear).collect::<Result<_>>()?;
+        Ok(())
     }
 
     /// Begins an epoch on a group's memory, when all of them have posted (`MPI_Win_start`).
@@ -150,9 +157,26 @@ impl Window {
     pub fn complete(&self) -> Result<()> {
         self.check_alive()?;
         let ranks = self.change_epochs(Epochs::complete)?;
+        if let Some(carrier) = &self.0.carrier {
+            return self.complete_by(carrier, &ranks);
+        }
         let done = self.finish_all("MPI_Win_complete");
         ranks.iter().try_for_each(|rank| self.say(*rank, COMPLETED))?;
         done
+    }
+
+    /// As [`Window::complete`], where operations go as messages: behind those that do not.
+    fn complete_by(&self, carrier: &Carrier, ranks: &[i32]) -> Result<()> {
+        let is_pending = || self.with_state(|state| !state.pending.is_empty());
+        let done = if is_pending() { self.finish_all("MPI_Win_complete") } else { Ok(()) };
+        for (rank, begun) in carrier.deliver(self.core(), ranks)? {
+            match begun {
+                Begun::Over(status) => status.ok().map(drop)?,
+                under => drop(self.pend(rank, under, Form::Plain)),
+            }
+        }
+        let sent = if is_pending() { self.finish_all("MPI_Win_complete") } else { Ok(()) };
+        done.and(sent)
     }
 
     /// Waits until all to whom [`Window::post`] was for have completed.
@@ -162,6 +186,10 @@ impl Window {
     pub fn wait(&self) -> Result<()> {
         self.check_alive()?;
         self.with_state(|state| state.epochs.check_posted())?;
+        if let Some(carrier) = &self.0.carrier {
+            let done = self.core().wait("MPI_Win_wait", |engine| carrier.look(engine))?;
+            return done.and(self.exposed_no_more(Vec::new()));
+        }
         let mut posted = std::mem::take(&mut *self.0.posted.lock(self.core().host()));
         let statuses = Request::wait_all(&mut posted.iter_mut().collect::<Vec<_>>());
         self.exposed_no_more(statuses)
@@ -174,6 +202,10 @@ impl Window {
     pub fn test(&self) -> Result<bool> {
         self.check_alive()?;
         self.with_state(|state| state.epochs.check_posted())?;
+        if let Some(carrier) = &self.0.carrier {
+            let done = self.core().test(|engine| carrier.look(engine)).transpose()?;
+            return done.map_or(Ok(false), |()| self.exposed_no_more(Vec::new()).map(|()| true));
+        }
         let mut posted = std::mem::take(&mut *self.0.posted.lock(self.core().host()));
         match Request::test_all(&mut posted.iter_mut().collect::<Vec<_>>()) {
             Some(statuses) => self.exposed_no_more(statuses).map(|()| true),

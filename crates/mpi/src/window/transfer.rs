@@ -90,11 +90,27 @@ impl Window {
                 Ok(Begun::Over(Status::empty()))
             }
             Elements::Far(places) => {
+                if form == Form::Plain && self.carry(origin, at, target, !is_read)? {
+                    return Ok(Begun::Over(Status::empty()));
+                }
                 let begun =
                     self.core().with(|engine| engine.move_bytes(target.process, &places, origin, op))?;
                 Ok(self.pend(at.rank, begun, form))
             }
         }
+    }
+
+    /// Whether an operation goes as a message, when its epoch is completed.
+    fn carry(&self, origin: &Buffer, at: &At, target: &Target, is_put: bool) -> Result<bool> {
+        let (Some(carrier), Some(run)) = (&self.0.carrier, at.datatype.single_run(at.count)) else {
+            return Ok(false);
+        };
+        if !carrier.takes(is_put, origin.len()) || !self.with_state(|state| state.epochs.is_started()) {
+            return Ok(false);
+        }
+        let offset = (target.offset(at)? + run.offset) as u64;
+        carrier.keep(self.core().host(), at.rank, is_put, offset, origin);
+        Ok(true)
     }
 
     /// The target's elements, as many bytes as the origin has; nothing for nobody, and for no bytes. Its lock is taken, where the

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use datatypes::{Basic, Datatype};
 use mpi::{
-    ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Kind, Lane, Port, Process, Status, Tuning,
-    With,
+    ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Kind, Lane, OneSided, Port, Process, Status,
+    Tuning, With,
 };
 use verbs::host::world::{self, Ended, Factory, World};
 use verbs::host::{Host, Task};
@@ -52,6 +52,8 @@ pub(crate) struct Play {
     pub(crate) factory: Factory,
     /// Messages are written to peers' memory.
     pub(crate) fast_path: bool,
+    /// Which one-sided operations go as messages.
+    pub(crate) one_sided: OneSided,
     /// What carries messages.
     pub(crate) lane: Lane,
     /// Collective algorithms by name.
@@ -68,6 +70,7 @@ impl Play {
             connect,
             factory,
             fast_path: false,
+            one_sided: OneSided::default(),
             lane: Lane::Verbs,
             algorithms: &[],
         }
@@ -90,6 +93,7 @@ impl Play {
                     connect: self.connect,
                     tuning,
                     fast_path: self.fast_path,
+                    one_sided: self.one_sided,
                     lane: self.lane,
                     ..Config::default()
                 };
