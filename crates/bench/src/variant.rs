@@ -105,6 +105,14 @@ factors! {
     LIBRARY = "library";
     /// How an MPI message that is short goes where memory cannot be mapped: it is a `send`, or a write into a `ring`.
     PATH = "path";
+    /// Ranks that share a machine and its card, in virtual time.
+    PER_NODE = "per-node";
+    /// The device by which ranks of one machine speak, if that is not the one that is measured.
+    INSIDE = "inside";
+    /// Whether calls begin when all ranks have come, or one behind the other in a `row`.
+    CALLS = "calls";
+    /// How one-sided operations of MPI go: as `messages`, as `writes` and reads, or the short ones as messages: `both`.
+    SIDED = "sided";
     /// How deep queues are.
     QUEUES = "queues";
 }

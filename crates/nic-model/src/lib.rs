@@ -25,9 +25,11 @@ mod parts;
 mod seastar;
 pub mod stream;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use host::Host;
+use host::world::Node;
 use verbs::{Device, Error, Result};
 
 use api::{DeviceObject, Opened, attr_of};
@@ -57,7 +59,9 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
         return seastar::open(host, node, config);
     }
     let calls = Calls::new(&machine.params);
-    node.set_costs(calls.processor());
+    if is_first(node) {
+        node.set_costs(calls.processor());
+    }
     let net = Net::of(node, machine, config.payload);
     let ports = machine.params.link.port_count as usize;
     let (number, port) = config.rail.map_or((0, None), |rail| (rail / ports, Some(rail % ports)));
@@ -76,4 +80,11 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
         attr: attr_of(config, node.index()),
     };
     Ok(Device::new(Arc::new(DeviceObject(Arc::new(opened)))))
+}
+
+/// Whether nothing was opened on a machine before: its processor is what the first card's file says.
+fn is_first(node: &Node) -> bool {
+    let known =
+        node.timeline().shared("machines with a card", || Arc::new(Mutex::<BTreeSet<usize>>::default()));
+    known.lock().unwrap_or_else(PoisonError::into_inner).insert(node.index())
 }

@@ -1,4 +1,5 @@
-//! One cell in a world of virtual time: every rank is a coroutine on a simulated machine of its own, with its own card.
+//! One cell in a world of virtual time: every rank is a coroutine on a simulated machine with a card, of its own unless the cell says
+//! how many ranks share one.
 //!
 //! The code that measures is that of real launches: the driver, the experiments, the sampler. Only the control
 //! connection is another: words lie in boxes and are there as soon as the sender's clock says.
@@ -12,9 +13,12 @@ use verbs::host::world::{Config, Factory, Node, World};
 use verbs::host::{Bell, Host, Span, Time};
 
 use crate::experiment::driver::{Record, client_cell, plan_for, replay, serve_cell};
-use crate::experiment::{Bounds, Cell, Control, Experiment, Fault, Rails, Session, Settings, Word, find};
+use crate::experiment::{
+    Bounds, Cell, Control, Experiment, Fault, Rails, Session, Settings, Variant, Word, find,
+};
 use crate::sample::{Calibration, Plan};
 use crate::schema::ClockKind;
+use crate::variant::factor;
 
 /// Samples of a cell: the second is as the first, but for what comes round every few operations.
 const SAMPLES: u64 = 9;
@@ -92,7 +96,7 @@ pub(super) fn simulate(
 ) -> Result<Simulated, Fault> {
     let ranks = known(cell)?.ranks(&cell.variant).max(1) as usize;
     let mut world = World::new(Config { seed: settings.seed, factory, stack: STACK, ..Config::default() });
-    let nodes: Vec<Node> = (0..ranks).map(|i| world.node(&format!("node {i}"))).collect();
+    let nodes = machines(&mut world, ranks, &cell.variant);
     let outcome = Arc::new(Mutex::new(None));
     let stage = Stage {
         device: device.into(),
@@ -125,6 +129,13 @@ pub(super) fn simulate(
         (_, Err(failure)) => Err(Fault::Machine(format!("the simulation failed: {failure}"))),
         (None, Ok(_)) => Err(Fault::Machine("the simulation ended without a result".into())),
     }
+}
+
+/// The machine of each rank: one of its own, unless the variant has several of them share one; those follow each other.
+fn machines(world: &mut World, ranks: usize, variant: &Variant) -> Vec<Node> {
+    let each = variant.get(factor::PER_NODE).and_then(|text| text.parse().ok()).unwrap_or(1).max(1);
+    let all: Vec<Node> = (0..ranks.div_ceil(each)).map(|i| world.node(&format!("node {i}"))).collect();
+    (0..ranks).map(|rank| all[rank / each].clone()).collect()
 }
 
 /// What every rank knows.

@@ -20,7 +20,7 @@ pub use source::Source;
 pub use values::{Machine, Parameter};
 
 /// The machines that come along: name and file.
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("mt23108-nicmem", include_str!("../../machines/mt23108-nicmem.toml")),
     ("mt23108-vapi", include_str!("../../machines/mt23108-vapi.toml")),
     ("mt23108-ibal", include_str!("../../machines/mt23108-ibal.toml")),
@@ -28,6 +28,7 @@ const BUILT_IN: [(&str, &str); 11] = [
     ("quadrics-elan3", include_str!("../../machines/quadrics-elan3.toml")),
     ("t3b", include_str!("../../machines/t3b.toml")),
     ("t3b-sockets", include_str!("../../machines/t3b-sockets.toml")),
+    ("t3b-memory", include_str!("../../machines/t3b-memory.toml")),
     ("connectx-single", include_str!("../../machines/connectx-single.toml")),
     ("connectx-multiport", include_str!("../../machines/connectx-multiport.toml")),
     ("connectx-multihca", include_str!("../../machines/connectx-multihca.toml")),

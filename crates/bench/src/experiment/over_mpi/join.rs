@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use mpi::{Bootstrap, Class, Config, Error, Port, Process};
+use mpi::{Bootstrap, Class, Config, Connect, Error, OneSided, Port, Process};
 use verbs::Device;
 use verbs::host::{Bell, Host, Lock, Time};
 
@@ -15,11 +15,19 @@ use crate::variant::factor;
 /// Ways of a short message: sent, or written to where the receiver looks.
 pub(super) const PATHS: [&str; 2] = ["send", "ring"];
 
+/// Short operations as messages, as MVAPICH2's defaults for Chelsio T3 have it.
+const BOTH: OneSided = OneSided { put_max: 8 << 10, get_max: 394 << 10 };
+
 /// Notes by their names.
 type Notes = BTreeMap<String, String>;
 
 /// The process of this rank, joined with those of the others; all ranks call it at the same time.
 pub(crate) fn join(session: &mut Session<'_>, ranks: u32) -> Result<Process, Fault> {
+    join_by(session, ranks, Connect::OnDemand)
+}
+
+/// As [`join`], connecting then or with the first messages.
+pub(super) fn join_by(session: &mut Session<'_>, ranks: u32, connect: Connect) -> Result<Process, Fault> {
     if session.bounds.work.is_some() {
         // A process of MPI gives the others of its job all of its memory.
         return Err(Fault::Meaningless(
@@ -35,9 +43,7 @@ pub(crate) fn join(session: &mut Session<'_>, ranks: u32) -> Result<Process, Fau
         state: Lock::default(),
         bell: Bell::new(),
     });
-    let address = session.ways.first().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |way| way.local_ip());
-    let fast_path = session.cell.variant.is(factor::PATH, PATHS[1]);
-    let config = Config { fast_path, ..config(session.device, address, session.rank) };
+    let config = Config { connect, ..config(session)? };
     let starting = relay.clone();
     let body = move || {
         let started = Process::start(&starting.host, &config, starting.clone());
@@ -56,12 +62,27 @@ pub(crate) fn join(session: &mut Session<'_>, ranks: u32) -> Result<Process, Fau
     found
 }
 
-fn config(device: &Device, address: IpAddr, rank: u32) -> Config {
-    let own = device.attr().port_addrs.first().copied();
-    let port = Port { device: device.clone(), address: own.unwrap_or(address), fabric: "bench".into() };
-    // Simulated machines share nothing; all others of a job are processes of one.
-    let node = if device.host().node().is_some() { format!("node-{rank}") } else { "here".to_owned() };
-    Config { ports: vec![port], node, ..Config::default() }
+fn config(session: &Session<'_>) -> Result<Config, Fault> {
+    let (device, variant) = (session.device, &session.cell.variant);
+    let address = session.ways.first().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |way| way.local_ip());
+    let port = |device: Device, fabric: &str| {
+        let own = device.attr().port_addrs.first().copied();
+        Port { device, address: own.unwrap_or(address), fabric: fabric.to_owned() }
+    };
+    // Ranks of one simulated machine share that; all others of a job are processes of one host.
+    let node =
+        device.host().node().map_or_else(|| "here".to_owned(), |node| format!("node-{}", node.index()));
+    let mut ports = Vec::new();
+    if let Some(inside) = variant.get(factor::INSIDE) {
+        ports.push(port(fabric::open(inside, session.host)?, &node));
+    }
+    ports.push(port(device.clone(), "bench"));
+    let one_sided = match variant.get(factor::SIDED) {
+        Some("messages") => OneSided::MESSAGES,
+        Some("both") => BOTH,
+        _ => OneSided::default(),
+    };
+    Ok(Config { ports, node, fast_path: variant.is(factor::PATH, PATHS[1]), one_sided, ..Config::default() })
 }
 
 /// What the starting process is told of its job, and whoever passes notes between it and the session.

@@ -1,17 +1,21 @@
-//! `mpi-latency`, `mpi-bandwidth`, `mpi-bibw`, `mpi-rate`, `mpi-overlap`, and `mpi-COLLECTIVE`: our MPI over the device under test,
-//! with an MPI process at each rank of the cell.
+//! `mpi-latency`, `mpi-bandwidth`, `mpi-bibw`, `mpi-rate`, `mpi-overlap`, latency and bandwidth of `mpi-put` and `mpi-get`, and
+//! `mpi-COLLECTIVE`: our MPI over the device under test, with an MPI process at each rank of the cell.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `join` | how the processes find each other |
 //! | `pair` | messages between pairs |
+//! | `begin` | how connections are made at the start |
+//! | `sided` | puts and gets |
 //! | `collective` | collective operations |
 //! | `outside`, `program.c` | the same in a program of C, under our library or another |
 
+mod begin;
 mod collective;
 pub(super) mod join;
 mod outside;
 mod pair;
+mod sided;
 
 use mpi::Kind;
 
@@ -23,9 +27,11 @@ use super::{
     Axis, Cell, Experiment, Fault, Metric, Needs, Sampling, Scale, Session, Settings, Side, Variant, variant,
 };
 use crate::variant::factor;
+use begin::{Begin, COUNTS};
 use collective::Call;
 use outside::{LIBRARIES, Outside};
 use pair::{Flow, Pair};
+use sided::{Epochs, Sided};
 
 const RANKS: Axis =
     Axis { factor: factor::RANKS, low: 2, high: 1024, about: "ranks of the job; each is really there" };
@@ -41,6 +47,8 @@ const BLOCKS: [&[u64]; 2] = [&[8, 1024, 64 << 10], &[1, 8, 64, 512, 4 << 10, 32 
 #[derive(Clone, Copy)]
 enum What {
     Messages(Flow),
+    Sided(Sided),
+    Begin,
     Collective(Kind),
 }
 
@@ -129,6 +137,64 @@ pub(super) const OVERLAP: OverMpi = OverMpi {
         scale: Scale::Plain,
     },
 };
+
+/// How all processes of a job are connected at its start.
+pub(super) const CONNECT: OverMpi = OverMpi {
+    name: "mpi-connect",
+    about: "who of a job's processes asks whom for a connection when all connect at the start, counted",
+    explain: include_str!("../explain/mpi-connect.md"),
+    what: What::Begin,
+    sizes: None,
+    metric: Metric {
+        name: "count",
+        unit: "1",
+        about: "requests of all ranks, answers to them, requests of the lower rank of two, or requests out of order",
+        scale: Scale::Plain,
+    },
+};
+
+macro_rules! sided {
+    ($($(#[$doc:meta])* $constant:ident $name:literal $call:literal $is_put:literal $streams:literal, $metric:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) const $constant: OverMpi = OverMpi {
+            name: $name,
+            about: concat!($name, ": ", $call, " between two ranks, with the epochs that it needs"),
+            explain: concat!(
+                "# ", $name, "\n\n## What it measures\n\nOne-sided communication by ", $call, ". ",
+                include_str!("../explain/mpi-sided.md")
+            ),
+            what: What::Sided(Sided { is_put: $is_put, streams: $streams }),
+            sizes: None,
+            metric: $metric,
+        };
+    )*};
+}
+
+/// Half of two epochs, one of each rank.
+const EPOCHS: Metric = Metric {
+    name: "one_way_latency",
+    unit: "us",
+    about: "half of two epochs, one of each rank on the other, with one operation each",
+    scale: Scale::Time(2.0),
+};
+/// Epochs of one rank.
+const WINDOWS: Metric = Metric {
+    name: "bandwidth",
+    unit: "MB/s",
+    about: "bytes of an epoch with a window of operations, over the time until the next one can begin",
+    scale: Scale::Bandwidth(1.0),
+};
+
+sided! {
+    /// A put at a time.
+    PUT_LATENCY "mpi-put-latency" "MPI_Put" true false, EPOCHS;
+    /// A get at a time.
+    GET_LATENCY "mpi-get-latency" "MPI_Get" false false, EPOCHS;
+    /// Windows of puts.
+    PUT_BANDWIDTH "mpi-put-bandwidth" "MPI_Put" true true, WINDOWS;
+    /// Windows of gets.
+    GET_BANDWIDTH "mpi-get-bandwidth" "MPI_Get" false true, WINDOWS;
+}
 
 macro_rules! collectives {
     ($($(#[$doc:meta])* $constant:ident $name:literal $kind:ident $sizes:expr, $call:literal, $moves:literal;)*) => {$(
@@ -243,15 +309,16 @@ impl Experiment for OverMpi {
     fn variants(&self, quick: bool) -> Vec<Variant> {
         let ranks: &[&str] = if quick { &["2", "4"] } else { &["2", "4", "8"] };
         match self.what {
-            What::Messages(Flow::Overlap) => vec![Variant::default()],
+            What::Messages(Flow::Overlap) | What::Sided(_) => vec![Variant::default()],
             What::Messages(_) if self.is_rate() => over(&[Variant::default()], RANKS.factor, ranks),
             What::Messages(_) => LAYERS.map(|layer| variant(&[(factor::LAYER, layer)])).into(),
             What::Collective(_) => over(&[Variant::default()], RANKS.factor, ranks),
+            What::Begin => over(&over(&[Variant::default()], factor::QUANTITY, &COUNTS), RANKS.factor, ranks),
         }
     }
 
     fn only_size(&self, _variant: &Variant) -> Option<u64> {
-        matches!(self.what, What::Collective(Kind::Barrier)).then_some(0)
+        matches!(self.what, What::Collective(Kind::Barrier) | What::Begin).then_some(0)
     }
 
     fn usual_sizes(&self, quick: bool) -> Option<&'static [u64]> {
@@ -259,7 +326,7 @@ impl Experiment for OverMpi {
     }
 
     fn axes(&self) -> &'static [Axis] {
-        let has_ranks = matches!(self.what, What::Collective(_)) || self.is_rate();
+        let has_ranks = matches!(self.what, What::Collective(_) | What::Begin) || self.is_rate();
         if has_ranks { &[RANKS] } else { &[] }
     }
 
@@ -267,10 +334,12 @@ impl Experiment for OverMpi {
         (!self.axes().is_empty()).then_some(&RANKS)
     }
 
-    fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {
+    fn needs(&self, cell: &Cell, settings: &Settings) -> Needs {
+        let window = u64::from(settings.window.max(1)) + 1;
         let ranks = u64::from(self.job(&cell.variant));
         let (given, got) = match self.what {
-            What::Messages(_) => (cell.size, cell.size),
+            What::Messages(_) | What::Begin => (cell.size, cell.size),
+            What::Sided(what) => (cell.size, if what.streams { cell.size * window } else { cell.size }),
             What::Collective(kind) => collective::bytes(kind, cell.size, ranks),
         };
         Needs { bytes: ranks * (given + got + PROCESS), processes: ranks, ..Needs::default() }
@@ -281,6 +350,9 @@ impl Experiment for OverMpi {
     }
 
     fn outside(&self, quick: bool) -> Vec<Variant> {
+        if matches!(self.what, What::Sided(_) | What::Begin) {
+            return Vec::new();
+        }
         let mut own: Vec<Variant> =
             self.variants(quick).iter().map(|variant| variant.without(&[factor::LAYER])).collect();
         own.dedup();
@@ -297,6 +369,8 @@ impl Experiment for OverMpi {
             // A plain stream's operation is a burst, and a share is no time that could be too short.
             _ if is_verbs(variant) && !matches!(self.what, What::Messages(Flow::PingPong)) => Sampling::LONG,
             What::Messages(Flow::Overlap) => Sampling::LONG,
+            What::Sided(Sided { streams: true, .. }) => Sampling::LONG,
+            What::Begin => Sampling::ONCE,
             _ => Sampling::default(),
         }
     }
@@ -314,6 +388,8 @@ impl Experiment for OverMpi {
         }
         Ok(match self.what {
             What::Messages(flow) => Box::new(Pair::prepare(session, flow, ranks)?),
+            What::Begin => Box::new(Begin::prepare(session, ranks)?),
+            What::Sided(what) => Box::new(Epochs::prepare(session, what)?),
             What::Collective(kind) => Box::new(Call::prepare(session, kind, ranks)?),
         })
     }
