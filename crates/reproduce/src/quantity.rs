@@ -51,6 +51,17 @@ impl Probe {
 }
 
 impl Probe {
+    /// Whether data are computed with, all of which must then move.
+    fn computes(&self) -> bool {
+        self.cell.experiment.starts_with("nas-")
+    }
+
+    /// The device's name with values changed, and as few bytes moving as are needed: times are the same.
+    pub(super) fn device_with(&self, changes: &str) -> String {
+        let payload = if self.computes() { "payload=bytes" } else { "payload=hole" };
+        self.changed(&if changes.is_empty() { payload.to_owned() } else { format!("{payload},{changes}") })
+    }
+
     /// The device's name without options.
     pub(super) fn card(&self) -> &str {
         self.device.split('(').next().unwrap_or(&self.device)
@@ -69,8 +80,11 @@ impl Probe {
     pub(super) fn weight(&self) -> u64 {
         let ranks = bench::experiment::find(&self.cell.experiment).map_or(2, |e| e.ranks(&self.cell.variant));
         let quantity = self.cell.variant.get(factor::QUANTITY);
-        let stream = ["bandwidth", "bibw", "nicmem", "availability", "mpi-bandwidth"]
-            .contains(&self.cell.experiment.as_str())
+        if self.computes() {
+            return u64::MAX;
+        }
+        let stream = ["bibw", "nicmem", "availability"].contains(&self.cell.experiment.as_str())
+            || self.cell.experiment.ends_with("bandwidth")
             || quantity == Some("bandwidth");
         let bytes = if stream { self.cell.size * u64::from(self.settings().burst) } else { self.cell.size };
         (bytes + 4096) * u64::from(ranks)

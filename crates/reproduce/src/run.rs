@@ -45,11 +45,8 @@ pub fn run(
     let of_card = |card| Ok::<_, BadCard>((card, options_of(card, &options.changes)?));
     let by_card: BTreeMap<&str, Vec<String>> = cards().into_iter().map(of_card).collect::<Result<_, _>>()?;
     let measure = |probe: &Probe| {
-        // Times are the same, and there is less to copy.
-        let hole = std::iter::once("payload=hole".to_owned());
-        let own = by_card.get(probe.card()).into_iter().flatten().cloned();
-        let changes: Vec<String> = hole.chain(own).collect();
-        let measured = world::measure(&probe.changed(&changes.join(",")), &probe.cell, &probe.settings());
+        let changes = by_card.get(probe.card()).map(|own| own.join(",")).unwrap_or_default();
+        let measured = world::measure(&probe.device_with(&changes), &probe.cell, &probe.settings());
         measured.map(|measured| measured.value).map_err(|fault| NoValue::Failed(fault.to_string()))
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

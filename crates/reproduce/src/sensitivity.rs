@@ -25,8 +25,8 @@ const TENTH: f64 = 0.1;
 /// Streams are so many times shorter, and have so many messages at least.
 const SHORTER: u32 = 4;
 const BURST_MIN: u32 = 4;
-/// Experiments that time calls of the processor, and move no data.
-const CALLS: [&str; 5] = ["post", "poll", "reg", "connect", "overhead"];
+/// Experiments that time or count calls of the processor, and move no data.
+const CALLS: [&str; 6] = ["post", "poll", "reg", "connect", "overhead", "mpi-connect"];
 /// Sections of machine files that no row is about: failures, and what happens before and after all measuring.
 const ELSEWHERE: [&str; 3] = ["faults.", "connection.", "transport.retry_"];
 
@@ -201,9 +201,7 @@ fn ends(card: &str, value: &Value) -> Vec<f64> {
 fn short(probe: &Probe, change: &str) -> Result<f64, NoValue> {
     let mut settings = probe.settings();
     settings.burst = (settings.burst / SHORTER).max(BURST_MIN);
-    let changes =
-        if change.is_empty() { "payload=hole".to_owned() } else { format!("payload=hole,{change}") };
-    let measured = world::measure(&probe.changed(&changes), &probe.cell, &settings);
+    let measured = world::measure(&probe.device_with(change), &probe.cell, &settings);
     measured.map(|measured| measured.value).map_err(|fault| NoValue::Failed(fault.to_string()))
 }
 

@@ -1,8 +1,9 @@
 //! What the paper states rather than measures: the machine, versions, and how connections are made (3).
 
+use super::super::check::Check;
 use super::super::claim::Table;
 use super::super::whatif::key;
-use super::setups::CARD;
+use super::setups::{ALL, CARD, RING};
 
 const UNUSED: &str = "nothing in the model depends on it";
 const BUILT: &str = "how our MPI connects when it connects at the start";
@@ -40,7 +41,23 @@ fn connections(table: &mut Table) {
         3.0,
     );
     table.method(&["IW-011"], "messages of the connecting side by which the other one is established", 1.0);
-    table.unused(&["IW-009", "IW-010", "IW-082"], BUILT);
+    let counts = |of: &str| RING.connections(of);
+    let pairs = (ALL * (ALL - 1) / 2) as f64;
+    table.checks(
+        &["IW-009"],
+        "of 32 processes that all connect at the start, one of each pair asks, and that is the higher rank",
+        [
+            Check::alike("requests, and pairs", counts("requests"), pairs.into(), 0.0),
+            Check::alike("answers, and pairs", counts("answers"), pairs.into(), 0.0),
+            Check::alike("requests of the lower rank", counts("lower"), 0.0.into(), 0.0),
+        ],
+    );
+    table.check(
+        &["IW-010"],
+        "no request of 32 processes is to another rank than the one below that before it",
+        Check::alike("requests out of order", counts("disorder"), 0.0.into(), 0.0),
+    );
+    table.unused(&["IW-082"], BUILT);
     table.unused(
         &["IW-012"],
         "a modelled queue pair sends once it is established, the passive one by its peer's message",

@@ -1,13 +1,21 @@
 //! The paper's figures.
 
-use super::super::figure::{BYTES, MB, Plan, US};
+use super::super::figure::{Axis, BYTES, MB, Plan, US, US_LOG};
 use super::super::published::IWARP;
+use super::super::quantity::Quantity;
 use super::super::setup::HOST_HOST;
-use super::setups::{CARD, LATENCIES, MPICH2, RING, SENDING, SOCKETS, SWEEP};
+use super::setups::{
+    ALL, BOTH, CARD, CROWDS, LATENCIES, Library, MPICH2, RING, SENDING, SOCKETS, SWEEP, VECTORS,
+};
 
 /// All of them.
 pub(crate) fn plans() -> Vec<Plan> {
-    vec![latency(), bandwidth()]
+    let mut all = vec![latency(), bandwidth()];
+    all.extend(puts());
+    all.extend(gets());
+    all.extend(collectives());
+    all.push(kernels());
+    all
 }
 
 /// Latencies, as in Figure 4(a).
@@ -41,4 +49,98 @@ fn bandwidth() -> Plan {
         .level(2, "IW-031")
         .level(3, "IW-033")
         .level(4, "IW-034")
+}
+
+/// The four libraries of one-sided operations.
+const FOUR: [(&str, Library); 4] =
+    [("MPICH2", MPICH2), ("MVAPICH2-R", RING), ("MVAPICH2-SR", SENDING), ("MVAPICH2-1SC", BOTH)];
+
+/// A curve for each of the four.
+fn four(
+    mut plan: Plan,
+    sizes: impl IntoIterator<Item = u64> + Clone,
+    of: fn(Library, u64) -> Quantity,
+) -> Plan {
+    for (label, library) in FOUR {
+        plan = plan.curve(label, sizes.clone(), |n| of(library, n));
+    }
+    plan
+}
+
+/// Figure 5.
+fn puts() -> [Plan; 2] {
+    let small = super::setups::SMALL;
+    let late = Plan::new(IWARP, "5a", "put_latency", "Latency of puts").axes(BYTES, US);
+    let wide = Plan::new(IWARP, "5b", "put_bandwidth", "Bandwidth of windows of puts").axes(BYTES, MB);
+    [
+        four(late, LATENCIES, Library::put_latency)
+            .point(0, "IW-036", small)
+            .point(1, "IW-037", small)
+            .point(2, "IW-038", small)
+            .point(3, "IW-039", small),
+        four(wide, SWEEP, Library::put_bandwidth)
+            .level(0, "IW-043")
+            .level(1, "IW-044")
+            .level(2, "IW-045")
+            .level(3, "IW-046"),
+    ]
+}
+
+/// Figure 6.
+fn gets() -> [Plan; 2] {
+    let small = super::setups::SMALL;
+    let late = Plan::new(IWARP, "6a", "get_latency", "Latency of gets").axes(BYTES, US);
+    let wide = Plan::new(IWARP, "6b", "get_bandwidth", "Bandwidth of windows of gets").axes(BYTES, MB);
+    [
+        four(late, LATENCIES, Library::get_latency)
+            .point(0, "IW-050", small)
+            .point(1, "IW-051", small)
+            .point(2, "IW-053", small)
+            .point(3, "IW-052", small),
+        four(wide, SWEEP, Library::get_bandwidth)
+            .level(0, "IW-057")
+            .level(1, "IW-054")
+            .level(2, "IW-055")
+            .level(3, "IW-056"),
+    ]
+}
+
+/// Figures 7 and 8(a).
+fn collectives() -> [Plan; 3] {
+    let small = super::setups::SMALL;
+    let processes = Axis { title: "processes of four nodes", log: true, bytes: false };
+    let vectors = |number, experiment, title, call: &'static str| {
+        Plan::new(IWARP, number, experiment, title)
+            .axes(BYTES, US_LOG)
+            .curve("MPICH2", VECTORS, |n| MPICH2.collective(call, ALL, n))
+            .curve("MVAPICH2-R", VECTORS, |n| RING.collective(call, ALL, n))
+    };
+    [
+        vectors("7a", "imb_allreduce", "Allreduce of 32 processes", "mpi-allreduce")
+            .point(0, "IW-061", small)
+            .point(1, "IW-062", small),
+        vectors("7b", "imb_allgather", "Allgather of 32 processes", "mpi-allgather")
+            .point(0, "IW-064", small)
+            .point(1, "IW-065", small),
+        Plan::new(IWARP, "8a", "imb_barrier", "Barrier")
+            .axes(processes, US)
+            .curve("MPICH2", CROWDS, |n| MPICH2.collective("mpi-barrier", n, 0))
+            .curve("MVAPICH2-R", CROWDS, |n| RING.collective("mpi-barrier", n, 0)),
+    ]
+}
+
+/// Figure 8(b), as gains.
+fn kernels() -> Plan {
+    let x = Axis { title: "1: IS, 2: CG", log: false, bytes: false };
+    let y = Axis { title: "gain over MPICH2 (%)", log: false, bytes: false };
+    let gain = |bar| {
+        let kernel = if bar == 1 { "nas-is" } else { "nas-cg" };
+        MPICH2.kernel(kernel, 16).above(RING.kernel(kernel, 16))
+    };
+    Plan::new(IWARP, "8b", "nas_is", "Kernels of NAS, 16 processes")
+        .axes(x, y)
+        .bars()
+        .curve("MVAPICH2-R", 1..=2, gain)
+        .point(0, "IW-072", 1)
+        .point(0, "IW-073", 2)
 }
