@@ -301,3 +301,23 @@ fn computing_takes_what_was_put_in() {
         assert!(four > operations / 4e6, "messages take time, too: {four}");
     }
 }
+
+/// Goal: ranks of one machine share its card, and speak by what is to carry messages among them; two runs are the same world.
+/// Method: two pairs that stream over one card or two; sums of eight ranks, of whose three rounds two are within a machine.
+#[test]
+fn ranks_of_one_machine_share_its_card() {
+    let of = |experiment: &str, factors: &[(&str, &str)], size: u64| {
+        let cell = Cell { experiment: experiment.into(), variant: variant(factors), size, ..Cell::default() };
+        let once = || measure("model:t3b", &cell, &Settings::default()).unwrap_or_else(|why| panic!("{cell}: {why}"));
+        let measured = once();
+        assert_eq!(measured, once(), "{cell}");
+        measured.value
+    };
+    let rate = |factors: &[(&str, &str)]| of("mpi-rate", factors, 256 << 10);
+    within(rate(&[("ranks", "4")]) / rate(&[("ranks", "4"), ("per-node", "2")]), 2.0, 5.0);
+    let sum = |more: &[(&str, &str)]| {
+        of("mpi-allreduce", &[&[("ranks", "8"), ("path", "ring"), ("calls", "row")], more].concat(), 8)
+    };
+    let inside = [("per-node", "4"), ("inside", "model:t3b-memory")];
+    assert!(sum(&inside) < 0.6 * sum(&[]), "{} and {}", sum(&inside), sum(&[]));
+}

@@ -51,14 +51,19 @@ impl Probe {
 }
 
 impl Probe {
-    /// Whether data are computed with, all of which must then move.
+    /// Whether data are computed with.
     fn computes(&self) -> bool {
         self.cell.experiment.starts_with("nas-")
     }
 
+    /// Whether all of the data must move: they are computed with, or say where a process's window is.
+    fn needs_all(&self) -> bool {
+        self.computes() || ["mpi-put-", "mpi-get-"].iter().any(|name| self.cell.experiment.starts_with(name))
+    }
+
     /// The device's name with values changed, and as few bytes moving as are needed: times are the same.
     pub(super) fn device_with(&self, changes: &str) -> String {
-        let payload = if self.computes() { "payload=bytes" } else { "payload=hole" };
+        let payload = if self.needs_all() { "payload=bytes" } else { "payload=hole" };
         self.changed(&if changes.is_empty() { payload.to_owned() } else { format!("{payload},{changes}") })
     }
 

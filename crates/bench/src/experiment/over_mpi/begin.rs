@@ -30,7 +30,7 @@ fn count(of: &str, rank: u32, connected: &[(u32, bool)]) -> Option<u32> {
 
 impl Begin {
     pub(super) fn prepare(session: &mut Session<'_>, ranks: u32) -> Result<Self, Fault> {
-        let of = session.cell.factor(factor::QUANTITY)?.to_owned();
+        let of = session.cell.variant.get(factor::QUANTITY).unwrap_or(COUNTS[0]).to_owned();
         let process = join_by(session, ranks, Connect::All)?;
         let unknown = || Fault::Meaningless(format!("a count of {of}; it has {}", COUNTS.join(", ")));
         let mine = count(&of, session.rank, &process.connected()).ok_or_else(unknown)?;
