@@ -179,7 +179,7 @@ impl Carrier {
             }
             if own.is_empty() {
                 let header = self.header(core.host(), *rank, What::Nothing, true);
-                core.with(|engine| self.tell(engine, process, &header, &[]))?;
+                begun.push((*rank, core.with(|engine| self.tell(engine, process, &header, &[]))?));
             }
         }
         Ok(begun)
@@ -199,17 +199,14 @@ impl Carrier {
         Header { what, is_last, tag, offset: 0, length: 0, total: *total }
     }
 
-    fn tell(&self, engine: &mut Engine, to: u32, header: &Header, data: &[u8]) -> Result<()> {
+    fn tell(&self, engine: &mut Engine, to: u32, header: &Header, data: &[u8]) -> Result<Begun> {
         let bytes = Buffer::own(&[&header.bytes(), data].concat())?;
         let label = Label { context: self.context, tag: OPERATION };
-        if let Begun::Under(key) = engine.send(to, label, &bytes, Mode::Standard)? {
-            engine.free(key);
-        }
-        Ok(())
+        engine.send(to, label, &bytes, Mode::Standard)
     }
 
-    /// Sends one operation; what has begun that the origin's buffer is needed for.
-    fn send(&self, core: &Core, to: u32, one: &Waiting, is_last: bool) -> Result<Option<Begun>> {
+    /// Sends one operation: what has begun by that, the message that tells of it among it.
+    fn send(&self, core: &Core, to: u32, one: &Waiting, is_last: bool) -> Result<[Begun; 2]> {
         let (length, host) = (one.buffer.len(), core.host());
         let room = core.with(|engine| engine.transport.payload_max(to))?.min(HEADER + SHORT_MAX);
         let what = match one.is_put {
@@ -222,13 +219,16 @@ impl Carrier {
         core.with(|engine| match what {
             What::Get => {
                 let begun = engine.receive(self.receive(to, header.tag, one.buffer.clone()));
-                self.tell(engine, to, &header, &[]).map(|()| Some(begun))
+                Ok([begun, self.tell(engine, to, &header, &[])?])
             }
             What::LongPut => {
-                self.tell(engine, to, &header, &[])?;
-                engine.send(to, label, &one.buffer, Mode::Standard).map(Some)
+                let told = self.tell(engine, to, &header, &[])?;
+                Ok([told, engine.send(to, label, &one.buffer, Mode::Standard)?])
             }
-            _ => self.tell(engine, to, &header, &one.buffer.to_vec()).map(|()| None),
+            _ => {
+                let told = self.tell(engine, to, &header, &one.buffer.to_vec())?;
+                Ok([told, Begun::Over(Status::empty())])
+            }
         })
     }
 

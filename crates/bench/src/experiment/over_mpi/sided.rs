@@ -34,7 +34,7 @@ pub(super) struct Epochs {
     open: bool,
     seed: u64,
     /// Last, so that it outlives what is under way.
-    _process: Process,
+    process: Process,
 }
 
 impl Epochs {
@@ -59,7 +59,7 @@ impl Epochs {
             count,
             open: false,
             seed: session.settings.seed,
-            _process: process,
+            process,
         })
     }
 
@@ -136,7 +136,9 @@ impl Side for Epochs {
     }
 
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
-        sample_spans(s, round, readings, |s, count, _| self.operate(s, count))
+        sample_spans(s, round, readings, |s, count, _| self.operate(s, count))?;
+        // Whoever leaves MPI now answers nobody: a post must have gone.
+        Ok(self.process.drain()?)
     }
 
     /// What was put comes back when it is got.
@@ -146,6 +148,7 @@ impl Side for Epochs {
         self.open()?;
         self.epoch(true)?;
         self.epoch(false)?;
+        self.process.drain()?;
         self.open = false;
         if self.is_client {
             self.window.complete()?;
