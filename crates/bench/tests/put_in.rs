@@ -308,7 +308,9 @@ fn computing_takes_what_was_put_in() {
 fn ranks_of_one_machine_share_its_card() {
     let of = |experiment: &str, factors: &[(&str, &str)], size: u64| {
         let cell = Cell { experiment: experiment.into(), variant: variant(factors), size, ..Cell::default() };
-        let once = || measure("model:t3b", &cell, &Settings::default()).unwrap_or_else(|why| panic!("{cell}: {why}"));
+        let once = || {
+            measure("model:t3b", &cell, &Settings::default()).unwrap_or_else(|why| panic!("{cell}: {why}"))
+        };
         let measured = once();
         assert_eq!(measured, once(), "{cell}");
         measured.value

@@ -8,6 +8,7 @@ use mpi::{
     Assert, At, Buffer, Class, Comm, Connect, Flavor, Group, Info, LockKind, PROC_NULL, Process, Window,
 };
 use support::{Body, Play, buffer, in_threads, receive, send, typed, with};
+use verbs::host::Span;
 
 fn twice(ranks: u32, body: Body) {
     let play = Play::new(ranks);
@@ -79,6 +80,7 @@ mod carried {
         operations_of_an_epoch_are_over_with_it 2
         wrong_arguments_are_named 2
         operations_out_of_epochs_are_refused 2
+        completed_operations_need_no_origin 2
     }
 }
 
@@ -262,6 +264,31 @@ fn shared_locks_are_shared(process: &Process) {
 }
 
 /// Rank 0 puts into both others, who put into rank 0, several times.
+/// Goal: what is completed is carried out, whatever the origin does then. Method: more puts than there are credits, of an origin that
+/// computes for seconds behind them.
+fn completed_operations_need_no_origin(process: &Process) {
+    const LEN: usize = 20_000;
+    let (world, host, me) = (process.world(), process.host(), process.world().rank());
+    let group = Group::new(vec![1 - me as u32]).expect("one");
+    let window = allocated(world, 64 * LEN as i64, 1);
+    let mut out = support::pattern(0, 1, LEN);
+    if me == 0 {
+        window.start(&group, Assert::default()).expect("idle");
+        for part in 0..64 {
+            window.put(&buffer(&mut out), &bytes_at(1, part * LEN as i64, LEN)).expect("inside");
+        }
+        window.complete().expect("started");
+        host.charge(Span::from_secs(5));
+    } else {
+        window.post(&group, Assert::default()).expect("none before");
+        let began = host.now();
+        window.wait().expect("posted");
+        assert!(host.now() - began < Span::from_secs(1), "waited for an origin that computes");
+        assert!((0..64).all(|part| own(&window, part * LEN, LEN) == out), "other bytes");
+    }
+    window.free().expect("an end");
+}
+
 /// Goal: between a start and its end, what was put is there, and what was got has come. Method: each rank in turn puts and gets at the
 /// other's, one operation and several of all lengths.
 fn operations_of_an_epoch_are_over_with_it(process: &Process) {

@@ -9,7 +9,7 @@ use super::machine::{Machines, Origin};
 use super::moves::Moves;
 use super::quantity::Source;
 use super::rows::GROUPS;
-use super::sensitivity::is_tried;
+use super::sensitivity::{is_counted, is_tried};
 
 /// Numbers of the model that differ by less are the same.
 const SAME: f64 = 0.005;
@@ -47,6 +47,9 @@ impl Flow<'_> {
         }
         if matches!(claim.answer, Answer::Input(_)) {
             return Some((Class::Input, "a parameter, or a constant of the experiment".to_owned()));
+        }
+        if is_counted(&claim.answer) {
+            return Some((Class::Input, "how our library is built, whatever the machine".to_owned()));
         }
         if claim.answer.is_capped(self.source) {
             return Some((Class::Undecided, "the largest that was tried: it could not be more".to_owned()));

@@ -25,8 +25,10 @@ const TENTH: f64 = 0.1;
 /// Streams are so many times shorter, and have so many messages at least.
 const SHORTER: u32 = 4;
 const BURST_MIN: u32 = 4;
-/// Experiments that time or count calls of the processor, and move no data.
-const CALLS: [&str; 6] = ["post", "poll", "reg", "connect", "overhead", "mpi-connect"];
+/// Experiments that time calls of the processor, and move no data.
+const CALLS: [&str; 5] = ["post", "poll", "reg", "connect", "overhead"];
+/// What counts what our library does, whatever the machine.
+const COUNTS: [&str; 1] = ["mpi-connect"];
 /// Sections of machine files that no row is about: failures, and what happens before and after all measuring.
 const ELSEWHERE: [&str; 3] = ["faults.", "connection.", "transport.retry_"];
 
@@ -173,6 +175,13 @@ pub(super) fn is_tried(answer: &Answer) -> bool {
         Answer::Check(_) => probes.iter().all(|probe| CALLS.contains(&probe.cell.experiment.as_str())),
         _ => true,
     }
+}
+
+/// Whether an answer counts what our library does, which no value of a machine decides.
+pub(super) fn is_counted(answer: &Answer) -> bool {
+    let mut probes = BTreeSet::new();
+    answer.probes(&mut probes);
+    !probes.is_empty() && probes.iter().all(|probe| COUNTS.contains(&probe.cell.experiment.as_str()))
 }
 
 /// What a value is changed to.

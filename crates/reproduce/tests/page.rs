@@ -30,8 +30,8 @@ fn the_reproduction_shows_the_papers_figures() {
     browser.look(1280, 900, "light");
     browser.open(&page);
     let drawn: Vec<[u64; 2]> = serde_json::from_value(browser.eval(TRACES)).expect("counts");
-    // How far predictions are off, and the figures: two of MPI over iWARP, seven of several rails, fourteen of SeaStar.
-    assert_eq!(drawn.len(), 73);
+    // How far predictions are off, and the figures: ten of MPI over iWARP, seven of several rails, fourteen of SeaStar.
+    assert_eq!(drawn.len(), 81);
     assert!(drawn.iter().all(|[svgs, traces]| *svgs > 0 && *traces > 0), "empty plots: {drawn:?}");
     // In a figure of which all values are nothing, too, each point has its place.
     let placed =
