@@ -29,7 +29,7 @@ enum Needs {
     /// Blocks that all have one size, which all ranks know.
     Even,
     PowerOfTwo,
-    /// Memory that all ranks share, with room for what each shows.
+    /// Memory that all ranks share.
     Shared,
 }
 

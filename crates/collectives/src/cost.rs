@@ -33,7 +33,8 @@ pub struct Case {
     pub even: bool,
     /// Bytes in which a pipeline passes on its data.
     pub segment: u64,
-    /// Bytes that each rank can show to all others at a time in memory that they share; 0 where they share none.
+    /// Bytes that each rank can show to all others at a time in memory that they share, above which these read it where it lies; 0
+    /// where they share none.
     pub shared: u64,
 }
 

@@ -216,7 +216,8 @@ impl Core {
         self.wait_by(call, step).unwrap_or_else(Status::failed)
     }
 
-    /// Waits until something is there that a process stores in memory of both, or the process is lost.
+    /// Waits until something is there that a process stores in memory of both, or it has given up, or is lost. Whether it has given up
+    /// is asked once the first looks have found nothing.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] for a process that is lost; as [`Core::wait`].
@@ -225,6 +226,7 @@ impl Core {
         call: &'static str,
         process: u32,
         is_there: impl Fn() -> bool,
+        gave_up: impl Fn() -> bool,
     ) -> Result<()> {
         let mut looks = 0;
         self.wait_by(call, |engine, brief| {
@@ -238,7 +240,7 @@ impl Core {
             engine.progress(brief);
             // What it has stored before it was lost counts.
             let lost = engine.transport.lost(process).cloned();
-            if is_there() { Some(Ok(())) } else { lost.map(Err) }
+            if is_there() || gave_up() { Some(Ok(())) } else { lost.map(Err) }
         })?
     }
 

@@ -15,7 +15,8 @@
 //! | `topology`, `arranged` | who is whose neighbour; communicators that know it |
 //! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
 //! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
-//! | `exchange` | collective operations in memory that all members map, without messages |
+//! | `exchange` | collective operations without messages, where members map the same memory and read each other's |
+//! | `remote` | bytes between a buffer and places in a peer's memory |
 //! | `window` | [`Window`]: one-sided communication |
 //! | `file` | [`File`]: files that processes open together |
 //! | `group`, `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
@@ -71,6 +72,7 @@ mod places;
 mod point;
 mod process;
 mod protocol;
+mod remote;
 mod request;
 mod ring;
 mod run;

@@ -153,6 +153,23 @@ impl Buffer {
         Ok(Self { address, count, datatype: datatype.clone(), skip: 0, len, piece, _own: self._own.clone() })
     }
 
+    /// So many of its elements, from one on; none beyond them.
+    pub(crate) fn elements(&self, first: i64, count: i64) -> Result<Self> {
+        let first = first.clamp(0, self.count);
+        let count = count.clamp(0, self.count - first);
+        let (piece, len, _) = extent_of(&self.datatype, count)?;
+        let address = self.address.wrapping_add_signed((first * self.datatype.extent()) as isize);
+        Ok(Self {
+            address,
+            count,
+            datatype: self.datatype.clone(),
+            skip: 0,
+            len,
+            piece,
+            _own: self._own.clone(),
+        })
+    }
+
     /// So many bytes of its packed form, from a place on.
     pub(crate) fn window(self, from: u64, len: u64) -> Self {
         let from = from.min(self.len);

@@ -665,6 +665,82 @@ fn short_ones_follow_each_other(process: &Process) {
     }
 }
 
+/// Goal: memory that members lend is read before it is used again, and nobody waits for ever, when long operations follow each other
+/// and short ones without a pause. Method: as above, of all sizes, each into the same memory as the one before, with ranks that lag.
+fn long_ones_follow_each_other(process: &Process) {
+    let kinds = [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
+    let world = process.world();
+    let (me, ranks) = (world.rank() as usize, world.size() as usize);
+    let mut dice = Dice::new(11);
+    let comms = [world.clone(), world.dup().expect("made")];
+    for _ in 0..120 {
+        let kind = kinds[dice.roll(kinds.len())];
+        let plan = Plan::roll(&mut dice, kind, ranks);
+        let plan = Plan { count: [1, 1023, 1024, 1025, 3000, 40_000][dice.roll(6)], varies: false, ..plan };
+        let prepared: Vec<Prepared> = (0..4).map(|_| plan.prepare(me)).collect();
+        let (comm, laggard) = (&comms[dice.roll(2)], dice.roll(ranks));
+        let lag = dice.roll(4);
+        for one in &prepared {
+            (0..if laggard == me { lag } else { 0 }).for_each(|_| std::thread::yield_now());
+            comm.collective(&one.call).expect("valid");
+        }
+        prepared.iter().for_each(Prepared::check);
+    }
+}
+
+/// Goal: members that come with different sizes get errors, and do not wait for each other, whichever way the sizes would go; what
+/// follows works. Method: one gives fewer or more bytes than the others, each side of what has room at a desk; of a broadcast a root that
+/// shows what it has does not wait to hear of it.
+fn sizes_that_differ_are_errors(process: &Process) {
+    const SIZES: [usize; 6] = [8, 8 << 10, (8 << 10) + 8, 16 << 10, 200_000, 1 << 20];
+    let world = process.world();
+    let (me, ranks) = (world.rank(), world.size() as usize);
+    let odd = ranks as i32 - 1;
+    let (mut input, mut output) = (vec![1; ranks << 20], vec![2; ranks << 20]);
+    for (usual, other) in SIZES.into_iter().flat_map(|a| SIZES.map(|b| (a, b))).filter(|(a, b)| a != b) {
+        let bytes = if me == odd { other } else { usual };
+        let numbers = |bytes: &mut [u8]| typed(bytes, bytes.len() as i64 / 8, &Basic::Uint64.into());
+        let op = || Operator::Sum.into();
+        for kind in [Kind::Bcast, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce] {
+            let (all, text) = (bytes * ranks, format!("{kind:?}: {usual} bytes, but {other} at rank {odd}"));
+            let call = match kind {
+                Kind::Bcast => Collective::Bcast { buffer: numbers(&mut output[..bytes]), root: 0 },
+                Kind::Allgather => Collective::Allgather {
+                    input: Some(numbers(&mut input[..bytes])),
+                    output: numbers(&mut output[..all]),
+                },
+                Kind::Alltoall => Collective::Alltoall {
+                    input: Some(numbers(&mut input[..all])),
+                    output: numbers(&mut output[..all]),
+                },
+                Kind::Reduce => Collective::Reduce {
+                    input: Some(numbers(&mut input[..bytes])),
+                    output: numbers(&mut output[..bytes]),
+                    op: op(),
+                    root: 0,
+                },
+                _ => Collective::Allreduce {
+                    input: Some(numbers(&mut input[..bytes])),
+                    output: numbers(&mut output[..bytes]),
+                    op: op(),
+                },
+            };
+            let error = world.collective(&call).err().map(|error| error.class);
+            let must = match kind {
+                Kind::Bcast => me == odd,
+                Kind::Reduce => me == 0,
+                _ => true,
+            };
+            assert!(error.is_some() || !must, "{text}");
+            assert!(
+                error.is_none_or(|class| [Class::TRUNCATE, Class::NOT_SAME].contains(&class)),
+                "{text}: {error:?}"
+            );
+        }
+        world.collective(&Collective::Barrier).expect("all is well");
+    }
+}
+
 macro_rules! bodies {
     ($($name:ident $ranks:literal)*) => {
         mod model {
@@ -676,10 +752,17 @@ macro_rules! bodies {
     };
 }
 
+/// Where members share memory; by messages, some of these wait for what nobody sends.
+#[test]
+fn members_that_disagree_about_sizes_do_not_wait() {
+    (2..=4).for_each(|ranks| in_threads("shm", ranks, Connect::OnDemand, sizes_that_differ_are_errors));
+}
+
 bodies! {
     between_two_sides 5
     among_neighbours 5
     wrong_calls_are_named 2
     short_ones_follow_each_other 5
+    long_ones_follow_each_other 5
     background_has_an_order_of_its_own 3
 }

@@ -105,8 +105,21 @@ fn without(process: &Process, leaver: i32) {
     let call = Collective::Allreduce { input: Some(typed(&mut given)), output: typed(&mut got), op: op() };
     assert_eq!(lost(&call), Class::PROC_ABORTED);
     assert_eq!(lost(&Collective::Bcast { buffer: buffer(&mut got), root: leaver }), Class::PROC_ABORTED);
+    let mut long = [vec![1; 100_000], vec![0; 100_000]];
+    let [given, got] = &mut long;
+    let typed =
+        |bytes: &mut [u8]| support::typed(bytes, bytes.len() as i64 / 8, &datatypes::Basic::Uint64.into());
+    let call = Collective::Allreduce { input: Some(typed(given)), output: typed(got), op: op() };
+    assert_eq!(lost(&call), Class::PROC_ABORTED);
+    let call = Collective::Allgather {
+        input: Some(buffer(&mut given[..30_000])),
+        output: buffer(&mut got[..90_000]),
+    };
+    assert_eq!(lost(&call), Class::PROC_ABORTED);
+    let mut got = [0; 8];
     if world.rank() == 2 {
         // What nobody takes stays, so that there is no place for more.
+        assert_eq!(lost(&Collective::Bcast { buffer: buffer(given), root: 2 }), Class::PROC_ABORTED);
         let give = |bytes: &mut [u8]| world.collective(&Collective::Bcast { buffer: buffer(bytes), root: 2 });
         let ended = (0..10).find_map(|_| give(&mut got).err());
         assert_eq!(ended.map(|error| error.class), Some(Class::PROC_ABORTED));

@@ -1,13 +1,14 @@
 //! [`Desks`]: the memory that members of a communicator show things in: a desk for each, where it alone writes.
 //!
 //! Operations are numbered. A desk has places for the data of two of them: for each a line with the operation's number, the length
-//! and what is short, so that it is one transfer between processors; and room for what is longer. A line of its own says up to which
-//! operation the member has passed, that is, takes nothing more of others. Nobody shows anything where somebody may still take what
-//! was there: the operation before the last.
+//! and what is short, so that it is one transfer between processors; and room for what is longer. What is longer than that is lent:
+//! the line says where it lies in the member's own memory, and the others read it there. A line of its own says up to which operation
+//! the member has passed, that is, takes nothing more of others; and whether it ended one with an error. Nobody shows anything where
+//! somebody may still take what was there: the operation before the last; and who lends waits until all have passed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verbs::{Buf, Mr};
+use verbs::{Buf, Mr, RemoteAddr};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
@@ -19,11 +20,38 @@ pub(super) const PLACES: u64 = 2;
 /// What processors transfer, and what they fetch ahead: two lines.
 const LINE: usize = 64;
 const PAIR: usize = 2 * LINE;
-/// Number and length before what is short.
+/// Number and length before what is short, or before where that is which is lent.
 const HEAD: usize = 16;
+/// In the place of the length: what is lent; and what is lent with a part of the result.
+const LENT: u64 = 1 << 63;
+const WITH_PART: u64 = 1 << 62;
+/// In a member's line: up to where it has passed, up to where its part of a result is there, and for each place the operation that it
+/// ended with an error, with the error's class in the lowest byte.
+const REDUCED: usize = 8;
+const REFUSED: usize = 16;
+const CLASS_BITS: u32 = 8;
 const SHORT: usize = LINE - HEAD;
 /// A desk: the line of what it has passed, a line and room for each place.
 const DESK: usize = PAIR + PLACES as usize * (PAIR + SHOWN_MAX);
+
+/// What a member gives in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// So many bytes, at its desk.
+    Here(usize),
+    /// So many bytes of its memory, where they lie, and where its part of the result will lie, if it has one.
+    There { len: u64, at: RemoteAddr, part: Option<RemoteAddr> },
+}
+
+impl Shown {
+    /// Bytes of it.
+    pub(super) fn len(self) -> u64 {
+        match self {
+            Self::Here(len) => len as u64,
+            Self::There { len, .. } => len,
+        }
+    }
+}
 
 /// The memory, as one member has it.
 #[derive(Debug)]
@@ -48,7 +76,7 @@ impl Desks {
     /// Nothing is shown, and no operation was passed. Nobody else has the memory yet.
     pub(super) fn clear(&self) {
         for member in 0..self.members {
-            self.passed_word(member).store(0, Ordering::Relaxed);
+            (0..PAIR / 8).for_each(|word| self.word(member * DESK + 8 * word).store(0, Ordering::Relaxed));
             (0..PLACES).for_each(|place| self.word(Self::head_at(member, place)).store(0, Ordering::Relaxed));
         }
     }
@@ -64,25 +92,50 @@ impl Desks {
         Ok(())
     }
 
-    /// Whether a member has shown what it gives in an operation.
+    /// Says where so many bytes lie that a member gives in an operation, and where its part of the result will, if it has one.
+    pub(super) fn lend(
+        &self,
+        member: usize,
+        number: u64,
+        len: u64,
+        at: RemoteAddr,
+        part: Option<RemoteAddr>,
+    ) {
+        let head = Self::head_at(member, number);
+        let mark = if part.is_some() { LENT | WITH_PART } else { LENT };
+        let part = part.unwrap_or_default();
+        let words = [len | mark, at.addr, at.rkey.into(), part.addr, part.rkey.into()];
+        for (place, word) in words.into_iter().enumerate() {
+            self.word(head + 8 * (place + 1)).store(word, Ordering::Relaxed);
+        }
+        self.word(head).store(number, Ordering::Release);
+    }
+
+    /// Whether a member has shown what it gives in an operation, or lends it.
     #[inline]
     pub(super) fn has_shown(&self, member: usize, number: u64) -> bool {
         self.word(Self::head_at(member, number)).load(Ordering::Acquire) == number
     }
 
-    /// How many bytes a member has shown.
+    /// What a member has shown, or lends.
     ///
     /// # Errors
     /// [`Class::OTHER`] for what no member shows.
-    pub(super) fn shown_len(&self, member: usize, number: u64) -> Result<usize> {
-        let len = self.word(Self::head_at(member, number) + 8).load(Ordering::Relaxed);
+    pub(super) fn shown(&self, member: usize, number: u64) -> Result<Shown> {
+        let head = Self::head_at(member, number);
+        let word = |place: usize| self.word(head + 8 * place).load(Ordering::Relaxed);
+        let (len, place) = (word(1), |at| RemoteAddr { addr: word(at), rkey: word(at + 1) as u32 });
+        if len & LENT != 0 {
+            let part = (len & WITH_PART != 0).then(|| place(4));
+            return Ok(Shown::There { len: len & !(LENT | WITH_PART), at: place(2), part });
+        }
         match usize::try_from(len) {
-            Ok(len) if len <= SHOWN_MAX => Ok(len),
+            Ok(len) if len <= SHOWN_MAX => Ok(Shown::Here(len)),
             _ => Err(Error::new(Class::OTHER, "a member shows what no process of this version shows")),
         }
     }
 
-    /// Takes as many bytes as a buffer has, of those that a member [has shown](Self::shown_len), from a place on.
+    /// Takes as many bytes as a buffer has, of those that a member [has shown](Self::shown) here, from a place on.
     pub(super) fn take(
         &self,
         (member, number): (usize, u64),
@@ -93,9 +146,31 @@ impl Desks {
         Ok(into.store_from(&self.memory, at, into.len() as usize)?)
     }
 
-    /// A member takes nothing more of others in an operation and those before.
-    pub(super) fn pass(&self, member: usize, number: u64) {
+    /// A member takes nothing more of others in an operation and those before; it has ended this one with an error of a class, if so.
+    pub(super) fn pass(&self, member: usize, number: u64, refused: Option<Class>) {
+        if let Some(Class(class)) = refused {
+            let class = u8::try_from(class).unwrap_or(Class::OTHER.0 as u8);
+            let word = self.word(Self::refused_at(member, number));
+            word.store(number << CLASS_BITS | u64::from(class), Ordering::Relaxed);
+        }
         self.passed_word(member).store(number, Ordering::Release);
+    }
+
+    /// By what error a member that [has passed](Self::passed) an operation ended it, if so: it, or the one that has its place since.
+    pub(super) fn refused(&self, member: usize, number: u64) -> Option<Class> {
+        let word = self.word(Self::refused_at(member, number)).load(Ordering::Relaxed);
+        let class = Class((word & ((1 << CLASS_BITS) - 1)) as i32);
+        (word >> CLASS_BITS >= number).then_some(class)
+    }
+
+    /// A member's part of an operation's result is there.
+    pub(super) fn reduce(&self, member: usize, number: u64) {
+        self.word(member * DESK + REDUCED).store(number, Ordering::Release);
+    }
+
+    /// Whether a member's part of an operation's result is there.
+    pub(super) fn has_reduced(&self, member: usize, number: u64) -> bool {
+        self.word(member * DESK + REDUCED).load(Ordering::Acquire) >= number
     }
 
     /// Up to which operation a member has passed.
@@ -115,6 +190,10 @@ impl Desks {
         }
         let places = PLACES as usize;
         member * DESK + PAIR + places * PAIR + (number % PLACES) as usize * SHOWN_MAX
+    }
+
+    fn refused_at(member: usize, number: u64) -> usize {
+        member * DESK + REFUSED + 8 * (number % PLACES) as usize
     }
 
     #[inline]
@@ -170,16 +249,39 @@ mod tests {
                 desks
                     .show(member, number, &Buffer::own(&bytes(member, number)).expect("memory"))
                     .expect("room");
-                desks.pass(member, 40 + member as u64);
+                desks.pass(member, 40 + member as u64, Some(Class(60 + member as i32)));
+                desks.reduce(member, 50 + member as u64);
             }
             for (member, number) in all() {
                 let into = Buffer::own(&vec![0; len]).expect("memory");
                 assert!(desks.has_shown(member, number) && !desks.has_shown(member, number + PLACES));
-                assert_eq!(desks.shown_len(member, number), Ok(len));
+                assert_eq!(desks.shown(member, number), Ok(Shown::Here(len)));
                 desks.take((member, number), (0, len), &into).expect("shown");
                 assert_eq!(into.to_vec(), bytes(member, number));
                 assert_eq!(desks.passed(member), 40 + member as u64);
+                let refused = |number| desks.refused(member, number);
+                assert_eq!(refused(40 + member as u64), Some(Class(60 + member as i32)));
+                assert_eq!(refused(40 + member as u64 + PLACES), None, "later ones went well");
+                let reduced = |number| desks.has_reduced(member, number);
+                assert!(reduced(50 + member as u64) && !reduced(51 + member as u64));
             }
+        }
+    }
+
+    /// Goal: where something lies is told as it was said, whatever stood in its place before.
+    #[test]
+    fn what_is_lent_is_found() {
+        let desks = desks(2);
+        let place = |number: u64| RemoteAddr { addr: u64::MAX - number, rkey: u32::MAX - number as u32 };
+        for (number, len) in [(1, SHOWN_MAX as u64 + 1), (2, 5 << 40), (3, 0)] {
+            for part in [None, Some(place(9))] {
+                let shown = Shown::There { len, at: place(number), part };
+                desks.lend(1, number, len, place(number), part);
+                assert!(desks.has_shown(1, number) && !desks.has_shown(0, number));
+                assert_eq!((desks.shown(1, number), shown.len()), (Ok(shown), len));
+            }
+            desks.show(1, number + PLACES, &Buffer::own(&[7; 40]).expect("memory")).expect("room");
+            assert_eq!(desks.shown(1, number + PLACES), Ok(Shown::Here(40)));
         }
     }
 
@@ -187,9 +289,9 @@ mod tests {
     fn a_length_that_nobody_shows_is_refused() {
         let desks = desks(2);
         let head = Desks::head_at(1, 1);
-        for lie in [SHOWN_MAX as u64 + 1, u64::MAX] {
+        for lie in [SHOWN_MAX as u64 + 1, u64::MAX & !LENT] {
             desks.word(head + 8).store(lie, Ordering::Relaxed);
-            assert_eq!(desks.shown_len(1, 1).expect_err("a lie").class, Class::OTHER);
+            assert_eq!(desks.shown(1, 1).expect_err("a lie").class, Class::OTHER);
         }
         assert!(Desks::new(Buf::alloc(Desks::len(2) - LINE).expect("memory"), 2).is_err(), "too short");
     }

@@ -1,17 +1,21 @@
 //! Collective operations without messages: members of one host show what they give in memory that all of them map, and take from
-//! there what the others show. It is the algorithm `shared` of the crate `collectives`, for blocking operations of few members and
-//! few bytes; all else goes by schedules.
+//! there what the others show; of what is long they show where it lies, and the others read it there. It is the algorithm `shared` of
+//! the crate `collectives`, for blocking operations of few members; all else goes by schedules.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `desks` | [`desks::Desks`]: the memory, and what each member writes where |
 //! | `setup` | how members come to map it |
 //! | `operations` | [`operations::Exchange`]: the operations |
+//! | `giving` | what a member gives and takes in one: shown, or lent |
+//! | `parts` | long reductions |
 //! | `choice` | which calls go this way, and what a communicator keeps for it: [`Place`] |
 
 mod choice;
 mod desks;
+mod giving;
 mod operations;
+mod parts;
 mod setup;
 
 pub(crate) use choice::Place;

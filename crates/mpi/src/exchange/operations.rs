@@ -1,40 +1,49 @@
 //! [`Exchange`]: the collective operations of members that map the same [`Desks`].
 
-use datatypes::Op;
+use datatypes::{Basic, Datatype, Op};
 use verbs::Mr;
 
 use crate::collective::Collective;
 use crate::comm::Comm;
 use crate::core::Core;
-use crate::error::{Class, Error, Result};
-use crate::exchange::desks::{Desks, PLACES, Retired, SHOWN_MAX};
+use crate::error::Result;
+use crate::exchange::desks::{Desks, Retired, SHOWN_MAX};
 use crate::memory::Buffer;
+use crate::nic::Reach;
 
 /// Of so many operations one makes progress for everything else, as those may never wait.
 const PROGRESS_EVERY: u64 = 64;
-/// Looks in a row at what a member is to write.
-const LOOKS: u32 = 256;
 
 /// A communicator's, as one member has it.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    core: Core,
+    pub(super) core: Core,
     /// There until it is retired.
     desks: Option<Desks>,
     /// The memory, at rank 0.
     region: Option<Mr>,
-    me: usize,
+    pub(super) me: usize,
     /// The members.
-    processes: Vec<u32>,
+    pub(super) processes: Vec<u32>,
     /// Operations begun.
-    number: u64,
-    /// In this one this member has shown something, and has woken the others.
-    has_shown: bool,
-    has_rung: bool,
+    pub(super) number: u64,
+    /// In this one this member has shown something, has woken the others, and has met one that lends.
+    pub(super) has_shown: bool,
+    pub(super) has_rung: bool,
+    pub(super) meets_lender: bool,
+    /// Memory that it lends in this one, and what makes it reachable.
+    pub(super) lent: Vec<(Buffer, Reach)>,
     /// Up to which operation each member is known to have passed.
-    passed: Vec<u64>,
-    /// Room for an operand.
-    operand: Buffer,
+    pub(super) passed: Vec<u64>,
+    /// Room for an operand, and for a copy of this member's own.
+    rooms: [Buffer; 2],
+}
+
+/// What all members of a reduction have: the operator, and the call's name.
+#[derive(Clone, Copy)]
+pub(super) struct Reduction<'a> {
+    pub(super) op: &'a Op,
+    pub(super) call: &'static str,
 }
 
 impl Exchange {
@@ -50,11 +59,13 @@ impl Exchange {
             number: 0,
             has_shown: false,
             has_rung: false,
-            operand: Buffer::own(&[0; SHOWN_MAX])?,
+            meets_lender: false,
+            lent: Vec::new(),
+            rooms: [Buffer::own(&[0; SHOWN_MAX])?, Buffer::nothing()],
         })
     }
 
-    fn desks(&self) -> &Desks {
+    pub(super) fn desks(&self) -> &Desks {
         self.desks.as_ref().expect("there until it is dropped")
     }
 
@@ -62,28 +73,29 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] for members whose arguments do not fit; [`Class::PROC_ABORTED`] when one is lost
-    /// that something is wanted of; an operator's.
+    /// that something is wanted of; an operator's; that of a member which something is wanted of, and which has given up.
+    ///
+    /// [`Class::TRUNCATE`]: crate::error::Class::TRUNCATE
+    /// [`Class::NOT_SAME`]: crate::error::Class::NOT_SAME
+    /// [`Class::PROC_ABORTED`]: crate::error::Class::PROC_ABORTED
     pub(super) fn carry_out(&mut self, call: &Collective) -> Result<()> {
         self.number += 1;
-        (self.has_shown, self.has_rung) = (false, false);
+        (self.has_shown, self.has_rung, self.meets_lender) = (false, false, false);
+        let name = call.name();
         let done = match call {
             Collective::Bcast { buffer, root } => self.bcast(buffer, *root as usize),
             Collective::Allgather { input, output } => self.allgather(input.as_ref(), output),
             Collective::Alltoall { input, output } => self.alltoall(input.as_ref(), output),
             Collective::Reduce { input, output, op, root } => {
                 let gets = *root as usize == self.me;
-                self.reduce((input.as_ref(), output, op), gets, call.name())
+                self.reduce((input.as_ref(), output), gets, Reduction { op, call: name })
             }
             Collective::Allreduce { input, output, op } => {
-                self.reduce((input.as_ref(), output, op), true, call.name())
+                self.reduce((input.as_ref(), output), true, Reduction { op, call: name })
             }
-            _ => self.barrier(call.name()),
+            _ => self.barrier(name),
         };
-        // Whatever came of it: who would show something must not wait for this member.
-        self.desks().pass(self.me, self.number);
-        if !self.has_rung {
-            self.ring();
-        }
+        let done = self.end(done, name);
         if self.number.is_multiple_of(PROGRESS_EVERY) {
             self.core.test(|_| None::<()>);
         }
@@ -91,149 +103,102 @@ impl Exchange {
     }
 
     fn barrier(&mut self, call: &'static str) -> Result<()> {
-        self.show(&Buffer::nothing(), call)?;
-        self.await_all(call)
+        self.give(&Buffer::nothing(), call)?;
+        self.others().try_for_each(|member| self.await_shown(member, call).map(drop))
     }
 
     fn bcast(&mut self, buffer: &Buffer, root: usize) -> Result<()> {
         if root == self.me {
-            return self.show(buffer, "MPI_Bcast");
+            return self.give(buffer, "MPI_Bcast");
         }
-        self.await_shown(root, "MPI_Bcast")?;
-        self.take(root, (0, buffer.len() as usize), buffer)
+        self.take(root, (0, buffer.len()), buffer, "MPI_Bcast")
     }
 
     fn allgather(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
-        let len = output.len() as usize / self.processes.len();
-        let block = |member: usize| output.clone().window((member * len) as u64, len as u64);
-        self.show(input.unwrap_or(&block(self.me)), "MPI_Allgather")?;
-        self.await_all("MPI_Allgather")?;
-        for member in self.givers(input.is_some()) {
-            self.take(member, (0, len), &block(member))?;
+        let len = output.len() / self.processes.len() as u64;
+        let block = |member: usize| output.clone().window(member as u64 * len, len);
+        self.give(input.unwrap_or(&block(self.me)), "MPI_Allgather")?;
+        if let Some(input) = input {
+            self.keep(input, (0, len), &block(self.me))?;
         }
-        Ok(())
+        self.others().try_for_each(|member| self.take(member, (0, len), &block(member), "MPI_Allgather"))
     }
 
     fn alltoall(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
-        let all = output.len() as usize;
-        let len = all / self.processes.len();
-        self.show(input.unwrap_or(output), "MPI_Alltoall")?;
-        self.await_all("MPI_Alltoall")?;
-        for member in self.givers(input.is_some()) {
-            let block = output.clone().window((member * len) as u64, len as u64);
-            self.take(member, (self.me * len, all), &block)?;
+        let all = output.len();
+        let len = all / self.processes.len() as u64;
+        let block = |member: usize| output.clone().window(member as u64 * len, len);
+        let mine = (self.me as u64 * len, all);
+        match input {
+            // What is lent lies there until all have read it.
+            None if all > SHOWN_MAX as u64 => self.give(&output.copied()?, "MPI_Alltoall")?,
+            None => self.give(output, "MPI_Alltoall")?,
+            Some(input) => {
+                self.give(input, "MPI_Alltoall")?;
+                self.keep(input, mine, &block(self.me))?;
+            }
         }
-        Ok(())
+        self.others().try_for_each(|member| self.take(member, mine, &block(member), "MPI_Alltoall"))
     }
 
-    /// All show their operands; those who get the result reduce them, from the last rank to the first.
+    /// All give their operands; those who get the result reduce them, from the last rank to the first. Long ones go in parts, if they
+    /// lie in one piece.
     fn reduce(
         &mut self,
-        (input, output, op): (Option<&Buffer>, &Buffer, &Op),
+        (input, output): (Option<&Buffer>, &Buffer),
         gets: bool,
-        call: &'static str,
+        reduction: Reduction<'_>,
     ) -> Result<()> {
-        self.show(input.unwrap_or(output), call)?;
+        let (given, call) = (input.unwrap_or(output), reduction.call);
+        let (count, datatype) = (output.count(), output.datatype());
+        // This member's own operand need not be taken from where it gives it, unless the result begins to lie there.
+        let own = input.filter(|input| input.count() == count && input.datatype().same(datatype));
+        let is_alike = !gets || input.is_none() || own.is_some();
+        if given.len() > SHOWN_MAX as u64 && given.one_piece().is_some() && is_alike {
+            return self.reduce_in_parts(given, gets.then_some(output), reduction);
+        }
+        self.give(given, call)?;
         if !gets {
             return Ok(());
         }
-        self.await_all(call)?;
-        let (last, len) = (self.processes.len() - 1, output.len() as usize);
-        let (count, datatype) = (output.count(), output.datatype());
-        // This member's own operand need not be taken from its desk, unless the result begins to lie there.
-        let own = input.filter(|input| input.count() == count && input.datatype().same(datatype));
+        let (last, len) = (self.processes.len() - 1, output.len());
         match own {
             Some(own) if last == self.me => output.copy_of(own),
             None if last == self.me && input.is_none() => {}
-            _ => self.take(last, (0, len), output)?,
+            _ => self.take(last, (0, len), output, call)?,
         }
-        let operand = match self.operand.seen_as(count, datatype) {
-            Some(operand) => operand,
-            None => Buffer::own_elements(datatype.clone(), count)?,
-        };
+        let operand = self.room(0, datatype, count)?;
         for member in (0..last).rev() {
             if let Some(own) = own.filter(|_| member == self.me) {
-                output.reduce(own, op)?;
+                output.reduce(own, reduction.op)?;
                 continue;
             }
-            self.take(member, (0, len), &operand)?;
-            output.reduce(&operand, op)?;
+            self.take(member, (0, len), &operand, call)?;
+            output.reduce(&operand, reduction.op)?;
         }
         Ok(())
     }
 
-    /// Those whose blocks are to be taken; one's own is there already in place.
-    fn givers(&self, with_own: bool) -> impl Iterator<Item = usize> + use<> {
-        let me = self.me;
-        (0..self.processes.len()).filter(move |member| with_own || *member != me)
-    }
-
-    /// Shows what this member gives, as soon as nobody needs any more what was there before.
-    fn show(&mut self, buffer: &Buffer, call: &'static str) -> Result<()> {
-        if buffer.len() > SHOWN_MAX as u64 {
-            let text = format!("this rank gives {} bytes, and gets fewer", buffer.len());
-            return Err(Error::new(Class::TRUNCATE, text));
+    /// Makes both rooms so large.
+    pub(super) fn make_room(&mut self, bytes: i64) -> Result<()> {
+        for room in self.rooms.iter_mut().filter(|room| room.count() < bytes) {
+            *room = Buffer::own_elements(Basic::Byte.into(), bytes)?;
         }
-        for member in 0..self.processes.len() {
-            let needed = self.number.saturating_sub(PLACES);
-            if member != self.me && self.passed[member] < needed {
-                self.wait(member, call, |desks| desks.passed(member) >= needed)?;
-                self.passed[member] = self.desks().passed(member);
-            }
-        }
-        self.desks().show(self.me, self.number, buffer)?;
-        self.has_shown = true;
         Ok(())
     }
 
-    fn await_all(&mut self, call: &'static str) -> Result<()> {
-        (0..self.processes.len()).try_for_each(|member| self.await_shown(member, call))
-    }
-
-    fn await_shown(&mut self, member: usize, call: &'static str) -> Result<()> {
-        let number = self.number;
-        self.wait(member, call, |desks| desks.has_shown(member, number))?;
-        // Who has begun this operation has passed the one before.
-        self.passed[member] = self.passed[member].max(number - 1);
-        Ok(())
-    }
-
-    /// Waits for what a member is to write. The first looks are at that alone.
-    fn wait(&mut self, member: usize, call: &'static str, is_there: impl Fn(&Desks) -> bool) -> Result<()> {
-        if (0..LOOKS).any(|_| is_there(self.desks())) {
-            return Ok(());
-        }
-        if self.has_shown && !self.has_rung {
-            self.ring();
-        }
-        let desks = self.desks();
-        self.core.await_store(call, self.processes[member], || is_there(desks))
-    }
-
-    /// Takes bytes from a place on, of as many as a member must have shown.
-    fn take(&self, member: usize, (from, all): (usize, usize), into: &Buffer) -> Result<()> {
-        let shown = self.desks().shown_len(member, self.number)?;
-        if shown != all {
-            let class = if shown > all { Class::TRUNCATE } else { Class::NOT_SAME };
-            let text = format!("rank {member} gives {shown} bytes, where {all} belong");
-            return Err(Error::new(class, text));
-        }
-        match into.len() {
-            0 => Ok(()),
-            _ => self.desks().take((member, self.number), (from, shown), into),
+    /// Room for elements of an operand: one of two.
+    pub(super) fn room(&self, which: usize, datatype: &Datatype, count: i64) -> Result<Buffer> {
+        match self.rooms[which].seen_as(count, datatype) {
+            Some(room) => Ok(room),
+            None => Buffer::own_elements(datatype.clone(), count),
         }
     }
 
-    /// Wakes those that sleep, once in each operation: behind what this member shows, or else behind the note that it has passed. Who
-    /// waits for a note that came later hears of it in the next operation, which it may wait for as well, as MPI lets every collective
-    /// operation wait for all. The lock in here is a fence, which waits until others have let go of the line that was written: so it
-    /// comes when this member has found what it wants, or is about to wait for long.
-    fn ring(&mut self) {
-        self.has_rung = true;
-        self.core.with(|engine| {
-            let others = self.processes.iter().enumerate().filter(|(member, _)| *member != self.me);
-            others.for_each(|(_, process)| engine.transport.ring(*process));
-        });
+    /// The other members, from the next one around: no two begin with the same one.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (me, count) = (self.me, self.processes.len());
+        (1..count).map(move |distance| (me + distance) % count)
     }
 }
 

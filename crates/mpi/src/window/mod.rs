@@ -14,7 +14,6 @@
 //! | `control`, `words` | the words by which members keep out of each other's way; how others change them |
 //! | `served` | the same where the device has no atomics, by questions and answers |
 //! | `target` | a member's memory as another one reaches it |
-//! | `remote` | bytes between a buffer and places in a peer's memory |
 //! | `segment` | memory that the processes of one host share |
 //! | `directory`, `attached` | memory that comes and goes, in dynamic windows |
 //! | `epoch` | when which operations are allowed |
@@ -33,7 +32,6 @@ mod direct;
 mod directory;
 mod epoch;
 mod object;
-mod remote;
 mod segment;
 mod served;
 mod sync;

@@ -14,7 +14,7 @@ impl Engine {
     ///
     /// # Errors
     /// The process is lost, or cannot be reached; there is no memory for a copy.
-    pub(super) fn move_bytes(
+    pub(crate) fn move_bytes(
         &mut self,
         process: u32,
         places: &[(RemoteAddr, u64)],

@@ -1,0 +1,120 @@
+//! Long reductions of an [`Exchange`]: each member reduces one part of all operands, which it reads where they lie, piece by piece; and
+//! whoever gets the result reads the others' parts of it. Operands come in the order of ranks, so that the operator need not be
+//! commutative, and all have the same bits.
+
+use std::ops::Range;
+
+use verbs::RemoteAddr;
+
+use crate::error::{Class, Error, Result};
+use crate::exchange::desks::Shown;
+use crate::exchange::giving::fits;
+use crate::exchange::operations::{Exchange, Reduction};
+use crate::memory::Buffer;
+
+/// Bytes of the pieces: a call of the system for each, and they stay in a cache.
+const PIECE: i64 = 64 << 10;
+
+/// Where a member's operand lies, and its part of the result.
+type Places = (RemoteAddr, RemoteAddr);
+
+impl Exchange {
+    /// Reduces operands that lie in one piece; who gets the result has a place for it.
+    pub(super) fn reduce_in_parts(
+        &mut self,
+        given: &Buffer,
+        result: Option<&Buffer>,
+        reduction: Reduction<'_>,
+    ) -> Result<()> {
+        let call = reduction.call;
+        let part = self.part(self.me, given.count());
+        let mine = match result {
+            Some(result) => result.elements(part.start, part.end - part.start)?,
+            None => Buffer::own_elements(given.datatype().clone(), part.end - part.start)?,
+        };
+        self.make_room(PIECE)?;
+        self.await_place(call)?;
+        let (at, part_at) = (self.lend(given)?, self.lend(&mine)?);
+        self.desks().lend(self.me, self.number, given.len(), at, Some(part_at));
+        self.has_shown = true;
+        let places = self.await_places(given.len(), call)?;
+        let step = (PIECE / given.datatype().size().max(1)).max(1);
+        for first in part.clone().step_by(step as usize) {
+            let piece = first..part.end.min(first + step);
+            let into = mine.elements(first - part.start, piece.end - first)?;
+            self.reduce_piece(piece, (given, &places), &into, reduction)?;
+        }
+        self.desks().reduce(self.me, self.number);
+        self.ring();
+        let Some(result) = result else { return Ok(()) };
+        for member in self.others() {
+            let part = self.part(member, given.count());
+            self.await_part(member, call)?;
+            let into = result.elements(part.start, part.end - part.start)?;
+            self.fetch(member, places[member].1, &into, call)?;
+        }
+        Ok(())
+    }
+
+    /// The elements that a member reduces.
+    fn part(&self, member: usize, count: i64) -> Range<i64> {
+        let cut = |at: usize| (i128::from(count) * at as i128 / self.processes.len() as i128) as i64;
+        cut(member)..cut(member + 1)
+    }
+
+    /// Waits until all others lend as many bytes, and have a place for a part: where.
+    fn await_places(&mut self, len: u64, call: &'static str) -> Result<Vec<Places>> {
+        let mut places = vec![Places::default(); self.processes.len()];
+        for member in self.others() {
+            let shown = self.await_shown(member, call)?;
+            fits(format_args!("rank {member}"), shown.len(), len)?;
+            let Shown::There { at, part: Some(part), .. } = shown else {
+                return Err(Error::new(Class::NOT_SAME, format_args!("rank {member} reduces otherwise")));
+            };
+            places[member] = (at, part);
+        }
+        Ok(places)
+    }
+
+    /// Waits until a member's part of the result is there.
+    fn await_part(&mut self, member: usize, call: &'static str) -> Result<()> {
+        let number = self.number;
+        self.wait(member, call, |desks| desks.has_reduced(member, number))?;
+        if self.desks().has_reduced(member, number) { Ok(()) } else { Err(self.refusal(member)) }
+    }
+
+    /// Reduces some elements of all members, from the last rank to the first.
+    fn reduce_piece(
+        &self,
+        piece: Range<i64>,
+        (given, places): (&Buffer, &[Places]),
+        into: &Buffer,
+        Reduction { op, call }: Reduction<'_>,
+    ) -> Result<()> {
+        let (count, datatype, last) = (piece.end - piece.start, given.datatype(), self.processes.len() - 1);
+        let mut own = given.elements(piece.start, count)?;
+        let is_in_place = own.overlaps(into);
+        if is_in_place && last != self.me {
+            // Another's operand comes to lie on it.
+            let copy = self.room(1, datatype, count)?;
+            copy.copy_of(&own);
+            own = copy;
+        }
+        let from = |member: usize| places[member].0.offset((piece.start * datatype.size()) as u64);
+        match last == self.me {
+            true if is_in_place => {}
+            true => into.copy_of(&own),
+            false => self.fetch(last, from(last), into, call)?,
+        }
+        let operand = self.room(0, datatype, count)?;
+        for member in (0..last).rev() {
+            if member == self.me {
+                into.reduce(&own, op)?;
+                continue;
+            }
+            self.fetch(member, from(member), &operand, call)?;
+            into.reduce(&operand, op)?;
+        }
+        Ok(())
+    }
+}
