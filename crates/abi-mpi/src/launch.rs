@@ -29,6 +29,8 @@ pub(crate) struct Launch {
     pub(crate) universe: Option<u32>,
     /// Whether all of the job is known to be on one host.
     pub(crate) is_one_host: bool,
+    /// How many of the job are on this host, if the launcher says.
+    pub(crate) neighbours: Option<u32>,
     board: Board,
     /// Names of services, where nobody else looks for them.
     services: Mutex<BTreeMap<String, String>>,
@@ -115,6 +117,7 @@ impl Launch {
                 appnum: None,
                 universe: None,
                 is_one_host: true,
+                neighbours: Some(1),
                 board,
                 services,
             });
@@ -125,9 +128,13 @@ impl Launch {
             manager.client.job().ok_or_else(|| other("the process manager did not let this rank join"))?;
         let is_one = |nodes: &[_]| nodes.windows(2).all(|pair| pair[0] == pair[1]);
         let is_one_host = job.size == 1 || job.nodes.as_deref().is_some_and(is_one);
+        let neighbours = job.nodes.as_deref().and_then(|nodes| {
+            let own = nodes.get(job.rank as usize)?;
+            Some(nodes.iter().filter(|node| *node == own).count() as u32)
+        });
         let (rank, size, appnum, universe) = (job.rank, job.size, job.appnum, job.universe_size);
         let board = Board::Manager(Box::new(Mutex::new(manager)));
-        Ok(Self { rank, size, appnum, universe, is_one_host, board, services: Mutex::default() })
+        Ok(Self { rank, size, appnum, universe, is_one_host, neighbours, board, services: Mutex::default() })
     }
 
     fn by_library(pmix: Pmix) -> Result<Self> {
@@ -140,6 +147,7 @@ impl Launch {
             appnum,
             universe,
             is_one_host,
+            neighbours: job.local_size,
             board: Board::Library(Box::new(pmix)),
             services: Mutex::default(),
         })

@@ -223,7 +223,8 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     let mut named = algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?;
     named.extend(chosen_algorithms());
     let tuning = Tuning { algorithms: named, costs: None };
-    Ok(Config { ports, connect, node, tuning, lane: lane()?, ..Config::default() })
+    let is_crowd = launch.neighbours.and_then(|count| host::real::is_crowd(count as usize));
+    Ok(Config { ports, connect, node, tuning, is_crowd, lane: lane()?, ..Config::default() })
 }
 
 fn lane() -> mpi::Result<Lane> {

@@ -112,6 +112,8 @@ pub trait HostOps: Send + Sync {
     /// Tells of a wait that went on beyond its first looks how long its longest sleep took, so that later ones can choose better
     /// between spinning and sleeping; zero if it did not sleep.
     fn learn(&self, slept: Span);
+    /// Those who wait outnumber the cores, or each has one: as whoever started them knows. Means nothing in virtual time.
+    fn expect_crowd(&self, _is_crowd: bool) {}
     /// Runs `body` beside the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
@@ -202,6 +204,12 @@ impl Host {
         if self.is_virtual {
             self.ops.charge_step(step, n);
         }
+    }
+
+    /// Says that those who wait for each other outnumber the cores, or that each has one, from now on: waits then give up the core at
+    /// once, or keep it for longer, where they would find out otherwise. Nothing in virtual time.
+    pub fn expect_crowd(&self, is_crowd: bool) {
+        self.ops.expect_crowd(is_crowd);
     }
 
     pub(crate) fn simulated(&self) -> Option<&dyn Any> {

@@ -49,6 +49,9 @@ pub struct Config {
     pub connect: Connect,
     /// A text that all processes of one host have in common, as for [`Port::fabric`].
     pub node: String,
+    /// Whether the processes of this host outnumber its cores, if that is known: their waits give cores up at once then, and keep them
+    /// for longer where each has one ([`Host::expect_crowd`]).
+    pub is_crowd: Option<bool>,
     /// What carries messages. All processes of a job say the same.
     pub lane: Lane,
     /// By what collective algorithms are chosen; that of process 0 counts for all.
@@ -78,6 +81,9 @@ impl Process {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         if rank >= size || size > i32::MAX as u32 {
             return Err(Error::new(Class::ARG, format_args!("there is no rank {rank} in a job of {size}")));
+        }
+        if let Some(is_crowd) = config.is_crowd {
+            host.expect_crowd(is_crowd);
         }
         config.tuning.tell(&*bootstrap, &config.ports)?;
         let transport =

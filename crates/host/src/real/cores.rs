@@ -26,6 +26,21 @@ pub fn pin_to_core(core: usize) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Whether so many processes of this host, of which this is one, outnumber the cores that they have together; nothing if the kernel
+/// does not say which there are. They are taken for bound to different cores if there are enough for that, and else to be as free as
+/// this one.
+pub fn is_crowd(processes: usize) -> Option<bool> {
+    let online =
+        std::fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|list| numbers(&list));
+    let allowed = allowed_cores().len();
+    let online = online.map_or(allowed, |cores| cores.len());
+    (allowed > 0).then(|| outnumber(processes, allowed, online))
+}
+
+fn outnumber(processes: usize, allowed: usize, online: usize) -> bool {
+    processes > allowed && processes * allowed > online
+}
+
 /// A core for another thread of a caller that is pinned to one: the one after the next, as the next is often the other
 /// end's, or the next where there are fewer than four. `None` where the caller may run on several, or nobody says how many
 /// there are.
@@ -34,14 +49,20 @@ pub fn other_core() -> Option<usize> {
     beside(own, &std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
 }
 
-/// The core beside `own` among those of a list such as `0-3` or `0,2-5`.
-fn beside(own: usize, online: &str) -> Option<usize> {
+/// Those of a list such as `0-3` or `0,2-5`.
+fn numbers(list: &str) -> Option<Vec<usize>> {
     let mut cores = Vec::new();
-    for range in online.trim().split(',') {
+    for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
         cores.extend(first..=last.min(CpuSet::MAX_CPU));
     }
+    Some(cores)
+}
+
+/// The core beside `own` among those of a list.
+fn beside(own: usize, online: &str) -> Option<usize> {
+    let cores = numbers(online)?;
     let (at, count) = (cores.iter().position(|&core| core == own)?, cores.len());
     let other = cores[(at + if count < 4 { 1 } else { 2 }) % count];
     (other != own).then_some(other)
@@ -50,6 +71,29 @@ fn beside(own: usize, online: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_outnumber_cores() {
+        for (processes, allowed, online, is_crowd) in [
+            (1, 1, 1, false),
+            (2, 1, 1, true),
+            (2, 2, 2, false),
+            (3, 2, 2, true),
+            // Each bound to a core of its own, to several, and two to each.
+            (2, 1, 2, false),
+            (2, 4, 8, false),
+            (4, 1, 2, true),
+            // Free to run on half of the cores.
+            (6, 4, 8, true),
+        ] {
+            assert_eq!(
+                outnumber(processes, allowed, online),
+                is_crowd,
+                "{processes} on {allowed} of {online}"
+            );
+        }
+        assert!(is_crowd(usize::MAX >> 20).is_none_or(|is_crowd| is_crowd));
+    }
 
     #[test]
     fn another_core_is_beside_the_own() {

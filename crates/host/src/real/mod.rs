@@ -7,9 +7,9 @@ mod cores;
 mod thread;
 
 pub use clock::{Clock, CycleStamp};
-pub use cores::{allowed_cores, other_core, pin_to_core};
+pub use cores::{allowed_cores, is_crowd, other_core, pin_to_core};
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
@@ -30,6 +30,12 @@ const YIELD_NS_MIN: u32 = 1_000;
 const CROWDED_NS: u64 = 100_000;
 /// How long they do.
 const CROWDED_SPAN: Span = Span::from_ms(100);
+/// Looks of a wait of those who have a core each before it yields: more than 10 us.
+const LOOKS_ALONE: u32 = 256;
+/// How long these look and yield at least before they sleep, whatever other waits have found.
+const YIELD_NS_ALONE: u32 = 20_000;
+/// How long those who share cores yield before they sleep: who is waited for runs within that time, unless somebody computes.
+const YIELD_NS_CROWD: u32 = 1_000_000;
 /// From one look at a line that another core will write to the next: a look too early takes the line away from its writer
 /// again. Measured here, two looks back to back double the time of a one-way message (96 to 190 ns). A look takes some of
 /// that itself, one through uDAPL twice as much as one at a completion queue.
@@ -41,10 +47,16 @@ pub fn host() -> Host {
         clock: Clock::get(),
         yield_ns: AtomicU32::new(YIELD_NS_MAX),
         crowded_until: AtomicU64::new(0),
+        crowd: AtomicU8::new(UNKNOWN),
         has_chores: AtomicBool::new(false),
         chores: RwLock::new(Vec::new()),
     }))
 }
+
+/// What is known of those who wait: nothing, that each has a core, that they share cores.
+const UNKNOWN: u8 = 0;
+const ALONE: u8 = 1;
+const CROWD: u8 = 2;
 
 struct Real {
     clock: &'static Clock,
@@ -52,6 +64,8 @@ struct Real {
     yield_ns: AtomicU32,
     /// Until when waits sleep at once, in picoseconds.
     crowded_until: AtomicU64,
+    /// [`UNKNOWN`], [`ALONE`] or [`CROWD`].
+    crowd: AtomicU8,
     has_chores: AtomicBool,
     chores: RwLock<Vec<Weak<dyn Chore>>>,
 }
@@ -83,7 +97,12 @@ impl HostOps for Real {
 
     #[inline]
     fn relax(&self, turn: &mut Turn) -> bool {
-        let spins = if turn.polls { POLL_TURNS_BEFORE_YIELD } else { EAGER_LOOKS };
+        let spins = match self.crowd.load(Ordering::Relaxed) {
+            _ if turn.polls => POLL_TURNS_BEFORE_YIELD,
+            CROWD => 0,
+            ALONE => LOOKS_ALONE,
+            _ => EAGER_LOOKS,
+        };
         let has_chores = turn.polls && self.has_chores.load(Ordering::Relaxed);
         if has_chores {
             self.do_chores();
@@ -111,8 +130,14 @@ impl HostOps for Real {
 
     fn tired(&self, turn: &Turn) -> bool {
         let now = self.now();
-        now.as_ps() < self.crowded_until.load(Ordering::Relaxed)
-            || now.since(turn.began).as_ns() > u64::from(self.yield_ns.load(Ordering::Relaxed))
+        let (found, crowd) = (self.yield_ns.load(Ordering::Relaxed), self.crowd.load(Ordering::Relaxed));
+        let yield_ns = match crowd {
+            CROWD => YIELD_NS_CROWD,
+            ALONE => found.max(YIELD_NS_ALONE),
+            _ => found,
+        };
+        let is_late = now.as_ps() < self.crowded_until.load(Ordering::Relaxed) && crowd != CROWD;
+        is_late || now.since(turn.began).as_ns() > u64::from(yield_ns)
     }
 
     fn sleep(&self, wakes: &Wakes<'_>, turn: &Turn) {
@@ -130,6 +155,10 @@ impl HostOps for Real {
         if next != now {
             self.yield_ns.store(next, Ordering::Relaxed);
         }
+    }
+
+    fn expect_crowd(&self, is_crowd: bool) {
+        self.crowd.store(if is_crowd { CROWD } else { ALONE }, Ordering::Relaxed);
     }
 
     fn add_chore(&self, chore: Weak<dyn Chore>) {
@@ -201,6 +230,31 @@ mod tests {
         shared.1.store(true, Ordering::Release);
         shared.0.ring();
         task.join();
+    }
+
+    /// Goal: whatever is expected, waits end when their deadline passes and when somebody rings, and not before.
+    #[test]
+    fn a_crowd_that_is_expected_waits_as_others() {
+        for is_crowd in [false, true, false] {
+            let (host, shared) = (host(), Arc::new((Bell::new(), AtomicBool::new(false))));
+            host.expect_crowd(is_crowd);
+            let (began, until) = (host.now(), host.after(Span::from_ms(5)));
+            assert_eq!(host.wait("test", &Bell::new(), until, || None::<()>), None);
+            assert!(host.now() - began >= Span::from_ms(5));
+            let (sleeper, other) = (host.clone(), shared.clone());
+            let task = host
+                .spawn("sleeper", None, move || {
+                    let look = || other.1.load(Ordering::Acquire).then_some(());
+                    assert!(
+                        sleeper.wait("test", &other.0, sleeper.after(Span::from_secs(20)), look).is_some()
+                    );
+                })
+                .expect("a thread");
+            std::thread::sleep(Duration::from_millis(5));
+            shared.1.store(true, Ordering::Release);
+            shared.0.ring();
+            task.join();
+        }
     }
 
     /// Goal: whatever of a set has something ends the wait. Method: a sleeper on two bells, on two descriptors and on one of
