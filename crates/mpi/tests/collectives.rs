@@ -752,6 +752,11 @@ macro_rules! bodies {
     };
 }
 
+#[test]
+fn long_ones_of_two_follow_each_other() {
+    in_threads("shm", 2, Connect::OnDemand, long_ones_follow_each_other);
+}
+
 /// Where members share memory; by messages, some of these wait for what nobody sends.
 #[test]
 fn members_that_disagree_about_sizes_do_not_wait() {

@@ -39,11 +39,12 @@ pub(super) struct Exchange {
     rooms: [Buffer; 2],
 }
 
-/// What all members of a reduction have: the operator, and the call's name.
+/// What all members of a reduction have: the operator, the call's name, and whether all get the result.
 #[derive(Clone, Copy)]
 pub(super) struct Reduction<'a> {
     pub(super) op: &'a Op,
     pub(super) call: &'static str,
+    pub(super) to_all: bool,
 }
 
 impl Exchange {
@@ -88,10 +89,10 @@ impl Exchange {
             Collective::Alltoall { input, output } => self.alltoall(input.as_ref(), output),
             Collective::Reduce { input, output, op, root } => {
                 let gets = *root as usize == self.me;
-                self.reduce((input.as_ref(), output), gets, Reduction { op, call: name })
+                self.reduce((input.as_ref(), output), gets, Reduction { op, call: name, to_all: false })
             }
             Collective::Allreduce { input, output, op } => {
-                self.reduce((input.as_ref(), output), true, Reduction { op, call: name })
+                self.reduce((input.as_ref(), output), true, Reduction { op, call: name, to_all: true })
             }
             _ => self.barrier(name),
         };
@@ -141,8 +142,8 @@ impl Exchange {
         self.others().try_for_each(|member| self.take(member, mine, &block(member), "MPI_Alltoall"))
     }
 
-    /// All give their operands; those who get the result reduce them, from the last rank to the first. Long ones go in parts, if they
-    /// lie in one piece.
+    /// All give their operands; those who get the result reduce them, from the last rank to the first. Long ones that lie in one piece
+    /// go piece by piece.
     fn reduce(
         &mut self,
         (input, output): (Option<&Buffer>, &Buffer),
@@ -155,7 +156,9 @@ impl Exchange {
         let own = input.filter(|input| input.count() == count && input.datatype().same(datatype));
         let is_alike = !gets || input.is_none() || own.is_some();
         if given.len() > SHOWN_MAX as u64 && given.one_piece().is_some() && is_alike {
-            return self.reduce_in_parts(given, gets.then_some(output), reduction);
+            // In place nobody may read what another reduces.
+            let in_parts = self.processes.len() > 2 || (reduction.to_all && input.is_none());
+            return self.reduce_long(given, gets.then_some(output), reduction, in_parts);
         }
         self.give(given, call)?;
         if !gets {

@@ -1,5 +1,6 @@
 //! Long reductions of an [`Exchange`]: each member reduces one part of all operands, which it reads where they lie, piece by piece; and
-//! whoever gets the result reads the others' parts of it. Operands come in the order of ranks, so that the operator need not be
+//! whoever gets the result reads the others' parts of it. Of two members each reduces all of it: reading the half that another
+//! processor has just written takes longer than that. Operands come in the order of ranks, so that the operator need not be
 //! commutative, and all have the same bits.
 
 use std::ops::Range;
@@ -19,30 +20,42 @@ const PIECE: i64 = 64 << 10;
 type Places = (RemoteAddr, RemoteAddr);
 
 impl Exchange {
-    /// Reduces operands that lie in one piece; who gets the result has a place for it.
-    pub(super) fn reduce_in_parts(
+    /// Reduces operands that lie in one piece, all of them or in parts; who gets the result has a place for it.
+    pub(super) fn reduce_long(
         &mut self,
         given: &Buffer,
         result: Option<&Buffer>,
         reduction: Reduction<'_>,
+        in_parts: bool,
     ) -> Result<()> {
         let call = reduction.call;
-        let part = self.part(self.me, given.count());
+        let part = match result {
+            _ if in_parts => self.part(self.me, given.count()),
+            Some(_) => 0..given.count(),
+            None => 0..0,
+        };
         let mine = match result {
             Some(result) => result.elements(part.start, part.end - part.start)?,
             None => Buffer::own_elements(given.datatype().clone(), part.end - part.start)?,
         };
         self.make_room(PIECE)?;
         self.await_place(call)?;
-        let (at, part_at) = (self.lend(given)?, self.lend(&mine)?);
-        self.desks().lend(self.me, self.number, given.len(), at, Some(part_at));
+        let at = self.lend(given)?;
+        let part_at = if in_parts { Some(self.lend(&mine)?) } else { None };
+        self.desks().lend(self.me, self.number, given.len(), at, part_at);
         self.has_shown = true;
-        let places = self.await_places(given.len(), call)?;
+        if !in_parts && result.is_none() {
+            return Ok(());
+        }
+        let places = self.await_places(given.len(), in_parts, call)?;
         let step = (PIECE / given.datatype().size().max(1)).max(1);
         for first in part.clone().step_by(step as usize) {
             let piece = first..part.end.min(first + step);
             let into = mine.elements(first - part.start, piece.end - first)?;
             self.reduce_piece(piece, (given, &places), &into, reduction)?;
+        }
+        if !in_parts {
+            return Ok(());
         }
         self.desks().reduce(self.me, self.number);
         self.ring();
@@ -62,16 +75,19 @@ impl Exchange {
         cut(member)..cut(member + 1)
     }
 
-    /// Waits until all others lend as many bytes, and have a place for a part: where.
-    fn await_places(&mut self, len: u64, call: &'static str) -> Result<Vec<Places>> {
+    /// Waits until all others lend as many bytes, and have a place for a part, if it goes in parts: where.
+    fn await_places(&mut self, len: u64, in_parts: bool, call: &'static str) -> Result<Vec<Places>> {
         let mut places = vec![Places::default(); self.processes.len()];
         for member in self.others() {
             let shown = self.await_shown(member, call)?;
             fits(format_args!("rank {member}"), shown.len(), len)?;
-            let Shown::There { at, part: Some(part), .. } = shown else {
-                return Err(Error::new(Class::NOT_SAME, format_args!("rank {member} reduces otherwise")));
+            places[member] = match shown {
+                Shown::There { at, part, .. } if part.is_some() == in_parts => (at, part.unwrap_or_default()),
+                _ => {
+                    let text = format!("rank {member} reduces in place, or this one, and not both");
+                    return Err(Error::new(Class::NOT_SAME, text));
+                }
             };
-            places[member] = (at, part);
         }
         Ok(places)
     }
@@ -89,7 +105,7 @@ impl Exchange {
         piece: Range<i64>,
         (given, places): (&Buffer, &[Places]),
         into: &Buffer,
-        Reduction { op, call }: Reduction<'_>,
+        Reduction { op, call, .. }: Reduction<'_>,
     ) -> Result<()> {
         let (count, datatype, last) = (piece.end - piece.start, given.datatype(), self.processes.len() - 1);
         let mut own = given.elements(piece.start, count)?;
