@@ -50,7 +50,8 @@ pub struct Config {
     /// A text that all processes of one host have in common, as for [`Port::fabric`].
     pub node: String,
     /// Whether the processes of this host outnumber its cores, if that is known: their waits give cores up at once then, and keep them
-    /// for longer where each has one ([`Host::expect_crowd`]).
+    /// for longer where each has one ([`Host::expect_crowd`]). Where devices map peers' memory
+    /// and nothing else carries messages; elsewhere threads need cores, too.
     pub is_crowd: Option<bool>,
     /// What carries messages. All processes of a job say the same.
     pub lane: Lane,
@@ -82,7 +83,8 @@ impl Process {
         if rank >= size || size > i32::MAX as u32 {
             return Err(Error::new(Class::ARG, format_args!("there is no rank {rank} in a job of {size}")));
         }
-        if let Some(is_crowd) = config.is_crowd {
+        let is_mapped = config.ports.iter().all(|port| port.device.attr().maps_peers);
+        if let Some(is_crowd) = config.is_crowd.filter(|_| is_mapped && config.lane == Lane::Verbs) {
             host.expect_crowd(is_crowd);
         }
         config.tuning.tell(&*bootstrap, &config.ports)?;
