@@ -158,10 +158,15 @@ pub struct Choice {
     pub seconds: f64,
 }
 
-/// Chooses by cost. The segment of the case is not looked at: the best one is found.
+/// Chooses by cost. The segment of the case is not looked at: the best one is found. Whether ranks go by memory that they share is
+/// chosen for a byte, whatever there is: those that come with different sizes must meet to learn of it.
 pub fn choose(case: Case, costs: Costs) -> Choice {
     let case = Case { segment: best_segment(&case, costs), ..case };
-    let (algorithm, seconds) = cheapest(&case, costs, None).expect("one of each kind takes every call");
+    let found = cheapest(&Case { bytes: 1, segment: 1, ..case }, costs, None);
+    let shared = found.filter(|(algorithm, _)| algorithm.needs == Needs::Shared);
+    let alone = || cheapest(&Case { shared: 0, ..case }, costs, None);
+    let chosen = shared.map(|(algorithm, _)| (algorithm, algorithm.cost(&case).seconds(costs)));
+    let (algorithm, seconds) = chosen.or_else(alone).expect("one of each kind takes every call");
     Choice { algorithm, segment: case.segment, seconds }
 }
 
@@ -182,6 +187,11 @@ pub(crate) fn reason(case: Case, choice: &Choice, costs: Costs) -> String {
         return "the only one that can".to_owned();
     };
     let against = format!("{} ({:.2} us)", other.name, seconds * 1e6);
+    if seconds < choice.seconds {
+        return format!(
+            "all sizes go one way, so that ranks learn of different ones; {against} would cost less"
+        );
+    }
     let (mine, theirs) = (choice.algorithm.cost(&case), other.cost(&case));
     let (messages, further) = (theirs.messages - mine.messages, theirs.further - mine.further);
     let (bytes, reduced) = (theirs.bytes - mine.bytes, theirs.reduced - mine.reduced);

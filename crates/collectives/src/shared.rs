@@ -8,7 +8,7 @@
 //! Cost: a line of each other rank, `(p - 1) gap / 4`, as its news costs one transfer between processors and nothing else; and half
 //! of a message's `beta`, which is for two copies, for each byte shown or taken. What is long has another line of each, by which its
 //! owner has it back, and a `gap` for each read; nothing is shown then. Long vectors are reduced in parts, one by each rank, and
-//! gathered: `2 (p - 1)/p n` bytes read, half of them reduced.
+//! gathered: `2 (p - 1)/p n` bytes read, half of them reduced; of two ranks each reads and reduces all.
 
 use crate::cost::{Case, Cost};
 use crate::task::Kind;
@@ -66,8 +66,8 @@ pub(crate) fn alltoall(case: &Case) -> Cost {
 /// Of reductions to one rank and to all.
 pub(crate) fn reduce(case: &Case) -> Cost {
     if is_long(case) {
-        let part = others(case) / case.ranks();
-        return Cost { reduced: part * case.n(), ..taking(case, 0.0, 2.0 * part, 2.0 * others(case)) };
+        let (part, times) = if case.size == 2 { (1.0, 1.0) } else { (others(case) / case.ranks(), 2.0) };
+        return Cost { reduced: part * case.n(), ..taking(case, 0.0, times * part, times * others(case)) };
     }
-    Cost { reduced: others(case) * case.n(), ..taking(case, 1.0, case.ranks(), 0.0) }
+    Cost { reduced: others(case) * case.n(), ..taking(case, 1.0, others(case), 0.0) }
 }

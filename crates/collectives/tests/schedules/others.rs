@@ -248,6 +248,11 @@ fn where_memory_is_shared_no_messages_are_needed() {
         assert_ne!(name(case(kind, 4, 8)), "shared", "{kind:?} without shared memory");
         assert_ne!(name(shared(kind, 1, 8)), "shared", "{kind:?} of one rank");
     }
+    // Another one that costs less for some sizes is not taken for these: ranks could come with sizes on either side.
+    let slow = Costs { beta: 1e-8, gamma: 1e-8, ..COSTS };
+    let many = shared(Kind::Allreduce, 16, 4096);
+    let (taken, least) = (choose(many, slow), choose(Case { shared: 0, ..many }, slow));
+    assert!(taken.algorithm.name == "shared" && least.seconds < taken.seconds, "{taken:?}, {least:?}");
     // What has no room is read where it lies: each byte once.
     for (kind, bytes) in [(Kind::Bcast, 4096), (Kind::Alltoall, 1024)] {
         let cost = |bytes| {
