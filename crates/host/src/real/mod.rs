@@ -30,12 +30,12 @@ const YIELD_NS_MIN: u32 = 1_000;
 const CROWDED_NS: u64 = 100_000;
 /// How long they do.
 const CROWDED_SPAN: Span = Span::from_ms(100);
-/// Looks of a wait of those who have a core each before it yields: more than 10 us.
-const LOOKS_ALONE: u32 = 256;
-/// How long these look and yield at least before they sleep, whatever other waits have found.
-const YIELD_NS_ALONE: u32 = 20_000;
-/// How long those who share cores yield before they sleep: who is waited for runs within that time, unless somebody computes.
-const YIELD_NS_CROWD: u32 = 1_000_000;
+/// How long those who have a core each look before they sleep. They do not yield: who else is there takes its turn by itself, and whom
+/// one yields to keeps the core for milliseconds. Several times what waking an idle core takes, in a guest up to 50 us: of two that
+/// sleep each would find the other's waking too long to wait for, and sleep again.
+const LOOK_NS_ALONE: u64 = 200_000;
+/// How long those who share cores yield before they sleep: who is waited for runs within that time, unless it computes.
+const YIELD_NS_CROWD: u64 = 1_000_000;
 /// From one look at a line that another core will write to the next: a look too early takes the line away from its writer
 /// again. Measured here, two looks back to back double the time of a one-way message (96 to 190 ns). A look takes some of
 /// that itself, one through uDAPL twice as much as one at a completion queue.
@@ -100,7 +100,7 @@ impl HostOps for Real {
         let spins = match self.crowd.load(Ordering::Relaxed) {
             _ if turn.polls => POLL_TURNS_BEFORE_YIELD,
             CROWD => 0,
-            ALONE => LOOKS_ALONE,
+            ALONE => u32::MAX,
             _ => EAGER_LOOKS,
         };
         let has_chores = turn.polls && self.has_chores.load(Ordering::Relaxed);
@@ -130,14 +130,15 @@ impl HostOps for Real {
 
     fn tired(&self, turn: &Turn) -> bool {
         let now = self.now();
-        let (found, crowd) = (self.yield_ns.load(Ordering::Relaxed), self.crowd.load(Ordering::Relaxed));
-        let yield_ns = match crowd {
-            CROWD => YIELD_NS_CROWD,
-            ALONE => found.max(YIELD_NS_ALONE),
-            _ => found,
-        };
-        let is_late = now.as_ps() < self.crowded_until.load(Ordering::Relaxed) && crowd != CROWD;
-        is_late || now.since(turn.began).as_ns() > u64::from(yield_ns)
+        let waited_ns = now.since(turn.began).as_ns();
+        match self.crowd.load(Ordering::Relaxed) {
+            ALONE => waited_ns > LOOK_NS_ALONE,
+            CROWD => waited_ns > YIELD_NS_CROWD,
+            _ => {
+                now.as_ps() < self.crowded_until.load(Ordering::Relaxed)
+                    || waited_ns > u64::from(self.yield_ns.load(Ordering::Relaxed))
+            }
+        }
     }
 
     fn sleep(&self, wakes: &Wakes<'_>, turn: &Turn) {
