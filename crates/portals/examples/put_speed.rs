@@ -1,13 +1,15 @@
-//! What puts cost beside what is below them, in one run, by turns: 8 bytes there and back with full events, beside verbs' sends; a
-//! mebibyte, beside a copy of the processor's; how many short ones go in a second; and what it costs a process that computes to be put
-//! to meanwhile, by who matches.
+//! What puts cost beside what is below them, in one run, by turns: 8 bytes there and back with full events, a mebibyte, how many short
+//! ones go in a second, and what it costs a process that computes to be put to meanwhile, by who matches.
 //!
-//! `cargo run --release -p portals --example put_speed [DEVICE]`
+//! Beside each device stands what it is made of: on `shm` verbs' sends and a copy by the processor, on `iwarp` a plain TCP connection.
+//!
+//! `cargo run --release -p portals --example put_speed [DEVICE...]`
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use nic_soft::floor::{Tcp, nonces};
 use portals::{
     AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Kind, Limits, List, Local, Matcher,
     MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Place, Process, PtOptions, Region, Transfer,
@@ -21,6 +23,8 @@ use verbs::{
 const TURNS: usize = 7;
 const ROUNDS: u64 = 20_000;
 const LONG: usize = 1 << 20;
+/// How many of them in a turn.
+const LONGS: u64 = 200;
 /// Puts under way at a time, where their rate is measured.
 const WINDOW: u64 = 64;
 
@@ -262,59 +266,169 @@ fn computing(host: &Host, puts: &[Arc<Puts>; 2], steps: u64, rounds: u64) -> (f6
     (worked, took.load(Ordering::Relaxed) as f64)
 }
 
-fn main() {
-    let device = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
-    let host = verbs::host::real::host();
-    let sends = ends(&host, &device).map(Arc::new);
-    // One more than a round needs, so that no message ever waits for its receive.
-    sends.iter().for_each(|end| (0..2).for_each(|_| end.receive()));
-    let places = Matcher::ALL.map(|(matcher, name)| (name, pair(&host, &device, matcher)));
-    both(&host, &sends, 2000, send);
-    let (mut sent, mut copied) = (Vec::new(), Vec::new());
-    let mut found: Vec<[Vec<f64>; 5]> = places.iter().map(|_| Default::default()).collect();
-    let (from, to) = (Buf::alloc(LONG).expect("memory"), Buf::alloc(LONG).expect("memory"));
-    let (steps, rounds) = (20_000_000, 64);
-    for turn in 0..=TURNS {
-        let send_ns = both(&host, &sends, ROUNDS, send);
+/// What a device is measured beside: nanoseconds of 8 bytes there and back, and of a mebibyte.
+trait Floor {
+    fn name(&self) -> [&'static str; 2];
+    fn short_ns(&self, host: &Host) -> f64;
+    fn long_ns(&self, host: &Host) -> f64;
+}
+
+/// Verbs' sends, and a copy by the processor.
+struct Memory {
+    sends: [Arc<End>; 2],
+    copies: [Buf; 2],
+}
+
+impl Memory {
+    fn new(host: &Host, device: &str) -> Self {
+        let sends = ends(host, device).map(Arc::new);
+        // One more than a round needs, so that no message ever waits for its receive.
+        sends.iter().for_each(|end| (0..2).for_each(|_| end.receive()));
+        Self { sends, copies: [0, 1].map(|_| Buf::alloc(LONG).expect("memory")) }
+    }
+}
+
+impl Floor for Memory {
+    fn name(&self) -> [&'static str; 2] {
+        ["verbs' send", "a copy"]
+    }
+
+    fn short_ns(&self, host: &Host) -> f64 {
+        both(host, &self.sends, ROUNDS, send)
+    }
+
+    fn long_ns(&self, host: &Host) -> f64 {
+        let [from, to] = &self.copies;
         let began = host.now();
-        (0..50).for_each(|_| from.copy_to(0, &to, 0, LONG).expect("inside"));
-        let copy_ns = host.now().since(began).as_ps() as f64 / 50_000.0;
-        let began = host.now();
-        std::hint::black_box(work(steps));
-        let alone = host.now().since(began).as_ps() as f64 / 1000.0;
-        if turn > 0 {
-            sent.push(send_ns);
-            copied.push(copy_ns);
+        (0..LONGS).for_each(|_| from.copy_to(0, to, 0, LONG).expect("inside"));
+        host.now().since(began).as_ps() as f64 / 1000.0 / LONGS as f64
+    }
+}
+
+/// Two ends of a TCP connection.
+struct Stream([Arc<Tcp>; 2]);
+
+impl Stream {
+    fn new() -> Self {
+        let nonces = nonces().expect("random numbers");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("bound");
+        let near = std::thread::spawn(move || Tcp::connect(at, None, &nonces, 0).expect("a connection"));
+        let far = Tcp::accept(&listener, &nonces, 0, &never).expect("a connection");
+        Self([near.join().expect("no panic"), far].map(Arc::new))
+    }
+}
+
+fn never() -> bool {
+    false
+}
+
+fn bounce(end: &Tcp, begins: bool, rounds: u64) {
+    let mut bytes = [0; 8];
+    for _ in 0..rounds {
+        if begins {
+            end.send(&bytes, 8, &never).expect("sent");
         }
+        end.receive(&mut bytes, 8, &never).expect("received");
+        if !begins {
+            end.send(&bytes, 8, &never).expect("sent");
+        }
+    }
+}
+
+fn pour(end: &Tcp, begins: bool, rounds: u64) {
+    let mut bytes = vec![0; LONG];
+    for _ in 0..rounds {
+        if begins {
+            end.send(&bytes, LONG, &never).expect("sent");
+        } else {
+            end.receive(&mut bytes, LONG, &never).expect("received");
+        }
+    }
+}
+
+impl Floor for Stream {
+    fn name(&self) -> [&'static str; 2] {
+        ["TCP", "TCP"]
+    }
+
+    fn short_ns(&self, host: &Host) -> f64 {
+        both(host, &self.0, ROUNDS, bounce)
+    }
+
+    fn long_ns(&self, host: &Host) -> f64 {
+        both(host, &self.0, LONGS, pour)
+    }
+}
+
+/// What one turn finds of one way to match.
+struct Found {
+    put_ns: f64,
+    long_ns: f64,
+    short_ns: f64,
+    worked: f64,
+    took_ns: f64,
+}
+
+fn measure(host: &Host, puts: &[Arc<Puts>; 2], steps: u64) -> Found {
+    let put_ns = both(host, puts, ROUNDS, ping);
+    let long_ns = both(host, puts, LONGS, long);
+    let short_ns = both(host, puts, 200 * WINDOW, short);
+    let (worked, took) = computing(host, puts, steps, 64);
+    Found { put_ns, long_ns, short_ns, worked, took_ns: took / 64.0 }
+}
+
+fn compare(host: &Host, device: &str) {
+    let floor: Box<dyn Floor> =
+        if device.starts_with("shm") { Box::new(Memory::new(host, device)) } else { Box::new(Stream::new()) };
+    let places = Matcher::ALL.map(|(matcher, name)| (name, pair(host, device, matcher)));
+    let mut floors = [Vec::new(), Vec::new()];
+    let mut found: Vec<[Vec<f64>; 6]> = places.iter().map(|_| Default::default()).collect();
+    let steps = 5_000_000;
+    for turn in 0..=TURNS {
         for ((_, puts), found) in places.iter().zip(&mut found) {
-            let put_ns = both(&host, puts, ROUNDS, ping);
-            let long_ns = both(&host, puts, 200, long);
-            let short_ns = both(&host, puts, 200 * WINDOW, short);
-            let (worked, took) = computing(&host, puts, steps, rounds);
+            let (short_floor, long_floor) = (floor.short_ns(host), floor.long_ns(host));
+            let began = host.now();
+            std::hint::black_box(work(steps));
+            let alone = host.now().since(began).as_ps() as f64 / 1000.0;
+            let one = measure(host, puts, steps);
             // The first turn makes connections and touches memory.
             if turn > 0 {
                 let all = [
-                    put_ns / send_ns,
-                    copy_ns / long_ns,
-                    1000.0 / short_ns,
-                    worked / alone,
-                    took / rounds as f64 / copy_ns,
+                    one.put_ns / 2.0,
+                    one.put_ns / short_floor,
+                    long_floor / one.long_ns,
+                    1000.0 / one.short_ns,
+                    one.worked / alone,
+                    one.took_ns / long_floor,
                 ];
                 found.iter_mut().zip(all).for_each(|(of, value)| of.push(value));
+                floors.iter_mut().zip([short_floor / 2.0, long_floor]).for_each(|(of, value)| of.push(value));
             }
         }
     }
+    let ([short_name, long_name], [short, long]) = (floor.name(), floors.map(median));
     println!(
-        "{device}: verbs' send, 8 B there and back {:.0} ns; a copy of 1 MiB {:.0} us",
-        median(sent),
-        median(copied) / 1000.0
+        "{device}: {short_name} of 8 B, one way {short:.0} ns; {long_name} of 1 MiB {:.1} us",
+        long / 1000.0
     );
     println!("medians of {TURNS} turns:");
     println!(
-        "  matched by   put / send, 8 B   copy / put, 1 MiB   million puts a second   target's work / alone   put to who computes / copy"
+        "  matched by   put of 8 B, ns   / {short_name:<11}   {long_name:>6} / put, 1 MiB   million puts a second   work / alone   put to who computes / {long_name}"
     );
     for ((name, _), found) in places.iter().zip(found) {
-        let [latency, bandwidth, rate, loss, late] = found.map(median);
-        println!("  {name:<12} {latency:>15.2}  {bandwidth:>18.2}  {rate:>22.2}  {loss:>22.2}  {late:>26.2}");
+        let [put, latency, bandwidth, rate, loss, late] = found.map(median);
+        println!(
+            "  {name:<12} {put:>14.0}  {latency:>14.2}  {bandwidth:>20.2}  {rate:>22.2}  {loss:>13.2}  {late:>22.2}"
+        );
     }
+}
+
+fn main() {
+    let host = verbs::host::real::host();
+    let mut devices: Vec<String> = std::env::args().skip(1).collect();
+    if devices.is_empty() {
+        devices = vec!["shm".into(), "iwarp".into()];
+    }
+    devices.iter().for_each(|device| compare(&host, device));
 }
