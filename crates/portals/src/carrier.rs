@@ -7,29 +7,28 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use verbs::{CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
+use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
-use crate::link::{Link, Task, of_completion};
+use crate::link::{Arrived, Link, Move, Payload, of_completion};
 use crate::nic::Nic;
 use crate::process::Process;
+use crate::wire::{Message, Offer, hello, parse_hello};
 
-/// Something that happened.
+/// Something that happened, beside messages that have come.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A message has come by a link; its bytes are to be given back by [`Carrier::recycle`].
-    Received(usize, Vec<u8>),
     /// The message of an operation has left: interface and operation.
     Left(u8, u64),
     /// A move is over; whether all went well, a loss tells.
     Moved(u64),
-    /// A link is no more. Nothing that it was to carry is told of any more.
+    /// A link is no more. Nothing that it was to carry is told of any more; what has come by it before can be taken.
     Lost(usize),
 }
 
-/// What a side that connects says first: who it is.
-const HELLO: &[u8; 8] = b"ptl4-v1\0";
 /// Completions that are taken at once.
 const BATCH: usize = 16;
+/// Of so many polls where all peers may store messages, one looks at queues.
+const QUEUES_EVERY: u32 = 8;
 
 /// Numbers up to this one are well known; a process that wants none of them gets the number of its port.
 const PID_MAX: u32 = 1024;
@@ -63,10 +62,12 @@ pub(crate) struct Carrier {
     links: Vec<Option<Link>>,
     /// Those by which this process makes requests.
     active: BTreeMap<Process, usize>,
+    /// Those by which messages may have come: all that peers may store in, and others that have got some.
+    heard: Vec<usize>,
     events: VecDeque<Event>,
-    /// Buffers of messages that were done with.
-    spare: Vec<Vec<u8>>,
     told: Vec<(u8, u64)>,
+    /// Polls until the next that looks at queues.
+    polls: u32,
 }
 
 impl Carrier {
@@ -77,7 +78,8 @@ impl Carrier {
         let nic = Nic::open(device, IpAddr::V4(address), port)?;
         let me = Process { nid: address.to_bits(), pid: pid_of(nic.addr().port()) };
         let (links, active, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
-        Ok(Self { nic, me, links, active, events, spare: Vec::new(), told: Vec::new() })
+        let (heard, told) = (Vec::new(), Vec::new());
+        Ok(Self { nic, me, links, active, heard, events, told, polls: 0 })
     }
 
     /// Who this process is.
@@ -108,11 +110,9 @@ impl Carrier {
         let address = address_of(process).ok_or_else(|| Error::Invalid("nobody can listen there".into()))?;
         let number = self.links.len();
         let link = Link::new(&mut self.nic, number, process, true)?;
-        let mut hello = HELLO.to_vec();
-        hello.extend(self.me.nid.to_le_bytes());
-        hello.extend(self.me.pid.to_le_bytes());
-        let asked = self.nic.cm.connect(&link.qp, address, &ConnParam::with_private_data(hello));
-        self.links.push(Some(link));
+        let said = hello(self.me, link.offer());
+        let asked = self.nic.cm.connect(&link.qp, address, &ConnParam::with_private_data(said));
+        self.add(link);
         if let Err(error) = asked {
             self.forget(number);
             return Err(error);
@@ -121,28 +121,105 @@ impl Carrier {
         Ok(number)
     }
 
-    /// Has something go by a link as soon as it can; not, if the link is lost.
-    pub(crate) fn submit(&mut self, number: usize, task: Task) {
-        if let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) {
-            link.push(task);
+    fn add(&mut self, link: Link) {
+        let (number, is_mapped) = (self.links.len(), link.is_mapped());
+        self.links.push(Some(link));
+        if is_mapped {
+            self.hear(number);
+        }
+    }
+
+    /// Has a link looked at for messages until there are none.
+    fn hear(&mut self, number: usize) {
+        if let Some(link) = self.links[number].as_mut()
+            && !std::mem::replace(&mut link.is_heard, true)
+        {
+            self.heard.push(number);
+        }
+    }
+
+    /// A link by which something can go.
+    #[inline]
+    fn link(&mut self, number: usize) -> Option<&mut Link> {
+        self.links.get_mut(number)?.as_mut().filter(|link| !link.is_lost)
+    }
+
+    /// Says something by a link, now or as soon as it can; not, if the link is lost. Whether it has left; else what is `told` comes
+    /// back when it has.
+    #[inline]
+    pub(crate) fn say(
+        &mut self,
+        number: usize,
+        message: Message,
+        payload: Payload<'_>,
+        told: Option<(u8, u64)>,
+    ) -> bool {
+        let Some(link) = self.link(number) else { return false };
+        link.say(message, payload, told).unwrap_or_else(|_| {
+            self.lose(number, true);
+            false
+        })
+    }
+
+    /// Has the peer's memory read or written as soon as that can be; not, if the link is lost.
+    pub(crate) fn carry(&mut self, number: usize, it: Move) {
+        if self.link(number).is_some_and(|link| link.carry(it).is_err()) {
+            self.lose(number, true);
+        }
+    }
+
+    /// The link at a place among those by which messages may have come.
+    #[inline]
+    pub(crate) fn heard_at(&self, place: usize) -> Option<usize> {
+        self.heard.get(place).copied()
+    }
+
+    /// The next message that has come by a link; it stays the next one until [`Carrier::pass`].
+    #[inline]
+    pub(crate) fn look(&mut self, number: usize) -> Option<Arrived> {
+        let link = self.links.get_mut(number)?.as_mut()?;
+        if link.has_queue() {
+            // No completion tells of room in a ring.
             self.pump(number);
         }
+        self.links[number].as_mut()?.look().unwrap_or_else(|_| {
+            self.lose(number, false);
+            None
+        })
     }
 
-    /// A message has been understood: what it says of credits.
-    pub(crate) fn credited(&mut self, number: usize, credits: u16, is_grant: bool) {
+    /// The memory that a message lies in.
+    #[inline]
+    pub(crate) fn memory(&self, number: usize, arrived: &Arrived) -> Option<&Buf> {
+        Some(self.links.get(number)?.as_ref()?.memory(arrived))
+    }
+
+    /// The message that [`Carrier::look`] has found is no more needed.
+    #[inline]
+    pub(crate) fn pass(&mut self, number: usize, arrived: &Arrived) {
         let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
-        match link.credited(credits, is_grant) {
-            Ok(true) => self.pump(number),
-            Ok(false) | Err(_) => self.lose(number),
+        match link.pass(arrived) {
+            Ok(()) if link.has_queue() => self.pump(number),
+            Ok(()) => {}
+            Err(_) => self.lose(number, false),
         }
     }
 
-    /// Gives a message's buffer back.
-    pub(crate) fn recycle(&mut self, bytes: Vec<u8>) {
-        if self.spare.len() < BATCH {
-            self.spare.push(bytes);
+    /// All messages of the link at a place were taken; whether more may come without being told of. Otherwise the place is another's.
+    #[inline]
+    pub(crate) fn is_mapped(&mut self, place: usize, number: usize) -> bool {
+        let link = self.links[number].as_mut();
+        if link.as_ref().is_some_and(|link| link.is_mapped() && !link.is_lost) {
+            return true;
         }
+        self.heard.swap_remove(place);
+        if let Some(link) = link {
+            link.is_heard = false;
+            if link.is_lost {
+                self.forget(number);
+            }
+        }
+        false
     }
 
     /// The next event that the last poll has brought.
@@ -155,8 +232,14 @@ impl Carrier {
         !self.events.is_empty()
     }
 
-    /// Looks for news.
-    pub(crate) fn poll(&mut self) {
+    /// Looks for news at queues; with `brief`, where peers store their messages, only once in a while.
+    #[inline]
+    pub(crate) fn poll(&mut self, brief: bool) {
+        if brief && self.polls > 0 && self.nic.maps_peers {
+            self.polls -= 1;
+            return;
+        }
+        self.polls = QUEUES_EVERY;
         self.poll_completions();
         while let Some(event) = self.nic.cm.poll_event() {
             self.connection_event(event);
@@ -174,7 +257,7 @@ impl Carrier {
                     }
                 }
                 Err(_) => {
-                    (0..self.links.len()).for_each(|number| self.lose(number));
+                    (0..self.links.len()).for_each(|number| self.lose(number, true));
                     return;
                 }
             }
@@ -185,19 +268,20 @@ impl Carrier {
         let (number, slot) = of_completion(wc);
         let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
         if !wc.is_ok() {
-            return self.lose(number);
+            return self.lose(number, true);
         }
-        let done = match slot {
+        match slot {
             Some(slot) => {
-                let mut bytes = self.spare.pop().unwrap_or_default();
-                let received = link.received(slot, wc.byte_len, &mut bytes);
-                received.map(|()| self.events.push_back(Event::Received(number, bytes)))
+                link.received(slot, wc.byte_len);
+                self.hear(number);
             }
-            None => link.sent().map(|key| self.events.extend(key.map(Event::Moved))),
-        };
-        match done {
-            Ok(()) => self.pump(number),
-            Err(_) => self.lose(number),
+            None => match link.sent() {
+                Ok(key) => {
+                    self.events.extend(key.map(Event::Moved));
+                    self.pump(number);
+                }
+                Err(_) => self.lose(number, true),
+            },
         }
     }
 
@@ -207,62 +291,66 @@ impl Carrier {
         self.events
             .extend(self.told.drain(..).map(|(interface, operation)| Event::Left(interface, operation)));
         if pumped.is_err() {
-            self.lose(number);
+            self.lose(number, true);
         }
     }
 
-    /// Gives a link up.
-    pub(crate) fn lose(&mut self, number: usize) {
-        if self.forget(number) {
-            self.events.push_back(Event::Lost(number));
+    /// Gives a link up. What has come by it can still be taken, if it is to be `heard`.
+    pub(crate) fn lose(&mut self, number: usize, heard: bool) {
+        let Some(link) = self.link(number) else { return };
+        link.end(heard);
+        let peer = link.peer;
+        self.events.push_back(Event::Lost(number));
+        if self.active.get(&peer) == Some(&number) {
+            self.active.remove(&peer);
         }
+        // It is forgotten when all that has come by it is taken.
+        self.hear(number);
     }
 
-    fn forget(&mut self, number: usize) -> bool {
-        let Some(link) = self.links.get_mut(number).and_then(Option::take) else { return false };
-        link.qp.to_error();
-        self.nic.give_back();
-        if self.active.get(&link.peer) == Some(&number) {
-            self.active.remove(&link.peer);
-        }
-        true
+    fn forget(&mut self, number: usize) {
+        let Some(link) = self.links.get_mut(number).and_then(Option::take) else { return };
+        self.nic.give_back(link.into_inbox());
     }
 
     fn connection_event(&mut self, event: CmEvent) {
-        let (qp_num, is_open) = match event {
+        let (qp_num, said) = match event {
             CmEvent::ConnectRequest(request) => return self.asked(request),
-            CmEvent::Established { qp_num, .. } => (qp_num, true),
+            CmEvent::Established { qp_num, private_data, .. } => (qp_num, Some(private_data)),
             CmEvent::Rejected { qp_num, .. }
             | CmEvent::ConnectFailed { qp_num, .. }
-            | CmEvent::Disconnected { qp_num } => (qp_num, false),
+            | CmEvent::Disconnected { qp_num } => (qp_num, None),
         };
         let is_it = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.qp.num() == qp_num);
         let Some(number) = self.links.iter().position(is_it) else { return };
-        if !is_open {
+        let Some(said) = said else {
             // What it sent before that counts.
             self.poll_completions();
-            return self.lose(number);
+            return self.lose(number, true);
+        };
+        let Some(link) = self.link(number) else { return };
+        if link.is_active {
+            link.is_offered(Offer::parse(&said));
         }
-        let Some(link) = self.links[number].as_mut() else { return };
         match link.opened() {
             Ok(()) => self.pump(number),
-            Err(_) => self.lose(number),
+            Err(_) => self.lose(number, true),
         }
     }
 
     /// Somebody wants to make requests.
     fn asked(&mut self, request: ConnectRequest) {
-        let word = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).ok();
-        let peer = request.private_data.strip_prefix(HELLO).and_then(|rest| {
-            let (nid, pid) = rest.split_at_checked(4)?;
-            Some(Process { nid: word(nid)?, pid: word(pid.get(..4)?)? })
-        });
         let number = self.links.len();
-        let made = peer.and_then(|peer| Link::new(&mut self.nic, number, peer, false).ok());
+        let made = parse_hello(&request.private_data).and_then(|(peer, offer)| {
+            let mut link = Link::new(&mut self.nic, number, peer, false).ok()?;
+            link.is_offered(offer);
+            Some(link)
+        });
         // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
         let Some(link) = made else { return drop(request.reject(b"no")) };
-        let accepted = self.nic.cm.accept(request, &link.qp, &ConnParam::default());
-        self.links.push(Some(link));
+        let said = link.offer().map_or(Vec::new(), |offer| offer.bytes().to_vec());
+        let accepted = self.nic.cm.accept(request, &link.qp, &ConnParam::with_private_data(said));
+        self.add(link);
         if accepted.is_err() {
             self.forget(number);
         }
@@ -270,23 +358,23 @@ impl Carrier {
 
     /// Whether nothing waits to be sent.
     pub(crate) fn is_drained(&self) -> bool {
-        self.links.iter().flatten().all(Link::is_drained)
+        !self.links.iter().flatten().any(Link::has_queue)
     }
 
     /// Asks to hear when everything has arrived.
     pub(crate) fn ask_idle(&mut self) {
         for number in 0..self.links.len() {
-            if let Some(link) = self.links[number].as_mut()
+            if let Some(link) = self.link(number)
                 && link.ask_idle().is_err()
             {
-                self.lose(number);
+                self.lose(number, true);
             }
         }
     }
 
     /// Whether everything that was asked for is over.
     pub(crate) fn is_idle(&self) -> bool {
-        self.links.iter().flatten().all(Link::is_idle)
+        self.links.iter().flatten().all(|link| link.is_lost || link.is_idle())
     }
 }
 

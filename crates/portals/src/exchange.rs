@@ -3,6 +3,7 @@
 //! Short data come along with their message. Of longer ones the request says where they lie, or where they are to go, and the target's
 //! side reads or writes them after an entry has taken the message. Operations of a process on itself take no message.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
@@ -13,10 +14,10 @@ use crate::carrier::{Carrier, Event};
 use crate::engine::Engine;
 use crate::event::{Fail, List};
 use crate::initiator::Outgoing;
-use crate::link::{EAGER_MAX, Payload, Task};
+use crate::link::{Arrived, EAGER_MAX, Move as Carried, Payload};
 use crate::memory;
 use crate::message::{Action, Answer, Request};
-use crate::nic::{Nic, Reach};
+use crate::nic::{Nic, Reach, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
 use crate::target::{Arrival, Delivery};
@@ -76,9 +77,44 @@ impl Window {
 #[derive(Debug)]
 struct Pending {
     link: usize,
-    window: Option<Window>,
+    /// Of a long message alone.
+    window: Option<Box<Window>>,
     /// Nothing comes back; it is over when it has left.
     ends_when_left: bool,
+}
+
+/// The operations of an interface that are under way, each at the place that its number names.
+#[derive(Debug, Default)]
+struct UnderWay {
+    places: Vec<Option<(u64, Pending)>>,
+    count: usize,
+}
+
+impl UnderWay {
+    fn insert(&mut self, operation: u64, pending: Pending) {
+        let place = operation as u32 as usize;
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        self.count += usize::from(self.places[place].replace((operation, pending)).is_none());
+    }
+
+    fn get(&self, operation: u64) -> Option<&Pending> {
+        let (number, pending) = self.places.get(operation as u32 as usize)?.as_ref()?;
+        (*number == operation).then_some(pending)
+    }
+
+    fn remove(&mut self, operation: u64) -> Option<Pending> {
+        self.get(operation)?;
+        self.count -= 1;
+        self.places[operation as u32 as usize].take().map(|(_, pending)| pending)
+    }
+
+    /// Those by a link.
+    fn of(&self, link: usize) -> Vec<u64> {
+        let of = |(number, pending): &(u64, Pending)| (pending.link == link).then_some(*number);
+        self.places.iter().flatten().filter_map(of).collect()
+    }
 }
 
 /// Data that are being fetched for a message, or brought.
@@ -100,28 +136,40 @@ struct Move {
 pub(crate) struct Exchange {
     pub(crate) carrier: Carrier,
     interfaces: [Option<Interface>; INTERFACES],
-    pending: BTreeMap<(u8, u64), Pending>,
+    pending: [UnderWay; INTERFACES],
     moves: BTreeMap<u64, Move>,
     next_move: u64,
     /// Operations of this process on itself that have not been done.
     own: VecDeque<(u8, Outgoing)>,
-    /// Messages of links that wait for a place at a patient interface, or behind one that does. Their slots stay taken, so that the
-    /// peer stops when it has filled all of the link's.
-    waiting: BTreeMap<usize, VecDeque<Vec<u8>>>,
+    /// A message waits for a place at a patient interface.
+    has_waiting: bool,
     /// Something has happened that somebody may wait for.
     news: bool,
 }
+
+/// How far messages of a link were taken.
+enum Heard {
+    /// There are no more.
+    All,
+    /// There may be more.
+    Some,
+    /// The next one waits for a place.
+    Waits,
+}
+
+/// Messages of a link that was lost, at most: as many as there can be, unless its peer goes on as if it were not.
+const LAST: u32 = 1 << 11;
 
 impl Exchange {
     pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>) -> Result<Self> {
         Ok(Self {
             carrier: Carrier::new(device, address, pid)?,
             interfaces: [None, None, None, None],
-            pending: BTreeMap::new(),
+            pending: Default::default(),
             moves: BTreeMap::new(),
             next_move: 0,
             own: VecDeque::new(),
-            waiting: BTreeMap::new(),
+            has_waiting: false,
             news: false,
         })
     }
@@ -139,7 +187,7 @@ impl Exchange {
     /// Closes an interface: what comes for it is dropped.
     pub(crate) fn close(&mut self, number: u8) {
         self.interfaces[usize::from(number)] = None;
-        self.pending.retain(|(interface, _), _| *interface != number);
+        self.pending[usize::from(number)] = UnderWay::default();
         let key = |(key, it): (&u64, &Move)| (it.interface == number).then_some(*key);
         let keys: Vec<u64> = self.moves.iter().filter_map(key).collect();
         keys.into_iter().for_each(|key| drop(self.moves.remove(&key)));
@@ -157,20 +205,57 @@ impl Exchange {
 
     /// Whether no operation of an interface is under way, and no data of messages for it.
     pub(crate) fn is_idle(&self, number: u8) -> bool {
-        self.pending.keys().all(|(interface, _)| *interface != number)
+        self.pending[usize::from(number)].count == 0
             && self.moves.values().all(|it| it.interface != number)
             && self.carrier.is_drained()
     }
 
-    /// Looks for news, and does what follows.
-    pub(crate) fn progress(&mut self) {
-        self.carrier.poll();
+    /// Looks for news, with `brief` only where news come most, and does what follows. Whether there is more that has come.
+    pub(crate) fn progress(&mut self, brief: bool) -> bool {
+        self.carrier.poll(brief);
+        let more = self.hear();
         self.flush();
+        more
+    }
+
+    /// Takes messages that have come, of each link a few. Whether there are more.
+    #[inline]
+    fn hear(&mut self) -> bool {
+        let (mut more, mut place) = (false, 0);
+        while let Some(number) = self.carrier.heard_at(place) {
+            match self.hear_link(number, SLOTS) {
+                Heard::All => place += usize::from(self.carrier.is_mapped(place, number)),
+                Heard::Some => {
+                    more = true;
+                    place += 1;
+                }
+                Heard::Waits => place += 1,
+            }
+        }
+        more
+    }
+
+    /// Takes messages that have come by a link, so many at most. One that waits for a place at a patient interface stays where it is,
+    /// and all behind it: so that the peer stops when it has no more room.
+    #[inline]
+    fn hear_link(&mut self, number: usize, most: u32) -> Heard {
+        for _ in 0..most {
+            let Some(arrived) = self.carrier.look(number) else { return Heard::All };
+            if self.take(number, &arrived).is_none() {
+                self.has_waiting = true;
+                return Heard::Waits;
+            }
+            self.carrier.pass(number, &arrived);
+            self.news = true;
+        }
+        Heard::Some
     }
 
     /// Carries what the interfaces have to say, and does what follows.
     pub(crate) fn flush(&mut self) {
-        self.hear_waiting();
+        if std::mem::take(&mut self.has_waiting) {
+            while self.hear() {}
+        }
         loop {
             while let Some(event) = self.carrier.next_event() {
                 self.news = true;
@@ -191,6 +276,7 @@ impl Exchange {
         }
     }
 
+    #[inline]
     fn has_outgoing(&self) -> bool {
         self.interfaces.iter().flatten().any(|interface| interface.engine.has_outgoing())
     }
@@ -214,7 +300,7 @@ impl Exchange {
     }
 
     fn undeliverable(&mut self, number: u8, operation: u64) {
-        self.pending.remove(&(number, operation));
+        self.pending[usize::from(number)].remove(operation);
         if let Some(interface) = self.interface(number) {
             interface.engine.undeliverable(operation);
             self.news = true;
@@ -225,36 +311,57 @@ impl Exchange {
     fn send(&mut self, number: u8, target: Process, outgoing: Outgoing) -> Result<()> {
         let Outgoing { request, payload, is_volatile, .. } = outgoing;
         let link = self.carrier.link_to(target)?;
-        let is_long = request.length > EAGER_MAX;
-        let (mut data, mut told, mut window) = (Payload::Bytes(Vec::new()), None, None);
-        match payload {
-            Some((region, offset)) if is_long => {
-                let part = (&region, offset, request.length);
-                window = Some(Window::of(self.carrier.nic(), part, Access::REMOTE_READ, true)?);
-            }
-            Some((region, offset)) if is_volatile => {
-                let mut bytes = vec![0; request.length as usize];
-                memory::load(&region, offset, &mut bytes);
-                (data, told) = (Payload::Bytes(bytes), Some((number, request.operation)));
-            }
-            Some((region, offset)) => {
-                data = Payload::User(region, offset, request.length);
-                told = Some((number, request.operation));
-            }
-            None if is_long => {
-                let reply = self.interface(number).and_then(|it| it.engine.reply_to(request.operation));
-                if let Some((region, offset, len)) = reply {
-                    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-                    window = Some(Window::of(self.carrier.nic(), (&region, offset, len), access, false)?);
-                }
-            }
-            None => {}
+        if request.length > EAGER_MAX {
+            return self.send_long(number, link, request, payload);
         }
+        let told = payload.is_some().then_some((number, request.operation));
+        let data = payload.map_or(Payload::NONE, |(region, offset)| Payload::User {
+            region: Cow::Owned(region),
+            offset,
+            len: request.length as usize,
+            stays: !is_volatile,
+        });
+        let message = Message::Request { interface: number, request, exposed: None };
+        let (operation, ends_when_left) = (request.operation, !request.is_answered());
+        let has_left = self.carrier.say(link, message, data, told);
+        if !(has_left && ends_when_left) {
+            self.pending[usize::from(number)]
+                .insert(operation, Pending { link, window: None, ends_when_left });
+        }
+        if has_left
+            && told.is_some()
+            && let Some(interface) = self.interface(number)
+        {
+            interface.engine.sent(operation);
+        }
+        Ok(())
+    }
+
+    /// Sends a request whose data the target reads, or writes.
+    fn send_long(
+        &mut self,
+        number: u8,
+        link: usize,
+        request: Request,
+        payload: Option<(Region, u64)>,
+    ) -> Result<()> {
+        let (place, access) = match payload {
+            Some((region, offset)) => (Some((region, offset, request.length)), Access::REMOTE_READ),
+            None => {
+                let reply = self.interface(number).and_then(|it| it.engine.reply_to(request.operation));
+                (reply, Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+            }
+        };
+        let is_read = access == Access::REMOTE_READ;
+        let window = |(region, offset, len): (Region, u64, u64)| {
+            Window::of(self.carrier.nic(), (&region, offset, len), access, is_read).map(Box::new)
+        };
+        let window = place.map(window).transpose()?;
         let exposed = window.as_ref().map(|window| window.reach.remote(window.addr));
         let ends_when_left = exposed.is_none() && !request.is_answered();
-        self.pending.insert((number, request.operation), Pending { link, window, ends_when_left });
         let message = Message::Request { interface: number, request, exposed };
-        self.carrier.submit(link, Task::Say { message, payload: data, told });
+        self.pending[usize::from(number)].insert(request.operation, Pending { link, window, ends_when_left });
+        self.carrier.say(link, message, Payload::NONE, None);
         Ok(())
     }
 
@@ -296,15 +403,12 @@ impl Exchange {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Received(link, bytes) => match self.waiting.get_mut(&link) {
-                Some(behind) => behind.push_back(bytes),
-                None => self.take(link, bytes),
-            },
-            Event::Left(interface, operation) => {
-                if self.pending.get(&(interface, operation)).is_some_and(|pending| pending.ends_when_left) {
-                    self.pending.remove(&(interface, operation));
+            Event::Left(number, operation) => {
+                let pending = &mut self.pending[usize::from(number)];
+                if pending.get(operation).is_some_and(|pending| pending.ends_when_left) {
+                    pending.remove(operation);
                 }
-                if let Some(interface) = self.interface(interface) {
+                if let Some(interface) = self.interface(number) {
                     interface.engine.sent(operation);
                 }
             }
@@ -313,39 +417,13 @@ impl Exchange {
         }
     }
 
-    /// Takes a message that has come; one without a place waits, and the next ones of its link with it.
-    fn take(&mut self, link: usize, bytes: Vec<u8>) {
-        let Some((message, credits, data)) = Message::parse(&bytes) else {
-            self.carrier.lose(link);
-            return self.carrier.recycle(bytes);
-        };
-        let is_credit = message == Message::Credit;
-        if self.hear(link, message, data).is_none() {
-            return self.waiting.entry(link).or_default().push_front(bytes);
-        }
-        self.carrier.credited(link, credits, is_credit);
-        self.carrier.recycle(bytes);
-    }
-
-    /// Tries once more to find places for messages that wait.
-    fn hear_waiting(&mut self) {
-        let links: Vec<usize> = self.waiting.keys().copied().collect();
-        for link in links {
-            let Some(mut waiting) = self.waiting.remove(&link) else { continue };
-            while let Some(bytes) = waiting.pop_front() {
-                self.take(link, bytes);
-                if let Some(first) = self.waiting.get_mut(&link) {
-                    first.append(&mut waiting);
-                }
-            }
-        }
-    }
-
-    /// Nothing goes by a link any more, and nothing comes.
+    /// Nothing goes by a link any more, and nothing comes but what is there.
     fn lost(&mut self, link: usize) {
-        let operations: Vec<(u8, u64)> =
-            self.pending.iter().filter(|(_, pending)| pending.link == link).map(|(key, _)| *key).collect();
-        operations.into_iter().for_each(|(interface, operation)| self.undeliverable(interface, operation));
+        self.hear_link(link, LAST);
+        for number in 0..INTERFACES as u8 {
+            let operations = self.pending[usize::from(number)].of(link);
+            operations.into_iter().for_each(|operation| self.undeliverable(number, operation));
+        }
         let keys: Vec<u64> =
             self.moves.iter().filter(|(_, it)| it.link == link).map(|(key, _)| *key).collect();
         for it in keys.into_iter().filter_map(|key| self.moves.remove(&key)).collect::<Vec<_>>() {
@@ -356,17 +434,18 @@ impl Exchange {
     }
 
     /// Does what a message asks for; `None` if it has to wait.
-    fn hear(&mut self, link: usize, message: Message, data: &[u8]) -> Option<()> {
-        match message {
+    #[inline]
+    fn take(&mut self, link: usize, arrived: &Arrived) -> Option<()> {
+        match &arrived.message {
             Message::Request { interface, request, exposed } if self.carrier.hears_requests(link) => {
-                return self.requested(link, interface, request, exposed, data);
+                return self.requested(link, *interface, (*request, *exposed), arrived);
             }
             Message::Answer { interface, answer, is_asked } if !self.carrier.hears_requests(link) => {
-                self.answered(link, interface, &answer, is_asked, data);
+                self.answered(link, *interface, (answer, *is_asked), arrived);
             }
             Message::Credit => {}
             // A process of this version never says that there.
-            Message::Request { .. } | Message::Answer { .. } => self.carrier.lose(link),
+            Message::Request { .. } | Message::Answer { .. } => self.carrier.lose(link, false),
         }
         Some(())
     }
@@ -376,40 +455,69 @@ impl Exchange {
         &mut self,
         link: usize,
         number: u8,
-        mut request: Request,
-        exposed: Option<RemoteAddr>,
-        data: &[u8],
+        (mut request, exposed): (Request, Option<RemoteAddr>),
+        arrived: &Arrived,
     ) -> Option<()> {
         let came = if request.action.brings() && exposed.is_none() { request.length } else { 0 };
         let wants_short = request.action.fetches() && exposed.is_none();
-        if data.len() as u64 != came || (wants_short && request.length > EAGER_MAX) {
-            self.carrier.lose(link);
+        if arrived.len as u64 != came || (wants_short && request.length > EAGER_MAX) {
+            self.carrier.lose(link, false);
             return Some(());
         }
-        let peer = self.carrier.peer(link);
-        let Some(interface) = self.interface(number) else {
+        let Some(interface) = self.interfaces.get_mut(usize::from(number)).and_then(Option::as_mut) else {
             let (operation, fail) = (request.operation, Fail::Dropped);
             let (is_quiet, list, mlength, offset) = (false, List::Priority, 0, 0);
             let answer = Answer { operation, fail, is_quiet, list, mlength, offset };
-            self.answer(link, number, &request, exposed, Some(answer), Vec::new());
+            self.answer(link, number, (&request, exposed), Some(answer), Payload::NONE);
             return Some(());
         };
         if interface.map.is_none() {
-            request.initiator = peer.unwrap_or_default();
+            request.initiator = self.carrier.peer(link).unwrap_or_default();
         }
         match interface.engine.arrive(&request) {
             Arrival::Wait => return None,
-            Arrival::Refused(answer) => self.answer(link, number, &request, exposed, answer, Vec::new()),
+            Arrival::Refused(answer) => {
+                self.answer(link, number, (&request, exposed), answer, Payload::NONE);
+            }
             Arrival::Deliver(delivery) => match exposed {
                 Some(remote) if delivery.place().2 > 0 => self.begin_move(link, number, delivery, remote),
-                _ => {
-                    let fetched = perform(&delivery, data);
-                    let answer = interface.engine.deliver(delivery, Fail::Ok);
-                    self.answer(link, number, &request, exposed, answer, fetched);
-                }
+                _ => self.deliver(link, number, (delivery, exposed), arrived),
             },
         }
         Some(())
+    }
+
+    /// Moves the data of a message that came along, or that go back with the answer.
+    fn deliver(
+        &mut self,
+        link: usize,
+        number: u8,
+        (delivery, exposed): (Delivery, Option<RemoteAddr>),
+        arrived: &Arrived,
+    ) {
+        let Some(memory) = self.carrier.memory(link, arrived) else { return };
+        let (request, (region, offset, len)) = (*delivery.request(), delivery.place());
+        let (mut fetched, mut read) = (Vec::new(), None);
+        let moved = match request.action {
+            Action::Put => memory::store_from(region, offset, len as usize, (memory, arrived.at)),
+            Action::Get => {
+                read = Some((region.clone(), offset, len as usize));
+                Ok(())
+            }
+            _ => memory.to_vec(arrived.at..arrived.at + len as usize).map(|came| {
+                fetched = perform(&delivery, &came);
+            }),
+        };
+        let fail = if moved.is_ok() { Fail::Ok } else { Fail::Segv };
+        let Some(Interface { engine, .. }) = self.interface(number) else { return };
+        let answer = engine.deliver(delivery, fail);
+        let data = match read {
+            Some((region, offset, len)) => {
+                Payload::User { region: Cow::Owned(region), offset, len, stays: false }
+            }
+            None => Payload::Bytes(fetched.into()),
+        };
+        self.answer(link, number, (&request, exposed), answer, data);
     }
 
     /// Tells the initiator, if it waits: for an answer, or for its memory.
@@ -417,10 +525,9 @@ impl Exchange {
         &mut self,
         link: usize,
         interface: u8,
-        request: &Request,
-        exposed: Option<RemoteAddr>,
+        (request, exposed): (&Request, Option<RemoteAddr>),
         answer: Option<Answer>,
-        fetched: Vec<u8>,
+        fetched: Payload<'_>,
     ) {
         let is_asked = request.is_answered();
         if !is_asked && exposed.is_none() {
@@ -430,7 +537,7 @@ impl Exchange {
             (request.operation, Fail::Ok, true, List::Priority, 0, 0);
         let done = Answer { operation, fail, is_quiet, list, mlength, offset };
         let message = Message::Answer { interface, answer: answer.unwrap_or(done), is_asked };
-        self.carrier.submit(link, Task::Say { message, payload: Payload::Bytes(fetched), told: None });
+        self.carrier.say(link, message, fetched, None);
     }
 
     fn begin_move(&mut self, link: usize, interface: u8, delivery: Delivery, remote: RemoteAddr) {
@@ -456,9 +563,8 @@ impl Exchange {
         it.step = (it.len - it.done).min(most);
         let local = it.window.reach.sge(it.window.addr.wrapping_add(it.done), it.step as u32);
         let is_write = it.delivery.request().action == Action::Get;
-        let task = Task::Move { is_write, remote: it.remote.offset(it.done), local, key };
-        let link = it.link;
-        self.carrier.submit(link, task);
+        let (link, remote) = (it.link, it.remote.offset(it.done));
+        self.carrier.carry(link, Carried { is_write, remote, local, key });
     }
 
     fn moved(&mut self, key: u64) {
@@ -479,22 +585,27 @@ impl Exchange {
         let request = *delivery.request();
         let Some(interface) = self.interface(number) else { return };
         let answer = interface.engine.deliver(delivery, fail);
-        self.answer(link, number, &request, Some(remote), answer, Vec::new());
+        self.answer(link, number, (&request, Some(remote)), answer, Payload::NONE);
     }
 
     /// An answer has come, perhaps with data.
-    fn answered(&mut self, link: usize, number: u8, answer: &Answer, is_asked: bool, data: &[u8]) {
-        let key = (number, answer.operation);
-        if self.pending.get(&key).is_none_or(|pending| pending.link != link) {
+    fn answered(&mut self, link: usize, number: u8, (answer, is_asked): (&Answer, bool), arrived: &Arrived) {
+        let pending = &mut self.pending[usize::from(number)];
+        if pending.get(answer.operation).is_none_or(|pending| pending.link != link) {
             // Its interface was closed meanwhile, or it is nobody's.
             return;
         }
-        let Some(Pending { window, .. }) = self.pending.remove(&key) else { return };
-        let Some(Interface { engine, .. }) = self.interface(number) else { return };
+        let Some(Pending { window, .. }) = pending.remove(answer.operation) else { return };
+        let Some(Interface { engine, .. }) = self.interfaces[usize::from(number)].as_mut() else { return };
         if let Some((region, offset, len)) = engine.reply_to(answer.operation) {
-            match window {
-                Some(window) => window.finish(&region, offset, answer.mlength.min(len)),
-                None => memory::store(&region, offset, &data[..data.len().min(len as usize)]),
+            match (window, self.carrier.memory(link, arrived)) {
+                (Some(window), _) => window.finish(&region, offset, answer.mlength.min(len)),
+                (None, Some(memory)) => {
+                    let len = arrived.len.min(len as usize);
+                    // All of it has come, and lies where it came.
+                    memory::store_from(&region, offset, len, (memory, arrived.at)).unwrap_or(());
+                }
+                (None, None) => {}
             }
         }
         if is_asked {

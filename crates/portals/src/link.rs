@@ -1,64 +1,110 @@
 //! [`Link`]: a queue pair to or from another process, and its flow control. Messages arrive in order, and nobody sends what the peer has
 //! no room for.
 //!
-//! Each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back when the slot is free:
-//! with its own messages, or in one of their own for every half of the slots. Such a grant needs no credit, as never more than two of
-//! them wait and there are receives for them.
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there (`ring`); otherwise they are sent. A side does one or
+//! the other for all of the link's life. A message lies where it has come until somebody is done with it.
+//!
+//! Of those that are sent, each side begins with a credit for each of the peer's slots; a message takes one, and the peer gives it back
+//! when the slot is free: with its own messages, or in one of their own for every half of the slots. Such a grant needs no credit, as
+//! never more than two of them wait and there are receives for them.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use verbs::{Data, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
+use verbs::{Buf, Data, Error, Mr, Qp, RecvWr, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc};
 
 use crate::memory;
 use crate::nic::{INLINE, Nic, RECEIVE_DEPTH, SEND_DEPTH, SLOT_BYTES, SLOTS};
 use crate::process::Process;
 use crate::region::Region;
-use crate::wire::{HEAD_MAX, Message};
+use crate::ring::{Inbox, Outbox, Record};
+use crate::wire::{HEAD_MAX, Message, Offer};
 
 /// Bytes of data that come along with a message at most; others are fetched.
 pub const EAGER_MAX: u64 = (SLOT_BYTES - HEAD_MAX) as u64;
 
 /// Data that go with a message.
 #[derive(Debug)]
-pub(crate) enum Payload {
-    /// A copy, or nothing.
-    Bytes(Vec<u8>),
-    /// The user's, from an offset on, so many bytes: they stay as they are until the message has left.
-    User(Region, u64, u64),
+pub(crate) enum Payload<'a> {
+    /// This library's, or nothing.
+    Bytes(Cow<'a, [u8]>),
+    /// The user's, from an offset on, so many bytes.
+    User {
+        /// The memory.
+        region: Cow<'a, Region>,
+        /// Where they begin.
+        offset: u64,
+        /// How many there are.
+        len: usize,
+        /// They stay as they are until the message has left, and not only until the call returns.
+        stays: bool,
+    },
 }
 
-impl Payload {
+impl Payload<'_> {
+    /// No data.
+    pub(crate) const NONE: Self = Self::Bytes(Cow::Borrowed(&[]));
+
+    #[inline]
     fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
-            Self::User(_, _, len) => *len as usize,
+            Self::User { len, .. } => *len,
+        }
+    }
+
+    fn load(&self, into: &mut [u8]) {
+        match self {
+            Self::Bytes(bytes) => into.copy_from_slice(bytes),
+            Self::User { region, offset, .. } => memory::load(region, *offset, into),
+        }
+    }
+
+    /// Copies them to a place in memory that NICs reach.
+    #[inline]
+    fn load_to(&self, buf: &Buf, at: usize) -> Result<()> {
+        match self {
+            Self::Bytes(bytes) => buf.write(at, bytes),
+            Self::User { region, offset, len, .. } => memory::load_to(region, *offset, *len, (buf, at)),
+        }
+    }
+
+    /// What waits longer than the call.
+    fn kept(self) -> Payload<'static> {
+        match self {
+            Self::User { region, offset, len, stays: true } => {
+                Payload::User { region: Cow::Owned(region.into_owned()), offset, len, stays: true }
+            }
+            Self::User { len, .. } => {
+                let mut bytes = vec![0; len];
+                self.load(&mut bytes);
+                Payload::Bytes(bytes.into())
+            }
+            Self::Bytes(bytes) => Payload::Bytes(Cow::Owned(bytes.into_owned())),
         }
     }
 }
 
 /// What waits for a connection, for credits, or for room.
 #[derive(Debug)]
-pub(crate) enum Task {
+enum Task {
     /// A message. `told` comes back when it has left.
-    Say {
-        /// What is said.
-        message: Message,
-        /// The data.
-        payload: Payload,
-        /// The interface and the operation whose memory is free then.
-        told: Option<(u8, u64)>,
-    },
+    Say { message: Message, payload: Payload<'static>, told: Option<(u8, u64)> },
     /// A read of the peer's memory, or a write.
-    Move {
-        /// Whether it is a write.
-        is_write: bool,
-        /// Where in the peer's memory.
-        remote: RemoteAddr,
-        /// Where in this process's.
-        local: Sge,
-        /// What comes back when it is over.
-        key: u64,
-    },
+    Move(Move),
+}
+
+/// A read of the peer's memory, or a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Move {
+    /// Whether it is a write.
+    pub(crate) is_write: bool,
+    /// Where in the peer's memory.
+    pub(crate) remote: RemoteAddr,
+    /// Where in this process's.
+    pub(crate) local: Sge,
+    /// What comes back when it is over.
+    pub(crate) key: u64,
 }
 
 /// The bit of a work request's number that says that it is a receive.
@@ -70,6 +116,26 @@ pub(crate) fn of_completion(wc: &Wc) -> (usize, Option<u32>) {
     ((wc.wr_id >> 32) as usize, slot)
 }
 
+/// What a message that has come lies in.
+#[derive(Debug)]
+enum Held {
+    /// A slot.
+    Slot(u32),
+    /// The ring's lines.
+    Record(u64),
+}
+
+/// A message that has come, and where its data lie until it is passed.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) message: Message,
+    /// Where the data begin in [`Link::memory`], and how many bytes they are.
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    credits: u16,
+    held: Held,
+}
+
 /// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -77,8 +143,17 @@ pub(crate) struct Link {
     pub(crate) peer: Process,
     /// Whether this process asked for it, and so makes requests by it; the other one answers.
     pub(crate) is_active: bool,
+    /// Nothing goes any more; what has come is still to be taken.
+    pub(crate) is_lost: bool,
+    /// It is among those that the carrier hears.
+    pub(crate) is_heard: bool,
+    /// The peer has said what nobody says: it is not heard any more.
+    is_deaf: bool,
     pub(crate) qp: Qp,
     slots: Mr,
+    inbox: Option<Inbox>,
+    outbox: Option<Outbox>,
+    offered: Option<Offer>,
     number: u64,
     inline_max: usize,
     is_open: bool,
@@ -92,6 +167,8 @@ pub(crate) struct Link {
     credits: u32,
     /// Slots given back that the peer has not been told of.
     owed: u32,
+    /// Slots with messages that were not passed, and the bytes in each.
+    arrived: VecDeque<(u32, u32)>,
     queue: VecDeque<Task>,
 }
 
@@ -102,8 +179,14 @@ impl Link {
         let link = Self {
             peer,
             is_active,
+            is_lost: false,
+            is_heard: false,
+            is_deaf: false,
             qp,
             slots,
+            inbox: nic.inbox(),
+            outbox: None,
+            offered: None,
             number: (number as u64) << 32,
             inline_max: nic.inline_max(),
             is_open: false,
@@ -113,56 +196,126 @@ impl Link {
             messages: 0,
             credits: SLOTS,
             owed: 0,
+            arrived: VecDeque::new(),
             queue: VecDeque::new(),
         };
         (0..RECEIVE_DEPTH).try_for_each(|slot| link.post_receive(slot))?;
         Ok(link)
     }
 
+    /// The memory that the peer may store messages in.
+    pub(crate) fn offer(&self) -> Option<Offer> {
+        self.inbox.as_ref().map(Inbox::offer)
+    }
+
+    /// What the peer has said that it offers.
+    pub(crate) fn is_offered(&mut self, offer: Option<Offer>) {
+        self.offered = offer;
+    }
+
+    /// Whether messages may come, and room may come to be, of which no completion tells.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.inbox.is_some()
+    }
+
     /// Messages may be sent from now on.
     pub(crate) fn opened(&mut self) -> Result<()> {
         self.is_open = true;
+        self.outbox = self.offered.take().and_then(|offer| Outbox::new(&self.qp, offer, SLOT_BYTES));
         self.grant()
     }
 
-    /// Has something wait for its turn.
-    pub(crate) fn push(&mut self, task: Task) {
-        self.queue.push_back(task);
+    /// Gives the memory back that the peer may still store in, and all else up.
+    pub(crate) fn into_inbox(self) -> Option<Inbox> {
+        self.inbox
+    }
+
+    /// Nothing goes any more. What has come is forgotten, unless it is to be `heard`.
+    pub(crate) fn end(&mut self, heard: bool) {
+        (self.is_lost, self.is_deaf) = (true, !heard);
+        self.queue.clear();
+        self.qp.to_error();
+    }
+
+    /// Says something now, or when there is room; whether it has left.
+    #[inline]
+    pub(crate) fn say(
+        &mut self,
+        message: Message,
+        payload: Payload<'_>,
+        told: Option<(u8, u64)>,
+    ) -> Result<bool> {
+        if self.queue.is_empty() && self.may_say(&payload) {
+            self.post_message(&message, &payload)?;
+            return Ok(true);
+        }
+        self.queue.push_back(Task::Say { message, payload: payload.kept(), told });
+        Ok(false)
+    }
+
+    /// Reads or writes the peer's memory, now or when there is room.
+    pub(crate) fn carry(&mut self, it: Move) -> Result<()> {
+        if self.queue.is_empty() && self.is_open && self.has_room() {
+            return self.post_move(it);
+        }
+        self.queue.push_back(Task::Move(it));
+        Ok(())
     }
 
     /// Sends what waits, as far as it goes; what has left that somebody is told of.
     pub(crate) fn pump(&mut self, told: &mut Vec<(u8, u64)>) -> Result<()> {
-        while let Some(task) = self.queue.front() {
-            let is_message = matches!(task, Task::Say { .. });
-            // One entry is kept for a grant.
-            let has_room = self.posted - self.completed + 1 < u64::from(SEND_DEPTH);
-            if !self.is_open || !has_room || (is_message && self.credits == 0) {
-                break;
-            }
-            match self.queue.pop_front() {
-                Some(Task::Say { message, payload, told: whose }) => {
-                    let slot = (self.messages % u64::from(SLOTS)) as usize;
-                    (self.messages, self.credits) = (self.messages + 1, self.credits - 1);
-                    self.post_message(&message, &payload, slot, false)?;
+        while let Some(task) = self.queue.pop_front() {
+            match task {
+                Task::Say { ref message, ref payload, told: whose } if self.may_say(payload) => {
+                    self.post_message(message, payload)?;
                     told.extend(whose);
                 }
-                Some(Task::Move { is_write, remote, local, key }) => {
-                    let op = if is_write { SendOp::Write(remote) } else { SendOp::Read(remote) };
-                    self.post(op, Data::Sges(&[local]), Some(Some(key)))?;
+                Task::Move(it) if self.is_open && self.has_room() => self.post_move(it)?,
+                Task::Say { .. } | Task::Move(_) => {
+                    self.queue.push_front(task);
+                    break;
                 }
-                None => {}
             }
         }
         Ok(())
     }
 
-    fn post_message(
-        &mut self,
-        message: &Message,
-        payload: &Payload,
-        slot: usize,
-        signal: bool,
-    ) -> Result<()> {
+    /// Whether something waits to be sent.
+    #[inline]
+    pub(crate) fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether the send queue has an entry; one is kept for a grant.
+    fn has_room(&self) -> bool {
+        self.posted - self.completed + 1 < u64::from(SEND_DEPTH)
+    }
+
+    #[inline]
+    fn may_say(&mut self, payload: &Payload<'_>) -> bool {
+        match &mut self.outbox {
+            Some(outbox) => self.is_open && outbox.has_room(HEAD_MAX + payload.len()),
+            None => self.is_open && self.credits > 0 && self.has_room(),
+        }
+    }
+
+    #[inline]
+    fn post_message(&mut self, message: &Message, payload: &Payload<'_>) -> Result<()> {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.put(message, payload.len(), |buf, at| payload.load_to(buf, at))?;
+            return self.qp.ring();
+        }
+        let slot = (self.messages % u64::from(SLOTS)) as usize;
+        (self.messages, self.credits) = (self.messages + 1, self.credits - 1);
+        self.send(message, payload, slot, false)
+    }
+
+    fn post_move(&mut self, it: Move) -> Result<()> {
+        let op = if it.is_write { SendOp::Write(it.remote) } else { SendOp::Read(it.remote) };
+        self.post(op, Data::Sges(&[it.local]), Some(Some(it.key)))
+    }
+
+    fn send(&mut self, message: &Message, payload: &Payload<'_>, slot: usize, signal: bool) -> Result<()> {
         let head = message.bytes(std::mem::take(&mut self.owed) as u16);
         let (head, len) = (head.as_slice(), payload.len());
         let total = head.len() + len;
@@ -170,24 +323,12 @@ impl Link {
         if total <= self.inline_max {
             let mut bytes = [0; INLINE];
             bytes[..head.len()].copy_from_slice(head);
-            match payload {
-                Payload::Bytes(data) => bytes[head.len()..total].copy_from_slice(data),
-                Payload::User(region, offset, _) => {
-                    memory::load(region, *offset, &mut bytes[head.len()..total])
-                }
-            }
+            payload.load(&mut bytes[head.len()..total]);
             return self.post(SendOp::Send, Data::Inline(&bytes[..total]), signal);
         }
         let at = (RECEIVE_DEPTH as usize + slot) * SLOT_BYTES;
         self.slots.buf().write(at, head)?;
-        match payload {
-            Payload::Bytes(data) => self.slots.buf().write(at + head.len(), data)?,
-            Payload::User(region, offset, _) => {
-                let mut bytes = vec![0; len];
-                memory::load(region, *offset, &mut bytes);
-                self.slots.buf().write(at + head.len(), &bytes)?;
-            }
-        }
+        payload.load_to(self.slots.buf(), at + head.len())?;
         let sge = [self.slots.sge(at as u64, total as u32)];
         self.post(SendOp::Send, Data::Sges(&sge), signal)
     }
@@ -212,21 +353,73 @@ impl Link {
         Ok(key)
     }
 
-    /// A message has come into a slot: its bytes, and room for another. What it says is `None` for what no process says.
-    pub(crate) fn received(&mut self, slot: u32, len: u32, into: &mut Vec<u8>) -> Result<()> {
-        into.resize(len as usize, 0);
-        self.slots.buf().read(slot as usize * SLOT_BYTES, into)?;
-        self.post_receive(slot)
+    /// A message has come into a slot.
+    pub(crate) fn received(&mut self, slot: u32, len: u32) {
+        self.arrived.push_back((slot, len));
     }
 
-    /// What a message that has come says of credits; false for what no process says.
-    pub(crate) fn credited(&mut self, credits: u16, is_grant: bool) -> Result<bool> {
-        self.credits += u32::from(credits);
-        if !is_grant {
+    /// The memory that messages lie in.
+    #[inline]
+    pub(crate) fn memory(&self, arrived: &Arrived) -> &Buf {
+        match (&arrived.held, &self.inbox) {
+            (Held::Record(_), Some(inbox)) => inbox.buf(),
+            _ => self.slots.buf(),
+        }
+    }
+
+    /// The next message that has come; it stays the next one until [`Link::pass`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what no process says.
+    #[inline]
+    pub(crate) fn look(&mut self) -> Result<Option<Arrived>> {
+        if self.is_deaf {
+            return Ok(None);
+        }
+        if let Some(inbox) = &mut self.inbox
+            && let Some(Record { message, at, len, upto }) = inbox.look()?
+        {
+            return Ok(Some(Arrived { message, at, len, credits: 0, held: Held::Record(upto) }));
+        }
+        let Some((slot, total)) = self.arrived.front().copied() else { return Ok(None) };
+        let (begin, total) = (slot as usize * SLOT_BYTES, total as usize);
+        let mut head = [0; HEAD_MAX];
+        let known = total.min(HEAD_MAX);
+        self.slots.buf().read(begin, &mut head[..known])?;
+        let nonsense = || Error::Invalid("the peer sent what no process of this version sends".into());
+        let (message, credits, behind) = Message::parse(&head[..known], total).ok_or_else(nonsense)?;
+        let (at, len) = (begin + behind, total - behind);
+        Ok(Some(Arrived { message, at, len, credits, held: Held::Slot(slot) }))
+    }
+
+    /// The message that [`Link::look`] has found is no more needed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for credits that nobody has to give.
+    #[inline]
+    pub(crate) fn pass(&mut self, arrived: &Arrived) -> Result<()> {
+        match arrived.held {
+            Held::Record(upto) => match self.inbox.as_mut().is_some_and(|inbox| inbox.pass(upto)) {
+                true => self.qp.ring(),
+                false => Ok(()),
+            },
+            Held::Slot(slot) => self.pass_slot(slot, arrived),
+        }
+    }
+
+    fn pass_slot(&mut self, slot: u32, arrived: &Arrived) -> Result<()> {
+        self.arrived.pop_front();
+        if self.is_lost {
+            return Ok(());
+        }
+        self.post_receive(slot)?;
+        self.credits += u32::from(arrived.credits);
+        if arrived.message != Message::Credit {
             self.owed += 1;
             self.grant()?;
         }
-        Ok(self.credits <= SLOTS)
+        let too_many = || Error::Invalid("the peer gave more credits than there are slots".into());
+        if self.credits <= SLOTS { Ok(()) } else { Err(too_many()) }
     }
 
     /// Tells the peer of slots given back, if half of them are. Where the send queue is full, that waits for the next completion.
@@ -235,20 +428,15 @@ impl Link {
         if self.owed < SLOTS / 2 || !self.is_open || is_full {
             return Ok(());
         }
-        self.post_message(&Message::Credit, &Payload::Bytes(Vec::new()), 0, false)
+        self.send(&Message::Credit, &Payload::NONE, 0, false)
     }
 
-    /// Asks to hear when everything that was sent has arrived.
+    /// Asks to hear when everything that was sent has arrived. What was stored is there.
     pub(crate) fn ask_idle(&mut self) -> Result<()> {
         if self.is_open && self.posted > 0 {
-            self.post_message(&Message::Credit, &Payload::Bytes(Vec::new()), 0, true)?;
+            self.send(&Message::Credit, &Payload::NONE, 0, true)?;
         }
         Ok(())
-    }
-
-    /// Whether nothing waits to be sent.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.queue.is_empty()
     }
 
     /// Whether all that was asked for is over.

@@ -147,9 +147,14 @@ impl MatchList {
             self.by_source.get(initiator),
             self.others,
         ];
-        let first = |chain: &Chain| first(entries, CLASS, *chain, envelope);
-        let place = chains.iter().filter_map(first).min_by_key(|place| entries.table.at(*place).order)?;
-        Some(entries.table.key_at(place))
+        let mut best: Option<(u64, u32)> = None;
+        for chain in chains.into_iter().filter(|chain| !chain.is_empty()) {
+            if let Some(place) = first(entries, CLASS, chain, envelope) {
+                let order = entries.table.at(place).order;
+                best = best.filter(|best| best.0 < order).or(Some((order, place)));
+            }
+        }
+        best.map(|(_, place)| entries.table.key_at(place))
     }
 
     /// The entry that takes a message, found by looking at each.

@@ -5,7 +5,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use verbs::{Access, Buf, ImplicitMr, MemoryKind, Mr, Pd};
+use verbs::{Access, Buf, DmAccess, ImplicitMr, MemoryKind, Mr, Pd};
 
 use crate::region::Region;
 
@@ -33,6 +33,55 @@ pub(crate) fn store(region: &Region, offset: u64, from: &[u8]) {
         unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), pointer(piece.addr), now.len()) };
         rest = later;
     }
+}
+
+/// Fails unless `len` bytes of mapped memory of this library's begin at a place.
+#[inline]
+fn check(memory: &Buf, at: usize, len: usize) -> verbs::Result<()> {
+    let is_inside = at.checked_add(len).is_some_and(|end| end <= memory.len());
+    if is_inside && memory.access() == DmAccess::Coherent {
+        return Ok(());
+    }
+    Err(verbs::Error::Invalid(format!("{len} bytes from byte {at} on do not lie within {memory:?}")))
+}
+
+/// Copies up to `len` bytes of a region, from `offset` on, to a place in memory of this library's that NICs reach.
+#[inline]
+pub(crate) fn load_to(
+    region: &Region,
+    offset: u64,
+    len: usize,
+    (memory, at): (&Buf, usize),
+) -> verbs::Result<()> {
+    check(memory, at, len)?;
+    let mut done = 0;
+    for piece in region.part(offset, len as u64) {
+        let now = piece.len as usize;
+        // SAFETY: the pieces have `len` bytes together at most, for which there is room (checked); memory of the user's, as promised
+        // to `Node::open`, which is not this library's. Test: data_go_where_they_belong.
+        unsafe { std::ptr::copy_nonoverlapping(pointer(piece.addr), memory.as_ptr().add(at + done), now) };
+        done += now;
+    }
+    Ok(())
+}
+
+/// Copies up to `len` bytes from a place in memory of this library's that NICs reach into a region, from `offset` on.
+#[inline]
+pub(crate) fn store_from(
+    region: &Region,
+    offset: u64,
+    len: usize,
+    (memory, at): (&Buf, usize),
+) -> verbs::Result<()> {
+    check(memory, at, len)?;
+    let mut done = 0;
+    for piece in region.part(offset, len as u64) {
+        let now = piece.len as usize;
+        // SAFETY: as above, the other way: a peer that writes meanwhile mixes the bytes.
+        unsafe { std::ptr::copy_nonoverlapping(memory.as_ptr().add(at + done), pointer(piece.addr), now) };
+        done += now;
+    }
+    Ok(())
 }
 
 /// A region of all memory, with as many rights as the device gives; `None` where it has none.

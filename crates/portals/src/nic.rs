@@ -7,6 +7,7 @@ use verbs::{
 };
 
 use crate::memory::{all_memory, register};
+use crate::ring::Inbox;
 
 /// Messages that a peer may send before it hears that some were taken.
 pub(crate) const SLOTS: u32 = 16;
@@ -66,8 +67,12 @@ pub(crate) struct Nic {
     pd: Pd,
     listener: Listener,
     all: Option<ImplicitMr>,
+    /// Whether peers may store messages here.
+    pub(crate) maps_peers: bool,
     /// Links there may still be.
     room: u32,
+    /// Memory of links that have gone. Whoever was at the other end may not know of that yet, and store there: nobody gets it again.
+    retired: Vec<Inbox>,
 }
 
 impl Nic {
@@ -78,7 +83,8 @@ impl Nic {
         let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
         let listener = cm.listen(SocketAddr::new(address, port), 256)?;
         let all = all_memory(&pd)?;
-        Ok(Self { cq, cm, pd, listener, all, room: cqe / (SEND_DEPTH + RECEIVE_DEPTH) })
+        let room = cqe / (SEND_DEPTH + RECEIVE_DEPTH);
+        Ok(Self { cq, cm, pd, listener, all, maps_peers: attr.maps_peers, room, retired: Vec::new() })
     }
 
     /// Where it listens.
@@ -105,9 +111,15 @@ impl Nic {
         Ok((qp, slots))
     }
 
+    /// Memory for a new link's peer to store messages in; `None` where it cannot, or there is no more. Then it sends them.
+    pub(crate) fn inbox(&self) -> Option<Inbox> {
+        self.maps_peers.then(|| Inbox::new(&self.pd).ok()).flatten()
+    }
+
     /// A link has gone.
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self, inbox: Option<Inbox>) {
         self.room += 1;
+        self.retired.extend(inbox);
     }
 
     /// Bytes that a queue pair takes inline.

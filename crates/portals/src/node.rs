@@ -60,6 +60,8 @@ impl Matcher {
 
 /// How often the thread looks whether the program still looks for itself.
 const WATCH: Span = Span::from_ms(1);
+/// Looks of a wait at the beginning, before it could sleep, that are brief.
+const BRIEF_LOOKS: u32 = 24;
 /// How long an interface that is closed waits for what it sent to arrive.
 const LINGER: Span = Span::from_secs(5);
 
@@ -87,23 +89,37 @@ struct Inner {
 
 impl Inner {
     /// Does something with the state; others that wait hear if that brought news.
+    #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Exchange) -> T) -> T {
-        let (done, news) = {
-            let mut exchange = self.exchange.lock(&self.host);
-            (act(&mut exchange), exchange.take_news())
-        };
-        let is_awaited =
-            || self.waiting.load(Ordering::SeqCst) > 0 || self.is_armed.swap(false, Ordering::SeqCst);
-        if news && is_awaited() {
-            self.host.ring(&self.bell);
+        let (done, has_news) = self.enter(act);
+        if has_news {
+            self.tell(0);
         }
         done
     }
 
+    /// Does something with the state; with whether that brought news.
+    #[inline]
+    fn enter<T>(&self, act: impl FnOnce(&mut Exchange) -> T) -> (T, bool) {
+        let mut exchange = self.exchange.lock(&self.host);
+        (act(&mut exchange), exchange.take_news())
+    }
+
+    /// Wakes who waits for news, beside so many.
+    #[inline]
+    fn tell(&self, but: u32) {
+        let is_armed = || self.is_armed.load(Ordering::SeqCst) && self.is_armed.swap(false, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > but || is_armed() {
+            self.host.ring(&self.bell);
+        }
+    }
+
     /// Looks at the device, if that is for callers to do.
-    fn progress(&self, exchange: &mut Exchange) {
+    #[inline]
+    fn progress(&self, exchange: &mut Exchange, brief: bool) {
         if self.matcher == Matcher::Caller {
-            exchange.progress();
+            // Of more than it took, the news tell who is about to sleep.
+            exchange.progress(brief);
         }
     }
 
@@ -119,33 +135,57 @@ impl Inner {
         deadline: Option<Time>,
         mut look: impl FnMut(&mut Exchange) -> Option<T>,
     ) -> Option<T> {
-        let mut step = || {
-            self.looks.fetch_add(1, Ordering::Relaxed);
-            self.with(|exchange| {
-                self.progress(exchange);
+        let mut step = |brief: bool, waiting: u32| {
+            self.looked();
+            let (found, has_news) = self.enter(|exchange| {
+                self.progress(exchange, brief);
                 look(exchange)
-            })
+            });
+            if has_news {
+                // Whoever has found what it waits for need not be woken.
+                self.tell(if found.is_some() { waiting } else { 0 });
+            }
+            found
         };
-        if let Some(found) = step() {
+        if let Some(found) = step(true, 0) {
             return Some(found);
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let found = self.host.wait(call, self.source(), deadline, step);
+        let mut looks = 0;
+        let found = self.host.wait(call, self.source(), deadline, || {
+            looks += 1;
+            step(looks < BRIEF_LOOKS, 1)
+        });
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         found
+    }
+
+    /// The program has looked for itself. That another look is lost here does no harm.
+    #[inline]
+    fn looked(&self) {
+        self.looks.store(self.looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Takes all that has come.
+    fn look_at_all(&self) {
+        while self.with(|exchange| exchange.progress(false)) {}
     }
 
     /// The thread's life.
     fn attend(&self) {
         let is_over = || self.is_over.load(Ordering::SeqCst).then_some(());
         let step = || {
-            self.with(Exchange::progress);
+            self.look_at_all();
+            is_over()
+        };
+        let spin = || {
+            self.with(|exchange| exchange.progress(true));
             is_over()
         };
         match self.matcher {
             Matcher::Caller => self.help(),
             Matcher::Thread => drop(self.host.wait("portals thread", &self.sources, None, step)),
-            Matcher::Busy => drop(self.host.poll("portals thread", None, step)),
+            Matcher::Busy => drop(self.host.poll("portals thread", None, spin)),
         }
     }
 
@@ -162,7 +202,7 @@ impl Inner {
             }
             // A look of the program's ends this wait with the next news.
             self.host.wait("portals thread", &self.sources, None, || {
-                self.with(Exchange::progress);
+                self.look_at_all();
                 let goes_on = self.looks.load(Ordering::Relaxed) == seen && is_over().is_none();
                 (!goes_on).then_some(())
             });
@@ -332,9 +372,11 @@ impl Ni {
     /// As [`Ni::test`], for who holds a lock: in virtual time nobody else gets a turn.
     pub fn look<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         let inner = self.inner();
-        inner.looks.fetch_add(1, Ordering::Relaxed);
+        inner.looked();
+        // Whoever is about to sleep looks at all.
+        let brief = !inner.is_armed.load(Ordering::SeqCst);
         inner.with(|exchange| {
-            inner.progress(exchange);
+            inner.progress(exchange, brief);
             Some(act(&mut exchange.interface(self.kind.number())?.engine))
         })
     }

@@ -5,6 +5,9 @@
 //! node and process of the initiator (4 each), bits, offset, length and data for the event (8 each); with the address (8) and key (4,
 //! and 4 unused) of memory where the data lie or go, if they do not come along; with an operand (32), if there is one. An answer goes
 //! on with length and offset (8 each). Data follow.
+//!
+//! In a ring, the length of all takes the place of the credits, and a request whose data come along does not say how long they are: so
+//! 8 bytes go with their request in one cache line.
 
 use crate::atomic::{Datatype, ELEMENT_MAX, Op, Operand};
 use crate::event::{Fail, List};
@@ -46,10 +49,18 @@ pub(crate) enum Message {
 const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
 const CREDIT: u8 = 3;
+/// The first word of a record that leads to the ring's begin.
+pub(crate) const MARK: u64 = 0xff;
+
+/// The length of a record, by its first word.
+pub(crate) const fn length_of(first: u64) -> usize {
+    (first >> 16 & 0xffff) as usize
+}
 
 const EXPOSED: u8 = 1;
 const OPERAND: u8 = 2;
 const ACK_SHIFT: u32 = 2;
+const UNSAID: u8 = 16;
 const ASKED: u8 = 1;
 const QUIET: u8 = 2;
 
@@ -60,9 +71,33 @@ pub(crate) struct Bytes {
     len: usize,
 }
 
+/// Two words of four bytes as one.
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
 impl Bytes {
+    /// These words.
+    #[inline]
+    fn of<const N: usize>(words: [u64; N]) -> Self {
+        let mut bytes = [0; HEAD_MAX];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        Self { bytes, len: 8 * N }
+    }
+
+    #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
+    }
+
+    /// The first word, and the bytes behind it: of a record of so many bytes in all.
+    #[inline]
+    pub(crate) fn as_record(&self, len: usize) -> (u64, &[u8]) {
+        let [first, ..] = self.bytes.as_chunks::<8>().0 else { return (0, &[]) };
+        let first = u64::from_le_bytes(*first) & !0xffff_0000 | (len as u64 & 0xffff) << 16;
+        (first, &self.bytes[8..self.len])
     }
 
     fn put(&mut self, part: &[u8]) {
@@ -75,27 +110,64 @@ impl Bytes {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
+    #[inline]
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (part, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*part)
     }
 
-    fn u8(&mut self) -> Option<u8> {
-        self.take().map(u8::from_le_bytes)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.take().map(u16::from_le_bytes)
-    }
-
+    #[inline]
     fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
+    #[inline]
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
+}
+
+/// Memory that a peer may store messages in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) at: RemoteAddr,
+    /// Its length in bytes, not 0.
+    pub(crate) len: u32,
+}
+
+/// What whoever connects says first.
+const HELLO: &[u8; 8] = b"ptl4-v2\0";
+
+impl Offer {
+    /// As bytes: address (8), key and length (4 each).
+    pub(crate) fn bytes(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.at.addr.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.at.rkey.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    /// What these bytes say; `None` for nothing.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let (addr, rkey, len) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        (len > 0).then_some(Self { at: RemoteAddr { addr, rkey }, len })
+    }
+}
+
+/// What a process says that connects: who it is, and where answers may be stored.
+pub(crate) fn hello(me: Process, offer: Option<Offer>) -> Vec<u8> {
+    let offer = offer.map_or(Vec::new(), |offer| offer.bytes().to_vec());
+    [&HELLO[..], &me.nid.to_le_bytes(), &me.pid.to_le_bytes(), &offer].concat()
+}
+
+/// Who connects, and where it offers memory; `None` for what no process of this version says.
+pub(crate) fn parse_hello(bytes: &[u8]) -> Option<(Process, Option<Offer>)> {
+    let mut reader = Reader(bytes.strip_prefix(HELLO)?);
+    let process = Process { nid: reader.u32()?, pid: reader.u32()? };
+    Some((process, Offer::parse(reader.0)))
 }
 
 fn action_number(action: &Action) -> u8 {
@@ -111,40 +183,48 @@ fn action_number(action: &Action) -> u8 {
 impl Message {
     /// Its bytes, with credits for the peer.
     pub(crate) fn bytes(&self, credits: u16) -> Bytes {
-        let mut bytes = Bytes { bytes: [0; HEAD_MAX], len: 0 };
+        self.written(credits, false)
+    }
+
+    /// Its bytes, for a ring: see [`Bytes::as_record`].
+    #[inline]
+    pub(crate) fn record(&self) -> Bytes {
+        self.written(0, true)
+    }
+
+    #[inline]
+    fn written(&self, credits: u16, in_ring: bool) -> Bytes {
+        let credits = u64::from(credits) << 16;
         match self {
             Self::Request { interface, request, exposed } => {
-                put_request(&mut bytes, *interface, credits, request, exposed.as_ref());
+                let says_length = !in_ring || !request.action.brings() || exposed.is_some();
+                let first = u64::from(REQUEST) | u64::from(*interface) << 8 | credits;
+                request_bytes(first, request, (exposed.as_ref(), says_length))
             }
             Self::Answer { interface, answer, is_asked } => {
                 let flags = if *is_asked { ASKED } else { 0 } | if answer.is_quiet { QUIET } else { 0 };
-                bytes.put(&[ANSWER, *interface]);
-                bytes.put(&credits.to_le_bytes());
-                bytes.put(&[flags, answer.fail as u8, answer.list as u8, 0]);
-                bytes.put(&answer.operation.to_le_bytes());
-                bytes.put(&answer.mlength.to_le_bytes());
-                bytes.put(&answer.offset.to_le_bytes());
+                let first = u64::from(ANSWER) | u64::from(*interface) << 8 | credits;
+                let what = [flags, answer.fail as u8, answer.list as u8, 0];
+                let first = first | pair(0, u32::from_le_bytes(what));
+                Bytes::of([first, answer.operation, answer.mlength, answer.offset])
             }
-            Self::Credit => {
-                bytes.put(&[CREDIT, 0]);
-                bytes.put(&credits.to_le_bytes());
-                bytes.put(&[0; 12]);
-            }
+            Self::Credit => Bytes::of([u64::from(CREDIT) | credits, 0]),
         }
-        bytes
     }
 
-    /// The message that bytes begin with, the credits that came with it, and its data. `None` for what no process says.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, u16, &[u8])> {
+    /// The message that bytes begin with, the credits that came with it, and how many bytes come before its data: of a message of
+    /// `total` bytes, of which these are the first. `None` for what no process says.
+    #[inline]
+    pub(crate) fn parse(bytes: &[u8], total: usize) -> Option<(Self, u16, usize)> {
         let mut reader = Reader(bytes);
-        let (kind, interface, credits) = (reader.u8()?, reader.u8()?, reader.u16()?);
-        let what = reader.take::<4>()?;
+        let [kind, interface, low, high, what @ ..] = reader.take::<8>()?;
         let operation = reader.u64()?;
         if usize::from(interface) >= INTERFACES {
             return None;
         }
+        let behind = total.checked_sub(bytes.len())?;
         let message = match kind {
-            REQUEST => parse_request(&mut reader, interface, what, operation)?,
+            REQUEST => parse_request(&mut reader, interface, (what, operation), behind)?,
             ANSWER => {
                 let [flags, fail, list, _] = what;
                 let list = if list == 0 { List::Priority } else { List::Overflow };
@@ -156,48 +236,65 @@ impl Message {
             CREDIT => Self::Credit,
             _ => return None,
         };
-        Some((message, credits, reader.0))
+        Some((message, u16::from_le_bytes([low, high]), bytes.len() - reader.0.len()))
     }
 }
 
-fn put_request(
-    bytes: &mut Bytes,
-    interface: u8,
-    credits: u16,
+/// The bytes of a request; `first` has kind, interface and credits.
+#[inline]
+fn request_bytes(
+    first: u64,
     request: &Request,
-    exposed: Option<&RemoteAddr>,
-) {
+    (exposed, says_length): (Option<&RemoteAddr>, bool),
+) -> Bytes {
     let operand = match request.action {
         Action::Swap(op, _, operand) if op.has_operand() => Some(operand),
         _ => None,
     };
     let mut flags = (request.ack as u8) << ACK_SHIFT;
     flags |= if exposed.is_some() { EXPOSED } else { 0 } | if operand.is_some() { OPERAND } else { 0 };
+    flags |= if says_length { 0 } else { UNSAID };
     let (op, datatype) = request.action.atomic().map_or((0, 0), |(op, datatype)| (op as u8, datatype as u8));
-    bytes.put(&[REQUEST, interface]);
-    bytes.put(&credits.to_le_bytes());
-    bytes.put(&[flags, action_number(&request.action), op, datatype]);
-    bytes.put(&request.operation.to_le_bytes());
+    let what = u32::from_le_bytes([flags, action_number(&request.action), op, datatype]);
     let Process { nid, pid } = request.initiator;
-    [request.uid, request.pt_index, nid, pid].iter().for_each(|word| bytes.put(&word.to_le_bytes()));
-    let words = [request.match_bits, request.remote_offset, request.length, request.hdr_data];
-    words.iter().for_each(|word| bytes.put(&word.to_le_bytes()));
+    let (length, hdr_data) = (request.length, request.hdr_data);
+    let mut bytes = Bytes::of([
+        first | pair(0, what),
+        request.operation,
+        pair(request.uid, request.pt_index),
+        pair(nid, pid),
+        request.match_bits,
+        request.remote_offset,
+        if says_length { length } else { hdr_data },
+        hdr_data,
+    ]);
+    bytes.len -= if says_length { 0 } else { 8 };
     if let Some(exposed) = exposed {
         bytes.put(&exposed.addr.to_le_bytes());
-        bytes.put(&exposed.rkey.to_le_bytes());
-        bytes.put(&[0; 4]);
+        bytes.put(&pair(exposed.rkey, 0).to_le_bytes());
     }
     if let Some(operand) = operand {
         bytes.put(&operand);
     }
+    bytes
 }
 
-fn parse_request(reader: &mut Reader<'_>, interface: u8, what: [u8; 4], operation: u64) -> Option<Message> {
+/// Of a request whose first bytes are in the reader, with so many behind them.
+#[inline]
+fn parse_request(
+    reader: &mut Reader<'_>,
+    interface: u8,
+    (what, operation): ([u8; 4], u64),
+    behind: usize,
+) -> Option<Message> {
     let [flags, action, op, datatype] = what;
-    let (uid, pt_index) = (reader.u32()?, reader.u32()?);
-    let initiator = Process { nid: reader.u32()?, pid: reader.u32()? };
-    let (match_bits, remote_offset) = (reader.u64()?, reader.u64()?);
-    let (length, hdr_data) = (reader.u64()?, reader.u64()?);
+    let fixed = reader.take::<32>()?;
+    let mut fixed = Reader(&fixed);
+    let (uid, pt_index) = (fixed.u32()?, fixed.u32()?);
+    let initiator = Process { nid: fixed.u32()?, pid: fixed.u32()? };
+    let (match_bits, remote_offset) = (fixed.u64()?, fixed.u64()?);
+    let said = if flags & UNSAID == 0 { Some(reader.u64()?) } else { None };
+    let hdr_data = reader.u64()?;
     let mut exposed = None;
     if flags & EXPOSED != 0 {
         exposed = Some(RemoteAddr { addr: reader.u64()?, rkey: reader.u32()? });
@@ -226,6 +323,10 @@ fn parse_request(reader: &mut Reader<'_>, interface: u8, what: [u8; 4], operatio
         2 => AckReq::Counting,
         _ => AckReq::Completed,
     };
+    if said.is_none() && (exposed.is_some() || !action.brings()) {
+        return None;
+    }
+    let length = said.unwrap_or((behind + reader.0.len()) as u64);
     let request = Request {
         operation,
         action,
@@ -300,10 +401,46 @@ mod tests {
     fn what_is_said_is_understood() {
         for message in messages() {
             let mut bytes = message.bytes(517).as_slice().to_vec();
-            assert!(bytes.len() <= HEAD_MAX);
+            let head = bytes.len();
+            assert!(head <= HEAD_MAX);
             bytes.extend(b"data");
-            assert_eq!(Message::parse(&bytes), Some((message, 517, &b"data"[..])));
+            assert_eq!(Message::parse(&bytes, head + 4), Some((message, 517, head)));
         }
+    }
+
+    /// Goal: a record says the same, but for the length of data that come along; with 8 bytes of them it is a cache line.
+    #[test]
+    fn records_are_understood() {
+        for mut message in messages() {
+            if let Message::Request { request, exposed: None, .. } = &mut message
+                && request.action.brings()
+            {
+                request.length = 8;
+            }
+            let record = message.record();
+            let head = record.as_slice().len();
+            let (first, rest) = record.as_record(head + 8);
+            assert_eq!(length_of(first), head + 8);
+            assert_ne!(first, MARK);
+            let bytes = [&first.to_le_bytes(), rest].concat();
+            assert_eq!(Message::parse(&bytes, head + 8), Some((message.clone(), (head + 8) as u16, head)));
+            if matches!(message, Message::Request { request, exposed: None, .. } if request.action == Action::Put)
+            {
+                assert_eq!(head + 8, 64);
+            }
+        }
+    }
+
+    #[test]
+    fn who_connects_says_who_it_is() {
+        let me = Process::physical(0x7f00_0001, 3);
+        let offer = Offer { at: RemoteAddr { addr: 1 << 40, rkey: 5 }, len: 6400 };
+        for offer in [None, Some(offer)] {
+            let said = hello(me, offer);
+            assert_eq!(parse_hello(&said), Some((me, offer)));
+            assert_eq!(parse_hello(&said[..15]), None);
+        }
+        assert_eq!(parse_hello(b"ptl4-v1\0\x01\0\0\x7f\x03\0\0\0"), None, "another version");
     }
 
     /// Goal: whatever comes is understood or refused. Method: each message cut at each length, and with each byte changed.
@@ -311,15 +448,17 @@ mod tests {
     fn nonsense_is_refused() {
         let (mut refused, mut tried) = (0, 0);
         for message in messages() {
-            let bytes = message.bytes(0).as_slice().to_vec();
-            for len in 0..bytes.len() {
-                assert_eq!(Message::parse(&bytes[..len]), None, "{len} bytes of {message:?}");
-            }
-            for at in 0..bytes.len() {
-                let mut changed = bytes.clone();
-                changed[at] ^= 0xff;
-                tried += 1;
-                refused += u32::from(Message::parse(&changed).is_none());
+            for bytes in [message.bytes(0), message.record()].map(|bytes| bytes.as_slice().to_vec()) {
+                for len in 0..bytes.len() {
+                    assert_eq!(Message::parse(&bytes[..len], len), None, "{len} bytes of {message:?}");
+                }
+                assert_eq!(Message::parse(&bytes, bytes.len() - 1), None, "there is less than there is");
+                for at in 0..bytes.len() {
+                    let mut changed = bytes.clone();
+                    changed[at] ^= 0xff;
+                    tried += 1;
+                    refused += u32::from(Message::parse(&changed, bytes.len()).is_none());
+                }
             }
         }
         assert!(refused > 100 && refused < tried, "{refused} of {tried}");

@@ -288,7 +288,7 @@ impl Firmware for Matching {
     }
 
     fn on_message(&mut self, nic: &mut dyn NicCtx, message: &Arrived<'_>) {
-        match Message::parse(message.header) {
+        match Message::parse(message.header, message.header.len()) {
             Some((Message::Request { request, .. }, ..)) => {
                 self.request(nic, message.from, message.payload_len, &request);
             }
