@@ -176,7 +176,7 @@ impl Carrier {
 
     /// The next message that has come by a link; it stays the next one until [`Carrier::pass`].
     #[inline]
-    pub(crate) fn look(&mut self, number: usize) -> Option<Arrived> {
+    pub(crate) fn look(&mut self, number: usize) -> Option<(Message, Arrived)> {
         let link = self.links.get_mut(number)?.as_mut()?;
         if link.has_queue() {
             // No completion tells of room in a ring.

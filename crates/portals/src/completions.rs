@@ -66,13 +66,17 @@ impl Completions {
     }
 
     /// Reserves slots of a queue; true if that has succeeded, or there is no queue to overrun.
+    #[inline]
     pub(crate) fn reserve(&mut self, eq: Option<EqHandle>, slots: usize) -> bool {
-        eq.and_then(|eq| self.queues.get_mut(eq.0)).is_none_or(|queue| queue.reserve(slots))
+        slots == 0 || eq.and_then(|eq| self.queues.get_mut(eq.0)).is_none_or(|queue| queue.reserve(slots))
     }
 
     /// Gives reserved slots back.
+    #[inline]
     pub(crate) fn unreserve(&mut self, eq: Option<EqHandle>, slots: usize) {
-        if let Some(queue) = eq.and_then(|eq| self.queues.get_mut(eq.0)) {
+        if slots > 0
+            && let Some(queue) = eq.and_then(|eq| self.queues.get_mut(eq.0))
+        {
             queue.unreserve(slots);
         }
     }
@@ -156,6 +160,12 @@ impl Completions {
         self.waiting += 1;
         counter.waiting.insert((threshold, self.asked), command);
         Ok(())
+    }
+
+    /// Whether a command was set off.
+    #[inline]
+    pub(crate) fn has_due(&self) -> bool {
+        !self.due.is_empty()
     }
 
     /// The next command that was set off.

@@ -252,9 +252,9 @@ impl Engine {
     /// [`crate::Error::ArgInvalid`] for no descriptor, bytes outside of its memory or beyond the limits, an operation that does not
     /// take the type or as many elements, or an acknowledgement that the descriptor cannot tell.
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<()> {
-        self.initiator.check(transfer, &self.limits)?;
+        let sides = self.initiator.check(transfer, &self.limits)?;
         self.initiator.hold(transfer);
-        self.initiator.start(transfer);
+        self.initiator.start(transfer, sides);
         Ok(())
     }
 
@@ -340,10 +340,17 @@ impl Engine {
     }
 
     /// Does what counters have set off, and what that sets off.
+    #[inline]
     fn settle(&mut self) {
+        if self.completions.has_due() {
+            self.settle_all();
+        }
+    }
+
+    fn settle_all(&mut self) {
         while let Some(command) = self.completions.next_due() {
             match command {
-                Command::Transfer(transfer) => self.initiator.start(&transfer),
+                Command::Transfer(transfer) => self.initiator.start_held(&transfer),
                 // Who has freed the counter, or used the entry, finds nothing done.
                 Command::CtInc(ct, by) => {
                     self.completions.ct_change(ct, |value| add(value, by)).unwrap_or(());
@@ -402,6 +409,20 @@ impl Engine {
         let arrival = self.target.arrive(&mut self.completions, &self.limits, request);
         self.settle();
         arrival
+    }
+
+    /// A request has come, and `mover` moves its data at once: those of this memory, from this byte on, so many bytes. That is
+    /// [`Engine::arrive`] and [`Engine::deliver`] in one. The answer, if the initiator waits for one; `None` if there is no place for
+    /// it yet, as [`Arrival::Wait`] says.
+    #[inline]
+    pub fn arrive_whole(
+        &mut self,
+        request: &Request,
+        mover: impl FnOnce(&Region, u64, u64) -> Fail,
+    ) -> Option<Option<Answer>> {
+        let answer = self.target.arrive_whole(&mut self.completions, &self.limits, request, mover);
+        self.settle();
+        answer
     }
 
     /// The data of a message have been moved, or with a failure, could not be. The answer, if the initiator waits for one.

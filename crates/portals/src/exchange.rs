@@ -240,8 +240,8 @@ impl Exchange {
     #[inline]
     fn hear_link(&mut self, number: usize, most: u32) -> Heard {
         for _ in 0..most {
-            let Some(arrived) = self.carrier.look(number) else { return Heard::All };
-            if self.take(number, &arrived).is_none() {
+            let Some((mut message, arrived)) = self.carrier.look(number) else { return Heard::All };
+            if self.take(number, &mut message, &arrived).is_none() {
                 self.has_waiting = true;
                 return Heard::Waits;
             }
@@ -256,7 +256,8 @@ impl Exchange {
         if std::mem::take(&mut self.has_waiting) {
             while self.hear() {}
         }
-        loop {
+        let mut waits = false;
+        while self.carrier.has_events() || self.has_outgoing() || !(waits || self.own.is_empty()) {
             while let Some(event) = self.carrier.next_event() {
                 self.news = true;
                 self.handle(event);
@@ -266,12 +267,8 @@ impl Exchange {
                     self.route(number, outgoing);
                 }
             }
-            let waits = match self.own.pop_front() {
-                Some((number, outgoing)) => self.perform_here(number, outgoing).is_none(),
-                None => false,
-            };
-            if (waits || self.own.is_empty()) && !self.carrier.has_events() && !self.has_outgoing() {
-                return;
+            if let Some((number, outgoing)) = self.own.pop_front() {
+                waits = self.perform_here(number, outgoing).is_none();
             }
         }
     }
@@ -379,13 +376,13 @@ impl Exchange {
                 answer
             }
             Arrival::Deliver(delivery) => {
-                let (_, _, mlength) = delivery.place();
+                let place = delivery.place();
                 let mut came = Vec::new();
                 if let Some((region, offset)) = &outgoing.payload {
-                    came.resize(mlength as usize, 0);
+                    came.resize(place.2 as usize, 0);
                     memory::load(region, *offset, &mut came);
                 }
-                let fetched = perform(&delivery, &came);
+                let fetched = perform(outgoing.request.action, place, &came);
                 if let Some((region, offset, len)) = engine.reply_to(operation) {
                     let len = fetched.len().min(len as usize);
                     memory::store(&region, offset, &fetched[..len]);
@@ -435,10 +432,10 @@ impl Exchange {
 
     /// Does what a message asks for; `None` if it has to wait.
     #[inline]
-    fn take(&mut self, link: usize, arrived: &Arrived) -> Option<()> {
-        match &arrived.message {
+    fn take(&mut self, link: usize, message: &mut Message, arrived: &Arrived) -> Option<()> {
+        match message {
             Message::Request { interface, request, exposed } if self.carrier.hears_requests(link) => {
-                return self.requested(link, *interface, (*request, *exposed), arrived);
+                return self.requested(link, *interface, (request, *exposed), arrived);
             }
             Message::Answer { interface, answer, is_asked } if !self.carrier.hears_requests(link) => {
                 self.answered(link, *interface, (answer, *is_asked), arrived);
@@ -455,7 +452,7 @@ impl Exchange {
         &mut self,
         link: usize,
         number: u8,
-        (mut request, exposed): (Request, Option<RemoteAddr>),
+        (request, exposed): (&mut Request, Option<RemoteAddr>),
         arrived: &Arrived,
     ) -> Option<()> {
         let came = if request.action.brings() && exposed.is_none() { request.length } else { 0 };
@@ -468,56 +465,59 @@ impl Exchange {
             let (operation, fail) = (request.operation, Fail::Dropped);
             let (is_quiet, list, mlength, offset) = (false, List::Priority, 0, 0);
             let answer = Answer { operation, fail, is_quiet, list, mlength, offset };
-            self.answer(link, number, (&request, exposed), Some(answer), Payload::NONE);
+            self.answer(link, number, (request, exposed), Some(answer), Payload::NONE);
             return Some(());
         };
         if interface.map.is_none() {
             request.initiator = self.carrier.peer(link).unwrap_or_default();
         }
-        match interface.engine.arrive(&request) {
+        let Some(remote) = exposed else { return self.whole(link, number, request, arrived) };
+        match interface.engine.arrive(request) {
             Arrival::Wait => return None,
             Arrival::Refused(answer) => {
-                self.answer(link, number, (&request, exposed), answer, Payload::NONE);
+                self.answer(link, number, (request, exposed), answer, Payload::NONE);
             }
-            Arrival::Deliver(delivery) => match exposed {
-                Some(remote) if delivery.place().2 > 0 => self.begin_move(link, number, delivery, remote),
-                _ => self.deliver(link, number, (delivery, exposed), arrived),
-            },
+            Arrival::Deliver(delivery) if delivery.place().2 > 0 => {
+                self.begin_move(link, number, delivery, remote);
+            }
+            Arrival::Deliver(delivery) => {
+                let answer = interface.engine.deliver(delivery, Fail::Ok);
+                self.answer(link, number, (request, exposed), answer, Payload::NONE);
+            }
         }
         Some(())
     }
 
-    /// Moves the data of a message that came along, or that go back with the answer.
-    fn deliver(
-        &mut self,
-        link: usize,
-        number: u8,
-        (delivery, exposed): (Delivery, Option<RemoteAddr>),
-        arrived: &Arrived,
-    ) {
-        let Some(memory) = self.carrier.memory(link, arrived) else { return };
-        let (request, (region, offset, len)) = (*delivery.request(), delivery.place());
+    /// Does what a message asks for whose data came along, or go back with the answer; `None` if it has to wait.
+    #[inline]
+    fn whole(&mut self, link: usize, number: u8, request: &Request, arrived: &Arrived) -> Option<()> {
+        let memory = self.carrier.memory(link, arrived)?;
+        let Interface { engine, .. } = self.interfaces[usize::from(number)].as_mut()?;
         let (mut fetched, mut read) = (Vec::new(), None);
-        let moved = match request.action {
-            Action::Put => memory::store_from(region, offset, len as usize, (memory, arrived.at)),
-            Action::Get => {
-                read = Some((region.clone(), offset, len as usize));
-                Ok(())
-            }
-            _ => memory.to_vec(arrived.at..arrived.at + len as usize).map(|came| {
-                fetched = perform(&delivery, &came);
-            }),
+        let mover = |region: &Region, offset: u64, len: u64| {
+            let moved = match request.action {
+                Action::Put => memory::store_from(region, offset, len as usize, (memory, arrived.at)),
+                Action::Get => {
+                    read = Some((region.clone(), offset, len as usize));
+                    Ok(())
+                }
+                _ => memory.to_vec(arrived.at..arrived.at + len as usize).map(|came| {
+                    fetched = perform(request.action, (region, offset, len), &came);
+                }),
+            };
+            if moved.is_ok() { Fail::Ok } else { Fail::Segv }
         };
-        let fail = if moved.is_ok() { Fail::Ok } else { Fail::Segv };
-        let Some(Interface { engine, .. }) = self.interface(number) else { return };
-        let answer = engine.deliver(delivery, fail);
-        let data = match read {
-            Some((region, offset, len)) => {
-                Payload::User { region: Cow::Owned(region), offset, len, stays: false }
-            }
-            None => Payload::Bytes(fetched.into()),
-        };
-        self.answer(link, number, (&request, exposed), answer, data);
+        let answer = engine.arrive_whole(request, mover)?;
+        if request.is_answered() {
+            let data = match read {
+                Some((region, offset, len)) => {
+                    Payload::User { region: Cow::Owned(region), offset, len, stays: false }
+                }
+                None => Payload::Bytes(fetched.into()),
+            };
+            self.answer(link, number, (request, None), answer, data);
+        }
+        Some(())
     }
 
     /// Tells the initiator, if it waits: for an answer, or for its memory.
@@ -616,10 +616,9 @@ impl Exchange {
     }
 }
 
-/// Does to the target's memory what a message asks for; what was there before, if it asks for that.
-fn perform(delivery: &Delivery, came: &[u8]) -> Vec<u8> {
-    let (region, offset, len) = delivery.place();
-    let (len, action) = (len as usize, delivery.request().action);
+/// Does to memory of the target's what a message asks for; what was there before, if it asks for that.
+fn perform(action: Action, (region, offset, len): (&Region, u64, u64), came: &[u8]) -> Vec<u8> {
+    let len = len as usize;
     if action == Action::Put {
         memory::store(region, offset, &came[..len]);
         return Vec::new();

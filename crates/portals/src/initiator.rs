@@ -48,18 +48,20 @@ struct Bound {
 
 /// What a descriptor said when the operation began.
 #[derive(Clone, Copy, Debug)]
-struct Side {
+pub(crate) struct Side {
     local: Local,
     options: MdOptions,
     eq: Option<EqHandle>,
     counter: Option<CtHandle>,
 }
 
+/// What the descriptors of an operation said: that of what it brings, and that of what it fetches.
+pub(crate) type Sides = (Option<Side>, Option<Side>);
+
 #[derive(Debug)]
 struct Operation {
     put: Option<Side>,
     get: Option<Side>,
-    action: Action,
     ack: AckReq,
     length: u64,
     user_ptr: u64,
@@ -115,7 +117,7 @@ impl Initiator {
     }
 
     /// Fails unless a transfer can begin.
-    pub(crate) fn check(&self, transfer: &Transfer, limits: &Limits) -> Result<()> {
+    pub(crate) fn check(&self, transfer: &Transfer, limits: &Limits) -> Result<Sides> {
         let Transfer { action, length, .. } = *transfer;
         let most = match action {
             Action::Put | Action::Get => limits.max_msg_size,
@@ -133,21 +135,29 @@ impl Initiator {
         if !is_legal || !sides || length > most {
             return Err(Error::ArgInvalid);
         }
-        for local in transfer.put.iter().chain(&transfer.get) {
-            let md = &self.mds.get(local.md.0).ok_or(Error::ArgInvalid)?.md;
-            local
-                .offset
-                .checked_add(length)
-                .filter(|end| *end <= md.region.len())
-                .ok_or(Error::ArgInvalid)?;
+        let side = |local: &Option<Local>| match local {
+            Some(local) => self.side(*local, length).map(Some),
+            None => Ok(None),
+        };
+        let (put, get) = (side(&transfer.put)?, side(&transfer.get)?);
+        if let (Some(Side { eq, counter, .. }), None) = (put, get) {
+            match transfer.ack {
+                AckReq::Full if eq.is_none() => return Err(Error::ArgInvalid),
+                AckReq::Counting if counter.is_none() => return Err(Error::ArgInvalid),
+                _ => {}
+            }
         }
-        let Some(put) = transfer.put.filter(|_| !action.fetches()) else { return Ok(()) };
-        let md = &self.mds.get(put.md.0).ok_or(Error::ArgInvalid)?.md;
-        match transfer.ack {
-            AckReq::Full if md.eq.is_none() => Err(Error::ArgInvalid),
-            AckReq::Counting if md.counter.is_none() => Err(Error::ArgInvalid),
-            _ => Ok(()),
-        }
+        Ok((put, get))
+    }
+
+    /// What a descriptor says of so many bytes.
+    #[inline]
+    fn side(&self, local: Local, length: u64) -> Result<Side> {
+        let MemoryDescriptor { region, options, eq, counter } =
+            &self.mds.get(local.md.0).ok_or(Error::ArgInvalid)?.md;
+        let is_inside = local.offset.checked_add(length).is_some_and(|end| end <= region.len());
+        let side = Side { local, options: *options, eq: *eq, counter: *counter };
+        if is_inside { Ok(side) } else { Err(Error::ArgInvalid) }
     }
 
     /// Keeps the descriptors of a transfer that has passed the check until [`Initiator::start`] or [`Initiator::drop_waiting`].
@@ -170,13 +180,15 @@ impl Initiator {
         }
     }
 
+    /// Begins a transfer that was held until now; its descriptors have been there since it was checked.
+    pub(crate) fn start_held(&mut self, transfer: &Transfer) {
+        let side = |local: Local| self.side(local, 0).ok();
+        let sides = (transfer.put.and_then(side), transfer.get.and_then(side));
+        self.start(transfer, sides);
+    }
+
     /// Begins a transfer that is held.
-    pub(crate) fn start(&mut self, transfer: &Transfer) {
-        let side = |local: Local| {
-            let MemoryDescriptor { options, eq, counter, .. } = self.mds.get(local.md.0)?.md;
-            Some(Side { local, options, eq, counter })
-        };
-        let (put, get) = (transfer.put.and_then(side), transfer.get.and_then(side));
+    pub(crate) fn start(&mut self, transfer: &Transfer, (put, get): Sides) {
         let Transfer { action, ack, length, user_ptr, .. } = *transfer;
         let mut request = Request {
             operation: 0,
@@ -191,8 +203,7 @@ impl Initiator {
             hdr_data: transfer.hdr_data,
         };
         let (is_answered, is_sent, told_failure) = (request.is_answered(), put.is_none(), false);
-        let operation =
-            Operation { put, get, action, ack, length, user_ptr, is_answered, is_sent, told_failure };
+        let operation = Operation { put, get, ack, length, user_ptr, is_answered, is_sent, told_failure };
         request.operation = self.operations.insert(operation).number();
         let payload = transfer.put.and_then(|Local { md, offset }| {
             let bound = self.mds.get(md.0)?;
@@ -294,7 +305,7 @@ fn tell(
     }
     if side.options.contains(counts) {
         // That it is completed says nothing else.
-        let is_completed = operation.ack == AckReq::Completed && !operation.action.fetches();
+        let is_completed = operation.ack == AckReq::Completed && operation.get.is_none();
         let bytes = side.options.contains(MdOptions::EVENT_CT_BYTES) && !is_completed;
         let fail = if is_completed && fail != Fail::Undeliverable { Fail::Ok } else { fail };
         completions.count(side.counter, fail, if bytes { mlength } else { 1 });

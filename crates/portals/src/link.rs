@@ -119,20 +119,18 @@ pub(crate) fn of_completion(wc: &Wc) -> (usize, Option<u32>) {
 /// What a message that has come lies in.
 #[derive(Debug)]
 enum Held {
-    /// A slot.
-    Slot(u32),
-    /// The ring's lines.
+    /// A slot; with what the message says of credits, and whether that is all it says.
+    Slot(u32, u16, bool),
+    /// The ring's lines up to this one.
     Record(u64),
 }
 
-/// A message that has come, and where its data lie until it is passed.
+/// Where the data of a message lie that has come, until it is passed.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    pub(crate) message: Message,
     /// Where the data begin in [`Link::memory`], and how many bytes they are.
     pub(crate) at: usize,
     pub(crate) len: usize,
-    credits: u16,
     held: Held,
 }
 
@@ -372,14 +370,14 @@ impl Link {
     /// # Errors
     /// [`Error::Invalid`] for what no process says.
     #[inline]
-    pub(crate) fn look(&mut self) -> Result<Option<Arrived>> {
+    pub(crate) fn look(&mut self) -> Result<Option<(Message, Arrived)>> {
         if self.is_deaf {
             return Ok(None);
         }
         if let Some(inbox) = &mut self.inbox
             && let Some(Record { message, at, len, upto }) = inbox.look()?
         {
-            return Ok(Some(Arrived { message, at, len, credits: 0, held: Held::Record(upto) }));
+            return Ok(Some((message, Arrived { at, len, held: Held::Record(upto) })));
         }
         let Some((slot, total)) = self.arrived.front().copied() else { return Ok(None) };
         let (begin, total) = (slot as usize * SLOT_BYTES, total as usize);
@@ -388,8 +386,8 @@ impl Link {
         self.slots.buf().read(begin, &mut head[..known])?;
         let nonsense = || Error::Invalid("the peer sent what no process of this version sends".into());
         let (message, credits, behind) = Message::parse(&head[..known], total).ok_or_else(nonsense)?;
-        let (at, len) = (begin + behind, total - behind);
-        Ok(Some(Arrived { message, at, len, credits, held: Held::Slot(slot) }))
+        let held = Held::Slot(slot, credits, message == Message::Credit);
+        Ok(Some((message, Arrived { at: begin + behind, len: total - behind, held })))
     }
 
     /// The message that [`Link::look`] has found is no more needed.
@@ -403,18 +401,18 @@ impl Link {
                 true => self.qp.ring(),
                 false => Ok(()),
             },
-            Held::Slot(slot) => self.pass_slot(slot, arrived),
+            Held::Slot(slot, credits, is_grant) => self.pass_slot(slot, credits, is_grant),
         }
     }
 
-    fn pass_slot(&mut self, slot: u32, arrived: &Arrived) -> Result<()> {
+    fn pass_slot(&mut self, slot: u32, credits: u16, is_grant: bool) -> Result<()> {
         self.arrived.pop_front();
         if self.is_lost {
             return Ok(());
         }
         self.post_receive(slot)?;
-        self.credits += u32::from(arrived.credits);
-        if arrived.message != Message::Credit {
+        self.credits += u32::from(credits);
+        if !is_grant {
             self.owed += 1;
             self.grant()?;
         }

@@ -45,6 +45,20 @@ fn check(memory: &Buf, at: usize, len: usize) -> verbs::Result<()> {
     Err(verbs::Error::Invalid(format!("{len} bytes from byte {at} on do not lie within {memory:?}")))
 }
 
+/// Copies bytes that do not overlap: a word without a call.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`] for bytes.
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    match len {
+        // SAFETY: as promised. Test: data_go_where_they_belong.
+        8 => unsafe { std::ptr::copy_nonoverlapping(from, to, 8) },
+        // SAFETY: as above.
+        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, len) },
+    }
+}
+
 /// Copies up to `len` bytes of a region, from `offset` on, to a place in memory of this library's that NICs reach.
 #[inline]
 pub(crate) fn load_to(
@@ -54,14 +68,12 @@ pub(crate) fn load_to(
     (memory, at): (&Buf, usize),
 ) -> verbs::Result<()> {
     check(memory, at, len)?;
-    let mut done = 0;
-    for piece in region.part(offset, len as u64) {
-        let now = piece.len as usize;
+    let load = |address: u64, len: usize, done: usize| {
         // SAFETY: the pieces have `len` bytes together at most, for which there is room (checked); memory of the user's, as promised
         // to `Node::open`, which is not this library's. Test: data_go_where_they_belong.
-        unsafe { std::ptr::copy_nonoverlapping(pointer(piece.addr), memory.as_ptr().add(at + done), now) };
-        done += now;
-    }
+        unsafe { copy(pointer(address), memory.as_ptr().add(at + done), len) };
+    };
+    pieces(region, offset, len, load);
     Ok(())
 }
 
@@ -74,14 +86,25 @@ pub(crate) fn store_from(
     (memory, at): (&Buf, usize),
 ) -> verbs::Result<()> {
     check(memory, at, len)?;
+    let store = |address: u64, len: usize, done: usize| {
+        // SAFETY: as above, the other way: a peer that writes meanwhile mixes the bytes.
+        unsafe { copy(memory.as_ptr().add(at + done), pointer(address), len) };
+    };
+    pieces(region, offset, len, store);
+    Ok(())
+}
+
+/// Does something with each piece of a region: its address, its length, and how many bytes come before it.
+#[inline]
+fn pieces(region: &Region, offset: u64, len: usize, mut with: impl FnMut(u64, usize, usize)) {
+    if let Some(address) = region.one_piece(offset, len) {
+        return with(address, len, 0);
+    }
     let mut done = 0;
     for piece in region.part(offset, len as u64) {
-        let now = piece.len as usize;
-        // SAFETY: as above, the other way: a peer that writes meanwhile mixes the bytes.
-        unsafe { std::ptr::copy_nonoverlapping(memory.as_ptr().add(at + done), pointer(piece.addr), now) };
-        done += now;
+        with(piece.addr, piece.len as usize, done);
+        done += piece.len as usize;
     }
-    Ok(())
 }
 
 /// A region of all memory, with as many rights as the device gives; `None` where it has none.

@@ -77,6 +77,17 @@ impl Region {
         }
     }
 
+    /// The address of `len` bytes from `offset` on, if they are all there and the memory was given in one piece.
+    #[inline]
+    pub(crate) fn one_piece(&self, offset: u64, len: usize) -> Option<u64> {
+        match self.pieces {
+            Pieces::One(addr) if offset <= self.len && len as u64 <= self.len - offset => {
+                Some(addr.wrapping_add(offset))
+            }
+            _ => None,
+        }
+    }
+
     /// The pieces of `len` bytes from `offset` on, none of them empty; as far as there are any.
     pub fn part(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + '_ {
         let one = match self.pieces {

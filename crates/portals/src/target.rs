@@ -399,11 +399,57 @@ impl Target {
         limits: &Limits,
         request: &Request,
     ) -> Arrival {
-        let fail = match self.admit(completions, limits, request) {
-            Ok(delivery) => return Arrival::Deliver(delivery),
-            Err(Fail::Dropped) if self.is_patient => return Arrival::Wait,
-            Err(fail) => fail,
+        match self.admit(completions, limits, request) {
+            Ok(delivery) => Arrival::Deliver(delivery),
+            Err(fail) => match self.refuse(request, fail) {
+                Some(answer) => Arrival::Refused(answer),
+                None => Arrival::Wait,
+            },
+        }
+    }
+
+    /// Lets a message in whose data `mover` moves at once, into this memory, from this byte on, so many bytes; or refuses it. What the
+    /// initiator is told; `None` if the message is to wait.
+    #[inline]
+    pub(crate) fn arrive_whole(
+        &mut self,
+        completions: &mut Completions,
+        limits: &Limits,
+        request: &Request,
+        mover: impl FnOnce(&Region, u64, u64) -> Fail,
+    ) -> Option<Option<Answer>> {
+        let chosen = match self.choose(completions, limits, request) {
+            Ok(chosen) => chosen,
+            Err(fail) => return self.refuse(request, fail),
         };
+        let Chosen { key, offset, mlength, .. } = chosen;
+        let fail =
+            self.entries.table.get(key).map_or(Fail::Segv, |it| mover(&it.entry.region, offset, mlength));
+        let event = Event { fail, ..chosen.event(request) };
+        let Some(pt) = pt_at(&mut self.pts, request.pt_index) else { return Some(None) };
+        completions.unreserve(pt.eq, chosen.slots.now);
+        chosen.tell(completions, pt.eq, &event);
+        if chosen.leaves {
+            chosen.leave(pt, &mut self.entries);
+        }
+        if chosen.keeps_header {
+            let header = Header { event, owner: key, stage: Stage::Here };
+            pt.unexpected.push(&mut self.headers, header);
+            self.entries.table.get_mut(key).into_iter().for_each(|listed| listed.headers += 1);
+        }
+        if chosen.leaves {
+            let eq = pt.eq;
+            self.retire(completions, eq, key);
+        }
+        Some(chosen.answer(request, fail))
+    }
+
+    /// What the initiator of a message is told that is refused; `None` if the message is to wait instead.
+    #[cold]
+    fn refuse(&mut self, request: &Request, fail: Fail) -> Option<Option<Answer>> {
+        if fail == Fail::Dropped && self.is_patient {
+            return None;
+        }
         let register = match fail {
             Fail::PermViolation => &mut self.status.permission_violations,
             Fail::OpViolation => &mut self.status.operation_violations,
@@ -412,15 +458,17 @@ impl Target {
         *register += 1;
         let (operation, is_quiet, list, mlength, offset) = (request.operation, false, List::Priority, 0, 0);
         let answer = Answer { operation, fail, is_quiet, list, mlength, offset };
-        Arrival::Refused(request.is_answered().then_some(answer))
+        Some(request.is_answered().then_some(answer))
     }
 
-    fn admit(
+    /// Finds the entry that takes a message, and room for what it will tell.
+    #[inline]
+    fn choose(
         &mut self,
         completions: &mut Completions,
         limits: &Limits,
         request: &Request,
-    ) -> std::result::Result<Delivery, Fail> {
+    ) -> std::result::Result<Chosen, Fail> {
         let Self { pts, entries, headers, .. } = self;
         let pt = pt_at(pts, request.pt_index).ok_or(Fail::Dropped)?;
         if !pt.is_enabled {
@@ -435,35 +483,55 @@ impl Target {
         let Some(listed) = entries.table.get_mut(key) else { return Err(Fail::Dropped) };
         permit(&listed.entry, request)?;
 
-        let options = listed.entry.options;
+        let Listed { list, user_ptr, entry: Entry { options, counter, .. }, .. } = *listed;
         let (offset, mlength) = place(listed, request);
         let leaves = leaves(listed, mlength);
-        let slots = Slots::of(listed.list, options, leaves, pt);
-        let keeps_header =
-            listed.list == List::Overflow && !options.contains(EntryOptions::UNEXPECTED_HDR_DISABLE);
+        let slots = Slots::of(list, options, leaves, pt);
+        let keeps_header = list == List::Overflow && !options.contains(EntryOptions::UNEXPECTED_HDR_DISABLE);
         let has_room = !keeps_header || headers.table.len() < limits.max_unexpected_headers as usize;
         if !has_room || !completions.reserve(pt.eq, slots.now + slots.later) {
             return Err(pt.no_room(completions, request.pt_index, options));
         }
-
         if options.contains(EntryOptions::MANAGE_LOCAL) {
             listed.local += mlength;
         }
+        let start = listed.entry.region.address(offset);
+        Ok(Chosen {
+            key,
+            options,
+            counter,
+            list,
+            user_ptr,
+            start,
+            offset,
+            mlength,
+            leaves,
+            keeps_header,
+            slots,
+        })
+    }
+
+    fn admit(
+        &mut self,
+        completions: &mut Completions,
+        limits: &Limits,
+        request: &Request,
+    ) -> std::result::Result<Delivery, Fail> {
+        let chosen = self.choose(completions, limits, request)?;
+        let Self { pts, entries, headers, .. } = self;
+        let Chosen { key, offset, keeps_header, .. } = chosen;
+        let pt = pt_at(pts, request.pt_index).ok_or(Fail::Dropped)?;
+        let Some(listed) = entries.table.get_mut(key) else { return Err(Fail::Dropped) };
         listed.pending += 1;
         listed.headers += u32::from(keeps_header);
         pt.pending += 1;
-        let (list, start) = (listed.list, listed.entry.region.address(offset));
-        let event = Event { list, start, mlength, user_ptr: listed.user_ptr, ..request.event() };
-        let region = listed.entry.region.clone();
-        if leaves {
-            pt.list_mut(list).remove(entries, key);
-            if let Some(listed) = entries.table.get_mut(key) {
-                listed.state = State::Left { told: false, reserved: slots.later };
-            }
+        let (event, region) = (chosen.event(request), listed.entry.region.clone());
+        if chosen.leaves {
+            chosen.leave(pt, entries);
         }
         let stage = Stage::Arriving;
         let header = keeps_header.then(|| pt.unexpected.push(headers, Header { event, owner: key, stage }));
-        Ok(Delivery { request: *request, event, entry: key, header, slots: slots.now, region, offset })
+        Ok(Delivery { request: *request, event, entry: key, header, slots: chosen.slots.now, region, offset })
     }
 
     /// The data of a message are where they belong, or with a failure, may be there in part. What the initiator is told.
@@ -482,14 +550,7 @@ impl Target {
         let listed = self.entries.table.get_mut(key)?;
         listed.pending -= 1;
         let Entry { options, counter, .. } = listed.entry;
-        let is_told = !options.contains(EntryOptions::EVENT_COMM_DISABLE)
-            && (fail != Fail::Ok || !options.contains(EntryOptions::EVENT_SUCCESS_DISABLE));
-        if is_told {
-            completions.post(eq, event);
-        }
-        if options.contains(EntryOptions::EVENT_CT_COMM) {
-            count(completions, options, counter, &event);
-        }
+        tell(completions, (options, counter), eq, &event);
         self.retire(completions, eq, key);
         if let Some(key) = header
             && let Some(header) = self.headers.table.get_mut(key)
@@ -503,6 +564,71 @@ impl Target {
         let is_quiet = options.contains(EntryOptions::ACK_DISABLE) && !request.action.fetches();
         let (operation, list, mlength) = (request.operation, event.list, event.mlength);
         request.is_answered().then_some(Answer { operation, fail, is_quiet, list, mlength, offset })
+    }
+}
+
+/// The entry that takes a message, and what follows from that.
+struct Chosen {
+    key: Key,
+    options: EntryOptions,
+    counter: Option<CtHandle>,
+    list: List,
+    user_ptr: u64,
+    start: u64,
+    offset: u64,
+    mlength: u64,
+    leaves: bool,
+    keeps_header: bool,
+    slots: Slots,
+}
+
+impl Chosen {
+    #[inline]
+    fn event(&self, request: &Request) -> Event {
+        let Self { list, start, mlength, user_ptr, .. } = *self;
+        Event { list, start, mlength, user_ptr, ..request.event() }
+    }
+
+    /// Takes the entry out of its list.
+    fn leave(&self, pt: &mut Pt, entries: &mut Entries) {
+        pt.list_mut(self.list).remove(entries, self.key);
+        if let Some(listed) = entries.table.get_mut(self.key) {
+            listed.state = State::Left { told: false, reserved: self.slots.later };
+        }
+    }
+
+    /// Tells the target of the message.
+    #[inline]
+    fn tell(&self, completions: &mut Completions, eq: Option<EqHandle>, event: &Event) {
+        let Self { options, counter, .. } = *self;
+        tell(completions, (options, counter), eq, event);
+    }
+
+    /// What the initiator is told.
+    #[inline]
+    fn answer(&self, request: &Request, fail: Fail) -> Option<Answer> {
+        let is_quiet = self.options.contains(EntryOptions::ACK_DISABLE) && !request.action.fetches();
+        let Self { list, mlength, offset, .. } = *self;
+        let operation = request.operation;
+        request.is_answered().then_some(Answer { operation, fail, is_quiet, list, mlength, offset })
+    }
+}
+
+/// Tells the target of a message that an entry has taken, by an event and by its counter.
+#[inline]
+fn tell(
+    completions: &mut Completions,
+    (options, counter): (EntryOptions, Option<CtHandle>),
+    eq: Option<EqHandle>,
+    event: &Event,
+) {
+    let is_told = !options.contains(EntryOptions::EVENT_COMM_DISABLE)
+        && (event.fail != Fail::Ok || !options.contains(EntryOptions::EVENT_SUCCESS_DISABLE));
+    if is_told {
+        completions.post(eq, *event);
+    }
+    if options.contains(EntryOptions::EVENT_CT_COMM) {
+        count(completions, options, counter, event);
     }
 }
 

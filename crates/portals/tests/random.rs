@@ -318,6 +318,9 @@ impl Pair {
                 hdr_data: self.rng.next_u64(),
             }
         };
+        if self.rng.one_in(2) {
+            return self.whole(&request, own);
+        }
         match (self.engine.arrive(&request), self.model.arrive(&request)) {
             (Arrival::Deliver(got), Expected::Deliver(want)) => {
                 let (region, offset, mlength) = got.place();
@@ -338,6 +341,29 @@ impl Pair {
             }
             (got, _) => panic!("{got:?}"),
         }
+    }
+
+    /// A message comes with its data.
+    fn whole(&mut self, request: &Request, own: bool) {
+        let fail = if self.rng.one_in(10) { Fail::Undeliverable } else { Fail::Ok };
+        let mut place = None;
+        let got = self.engine.arrive_whole(request, |region, offset, mlength| {
+            place = Some((region.address(offset), offset, mlength));
+            fail
+        });
+        let want = match self.model.arrive(request) {
+            Expected::Deliver(want) => {
+                assert_eq!(place, Some((want.event.start, want.offset, want.event.mlength)));
+                self.model.deliver(want, fail)
+            }
+            Expected::Refused(want) => {
+                assert_eq!(place, None);
+                self.saw(("refused", want.map(|answer| answer.fail)));
+                want
+            }
+        };
+        assert_eq!(got, Some(want));
+        self.answers.extend(want.filter(|_| own));
     }
 
     /// The data of some message are there, or lost.
