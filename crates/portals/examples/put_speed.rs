@@ -1,15 +1,18 @@
 //! What puts cost beside what is below them, in one run, by turns: 8 bytes there and back with full events, a mebibyte, how many short
 //! ones go in a second, and what it costs a process that computes to be put to meanwhile, by who matches.
 //!
-//! Beside each device stands what it is made of: on `shm` verbs' sends and a copy by the processor, on `iwarp` a plain TCP connection.
+//! Beside each device stands what it is made of: on `shm` verbs' sends, and process_vm_writev(2), which private memory needs; on `iwarp`
+//! a plain TCP connection.
 //!
 //! `cargo run --release -p portals --example put_speed [DEVICE...]`
 
+use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nic_soft::floor::{Tcp, nonces};
+use nic_soft::floor::{PeerMemory, Region as FloorRegion, Tcp, nonces};
 use portals::{
     AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Kind, Limits, List, Local, Matcher,
     MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Place, Process, PtOptions, Region, Transfer,
@@ -21,10 +24,12 @@ use verbs::{
 };
 
 const TURNS: usize = 7;
-const ROUNDS: u64 = 20_000;
+const ROUNDS: u64 = 10_000;
 const LONG: usize = 1 << 20;
 /// How many of them in a turn.
-const LONGS: u64 = 200;
+const LONGS: u64 = 100;
+/// What tells this program to show its memory.
+const IDLE: &str = "--idle";
 /// Puts under way at a time, where their rate is measured.
 const WINDOW: u64 = 64;
 
@@ -273,10 +278,32 @@ trait Floor {
     fn long_ns(&self, host: &Host) -> f64;
 }
 
-/// Verbs' sends, and a copy by the processor.
+/// Verbs' sends, and copies to a process that does nothing.
 struct Memory {
     sends: [Arc<End>; 2],
-    copies: [Buf; 2],
+    own: FloorRegion,
+    peer: PeerMemory,
+    _child: Idle,
+}
+
+/// This program again, which shows its memory and waits.
+struct Idle(Child);
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        let Self(child) = self;
+        // It ends when it is asked, or has ended.
+        drop(child.stdin.take());
+        let _ = child.wait();
+    }
+}
+
+/// What such a process does.
+fn show_memory() {
+    let region = FloorRegion::private(LONG).expect("memory");
+    region.fill(1);
+    println!("{}", region.addr());
+    std::io::stdin().read_line(&mut String::new()).expect("an end");
 }
 
 impl Memory {
@@ -284,13 +311,22 @@ impl Memory {
         let sends = ends(host, device).map(Arc::new);
         // One more than a round needs, so that no message ever waits for its receive.
         sends.iter().for_each(|end| (0..2).for_each(|_| end.receive()));
-        Self { sends, copies: [0, 1].map(|_| Buf::alloc(LONG).expect("memory")) }
+        let own = FloorRegion::private(LONG).expect("memory");
+        own.fill(2);
+        let mut command = Command::new(std::env::current_exe().expect("a path"));
+        let mut child =
+            command.arg(IDLE).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("an address");
+        let addr = line.trim().parse().expect("a number");
+        let peer = PeerMemory::new(child.id(), addr, LONG).expect("another process");
+        Self { sends, own, peer, _child: Idle(child) }
     }
 }
 
 impl Floor for Memory {
     fn name(&self) -> [&'static str; 2] {
-        ["verbs' send", "a copy"]
+        ["verbs' send", "process_vm"]
     }
 
     fn short_ns(&self, host: &Host) -> f64 {
@@ -298,9 +334,8 @@ impl Floor for Memory {
     }
 
     fn long_ns(&self, host: &Host) -> f64 {
-        let [from, to] = &self.copies;
         let began = host.now();
-        (0..LONGS).for_each(|_| from.copy_to(0, to, 0, LONG).expect("inside"));
+        self.peer.write_from(&self.own, LONG, LONGS).expect("allowed");
         host.now().since(began).as_ps() as f64 / 1000.0 / LONGS as f64
     }
 }
@@ -374,8 +409,8 @@ fn measure(host: &Host, puts: &[Arc<Puts>; 2], steps: u64) -> Found {
     let put_ns = both(host, puts, ROUNDS, ping);
     let long_ns = both(host, puts, LONGS, long);
     let short_ns = both(host, puts, 200 * WINDOW, short);
-    let (worked, took) = computing(host, puts, steps, 64);
-    Found { put_ns, long_ns, short_ns, worked, took_ns: took / 64.0 }
+    let (worked, took) = computing(host, puts, steps, 16);
+    Found { put_ns, long_ns, short_ns, worked, took_ns: took / 16.0 }
 }
 
 fn compare(host: &Host, device: &str) {
@@ -384,7 +419,7 @@ fn compare(host: &Host, device: &str) {
     let places = Matcher::ALL.map(|(matcher, name)| (name, pair(host, device, matcher)));
     let mut floors = [Vec::new(), Vec::new()];
     let mut found: Vec<[Vec<f64>; 6]> = places.iter().map(|_| Default::default()).collect();
-    let steps = 5_000_000;
+    let steps = 2_000_000;
     for turn in 0..=TURNS {
         for ((_, puts), found) in places.iter().zip(&mut found) {
             let (short_floor, long_floor) = (floor.short_ns(host), floor.long_ns(host));
@@ -414,12 +449,12 @@ fn compare(host: &Host, device: &str) {
     );
     println!("medians of {TURNS} turns:");
     println!(
-        "  matched by   put of 8 B, ns   / {short_name:<11}   {long_name:>6} / put, 1 MiB   million puts a second   work / alone   put to who computes / {long_name}"
+        "  matched by   put of 8 B, ns   / {short_name:<11}   {long_name:>10} / put, 1 MiB   million puts a second   work / alone   put to who computes / {long_name}"
     );
     for ((name, _), found) in places.iter().zip(found) {
         let [put, latency, bandwidth, rate, loss, late] = found.map(median);
         println!(
-            "  {name:<12} {put:>14.0}  {latency:>14.2}  {bandwidth:>20.2}  {rate:>22.2}  {loss:>13.2}  {late:>22.2}"
+            "  {name:<12} {put:>14.0}  {latency:>14.2}  {bandwidth:>24.2}  {rate:>22.2}  {loss:>13.2}  {late:>22.2}"
         );
     }
 }
@@ -427,6 +462,9 @@ fn compare(host: &Host, device: &str) {
 fn main() {
     let host = verbs::host::real::host();
     let mut devices: Vec<String> = std::env::args().skip(1).collect();
+    if devices == [IDLE] {
+        return show_memory();
+    }
     if devices.is_empty() {
         devices = vec!["shm".into(), "iwarp".into()];
     }

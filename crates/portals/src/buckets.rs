@@ -17,6 +17,7 @@ impl<K> Default for Buckets<K> {
 
 impl<K: Hash + Eq + Copy> Buckets<K> {
     /// The chain of a key.
+    #[inline]
     pub(crate) fn get(&self, key: K) -> Chain {
         if self.0.is_empty() { Chain::default() } else { self.0.get(&key).copied().unwrap_or_default() }
     }

@@ -333,7 +333,12 @@ impl Carrier {
             link.is_offered(Offer::parse(&said));
         }
         match link.opened() {
-            Ok(()) => self.pump(number),
+            Ok(()) => {
+                if link.is_mapped() {
+                    self.hear(number);
+                }
+                self.pump(number);
+            }
             Err(_) => self.lose(number, true),
         }
     }

@@ -262,9 +262,11 @@ impl Exchange {
                 self.news = true;
                 self.handle(event);
             }
-            for number in 0..INTERFACES as u8 {
-                while let Some(outgoing) = self.interface(number).and_then(|it| it.engine.next_outgoing()) {
-                    self.route(number, outgoing);
+            for number in 0..INTERFACES {
+                while let Some(interface) = &mut self.interfaces[number]
+                    && let Some(outgoing) = interface.engine.next_outgoing()
+                {
+                    self.route(number as u8, outgoing);
                 }
             }
             if let Some((number, outgoing)) = self.own.pop_front() {
@@ -275,10 +277,12 @@ impl Exchange {
 
     #[inline]
     fn has_outgoing(&self) -> bool {
-        self.interfaces.iter().flatten().any(|interface| interface.engine.has_outgoing())
+        let has = |it: &Option<Interface>| it.as_ref().is_some_and(|it| it.engine.has_outgoing());
+        self.interfaces.iter().any(has)
     }
 
     /// Sends a request on its way.
+    #[inline]
     fn route(&mut self, number: u8, outgoing: Outgoing) {
         let Some(interface) = self.interface(number) else { return };
         let operation = outgoing.request.operation;
@@ -305,6 +309,7 @@ impl Exchange {
     }
 
     /// Sends a request to another process.
+    #[inline]
     fn send(&mut self, number: u8, target: Process, outgoing: Outgoing) -> Result<()> {
         let Outgoing { request, payload, is_volatile, .. } = outgoing;
         let link = self.carrier.link_to(target)?;

@@ -117,6 +117,7 @@ impl Initiator {
     }
 
     /// Fails unless a transfer can begin.
+    #[inline]
     pub(crate) fn check(&self, transfer: &Transfer, limits: &Limits) -> Result<Sides> {
         let Transfer { action, length, .. } = *transfer;
         let most = match action {
@@ -188,6 +189,7 @@ impl Initiator {
     }
 
     /// Begins a transfer that is held.
+    #[inline]
     pub(crate) fn start(&mut self, transfer: &Transfer, (put, get): Sides) {
         let Transfer { action, ack, length, user_ptr, .. } = *transfer;
         let mut request = Request {
@@ -214,6 +216,7 @@ impl Initiator {
     }
 
     /// The next request that is to be carried.
+    #[inline]
     pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.outgoing.pop_front()
     }
@@ -231,6 +234,7 @@ impl Initiator {
     }
 
     /// The memory of a request is free again, or with a failure, the request did not leave.
+    #[inline]
     pub(crate) fn sent(&mut self, completions: &mut Completions, operation: u64, fail: Fail) {
         let key = Key::from_number(operation);
         let Some(operation) = self.operations.get_mut(key) else { return };

@@ -213,7 +213,7 @@ impl Link {
 
     /// Whether messages may come, and room may come to be, of which no completion tells.
     pub(crate) fn is_mapped(&self) -> bool {
-        self.inbox.is_some()
+        self.inbox.is_some() || self.outbox.is_some()
     }
 
     /// Messages may be sent from now on.

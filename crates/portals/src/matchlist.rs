@@ -139,19 +139,24 @@ impl MatchList {
     }
 
     /// The entry that takes a message.
+    #[inline]
     pub(crate) fn find(&self, entries: &Entries, envelope: &Envelope) -> Option<Key> {
+        if self.len == 0 {
+            return None;
+        }
         let Envelope { initiator, match_bits, .. } = *envelope;
         let chains = [
+            self.others,
             self.by_both.get((match_bits, initiator)),
             self.by_bits.get(match_bits),
             self.by_source.get(initiator),
-            self.others,
         ];
         let mut best: Option<(u64, u32)> = None;
         for chain in chains.into_iter().filter(|chain| !chain.is_empty()) {
-            if let Some(place) = first(entries, CLASS, chain, envelope) {
-                let order = entries.table.at(place).order;
-                best = best.filter(|best| best.0 < order).or(Some((order, place)));
+            let Some(place) = first(entries, CLASS, chain, envelope) else { continue };
+            let order = entries.table.at(place).order;
+            if best.is_none_or(|(before, _)| order < before) {
+                best = Some((order, place));
             }
         }
         best.map(|(_, place)| entries.table.key_at(place))
@@ -177,6 +182,7 @@ impl MatchList {
 }
 
 /// The first of a chain that takes a message.
+#[inline]
 fn first(entries: &Entries, which: usize, chain: Chain, envelope: &Envelope) -> Option<u32> {
     entries.links.iter(which, chain).find(|place| {
         let listed = entries.table.at(*place);

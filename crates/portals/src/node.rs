@@ -138,8 +138,11 @@ impl Inner {
         let mut step = |brief: bool, waiting: u32| {
             self.looked();
             let (found, has_news) = self.enter(|exchange| {
-                self.progress(exchange, brief);
-                look(exchange)
+                // What is there already needs no look at the device.
+                look(exchange).or_else(|| {
+                    self.progress(exchange, brief);
+                    look(exchange)
+                })
             });
             if has_news {
                 // Whoever has found what it waits for need not be woken.
@@ -168,7 +171,7 @@ impl Inner {
 
     /// Takes all that has come.
     fn look_at_all(&self) {
-        while self.with(|exchange| exchange.progress(false)) {}
+        while self.with(|exchange| exchange.progress(false)) && !self.is_over.load(Ordering::SeqCst) {}
     }
 
     /// The thread's life.

@@ -46,6 +46,7 @@ impl EventQueue {
     }
 
     /// Appends an event, in place of the oldest one if there is no slot.
+    #[inline]
     pub(crate) fn push(&mut self, event: Event) {
         if self.taken + self.reserved >= self.count {
             self.dropped = true;
@@ -63,6 +64,7 @@ impl EventQueue {
     }
 
     /// Takes the oldest event, and whether some before it were lost.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Event, bool)> {
         let Queued { event, is_ordinary } = self.events.pop_front()?;
         self.taken -= usize::from(is_ordinary);

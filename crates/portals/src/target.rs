@@ -425,7 +425,8 @@ impl Target {
         let Chosen { key, offset, mlength, .. } = chosen;
         let fail =
             self.entries.table.get(key).map_or(Fail::Segv, |it| mover(&it.entry.region, offset, mlength));
-        let event = Event { fail, ..chosen.event(request) };
+        let mut event = chosen.event(request);
+        event.fail = fail;
         let Some(pt) = pt_at(&mut self.pts, request.pt_index) else { return Some(None) };
         completions.unreserve(pt.eq, chosen.slots.now);
         chosen.tell(completions, pt.eq, &event);

@@ -250,8 +250,22 @@ fn a_target_need_not_call(at: At) {
 
 /// Goal: more messages than there are slots, both ways at once, none lost and all in order.
 fn many_messages_stay_in_order(at: At) {
+    flood([at, at]);
+}
+
+/// Goal: who has no memory for others to store messages in gets them sent, and stores its own all the same. Method: both, or one, have
+/// too little memory of their NICs for a ring.
+#[test]
+fn memory_of_the_nic_may_be_missing() {
+    let small = At("shm(dm=4K)", Matcher::Caller);
+    flood([small, small]);
+    flood([small, SHM]);
+    data_go_where_they_belong(small);
+}
+
+fn flood(places: [At; 2]) {
     const COUNT: u64 = 2000;
-    let sides = [Side::new(at, KIND), Side::new(at, KIND)];
+    let sides = places.map(|at| Side::new(at, KIND));
     let memory = [Memory::zeros(64), Memory::zeros(64)];
     let mut mds = Vec::new();
     for (side, memory) in sides.iter().zip(&memory) {
