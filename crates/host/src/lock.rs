@@ -4,7 +4,7 @@
 //! ranks do: one that spins for a lock keeps its holder from ever giving it back.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::Host;
 use crate::spin::{Spin, SpinGuard};
@@ -16,12 +16,17 @@ pub struct Lock<T> {
     value: Spin<T>,
     /// A rank waits for it. In real time always false: there nobody suspends.
     awaited: AtomicBool,
+    /// Ranks that have waited for it so far, and those that have got it: they do in the order in which they came. Otherwise the looks
+    /// of one could fall into the turns of others for ever.
+    came: AtomicU64,
+    served: AtomicU64,
 }
 
 impl<T> Lock<T> {
     /// A free lock.
     pub fn new(value: T) -> Self {
-        Self { value: Spin::new(value), awaited: AtomicBool::new(false) }
+        let (came, served) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { value: Spin::new(value), awaited: AtomicBool::new(false), came, served }
     }
 
     /// Takes it when it is this caller's turn.
@@ -30,6 +35,9 @@ impl<T> Lock<T> {
     /// When the world of the caller ends before whoever holds it has let go.
     #[inline]
     pub fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
+        if self.came.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed) {
+            return self.lock_taken(host);
+        }
         match self.value.try_lock() {
             Some(guard) => self.held(guard, host),
             None => self.lock_taken(host),
@@ -57,8 +65,10 @@ impl<T> Lock<T> {
         if host.node().is_none() {
             return self.held(self.value.lock(), host);
         }
+        let turn = self.came.fetch_add(1, Ordering::Relaxed);
         let look = || {
-            let guard = self.value.try_lock();
+            let is_next = self.served.load(Ordering::Relaxed) == turn;
+            let guard = if is_next { self.value.try_lock() } else { None };
             if guard.is_none() {
                 self.awaited.store(true, Ordering::Relaxed);
             }
@@ -66,6 +76,7 @@ impl<T> Lock<T> {
         };
         let guard =
             host.poll("Lock::lock", None, look).expect("whoever holds it lets go before the world ends");
+        self.served.store(turn + 1, Ordering::Relaxed);
         // What came meanwhile is news for whoever waits around this.
         host.signal();
         self.held(guard, host)
@@ -178,5 +189,32 @@ mod tests {
         let ended = run(Factory::Coroutine);
         assert!(ended.time >= crate::Time::ZERO + Span::from_us(3) * 100, "they slept at the same time");
         assert_eq!(ended, run(Factory::Thread));
+    }
+
+    /// Goal: whoever waits gets it, though another takes it again and again. Method: that one sleeps only while it holds the lock, so
+    /// that all looks of the one that waits find it taken; it is to get it after one of a hundred times.
+    #[test]
+    fn whoever_waits_is_next() {
+        let mut world = World::new(Config::default());
+        let node = world.node("machine");
+        let (host, lock) = (node.host(), Arc::new(Lock::new(0)));
+        let sleep = |host: &Host, us| {
+            assert_eq!(host.poll("a sleep", host.after(Span::from_us(us)), || None::<()>), None);
+        };
+        let (greedy, same) = (host.clone(), lock.clone());
+        let take = move || {
+            for _ in 0..100 {
+                let mut held = same.lock(&greedy);
+                *held += 1;
+                sleep(&greedy, 10);
+            }
+        };
+        let wait = move || {
+            sleep(&host, 5);
+            assert_eq!(*lock.lock(&host), 1);
+        };
+        world.rank("greedy", &[&node], take).expect("a rank");
+        world.rank("waiting", &[&node], wait).expect("a rank");
+        world.run().expect("an end");
     }
 }
