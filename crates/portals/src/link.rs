@@ -42,7 +42,7 @@ pub(crate) enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// No data.
+    /// A payload of no bytes, for messages that say all in their heads.
     pub(crate) const NONE: Self = Self::Bytes(Cow::Borrowed(&[]));
 
     #[inline]

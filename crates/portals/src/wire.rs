@@ -77,7 +77,7 @@ const fn pair(low: u32, high: u32) -> u64 {
 }
 
 impl Bytes {
-    /// These words.
+    /// A message of these words, each in little-endian order.
     #[inline]
     fn of<const N: usize>(words: [u64; N]) -> Self {
         let mut bytes = [0; HEAD_MAX];
