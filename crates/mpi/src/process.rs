@@ -87,7 +87,7 @@ impl Process {
         if let Some(is_crowd) = config.is_crowd.filter(|_| is_mapped && config.lane == Lane::Verbs) {
             host.expect_crowd(is_crowd);
         }
-        config.tuning.tell(&*bootstrap, &config.ports, config.is_crowd == Some(true))?;
+        config.tuning.tell(&*bootstrap, &config.ports)?;
         let transport =
             Transport::new(host, &config.ports, (&config.node, config.fast_path), bootstrap.clone())?;
         let tuning = Tuning::learn(&*bootstrap)?;

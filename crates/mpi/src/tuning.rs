@@ -26,19 +26,15 @@ const NOTE: &str = "mpi-tuning";
 /// by recursive doubling and 39 by Rabenseifner's algorithm, of 1 MiB 160 and 430, which reduces half as much, but reads what another core
 /// has just written.
 const MEMORY: Costs = Costs { alpha: 0.4e-6, gap: 0.2e-6, beta: 1.0 / 8e9, gamma: 0.0 };
-/// Seconds that a message takes through memory between ranks that share cores: another rank must run before. Measured there with four
-/// ranks on two cores: barriers of two messages in turn 8 us, of four 14.
-const CROWD_ALPHA: f64 = 3.5e-6;
 /// Seconds for a byte reduced that came by a link.
 const REDUCED: f64 = 1.0 / 6e9;
 /// Seconds that a message over a link takes, whatever its size.
 const LINK_ALPHA: f64 = 5e-6;
 
 impl Tuning {
-    /// What is assumed of a device, from what it says of itself, for ranks that outnumber the cores of their host, or do not.
-    pub fn costs_of(attr: &DeviceAttr, is_crowd: bool) -> Costs {
+    /// What is assumed of a device, from what it says of itself, and of nothing else: jobs that meet must choose alike.
+    pub fn costs_of(attr: &DeviceAttr) -> Costs {
         match attr.link_rate {
-            None if is_crowd => Costs { alpha: CROWD_ALPHA, ..MEMORY },
             None => MEMORY,
             Some(rate) => Costs { alpha: LINK_ALPHA, gap: LINK_ALPHA, beta: 1.0 / rate.0, gamma: REDUCED },
         }
@@ -50,7 +46,7 @@ impl Tuning {
     }
 
     /// Process 0 tells what all are to use, before the first fence.
-    pub(crate) fn tell(&self, bootstrap: &dyn Bootstrap, ports: &[Port], is_crowd: bool) -> Result<()> {
+    pub(crate) fn tell(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
         for (kind, name) in &self.algorithms {
             if !Algorithm::of(*kind).any(|algorithm| algorithm.name == name) {
                 let names: Vec<_> = Algorithm::of(*kind).map(|algorithm| algorithm.name).collect();
@@ -61,7 +57,7 @@ impl Tuning {
         if bootstrap.rank() > 0 {
             return Ok(());
         }
-        let first = || ports.first().map_or(MEMORY, |port| Self::costs_of(port.device.attr(), is_crowd));
+        let first = || ports.first().map_or(MEMORY, |port| Self::costs_of(port.device.attr()));
         let Costs { alpha, gap, beta, gamma } = self.costs.unwrap_or_else(first);
         let mut note = format!("{alpha:e};{gap:e};{beta:e};{gamma:e}");
         for (kind, name) in &self.algorithms {
@@ -107,8 +103,8 @@ mod tests {
         let attr = fabric::attr("shm").expect("it opens");
         let kinds =
             [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
-        for (size, is_crowd) in (2..=16).flat_map(|size| [(size, false), (size, true)]) {
-            let (costs, shared) = (Tuning::costs_of(&attr, is_crowd), crate::shared_bytes(&attr, size));
+        for size in 2..=16 {
+            let (costs, shared) = (Tuning::costs_of(&attr), crate::shared_bytes(&attr, size));
             for (kind, bytes) in
                 kinds.into_iter().flat_map(|kind| (0..=30).map(move |at| (kind, 1_u64 << at)))
             {
@@ -121,7 +117,7 @@ mod tests {
 
     #[test]
     fn two_ranks_exchange_what_they_reduce() {
-        let costs = Tuning::costs_of(&fabric::attr("shm").expect("it opens"), false);
+        let costs = Tuning::costs_of(&fabric::attr("shm").expect("it opens"));
         for bytes in [8, 16 << 10, 1 << 20, 64 << 20] {
             let (kind, even) = (Kind::Allreduce, true);
             let case = Case { kind, size: 2, bytes, commutative: true, even, segment: 0, shared: 0 };
@@ -136,10 +132,10 @@ mod tests {
         let costs = Some(Costs { alpha: 1.5e-6, gap: 1e-7, beta: 1e-10, gamma: 0.0 });
         let algorithms = [(Kind::Allreduce, "ring".to_owned()), (Kind::Barrier, "tree".to_owned())];
         let tuning = Tuning { costs, algorithms: algorithms.into() };
-        tuning.tell(&*seat, &[], false).expect("known names");
+        tuning.tell(&*seat, &[]).expect("known names");
         assert_eq!(Tuning::learn(&*seat), Ok(tuning));
         let wrong = Tuning { algorithms: [(Kind::Bcast, "rign".to_owned())].into(), ..Tuning::default() };
-        let refused = wrong.tell(&*seat, &[], false).expect_err("no such algorithm");
+        let refused = wrong.tell(&*seat, &[]).expect_err("no such algorithm");
         assert!(refused.class == Class::ARG && refused.text.contains("binomial"), "{refused}");
         for nonsense in ["", "1;2;0", "1;2;0;x", "1;2;0;-3", "1;2;0;3;bcast", "1;2;0;3;cast=ring"] {
             assert_eq!(Tuning::parse(nonsense), None, "{nonsense}");

@@ -78,9 +78,7 @@ impl Document {
         for device in devices.split('+').map(str::trim) {
             let attr = fabric::attr(device).map_err(|why| Failure::usage(one_line(&why.to_string())))?;
             first.get_or_insert_with(|| {
-                // On this host all of them would be.
-                let is_crowd = host::real::is_crowd(ranks as usize).unwrap_or(false);
-                (device.to_owned(), Tuning::costs_of(&attr, is_crowd), shared_bytes(&attr, ranks))
+                (device.to_owned(), Tuning::costs_of(&attr), shared_bytes(&attr, ranks))
             });
             messages.extend(protocols(&attr, ranks).into_iter().map(|protocol| Way::of(device, protocol)));
         }
