@@ -11,6 +11,7 @@ use crate::context::{Context, SERIAL_MAX};
 use crate::engine::{Begun, Engine, Stored};
 use crate::error::{Class, Error, Result};
 use crate::exchange::Retired;
+use crate::one_sided::OneSided;
 use crate::operation::Receive;
 use crate::over_portals::Portals;
 use crate::special::Special;
@@ -18,7 +19,6 @@ use crate::status::Status;
 use crate::table::Table;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
-use crate::window::OneSided;
 
 /// What all objects of a process share; cheap to clone. Any thread may use it: whoever waits makes progress for all, and lets others
 /// at the state between two looks.

@@ -17,7 +17,7 @@
 //! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
 //! | `exchange` | collective operations without messages, where members map the same memory and read each other's |
 //! | `remote` | bytes between a buffer and places in a peer's memory |
-//! | `window` | [`Window`]: one-sided communication |
+//! | `window`, `one_sided` | [`Window`]: one-sided communication; what of it goes as messages |
 //! | `file` | [`File`]: files that processes open together |
 //! | `group`, `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
 //! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
@@ -65,6 +65,7 @@ mod matching;
 mod members;
 mod memory;
 mod nic;
+mod one_sided;
 mod operation;
 mod over_portals;
 mod partitioned;
@@ -107,6 +108,7 @@ pub use joining::Bridge;
 pub use making::SplitType;
 pub use memory::Buffer;
 pub use nic::Port;
+pub use one_sided::OneSided;
 pub use point::{Message, With};
 pub use portals::Matcher;
 pub use process::{Config, Connect, Lane, Process};
@@ -118,4 +120,4 @@ pub use status::{ANY_SOURCE, ANY_TAG, Ended, PROC_NULL, ROOT, Status, TAG_MAX, U
 pub use tool::{Called, Carried, Carrier, Gauge, Limits, Profile, Traffic};
 pub use topology::{Distributed, Graph, Grid, Topology, fill_dims};
 pub use tuning::Tuning;
-pub use window::{Assert, At, Flavor, LockKind, OneSided, Shared, Window};
+pub use window::{Assert, At, Flavor, LockKind, Shared, Window};

@@ -12,12 +12,12 @@ use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::nic::Port;
+use crate::one_sided::OneSided;
 use crate::over_portals::Portals;
 use crate::request::{Request, Requests};
 use crate::special::Generalized;
 use crate::transport::Transport;
 use crate::tuning::Tuning;
-use crate::window::OneSided;
 
 /// When connections are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

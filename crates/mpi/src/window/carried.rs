@@ -20,26 +20,13 @@ use crate::error::{Class, Error, Result};
 use crate::group::Group;
 use crate::matching::Wanted;
 use crate::memory::Buffer;
+use crate::one_sided::OneSided;
 use crate::operation::{Names, Receive};
 use crate::status::Status;
 use crate::table::Key;
 use crate::window::served::Stop;
 use crate::window::target::{At, Elements, Target};
 use crate::wire::Label;
-
-/// Which one-sided operations go as messages, by their bytes. All processes of a job say the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OneSided {
-    /// Puts of up to so many bytes; 0: none.
-    pub put_max: u64,
-    /// Gets of up to so many bytes; 0: none.
-    pub get_max: u64,
-}
-
-impl OneSided {
-    /// All of them.
-    pub const MESSAGES: Self = Self { put_max: u64::MAX, get_max: u64::MAX };
-}
 
 /// The tag of operations; those of data that follow begin behind it.
 const OPERATION: i32 = 2;

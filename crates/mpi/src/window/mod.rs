@@ -39,7 +39,6 @@ mod target;
 mod transfer;
 mod words;
 
-pub use carried::OneSided;
 pub use epoch::{Assert, LockKind};
 pub use object::{Flavor, Shared, Window};
 pub use target::At;
