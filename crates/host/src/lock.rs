@@ -16,8 +16,9 @@ pub struct Lock<T> {
     value: Spin<T>,
     /// A rank waits for it. In real time always false: there nobody suspends.
     awaited: AtomicBool,
-    /// Ranks that have waited for it so far, and those that have got it: they do in the order in which they came. Otherwise the looks
-    /// of one could fall into the turns of others for ever.
+    /// Ranks get it in the order in which they came.
+    is_in_turn: bool,
+    /// Ranks that have waited for it in turn so far, and those of them that have got it.
     came: AtomicU64,
     served: AtomicU64,
 }
@@ -26,7 +27,13 @@ impl<T> Lock<T> {
     /// A free lock.
     pub fn new(value: T) -> Self {
         let (came, served) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { value: Spin::new(value), awaited: AtomicBool::new(false), came, served }
+        Self { value: Spin::new(value), awaited: AtomicBool::new(false), is_in_turn: false, came, served }
+    }
+
+    /// A free lock that goes in virtual time to whoever has waited longest: where the looks of one could fall into the turns of others
+    /// for ever, as of threads that take it again and again. In real time as any other.
+    pub fn in_turn(value: T) -> Self {
+        Self { is_in_turn: true, ..Self::new(value) }
     }
 
     /// Takes it when it is this caller's turn.
@@ -35,7 +42,7 @@ impl<T> Lock<T> {
     /// When the world of the caller ends before whoever holds it has let go.
     #[inline]
     pub fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
-        if self.came.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed) {
+        if self.is_in_turn && self.came.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed) {
             return self.lock_taken(host);
         }
         match self.value.try_lock() {
@@ -67,7 +74,7 @@ impl<T> Lock<T> {
         }
         let turn = self.came.fetch_add(1, Ordering::Relaxed);
         let look = || {
-            let is_next = self.served.load(Ordering::Relaxed) == turn;
+            let is_next = !self.is_in_turn || self.served.load(Ordering::Relaxed) == turn;
             let guard = if is_next { self.value.try_lock() } else { None };
             if guard.is_none() {
                 self.awaited.store(true, Ordering::Relaxed);
@@ -197,7 +204,7 @@ mod tests {
     fn whoever_waits_is_next() {
         let mut world = World::new(Config::default());
         let node = world.node("machine");
-        let (host, lock) = (node.host(), Arc::new(Lock::new(0)));
+        let (host, lock) = (node.host(), Arc::new(Lock::in_turn(0)));
         let sleep = |host: &Host, us| {
             assert_eq!(host.poll("a sleep", host.after(Span::from_us(us)), || None::<()>), None);
         };

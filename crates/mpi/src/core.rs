@@ -75,7 +75,7 @@ impl Core {
         if let Some(portals) = &portals {
             sources.add(portals.source().clone());
         }
-        let engine = Lock::new(Engine::new(host, bootstrap.rank(), transport, portals));
+        let engine = Lock::in_turn(Engine::new(host, bootstrap.rank(), transport, portals));
         Self(Arc::new(Inner {
             host: host.clone(),
             engine,

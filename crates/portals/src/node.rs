@@ -271,7 +271,7 @@ impl Node {
             uid,
             me,
             matcher,
-            exchange: Lock::new(exchange),
+            exchange: Lock::in_turn(exchange),
             sources,
             bell,
             waiting: AtomicU32::new(0),
