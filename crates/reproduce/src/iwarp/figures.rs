@@ -67,7 +67,7 @@ fn four(
     plan
 }
 
-/// Figure 5.
+/// Figure 5: latency and bandwidth of puts.
 fn puts() -> [Plan; 2] {
     let small = super::setups::SMALL;
     let late = Plan::new(IWARP, "5a", "put_latency", "Latency of puts").axes(BYTES, US);
@@ -86,7 +86,7 @@ fn puts() -> [Plan; 2] {
     ]
 }
 
-/// Figure 6.
+/// Figure 6: latency and bandwidth of gets.
 fn gets() -> [Plan; 2] {
     let small = super::setups::SMALL;
     let late = Plan::new(IWARP, "6a", "get_latency", "Latency of gets").axes(BYTES, US);
