@@ -65,9 +65,12 @@ struct Fates {
 
 /// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
+    // What a process opens once, with its first device, it keeps.
+    drop(End::open(DEVICES[0])?);
+    let bare = Holdings::now();
     let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
     let mut fates: Vec<Fates> = LIMITS.iter().map(|_| Fates::default()).collect();
-    let (mut at, mut level) = (0, None);
+    let mut at = 0;
     while budget.goes_on() {
         let (which, limit) = (at % DEVICES.len(), at / DEVICES.len() % LIMITS.len());
         let (name, end, seed) = (DEVICES[which], &mut ends[which], budget.rng.next_u64());
@@ -87,15 +90,10 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
             }
         }
         at += 1;
-        if at == 2 * DEVICES.len() {
-            level = Some(Holdings::now());
-        }
     }
-    // What a device keeps of its last peers while it lives differs with how they ended; what it loses for good outgrows that.
+    // What devices keep while they live differs with how their last peers ended; what is lost for good shows without them.
     drop(ends);
-    if let Some(level) = level {
-        level.more_now(Duration::from_secs(5), tally);
-    }
+    bare.more_now(Duration::from_secs(5), tally);
     for (limit, fates) in LIMITS.iter().zip(fates) {
         let Fates { worked, refused, starved, example } = fates;
         tally.note(format!(
