@@ -14,6 +14,7 @@
 //! | `types`, `constants` | how things are passed |
 //! | `answer`, `handler` | the firewall; errors through error handlers |
 //! | `state`, `launch`, `pmix` | the one process; who else is in the job, by PMI or by PMIx |
+//! | `network` | addresses by which other hosts reach this one |
 //! | `bridge` | sockets to processes of other jobs |
 //! | `objects` | objects by handle |
 //! | `profile` | what calls take, for `nicety mpirun --profile` |
@@ -29,6 +30,7 @@ mod exports;
 mod handler;
 mod launch;
 mod memory;
+mod network;
 mod objects;
 mod pmix;
 mod profile;

@@ -16,6 +16,7 @@ use crate::answer::{Answer, Fault};
 use crate::calls::{chosen_algorithms, host, join_parent};
 use crate::constants as c;
 use crate::launch::{Launch, at_exit};
+use crate::network;
 use crate::objects::lock;
 use crate::profile;
 
@@ -101,7 +102,7 @@ fn join() -> Answer<&'static State> {
 
 /// The address of a device that others reach, or of this host alone.
 fn address(config: &Config) -> IpAddr {
-    let mut all = config.ports.iter().map(|port| port.address);
+    let mut all = config.ports.iter().map(|port| port.address).chain(config.addresses.iter().copied());
     all.find(|address| !address.is_loopback() && !address.is_unspecified())
         .unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
@@ -206,7 +207,8 @@ pub(crate) fn handle_of(id: u64) -> Option<usize> {
 }
 
 /// The devices, as `NICETY_DEVICE` names them: one, or several that are tried in this order, with `+` between them. Without it,
-/// `shm`, and behind it `iwarp` where not all of the job is on this host. `NICETY_CONNECT=all` connects at the start, and
+/// `shm`, and behind it `iwarp` where not all of the job is on this host; that is reached by the address of this host that the other
+/// one is nearest to, of those in the network that `NICETY_NETWORK` names, if it does. `NICETY_CONNECT=all` connects at the start, and
 /// `NICETY_ALGORITHMS` names algorithms. `NICETY_LANE=portals` has Portals carry messages, and `NICETY_PORTALS_ENGINE` says where it
 /// matches them.
 fn config(launch: &Launch) -> mpi::Result<Config> {
@@ -214,7 +216,9 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     let names = env::var("NICETY_DEVICE").ok().filter(|names| !names.is_empty());
     let names = names.unwrap_or_else(|| unset.to_owned());
     let node = node();
-    let ports = names.split('+').map(|name| port(name.trim(), &node)).collect::<mpi::Result<_>>()?;
+    let addresses = if launch.is_one_host { Vec::new() } else { own_addresses()? };
+    let port = |name: &str| port(name.trim(), &node, !addresses.is_empty());
+    let ports = names.split('+').map(port).collect::<mpi::Result<_>>()?;
     let connect = match env::var("NICETY_CONNECT").as_deref() {
         Ok("all") => Connect::All,
         _ => Connect::OnDemand,
@@ -224,7 +228,8 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     named.extend(chosen_algorithms());
     let tuning = Tuning { algorithms: named, costs: None };
     let is_crowd = launch.neighbours.and_then(|count| host::real::is_crowd(count as usize));
-    Ok(Config { ports, connect, node, tuning, is_crowd, lane: lane()?, ..Config::default() })
+    let lane = lane()?;
+    Ok(Config { ports, connect, node, addresses, tuning, is_crowd, lane, ..Config::default() })
 }
 
 fn lane() -> mpi::Result<Lane> {
@@ -259,10 +264,20 @@ fn algorithms(text: &str) -> mpi::Result<BTreeMap<Kind, String>> {
     parts.map(pair).collect()
 }
 
-fn port(name: &str, node: &str) -> mpi::Result<Port> {
+/// The addresses by which other hosts reach this one.
+fn own_addresses() -> mpi::Result<Vec<IpAddr>> {
+    let network = env::var("NICETY_NETWORK").ok().filter(|network| !network.is_empty());
+    network::addresses(network.as_deref())
+        .map_err(|why| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_NETWORK: {why}")))
+}
+
+/// A device that is reached at its own address, or else at all of the host's, or by its loopback.
+fn port(name: &str, node: &str, is_reached: bool) -> mpi::Result<Port> {
     let device = fabric::open(name, host())
         .map_err(|error| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_DEVICE={name}: {error}")))?;
-    let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let unset =
+        if is_reached && !fabric::is_local(name) { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+    let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(unset));
     let word = fabric::word(name);
     let fabric = if fabric::is_local(name) { format!("{word}/{node}") } else { word.to_owned() };
     Ok(Port { device, address, fabric })

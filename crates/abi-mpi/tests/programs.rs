@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use common::job::{run_job, run_job_to_its_end};
+use common::job::{run_job, run_job_on_hosts, run_job_to_its_end};
 use common::{Compiled, compile, has_compiler, run};
 
 /// A program of tests/c.
@@ -70,6 +70,104 @@ fn messages_go_round_on_shm() {
 #[test]
 fn messages_go_round_on_iwarp() {
     ranks("ring", include_str!("c/ring.c"), "iwarp", &[2, 4]);
+}
+
+/// Two networks of their own with a wire between them, which take no privilege. Each lasts as long as its process.
+struct Wire([std::process::Child; 2]);
+
+impl Wire {
+    /// `None` where there can be none.
+    fn new() -> Option<Self> {
+        let sleep = |command: &mut Command| {
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+            let mut said = String::new();
+            let out = child.stdout.as_mut()?;
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).ok()?;
+            (said == "there\n").then_some(child)
+        };
+        // They end when this process does, whose end of the pipe they read.
+        let wait = ["sh", "-c", "echo there; exec cat"];
+        let first = sleep(Command::new("unshare").args(["--user", "--map-root-user", "--net"]).args(wait))?;
+        let of_first = first.id().to_string();
+        let enter = |net: &str| {
+            let mut command = Command::new("nsenter");
+            command.args(["--user", "--preserve-credentials", "--target", &of_first]);
+            command.arg(format!("--net=/proc/{net}/ns/net"));
+            command
+        };
+        let second = sleep(enter(&of_first).args(["unshare", "--net"]).args(wait))?;
+        let of_second = second.id().to_string();
+        let wire = Self([first, second]);
+        let run = |net: &str, script: &str| {
+            enter(net).args(["sh", "-ec", script]).status().is_ok_and(|status| status.success())
+        };
+        let laid = run(
+            &of_first,
+            &format!(
+                "ip link add one type veth peer name two netns {of_second}; ip addr add 10.77.5.1/24 dev one; \
+                 ip link set one up; ip link set lo up; ip addr add 172.17.0.1/16 dev lo"
+            ),
+        ) && run(
+            &of_second,
+            "ip addr add 10.77.5.2/24 dev two; ip link set two up; ip link set lo up; ip addr add 172.17.0.1/16 dev lo",
+        );
+        laid.then_some(wire)
+    }
+
+    /// A script that runs a program in the first network for ranks that are even, and in the second one for the others.
+    fn script(&self, program: &std::path::Path, place: &std::path::Path) {
+        let [first, second] = self.0.each_ref().map(std::process::Child::id);
+        let text = format!(
+            "#!/bin/sh\n[ $((PMI_RANK % 2)) = 0 ] && net={first} || net={second}\n\
+             exec nsenter --user --preserve-credentials --target {first} --net=/proc/$net/ns/net {}\n",
+            program.display()
+        );
+        std::fs::write(place, text).expect("written");
+        std::fs::set_permissions(place, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mine");
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        for child in self.0.iter_mut().rev() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+/// Goal: hosts reach each other without being told how: `shm` inside, `iwarp` between, by the address that both are near to. Method: ranks
+/// in two networks that a wire joins, and in which another address is the same.
+#[test]
+fn hosts_reach_each_other() {
+    if !has_compiler() {
+        return;
+    }
+    let Some(wire) = Wire::new() else {
+        eprintln!("SKIPPED: no networks of their own here");
+        return;
+    };
+    let (ring, collectives) =
+        (program("ring", include_str!("c/ring.c")), program("collectives", include_str!("c/collectives.c")));
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("run");
+    for (built, variables) in [
+        (&ring, &[][..]),
+        (&collectives, &[]),
+        (&ring, &[("NICETY_DEVICE", "iwarp")]),
+        (&ring, &[("NICETY_NETWORK", "10.77.5.0/24")]),
+        (&ring, &[("NICETY_LANE", "portals"), ("NICETY_NETWORK", "10.77.0.0/16")]),
+    ] {
+        wire.script(&built.path(), &script);
+        let (ended, _) = run_job_on_hosts(&script, 4, 2, variables);
+        let said: Vec<String> =
+            ended.iter().map(|rank| String::from_utf8_lossy(&rank.stderr).into()).collect();
+        assert!(ended.iter().all(|rank| rank.status.success()), "{variables:?}: {said:?}");
+    }
+    wire.script(&ring.path(), &script);
+    let (ended, _) = run_job_on_hosts(&script, 2, 2, &[("NICETY_NETWORK", "10.1.0.0/16")]);
+    let said = String::from_utf8_lossy(&ended[0].stderr);
+    assert!(said.contains("no address of this host lies in 10.1.0.0/16; it has 10.77.5.1"), "{said}");
 }
 
 #[test]

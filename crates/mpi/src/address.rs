@@ -1,6 +1,6 @@
 //! What each process tells the others before they can talk: its host, and where its ports listen.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::error::{Class, Error, Result};
 
@@ -8,6 +8,8 @@ use crate::error::{Class, Error, Result};
 pub(crate) const NAME_MAX: usize = 100;
 /// Ports of a process: what fits into a note.
 pub(crate) const PORTS_MAX: usize = 5;
+/// Addresses of a host that a process tells of; likewise.
+pub(crate) const ADDRESSES_MAX: usize = 6;
 
 /// One process, as the others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub(crate) struct Address {
     pub(crate) node: String,
     /// Where its ports listen, and whom each reaches: those with the same text.
     pub(crate) ports: Vec<(SocketAddr, String)>,
+    /// Addresses of its host, for ports that listen at all of them.
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl Address {
@@ -36,7 +40,8 @@ impl Address {
             return Err(Error::new(Class::ARG, format_args!("a process has at most {PORTS_MAX} ports")));
         }
         let ports = self.ports.iter().map(|(addr, fabric)| format!(",{addr};{fabric}"));
-        Ok(self.node.clone() + &ports.collect::<String>())
+        let addresses = self.addresses.iter().take(ADDRESSES_MAX).map(|address| format!(",{address}"));
+        Ok(self.node.clone() + &ports.chain(addresses).collect::<String>())
     }
 
     /// What a note says.
@@ -47,13 +52,43 @@ impl Address {
         let wrong = || Error::new(Class::OTHER, format_args!("'{note}' is no address of a process"));
         let mut parts = note.split(',');
         let node = parts.next().filter(|node| !node.is_empty()).ok_or_else(wrong)?.to_owned();
-        let port = |part: &str| {
-            let (addr, fabric) = part.split_once(';')?;
-            Some((addr.parse().ok()?, fabric.to_owned()))
-        };
-        let ports: Option<Vec<_>> = parts.map(port).collect();
-        let ports = ports.filter(|ports| ports.len() <= PORTS_MAX).ok_or_else(wrong)?;
-        Ok(Self { node, ports })
+        let (mut ports, mut addresses) = (Vec::new(), Vec::new());
+        for part in parts {
+            match part.split_once(';') {
+                Some((addr, fabric)) => ports.push((addr.parse().map_err(|_| wrong())?, fabric.to_owned())),
+                None => addresses.push(part.parse().map_err(|_| wrong())?),
+            }
+        }
+        if ports.len() > PORTS_MAX || addresses.len() > ADDRESSES_MAX {
+            return Err(wrong());
+        }
+        Ok(Self { node, ports, addresses })
+    }
+
+    /// Where a port is reached by a process of another address: of its host's addresses, if it listens at all of them, by the one that
+    /// begins as one of the other's does for the longest. What both hosts have, as of networks that hosts make for themselves, leads
+    /// nowhere, unless they are one host.
+    pub(crate) fn reached_from(&self, other: &Self, port: usize) -> Option<SocketAddr> {
+        let (addr, _) = self.ports.get(port)?;
+        if !addr.ip().is_unspecified() {
+            return Some(*addr);
+        }
+        let leads = |address: &&IpAddr| self.node == other.node || !other.addresses.contains(*address);
+        let near = |address: &IpAddr| other.addresses.iter().map(|own| common_bits(*own, *address)).max();
+        // Of equal ones the first.
+        let best = self.addresses.iter().filter(leads).rev().max_by_key(|address| near(address));
+        let loopback =
+            || if addr.is_ipv6() { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { Ipv4Addr::LOCALHOST.into() };
+        Some(SocketAddr::new(best.copied().unwrap_or_else(loopback), addr.port()))
+    }
+}
+
+/// With how many bits two addresses begin alike.
+fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
     }
 }
 
@@ -71,7 +106,8 @@ mod tests {
 
     fn address(node: &str, fabrics: &[&str]) -> Address {
         let port = |(n, fabric): (u16, &&str)| (([10, 0, 0, 1], n).into(), (*fabric).to_owned());
-        Address { node: node.into(), ports: (1..).zip(fabrics).map(port).collect() }
+        let ports = (1..).zip(fabrics).map(port).collect();
+        Address { node: node.into(), ports, addresses: Vec::new() }
     }
 
     #[test]
@@ -80,7 +116,8 @@ mod tests {
         both.ports[1].0 = "[fe80::1]:7".parse().expect("an address");
         assert_eq!(Address::parse(&both.note().expect("plain")), Ok(both));
         let long = "x".repeat(NAME_MAX);
-        let five = address(&long, &[long.as_str(); PORTS_MAX]);
+        let mut five = address(&long, &[long.as_str(); PORTS_MAX]);
+        five.addresses = vec![[255, 255, 255, 255].into(); ADDRESSES_MAX];
         assert!(five.note().expect("plain").len() <= 900, "a note has room for it");
         assert_eq!(Address::parse(&five.note().expect("plain")), Ok(five));
         for wrong in [
@@ -91,9 +128,30 @@ mod tests {
         ] {
             assert!(wrong.note().is_err(), "{wrong:?}");
         }
-        for wrong in ["", ",", "a,1.2.3.4", "a,1.2.3.4:99999;x", "a,1.2.3.4:1;x,"] {
+        for wrong in ["", ",", "a,1.2.3", "a,1.2.3.4:99999;x", "a,1.2.3.4:1;x,"] {
             assert!(Address::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_port_is_reached_where_hosts_are_near() {
+        let host = |node: &str, addresses: &[[u8; 4]]| {
+            let port = ("0.0.0.0:9".parse().expect("an address"), "iwarp".to_owned());
+            let addresses = addresses.iter().map(|four| IpAddr::from(*four)).collect();
+            Address { node: node.into(), ports: vec![port], addresses }
+        };
+        let own = host("a", &[[172, 17, 0, 1], [10, 0, 3, 1], [192, 168, 5, 10]]);
+        let reached = |there: &Address| there.reached_from(&own, 0).expect("a port").to_string();
+        assert_eq!(
+            reached(&host("b", &[[172, 17, 0, 1], [10, 9, 0, 2], [192, 168, 5, 77]])),
+            "192.168.5.77:9"
+        );
+        assert_eq!(reached(&host("b", &[[10, 0, 3, 2], [192, 168, 6, 1]])), "10.0.3.2:9");
+        assert_eq!(reached(&host("b", &[[8, 8, 8, 8], [9, 9, 9, 9]])), "8.8.8.8:9", "the first");
+        assert_eq!(reached(&host("a", &[[10, 0, 3, 1]])), "10.0.3.1:9", "the own host");
+        assert_eq!(reached(&host("a", &[])), "127.0.0.1:9");
+        assert_eq!(address("c", &["x"]).reached_from(&own, 0), Some("10.0.0.1:1".parse().expect("one")));
+        assert_eq!(own.reached_from(&own, 1), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! [`Process`]: one process of a job, from its start to its end.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use host::Host;
@@ -49,6 +50,8 @@ pub struct Config {
     pub connect: Connect,
     /// A text that all processes of one host have in common, as for [`Port::fabric`].
     pub node: String,
+    /// Addresses of this host, of which the first six count: for ports whose address is that of all of them (`0.0.0.0`).
+    pub addresses: Vec<IpAddr>,
     /// Whether the processes of this host outnumber its cores, if that is known: their waits give cores up at once then, and keep them
     /// for longer where each has one ([`Host::expect_crowd`]). Where devices map peers' memory
     /// and nothing else carries messages; elsewhere threads need cores, too.
@@ -88,11 +91,18 @@ impl Process {
             host.expect_crowd(is_crowd);
         }
         config.tuning.tell(&*bootstrap, &config.ports)?;
-        let transport =
-            Transport::new(host, &config.ports, (&config.node, config.fast_path), bootstrap.clone())?;
+        let here = (&*config.node, &*config.addresses, config.fast_path);
+        let transport = Transport::new(host, &config.ports, here, bootstrap.clone())?;
         let tuning = Tuning::learn(&*bootstrap)?;
         let portals = match (config.lane, config.ports.last()) {
-            (Lane::Portals(matcher), Some(port)) => Some(Portals::open(host, port, matcher, &*bootstrap)?),
+            (Lane::Portals(matcher), Some(port)) => {
+                // Portals names a process by one address.
+                let mut port = port.clone();
+                if let Some(first) = config.addresses.first().filter(|_| port.address.is_unspecified()) {
+                    port.address = *first;
+                }
+                Some(Portals::open(host, &port, matcher, &*bootstrap)?)
+            }
             _ => None,
         };
         let core = Core::new(host, bootstrap, transport, portals, (tuning, config.one_sided));

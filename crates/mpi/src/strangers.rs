@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn strangers_have_numbers_behind_those_of_the_job() {
-        let address = |node: &str| Address { node: node.to_owned(), ports: Vec::new() };
+        let address =
+            |node: &str| Address { node: node.to_owned(), ports: Vec::new(), addresses: Vec::new() };
         let of = |job, rank| Identity { job, rank };
         let mut strangers = Strangers::new(of(7, 1), 4);
         assert!(strangers.is_empty() && strangers.number(of(8, 0)).is_none());

@@ -2,7 +2,7 @@
 //! are made with the first message. What it learns comes out as [`Event`]s.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ impl Transport {
     pub(crate) fn new(
         host: &Host,
         ports: &[Port],
-        (node, fast_path): (&str, bool),
+        (node, addresses, fast_path): (&str, &[IpAddr], bool),
         bootstrap: Arc<dyn Bootstrap>,
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
@@ -168,7 +168,8 @@ impl Transport {
         let open = |port| Nic::open(port, sizes, fast_path);
         let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
         let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
-        let address = Address { node: node.to_owned(), ports: listens.collect() };
+        let ports = listens.collect();
+        let address = Address { node: node.to_owned(), ports, addresses: addresses.to_vec() };
         bootstrap.put(&note_of(rank), &address.note()?)?;
         if rank == 0 {
             // Only to tell jobs apart: two of them that meet at one address began at different times.
@@ -721,7 +722,8 @@ impl Transport {
     /// The own port and the peer's address by which the two talk.
     fn way_to(&self, process: u32) -> Result<(usize, SocketAddr)> {
         let (near, far) = self.ports_to(process)?;
-        Ok((near, self.address_of(process)?.ports[far].0))
+        let reached = self.address_of(process)?.reached_from(&self.address, far);
+        Ok((near, reached.ok_or_else(|| Error::new(Class::INTERN, "a port of a peer's is not there"))?))
     }
 
     fn ask(&mut self, at: usize) -> Result<()> {

@@ -60,8 +60,18 @@ pub(crate) fn run_job_to_its_end(
     size: usize,
     variables: &[(&str, &str)],
 ) -> (Vec<Output>, BTreeMap<u32, Profile>) {
+    run_job_on_hosts(program, size, 1, variables)
+}
+
+/// As [`run_job_to_its_end`], with ranks on so many hosts in turn, as far as they are told.
+pub(crate) fn run_job_on_hosts(
+    program: &Path,
+    size: usize,
+    hosts: usize,
+    variables: &[(&str, &str)],
+) -> (Vec<Output>, BTreeMap<u32, Profile>) {
     let mut server = Server::new();
-    let ranks = (0..size).map(|_| Place { node: 0, appnum: 0 }).collect();
+    let ranks = (0..size).map(|rank| Place { node: (rank % hosts) as u32, appnum: 0 }).collect();
     let name = format!("test-{}-{size}", std::process::id());
     let ids = server.add_job(Job { name, ranks, universe_size: None, preput: Vec::new() }).expect("a job");
     let shared = Arc::new(Mutex::new(Shared { server, streams: Vec::new(), profiles: BTreeMap::new() }));
