@@ -12,7 +12,7 @@
 //! | `making`, `duplicate` | how communicators are made of others; without waiting |
 //! | `joining`, `strangers`, `members` | intercommunicators with other jobs, by a [`Bridge`]; who is there, and how it is told |
 //! | `special`, `partitioned` | requests that are more than an operation; messages in parts |
-//! | `topology`, `arranged` | who is whose neighbour; communicators that know it |
+//! | `topology`, `arranged`, `placement` | who is whose neighbour; communicators that know it; who takes which place |
 //! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
 //! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
 //! | `exchange` | collective operations without messages, where members map the same memory and read each other's |
@@ -71,6 +71,7 @@ mod over_portals;
 mod partitioned;
 mod places;
 mod point;
+mod placement;
 mod process;
 mod protocol;
 mod remote;

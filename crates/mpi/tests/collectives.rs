@@ -544,7 +544,7 @@ fn among_neighbours(process: &Process) {
         .collective(&Collective::NeighborAlltoall { input: input.buffer(0, 4), output: output.buffer(0, 4) });
     assert_eq!(missing.expect_err("no topology").class, Class::TOPOLOGY);
     let grid = Grid::new(&[2, 2], &[false, true]).expect("a grid");
-    let comm = world.cart_create(grid.clone()).expect("made");
+    let comm = world.cart_create(grid.clone(), false).expect("made");
     assert_eq!(comm.is_some(), world.rank() < 4);
     if let Some(comm) = comm {
         let me = comm.rank();
@@ -568,7 +568,7 @@ fn among_neighbours(process: &Process) {
     // Each says the edge of the rank behind it.
     let (me, size) = (world.rank(), world.size());
     let edge = [(me + 1) % size, (me + 2) % size, me];
-    let ring = world.dist_graph_create(&vec![edge], true).expect("made");
+    let ring = world.dist_graph_create(&vec![edge], true, false).expect("made");
     let (before, after) = ((me + size - 1) % size, (me + 1) % size);
     let wanted = Distributed {
         sources: vec![before],
@@ -586,7 +586,69 @@ fn among_neighbours(process: &Process) {
         assert_eq!(words(&output, 5)[3..], [before as u64, before as u64 + 100]);
     }
     let none = Distributed { sources: vec![size], ..Distributed::default() };
-    assert_eq!(world.dist_graph_create_adjacent(none).expect_err("no rank").class, Class::RANK);
+    assert_eq!(world.dist_graph_create_adjacent(none, false).expect_err("no rank").class, Class::RANK);
+}
+
+/// Goal: where ranks may be changed, neighbours come to be on one host, and each member knows its own place. Method: a grid of eight on
+/// two hosts that take ranks in turn, and the same as graphs; how many edges go between hosts, and that data come from whom they should.
+fn neighbours_are_placed_together(process: &Process) {
+    let world = process.world();
+    let host = |rank: i32| rank % 2;
+    let grid = Grid::new(&[2, 4], &[false, false]).expect("dimensions");
+    let far = |comm: &Comm| {
+        let mut of = vec![0; 8 * comm.size() as usize];
+        let mut mine = (world.rank() as u64).to_ne_bytes();
+        let (input, output) = (support::buffer(&mut mine), support::buffer(&mut of));
+        comm.collective(&Collective::Allgather { input: Some(input), output }).expect("all");
+        let of: Vec<i32> = of.chunks_exact(8).map(|rank| i32::from(rank[0])).collect();
+        let edges = (0..8).flat_map(|at| {
+            let down = grid.shift(at, 0, 1).expect("a dimension").1;
+            [down, grid.shift(at, 1, 1).expect("a dimension").1].map(|to| (at, to))
+        });
+        let edges = edges.filter(|(_, to)| *to != PROC_NULL);
+        edges.filter(|(at, to)| host(of[*at as usize]) != host(of[*to as usize])).count()
+    };
+    let cart = |reorder| world.cart_create(grid.clone(), reorder).expect("made").expect("all are in it");
+    let (as_they_are, placed) = (cart(false), cart(true));
+    assert_eq!((far(&as_they_are), far(&placed)), (6, 2));
+    // The same edges, said by each for itself, and by rank 0 for all.
+    let around = |rank: i32| {
+        let ends =
+            (0..2).flat_map(|dimension| <[i32; 2]>::from(grid.shift(rank, dimension, 1).expect("one")));
+        ends.filter(|end| *end != PROC_NULL).collect::<Vec<i32>>()
+    };
+    let mine = around(world.rank());
+    let own = Distributed { sources: mine.clone(), destinations: mine, weights: None };
+    let adjacent = world.dist_graph_create_adjacent(own, true).expect("made");
+    let all = (0..8).flat_map(|at| around(at).into_iter().map(move |to| [at, to, 3]));
+    let all = if world.rank() == 0 { all.collect() } else { Vec::new() };
+    let graph = world.dist_graph_create(&all, true, true).expect("made");
+    for comm in [&placed, &adjacent, &graph] {
+        assert_eq!(far(comm), 2);
+        let neighbours = around(comm.rank());
+        let mut mine = [comm.rank() as u8];
+        let mut got = vec![9; if comm.rank() % 4 == 0 || comm.rank() % 4 == 3 { 2 } else { 3 }];
+        if let Some(Topology::Grid(_)) = comm.topology() {
+            continue;
+        }
+        let call = Collective::NeighborAllgather {
+            input: support::buffer(&mut mine),
+            output: support::buffer(&mut got),
+        };
+        comm.collective(&call).expect("valid");
+        got.sort_unstable();
+        let mut expected: Vec<u8> = neighbours.iter().map(|rank| *rank as u8).collect();
+        expected.sort_unstable();
+        assert_eq!(got, expected);
+        let Some(Topology::Distributed(edges)) = comm.topology() else { panic!("a graph") };
+        assert_eq!(edges.sources.len(), neighbours.len());
+        assert!(edges.weights.iter().flatten().flatten().all(|weight| *weight == 3));
+    }
+}
+
+#[test]
+fn topologies_know_hosts() {
+    support::in_threads_of_hosts("shm", 8, 2, neighbours_are_placed_together);
 }
 
 /// An operation that goes on by itself and one that is waited for, in opposite orders.

@@ -93,17 +93,16 @@ fn new_grid(ndims: i32, dims: In<i32>, periods: In<i32>) -> Answer<Grid> {
     Ok(Grid::new(&integers(dims, ndims, "dims")?, &periods)?)
 }
 
-/// Ranks stay as they are, whatever `reorder` allows.
 pub(crate) fn cart_create(
     comm_old: Comm,
     ndims: i32,
     dims: In<i32>,
     periods: In<i32>,
-    _reorder: i32,
+    reorder: i32,
     comm_cart: Out<Comm>,
 ) -> Answer {
     let grid = new_grid(ndims, dims, periods)?;
-    comm_cart.set(insert_comm(get(comm_old, "comm_old")?.cart_create(grid)?)?);
+    comm_cart.set(insert_comm(get(comm_old, "comm_old")?.cart_create(grid, reorder != 0)?)?);
     Ok(())
 }
 
@@ -183,17 +182,16 @@ fn new_graph(nnodes: i32, index: In<i32>, edges: In<i32>) -> Answer<Graph> {
     Ok(Graph::new(&index, &edges)?)
 }
 
-/// Ranks stay as they are, whatever `reorder` allows.
 pub(crate) fn graph_create(
     comm_old: Comm,
     nnodes: i32,
     indx: In<i32>,
     edges: In<i32>,
-    _reorder: i32,
+    reorder: i32,
     comm_graph: Out<Comm>,
 ) -> Answer {
     let graph = new_graph(nnodes, indx, edges)?;
-    comm_graph.set(insert_comm(get(comm_old, "comm_old")?.graph_create(graph)?)?);
+    comm_graph.set(insert_comm(get(comm_old, "comm_old")?.graph_create(graph, reorder != 0)?)?);
     Ok(())
 }
 
@@ -251,7 +249,7 @@ fn weights(array: In<i32>, count: i32, argument: &str) -> Answer<Option<Vec<i32>
     }
 }
 
-/// Ranks stay as they are, whatever `reorder` allows, and nothing is done with weights and hints but to keep the former.
+/// Nothing is done with hints; weights count where ranks are changed.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn dist_graph_create_adjacent(
     comm_old: Comm,
@@ -262,7 +260,7 @@ pub(crate) fn dist_graph_create_adjacent(
     destinations: In<i32>,
     destweights: In<i32>,
     _info: Info,
-    _reorder: i32,
+    reorder: i32,
     comm_dist_graph: Out<Comm>,
 ) -> Answer {
     let of_sources = weights(sourceweights, indegree, "sourceweights")?;
@@ -272,7 +270,7 @@ pub(crate) fn dist_graph_create_adjacent(
         destinations: integers(destinations, outdegree, "destinations")?,
         weights: weights.map(<[Vec<i32>; 2]>::from),
     };
-    let made = get(comm_old, "comm_old")?.dist_graph_create_adjacent(neighbours)?;
+    let made = get(comm_old, "comm_old")?.dist_graph_create_adjacent(neighbours, reorder != 0)?;
     comm_dist_graph.set(insert_comm(Some(made))?);
     Ok(())
 }
@@ -287,7 +285,7 @@ pub(crate) fn dist_graph_create(
     destinations: In<i32>,
     weights: In<i32>,
     _info: Info,
-    _reorder: i32,
+    reorder: i32,
     comm_dist_graph: Out<Comm>,
 ) -> Answer {
     let (sources, degrees) = (integers(sources, n, "sources")?, integers(degrees, n, "degrees")?);
@@ -302,7 +300,7 @@ pub(crate) fn dist_graph_create(
     let to = integers(destinations, count, "destinations")?;
     let weights = weights.unwrap_or_else(|| vec![0; count as usize]);
     let edges = from.zip(to).zip(weights).map(|((source, to), weight)| [source, to, weight]).collect();
-    let made = get(comm_old, "comm_old")?.dist_graph_create(&edges, is_weighted)?;
+    let made = get(comm_old, "comm_old")?.dist_graph_create(&edges, is_weighted, reorder != 0)?;
     comm_dist_graph.set(insert_comm(Some(made))?);
     Ok(())
 }

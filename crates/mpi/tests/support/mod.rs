@@ -153,19 +153,34 @@ pub(crate) fn in_threads_on(
     in_threads_with(devices, ranks, Config { connect, ..Config::default() }, body);
 }
 
+/// As [`in_threads`], with ranks dealt out to so many hosts in turn, as far as they know.
+pub(crate) fn in_threads_of_hosts(device: &'static str, ranks: u32, hosts: u32, body: Body) {
+    in_threads_at(vec![device], ranks, Config::default(), move |rank| format!("host-{}", rank % hosts), body);
+}
+
 fn in_threads_with(
     devices: Vec<&'static str>,
     ranks: u32,
     how: Config,
     body: impl Fn(&Process) + Clone + Send + 'static,
 ) {
+    in_threads_at(devices, ranks, how, |_| "here".to_owned(), body);
+}
+
+fn in_threads_at(
+    devices: Vec<&'static str>,
+    ranks: u32,
+    how: Config,
+    node: impl Fn(u32) -> String,
+    body: impl Fn(&Process) + Clone + Send + 'static,
+) {
     let (host, board) = (verbs::host::real::host(), Board::new(ranks));
     let run = |rank: u32| {
         let (host, board, how, body) = (host.clone(), board.clone(), how.clone(), body.clone());
-        let device = devices[rank as usize % devices.len()];
+        let (device, node) = (devices[rank as usize % devices.len()], node(rank));
         move || {
             let _alarm = Alarm;
-            rank_body(&host, &board, rank, (device, "fabric", "here"), how, body);
+            rank_body(&host, &board, rank, (device, "fabric", &node), how, body);
         }
     };
     let threads: Vec<Task> =
