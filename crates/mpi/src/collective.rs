@@ -15,7 +15,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::request::Request;
 use crate::run::{Plan, Run};
-use crate::wire::Label;
+use crate::wire::{Called, Label};
 
 /// A collective operation, as one process calls it.
 ///
@@ -139,6 +139,9 @@ fn shared_memory() -> Error {
 /// Begins what was planned.
 fn begin(engine: &mut Engine, plan: Arc<Plan>) -> Begun {
     engine.scheduled += 1;
+    if let Some(called) = plan.called {
+        engine.called(plan.label, called);
+    }
     engine.begin(Box::new(Run::new(plan)))
 }
 
@@ -186,13 +189,16 @@ impl Comm {
         let remote = self.remote_group().map_or(0, |group| group.size() as usize);
         let commutative = op.as_ref().is_none_or(Op::is_commutative);
         let mut task = Task { rank, size, remote, root, input, output, commutative, segment: u64::MAX };
+        let mut called = None;
         let schedule = match kind {
             Which::Neighbours(neighbours) => plan_neighbours(&neighbours, &task.input, &task.output),
             Which::All(kind) if self.is_inter() => {
                 let text = format!("{} needs an intracommunicator", collective.name());
+                called = Some(Called::new(kind, root, bytes));
                 plan_inter(kind, &task).ok_or_else(|| Error::new(Class::COMM, text))?
             }
             Which::All(kind) => {
+                called = Some(Called::new(kind, root, bytes));
                 let case = Case { kind, size, bytes, commutative, even, segment: 0, shared: 0 };
                 let choice = self.core().tuning().choose(case);
                 task.segment = choice.segment;
@@ -201,6 +207,7 @@ impl Comm {
             }
         };
         let label = Label { context: self.context(Plane::Collective)?, tag: tag(self) };
-        places.plan(&schedule, (self.group(), self.peers()), label, op)
+        let plan = places.plan(&schedule, (self.group(), self.peers()), label, op)?;
+        Ok(Plan { called, ..plan })
     }
 }

@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use host::{Bell, Held, Host, Lock, Source, WaitSet, Wakes, mix};
+use host::{Bell, Held, Host, Lock, Source, Time, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
 use crate::context::{Context, SERIAL_MAX};
+use crate::doubt::PATIENCE;
 use crate::engine::{Begun, Engine, Stored};
 use crate::error::{Class, Error, Result};
 use crate::exchange::Retired;
@@ -266,22 +267,50 @@ impl Core {
             look(engine)
         };
         // The first look is often the last.
-        match self.with(|engine| step(engine, true)) {
+        let (found, may_doubt) = self.with(|engine| {
+            let found = step(engine, true);
+            let may_doubt = found.is_none() && engine.may_doubt();
+            (found, may_doubt)
+        });
+        match found {
             Some(found) => Ok(found),
+            None if may_doubt && self.0.host.node().is_none() => self.wait_in_doubt(call, step),
             None => self.wait_by(call, step),
         }
     }
 
-    /// Waits until a step has found something; each makes progress, brief or all.
-    fn wait_by<T>(
+    /// As [`Core::wait_by`], where what is waited for may never come: others are asked, now and then.
+    fn wait_in_doubt<T>(
         &self,
         call: &'static str,
         mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
     ) -> Result<T> {
+        for patience in PATIENCE {
+            if let Some(found) = self.wait_until(call, self.0.host.after(patience), &mut step) {
+                return Ok(found);
+            }
+            self.with(Engine::doubt);
+        }
+        self.wait_by(call, step)
+    }
+
+    /// Waits until a step has found something; each makes progress, brief or all.
+    fn wait_by<T>(&self, call: &'static str, step: impl FnMut(&mut Engine, bool) -> Option<T>) -> Result<T> {
+        let found = self.wait_until(call, None, step);
+        found.ok_or_else(|| Error::new(Class::OTHER, format_args!("the world ended during {call}")))
+    }
+
+    /// As [`Core::wait_by`], until a deadline.
+    fn wait_until<T>(
+        &self,
+        call: &'static str,
+        deadline: Option<Time>,
+        mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
+    ) -> Option<T> {
         let sources = Sources { all: &self.0.sources, armed: Cell::new(false) };
         // In virtual time nobody sleeps, but who has paused looks again when the bell is rung.
         let mut waits = self.0.host.node().map(|_| Waits::new(&self.0.waiting));
-        let found = self.0.host.wait(call, &sources, None, || {
+        self.0.host.wait(call, &sources, deadline, || {
             let is_last = sources.armed.take();
             if is_last {
                 // Whoever ends what this thread waits for after its last look finds it counted.
@@ -295,8 +324,7 @@ impl Core {
                 self.0.host.ring(&self.0.bell);
             }
             found
-        });
-        found.ok_or_else(|| Error::new(Class::OTHER, format_args!("the world ended during {call}")))
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use host::{Host, Step};
 use verbs::{Buf, SendOp, Sge};
 
 use crate::connection::{Next, Payload, Received, Short};
+use crate::doubt::Ledger;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::matching::{Envelope, Matching, Wanted};
@@ -22,7 +23,7 @@ use crate::status::{Ended, Status};
 use crate::table::{Key, Table};
 use crate::tool::{Carrier, Gauge, Traffic};
 use crate::transport::{Event, Place, STORED_MAX, Transport};
-use crate::wire::{Exposed, Label, Message};
+use crate::wire::{Called, Exposed, Label, Message};
 
 /// MPI's modes of sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +72,17 @@ pub(crate) struct Claimed {
 pub(crate) trait Task: Send {
     /// Goes on as far as possible; says how it ended, if it has.
     fn advance(&mut self, engine: &mut Engine) -> Option<Status>;
+
+    /// Whether it may wait for what nobody sends, so that it is worth asking.
+    fn may_doubt(&self) -> bool {
+        false
+    }
+
+    /// It has waited long: asks those that it waits for.
+    fn doubt(&self, _engine: &mut Engine) {}
+
+    /// A process says that it has called something else in an operation, or has given up.
+    fn refuse(&mut self, _engine: &mut Engine, _from: u32, _label: Label, _called: Called) {}
 }
 
 /// All point-to-point state of a process.
@@ -99,6 +111,10 @@ pub(crate) struct Engine {
     looked: u64,
     /// Collective operations that were begun as schedules.
     pub(crate) scheduled: u64,
+    /// What those were.
+    ledger: Ledger,
+    /// Sends of such that have failed, which perhaps nobody receives.
+    abandoned: Vec<Key>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -126,6 +142,8 @@ impl Engine {
             own: Traffic::default(),
             looked: 0,
             scheduled: 0,
+            ledger: Ledger::default(),
+            abandoned: Vec::new(),
         }
     }
 
@@ -509,6 +527,74 @@ impl Engine {
         stirred
     }
 
+    /// Whether a task may wait for what nobody sends.
+    pub(crate) fn may_doubt(&self) -> bool {
+        // What Portals carries does not come in one order with questions.
+        self.portals.is_none() && self.tasks.iter().any(|(_, task)| task.may_doubt())
+    }
+
+    /// This process has waited long: all tasks ask those that they wait for.
+    pub(crate) fn doubt(&mut self) {
+        let mut tasks = std::mem::take(&mut self.tasks);
+        tasks.iter().for_each(|(_, task)| task.doubt(self));
+        tasks.append(&mut self.tasks);
+        self.tasks = tasks;
+    }
+
+    /// A collective operation begins.
+    pub(crate) fn called(&mut self, label: Label, called: Called) {
+        self.ledger.begin(label, called);
+    }
+
+    /// One has failed.
+    pub(crate) fn gave_up(&mut self, label: Label) {
+        self.ledger.give_up(label);
+    }
+
+    /// Whom a send or a receive waits for.
+    pub(crate) fn awaited(&mut self, key: Key) -> Option<u32> {
+        match &self.operations.get_mut(key)?.work {
+            Work::Receive(receive) => receive.wanted.source,
+            Work::Send { to, .. } => Some(*to),
+            _ => None,
+        }
+    }
+
+    /// Says something to a process; who is lost, or is this one, need not be told.
+    pub(crate) fn tell_of(&mut self, process: u32, message: Message) {
+        if process != self.rank {
+            drop(self.transport.send(process, message, Payload::None, None));
+        }
+    }
+
+    /// Gives up a send or a receive for which nobody may ever come; whether it did, or its data are being moved.
+    pub(crate) fn abandon(&mut self, key: Key) -> bool {
+        if self.awaited(key).is_none() {
+            return false;
+        }
+        self.cancel(key);
+        self.free(key);
+        if self.has(key) {
+            self.abandoned.push(key);
+        }
+        true
+    }
+
+    /// A process wants to know whether this one has called the same.
+    fn asked(&mut self, from: u32, label: Label, called: Called) {
+        if let Some(called) = self.ledger.differs(label, called) {
+            self.tell_of(from, Message::Differs { label, called });
+        }
+    }
+
+    /// A process has called something else than this one, or has given up.
+    fn refused(&mut self, from: u32, label: Label, called: Called) {
+        let mut tasks = std::mem::take(&mut self.tasks);
+        tasks.iter_mut().for_each(|(_, task)| task.refuse(self, from, label, called));
+        tasks.append(&mut self.tasks);
+        (self.tasks, self.stirred) = (tasks, true);
+    }
+
     /// How an operation ended, if it has; it is forgotten then.
     pub(crate) fn take(&mut self, key: Key) -> Option<Status> {
         match self.operations.get_mut(key) {
@@ -599,7 +685,9 @@ impl Engine {
 
     /// Whether the peers have, or can get, all that this process has sent.
     pub(crate) fn is_drained(&self) -> bool {
-        let sends = |(_, operation): (Key, &Operation)| matches!(operation.work, Work::Send { .. });
+        let sends = |(key, operation): (Key, &Operation)| {
+            matches!(operation.work, Work::Send { .. }) && !self.abandoned.contains(&key)
+        };
         let portals = self.portals.as_deref();
         portals.is_none_or(Portals::is_drained)
             && self.transport.is_drained()
@@ -765,6 +853,8 @@ impl Engine {
                 self.help(from, Key::from_number(id), key, share, at);
             }
             Message::Copied { key, pieces } => self.copied(from, Key::from_number(key), pieces),
+            Message::Ask { label, called } => self.asked(from, label, called),
+            Message::Differs { label, called } => self.refused(from, label, called),
             Message::Credit => {}
         }
     }

@@ -15,6 +15,7 @@
 //! | `topology`, `arranged`, `placement` | who is whose neighbour; communicators that know it; who takes which place |
 //! | `collective`, `call` | [`Collective`]: collective operations, and what is wrong with their arguments |
 //! | `places`, `run`, `tuning` | schedules with memory in the place of spans; carrying them out; choosing them |
+//! | `doubt` | how members find out that they have not called alike |
 //! | `exchange` | collective operations without messages, where members map the same memory and read each other's |
 //! | `remote` | bytes between a buffer and places in a peer's memory |
 //! | `window`, `one_sided` | [`Window`]: one-sided communication; what of it goes as messages |
@@ -47,6 +48,7 @@ mod connect;
 mod connection;
 mod context;
 mod core;
+mod doubt;
 mod duplicate;
 mod engine;
 mod errhandler;

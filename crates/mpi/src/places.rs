@@ -59,7 +59,7 @@ impl Places {
             })
         };
         let rounds = (0..schedule.count()).map(|round| schedule.steps(round).iter().map(act).collect());
-        Ok(Plan { rounds: rounds.collect::<Result<_>>()?, label, op })
+        Ok(Plan { rounds: rounds.collect::<Result<_>>()?, label, op, called: None })
     }
 
     fn datatype(&self, datatype: Type) -> Result<Datatype> {

@@ -1,5 +1,6 @@
 //! [`Run`]: a collective operation under way: the rounds of its plan, one after the other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datatypes::Op;
@@ -11,7 +12,7 @@ use crate::memory::Buffer;
 use crate::operation::{Names, Receive};
 use crate::status::{Status, UNDEFINED};
 use crate::table::Key;
-use crate::wire::Label;
+use crate::wire::{Called, Label, Message};
 
 /// A step of a schedule, with processes and memory in the place of ranks and spans.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     /// What all its messages match.
     pub(crate) label: Label,
     pub(crate) op: Option<Op>,
+    /// What the other members must have called, too; nothing is known of others' calls otherwise.
+    pub(crate) called: Option<Called>,
 }
 
 /// A plan that is being carried out.
@@ -61,6 +64,7 @@ impl Task for Run {
                 return None;
             }
             if let Some(error) = self.failed.take() {
+                self.give_up(engine);
                 return Some(Status::failed(error));
             }
             if self.begun == self.plan.rounds.len() {
@@ -72,12 +76,49 @@ impl Task for Run {
             }
         }
     }
+
+    fn may_doubt(&self) -> bool {
+        self.plan.called.is_some()
+    }
+
+    fn doubt(&self, engine: &mut Engine) {
+        let Some(called) = self.plan.called else { return };
+        let awaited = self.pending.iter().filter_map(|(key, _)| engine.awaited(*key));
+        let awaited: BTreeSet<u32> = awaited.collect();
+        for process in awaited {
+            engine.tell_of(process, Message::Ask { label: self.plan.label, called });
+        }
+    }
+
+    fn refuse(&mut self, engine: &mut Engine, from: u32, label: Label, called: Called) {
+        let Some(own) = self.plan.called.filter(|_| label == self.plan.label) else { return };
+        if !self.pending.iter().any(|(key, _)| engine.awaited(*key) == Some(from)) {
+            return;
+        }
+        self.failed.get_or_insert_with(|| own.differs(from, called));
+        // What is being moved comes to its end.
+        self.pending.retain(|(key, _)| !engine.abandon(*key));
+    }
 }
 
 impl Run {
     /// A plan, to be begun.
     pub(crate) fn new(plan: Arc<Plan>) -> Self {
         Self { plan, begun: 0, pending: Vec::new(), failed: None }
+    }
+
+    /// The operation has failed: the others that this process would talk to wait for nothing.
+    fn give_up(&self, engine: &mut Engine) {
+        let Some(called) = self.plan.called else { return };
+        engine.gave_up(self.plan.label);
+        let peers = self.plan.rounds.iter().flatten().filter_map(|act| match act {
+            Act::Send { to, .. } => Some(*to),
+            Act::Receive { from, .. } => Some(*from),
+            Act::Reduce { .. } | Act::Copy { .. } => None,
+        });
+        for process in peers.collect::<BTreeSet<u32>>() {
+            engine.tell_of(process, Message::Differs { label: self.plan.label, called });
+        }
     }
 
     /// A send or a receive has ended.

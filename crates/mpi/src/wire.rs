@@ -19,6 +19,17 @@ pub(crate) struct Label {
     pub(crate) tag: i32,
 }
 
+/// What a member has called in a collective operation, as far as all must call alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    /// Which kind of operation.
+    pub(crate) kind: u8,
+    /// The root's rank; -1 where that is not what tells it.
+    pub(crate) root: i32,
+    /// Bytes by which all choose an algorithm.
+    pub(crate) bytes: u64,
+}
+
 /// Memory of the sender's that the receiver is to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exposed {
@@ -75,6 +86,20 @@ pub(crate) enum Message {
         /// Whether all went well.
         ok: bool,
     },
+    /// The sender waits for the receiver in a collective operation: has that called the same?
+    Ask {
+        /// The operation's.
+        label: Label,
+        /// What the sender has called.
+        called: Called,
+    },
+    /// It has called something else, or has given up.
+    Differs {
+        /// The operation's.
+        label: Label,
+        /// What the sender of this has called.
+        called: Called,
+    },
     /// Nothing but credits.
     Credit,
 }
@@ -86,6 +111,8 @@ const DONE: u8 = 4;
 const CREDIT: u8 = 5;
 const SHARE: u8 = 7;
 const COPIED: u8 = 8;
+const ASK: u8 = 9;
+const DIFFERS: u8 = 10;
 
 /// In a ring, the first word where the next record is not, but at the ring's begin. It is no message's.
 pub(crate) const MARK: u64 = 6;
@@ -137,6 +164,7 @@ impl Message {
         match self {
             Self::Eager { answer: None, .. } | Self::Credit => HEAD,
             Self::Eager { answer: Some(_), .. } | Self::Done { .. } | Self::Copied { .. } => HEAD + 8,
+            Self::Ask { .. } | Self::Differs { .. } => HEAD + 16,
             Self::Request { .. } | Self::Share { .. } => HEAD_MAX,
         }
     }
@@ -175,6 +203,12 @@ impl Message {
                 put(HEAD, &id.to_le_bytes());
                 (DONE, Label { context: 0, tag: i32::from(!ok) })
             }
+            Self::Ask { label, called } | Self::Differs { label, called } => {
+                put(HEAD, &called.bytes.to_le_bytes());
+                put(HEAD + 8, &called.root.to_le_bytes());
+                put(HEAD + 12, &[called.kind]);
+                (if matches!(self, Self::Ask { .. }) { ASK } else { DIFFERS }, label)
+            }
             Self::Credit => (CREDIT, Label::default()),
         };
         put(0, &[kind]);
@@ -198,6 +232,11 @@ impl Message {
             }
             COPIED => Self::Copied { key: id, pieces: label.tag as u32 },
             DONE => Self::Done { id, ok: label.tag == 0 },
+            ASK | DIFFERS => {
+                let (kind, root) = (bytes[HEAD + 12], i32::from_le_bytes(part(bytes, HEAD + 8)));
+                let called = Called { kind, root, bytes: id };
+                if bytes[0] == ASK { Self::Ask { label, called } } else { Self::Differs { label, called } }
+            }
             CREDIT => Self::Credit,
             _ => return None,
         };
@@ -296,7 +335,7 @@ pub(crate) struct Hello {
     pub(crate) to: Identity,
 }
 
-const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x04";
+const MAGIC: &[u8; 8] = b"nmpi\0\0\0\x05";
 /// Bytes of a [`Hello`].
 pub(crate) const HELLO: usize = 8 + 2 * IDENTITY;
 
@@ -385,6 +424,12 @@ mod tests {
             }),
             any::<(u64, u32)>().prop_map(|(key, pieces)| Message::Copied { key, pieces }),
             any::<(u64, bool)>().prop_map(|(id, ok)| Message::Done { id, ok }),
+            (any::<(u64, i32, u64, u8)>(), any::<(i32, bool)>()).prop_map(
+                |((context, tag, bytes, kind), (root, asks))| {
+                    let (label, called) = (Label { context, tag }, Called { kind, root, bytes });
+                    if asks { Message::Ask { label, called } } else { Message::Differs { label, called } }
+                }
+            ),
             Just(Message::Credit),
         ]
     }

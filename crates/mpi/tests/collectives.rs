@@ -750,17 +750,20 @@ fn long_ones_follow_each_other(process: &Process) {
     }
 }
 
+/// Bytes on each side of what has room at a desk.
+const SIZES: [usize; 6] = [8, 8 << 10, (8 << 10) + 8, 16 << 10, 200_000, 1 << 20];
+
 /// Goal: members that come with different sizes get errors, and do not wait for each other, whichever way the sizes would go; what
-/// follows works. Method: one gives fewer or more bytes than the others, each side of what has room at a desk; of a broadcast a root that
-/// shows what it has does not wait to hear of it.
-fn sizes_that_differ_are_errors(process: &Process) {
-    const SIZES: [usize; 6] = [8, 8 << 10, (8 << 10) + 8, 16 << 10, 200_000, 1 << 20];
+/// follows works. Method: one gives fewer or more bytes than the others; of a broadcast a root that has given what it has does not wait to
+/// hear of it.
+fn sizes_that_differ_are_errors(process: &Process, pairs: &[(usize, usize)]) {
     let world = process.world();
     let (me, ranks) = (world.rank(), world.size() as usize);
     let odd = ranks as i32 - 1;
-    let (mut input, mut output) = (vec![1; ranks << 20], vec![2; ranks << 20]);
-    for (usual, other) in SIZES.into_iter().flat_map(|a| SIZES.map(|b| (a, b))).filter(|(a, b)| a != b) {
-        let bytes = if me == odd { other } else { usual };
+    let most = pairs.iter().map(|(usual, other)| *usual.max(other)).max().unwrap_or(0);
+    let (mut input, mut output) = (vec![1; ranks * most], vec![2; ranks * most]);
+    for (usual, other) in pairs {
+        let bytes = *if me == odd { other } else { usual };
         let numbers = |bytes: &mut [u8]| typed(bytes, bytes.len() as i64 / 8, &Basic::Uint64.into());
         let op = || Operator::Sum.into();
         for kind in [Kind::Bcast, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce] {
@@ -803,6 +806,36 @@ fn sizes_that_differ_are_errors(process: &Process) {
     }
 }
 
+/// Goal: members that call something else, or with another root, have errors that say what the others have called. Method: the last rank
+/// calls a barrier, or gives another root, where the others wait for what it would send.
+fn calls_that_differ_are_errors(process: &Process) {
+    let world = process.world();
+    let odd = world.rank() == world.size() - 1;
+    let (mut mine, mut all) = ([1; 8], vec![0; 8 * world.size() as usize]);
+    let gather = |mine: &mut [u8], all: &mut [u8]| Collective::Allgather {
+        input: Some(support::buffer(mine)),
+        output: support::buffer(all),
+    };
+    let call = if odd { Collective::Barrier } else { gather(&mut mine, &mut all) };
+    let error = world.collective(&call).expect_err("they differ");
+    assert!([Class::TRUNCATE, Class::NOT_SAME].contains(&error.class), "{error}");
+    if world.size() == 2 {
+        // Each would be its own root.
+        return;
+    }
+    let mut long = vec![world.rank() as u8; 100_000];
+    let root = if odd { 1 } else { 0 };
+    let mut request = world.icollective(&Collective::Bcast { buffer: support::buffer(&mut long), root });
+    let status = request.as_mut().expect("valid").wait();
+    assert!(status.error.is_some() || !odd, "{status:?}");
+    // Wherever nobody shares memory, what the last rank waits for is what nobody sends.
+    let text = status.error.map_or(String::new(), |error| error.text.clone());
+    let names =
+        text.contains("bcast of 100000 bytes") || text.contains("has given up") || text.contains("belong");
+    assert!(!odd || names, "{text}");
+    world.collective(&Collective::Barrier).expect("all is well");
+}
+
 macro_rules! bodies {
     ($($name:ident $ranks:literal)*) => {
         mod model {
@@ -819,10 +852,26 @@ fn long_ones_of_two_follow_each_other() {
     in_threads("shm", 2, Connect::OnDemand, long_ones_follow_each_other);
 }
 
-/// Where members share memory; by messages, some of these wait for what nobody sends.
+/// Where members share memory.
 #[test]
 fn members_that_disagree_about_sizes_do_not_wait() {
-    (2..=4).for_each(|ranks| in_threads("shm", ranks, Connect::OnDemand, sizes_that_differ_are_errors));
+    fn all(process: &Process) {
+        let pairs = SIZES.into_iter().flat_map(|a| SIZES.map(|b| (a, b))).filter(|(a, b)| a != b);
+        sizes_that_differ_are_errors(process, &pairs.collect::<Vec<_>>());
+    }
+    (2..=4).for_each(|ranks| in_threads("shm", ranks, Connect::OnDemand, all));
+}
+
+/// By messages: some would wait for what nobody sends.
+#[test]
+fn members_that_disagree_ask_each_other() {
+    fn all(process: &Process) {
+        sizes_that_differ_are_errors(process, &[(8, 200_000), (200_000, 8)]);
+        calls_that_differ_are_errors(process);
+    }
+    for (device, ranks) in [("shm", 18), ("iwarp", 2), ("iwarp", 3), ("iwarp", 5)] {
+        in_threads(device, ranks, Connect::OnDemand, all);
+    }
 }
 
 bodies! {

@@ -222,7 +222,7 @@ impl<'a> Rounds<'a> {
 
     fn run(&self, acts: Vec<Act>) -> Result<()> {
         let core = self.file.core();
-        let plan = Arc::new(Plan { rounds: vec![acts], label: self.label, op: None });
+        let plan = Arc::new(Plan { rounds: vec![acts], label: self.label, op: None, called: None });
         let begun = core.with(|engine| engine.begin(Box::new(Run::new(plan))));
         let call = if self.way == Way::Read { "MPI_File_read_all" } else { "MPI_File_write_all" };
         core.finish(call, begun).ok().map(drop)
