@@ -3,6 +3,7 @@
 use cface::contain;
 use datatypes::ErrorKind;
 
+use crate::calls::{note_error, tell_of_events};
 use crate::constants as c;
 use crate::handler;
 use crate::profile::{self, NAMES};
@@ -102,6 +103,7 @@ pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> 
     };
     if let Some(began) = began {
         profile::end(at, began);
+        tell();
     }
     code
 }
@@ -116,10 +118,22 @@ pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Tells tools of what has happened meanwhile, if they want to hear.
+#[cold]
+fn tell() {
+    if profile::tells_events() {
+        // A panic has said what it is; the call itself is over.
+        let _ = contain(tell_of_events);
+    }
+}
+
 #[cold]
 fn report(name: &'static str, whose: Whose, fault: Fault) -> i32 {
     let whose = fault.whose.unwrap_or(whose);
     let code = fault.code;
+    if profile::tells_events() && !matches!(whose, Whose::Caller) {
+        note_error(handler::class_of(code));
+    }
     // A handler of the program's is its own code: if that panics, as a Rust program's may, it has said so.
     contain(|| handler::call(name, whose, &fault)).unwrap_or(code)
 }

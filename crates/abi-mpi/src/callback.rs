@@ -30,6 +30,45 @@ impl Function {
     }
 }
 
+/// What a tool wants called when something happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventFunction(pub(crate) Address);
+
+impl EventFunction {
+    /// Calls it for an instance, with the handle that it was registered for, and what was registered with it.
+    pub(crate) fn call(self, instance: Address, handle: Address, safety: i32, data: Address) {
+        type Heard = unsafe extern "C" fn(usize, usize, i32, usize);
+        // SAFETY: a tool passes a function of this type. Test: `events` of tests/c/tools.c.
+        unsafe { std::mem::transmute::<usize, Heard>(self.0.0)(instance.0, handle.0, safety, data.0) };
+    }
+}
+
+/// What a tool wants called when a handle of an event is gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventGone(pub(crate) Address);
+
+impl EventGone {
+    /// Calls it for a handle, with what the tool has given with it.
+    pub(crate) fn call(self, handle: Address, safety: i32, data: Address) {
+        type Gone = unsafe extern "C" fn(usize, i32, usize);
+        // SAFETY: as in `EventFunction::call`.
+        unsafe { std::mem::transmute::<usize, Gone>(self.0.0)(handle.0, safety, data.0) };
+    }
+}
+
+/// What a tool wants called when events were forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventsDropped(pub(crate) Address);
+
+impl EventsDropped {
+    /// Calls it with how many they were, all from the first source.
+    pub(crate) fn call(self, count: i64, handle: Address, safety: i32, data: Address) {
+        type Dropped = unsafe extern "C" fn(i64, usize, i32, i32, usize);
+        // SAFETY: as in `EventFunction::call`.
+        unsafe { std::mem::transmute::<usize, Dropped>(self.0.0)(count, handle.0, 0, safety, data.0) };
+    }
+}
+
 /// A key's functions and the word that a program keeps with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttributeFunctions {

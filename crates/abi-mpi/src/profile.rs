@@ -1,8 +1,8 @@
 //! What calls take and what leaves in them, noted if the launcher wants a profile, and told to it when the process leaves.
 //!
-//! A call that is not noted costs a look at one flag. `MPI_Pcontrol` switches it.
+//! A call that is not noted, and behind which no tool wants to hear of events, costs a look at one flag. `MPI_Pcontrol` switches notes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use host::{Span, Time};
@@ -10,8 +10,12 @@ use mpi::{Called, Process, Profile, Traffic};
 
 include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
-/// Whether calls are noted now.
-static IS_ON: AtomicBool = AtomicBool::new(false);
+/// What is done behind calls now, as bits.
+static IS_ON: AtomicU8 = AtomicU8::new(0);
+/// They are noted.
+const NOTES: u8 = 1;
+/// Tools hear of events.
+const EVENTS: u8 = 2;
 /// Of each function, in the order of [`NAMES`].
 static CALLS: [Count; NAMES.len()] = [const { Count::new() }; NAMES.len()];
 /// Bytes that had left when the last call ended that was noted.
@@ -46,21 +50,36 @@ struct Watch {
     sent: Vec<Traffic>,
 }
 
-/// When a call that is to be noted began.
+/// When a call began behind which there is something to do.
 #[inline(always)]
 pub(crate) fn begin() -> Option<Time> {
-    if IS_ON.load(Ordering::Relaxed) { now() } else { None }
+    if IS_ON.load(Ordering::Relaxed) == 0 { None } else { Some(now()) }
 }
 
 #[cold]
-fn now() -> Option<Time> {
-    PROCESS.get().map(|process| process.host().now())
+fn now() -> Time {
+    PROCESS.get().map_or(Time::ZERO, |process| process.host().now())
+}
+
+/// Has tools hear of events, or not any more; whether that is new.
+pub(crate) fn tell_events(on: bool) -> bool {
+    let before = if on {
+        IS_ON.fetch_or(EVENTS, Ordering::Relaxed)
+    } else {
+        IS_ON.fetch_and(!EVENTS, Ordering::Relaxed)
+    };
+    (before & EVENTS != 0) != on
+}
+
+/// Whether tools hear of events.
+pub(crate) fn tells_events() -> bool {
+    IS_ON.load(Ordering::Relaxed) & EVENTS != 0
 }
 
 /// A call has ended, that of the function at this place of [`NAMES`].
 #[cold]
 pub(crate) fn end(at: usize, began: Time) {
-    let Some(process) = PROCESS.get().filter(|_| IS_ON.load(Ordering::Relaxed)) else { return };
+    let Some(process) = PROCESS.get().filter(|_| IS_ON.load(Ordering::Relaxed) & NOTES != 0) else { return };
     let time = process.host().now().since(began);
     let left = process.traffic().all().bytes;
     // Of calls that other threads make meanwhile, the first that ends has all bytes.
@@ -117,12 +136,12 @@ impl Watch {
         if self.since.is_none() {
             self.since = Some((process.host().now(), sent(process)));
             LEFT.store(process.traffic().all().bytes, Ordering::Relaxed);
-            IS_ON.store(true, Ordering::Relaxed);
+            IS_ON.fetch_or(NOTES, Ordering::Relaxed);
         }
     }
 
     fn switch_off(&mut self, process: &Process) {
-        IS_ON.store(false, Ordering::Relaxed);
+        IS_ON.fetch_and(!NOTES, Ordering::Relaxed);
         let Some((since, before)) = self.since.take() else { return };
         self.watched += process.host().now().since(since);
         self.sent.resize(before.len(), Traffic::default());

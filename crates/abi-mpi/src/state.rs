@@ -13,7 +13,7 @@ use std::thread::{self, ThreadId};
 use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
-use crate::calls::{chosen_algorithms, host, join_parent};
+use crate::calls::{chosen_algorithms, host, join_parent, listen_to_events};
 use crate::constants as c;
 use crate::launch::{Launch, at_exit};
 use crate::network;
@@ -115,6 +115,7 @@ pub(crate) fn start() -> Answer {
     }
     join()?;
     WORLD.store(RUNNING, Ordering::Relaxed);
+    listen_to_events();
     join_parent()
 }
 

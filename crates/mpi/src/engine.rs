@@ -21,7 +21,7 @@ use crate::share::{Copying, Share};
 use crate::space::Spaces;
 use crate::status::{Ended, Status};
 use crate::table::{Key, Table};
-use crate::tool::{Carrier, Gauge, Traffic};
+use crate::tool::{Carrier, Gauge, Happening, Traffic, Watch};
 use crate::transport::{Event, Place, STORED_MAX, Transport};
 use crate::wire::{Called, Exposed, Label, Message};
 
@@ -115,6 +115,8 @@ pub(crate) struct Engine {
     ledger: Ledger,
     /// Sends of such that have failed, which perhaps nobody receives.
     abandoned: Vec<Key>,
+    /// What has happened, while a tool wants to hear of it.
+    pub(crate) watch: Option<Box<Watch>>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -144,6 +146,7 @@ impl Engine {
             scheduled: 0,
             ledger: Ledger::default(),
             abandoned: Vec::new(),
+            watch: None,
         }
     }
 
@@ -309,7 +312,7 @@ impl Engine {
         let key = answered.then(|| {
             self.operations.insert(Operation::new(Work::Send { to: self.rank, answered: true, held: None }))
         });
-        self.matching.keep(envelope, Body::Here { bytes, answer: key.map(Answer::Own) });
+        self.keep(envelope, Body::Here { bytes, answer: key.map(Answer::Own) });
         Ok(key.map_or(Begun::Over(Status::empty()), Begun::Under))
     }
 
@@ -544,6 +547,7 @@ impl Engine {
     /// A collective operation begins.
     pub(crate) fn called(&mut self, label: Label, called: Called) {
         self.ledger.begin(label, called);
+        self.note(Happening::Scheduled { kind: called.kind, bytes: called.bytes });
     }
 
     /// One has failed.
@@ -631,6 +635,14 @@ impl Engine {
     /// Whose it is.
     pub(crate) fn comm(&mut self, key: Key) -> Option<u64> {
         self.operations.get_mut(key)?.comm
+    }
+
+    /// Whether an operation is under way that belongs to a communicator.
+    pub(crate) fn is_busy(&self, comm: u64) -> bool {
+        let is_of = |operation: &Operation| operation.comm == Some(comm);
+        self.operations
+            .iter()
+            .any(|(_, operation)| is_of(operation) && !matches!(operation.work, Work::Over(_)))
     }
 
     /// Whether there is such an operation.
@@ -803,9 +815,25 @@ impl Engine {
                 self.end(key, status);
             }
         } else if let Ok(bytes) = brought.to_vec() {
-            self.matching.keep(envelope, Body::Here { bytes, answer: None });
+            self.keep(envelope, Body::Here { bytes, answer: None });
         }
         self.transport.pass(number, short);
+    }
+
+    /// Keeps a message that no receive waits for.
+    fn keep(&mut self, envelope: Envelope, body: Body) {
+        if self.watch.is_some() {
+            let (from, tag) = (envelope.source, envelope.label.tag);
+            self.note(Happening::Unexpected { from, tag, bytes: body.len() });
+        }
+        self.matching.keep(envelope, body);
+    }
+
+    /// Something has happened that a tool may want to hear of.
+    fn note(&mut self, what: Happening) {
+        if let Some(watch) = &mut self.watch {
+            watch.note(self.host.now(), what);
+        }
     }
 
     fn received(&mut self, from: u32, what: &Received, place: Place) {
@@ -823,14 +851,14 @@ impl Engine {
                     }
                     self.answer(from, answer);
                 } else if let Ok(bytes) = brought.to_vec() {
-                    self.matching.keep(envelope, Body::Here { bytes, answer });
+                    self.keep(envelope, Body::Here { bytes, answer });
                 }
             }
             Message::Request { label, id, at } => {
                 let envelope = Envelope { source: from, label };
                 match self.matching.arrive(&envelope) {
                     Some(key) => self.fetch(key, envelope, id, at),
-                    None => self.matching.keep(envelope, Body::There { id, at }),
+                    None => self.keep(envelope, Body::There { id, at }),
                 }
             }
             Message::Done { id, ok } => {
@@ -1109,6 +1137,7 @@ impl Engine {
 
     /// A process is lost: nothing waits for it any more.
     fn lose(&mut self, process: u32, error: &Error) {
+        self.note(Happening::Lost { process });
         let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));
         let mut stuck: Vec<Key> = stuck.map(|(key, _)| key).collect();
         let operations = &mut self.operations;

@@ -149,8 +149,84 @@ static void categories(void) {
     }
     OK(MPI_T_cvar_get_num(&all));
     CHECK(seen == all && MPI_T_category_get_cvars(count, 0, indices) == MPI_T_ERR_INVALID_INDEX);
-    OK(MPI_T_event_get_num(&count));
-    CHECK(count == 0);
+    OK(MPI_T_event_get_num(&all));
+    for (int at = seen = 0; at < count; at++) {
+        OK(MPI_T_category_get_num_events(at, &cvars));
+        OK(MPI_T_category_get_events(at, 64, indices));
+        seen += cvars;
+        CHECK(cvars == 0 || indices[cvars - 1] < all);
+    }
+    CHECK(all == 4 && seen == 3);
+}
+
+/* What was heard of last, and how often. */
+static struct heard {
+    int times, process, tag, class;
+    unsigned long long bytes;
+    MPI_Count at;
+} heard;
+
+static void hear_message(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *data) {
+    struct { int process, tag; unsigned long long bytes; } all;
+    int source = -1, flag = 0, tag = -1;
+    OK(MPI_T_event_read(instance, 1, &tag));
+    if (tag != 77) return;
+    OK(MPI_T_event_copy(instance, &all));
+    OK(MPI_T_event_get_source(instance, &source));
+    OK(MPI_T_event_get_timestamp(instance, &heard.at));
+    CHECK(source == 0 && data == &heard && registration != NULL && safety == MPI_T_CB_REQUIRE_NONE && all.tag == tag);
+    CHECK(MPI_T_event_read(instance, 3, &tag) == MPI_T_ERR_INVALID_INDEX);
+    /* MPI may be used here. */
+    OK(MPI_Iprobe(0, 77, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
+    CHECK(flag);
+    heard.times++, heard.process = all.process, heard.tag = all.tag, heard.bytes = all.bytes;
+}
+
+static void hear_error(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *data) {
+    (void) registration, (void) safety, (void) data;
+    OK(MPI_T_event_read(instance, 0, &heard.class));
+}
+
+static void gone(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *data) {
+    (void) registration, (void) safety;
+    ++*(int *) data;
+}
+
+/* Messages that come before their receive, and errors, are heard of when the call ends that has seen them; and what is freed hears
+   nothing more. */
+static void events(void) {
+    int index = -1, elements = 3, x = 5, freed = 0, name_len = 64, bind = -1;
+    char name[64];
+    MPI_Datatype types[3];
+    MPI_Aint places[3];
+    MPI_Count now, ticks;
+    MPI_T_event_registration messages, errors;
+    OK(MPI_T_source_get_num(&x));
+    OK(MPI_T_source_get_info(0, NULL, NULL, NULL, NULL, NULL, &ticks, NULL, NULL));
+    CHECK(x == 1 && ticks == 1000000000 && MPI_T_source_get_timestamp(1, &now) == MPI_T_ERR_INVALID_INDEX);
+    CHECK(MPI_T_event_get_index("nothing", &index) == MPI_T_ERR_INVALID_NAME);
+    OK(MPI_T_event_get_index("message_unexpected", &index));
+    OK(MPI_T_event_get_info(index, name, &name_len, NULL, types, places, &elements, NULL, NULL, NULL, NULL, &bind));
+    CHECK(strcmp(name, "message_unexpected") == 0 && elements == 3 && bind == MPI_T_BIND_NO_OBJECT);
+    CHECK(types[0] == MPI_INT && types[2] == MPI_UINT64_T && places[0] == 0 && places[1] == 4 && places[2] == 8);
+    OK(MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &messages));
+    OK(MPI_T_event_register_callback(messages, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, &heard, hear_message));
+    OK(MPI_T_event_get_index("error", &index));
+    OK(MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &errors));
+    OK(MPI_T_event_register_callback(errors, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, hear_error));
+    OK(MPI_Send(&x, 1, MPI_INT, 0, 77, MPI_COMM_SELF));
+    OK(MPI_T_source_get_timestamp(0, &now));
+    CHECK(heard.times == 1 && heard.process == rank && heard.tag == 77 && heard.bytes == 4 && heard.at <= now);
+    OK(MPI_Recv(&x, 1, MPI_INT, 0, 77, MPI_COMM_SELF, MPI_STATUS_IGNORE));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    CHECK(MPI_Send(&x, 1, MPI_INT, 7, 0, MPI_COMM_SELF) != MPI_SUCCESS);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL));
+    CHECK(heard.class == MPI_ERR_RANK && MPI_T_event_read(NULL, 0, &x) == MPI_T_ERR_INVALID_HANDLE);
+    OK(MPI_T_event_handle_free(messages, &freed, gone));
+    OK(MPI_T_event_handle_free(errors, &freed, gone));
+    CHECK(freed == 2 && MPI_T_event_handle_free(errors, &freed, gone) == MPI_T_ERR_INVALID_HANDLE);
+    OK(MPI_Sendrecv(&x, 1, MPI_INT, 0, 77, &x, 1, MPI_INT, 0, 77, MPI_COMM_SELF, MPI_STATUS_IGNORE));
+    CHECK(heard.times == 1);
 }
 
 int main(void) {
@@ -170,6 +246,7 @@ int main(void) {
     counts();
     limits();
     categories();
+    events();
     OK(MPI_Finalize());
     OK(MPI_T_finalize());
     CHECK(MPI_T_cvar_get_num(&value) == MPI_T_ERR_NOT_INITIALIZED);

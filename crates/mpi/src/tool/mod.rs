@@ -5,16 +5,20 @@
 //! | `traffic` | [`Traffic`]: messages and bytes that have left, by [`Carrier`] |
 //! | `gauges` | [`Gauge`]: lengths of queues, and counts |
 //! | `profile` | [`Profile`]: what a process did, as text for whoever started it |
+//! | `happenings` | [`Happening`]: what a tool hears of at once |
 //! | `limits` | [`Limits`]: from which size on which protocol carries messages |
 //!
 //! Whoever counts has the engine's lock: a count is an addition.
 
 mod gauges;
+mod happenings;
 mod limits;
 mod profile;
 mod traffic;
 
 pub use gauges::Gauge;
+pub(crate) use happenings::Watch;
+pub use happenings::{Happened, Happening};
 pub(crate) use limits::Chosen;
 pub use limits::Limits;
 pub use profile::{Called, Profile};

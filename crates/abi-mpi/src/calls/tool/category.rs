@@ -7,12 +7,13 @@ use cface::{Out, Text};
 use super::{answer_text, check_open, cvar, indexed, named, pvar};
 use crate::answer::Answer;
 
-/// A category: control variables and performance variables, each one behind the other.
+/// A category: control variables, performance variables and events, each one behind the other.
 struct Category {
     name: &'static str,
     about: &'static str,
     controls: Range<usize>,
     measured: Range<usize>,
+    events: Range<usize>,
 }
 
 const CATEGORIES: [Category; 3] = [
@@ -21,18 +22,21 @@ const CATEGORIES: [Category; 3] = [
         about: "how messages go, and how many have gone so",
         controls: 0..cvar::COLLECTIVES,
         measured: pvar::PROTOCOLS..pvar::COUNT,
+        events: 2..3,
     },
     Category {
         name: "collectives",
         about: "algorithms of collective operations, and by what they are chosen",
         controls: cvar::COLLECTIVES..cvar::COUNT,
         measured: pvar::PROTOCOLS - 1..pvar::PROTOCOLS,
+        events: 3..4,
     },
     Category {
         name: "queues",
         about: "what waits, and memory that operations use",
         controls: 0..0,
         measured: 0..pvar::PROTOCOLS - 1,
+        events: 1..2,
     },
 ];
 
@@ -101,12 +105,12 @@ pub(crate) fn t_category_get_categories(index: i32, _len: i32, _indices: Out<i32
 
 pub(crate) fn t_category_get_num_events(index: i32, num_events: Out<i32>) -> Answer {
     check_open()?;
-    indexed(&CATEGORIES, index)?;
-    num_events.set(0);
+    num_events.set(indexed(&CATEGORIES, index)?.events.len() as i32);
     Ok(())
 }
 
-pub(crate) fn t_category_get_events(index: i32, _len: i32, _indices: Out<i32>) -> Answer {
+pub(crate) fn t_category_get_events(index: i32, len: i32, indices: Out<i32>) -> Answer {
     check_open()?;
-    indexed(&CATEGORIES, index).map(drop)
+    list(&indexed(&CATEGORIES, index)?.events, len, indices);
+    Ok(())
 }

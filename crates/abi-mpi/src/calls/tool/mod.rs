@@ -1,14 +1,15 @@
-//! The tool interface, `MPI_T`: variables that tools read and set. There are no events, and no sources of any: every index, name and
-//! handle of one that a tool passes is none.
+//! The tool interface, `MPI_T`: variables that tools read and set, and events that they hear of.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `cvar` | control variables: limits of protocols, algorithms, costs |
 //! | `pvar` | performance variables, in sessions |
+//! | `event` | events, told of when the call ends that has noticed them |
 //! | `category` | which belong together |
 
 mod category;
 mod cvar;
+mod event;
 mod pvar;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +19,12 @@ use cface::{Out, Text};
 use super::environment::put_text;
 use crate::answer::{Answer, Fault};
 use crate::constants::{
-    MPI_T_ERR_INVALID_HANDLE, MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_INVALID_NAME, MPI_T_ERR_NOT_INITIALIZED,
-    MPI_THREAD_MULTIPLE,
+    MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_INVALID_NAME, MPI_T_ERR_NOT_INITIALIZED, MPI_THREAD_MULTIPLE,
 };
 
 pub(crate) use category::*;
 pub(crate) use cvar::*;
+pub(crate) use event::*;
 pub(crate) use pvar::*;
 
 /// How often it was opened without being closed.
@@ -70,42 +71,4 @@ pub(crate) fn t_finalize() -> Answer {
     let close = |opened: usize| opened.checked_sub(1);
     let closed = OPENED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, close);
     closed.map(drop).map_err(|_| none(MPI_T_ERR_NOT_INITIALIZED))
-}
-
-/// Functions that count what there is none of.
-macro_rules! counts {
-    ($($name:ident),*) => {
-        $(pub(crate) fn $name(count: Out<i32>) -> Answer {
-            check_open()?;
-            count.set(0);
-            Ok(())
-        })*
-    };
-}
-
-counts!(t_event_get_num, t_source_get_num);
-
-/// Functions of something that there is not, with as many arguments as there are letters.
-macro_rules! absent {
-    ($($code:ident: $($name:ident($($argument:ident)*)),*;)*) => {
-        $($(
-            #[allow(clippy::too_many_arguments)] // as many as the standard has
-            pub(crate) fn $name<$($argument),*>($(_: $argument),*) -> Answer {
-                check_open()?;
-                Err(none($code))
-            }
-        )*)*
-    };
-}
-
-absent! {
-    MPI_T_ERR_INVALID_NAME: t_event_get_index(A B);
-    MPI_T_ERR_INVALID_INDEX:
-        t_event_get_info(A B C D E F G H I J K L), t_event_handle_alloc(A B C D),
-        t_source_get_info(A B C D E F G H I), t_source_get_timestamp(A B);
-    MPI_T_ERR_INVALID_HANDLE:
-        t_event_callback_get_info(A B C), t_event_callback_set_info(A B C), t_event_copy(A B), t_event_get_source(A B),
-        t_event_get_timestamp(A B), t_event_handle_free(A B C), t_event_handle_get_info(A B),
-        t_event_handle_set_info(A B), t_event_read(A B C), t_event_register_callback(A B C D E),
-        t_event_set_dropped_handler(A B);
 }

@@ -1,0 +1,412 @@
+//! Events: what a tool hears of when it happens. All come from one source, this process, and in the order in which they happened.
+//!
+//! Callbacks are called when the call ends that has noticed the event, with no lock held and on its thread, so that they may use MPI as
+//! they like; events that come meanwhile are told of afterwards. An instance lives as long as its callback runs, on that thread.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use cface::{Out, Text};
+use host::Time;
+use mpi::{Happened, Happening};
+
+use super::{answer_text, check_open, indexed, named, none};
+use crate::answer::Answer;
+use crate::callback::{EventFunction, EventGone, EventsDropped};
+use crate::calls::host;
+use crate::calls::{hints, new_info};
+use crate::constants as c;
+use crate::memory::copy_to;
+use crate::objects::lock;
+use crate::profile;
+use crate::state;
+use crate::types::{Address, Datatype, Info};
+
+/// A kind of event: its elements are integers of four bytes, or unsigned ones of eight.
+struct Kind {
+    name: &'static str,
+    about: &'static str,
+    /// Bytes of each element.
+    elements: &'static [usize],
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        name: "error",
+        about: "a call of MPI has failed, and an error handler is about to be called: the error's class",
+        elements: &[4],
+    },
+    Kind {
+        name: "message_unexpected",
+        about: "a message has come before its receive: the process that sent it, its tag, its bytes",
+        elements: &[4, 4, 8],
+    },
+    Kind { name: "process_lost", about: "a process is lost: which one of the job", elements: &[4] },
+    Kind {
+        name: "collective_scheduled",
+        about: "a collective operation has begun that goes by messages: its kind, and the bytes by which its algorithm was chosen",
+        elements: &[4, 8],
+    },
+];
+const ERROR: usize = 0;
+
+/// Where an element lies in what is copied, and how long that is with all of them.
+fn layout(elements: &[usize]) -> (Vec<usize>, usize) {
+    let mut end = 0_usize;
+    let place = |len: &usize| {
+        let at = end.next_multiple_of(*len);
+        end = at + len;
+        at
+    };
+    let places = elements.iter().map(place).collect();
+    (places, end)
+}
+
+/// All handles, by number.
+struct Registrations {
+    all: BTreeMap<usize, Registration>,
+    last: usize,
+}
+
+static REGISTRATIONS: Mutex<Registrations> = Mutex::new(Registrations { all: BTreeMap::new(), last: 0 });
+
+/// A callback, and what it is given.
+#[derive(Clone, Copy)]
+struct Callback {
+    function: EventFunction,
+    data: Address,
+}
+
+/// What a tool has registered: callbacks by how much they ask of where they are called.
+#[derive(Clone, Default)]
+struct Registration {
+    kind: usize,
+    callbacks: BTreeMap<i32, Callback>,
+    dropped: Option<EventsDropped>,
+}
+
+/// An event that is being told of.
+#[derive(Clone, Copy)]
+struct Instance {
+    kind: usize,
+    at: Time,
+    values: [u64; 3],
+}
+
+thread_local! {
+    /// The event that this thread tells of, if it does; and errors that it has raised.
+    static TOLD: RefCell<Option<Instance>> = const { RefCell::new(None) };
+    static ERRORS: RefCell<Vec<Instance>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The handle of the instance that a thread tells of.
+const INSTANCE: Address = Address(1);
+
+fn instance(handle: Address) -> Answer<Instance> {
+    check_open()?;
+    let told = TOLD.with_borrow(|told| *told).filter(|_| handle == INSTANCE);
+    told.ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))
+}
+
+fn registered<T>(handle: Address, act: impl FnOnce(&mut Registration) -> Answer<T>) -> Answer<T> {
+    check_open()?;
+    let mut registrations = lock(&REGISTRATIONS);
+    let done = act(registrations.all.get_mut(&handle.0).ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))?);
+    listen(&registrations);
+    done
+}
+
+/// Has calls look for events while somebody wants to hear of any.
+fn listen(registrations: &Registrations) {
+    let wants = |registration: &Registration| !registration.callbacks.is_empty();
+    let is_wanted = registrations.all.values().any(wants);
+    if profile::tell_events(is_wanted)
+        && let Ok(process) = state::process()
+    {
+        process.watch(is_wanted);
+    }
+}
+
+/// MPI has begun: what was registered before is listened for from now on.
+pub(crate) fn listen_to_events() {
+    let registrations = lock(&REGISTRATIONS);
+    if registrations.all.values().any(|registration| !registration.callbacks.is_empty())
+        && let Ok(process) = state::process()
+    {
+        process.watch(true);
+    }
+}
+
+/// A call has failed with an error of this class.
+pub(crate) fn note_error(class: i32) {
+    let values = [class as u32 as u64, 0, 0];
+    ERRORS.with_borrow_mut(|errors| errors.push(Instance { kind: ERROR, at: host().now(), values }));
+}
+
+/// Tells of all events that there are. Called when a call has ended.
+pub(crate) fn tell_of_events() {
+    if TOLD.with_borrow(Option::is_some) {
+        return;
+    }
+    let Happened { all, dropped } = state::process().map(mpi::Process::happened).unwrap_or_default();
+    let happened = all.into_iter().map(|(at, what)| {
+        let (kind, values) = match what {
+            Happening::Unexpected { from, tag, bytes } => (1, [from.into(), tag as u32 as u64, bytes]),
+            Happening::Lost { process } => (2, [process.into(), 0, 0]),
+            Happening::Scheduled { kind, bytes } => (3, [kind.into(), bytes, 0]),
+        };
+        Instance { kind, at, values }
+    });
+    let events: Vec<Instance> = happened.chain(ERRORS.take()).collect();
+    for event in events {
+        let of_kind = |(_, registration): &(&usize, &Registration)| registration.kind == event.kind;
+        let told: Vec<(usize, Registration)> = lock(&REGISTRATIONS)
+            .all
+            .iter()
+            .filter(of_kind)
+            .map(|(handle, registration)| (*handle, registration.clone()))
+            .collect();
+        for (handle, registration) in told {
+            if let Some((safety, callback)) = registration.callbacks.first_key_value() {
+                TOLD.set(Some(event));
+                callback.function.call(INSTANCE, Address(handle), *safety, callback.data);
+                TOLD.set(None);
+            }
+        }
+    }
+    if dropped > 0 {
+        tell_dropped(dropped);
+    }
+}
+
+/// More has happened than was kept: of which kinds is not known.
+fn tell_dropped(count: u64) {
+    let of_messages = |registration: &&Registration| registration.kind != ERROR;
+    let all = lock(&REGISTRATIONS).all.clone();
+    for (handle, registration) in all.iter().filter(|(_, registration)| of_messages(registration)) {
+        if let (Some(dropped), Some((safety, callback))) =
+            (registration.dropped, registration.callbacks.first_key_value())
+        {
+            dropped.call(count as i64, Address(*handle), *safety, callback.data);
+        }
+    }
+}
+
+pub(crate) fn t_event_get_num(count: Out<i32>) -> Answer {
+    check_open()?;
+    count.set(KINDS.len() as i32);
+    Ok(())
+}
+
+pub(crate) fn t_event_get_index(name: Text, index: Out<i32>) -> Answer {
+    check_open()?;
+    index.set(named(KINDS.iter().map(|kind| kind.name.to_owned()), name)?);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn t_event_get_info(
+    index: i32,
+    name: Out<u8>,
+    name_len: Out<i32>,
+    verbosity: Out<i32>,
+    datatypes: Out<Datatype>,
+    displacements: Out<i64>,
+    num_elements: Out<i32>,
+    enumtype: Out<Address>,
+    info: Out<Info>,
+    desc: Out<u8>,
+    desc_len: Out<i32>,
+    bind: Out<i32>,
+) -> Answer {
+    check_open()?;
+    let kind = indexed(&KINDS, index)?;
+    answer_text(name, name_len, kind.name);
+    answer_text(desc, desc_len, kind.about);
+    verbosity.set(c::MPI_T_VERBOSITY_USER_BASIC);
+    let room = num_elements.get().and_then(|room| usize::try_from(room).ok()).unwrap_or(0);
+    let (places, _) = layout(kind.elements);
+    for (at, (len, place)) in kind.elements.iter().zip(places).enumerate().take(room) {
+        let datatype = if *len == 4 { c::MPI_INT } else { c::MPI_UINT64_T };
+        datatypes.nth(at).set(Datatype::new(datatype));
+        displacements.nth(at).set(place as i64);
+    }
+    num_elements.set(kind.elements.len() as i32);
+    enumtype.set(Address(c::MPI_T_ENUM_NULL));
+    if info.is_some() {
+        info.set(new_info(mpi::Info::default())?);
+    }
+    bind.set(c::MPI_T_BIND_NO_OBJECT);
+    Ok(())
+}
+
+/// Hints are taken, and mean nothing.
+pub(crate) fn t_event_handle_alloc(
+    index: i32,
+    _object: Address,
+    info: Info,
+    registration: Out<Address>,
+) -> Answer {
+    check_open()?;
+    indexed(&KINDS, index)?;
+    hints(info)?;
+    let mut registrations = lock(&REGISTRATIONS);
+    registrations.last += 1;
+    let handle = registrations.last;
+    let new = Registration { kind: index as usize, ..Registration::default() };
+    registrations.all.insert(handle, new);
+    registration.set(Address(handle));
+    Ok(())
+}
+
+pub(crate) fn t_event_handle_free(handle: Address, data: Address, gone: Address) -> Answer {
+    check_open()?;
+    {
+        let mut registrations = lock(&REGISTRATIONS);
+        if registrations.all.remove(&handle.0).is_none() {
+            return Err(none(c::MPI_T_ERR_INVALID_HANDLE));
+        }
+        listen(&registrations);
+    }
+    if gone.0 != 0 {
+        EventGone(gone).call(handle, c::MPI_T_CB_REQUIRE_NONE, data);
+    }
+    Ok(())
+}
+
+pub(crate) fn t_event_handle_get_info(handle: Address, info: Out<Info>) -> Answer {
+    registered(handle, |_| Ok(()))?;
+    info.set(new_info(mpi::Info::default())?);
+    Ok(())
+}
+
+pub(crate) fn t_event_handle_set_info(handle: Address, info: Info) -> Answer {
+    registered(handle, |_| hints(info).map(drop))
+}
+
+pub(crate) fn t_event_callback_get_info(handle: Address, _safety: i32, info: Out<Info>) -> Answer {
+    t_event_handle_get_info(handle, info)
+}
+
+pub(crate) fn t_event_callback_set_info(handle: Address, _safety: i32, info: Info) -> Answer {
+    t_event_handle_set_info(handle, info)
+}
+
+/// Without a function there is no callback any more. Of several, the one is called that asks least of where it is called.
+pub(crate) fn t_event_register_callback(
+    handle: Address,
+    safety: i32,
+    _info: Info,
+    data: Address,
+    function: Address,
+) -> Answer {
+    let known = [
+        c::MPI_T_CB_REQUIRE_NONE,
+        c::MPI_T_CB_REQUIRE_MPI_RESTRICTED,
+        c::MPI_T_CB_REQUIRE_THREAD_SAFE,
+        c::MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE,
+    ];
+    if !known.contains(&safety) {
+        return Err(none(c::MPI_T_ERR_INVALID));
+    }
+    registered(handle, |registration| {
+        if function.0 == 0 {
+            registration.callbacks.remove(&safety);
+        } else {
+            let callback = Callback { function: EventFunction(function), data };
+            registration.callbacks.insert(safety, callback);
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn t_event_set_dropped_handler(handle: Address, dropped: Address) -> Answer {
+    registered(handle, |registration| {
+        registration.dropped = (dropped.0 != 0).then_some(EventsDropped(dropped));
+        Ok(())
+    })
+}
+
+/// The bytes of an element, as they lie in memory.
+fn bytes_of(event: &Instance, element: usize) -> Vec<u8> {
+    let value = event.values[element];
+    match KINDS[event.kind].elements[element] {
+        4 => (value as u32).to_ne_bytes().to_vec(),
+        _ => value.to_ne_bytes().to_vec(),
+    }
+}
+
+pub(crate) fn t_event_read(handle: Address, element: i32, buffer: Address) -> Answer {
+    let event = instance(handle)?;
+    indexed(KINDS[event.kind].elements, element)?;
+    copy_to(buffer, &bytes_of(&event, element as usize));
+    Ok(())
+}
+
+pub(crate) fn t_event_copy(handle: Address, buffer: Address) -> Answer {
+    let event = instance(handle)?;
+    let elements = KINDS[event.kind].elements;
+    let (places, len) = layout(elements);
+    let mut all = vec![0; len];
+    for (element, (place, len)) in places.into_iter().zip(elements).enumerate() {
+        all[place..place + len].copy_from_slice(&bytes_of(&event, element));
+    }
+    copy_to(buffer, &all);
+    Ok(())
+}
+
+pub(crate) fn t_event_get_timestamp(handle: Address, timestamp: Out<i64>) -> Answer {
+    let event = instance(handle)?;
+    timestamp.set(ticks(event.at));
+    Ok(())
+}
+
+pub(crate) fn t_event_get_source(handle: Address, source: Out<i32>) -> Answer {
+    instance(handle)?;
+    source.set(0);
+    Ok(())
+}
+
+/// Nanoseconds, in which the source counts.
+fn ticks(at: Time) -> i64 {
+    (at.since(Time::ZERO).as_ps() / 1000) as i64
+}
+
+pub(crate) fn t_source_get_num(count: Out<i32>) -> Answer {
+    check_open()?;
+    count.set(1);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // as many as the standard has
+pub(crate) fn t_source_get_info(
+    index: i32,
+    name: Out<u8>,
+    name_len: Out<i32>,
+    desc: Out<u8>,
+    desc_len: Out<i32>,
+    ordering: Out<i32>,
+    ticks_per_second: Out<i64>,
+    max_ticks: Out<i64>,
+    info: Out<Info>,
+) -> Answer {
+    check_open()?;
+    indexed(&["process"], index)?;
+    answer_text(name, name_len, "process");
+    answer_text(desc, desc_len, "this process, in the order in which it notices what happens");
+    ordering.set(c::MPI_T_SOURCE_ORDERED);
+    ticks_per_second.set(1_000_000_000);
+    max_ticks.set(i64::MAX);
+    if info.is_some() {
+        info.set(new_info(mpi::Info::default())?);
+    }
+    Ok(())
+}
+
+pub(crate) fn t_source_get_timestamp(index: i32, timestamp: Out<i64>) -> Answer {
+    check_open()?;
+    indexed(&["process"], index)?;
+    timestamp.set(ticks(host().now()));
+    Ok(())
+}
