@@ -283,6 +283,16 @@ impl Comm {
         Ok(())
     }
 
+    /// Waits until all that is under way on it is over, and gives it up then (`MPI_Comm_disconnect`).
+    ///
+    /// # Errors
+    /// As [`Comm::free`].
+    pub fn disconnect(&self) -> Result<()> {
+        let id = self.id();
+        self.core().wait("MPI_Comm_disconnect", |engine| (!engine.is_busy(id)).then_some(()))?;
+        self.free()
+    }
+
     /// What another communicator takes over from this one, with its attributes if it is a copy.
     pub(crate) fn inherit(&self, to: &Self, info: Option<Info>) -> Result<()> {
         let (errhandler, own, attributes) = {

@@ -19,12 +19,6 @@ pub enum SplitType {
     Undefined,
     /// The processes of one host, which can share memory (`MPI_COMM_TYPE_SHARED`).
     Shared,
-    /// A resource of the hardware by name. Only `mpi_shared_memory` is known; of another there is no communicator.
-    HwGuided(String),
-    /// A smaller resource than the communicator's. Of that nothing is known, and there is no communicator.
-    HwUnguided,
-    /// A resource that the job's launcher knows by name. None is known.
-    ResourceGuided(String),
 }
 
 impl Comm {
@@ -144,12 +138,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::split`].
     pub fn split_type(&self, kind: &SplitType, key: i32) -> Result<Option<Self>> {
-        let shared = match kind {
-            SplitType::Shared => true,
-            SplitType::HwGuided(name) => name == "mpi_shared_memory",
-            SplitType::Undefined | SplitType::HwUnguided | SplitType::ResourceGuided(_) => false,
-        };
-        if !shared {
+        if *kind == SplitType::Undefined {
             return self.split(UNDEFINED, key);
         }
         let node =
@@ -163,6 +152,14 @@ impl Comm {
             }
         }
         self.split(color, key)
+    }
+
+    /// What each member says, to all, by rank: all say as many bytes. Of an intercommunicator, each side for itself. Collective.
+    ///
+    /// # Errors
+    /// [`Class::NOT_SAME`] if they do not; [`Class::PROC_ABORTED`] when a member is lost.
+    pub fn told_by_all(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        self.talk()?.told_by_all(self.rank(), bytes)
     }
 
     /// A communicator of a part of the members: each calls it with the group that it belongs to, the others with any other

@@ -92,6 +92,7 @@ bodies! {
     persistent_requests_start_again 2
     a_receive_without_a_message_is_cancelled 2
     probes_see_and_claims_take 3
+    disconnecting_waits 2
     a_ring_exchanges 5
     long_messages_are_cut 2
     a_process_talks_to_itself 1
@@ -430,6 +431,22 @@ fn probes_see_and_claims_take(process: &Process) {
             assert_eq!((status.bytes, status.source), (len as u64, rank));
             assert!(bytes == pattern(rank, 0, len));
         }
+    }
+}
+
+/// A communicator is disconnected when what is under way on it is over: here a message whose receiver takes its time.
+fn disconnecting_waits(process: &Process) {
+    let comm = process.world().dup().expect("a copy");
+    let mut bytes = vec![7; 100];
+    if comm.rank() == 0 {
+        let mut request = comm.isend(Mode::Synchronous, &buffer(&mut bytes), with(1, 3)).expect("begun");
+        comm.disconnect().expect("all is over");
+        assert!(request.test().is_some(), "it has not waited");
+    } else {
+        let host = process.host();
+        host.wait("nothing", &verbs::host::Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
+        assert_eq!(receive(&comm, 100, with(0, 3)).0, bytes);
+        comm.disconnect().expect("all is over");
     }
 }
 

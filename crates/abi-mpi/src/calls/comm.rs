@@ -1,7 +1,6 @@
 //! Communicators: what they are, and how others are made of them.
 
 use cface::{Out, Text};
-use mpi::SplitType;
 
 use super::environment::put_text;
 use super::group::new_group;
@@ -87,27 +86,6 @@ pub(crate) fn comm_split(comm: Comm, color: i32, key: i32, newcomm: Out<Comm>) -
     Ok(())
 }
 
-pub(crate) fn comm_split_type(
-    comm: Comm,
-    split_type: i32,
-    key: i32,
-    info: types::Info,
-    newcomm: Out<Comm>,
-) -> Answer {
-    let comm = get(comm, "comm")?;
-    let hints = hints(info)?;
-    let resource = || hints.get("mpi_hw_resource_type").map(|value| value.unwrap_or_default().to_owned());
-    let kind = match split_type {
-        c::MPI_UNDEFINED => SplitType::Undefined,
-        c::MPI_COMM_TYPE_SHARED => SplitType::Shared,
-        c::MPI_COMM_TYPE_HW_UNGUIDED => SplitType::HwUnguided,
-        c::MPI_COMM_TYPE_HW_GUIDED | c::MPI_COMM_TYPE_RESOURCE_GUIDED => SplitType::HwGuided(resource()?),
-        other => return Err(Fault::new(c::MPI_ERR_ARG, format!("split_type: there is no {other}"))),
-    };
-    newcomm.set(insert_comm(comm.split_type(&kind, key)?)?);
-    Ok(())
-}
-
 pub(crate) fn comm_create(comm: Comm, group: types::Group, newcomm: Out<Comm>) -> Answer {
     newcomm.set(insert_comm(get(comm, "comm")?.create(&*get(group, "group")?)?)?);
     Ok(())
@@ -189,19 +167,25 @@ pub(crate) fn intercomm_merge(intercomm: Comm, high: i32, newintracomm: Out<Comm
 }
 
 pub(crate) fn comm_free(comm: Out<Comm>) -> Answer {
+    give_up(comm, mpi::Comm::free)
+}
+
+/// As freeing, when all that is under way is over.
+pub(crate) fn comm_disconnect(comm: Out<Comm>) -> Answer {
+    give_up(comm, mpi::Comm::disconnect)
+}
+
+fn give_up(comm: Out<Comm>, how: fn(&mpi::Comm) -> mpi::Result<()>) -> Answer {
     let handle = comm.get().unwrap_or(Handle::new(c::MPI_COMM_NULL));
     let object = get(handle, "comm")?.clone();
     if handle.is_predefined() {
         return Err(Fault::new(c::MPI_ERR_COMM, "comm: a predefined communicator cannot be freed"));
     }
-    object.free().map_err(|error| Fault::from(error).at(Whose::Comm(handle)))?;
+    how(&object).map_err(|error| Fault::from(error).at(Whose::Comm(handle)))?;
     remove_comm(handle, object.id());
     comm.set(Handle::new(c::MPI_COMM_NULL));
     Ok(())
 }
-
-/// As freeing: what is under way completes by itself.
-pub(crate) use comm_free as comm_disconnect;
 
 pub(crate) fn comm_get_name(comm: Comm, comm_name: Out<u8>, resultlen: Out<i32>) -> Answer {
     let is_null = comm.value() == c::MPI_COMM_NULL;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, OnceLock};
 
 use cface::{In, Out, Text};
-use datatypes::{Basic, Datatype, Distribution, Order, TypeClass};
+use datatypes::{Basic, Combiner, Datatype, Distribution, Order, TypeClass};
 use mpi::Attributes;
 
 use super::environment::put_text;
@@ -276,7 +276,9 @@ pub(crate) fn type_get_value_index(
     pair_type: Out<types::Datatype>,
 ) -> Answer {
     let (value, index) = (get(value_type, "value_type")?, get(index_type, "index_type")?);
+    // A pair without a name is what other libraries do not have, and programs do not expect.
     let pair = Datatype::value_index(&value.datatype, &index.datatype)?;
+    let pair = pair.filter(|pair| pair.combiner() == Combiner::Named);
     let handle = pair.map(|pair| type_handle(&pair)).transpose()?;
     pair_type.set(handle.map_or(Handle::new(c::MPI_DATATYPE_NULL), |(handle, _)| handle));
     Ok(())

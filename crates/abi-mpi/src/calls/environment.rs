@@ -145,12 +145,6 @@ pub(crate) fn abi_get_info(info: Out<Info>) -> Answer {
     Ok(())
 }
 
-/// Nothing is known of the machine's resources.
-pub(crate) fn get_hw_resource_info(info: Out<Info>) -> Answer {
-    info.set(new_info(mpi::Info::default())?);
-    Ok(())
-}
-
 /// For `nicety mpirun --profile`; without it, profiling is the business of whoever puts itself before this library.
 pub(crate) fn pcontrol(level: i32) -> Answer {
     profile::control(level);

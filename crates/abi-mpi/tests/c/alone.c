@@ -366,6 +366,37 @@ static void space(void) {
     OK(MPI_Comm_free(&comm));
 }
 
+/* Splitting by parts of the hardware: alone there is no smaller whole, and no part of a name that means nothing. */
+static void hardware(void) {
+    MPI_Info info;
+    MPI_Comm part;
+    MPI_Datatype pair;
+    int count, flag, size, len = 8;
+    char value[8];
+    OK(MPI_Get_hw_resource_info(&info));
+    OK(MPI_Info_get_nkeys(info, &count));
+    OK(MPI_Info_get_string(info, "mpi_shared_memory", &len, value, &flag));
+    CHECK(count == 5 && flag && strcmp(value, "true") == 0);
+    OK(MPI_Info_free(&info));
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "mpi_hw_resource_type", "mpi_shared_memory"));
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &part));
+    OK(MPI_Comm_size(part, &size));
+    CHECK(size == 1);
+    OK(MPI_Comm_disconnect(&part));
+    CHECK(part == MPI_COMM_NULL);
+    OK(MPI_Info_set(info, "mpi_hw_resource_type", "nothing"));
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &part));
+    CHECK(part == MPI_COMM_NULL);
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, 0, MPI_INFO_NULL, &part));
+    CHECK(part == MPI_COMM_NULL);
+    OK(MPI_Info_free(&info));
+    OK(MPI_Type_get_value_index(MPI_LONG, MPI_INT, &pair));
+    CHECK(pair == MPI_LONG_INT);
+    OK(MPI_Type_get_value_index(MPI_INT64_T, MPI_INT64_T, &pair));
+    CHECK(pair == MPI_DATATYPE_NULL);
+}
+
 int main(int argc, char **argv) {
     int flag;
     OK(MPI_Initialized(&flag));
@@ -381,6 +412,7 @@ int main(int argc, char **argv) {
     handles();
     generalized();
     nothing();
+    hardware();
     space();
     OK(MPI_Finalize());
     OK(MPI_Finalized(&flag));
