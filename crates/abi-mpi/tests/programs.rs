@@ -276,6 +276,26 @@ fn heat_is_written_by_any_number_of_ranks() {
     }
 }
 
+/// What the examples say, whatever the number of ranks and the device: life on a torus, a farm of tasks, a sort.
+#[test]
+fn examples_say_what_is_so() {
+    if !has_compiler() {
+        return;
+    }
+    let options = ["-std=gnu11", "-Wall", "-Werror", "-O2"];
+    let halo = compile("halo", include_str!("../examples/halo.c"), &options);
+    let farm = compile("farm", include_str!("../examples/farm.c"), &options);
+    let sort = compile("sort", include_str!("../examples/sort.c"), &options);
+    for (size, device) in [(1, "shm"), (2, "shm"), (4, "shm"), (3, "iwarp")] {
+        let run = |program: &Compiled| run_job(&program.path(), size, &[("NICETY_DEVICE", device)]);
+        assert_eq!(run(&halo), ["after 240 generations 5 cells live, and 0 are not as at first"]);
+        let tasks = if size == 1 { 1 } else { 200 };
+        assert_eq!(run(&farm), [format!("9592 primes below 100000, in {tasks} tasks")]);
+        let numbers = 50_000 * size + size * (size - 1) / 2;
+        assert_eq!(run(&sort), [format!("{numbers} numbers in order, and none is lost")]);
+    }
+}
+
 #[test]
 fn collectives_in_all_forms_on_shm() {
     ranks("collectives", include_str!("c/collectives.c"), "shm", &[1, 3, 4]);

@@ -193,11 +193,11 @@ fn transfer(dice: &mut Dice, file: &File, buffer: &Buffer, first: i64, is_write:
 /// Goal: whatever the views, the calls and the hints, the file is what a model of all bytes says, and reads bring what is there.
 /// Method: cells are dealt out to ranks at random, so that no two write the same byte; all ranks roll the same dice for what all must
 /// do alike, and know what each other one writes.
-fn random_views(process: &Process, rounds: u64) {
+fn random_views(process: &Process, seed: u64, rounds: u64) {
     let (comm, me) = (process.world(), process.world().rank());
     let file = scratch(comm, &Info::default());
     let mut model: Vec<u8> = Vec::new();
-    for round in 0..rounds {
+    for round in seed * 1000..seed * 1000 + rounds {
         let mut dice = Dice::new(round * 77 + 5);
         let dealt = Dealt::new(&mut dice, comm.size());
         let info = hints(&mut dice);
@@ -251,11 +251,11 @@ fn random_views(process: &Process, rounds: u64) {
 }
 
 fn files_are_what_a_model_says(process: &Process) {
-    random_views(process, 24);
+    random_views(process, 0, 24);
 }
 
 fn one_alone_is_what_a_model_says(process: &Process) {
-    random_views(process, 24);
+    random_views(process, 0, 24);
 }
 
 fn the_shared_pointer_is_had_by_one(process: &Process) {
@@ -414,6 +414,94 @@ fn a_full_disk_is_told_to_all(process: &Process) {
     let mut mine = vec![1; 40_000];
     assert_eq!(class(file.write_all(&buffer(&mut mine), Place::At(0))), Class::NO_SPACE);
     file.close().expect("closed");
+}
+
+/// Where the test below has a disk of its own.
+const SMALL_DISK: &str = "NICETY_SMALL_DISK";
+
+/// Writes together, each rank every third block, until the disk is full; then alone, as long as something fits. All of what was reported
+/// written is read again, and what was not is an error of all.
+fn a_disk_is_filled(process: &Process) {
+    let (comm, me) = (process.world(), process.world().rank());
+    let there = PathBuf::from(std::env::var_os(SMALL_DISK).expect("a disk")).join("full");
+    let modes = mode(&[FileMode::RDWR, FileMode::CREATE]);
+    let file = File::open(comm, &there, modes, &Info::default(), Errhandler::Return).expect("a file");
+    let block = Datatype::contiguous(1000, &Basic::Byte.into()).expect("a type");
+    let filetype = Datatype::resized(&block, 0, 3000).expect("a type");
+    view(&file, 1000 * i64::from(me), &Basic::Byte.into(), &filetype);
+    let mut rounds = 0;
+    let error = loop {
+        let mut bytes = support::pattern(me, rounds, 9000);
+        match file.write_all(&buffer(&mut bytes), Place::At(9000 * rounds as i64)) {
+            Ok(status) => assert_eq!(status.bytes, 9000),
+            Err(error) => break error,
+        }
+        rounds += 1;
+        assert!(rounds < 1000, "the disk is not small");
+    };
+    assert_eq!(error.class, Class::NO_SPACE, "{error}");
+    barrier(comm);
+    let mut alone = 0;
+    while rounds > 0 && alone < 1000 {
+        let mut bytes = support::pattern(me, 5000 + alone, 700);
+        let at = 9000 * rounds as i64 + 700 * alone as i64;
+        match file.write(&buffer(&mut bytes), Place::At(at)) {
+            Ok(status) => assert_eq!(status.bytes, 700),
+            Err(error) => {
+                assert_eq!(error.class, Class::NO_SPACE, "{error}");
+                break;
+            }
+        }
+        alone += 1;
+    }
+    assert!(file.sync().is_ok() && rounds > 3 && alone < 1000, "{rounds} rounds, then {alone}");
+    barrier(comm);
+    for round in 0..rounds {
+        let place = Place::At(9000 * round as i64);
+        assert!(read(&file, 9000, place) == support::pattern(me, round, 9000), "round {round}");
+    }
+    for one in 0..alone {
+        let place = Place::At(9000 * rounds as i64 + 700 * one as i64);
+        assert!(read(&file, 700, place) == support::pattern(me, 5000 + one, 700), "alone, {one}");
+    }
+    file.close().expect("closed");
+}
+
+/// Goal: what was reported written is there, however the disk fills. Method: this test once more, with a file system of 400 KiB of its
+/// own, which takes no privilege.
+#[test]
+fn a_full_disk_loses_nothing() {
+    if std::env::var_os(SMALL_DISK).is_some() {
+        return in_threads("shm", 3, mpi::Connect::OnDemand, a_disk_is_filled);
+    }
+    let folder = std::env::temp_dir().join(format!("nicety-disk-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let unshare = |script: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", script]).arg(&folder);
+        command
+    };
+    let mount = "mount -t tmpfs -o size=400k nicety \"$0\"";
+    let can = unshare(mount).status().is_ok_and(|status| status.success());
+    if can {
+        let mut again = unshare(&format!("{mount}; exec \"$@\""));
+        again.arg(std::env::current_exe().expect("this test"));
+        again.args(["--exact", "a_full_disk_loses_nothing", "--nocapture"]).env(SMALL_DISK, &folder);
+        let output = again.output().expect("it starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    } else {
+        eprintln!("SKIPPED: no file system of its own can be mounted here");
+    }
+    std::fs::remove_dir(&folder).expect("nothing is in it");
+}
+
+/// Random views in worlds, by seed.
+#[test]
+fn random_views_are_as_the_model_says() {
+    support::each_seed(2, "views", |seed| {
+        let play = Play { seed, ..Play::new(1 + (seed % 5) as u32) };
+        play.run(move |process| random_views(process, seed, 6))
+    });
 }
 
 fn sizes_are_set_together(process: &Process) {

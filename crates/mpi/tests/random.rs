@@ -1,16 +1,19 @@
-//! Random programs of sends, receives, probes and cancels in worlds, by seed, under loss, delay and stalls; each twice, with equal
-//! traces.
+//! Random programs of sends, receives, probes, cancels, splits and collective operations in worlds, by seed, under loss, delay and
+//! stalls; twice, with equal traces.
 //!
-//! What must come out is known beforehand: rank 0 of each program's plan says which messages go from whom to whom, and each rank
-//! receives them by ways that differ by seed.
+//! What must come out is known beforehand: the plan of each program says which messages go from whom to whom, and each rank receives
+//! them by ways that differ by seed, while sums that all have begun are under way.
 
 mod support;
 
-use mpi::{ANY_SOURCE, ANY_TAG, BsendSpace, Comm, Connect, Lane, Matcher, Mode, Process, Request};
-use support::{Dice, Play, buffer, in_threads_by, in_threads_on, pattern, with};
+use datatypes::{Basic, Operator};
+use mpi::{
+    ANY_SOURCE, ANY_TAG, BsendSpace, Collective, Comm, Connect, Lane, Matcher, Mode, Process, Request,
+};
+use support::{Dice, Play, buffer, each_seed, in_threads_by, in_threads_on, pattern, typed, with};
 use verbs::host::world::Ended;
 
-/// Seeds of each weather.
+/// Seeds of each weather; `NICETY_SEEDS` says how many otherwise.
 const SEEDS: u64 = 30;
 
 const WEATHERS: &[&str] = &[
@@ -46,13 +49,32 @@ fn plan(seed: u64, ranks: i32) -> Vec<Sent> {
     (0..count).map(one).collect()
 }
 
-/// Sends what the plan says of this rank, without waiting; receives what it says, in some order and by some calls.
+/// A program: the messages of plans among all ranks, and among those of parts of them, each in a communicator of its own, so that no
+/// message of a rank that is ahead gets among these.
 fn play(process: &Process, seed: u64) {
-    // Of its own, so that no message of a rank that is ahead gets among these.
-    let world = &process.world().dup().expect("a copy");
-    let (me, plan) = (world.rank(), plan(seed, world.size()));
-    let mut dice = Dice::new(seed ^ 0x5eed ^ (me as u64) << 32);
+    let (world, mut dice) = (process.world(), Dice::new(seed ^ 0xc0));
     process.attach_buffer(BsendSpace::Automatic).expect("the first");
+    for phase in 0..1 + dice.roll(3) as u64 {
+        let (ways, parts, turned) = (dice.roll(3), 1 + dice.roll(3) as i32, dice.roll(2) == 0);
+        let key = if turned { -world.rank() } else { world.rank() };
+        let comm = match ways {
+            0 => world.dup().expect("a copy"),
+            1 => world.split(world.rank() % parts, key).expect("split").expect("a colour"),
+            // A part of it, of whom nobody is left out.
+            _ => {
+                let half = world.split(world.rank() / 2, key).expect("split").expect("a colour");
+                half.split(0, half.rank()).expect("split").expect("a colour")
+            }
+        };
+        exchange(process, &comm, seed + 1000 * phase);
+    }
+    process.detach_buffer().expect("flushed");
+}
+
+/// Sends what the plan says of this rank, without waiting; receives what it says, in some order and by some calls.
+fn exchange(process: &Process, world: &Comm, seed: u64) {
+    let (me, plan) = (world.rank(), plan(seed, world.size()));
+    let mut dice = Dice::new(seed ^ 0x5eed ^ (process.world().rank() as u64) << 32);
     let mut outgoing: Vec<(Sent, Vec<u8>)> = (0..)
         .zip(&plan)
         .filter(|(_, sent)| sent.from == me)
@@ -61,6 +83,7 @@ fn play(process: &Process, seed: u64) {
     let mut incoming: Vec<(usize, Sent)> =
         plan.iter().copied().enumerate().filter(|(_, sent)| sent.to == me).collect();
     let mut requests = Vec::new();
+    let sums = Sums::begin(world, seed, &mut requests);
     let mut sends = outgoing.iter_mut();
     loop {
         let next = if dice.roll(2) == 0 || incoming.is_empty() { sends.next() } else { None };
@@ -79,8 +102,43 @@ fn play(process: &Process, seed: u64) {
     }
     let statuses = Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
     assert!(statuses.iter().all(|status| status.error.is_none()), "{statuses:?}");
-    process.detach_buffer().expect("flushed");
+    sums.check(world);
     assert_eq!(world.iprobe(with(ANY_SOURCE, ANY_TAG)).expect("valid"), None, "nothing is left");
+}
+
+/// Sums over all ranks of a communicator that are under way beside its messages.
+struct Sums(Vec<Vec<u8>>);
+
+impl Sums {
+    fn begin(comm: &Comm, seed: u64, requests: &mut Vec<Request>) -> Self {
+        let mut dice = Dice::new(seed ^ 0x50);
+        let mut all = Vec::new();
+        for number in 0..dice.roll(4) {
+            let words = [1, 5, 900][dice.roll(3)];
+            let mine = (0..words).flat_map(|word| (value(comm.rank(), number) + word).to_ne_bytes());
+            let mut sums: Vec<u8> = mine.collect();
+            let output = typed(&mut sums, words as i64, &Basic::Uint64.into());
+            let call = Collective::Allreduce { input: None, output, op: Operator::Sum.into() };
+            requests.push(comm.icollective(&call).expect("begun"));
+            all.push(sums);
+        }
+        Self(all)
+    }
+
+    fn check(&self, comm: &Comm) {
+        let size = comm.size() as u64;
+        for (number, sums) in self.0.iter().enumerate() {
+            let of_all: u64 = (0..comm.size()).map(|rank| value(rank, number)).sum();
+            for (word, sum) in (0..).zip(sums.chunks_exact(8)) {
+                assert_eq!(sum, (of_all + size * word).to_ne_bytes(), "sum {number}, word {word}");
+            }
+        }
+    }
+}
+
+/// What a rank adds to the first word of a sum.
+fn value(rank: i32, number: usize) -> u64 {
+    rank as u64 * 1001 + number as u64 * 17 + 1
 }
 
 /// Receives one message by some way, and looks whether it may be that one.
@@ -131,12 +189,7 @@ fn run(lane: Lane, card: &'static str, seed: u64) -> Ended {
 
 fn come_to_their_ends(lane: Lane) {
     for card in WEATHERS {
-        for seed in 1..=SEEDS {
-            let once = run(lane, card, seed);
-            if seed.is_multiple_of(4) {
-                assert_eq!(once, run(lane, card, seed), "{card}, seed {seed}: another world");
-            }
-        }
+        each_seed(SEEDS, card, |seed| run(lane, card, seed));
     }
 }
 

@@ -224,6 +224,19 @@ pub(crate) fn receive(comm: &Comm, room: usize, from: With) -> (Vec<u8>, Status)
     (bytes, status)
 }
 
+/// The seeds that a random test tries in virtual time: `few`, some of them twice; or as many as the variable `NICETY_SEEDS` says, and all
+/// of them twice. `run` gives what must be alike the second time.
+pub(crate) fn each_seed<T: PartialEq + std::fmt::Debug>(few: u64, what: &str, run: impl Fn(u64) -> T) {
+    let wished = std::env::var("NICETY_SEEDS").ok();
+    let seeds = wished.as_deref().map_or(few, |text| text.parse().expect("NICETY_SEEDS is a number"));
+    for seed in 1..=seeds {
+        let once = run(seed);
+        if wished.is_some() || seed.is_multiple_of(4) {
+            assert_eq!(once, run(seed), "{what}, seed {seed}: another world");
+        }
+    }
+}
+
 /// A plain generator of numbers (xorshift64*).
 #[derive(Clone)]
 pub(crate) struct Dice(u64);
