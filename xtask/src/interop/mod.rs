@@ -19,6 +19,7 @@
 //! | `portals` | the basic tests of the reference of Portals 4, from a checkout, on our library |
 //! | `makefile` | what makefiles of such checkouts say |
 //! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
+//! | `hpcc` | programs of others, compiled for our MPI |
 //!
 //! A party in the guest joins with its packages in `image`, and its cases in a file beside `cases`; one outside with its
 //! packages in `tools`, and a variant of [`Against`].
@@ -30,6 +31,7 @@ mod cases;
 mod crates;
 mod dat;
 mod guest;
+mod hpcc;
 mod image;
 mod lab;
 mod launchers;

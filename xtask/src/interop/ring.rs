@@ -2,6 +2,7 @@
 
 use super::case::{Case, Verdict};
 use super::guest::tail;
+use super::hpcc;
 use super::slurm::Slurm;
 use crate::limited::Running;
 use crate::python::{MPICH, OPEN_MPI, installed};
@@ -40,6 +41,15 @@ pub(crate) const CASES: &[Case<Ring>] = &[
             ring.under(&ring.open_mpi.join("prterun"), &["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"])
         },
     },
+    Case {
+        name: "hpcc",
+        shows: "the HPC Challenge benchmarks, unmodified, compiled by `nicety mpicc`",
+        run: |ring| {
+            let folder = ring.folder.with_file_name("hpcc");
+            fs::create_dir_all(&folder)?;
+            hpcc::check(&ring.nicety, &ring.root, &folder)
+        },
+    },
 ];
 
 /// Cases that need Slurm beside.
@@ -56,6 +66,7 @@ pub(crate) struct Ring {
     nicety: PathBuf,
     mpich: PathBuf,
     open_mpi: PathBuf,
+    root: PathBuf,
     folder: PathBuf,
     case: &'static str,
 }
@@ -71,7 +82,8 @@ impl Ring {
         let source = workspace.root.join("crates/abi-mpi/examples/ring.c");
         run(Command::new(&nicety).args(["mpicc", "-Wall", "-Werror", "-o"]).args([&program, &source]))?;
         let (mpich, open_mpi) = (installed(workspace, MPICH)?, installed(workspace, OPEN_MPI)?);
-        Ok(Self { program, nicety, mpich, open_mpi, folder, case: "" })
+        let root = workspace.root.clone();
+        Ok(Self { program, nicety, mpich, open_mpi, root, folder, case: "" })
     }
 
     /// Another case begins.

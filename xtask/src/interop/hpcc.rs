@@ -1,0 +1,118 @@
+//! The HPC Challenge benchmarks, unmodified, from Debian's source package: compiled by `nicety mpicc` and run on our library. They check
+//! their own results: Linpack's residuals, transposed matrices, errors of random updates and of Fourier transforms.
+
+use super::case::Verdict;
+use super::guest::tail;
+use crate::limited::Running;
+use crate::packages::provide;
+use crate::workspace::run;
+use anyhow::{Context, Result, anyhow, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Where the sources come from.
+const SOURCES: &str = "deb-src http://deb.debian.org/debian bookworm main\n";
+const PACKAGE: &str = "hpcc";
+/// How long a run may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What the sources ask of whoever builds them: `xtask/interop/Make.nicety` is their file for a machine, whose compiler is ours.
+pub(super) fn check(nicety: &Path, root: &Path, folder: &Path) -> Result<Verdict> {
+    provide(&[("make", "make"), ("/usr/lib/x86_64-linux-gnu/libopenblas.so", "libopenblas-dev")])
+        .map_err(|why| anyhow!(why))?;
+    let program = build(nicety, root, folder)?;
+    let input = fs::read_to_string(root.join("xtask/interop/hpccinf.txt"))?;
+    let mut shown = Vec::new();
+    for (ranks, device, grid) in [(1, "shm", [1, 1]), (4, "shm", [2, 2]), (4, "iwarp", [2, 2])] {
+        let place = folder.join(format!("{device}-{ranks}"));
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir_all(&place)?;
+        let [rows, columns] = grid.map(|count: u32| count.to_string());
+        fs::write(place.join("hpccinf.txt"), input.replace("ROWS", &rows).replace("COLUMNS", &columns))?;
+        let mut command = Command::new(nicety);
+        command.args(["mpirun", "--device", device, "-n", &ranks.to_string()]).arg(&program);
+        // The benchmark's own threads would take the cores of other ranks.
+        command.env("OPENBLAS_NUM_THREADS", "1").current_dir(&place);
+        let finished = Running::start(&mut command, &place.join("log"))?.finish(LIMIT)?;
+        ensure!(
+            finished.is_good(),
+            "{ranks} ranks on {device} ended with {:?}: {}",
+            finished.status,
+            tail(&finished.output)
+        );
+        let said = fs::read_to_string(place.join("hpccoutf.txt"))?;
+        shown.push(format!("{ranks} on {device}: {}", judged(&said)?));
+    }
+    Ok(Verdict(shown.join("; ")))
+}
+
+/// What the benchmarks say of themselves.
+fn judged(said: &str) -> Result<String> {
+    let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    ensure!(value("Success") == Some("1"), "it says that something failed: {}", tail(said));
+    let passed = said.lines().filter(|line| line.ends_with("PASSED")).count();
+    ensure!(passed > 0 && !said.contains("FAILED"), "Linpack and PTRANS passed {passed}: {}", tail(said));
+    let errors = value("MPIRandomAccess_ErrorsFraction").context("random updates have a line")?;
+    ensure!(errors.parse::<f64>().is_ok_and(|errors| errors < 0.01), "random updates went wrong: {errors}");
+    Ok(format!("{passed} tests passed, {errors} of random updates wrong"))
+}
+
+/// The program, in a folder that says with what it was built.
+fn build(nicety: &Path, root: &Path, folder: &Path) -> Result<PathBuf> {
+    let source = folder.join("hpcc-1.5.0");
+    let program = source.join("hpcc");
+    if program.exists() {
+        return Ok(program);
+    }
+    fetch(folder)?;
+    let archive = fs::read_dir(folder)?.filter_map(Result::ok).map(|entry| entry.path());
+    let is_archive = |path: &PathBuf| path.to_string_lossy().ends_with(".orig.tar.gz");
+    let archive = archive.filter(is_archive).max().context("apt-get has fetched the sources")?;
+    run(Command::new("tar").arg("xf").arg(archive).arg("-C").arg(folder))?;
+    fs::copy(root.join("xtask/interop/Make.nicety"), source.join("hpl/Make.nicety"))?;
+    let mut make = Command::new("make");
+    make.args(["arch=nicety", &format!("NICETY={}", nicety.display())]).current_dir(&source);
+    let finished = Running::start(&mut make, &folder.join("make.log"))?.finish(LIMIT)?;
+    ensure!(program.exists(), "make: {}", tail(&finished.output));
+    Ok(program)
+}
+
+/// Has apt-get fetch the sources alone, with lists of its own.
+fn fetch(folder: &Path) -> Result<()> {
+    let lists = folder.join("lists");
+    fs::create_dir_all(lists.join("partial"))?;
+    fs::write(folder.join("sources.list"), SOURCES)?;
+    let apt = || {
+        let mut apt = Command::new("apt-get");
+        apt.arg("-qq")
+            .arg("-o")
+            .arg(format!("Dir::Etc::sourcelist={}", folder.join("sources.list").display()));
+        apt.args(["-o", "Dir::Etc::sourceparts=-", "-o"])
+            .arg(format!("Dir::State::lists={}", lists.display()));
+        apt.current_dir(folder);
+        apt
+    };
+    run(apt().arg("update"))?;
+    run(apt().args(["--tar-only", "--download-only", "source", PACKAGE]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_benchmark_that_fails_is_heard() {
+        let good = "x PASSED\nSuccess=1\nMPIRandomAccess_ErrorsFraction=0\n";
+        assert_eq!(judged(good).expect("good"), "1 tests passed, 0 of random updates wrong");
+        for bad in [
+            good.replace("=1", "=0"),
+            good.replace("PASSED", "FAILED"),
+            good.replace("Fraction=0", "Fraction=0.5"),
+            String::new(),
+        ] {
+            assert!(judged(&bad).is_err(), "{bad}");
+        }
+    }
+}
