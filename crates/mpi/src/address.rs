@@ -73,7 +73,10 @@ impl Address {
         if !addr.ip().is_unspecified() {
             return Some(*addr);
         }
-        let leads = |address: &&IpAddr| self.node == other.node || !other.addresses.contains(*address);
+        let leads = |address: &&IpAddr| {
+            let is_heard = address.is_ipv4() == addr.is_ipv4();
+            is_heard && (self.node == other.node || !other.addresses.contains(*address))
+        };
         let near = |address: &IpAddr| other.addresses.iter().map(|own| common_bits(*own, *address)).max();
         // Of equal ones the first.
         let best = self.addresses.iter().filter(leads).rev().max_by_key(|address| near(address));
@@ -149,6 +152,9 @@ mod tests {
         assert_eq!(reached(&host("b", &[[10, 0, 3, 2], [192, 168, 6, 1]])), "10.0.3.2:9");
         assert_eq!(reached(&host("b", &[[8, 8, 8, 8], [9, 9, 9, 9]])), "8.8.8.8:9", "the first");
         assert_eq!(reached(&host("a", &[[10, 0, 3, 1]])), "10.0.3.1:9", "the own host");
+        let mut both = host("a", &[[10, 0, 3, 9]]);
+        both.addresses.insert(0, "fd00::2".parse().expect("an address"));
+        assert_eq!(both.reached_from(&both, 0).map(|addr| addr.to_string()).as_deref(), Some("10.0.3.9:9"));
         assert_eq!(reached(&host("a", &[])), "127.0.0.1:9");
         assert_eq!(address("c", &["x"]).reached_from(&own, 0), Some("10.0.0.1:1".parse().expect("one")));
         assert_eq!(own.reached_from(&own, 1), None);

@@ -83,6 +83,10 @@ impl Task for Pair {
         if let Some(status) = self.send.and_then(|key| engine.take(key)) {
             self.send = None;
             self.failed = status.error.is_some().then_some(status);
+            // Whoever was to send something may wait for what this process could not send.
+            if self.failed.is_some() && self.receive.is_some_and(|key| engine.abandon(key)) {
+                self.receive = None;
+            }
         }
         if let Some(status) = self.receive.and_then(|key| engine.take(key)) {
             self.receive = None;

@@ -95,6 +95,39 @@ fn members_that_share_memory_do_not_wait_for_a_lost_one() {
     }
 }
 
+/// Goal: who sends to one that is gone while it waits for one that sends nothing has an error. Method: rank 1 goes before anybody is
+/// connected to it, and rank 2 waits for rank 0.
+#[test]
+fn a_pair_fails_when_its_send_does() {
+    let (host, board) = (verbs::host::real::host(), mpi::Board::new(3));
+    let meeting = std::sync::Arc::new(std::sync::Barrier::new(3));
+    let run = |rank: u32| {
+        let (host, board, meeting) = (host.clone(), board.clone(), meeting.clone());
+        move || {
+            let device = fabric::open("iwarp", &host).expect("a device");
+            let address = Ipv4Addr::LOCALHOST.into();
+            let ports = vec![mpi::Port { device, address, fabric: "iwarp".into() }];
+            let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
+            let mut process = Some(Process::start(&host, &config, board.seat(rank, &host)).expect("a job"));
+            drop(config);
+            if rank == 1 {
+                process = None;
+            }
+            meeting.wait();
+            if let Some(process) = process.as_ref().filter(|_| rank == 0) {
+                let (mut given, mut got) = ([1], [0]);
+                let (given, got) = (buffer(&mut given), buffer(&mut got));
+                let status = process.world().sendrecv(&given, with(1, 0), got, with(2, 0)).expect("valid");
+                assert_eq!(status.class(), Class::PROC_ABORTED);
+            }
+            meeting.wait();
+        }
+    };
+    let ranks: Vec<_> =
+        (0..3).map(|rank| host.spawn("rank", None, run(rank)).expect("a thread")).collect();
+    ranks.into_iter().for_each(verbs::host::Task::join);
+}
+
 fn without(process: &Process, leaver: i32) {
     let world = process.world();
     let (mut given, mut got) = ([1; 8], [0; 8]);
