@@ -123,8 +123,7 @@ fn a_pair_fails_when_its_send_does() {
             meeting.wait();
         }
     };
-    let ranks: Vec<_> =
-        (0..3).map(|rank| host.spawn("rank", None, run(rank)).expect("a thread")).collect();
+    let ranks: Vec<_> = (0..3).map(|rank| host.spawn("rank", None, run(rank)).expect("a thread")).collect();
     ranks.into_iter().for_each(verbs::host::Task::join);
 }
 

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Where the sources come from.
-const SOURCES: &str = "deb-src http://deb.debian.org/debian bookworm main\n";
 const PACKAGE: &str = "hpcc";
+/// Where apt-get is told of Debian's packages: in the one form or the other.
+const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -79,28 +79,51 @@ fn build(nicety: &Path, root: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Has apt-get fetch the sources alone, with lists of its own.
+/// Has apt-get fetch the sources alone from where this machine has Debian's packages, with lists of its own.
 fn fetch(folder: &Path) -> Result<()> {
-    let lists = folder.join("lists");
+    let (lists, parts) = (folder.join("lists"), folder.join("sources.list.d"));
     fs::create_dir_all(lists.join("partial"))?;
-    fs::write(folder.join("sources.list"), SOURCES)?;
+    fs::create_dir_all(&parts)?;
+    let known =
+        SOURCES.map(Path::new).into_iter().filter_map(|path| Some((path, fs::read_to_string(path).ok()?)));
+    for (path, text) in known {
+        let name = path.file_name().context("a file has a name")?;
+        fs::write(
+            parts.join(name).with_extension(if name == "sources.list" { "list" } else { "sources" }),
+            of_sources(&text),
+        )?;
+    }
     let apt = || {
         let mut apt = Command::new("apt-get");
-        apt.arg("-qq")
-            .arg("-o")
-            .arg(format!("Dir::Etc::sourcelist={}", folder.join("sources.list").display()));
-        apt.args(["-o", "Dir::Etc::sourceparts=-", "-o"])
-            .arg(format!("Dir::State::lists={}", lists.display()));
-        apt.current_dir(folder);
+        apt.args(["-qq", "-o", "Dir::Etc::sourcelist=-", "-o"]);
+        apt.arg(format!("Dir::Etc::sourceparts={}", parts.display())).arg("-o");
+        apt.arg(format!("Dir::State::lists={}", lists.display())).current_dir(folder);
         apt
     };
     run(apt().arg("update"))?;
     run(apt().args(["--tar-only", "--download-only", "source", PACKAGE]))
 }
 
+/// Where the sources of packages come from, by where packages come from.
+fn of_sources(text: &str) -> String {
+    let line = |line: &str| match line.split_once(' ') {
+        Some(("deb", rest)) => format!("deb-src {rest}\n"),
+        Some(("Types:", _)) => "Types: deb-src\n".to_owned(),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sources_come_from_where_packages_do() {
+        let (list, block) = ("# Debian\ndeb http://x y main\n", "Types: deb\nURIs: http://x\n");
+        assert_eq!(of_sources(list), "# Debian\ndeb-src http://x y main\n");
+        assert_eq!(of_sources(block), "Types: deb-src\nURIs: http://x\n");
+    }
 
     #[test]
     fn a_benchmark_that_fails_is_heard() {
