@@ -51,7 +51,7 @@ impl Sizes {
         match size {
             0..=64 => Self { ring: 64 << 10, slots: 16, slot_bytes: 8 << 10 },
             65..=1024 => Self { ring: 16 << 10, slots: 8, slot_bytes: 2 << 10 },
-            _ => Self { ring: 4 << 10, slots: 8, slot_bytes: 512 },
+            _ => Self { ring: 4 << 10, slots: 4, slot_bytes: 256 },
         }
     }
 
@@ -76,18 +76,24 @@ impl Sizes {
         self.slots + SPARE
     }
 
-    /// Bytes of a connection's part of a slab: slots to receive into, then slots to send from.
+    /// Bytes of a connection's part of a slab: slots to send from, the last one first, then slots to receive into.
     fn bytes(self) -> usize {
         (self.receive_depth() + self.slots) as usize * self.slot_bytes
     }
 }
 
+/// Bytes that a processor's memory is touched by.
+const PAGE: usize = 4096;
+
 /// A connection's part of a slab.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     slab: Arc<Mr>,
+    /// Where the first slot begins, and how far each lies behind the one before.
     base: usize,
-    sizes: Sizes,
+    step: usize,
+    /// Slots to send from, which come first.
+    sending: usize,
 }
 
 impl Slots {
@@ -98,12 +104,13 @@ impl Slots {
 
     /// Where a slot to receive into begins.
     pub(crate) fn receive(&self, slot: u32) -> usize {
-        self.base + slot as usize * self.sizes.slot_bytes
+        self.base + (self.sending + slot as usize) * self.step
     }
 
-    /// Where a slot to send from begins.
+    /// Where a slot to send from begins. The first ones of either kind lie side by side, so that a connection of few messages touches few
+    /// pages.
     pub(crate) fn send(&self, slot: u32) -> usize {
-        self.receive(self.sizes.receive_depth() + slot)
+        self.base + (self.sending - 1 - slot as usize) * self.step
     }
 
     /// For a work request.
@@ -222,9 +229,14 @@ impl Nic {
         };
         self.room -= 1;
         self.slab = Some((slab.clone(), used + 1));
-        // Work requests name host memory by its address.
-        let base = used as usize * self.sizes.bytes();
-        Ok(Slots { slab, base, sizes: self.sizes })
+        // Work requests name host memory by its address. Slots that are smaller than a page lie beside those of the slab's other
+        // connections by their numbers: with most of them hardly a message is exchanged, and that touches the first slots.
+        let slot = self.sizes.slot_bytes;
+        let (own, step) = match slot {
+            ..PAGE => (slot, slot * self.slab_connections as usize),
+            _ => (self.sizes.bytes(), slot),
+        };
+        Ok(Slots { slab, base: used as usize * own, step, sending: self.sizes.slots as usize })
     }
 
     /// Memory for a new connection's peer to store messages in; `None` where it cannot, or there is no more. Then it sends them.

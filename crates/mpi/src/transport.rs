@@ -742,6 +742,10 @@ impl Transport {
         if connection.is_stored_to() {
             self.stored_to.push(self.connections.len());
         }
+        // In jobs of thousands, what a doubled list has too much is a tenth of all memory.
+        if self.connections.len() == self.connections.capacity() {
+            self.connections.reserve_exact(self.connections.len() / 4 + 2);
+        }
         self.connections.push(connection);
     }
 
