@@ -76,7 +76,7 @@ impl Drop for CqHandle {
     fn drop(&mut self) {
         if !self.device.shared.birth.is_elsewhere() {
             // Before its number is given back: whoever has that next is another.
-            self.device.objects.remove_cq(self.completions().index);
+            self.device.forget_cq(self.completions().index);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The device: its objects and connections, and what concerns several of them.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -19,10 +18,38 @@ use crate::thread::Thread;
 /// What peers bring about without a word: whoever asks for asynchronous events looks at these.
 #[derive(Default)]
 struct Watched {
-    /// Completion queues that may be overrun, as more may be outstanding than they hold.
-    cqs: BTreeMap<usize, Weak<Polling>>,
+    /// Completion queues that may be overrun, as more may be outstanding than they hold; until the program lets go of them.
+    cqs: Watch<Arc<Polling>>,
     /// Shared receive queues with a limit.
-    srqs: BTreeMap<usize, Weak<SharedReceives>>,
+    srqs: Watch<Weak<SharedReceives>>,
+}
+
+/// Objects by their index, in order: few, and each call for an event looks at all.
+struct Watch<H>(Vec<(usize, H)>);
+
+impl<H> Default for Watch<H> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<H> Watch<H> {
+    fn find(&self, index: usize) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&index, |(index, _)| *index)
+    }
+
+    /// Adds one, in the place of whichever had its index before.
+    fn add(&mut self, index: usize, one: H) {
+        match self.find(index) {
+            Ok(at) => self.0[at] = (index, one),
+            Err(at) => self.0.insert(at, (index, one)),
+        }
+    }
+
+    /// Takes one out, if it is there.
+    fn take(&mut self, index: usize) -> Option<H> {
+        self.find(index).ok().map(|at| self.0.remove(at).1)
+    }
 }
 
 /// A device that is open.
@@ -65,22 +92,26 @@ impl Inner {
 
     /// A completion queue may be overrun from now on.
     pub(super) fn watch_for_overrun(&self, cq: &Arc<Polling>) {
-        unpoisoned(&self.watched).cqs.insert(cq.completions.index, Arc::downgrade(cq));
+        unpoisoned(&self.watched).cqs.add(cq.completions.index, cq.clone());
+    }
+
+    /// The program lets go of a completion queue: nobody is to hear of its overrun.
+    pub(super) fn forget_cq(&self, index: usize) {
+        // Dropped when the lock is free again.
+        let _watched = unpoisoned(&self.watched).cqs.take(index);
+        self.objects.remove_cq(index);
     }
 
     /// A shared receive queue has a limit from now on.
     pub(super) fn watch_limit(&self, srq: &Arc<SharedReceives>) {
-        unpoisoned(&self.watched).srqs.insert(srq.index, Arc::downgrade(srq));
+        unpoisoned(&self.watched).srqs.add(srq.index, Arc::downgrade(srq));
     }
 
     /// Looks at what peers may have brought about.
     pub(super) fn look_at_watched(&self) {
         let mut watched = unpoisoned(&self.watched);
-        watched.cqs.retain(|_, cq| {
-            let live = cq.upgrade();
-            live.inspect(|cq| cq.look_for_overrun()).is_some()
-        });
-        watched.srqs.retain(|_, srq| {
+        watched.cqs.0.iter().for_each(|(_, cq)| cq.look_for_overrun());
+        watched.srqs.0.retain(|(_, srq)| {
             let limited = srq.upgrade().filter(|srq| srq.has_limit());
             limited.inspect(|srq| srq.check_limit()).is_some()
         });
