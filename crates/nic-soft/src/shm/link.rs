@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
 use verbs::{Error, Result};
 
@@ -41,7 +41,7 @@ pub(super) struct Link {
     ready: u64,
     /// Messages put into its rings so far, and so where the next one goes; advanced under the send lock.
     delivered: AtomicU64,
-    /// It is said that this side rings.
+    /// It is said that this side rings, and light fences are enough for that.
     knocks: AtomicBool,
 }
 
@@ -112,13 +112,21 @@ impl Link {
     /// Wakes who sleeps on the queue that the peer's receives complete to, after stores in the peer's memory.
     #[inline]
     pub(super) fn ring(&self) {
-        if !self.knocks.load(Ordering::Acquire) {
-            self.cq.knock.introduce();
-            // Another thread that sees this may do without.
-            self.knocks.store(true, Ordering::Release);
+        if self.knocks.load(Ordering::Acquire) {
+            // Partner: the heavy fence in `Knock::settle`. The look for sleepers must not move before the stores.
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            self.knock();
         }
-        crate::sync::fence::light();
         self.cq.bell.ring_after_fence();
+    }
+
+    /// Says that this side rings, and passes a full fence. Once; with a peer that passes no heavy fences, each time.
+    #[cold]
+    fn knock(&self) {
+        self.cq.knock.introduce();
+        // Another thread that sees this may do without.
+        self.knocks.store(!crate::sync::fence::must_be_full(), Ordering::Release);
     }
 
     /// Says that this side is inside the peer's memory, until dropped. Look whether that is allowed after this.

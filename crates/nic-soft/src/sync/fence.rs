@@ -45,6 +45,12 @@ pub(crate) fn require_full() {
     state::FULL.store(true, Ordering::SeqCst);
 }
 
+/// Whether light fences have to be full. Whether for the sake of a peer is known when it has been greeted.
+#[cfg(not(loom))]
+pub(crate) fn must_be_full() -> bool {
+    state::FULL.load(Ordering::Relaxed)
+}
+
 /// The frequent side: between its write and its read.
 #[inline]
 pub(crate) fn light() {
