@@ -243,9 +243,9 @@ impl Default for Receive {
 /// A queue of receives, a queue pair's own or a shared one.
 pub(super) struct ReceiveQueue {
     name: &'static str,
-    /// As many as were ever used at once, at most `depth`.
-    wr_ids: Vec<(u64, usize)>,
-    sges: Vec<Sge>,
+    /// For each of at most `depth` slots, as many as were ever used at once: a head with the receive's identifier as its address
+    /// and the number of its SGEs as its length, then these. Side by side: of a deep queue, a post brings one line, not two.
+    slots: Vec<Sge>,
     depth: usize,
     max_sge: usize,
     posted: u64,
@@ -255,15 +255,14 @@ pub(super) struct ReceiveQueue {
 impl ReceiveQueue {
     pub(super) fn new(name: &'static str, depth: u32, max_sge: u32) -> Self {
         let (depth, max_sge) = (depth as usize, max_sge as usize);
-        Self {
-            name,
-            wr_ids: Vec::with_capacity(depth),
-            sges: Vec::with_capacity(depth * max_sge),
-            depth,
-            max_sge,
-            posted: 0,
-            taken: 0,
-        }
+        let slots = Vec::with_capacity(depth * (1 + max_sge));
+        Self { name, slots, depth, max_sge, posted: 0, taken: 0 }
+    }
+
+    /// Where the slot of a receive begins.
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        (number % self.depth as u64) as usize * (1 + self.max_sge)
     }
 
     /// Posts a receive, if there is a slot.
@@ -274,18 +273,13 @@ impl ReceiveQueue {
         if self.posted - reclaimed.load(Ordering::Acquire) >= depth as u64 {
             return Err(Error::QueueFull { queue: self.name, depth: depth as u32 });
         }
-        let slot = (self.posted % depth as u64) as usize;
-        let at = slot * self.max_sge;
-        if self.sges.len() < at + wr.sges.len() {
-            // Within the capacity: nothing is allocated.
-            self.sges.resize(at + self.max_sge, Sge::default());
+        let at = self.slot(self.posted);
+        if self.slots.len() == at {
+            // The first time round, slots come in order. Within the capacity: nothing is allocated.
+            self.slots.resize(at + 1 + self.max_sge, Sge::default());
         }
-        self.sges[at..at + wr.sges.len()].copy_from_slice(wr.sges);
-        match self.wr_ids.get_mut(slot) {
-            Some(place) => *place = (wr.wr_id, wr.sges.len()),
-            // The first time round, slots come in order.
-            None => self.wr_ids.push((wr.wr_id, wr.sges.len())),
-        }
+        self.slots[at] = Sge { addr: wr.wr_id, length: wr.sges.len() as u32, lkey: 0 };
+        self.slots[at + 1..][..wr.sges.len()].copy_from_slice(wr.sges);
         self.posted += 1;
         Ok(())
     }
@@ -296,12 +290,11 @@ impl ReceiveQueue {
         if self.taken == self.posted {
             return false;
         }
-        let slot = (self.taken % self.depth as u64) as usize;
-        let ((wr_id, count), at) = (self.wr_ids[slot], slot * self.max_sge);
+        let at = self.slot(self.taken);
+        let head = self.slots[at];
         self.taken += 1;
-        into.wr_id = wr_id;
-        // Its place may not have been used yet.
-        into.sges.set(if count == 0 { &[] } else { &self.sges[at..at + count] });
+        into.wr_id = head.addr;
+        into.sges.set(&self.slots[at + 1..][..head.length as usize]);
         true
     }
 
