@@ -1,6 +1,8 @@
 //! Portals by the standard's words, slow and obvious: lists are vectors, everything is found by looking at all there is, and names are
 //! whatever the engine gave. It shares no code with the engine but the types of arguments and results.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use portals::{
     AckReq, Action, Answer, Count, CtHandle, Entry, EntryHandle, EntryOptions, EqHandle, Error, Event,
     EventKind, Fail, Limits, List, MdHandle, MdOptions, MemoryDescriptor, Place, Process, PtOptions, Region,

@@ -1,0 +1,7 @@
+//! Calls of an interface of Portals, in any order, beside the slow model.
+#![no_main]
+
+#[path = "../../crates/portals/tests/program/mod.rs"]
+mod program;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| program::carry_out(data));
