@@ -36,6 +36,12 @@ impl Chain {
     pub(crate) fn is_empty(self) -> bool {
         self.first == NONE
     }
+
+    /// The place in front.
+    #[inline]
+    pub(crate) fn first(self) -> Option<u32> {
+        some(self.first)
+    }
 }
 
 impl<const N: usize> Links<N> {
@@ -66,11 +72,20 @@ impl<const N: usize> Links<N> {
         }
     }
 
+    /// The place behind one.
+    #[inline]
+    pub(crate) fn behind(&self, which: usize, place: u32) -> Option<u32> {
+        some(self.0[place as usize][which].behind)
+    }
+
     /// The places of a chain, in order.
     pub(crate) fn iter(&self, which: usize, chain: Chain) -> impl Iterator<Item = u32> + '_ {
-        let some = |place: u32| (place != NONE).then_some(place);
-        std::iter::successors(some(chain.first), move |place| some(self.0[*place as usize][which].behind))
+        std::iter::successors(chain.first(), move |place| self.behind(which, *place))
     }
+}
+
+fn some(place: u32) -> Option<u32> {
+    (place != NONE).then_some(place)
 }
 
 #[cfg(test)]

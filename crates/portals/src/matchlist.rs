@@ -45,7 +45,7 @@ pub(crate) enum State {
         /// Whether the user knows: then headers only.
         told: bool,
         /// Slots of the event queue that are kept for telling.
-        reserved: usize,
+        reserved: u8,
     },
 }
 
@@ -151,15 +151,15 @@ impl MatchList {
             self.by_bits.get(match_bits),
             self.by_source.get(initiator),
         ];
-        let mut best: Option<(u64, u32)> = None;
-        for chain in chains.into_iter().filter(|chain| !chain.is_empty()) {
+        let order = |place: u32| entries.table.at(place).order;
+        let mut best: Option<u32> = None;
+        for chain in chains {
             let Some(place) = first(entries, CLASS, chain, envelope) else { continue };
-            let order = entries.table.at(place).order;
-            if best.is_none_or(|(before, _)| order < before) {
-                best = Some((order, place));
+            if best.is_none_or(|before| order(place) < order(before)) {
+                best = Some(place);
             }
         }
-        best.map(|(_, place)| entries.table.key_at(place))
+        best.map(|place| entries.table.key_at(place))
     }
 
     /// The entry that takes a message, found by looking at each.
@@ -184,10 +184,16 @@ impl MatchList {
 /// The first of a chain that takes a message.
 #[inline]
 fn first(entries: &Entries, which: usize, chain: Chain, envelope: &Envelope) -> Option<u32> {
-    entries.links.iter(which, chain).find(|place| {
-        let listed = entries.table.at(*place);
-        listed.entry.takes(envelope, listed.local)
-    })
+    let mut next = chain.first();
+    next.iter().for_each(|place| entries.table.fetch_ahead(*place));
+    while let Some(place) = next {
+        let listed = entries.table.at(place);
+        if listed.entry.takes(envelope, listed.local) {
+            return Some(place);
+        }
+        next = entries.links.behind(which, place);
+    }
+    None
 }
 
 #[cfg(test)]

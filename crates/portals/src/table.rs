@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use verbs::host::fetch_ahead;
+
 /// How often a place is used before its names come again: what fits into a face's handles beside the place.
 const LAPS: u32 = 1 << 9;
 /// Places that rest: so many others are given up before a place is used again.
-const RESTING: usize = 64;
+pub(crate) const RESTING: usize = 64;
 
 /// The name of a thing in a [`Table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,6 +113,13 @@ impl<T> Table<T> {
     /// The thing at a place that is known to have one.
     pub(crate) fn at(&self, place: u32) -> &T {
         self.places[place as usize].thing.as_ref().expect("whoever links a place keeps a thing there")
+    }
+
+    /// Begins to fetch the thing at a place: all its lines at once, where each would be waited for.
+    #[inline]
+    pub(crate) fn fetch_ahead(&self, place: u32) {
+        let at = self.places.as_ptr().addr() + place as usize * size_of::<Place<T>>();
+        fetch_ahead(at, size_of::<Place<T>>().div_ceil(64));
     }
 
     /// The name of the thing at a place.

@@ -305,9 +305,9 @@ impl Target {
         let is_told = !listed.entry.is(EntryOptions::EVENT_UNLINK_DISABLE);
         let mut tell = |kind| {
             if is_told {
-                let slots = usize::from(*reserved > 0);
+                let slots = u8::from(*reserved > 0);
                 *reserved -= slots;
-                completions.unreserve(eq, slots);
+                completions.unreserve(eq, slots.into());
                 completions.post(eq, Event { pt_index, list, ..Event::new(kind, user_ptr) });
             }
         };
@@ -594,7 +594,7 @@ impl Chosen {
     fn leave(&self, pt: &mut Pt, entries: &mut Entries) {
         pt.list_mut(self.list).remove(entries, self.key);
         if let Some(listed) = entries.table.get_mut(self.key) {
-            listed.state = State::Left { told: false, reserved: self.slots.later };
+            listed.state = State::Left { told: false, reserved: self.slots.later as u8 };
         }
     }
 
